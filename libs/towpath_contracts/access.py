@@ -1,0 +1,220 @@
+"""Asking the tool-access service: dry runs, permissions, policy versions, audit (design §7, API).
+
+Law: who may do what is asked of the matrix, never of the caller; a dry run executes nothing and changes nothing.
+"""
+
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from pydantic import Field
+
+from towpath_contracts.base import JsonObject, Message, Value
+from towpath_contracts.tools import ToolSpec
+
+
+class CheckAccess(Message):
+    """Dry run: what would the matrix say about this call?"""
+
+    project: str
+    network: str
+    agent_key: str
+    agent_type: str = ""
+    tool: str
+    operation: str | None = None
+    args: JsonObject = Field(default_factory=dict)
+    caller: str = "anonymous"
+
+
+class RuleTrace(Value):
+    """How one rule was weighed."""
+
+    rule: str
+    effect: str
+    matched: bool
+    detail: str = ""
+
+
+class AccessVerdict(Message):
+    """The verdict, why, and what would be allowed instead."""
+
+    verdict: Literal["allow", "deny", "require_approval"]
+    rule: str | None = None
+    reason: str = ""
+    violation_type: str = ""
+    policy_version: int
+    allowed_tools: tuple[str, ...] = ()
+    suggestion: str = ""
+    trace: tuple[RuleTrace, ...] = ()
+
+
+class GetPermissions(Message):
+    """What may this agent do?"""
+
+    project: str
+    network: str
+    agent_key: str
+    agent_type: str = ""
+
+
+class Permission(Value):
+    """One tool and the verdicts that rules give for it; `conditional` when arguments decide."""
+
+    tool: str
+    operation: str
+    verdict: str
+    conditional: bool = False
+    rules: tuple[str, ...] = ()
+
+
+class Permissions(Message):
+    """Every registered tool that some rule speaks of."""
+
+    policy_version: int
+    permissions: tuple[Permission, ...]
+
+
+class ApplyPolicy(Message):
+    """Store a matrix as a new version, unless it is equal to the current one or has problems."""
+
+    project: str
+    actor: str
+    text: str = Field(max_length=2_000_000)
+    source: str = ""
+    note: str = ""
+    dry_run: bool = False
+
+
+class PolicyApplied(Message):
+    """The version now in force."""
+
+    version: int
+    digest: str
+    rules: int
+    changed: bool
+    warnings: tuple[str, ...] = ()
+
+
+class GetPolicy(Message):
+    """The matrix in force."""
+
+    project: str
+
+
+class PolicyView(Message):
+    """The matrix in force, as YAML text and as rows."""
+
+    version: int
+    digest: str
+    text: str
+    applied_at: datetime | None = None
+    applied_by: str = ""
+    rules: tuple[JsonObject, ...] = ()
+
+
+class DescribeTools(Message):
+    """The current specs of these tools, or of all of a project when `names` is None."""
+
+    project: str
+    names: tuple[str, ...] | None = None
+
+
+class ToolsDescribed(Message):
+    """Found specs; names without one are missing. `standings` says versions and workers."""
+
+    tools: tuple[ToolSpec, ...]
+    versions: dict[str, int] = Field(default_factory=dict)
+
+
+class RaiseFence(Message):
+    """Orchestrator to TAS: nothing of this run with an older fence may start any more."""
+
+    run_id: UUID
+    project: str
+    fence: int
+    reason: str = ""
+
+
+class FenceAnswer(Message):
+    """What was voided and which claims still live."""
+
+    run_id: UUID
+    fence: int
+    voided: tuple[UUID, ...] = ()
+    live: tuple[UUID, ...] = ()
+    unknown: tuple[UUID, ...] = ()
+
+
+class SettleCall(Message):
+    """A person's word on an unknown call."""
+
+    project: str
+    run_id: UUID
+    execution_id: UUID
+    verdict: Literal["happened", "did_not_happen", "retry"]
+    actor: str
+    reason: str = ""
+
+
+class AuditQuery(Message):
+    """Search the audit. Times are inclusive; `before` pages backwards by entry id."""
+
+    project: str
+    run_id: UUID | None = None
+    execution_id: UUID | None = None
+    agent_key: str | None = None
+    tool: str | None = None
+    verdict: str | None = None
+    phase: str | None = None
+    actor: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    before: int | None = None
+    limit: int = Field(default=100, ge=1, le=1_000)
+
+
+class AuditEntry(Value):
+    """One audit entry."""
+
+    entry_id: int
+    at: datetime
+    project: str
+    run_id: UUID | None = None
+    execution_id: UUID | None = None
+    phase: str
+    verdict: str = ""
+    tool: str = ""
+    operation: str = ""
+    network: str = ""
+    agent_key: str = ""
+    caller: str = ""
+    actor: str = ""
+    rule: str | None = None
+    policy_version: int = 0
+    args_digest: str = ""
+    detail: JsonObject = Field(default_factory=dict)
+
+
+class AuditPage(Message):
+    """Audit entries, newest first."""
+
+    entries: tuple[AuditEntry, ...]
+    next_before: int | None = None
+    total: int = 0
+
+
+class ToolProposalDecision(Message):
+    """A policy admin accepts or refuses a pending tool proposal (design §7)."""
+
+    project: str
+    name: str
+    version: int
+    accept: bool
+    actor: str
+    reason: str = ""
+
+
+class Anything(Message):
+    """A request with no content."""
+
+    note: Any = None

@@ -1,0 +1,28 @@
+"""Canonical JSON and the digests made from it.
+
+Law: equal values have equal bytes, whatever the order of their keys. The form is RFC 8785 in all but number formatting:
+keys sorted, no white space, UTF-8; numbers as Python writes them.
+"""
+
+import hashlib
+import json
+from typing import Any
+
+
+def canonical_json(value: Any) -> str:
+    """Write *value* so that equal values give equal text.
+
+    Raises ValueError for NaN and infinities, which are not JSON.
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def digest_text(text: str | bytes) -> str:
+    """Return `sha256:<hex>` of *text* (UTF-8)."""
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+def digest(value: Any) -> str:
+    """Return `sha256:<hex>` of the canonical JSON of *value*."""
+    return digest_text(canonical_json(value))

@@ -1,0 +1,136 @@
+"""What a model proposes, in the wire form the model writes, and what the platform makes of it.
+
+Law: a Decision is only a proposal. Unknown actions and unknown fields are refused here; whether an action is allowed is
+the run machine's business, and whether a tool may run is the tool-access service's (design §2, features A5-A7).
+"""
+
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import Field, TypeAdapter, field_validator, model_validator
+
+from towpath_contracts.base import ClientValue, JsonObject, Value
+
+MAX_CALLS_PER_DECISION = 10
+"""Tool calls of one decision that may run together; the largest fan-out among the source designs."""
+
+
+class ToolCallProposal(ClientValue):
+    """One tool call that a model asks for."""
+
+    tool_name: str = Field(min_length=1, max_length=128)
+    tool_params: JsonObject = Field(default_factory=dict)
+
+
+class UseToolDetails(ClientValue):
+    """Either one call (`tool_name`, `tool_params`) or several that run together (`calls`)."""
+
+    tool_name: str | None = Field(default=None, min_length=1, max_length=128)
+    tool_params: JsonObject = Field(default_factory=dict)
+    calls: tuple[ToolCallProposal, ...] = Field(default=(), max_length=MAX_CALLS_PER_DECISION)
+
+    @model_validator(mode="after")
+    def _one_form(self) -> "UseToolDetails":
+        if (self.tool_name is None) == (not self.calls):
+            msg = "give either tool_name or calls"
+            raise ValueError(msg)
+        if self.calls and self.tool_params:
+            msg = "tool_params belongs to tool_name; each entry of calls has its own"
+            raise ValueError(msg)
+        return self
+
+    def proposals(self) -> tuple[ToolCallProposal, ...]:
+        """Return the calls in order, whichever form was used."""
+        if self.tool_name is not None:
+            return (ToolCallProposal(tool_name=self.tool_name, tool_params=self.tool_params),)
+        return self.calls
+
+
+class RouteToAgentDetails(ClientValue):
+    """Hand control to another agent; *context* is shown to it once."""
+
+    target_agent_name: str = Field(min_length=1, max_length=128)
+    context: Any = None
+
+
+class RespondDetails(ClientValue):
+    """End the run with *payload*; a plain string becomes `{"message": …}` (feature A6)."""
+
+    payload: JsonObject
+
+    @field_validator("payload", mode="before")
+    @classmethod
+    def _coerce(cls, value: Any) -> Any:
+        return {"message": value} if isinstance(value, str) else value
+
+
+class UseTool(ClientValue):
+    """The model wants one or more tool calls."""
+
+    action: Literal["USE_TOOL"] = "USE_TOOL"
+    action_reasoning: str = ""
+    action_details: UseToolDetails
+
+
+class RouteToAgent(ClientValue):
+    """The model wants another agent to go on."""
+
+    action: Literal["ROUTE_TO_AGENT"] = "ROUTE_TO_AGENT"
+    action_reasoning: str = ""
+    action_details: RouteToAgentDetails
+
+
+class Respond(ClientValue):
+    """The model answers."""
+
+    action: Literal["RESPOND"] = "RESPOND"
+    action_reasoning: str = ""
+    action_details: RespondDetails
+
+
+Decision = Annotated[UseTool | RouteToAgent | Respond, Field(discriminator="action")]
+"""What the model proposed."""
+
+decision_adapter: TypeAdapter[UseTool | RouteToAgent | Respond] = TypeAdapter(Decision)
+
+
+class ToolCall(Value):
+    """One call of an instruction: what the platform asks the tool-access service for."""
+
+    execution_id: UUID
+    call_index: int
+    tool: str
+    args: JsonObject = Field(default_factory=dict)
+
+
+class CallTools(Value):
+    """Run these calls together and join the results in call order."""
+
+    kind: Literal["call_tools"] = "call_tools"
+    calls: tuple[ToolCall, ...]
+
+
+class Transfer(Value):
+    """Let *target* act from the next step on; *context* is shown to it once."""
+
+    kind: Literal["transfer"] = "transfer"
+    target: str
+    context: Any = None
+
+
+class Finish(Value):
+    """End the run with this answer."""
+
+    kind: Literal["finish"] = "finish"
+    payload: JsonObject
+
+
+Instruction = Annotated[CallTools | Transfer | Finish, Field(discriminator="kind")]
+"""A decision that passed validation: what the platform will do (design §2)."""
+
+instruction_adapter: TypeAdapter[CallTools | Transfer | Finish] = TypeAdapter(Instruction)
+
+
+def decision_schema() -> JsonObject:
+    """Return the JSON Schema that a model's answer must satisfy."""
+    return decision_adapter.json_schema()

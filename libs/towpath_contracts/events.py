@@ -1,0 +1,326 @@
+"""Events: the immutable entries of a run's log, `(run_id, seq)`.
+
+Law: an event says what became true for the run; folding the events of a run gives its state. The envelope's `at` is
+Postgres's clock at the transition. Events are added to, never renamed (design §2, §5).
+"""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import Field, TypeAdapter
+
+from towpath_contracts.base import JsonObject, Message, Value
+from towpath_contracts.deciding import Cost, ScriptUse, Usage
+from towpath_contracts.decisions import Instruction
+from towpath_contracts.tools import Denial, ToolFailure
+
+
+class RunCreated(Value):
+    """The task was accepted; `task` is what the caller asked for, with defaults filled in."""
+
+    type: Literal["run_created"] = "run_created"
+    kind: str = "network"
+    project: str
+    caller: str
+    network: str
+    version: int
+    snapshot_digest: str
+    agent_key: str
+    user_message: str
+    system_params: JsonObject = Field(default_factory=dict)
+    model: str | None = None
+    script_digest: str | None = None
+    max_steps: int
+    max_tool_errors: int
+    timeout_ms: int
+    step_timeout_ms: int
+    context_limit: int
+    grant: tuple[JsonObject, ...] | None = None
+    labels: dict[str, str] = Field(default_factory=dict)
+    debug: bool = False
+    single_instruction: bool = False
+    priority: int = 5
+
+
+class RunStarted(Value):
+    """The run was admitted; its active time begins."""
+
+    type: Literal["run_started"] = "run_started"
+
+
+class DecisionRequested(Value):
+    """A step begins: the decider is asked. `input_preview` is what the execution log shows."""
+
+    type: Literal["decision_requested"] = "decision_requested"
+    request_id: UUID
+    step: int
+    epoch: int
+    agent_key: str
+    model: str
+    kind: str = "decide"
+    input_preview: str = ""
+
+
+class DecisionReceived(Value):
+    """A model proposed something. Usage and cost are of all its attempts."""
+
+    type: Literal["decision_received"] = "decision_received"
+    request_id: UUID
+    step: int
+    epoch: int
+    agent_key: str
+    decision: JsonObject
+    model: str = ""
+    usage: Usage = Usage()
+    cost: Cost = Cost()
+    duration_ms: int = 0
+    prompt_digest: str = ""
+    raw_digest: str = ""
+    script: ScriptUse | None = None
+
+
+class DecisionMissed(Value):
+    """No decision could be had from the model."""
+
+    type: Literal["decision_missed"] = "decision_missed"
+    request_id: UUID
+    step: int
+    epoch: int
+    agent_key: str
+    code: str
+    message: str
+    model: str = ""
+    usage: Usage = Usage()
+    cost: Cost = Cost()
+    duration_ms: int = 0
+
+
+class DecisionRefused(Value):
+    """Validation refused a decision; `feedback` goes back to the model (status `retry` of feature A7)."""
+
+    type: Literal["decision_refused"] = "decision_refused"
+    step: int
+    epoch: int
+    agent_key: str
+    code: str
+    feedback: str
+
+
+class InstructionIssued(Value):
+    """A decision passed validation: this is what the platform does."""
+
+    type: Literal["instruction_issued"] = "instruction_issued"
+    step: int
+    epoch: int
+    agent_key: str
+    instruction: Instruction
+
+
+class ToolCallFinished(Value):
+    """A call has an outcome."""
+
+    type: Literal["tool_call_finished"] = "tool_call_finished"
+    execution_id: UUID
+    step: int
+    epoch: int
+    agent_key: str
+    call_index: int
+    tool: str
+    status: Literal["succeeded", "failed", "unknown", "void"]
+    result: Any = None
+    result_digest: str | None = None
+    result_bytes: int = 0
+    blob: bool = False
+    failure: ToolFailure | None = None
+    duration_ms: int = 0
+    worker: str = ""
+    policy_version: int = 0
+
+
+class ToolCallDenied(Value):
+    """The tool-access service refused a call; the refusal is fed back."""
+
+    type: Literal["tool_call_denied"] = "tool_call_denied"
+    execution_id: UUID
+    step: int
+    epoch: int
+    agent_key: str
+    call_index: int
+    tool: str
+    denial: Denial
+    policy_version: int = 0
+
+
+class AgentTransferred(Value):
+    """Another agent acts from now on."""
+
+    type: Literal["agent_transferred"] = "agent_transferred"
+    step: int
+    source: str
+    target: str
+    epoch: int
+    context: Any = None
+    forced: bool = False
+
+
+class GateOpened(Value):
+    """The run waits for a person; `detail` is what that person must know."""
+
+    type: Literal["gate_opened"] = "gate_opened"
+    gate_id: UUID
+    gate_type: str
+    execution_id: UUID | None = None
+    approval_id: UUID | None = None
+    reason: str
+    detail: JsonObject = Field(default_factory=dict)
+    expires_at: datetime
+
+
+class GateClosed(Value):
+    """The wait is over."""
+
+    type: Literal["gate_closed"] = "gate_closed"
+    gate_id: UUID
+    verdict: str
+    reason: str = ""
+    by: str = ""
+
+
+class LoopDetected(Value):
+    """A detector fired: `detector` is calls, errors or cycle; `action` is the rung of the ladder that was taken."""
+
+    type: Literal["loop_detected"] = "loop_detected"
+    detector: str
+    signature: str
+    count: int
+    action: str
+
+
+class NoteAdded(Value):
+    """The platform tells the model something (forced respond, a nudge)."""
+
+    type: Literal["note_added"] = "note_added"
+    step: int
+    text: str
+
+
+class EffectResent(Value):
+    """A pending effect was sent again by the reconciler (left out when logs are compared)."""
+
+    type: Literal["effect_resent"] = "effect_resent"
+    effect_id: UUID
+    attempt: int
+    resend_at: datetime
+
+
+class CancelAccepted(Value):
+    """The run is `cancelling`; the fence is up."""
+
+    type: Literal["cancel_accepted"] = "cancel_accepted"
+    by: str
+    reason: str = ""
+    fence: int
+
+
+class FenceStored(Value):
+    """TAS holds the fence: nothing older starts any more."""
+
+    type: Literal["fence_stored"] = "fence_stored"
+    fence: int
+    voided: tuple[UUID, ...] = ()
+    live: tuple[UUID, ...] = ()
+
+
+class RunQuarantined(Value):
+    """The run is parked: its log and the outside disagree."""
+
+    type: Literal["run_quarantined"] = "run_quarantined"
+    code: str
+    message: str
+
+
+class RunFinished(Value):
+    """The run has its final status. `final` is the answer or the error; `last_output` is always kept."""
+
+    type: Literal["run_finished"] = "run_finished"
+    status: Literal["completed", "failed", "escalated", "abandoned", "cancelled", "timed_out"]
+    reason: str
+    final: JsonObject
+    last_output: Any = None
+    steps: int
+    fence: int
+    usage: Usage = Usage()
+    cost: Cost = Cost()
+    effects: tuple[JsonObject, ...] = ()
+
+
+Event = Annotated[
+    RunCreated
+    | RunStarted
+    | DecisionRequested
+    | DecisionReceived
+    | DecisionMissed
+    | DecisionRefused
+    | InstructionIssued
+    | ToolCallFinished
+    | ToolCallDenied
+    | AgentTransferred
+    | GateOpened
+    | GateClosed
+    | LoopDetected
+    | NoteAdded
+    | EffectResent
+    | CancelAccepted
+    | FenceStored
+    | RunQuarantined
+    | RunFinished,
+    Field(discriminator="type"),
+]
+
+AnyEvent = (
+    RunCreated
+    | RunStarted
+    | DecisionRequested
+    | DecisionReceived
+    | DecisionMissed
+    | DecisionRefused
+    | InstructionIssued
+    | ToolCallFinished
+    | ToolCallDenied
+    | AgentTransferred
+    | GateOpened
+    | GateClosed
+    | LoopDetected
+    | NoteAdded
+    | EffectResent
+    | CancelAccepted
+    | FenceStored
+    | RunQuarantined
+    | RunFinished
+)
+
+event_adapter: TypeAdapter[AnyEvent] = TypeAdapter(Event)
+
+
+class LogEntry(Value):
+    """One event at its place in the log."""
+
+    seq: int
+    at: datetime
+    event: Event
+
+
+class RunEvents(Message):
+    """Orchestrator to readers on `run.event.<run_id>`: the events of one transition, in order."""
+
+    run_id: UUID
+    project: str
+    entries: tuple[LogEntry, ...]
+
+
+COMPARISON_IGNORES = frozenset({"effect_resent"})
+"""Event types left out when the log of a disturbed run is compared with that of an undisturbed one (design §10)."""
+
+FINAL_STATUSES = frozenset({"completed", "failed", "escalated", "abandoned", "cancelled", "timed_out"})
+LIVE_STATUSES = frozenset({"queued", "running", "waiting", "cancelling", "quarantined"})

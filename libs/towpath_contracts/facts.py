@@ -1,0 +1,199 @@
+"""Facts: messages that tell a run that something happened outside.
+
+Law: a fact says what happened, never what to do. Each source may send only its own types (`SOURCE_FACTS`); a fact for
+something that is no longer pending is ignored by the run machine (design §4, §6).
+"""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import Field, TypeAdapter
+
+from towpath_contracts.base import JsonObject, Message
+from towpath_contracts.deciding import Cost, ScriptUse, Usage
+from towpath_contracts.tools import Denial, ToolFailure
+
+
+class FactBase(Message):
+    """What every fact carries. `fact_id` makes log lines joinable; it decides nothing."""
+
+    run_id: UUID
+    fact_id: str = ""
+
+
+class RunAdmitted(FactBase):
+    """The orchestrator has room: the queued run may start."""
+
+    type: Literal["run.admitted"] = "run.admitted"
+
+
+class DecisionMade(FactBase):
+    """A model answered with something that is a Decision in form."""
+
+    type: Literal["decision.made"] = "decision.made"
+    request_id: UUID
+    attempt: int
+    decision: JsonObject
+    model: str = ""
+    usage: Usage = Usage()
+    cost: Cost = Cost()
+    duration_ms: int = 0
+    prompt_digest: str = ""
+    raw_digest: str = ""
+    script: ScriptUse | None = None
+
+
+class DecisionFailed(FactBase):
+    """No decision could be had. `invalid_output` is fed back; everything else ends the run after its attempts."""
+
+    type: Literal["decision.failed"] = "decision.failed"
+    request_id: UUID
+    attempt: int
+    code: str
+    message: str
+    model: str = ""
+    usage: Usage = Usage()
+    cost: Cost = Cost()
+    duration_ms: int = 0
+    prompt_digest: str = ""
+    raw_digest: str = ""
+
+
+class ToolFinished(FactBase):
+    """A tool call has an outcome in the ledger."""
+
+    type: Literal["tool.finished"] = "tool.finished"
+    execution_id: UUID
+    status: Literal["succeeded", "failed", "unknown", "void"]
+    result: Any = None
+    result_digest: str | None = None
+    result_bytes: int = 0
+    blob: bool = False
+    failure: ToolFailure | None = None
+    duration_ms: int = 0
+    worker: str = ""
+    policy_version: int = 0
+
+
+class ToolDenied(FactBase):
+    """The tool-access service refused a call."""
+
+    type: Literal["tool.denied"] = "tool.denied"
+    execution_id: UUID
+    denial: Denial
+    policy_version: int = 0
+
+
+class ApprovalRequired(FactBase):
+    """A call waits for a person; the run opens its gate."""
+
+    type: Literal["approval.required"] = "approval.required"
+    execution_id: UUID
+    approval_id: UUID
+    rule: str
+    reason: str = ""
+    tool: str
+    args: JsonObject
+    args_digest: str
+    digest: str
+    expires_at: datetime
+    policy_version: int = 0
+    changes: tuple[str, ...] = ()
+
+
+class GateResolved(FactBase):
+    """A person (or an expiry) settled a gate."""
+
+    type: Literal["gate.resolved"] = "gate.resolved"
+    gate_id: UUID | None = None
+    approval_id: UUID | None = None
+    verdict: Literal["approved", "denied", "expired", "happened", "did_not_happen", "retry"]
+    reason: str = ""
+    by: str = ""
+
+
+class ExecutionConflict(FactBase):
+    """A repeated execution id came with other contents: the run must not go on (design §7)."""
+
+    type: Literal["execution.conflict"] = "execution.conflict"
+    execution_id: UUID
+    message: str
+
+
+class TimerFired(FactBase):
+    """The run's `wake_at` has come."""
+
+    type: Literal["timer.fired"] = "timer.fired"
+
+
+class CancelRequested(FactBase):
+    """Somebody wants the run to stop."""
+
+    type: Literal["cancel.requested"] = "cancel.requested"
+    by: str
+    reason: str = ""
+
+
+class FenceRaised(FactBase):
+    """TAS has stored the fence: what it voided, and which claims still live."""
+
+    type: Literal["fence.raised"] = "fence.raised"
+    fence: int
+    voided: tuple[UUID, ...] = ()
+    live: tuple[UUID, ...] = ()
+
+
+class MessageDead(FactBase):
+    """A message of this run was set aside as a dead letter."""
+
+    type: Literal["message.dead"] = "message.dead"
+    stream: str
+    reason: str
+    effect_id: UUID | None = None
+
+
+Fact = Annotated[
+    RunAdmitted
+    | DecisionMade
+    | DecisionFailed
+    | ToolFinished
+    | ToolDenied
+    | ApprovalRequired
+    | GateResolved
+    | ExecutionConflict
+    | TimerFired
+    | CancelRequested
+    | FenceRaised
+    | MessageDead,
+    Field(discriminator="type"),
+]
+
+AnyFact = (
+    RunAdmitted
+    | DecisionMade
+    | DecisionFailed
+    | ToolFinished
+    | ToolDenied
+    | ApprovalRequired
+    | GateResolved
+    | ExecutionConflict
+    | TimerFired
+    | CancelRequested
+    | FenceRaised
+    | MessageDead
+)
+
+fact_adapter: TypeAdapter[AnyFact] = TypeAdapter(Fact)
+
+SOURCE_FACTS: dict[str, frozenset[str]] = {
+    "decider": frozenset({"decision.made", "decision.failed"}),
+    "agent": frozenset({"decision.made", "decision.failed"}),
+    "tas": frozenset({"tool.finished", "tool.denied", "approval.required", "gate.resolved", "execution.conflict"}),
+    "gateway": frozenset({"cancel.requested"}),
+    "watchdog": frozenset({"message.dead"}),
+    "orchestrator": frozenset(
+        {"run.admitted", "timer.fired", "fence.raised", "cancel.requested", "gate.resolved", "message.dead"}
+    ),
+}
+"""Which fact types each source may publish under `run.inbox.<source>.<run_id>` (design §6)."""

@@ -1,0 +1,174 @@
+"""The problem registry: every refusal has a stable code, a title, a status and a remedy (RFC 9457).
+
+Law: a code is never reused or renamed. Bad input is refused whole, with every problem listed in `errors`.
+"""
+
+from typing import Any, NamedTuple
+
+from pydantic import Field
+
+from towpath_contracts.base import JsonObject, Message, Value
+
+
+class ProblemKind(NamedTuple):
+    """One row of the registry."""
+
+    code: str
+    status: int
+    title: str
+    remedy: str
+    retryable: bool = False
+
+
+class ProblemDetail(Value):
+    """One of several problems; `pointer` is a JSON pointer into the input."""
+
+    pointer: str = ""
+    code: str = ""
+    detail: str
+
+
+class Problem(Message):
+    """application/problem+json (RFC 9457) with Towpath's members."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+    remedy: str
+    retryable: bool = False
+    retry_after_s: int | None = None
+    instance: str | None = None
+    run_id: str | None = None
+    trace_id: str | None = None
+    errors: tuple[ProblemDetail, ...] = ()
+    extra: JsonObject = Field(default_factory=dict)
+
+
+class ProblemError(Exception):
+    """Carries a Problem to the edge that answers."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(f"{problem.code}: {problem.detail}")
+        self.problem = problem
+
+
+def _registry(*kinds: ProblemKind) -> dict[str, ProblemKind]:
+    return {kind.code: kind for kind in kinds}
+
+
+REGISTRY: dict[str, ProblemKind] = _registry(
+    ProblemKind("request_invalid", 422, "The request is not valid", "Correct every entry of errors and send it again."),
+    ProblemKind("request_malformed", 400, "The request can't be read", "Send one JSON object in UTF-8."),
+    ProblemKind("request_too_large", 413, "The request is too large", "Send less; large inputs belong in a tool."),
+    ProblemKind("unauthenticated", 401, "No valid credential", "Send a key: Authorization: Bearer KEY."),
+    ProblemKind("forbidden", 403, "The credential lacks the scope", "Use a key with the scope named in detail."),
+    ProblemKind("not_found", 404, "There is no such thing here", "Check the id, and that the key is of its project."),
+    ProblemKind("run_not_found", 404, "There is no such run", "List runs: towpath runs list."),
+    ProblemKind("network_not_found", 404, "There is no such network", "List networks: towpath networks list."),
+    ProblemKind("version_not_found", 404, "There is no such version", "List versions: towpath networks show NAME."),
+    ProblemKind("agent_not_found", 422, "The network has no such agent", "Use one of the agents named in detail."),
+    ProblemKind(
+        "caller_unknown", 403, "The caller is not known", "Create a key for it: towpath keys create --caller NAME."
+    ),
+    ProblemKind("limit_exceeded", 422, "A limit is above the server's cap", "Lower the value to the cap in detail."),
+    ProblemKind(
+        "script_not_allowed", 403, "Scripts are switched off here", "Use a real model, or the embedded platform."
+    ),
+    ProblemKind(
+        "model_unknown", 422, "The model string names no provider", "Use provider:model, e.g. gemini:gemini-2.5-flash."
+    ),
+    ProblemKind(
+        "idempotency_conflict",
+        409,
+        "The idempotency key was used for another request",
+        "Use a new key, or fetch the first run.",
+    ),
+    ProblemKind(
+        "overloaded", 429, "Too many runs wait already", "Try again after retry_after_s seconds.", retryable=True
+    ),
+    ProblemKind(
+        "unavailable",
+        503,
+        "A part of the platform can't be reached",
+        "Try again; accepted runs are safe.",
+        retryable=True,
+    ),
+    ProblemKind("timeout", 408, "The run did not end in time", "It goes on: fetch it by run_id.", retryable=True),
+    ProblemKind(
+        "internal", 500, "Something failed that should not", "Report it with the trace_id; accepted runs are safe."
+    ),
+    ProblemKind("network_invalid", 422, "The network can't be published", "Correct every entry of errors."),
+    ProblemKind("default_agent_missing", 422, "No default agent", "Set is_default on exactly one agent."),
+    ProblemKind("default_agent_ambiguous", 422, "More than one default agent", "Keep is_default on one agent only."),
+    ProblemKind("respond_agent_missing", 422, "No agent may respond", "Set allow_respond on at least one agent."),
+    ProblemKind(
+        "respond_unreachable",
+        422,
+        "No path from the default agent to one that may respond",
+        "Add a route, or allow_respond nearer to the default agent.",
+    ),
+    ProblemKind("route_unknown", 422, "A route leads to an unknown agent", "Name an agent of this network."),
+    ProblemKind(
+        "route_to_self", 422, "An agent routes to itself", "Remove the route; an agent keeps control by using tools."
+    ),
+    ProblemKind("agent_duplicate", 422, "Two agents have one key", "Rename one of them."),
+    ProblemKind(
+        "tool_unknown", 422, "An equipped tool is not registered", "Start its worker first: towpath worker MODULE."
+    ),
+    ProblemKind(
+        "prompt_invalid", 422, "A prompt template can't be compiled", "Correct the template at the place in detail."
+    ),
+    ProblemKind(
+        "force_respond_invalid",
+        422,
+        "force_respond names no agent that may respond",
+        "Name an agent with allow_respond.",
+    ),
+    ProblemKind(
+        "policy_invalid", 422, "The matrix can't be applied", "Correct every entry of errors; nothing was changed."
+    ),
+    ProblemKind("gate_not_found", 404, "There is no such gate, or it is settled", "List gates: towpath gates list."),
+    ProblemKind(
+        "gate_settled", 409, "The gate is already settled", "Nothing is left to do: towpath gates list --status all."
+    ),
+    ProblemKind("reason_required", 400, "A denial needs a reason", "Say why: the model sees it."),
+    ProblemKind(
+        "digest_changed", 409, "The call changed since it was shown", "Look at the gate again before you decide."
+    ),
+    ProblemKind("verdict_invalid", 400, "This gate takes another verdict", "Use one of the verdicts in detail."),
+    ProblemKind("requester_may_not_approve", 403, "Who asked may not approve", "Let another person decide."),
+    ProblemKind("role_missing", 403, "The role is missing", "A person with the role in detail must do it."),
+    ProblemKind("run_finished", 409, "The run has already ended", "Nothing is left to stop."),
+    ProblemKind("port_busy", 0, "A port is taken", "Stop its owner, or choose another: towpath up --port auto."),
+    ProblemKind(
+        "already_up", 0, "Towpath already runs on this data folder", "Use it, or stop it first: Ctrl-C in its terminal."
+    ),
+    ProblemKind(
+        "binary_missing", 0, "A server binary is missing", "Install the platform: pip install 'towpath[embedded]'."
+    ),
+    ProblemKind("service_failed", 0, "A service did not become ready", "Read its log in the data folder."),
+    ProblemKind("server_unreachable", 0, "No Towpath answers there", "Start it: towpath up, or name it: --server URL."),
+    ProblemKind(
+        "migration_changed", 0, "An applied migration was edited", "Restore the file; write a new migration instead."
+    ),
+)
+"""Every code the platform can answer with. Status 0 marks problems of the command line, which have no HTTP status."""
+
+TYPE_PREFIX = "urn:towpath:problem:"
+
+
+def problem(code: str, detail: str, **more: Any) -> Problem:
+    """Build the problem *code* of the registry with *detail* and any of Problem's other members."""
+    kind = REGISTRY[code]
+    return Problem(
+        type=TYPE_PREFIX + code,
+        title=kind.title,
+        status=kind.status or 500,
+        code=code,
+        detail=detail,
+        remedy=more.pop("remedy", kind.remedy),
+        retryable=kind.retryable,
+        **more,
+    )

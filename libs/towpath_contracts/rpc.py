@@ -1,0 +1,102 @@
+"""Every request/reply method between services, with its types (design §6, `svc.<service>.<method>`).
+
+Law: an answer is the declared type, or a Problem; a Problem is marked by the header `Towpath-Problem: <code>`, so that a
+reader need not guess from the body.
+"""
+
+from typing import NamedTuple
+
+from towpath_contracts import access, deciding, networks, tasks, tools, views
+from towpath_contracts.base import Message
+
+PROBLEM_HEADER = "Towpath-Problem"
+CONFIRM_HEADER = "Towpath-Confirm"
+"""On `tool.outcome`: the subject on which the worker waits for OutcomeConfirmed."""
+
+
+class Method(NamedTuple):
+    """One method: who answers, what it takes, what it gives."""
+
+    service: str
+    method: str
+    request: type[Message]
+    answer: type[Message]
+
+    @property
+    def subject(self) -> str:
+        """The subject it is asked on."""
+        return f"svc.{self.service}.{self.method}"
+
+
+GET_RUN = Method("orchestrator", "get_run", views.GetRun, views.RunView)
+LIST_RUNS = Method("orchestrator", "list_runs", views.ListRuns, views.RunPage)
+EVENTS = Method("orchestrator", "events", views.GetEvents, views.EventPage)
+EVENTS_SINCE = Method("orchestrator", "events_since", views.EventsSince, views.EventPage)
+SWEEP_RUNS = Method("orchestrator", "sweep_runs", views.SweepRuns, views.SweptRuns)
+LIST_GATES = Method("orchestrator", "list_gates", views.ListGates, views.GatePage)
+RESOLVE_GATE = Method("orchestrator", "resolve_gate", views.ResolveGate, views.Done)
+CANCEL_RUN = Method("orchestrator", "cancel_run", views.CancelRun, views.Done)
+PUBLISH_NETWORK = Method("orchestrator", "publish_network", networks.PublishNetwork, networks.NetworkVersion)
+LIST_NETWORKS = Method("orchestrator", "list_networks", access.GetPolicy, networks.NetworkList)
+GET_NETWORK = Method("orchestrator", "get_network", views.PreviewPrompt, networks.NetworkVersion)
+PREVIEW_PROMPT = Method("orchestrator", "preview_prompt", views.PreviewPrompt, views.PromptPreview)
+BLOB_GET_RUNS = Method("orchestrator", "blob_get", tools.BlobGet, tools.BlobChunk)
+
+RENDER_PROMPT = Method("decider", "render_prompt", deciding.RenderPrompt, deciding.RenderedPrompt)
+
+CLAIM_START = Method("tas", "claim_start", tools.ClaimStart, tools.ClaimAnswer)
+RAISE_FENCE = Method("tas", "raise_fence", access.RaiseFence, access.FenceAnswer)
+RESOLVE_APPROVAL = Method("tas", "resolve_approval", views.ResolveGate, views.Done)
+SETTLE_CALL = Method("tas", "settle_call", access.SettleCall, views.Done)
+REGISTER_TOOLS = Method("tas", "register_tools", tools.RegisterTools, tools.ToolsRegistered)
+DECIDE_PROPOSAL = Method("tas", "decide_proposal", access.ToolProposalDecision, views.Done)
+DESCRIBE_TOOLS = Method("tas", "describe_tools", access.DescribeTools, access.ToolsDescribed)
+CHECK_ACCESS = Method("tas", "check_access", access.CheckAccess, access.AccessVerdict)
+GET_PERMISSIONS = Method("tas", "get_permissions", access.GetPermissions, access.Permissions)
+APPLY_POLICY = Method("tas", "apply_policy", access.ApplyPolicy, access.PolicyApplied)
+GET_POLICY = Method("tas", "get_policy", access.GetPolicy, access.PolicyView)
+AUDIT_QUERY = Method("tas", "audit_query", access.AuditQuery, access.AuditPage)
+BLOB_PUT = Method("tas", "blob_put", tools.BlobChunk, views.Done)
+
+GET_LLM_CALLS = Method("log_writer", "get_llm_calls", views.GetLlmCalls, views.LlmCalls)
+GET_HISTORY = Method("log_writer", "get_history", views.GetHistory, views.History)
+
+METHODS: tuple[Method, ...] = (
+    GET_RUN,
+    LIST_RUNS,
+    EVENTS,
+    EVENTS_SINCE,
+    SWEEP_RUNS,
+    LIST_GATES,
+    RESOLVE_GATE,
+    CANCEL_RUN,
+    PUBLISH_NETWORK,
+    LIST_NETWORKS,
+    GET_NETWORK,
+    PREVIEW_PROMPT,
+    BLOB_GET_RUNS,
+    RENDER_PROMPT,
+    CLAIM_START,
+    RAISE_FENCE,
+    RESOLVE_APPROVAL,
+    SETTLE_CALL,
+    REGISTER_TOOLS,
+    DECIDE_PROPOSAL,
+    DESCRIBE_TOOLS,
+    CHECK_ACCESS,
+    GET_PERMISSIONS,
+    APPLY_POLICY,
+    GET_POLICY,
+    AUDIT_QUERY,
+    BLOB_PUT,
+    GET_LLM_CALLS,
+    GET_HISTORY,
+)
+
+CLIENT_SUBJECTS: dict[str, tuple[type, type]] = {
+    "task.submit": (tasks.SubmitTask, tasks.RunAccepted),
+    "task.get": (views.GetRun, views.RunView),
+    "task.events": (views.GetEvents, views.EventPage),
+    "task.cancel": (views.CancelRun, views.Done),
+}
+"""What a NATS client asks on `<verb>.<caller>`; `project` is filled in from the caller."""

@@ -1,0 +1,90 @@
+"""Every subject, declared once (design §6).
+
+Law: no other module spells a subject. A function returns the subject for its arguments; a constant is a filter.
+"""
+
+from uuid import UUID
+
+TASK_SUBMIT_ALL = "task.submit.*"
+TASK_SUBMIT_ANONYMOUS = "task.submit"
+TASK_ENQUEUE_ALL = "task.enqueue.*"
+TASK_GET_ALL = "task.get.*"
+TASK_EVENTS_ALL = "task.events.*"
+TASK_CANCEL_ALL = "task.cancel.*"
+RUN_INBOX_ALL = "run.inbox.*.*"
+DECIDE_ALL = "decide.*"
+TOOL_REQUEST = "tool.request"
+TOOL_EXEC_ALL = "tool.exec.*"
+TOOL_OUTCOME = "tool.outcome"
+TOOL_CANCEL_ALL = "tool.cancel.*"
+RUN_EVENT_ALL = "run.event.*"
+RUN_TOKENS_ALL = "run.tokens.*"
+LOG_ALL = "log.>"
+LOG_LLM_CALL = "log.llm_call"
+LOG_TOOL = "log.tool"
+
+DEFAULT_POOL = "default"
+"""The decider pool that serves every model without a pool of its own."""
+
+ANONYMOUS = "anonymous"
+"""The caller of plain `task.submit`."""
+
+
+def task_submit(caller: str) -> str:
+    """Where *caller* submits a task and waits for RunAccepted."""
+    return f"task.submit.{caller}"
+
+
+def task_enqueue(caller: str) -> str:
+    """Where *caller* leaves a task without waiting."""
+    return f"task.enqueue.{caller}"
+
+
+def task_get(caller: str) -> str:
+    """Where *caller* asks for one of its project's runs."""
+    return f"task.get.{caller}"
+
+
+def task_events(caller: str) -> str:
+    """Where *caller* asks for events of one of its project's runs."""
+    return f"task.events.{caller}"
+
+
+def task_cancel(caller: str) -> str:
+    """Where *caller* asks one of its project's runs to stop."""
+    return f"task.cancel.{caller}"
+
+
+def run_inbox(source: str, run_id: UUID) -> str:
+    """Where *source* reports facts to a run."""
+    return f"run.inbox.{source}.{run_id}"
+
+
+def decide(pool: str) -> str:
+    """Where a decider pool takes its requests."""
+    return f"decide.{pool}"
+
+
+def tool_exec(toolset: str) -> str:
+    """Where the workers of *toolset* take their invocations."""
+    return f"tool.exec.{toolset}"
+
+
+def tool_cancel(execution_id: UUID) -> str:
+    """Where workers hear that a call should stop."""
+    return f"tool.cancel.{execution_id}"
+
+
+def run_event(run_id: UUID) -> str:
+    """Where the events of a run are told."""
+    return f"run.event.{run_id}"
+
+
+def run_tokens(run_id: UUID) -> str:
+    """Where model text is told while it is made."""
+    return f"run.tokens.{run_id}"
+
+
+def service(name: str, method: str) -> str:
+    """Where *name* answers *method*; request and answer types are in `rpc.METHODS`."""
+    return f"svc.{name}.{method}"

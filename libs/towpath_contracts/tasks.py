@@ -1,0 +1,67 @@
+"""How work comes in: SubmitTask and its answers.
+
+Law: a task is accepted only when RunAccepted is sent, after its run is committed (design §6).
+"""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from pydantic import Field, model_validator
+
+from towpath_contracts.base import ClientMessage, ClientValue, JsonObject, Message, Name
+
+MAX_STEPS_CAP = 1_000
+"""Server cap of `max_steps` (design §5)."""
+
+
+class GrantRule(ClientValue):
+    """One thing a task may do: it narrows the matrix for this task and never widens it (design §7)."""
+
+    tool: str = Field(max_length=128)
+    operation: str = "*"
+    when: str | None = Field(default=None, max_length=1_024)
+
+
+class SubmitTask(ClientMessage):
+    """A task: network + message + options. Accepting it creates a run.
+
+    `script` is a JSON array of decisions in wire form, played in order by the scripted provider; `timeout_ms` counts active
+    time; `single_instruction` ends the run after its first instruction (dry invoke, feature A15).
+    """
+
+    network: Name
+    user_message: str = Field(default="", max_length=100_000)
+    version: int | None = Field(default=None, ge=1)
+    agent_key: str | None = None
+    system_params: JsonObject = Field(default_factory=dict)
+    max_steps: int | None = Field(default=None, ge=1, le=MAX_STEPS_CAP)
+    max_tool_errors: int | None = Field(default=None, ge=1, le=MAX_STEPS_CAP)
+    timeout_ms: int | None = Field(default=None, ge=1, le=7 * 24 * 3_600_000)
+    model: str | None = Field(default=None, max_length=256)
+    script: tuple[Any, ...] | None = Field(default=None, max_length=MAX_STEPS_CAP)
+    grant: tuple[GrantRule, ...] | None = Field(default=None, max_length=256)
+    labels: dict[str, str] = Field(default_factory=dict, max_length=32)
+    priority: int = Field(default=5, ge=0, le=10)
+    debug: bool = False
+    single_instruction: bool = False
+    idempotency_key: str | None = Field(default=None, min_length=1, max_length=255)
+
+    @model_validator(mode="after")
+    def _something_to_do(self) -> "SubmitTask":
+        if not self.user_message and not self.script:
+            msg = "user_message is required unless a script is given"
+            raise ValueError(msg)
+        return self
+
+
+class RunAccepted(Message):
+    """The run exists and will reach a recorded status."""
+
+    run_id: UUID
+    project: str
+    network: str
+    version: int
+    status: str
+    created_at: datetime
+    duplicate: bool = False

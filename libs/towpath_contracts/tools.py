@@ -1,0 +1,242 @@
+"""Everything said about tools: what a tool is, asking for a call, running it, reporting it.
+
+Law: one tool call has one `execution_id` from the decision to the audit; arguments are compared by digest; whatever is
+undeclared is the strictest (irreversible, untrusted) (design §7).
+"""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import Field
+
+from towpath_contracts.base import JsonObject, Message, Name, Token, Value
+
+INLINE_RESULT_BYTES = 65_536
+"""A result up to this size travels in the message; a larger one becomes a blob. A quarter of the inline limit of §8."""
+
+MAX_RESULT_BYTES = 16 * 1024 * 1024
+"""The largest result a tool may return (design §6, svc.blob.put)."""
+
+
+class EffectClass(StrEnum):
+    """What may be done about a call whose fate is unclear (design §7)."""
+
+    PURE = "pure"
+    IDEMPOTENT = "idempotent"
+    RECONCILABLE = "reconcilable"
+    IRREVERSIBLE = "irreversible"
+
+
+class ToolSpec(Value):
+    """A tool as its worker offers it.
+
+    `parameters` is the JSON Schema of all arguments; `system_params` names those that a model never sees and may not set
+    (feature A8). `operation` is the word the matrix knows this call by.
+    """
+
+    name: Name
+    toolset: Token
+    description: str = Field(default="", max_length=4_096)
+    parameters: JsonObject = Field(default_factory=lambda: {"type": "object", "properties": {}})
+    system_params: tuple[str, ...] = ()
+    operation: str = Field(default="call", max_length=64)
+    effect_class: EffectClass = EffectClass.IRREVERSIBLE
+    timeout_ms: int = Field(default=30_000, ge=1, le=3_600_000)
+    trusted_output: bool = False
+    sensitive: bool = False
+    polling: bool = False
+    summary: str = Field(default="", max_length=256)
+
+
+class CallStatus(StrEnum):
+    """States of a call in the ledger (design §7)."""
+
+    REQUESTED = "requested"
+    DENIED = "denied"
+    AWAITING_APPROVAL = "awaiting_approval"
+    PERMITTED = "permitted"
+    STARTED = "started"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+    VOID = "void"
+
+
+class ToolFailure(Value):
+    """Why a call has no result. `code` is stable; `hint` is shown to the model."""
+
+    code: str
+    message: str
+    retryable: bool = False
+    hint: str = ""
+    external: bool = False
+
+
+class Denial(Value):
+    """Why the tool-access service refused, and what would be allowed (design §7, behaviours 002.3)."""
+
+    violation_type: str
+    reason: str
+    rule: str | None = None
+    allowed_tools: tuple[str, ...] = ()
+    suggestion: str = ""
+
+
+class ToolRequest(Message):
+    """Orchestrator to TAS: may this call happen, and if so, let it happen."""
+
+    execution_id: UUID
+    run_id: UUID
+    project: Token
+    network: str
+    snapshot_digest: str
+    agent_key: str
+    agent_type: str = ""
+    caller: str = "anonymous"
+    step: int
+    call_index: int
+    tool: str
+    operation: str = "call"
+    toolset: str
+    args: JsonObject
+    fence: int
+    attempt: int = 1
+    deadline: datetime
+    grant: tuple[JsonObject, ...] | None = None
+    labels: dict[str, str] = Field(default_factory=dict)
+
+
+class ToolInvocation(Message):
+    """TAS to worker: run this call. The worker believes the ticket, not this envelope."""
+
+    execution_id: UUID
+    attempt: int
+    run_id: UUID
+    project: Token
+    toolset: Token
+    tool: str
+    args: JsonObject
+    effect_class: EffectClass
+    timeout_ms: int
+    ticket: str
+
+
+class TicketClaims(Value):
+    """What a ticket says; signed with Ed25519 by the tool-access service (design §7)."""
+
+    execution_id: UUID
+    attempt: int
+    run_id: UUID
+    project: str
+    fence: int
+    tool: str
+    args_digest: str
+    effect_class: EffectClass
+    policy_version: int
+    issued_at: float
+    expires_at: float
+    key_id: str
+
+
+class ClaimStart(Message):
+    """Worker to TAS, before anything that is not pure: may I start now?"""
+
+    execution_id: UUID
+    run_id: UUID
+    claim_id: UUID
+    attempt: int
+    worker: str
+    ticket: str
+
+
+class ClaimAnswer(Message):
+    """TAS's answer: granted with a time to start in and a lease, or refused with the reason."""
+
+    granted: bool
+    reason: str = ""
+    start_by_ms: int = 0
+    lease_ms: int = 0
+
+
+class ToolOutcome(Message):
+    """Worker to TAS: what came of a delivery."""
+
+    execution_id: UUID
+    run_id: UUID
+    attempt: int
+    claim_id: UUID | None = None
+    tool: str
+    status: Literal["succeeded", "failed", "ticket_expired"]
+    result: Any = None
+    result_digest: str | None = None
+    result_bytes: int = 0
+    blob: bool = False
+    failure: ToolFailure | None = None
+    duration_ms: int = 0
+    worker: str = ""
+    ticket: str = ""
+
+
+class OutcomeConfirmed(Message):
+    """TAS to worker: the ledger holds these outcomes; forget them."""
+
+    keys: tuple[str, ...]
+
+
+class CancelTool(Message):
+    """TAS to workers: stop this call if you run it."""
+
+    execution_id: UUID
+    reason: str = "cancelled"
+
+
+class BlobChunk(Message):
+    """One piece of a blob, at most 256 KiB before base64; the last one completes it."""
+
+    digest: str
+    index: int
+    total: int
+    data_base64: str
+    ticket: str = ""
+    execution_id: UUID | None = None
+
+
+class BlobGet(Message):
+    """Ask for one piece of a blob that the asker's request named."""
+
+    digest: str
+    index: int = 0
+    run_id: UUID | None = None
+
+
+class RegisterTools(Message):
+    """Worker to TAS: a proposal of tools (design §7, registration is a proposal)."""
+
+    toolset: Token
+    worker: str
+    owner: str
+    tools: tuple[ToolSpec, ...]
+    project: Token = "default"
+
+
+class ToolStanding(Value):
+    """What became of one proposed tool."""
+
+    name: str
+    version: int
+    digest: str
+    status: Literal["accepted", "unchanged", "pending"]
+    reason: str = ""
+
+
+class ToolsRegistered(Message):
+    """TAS's answer to a proposal, with the key that tickets are checked against."""
+
+    standings: tuple[ToolStanding, ...]
+    ticket_keys: dict[str, str]
+
+
+ExecutionKey = Annotated[str, Field(pattern=r"^[0-9a-f-]{36}:\d+$")]
+"""`execution_id:attempt`."""

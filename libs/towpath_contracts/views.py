@@ -1,0 +1,231 @@
+"""What services tell each other about runs, gates and history when asked (`svc.<service>.<method>`).
+
+Law: every request carries the project it acts in, set by the gateway from the credential and never by the client; an
+answer holds nothing of another project (design §2, project).
+"""
+
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from pydantic import Field
+
+from towpath_contracts.base import JsonObject, Message, Value
+from towpath_contracts.deciding import Cost, PromptContext, Usage
+from towpath_contracts.events import LogEntry
+
+
+class GetRun(Message):
+    """One run of a project; `wait_ms` > 0 waits for its end (at most 30 s a call)."""
+
+    project: str
+    run_id: UUID
+    wait_ms: int = Field(default=0, ge=0, le=30_000)
+
+
+class ListRuns(Message):
+    """A page of runs, newest first. `before` is the run id that ended the previous page."""
+
+    project: str
+    status: str | None = None
+    network: str | None = None
+    label: str | None = None
+    before: UUID | None = None
+    limit: int = Field(default=50, ge=1, le=200)
+
+
+class RunView(Message):
+    """A run as its reader sees it."""
+
+    run_id: UUID
+    project: str
+    kind: str
+    network: str
+    version: int
+    snapshot_digest: str
+    status: str
+    reason: str = ""
+    caller: str
+    agent_key: str = ""
+    user_message: str = ""
+    step: int = 0
+    max_steps: int = 0
+    seq: int
+    labels: dict[str, str] = Field(default_factory=dict)
+    created_at: datetime
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    final: JsonObject | None = None
+    last_output: Any = None
+    usage: Usage = Usage()
+    cost: Cost = Cost()
+    trace_id: str = ""
+    debug: bool = False
+
+
+class RunPage(Message):
+    """Runs, newest first; `next_before` continues."""
+
+    runs: tuple[RunView, ...]
+    next_before: UUID | None = None
+
+
+class GetEvents(Message):
+    """Events of a run with seq > `after`; `wait_ms` waits for the first of them (at most 30 s)."""
+
+    project: str
+    run_id: UUID
+    after: int = Field(default=0, ge=0)
+    limit: int = Field(default=200, ge=1, le=1_000)
+    wait_ms: int = Field(default=0, ge=0, le=30_000)
+
+
+class EventPage(Message):
+    """Events in seq order, the run's current seq and status."""
+
+    run_id: UUID
+    entries: tuple[LogEntry, ...]
+    seq: int
+    status: str
+
+
+class SweepRuns(Message):
+    """Which runs changed since `since`? (design §4, readers never trust the stream alone)."""
+
+    since: datetime
+    limit: int = Field(default=500, ge=1, le=5_000)
+
+
+class RunSeq(Value):
+    """How far the log of a run goes."""
+
+    run_id: UUID
+    project: str
+    seq: int
+    updated_at: datetime
+
+
+class SweptRuns(Message):
+    """Runs touched since, oldest first; `until` is the next `since`."""
+
+    runs: tuple[RunSeq, ...]
+    until: datetime
+
+
+class EventsSince(Message):
+    """Like GetEvents for a service that reads every project (log-writer, watchdog)."""
+
+    run_id: UUID
+    after: int = 0
+    limit: int = Field(default=500, ge=1, le=1_000)
+
+
+class GateView(Message):
+    """A gate: what waits, why, until when."""
+
+    gate_id: UUID
+    run_id: UUID
+    project: str
+    network: str = ""
+    gate_type: str
+    status: Literal["pending", "approved", "denied", "expired", "settled", "void"]
+    reason: str
+    detail: JsonObject = Field(default_factory=dict)
+    execution_id: UUID | None = None
+    approval_id: UUID | None = None
+    opened_at: datetime
+    expires_at: datetime
+    closed_at: datetime | None = None
+    closed_by: str = ""
+    closed_reason: str = ""
+    verdict: str = ""
+
+
+class ListGates(Message):
+    """Gates of a project."""
+
+    project: str
+    status: str | None = "pending"
+    run_id: UUID | None = None
+    gate_id: UUID | None = None
+    limit: int = Field(default=100, ge=1, le=500)
+
+
+class GatePage(Message):
+    """Gates, oldest first."""
+
+    gates: tuple[GateView, ...]
+
+
+class ResolveGate(Message):
+    """A person's word on a gate. Approval gates go to `svc.tas.resolve_approval`, all others to the orchestrator."""
+
+    project: str
+    gate_id: UUID
+    approval_id: UUID | None = None
+    verdict: Literal["approved", "denied", "happened", "did_not_happen", "retry"]
+    reason: str = Field(default="", max_length=2_000)
+    actor: str
+    roles: tuple[str, ...] = ()
+    digest: str | None = None
+
+
+class CancelRun(Message):
+    """Ask a run to stop."""
+
+    project: str
+    run_id: UUID
+    actor: str
+    reason: str = Field(default="", max_length=2_000)
+
+
+class Done(Message):
+    """It was done; `detail` says what."""
+
+    detail: str = ""
+
+
+class PreviewPrompt(Message):
+    """The prompt that an agent of a network would get for a message (feature A15)."""
+
+    project: str
+    network: str
+    version: int | None = None
+    agent_key: str | None = None
+    user_message: str = ""
+
+
+class PromptPreview(Message):
+    """The context a prompt is rendered from; the decider renders it."""
+
+    context: PromptContext
+    model: str
+
+
+class GetLlmCalls(Message):
+    """The model calls of a run, with bodies where the run had `debug`."""
+
+    project: str
+    run_id: UUID
+
+
+class LlmCalls(Message):
+    """Recorded model calls, oldest first."""
+
+    calls: tuple[JsonObject, ...]
+
+
+class GetHistory(Message):
+    """The execution history of a run."""
+
+    project: str
+    run_id: UUID
+
+
+class History(Message):
+    """The history row, its steps and its tool executions as recorded; `seq` is how far history has read the log."""
+
+    seq: int
+    history: JsonObject | None
+    steps: tuple[JsonObject, ...]
+    tool_executions: tuple[JsonObject, ...] = ()
