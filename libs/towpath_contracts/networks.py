@@ -16,7 +16,7 @@ DEFAULT_CONTEXT_LIMIT = 32_768
 
 
 class AgentSpec(ClientValue):
-    """One agent of a network. In `prompt_template`, `{tools}`, `{routes}`, `{agent_key}` and `{tool_history}` are bound."""
+    """One agent of a network; its `prompt_template` binds `{tools}`, `{routes}`, `{agent_key}`, `{tool_history}`."""
 
     key: Name
     display_name: str = ""

@@ -1,7 +1,7 @@
 """Every request/reply method between services, with its types (design §6, `svc.<service>.<method>`).
 
-Law: an answer is the declared type, or a Problem; a Problem is marked by the header `Towpath-Problem: <code>`, so that a
-reader need not guess from the body.
+Law: an answer is the declared type, or a Problem; a Problem is marked by the header `Towpath-Problem: <code>`, so that
+a reader need not guess from the body.
 """
 
 from typing import NamedTuple

@@ -26,8 +26,8 @@ class GrantRule(ClientValue):
 class SubmitTask(ClientMessage):
     """A task: network + message + options. Accepting it creates a run.
 
-    `script` is a JSON array of decisions in wire form, played in order by the scripted provider; `timeout_ms` counts active
-    time; `single_instruction` ends the run after its first instruction (dry invoke, feature A15).
+    `script` is a JSON array of decisions in wire form, played in order by the scripted provider; `timeout_ms` counts
+    active time; `single_instruction` ends the run after its first instruction (dry invoke, feature A15).
     """
 
     network: Name

@@ -32,8 +32,8 @@ class EffectClass(StrEnum):
 class ToolSpec(Value):
     """A tool as its worker offers it.
 
-    `parameters` is the JSON Schema of all arguments; `system_params` names those that a model never sees and may not set
-    (feature A8). `operation` is the word the matrix knows this call by.
+    `parameters` is the JSON Schema of all arguments; `system_params` names those that a model never sees and may not
+    set (feature A8). `operation` is the word the matrix knows this call by.
     """
 
     name: Name

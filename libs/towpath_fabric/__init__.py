@@ -1,1 +1,4 @@
-"""Placeholder."""
+"""What every service shell needs and no core may see: settings, clock, broker, database, telemetry, health.
+
+Law: fabric knows contracts and the outside world; it knows nothing of runs, tools or policies.
+"""

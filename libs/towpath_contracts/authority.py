@@ -1,0 +1,104 @@
+"""Which NATS user may publish and subscribe what: the authority table (reliability.md §4).
+
+Law: whatever is not listed is refused by the broker. Answers to requests are allowed by the broker's `allow_responses`, so
+they need no row. Every service has its own inbox prefix, so that none can read another's answers.
+"""
+
+from dataclasses import dataclass
+
+from towpath_contracts import subjects
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserRights:
+    """Allowed subjects of one user; everything else is denied."""
+
+    publish: tuple[str, ...]
+    subscribe: tuple[str, ...]
+
+
+def _inbox(role: str) -> str:
+    return f"_INBOX_{role}.>"
+
+
+def _pulls(*streams: str) -> tuple[str, ...]:
+    next_subjects = tuple(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.>" for stream in streams)
+    return next_subjects + tuple(f"$JS.ACK.{stream}.>" for stream in streams)
+
+
+_DECLARES = (
+    "$JS.API.INFO",
+    "$JS.API.STREAM.CREATE.*",
+    "$JS.API.STREAM.UPDATE.*",
+    "$JS.API.STREAM.INFO.*",
+    "$JS.API.CONSUMER.CREATE.>",
+    "$JS.API.CONSUMER.DURABLE.CREATE.>",
+    "$JS.API.CONSUMER.INFO.>",
+)
+"""What `streams ensure` needs; core services hold it, so that a broker that lost its data is set up again at once."""
+
+USERS: dict[str, UserRights] = {
+    "deploy": UserRights(publish=("$JS.API.>",), subscribe=(_inbox("deploy"),)),
+    "orchestrator": UserRights(
+        publish=(
+            subjects.DECIDE_ALL,
+            subjects.TOOL_REQUEST,
+            subjects.RUN_EVENT_ALL,
+            "run.inbox.orchestrator.*",
+            "svc.tas.*",
+            *_pulls("INBOX", "TASKS"),
+            *_DECLARES,
+        ),
+        subscribe=("task.>", "svc.orchestrator.*", _inbox("orchestrator")),
+    ),
+    "decider": UserRights(
+        publish=(
+            "run.inbox.decider.*",
+            subjects.LOG_LLM_CALL,
+            subjects.RUN_TOKENS_ALL,
+            "svc.orchestrator.blob_get",
+            *_pulls("DECIDE"),
+            *_DECLARES,
+        ),
+        subscribe=("svc.decider.*", _inbox("decider")),
+    ),
+    "tas": UserRights(
+        publish=(
+            subjects.TOOL_EXEC_ALL,
+            subjects.TOOL_CANCEL_ALL,
+            "run.inbox.tas.*",
+            "svc.orchestrator.*",
+            "_INBOX_worker.>",
+            *_pulls("TOOLREQ", "TOOLOUT"),
+            *_DECLARES,
+        ),
+        subscribe=("svc.tas.*", _inbox("tas")),
+    ),
+    "log_writer": UserRights(
+        publish=("svc.orchestrator.events_since", "svc.orchestrator.sweep_runs", *_pulls("EVENTS", "LOGS"), *_DECLARES),
+        subscribe=("svc.log_writer.*", _inbox("log_writer")),
+    ),
+    "gateway": UserRights(
+        publish=("task.>", "svc.*.*", "run.inbox.gateway.*"),
+        subscribe=(subjects.RUN_EVENT_ALL, subjects.RUN_TOKENS_ALL, _inbox("gateway")),
+    ),
+    "worker": UserRights(
+        publish=(
+            subjects.TOOL_OUTCOME,
+            subjects.LOG_TOOL,
+            "svc.tas.claim_start",
+            "svc.tas.register_tools",
+            "svc.tas.blob_put",
+            *_pulls("TOOLEXEC"),
+        ),
+        subscribe=(subjects.TOOL_CANCEL_ALL, _inbox("worker")),
+    ),
+}
+"""Users of the platform's own processes."""
+
+
+def client_rights(caller: str) -> UserRights:
+    """Return the rights of a NATS client that acts as *caller*; `anonymous` may also use plain `task.submit`."""
+    own = tuple(f"task.{verb}.{caller}" for verb in ("submit", "enqueue", "get", "events", "cancel"))
+    plain = (subjects.TASK_SUBMIT_ANONYMOUS,) if caller == subjects.ANONYMOUS else ()
+    return UserRights(publish=own + plain, subscribe=("_INBOX.>", f"_INBOX_client_{caller}.>"))

@@ -1,0 +1,168 @@
+"""One NATS connection per service: connect for ever, post, ask, answer.
+
+Law: `post` does not wait for the broker. What it sends is either said again by somebody who remembers (pending effects,
+unconfirmed outcomes) or may be lost by promise; never use it for anything else (design §4).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from faststream.nats import NatsBroker, NatsMessage, NatsResponse
+from nats import errors as nats_errors
+from nats.aio.client import Client
+from nats.js.errors import APIError
+from pydantic import BaseModel, ValidationError
+
+from towpath_contracts.base import Message
+from towpath_contracts.problems import Problem, ProblemDetail, ProblemError, problem
+from towpath_contracts.rpc import PROBLEM_HEADER, Method
+from towpath_fabric.settings import Settings
+
+M = TypeVar("M", bound=Message)
+R = TypeVar("R", bound=Message)
+
+ASK_TIMEOUT_S = 5.0
+"""How long a service waits for another's answer before it says `unavailable`."""
+
+PING_INTERVAL_S = 5
+"""With two unanswered pings a frozen broker is noticed in 15 s (reliability.md §2, reconnect)."""
+
+
+def make_broker(role: str, settings: Settings) -> NatsBroker:
+    """Return the FastStream broker of *role*: reconnects for ever, buffers nothing while disconnected."""
+    options: dict[str, Any] = {"reconnect_time_wait": 0.25}
+    if settings.nats_user is not None:
+        options["user"] = settings.nats_user
+    if settings.nats_password is not None:
+        options["password"] = settings.nats_password.get_secret_value()
+    return NatsBroker(
+        settings.nats_url,
+        name=f"{role}/{settings.instance}",
+        max_reconnect_attempts=-1,
+        ping_interval=PING_INTERVAL_S,
+        max_outstanding_pings=2,
+        pending_size=0,
+        inbox_prefix=f"_INBOX_{role}.{uuid4().hex[:12]}",
+        graceful_timeout=settings.stop_grace_s,
+        logger=None,
+        **options,
+    )
+
+
+def problem_from_validation(error: ValidationError, what: str) -> Problem:
+    """List every problem of an input that failed validation, each with its JSON pointer."""
+    details = tuple(
+        ProblemDetail(
+            pointer="/" + "/".join(str(part) for part in entry["loc"]), code=entry["type"], detail=entry["msg"]
+        )
+        for entry in error.errors(include_url=False, include_input=False, include_context=False)
+    )
+    return problem("request_invalid", f"{what}: {len(details)} problem(s)", errors=details)
+
+
+class Bus:
+    """The NATS side of a service. `nc` is usable after `connect`."""
+
+    def __init__(self, role: str, settings: Settings) -> None:
+        self.role = role
+        self.broker = make_broker(role, settings)
+        self._nc: Client | None = None
+        self._on_reconnect: list[Callable[[], None]] = []
+
+    @property
+    def nc(self) -> Client:
+        """The connection; raises RuntimeError before `connect`."""
+        if self._nc is None:
+            msg = "the bus is not connected yet"
+            raise RuntimeError(msg)
+        return self._nc
+
+    async def connect(self) -> Client:
+        """Connect once; later calls return the same connection. Waits as long as the broker is away."""
+        while self._nc is None:
+            try:
+                self._nc = await self.broker.connect()
+            except (OSError, nats_errors.Error):
+                await asyncio.sleep(0.5)
+        return self._nc
+
+    async def post(self, subject: str, body: bytes, headers: Mapping[str, str] | None = None) -> bool:
+        """Send without waiting; False when the connection is down (the caller's memory will say it again)."""
+        try:
+            await self.nc.publish(subject, body, headers=dict(headers) if headers else None)
+        except (
+            nats_errors.OutboundBufferLimitError,
+            nats_errors.ConnectionClosedError,
+            nats_errors.ConnectionDrainingError,
+        ):
+            return False
+        return True
+
+    async def store(
+        self, subject: str, body: bytes, headers: Mapping[str, str] | None = None, timeout_s: float = 2.0
+    ) -> bool:
+        """Publish into a stream and wait for the broker's word; False when it is unclear or refused."""
+        try:
+            await self.nc.jetstream().publish(
+                subject, body, timeout=timeout_s, headers=dict(headers) if headers else None
+            )
+        except (TimeoutError, nats_errors.Error, APIError):
+            return False
+        return True
+
+    async def ask(self, method: Method, request: Message, timeout_s: float = ASK_TIMEOUT_S) -> Any:
+        """Ask another service; returns the method's answer type.
+
+        Raises ProblemError with the other's problem, or `unavailable` when nobody answers in time.
+        """
+        return await self.ask_subject(method.subject, request, method.answer, timeout_s=timeout_s)
+
+    async def ask_subject(
+        self, subject: str, request: BaseModel, answer: type[R], timeout_s: float = ASK_TIMEOUT_S
+    ) -> R:
+        """Ask on any subject; like `ask`."""
+        try:
+            reply = await self.nc.request(subject, request.model_dump_json().encode(), timeout=timeout_s)
+        except (TimeoutError, nats_errors.Error) as error:
+            raise ProblemError(problem("unavailable", f"no answer on {subject}", retry_after_s=2)) from error
+        if reply.headers and PROBLEM_HEADER in reply.headers:
+            raise ProblemError(Problem.model_validate_json(reply.data))
+        return answer.model_validate_json(reply.data)
+
+    def answer(self, method: Method, handler: Callable[[Any], Awaitable[Message]]) -> None:
+        """Serve *method* with *handler*, which takes the request type; replicas share the work."""
+        self.answer_subject(method.subject, method.request, handler)
+
+    def answer_subject(
+        self,
+        subject: str,
+        request: type[M],
+        handler: Callable[[M], Awaitable[Message]],
+        *,
+        with_subject: Callable[[M, str], Awaitable[Message]] | None = None,
+    ) -> None:
+        """Serve requests on *subject*; problems are answers too, so a caller never waits for a timeout."""
+
+        async def serve(message: NatsMessage) -> NatsResponse:
+            try:
+                parsed = request.model_validate_json(message.body)
+                if with_subject is not None:
+                    reply = await with_subject(parsed, message.raw_message.subject)
+                else:
+                    reply = await handler(parsed)
+            except ValidationError as error:
+                reply = problem_from_validation(error, request.__name__)
+            except ProblemError as error:
+                reply = error.problem
+            headers = {PROBLEM_HEADER: reply.code} if isinstance(reply, Problem) else {}
+            return NatsResponse(reply.model_dump_json().encode(), headers=headers)
+
+        self.broker.subscriber(subject, queue=self.role)(serve)
+
+    async def close(self) -> None:
+        """Drain and close; safe to call twice."""
+        if self._nc is not None:
+            self._nc = None
+            await self.broker.stop()

@@ -1,0 +1,57 @@
+"""Postgres for services: a pool, and statements that live in files.
+
+Law: SQL is a file of named statements beside its owner; Python never builds SQL from values. A statement is found by
+its name, `-- name: what_it_does`, and prepared once per connection by asyncpg.
+"""
+
+import importlib.resources
+import re
+from typing import Any
+
+import asyncpg
+
+_NAME = re.compile(r"^--\s*name:\s*(\w+)\s*$", re.MULTILINE)
+
+DATABASE_DOWN = (
+    OSError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    TimeoutError,
+)
+"""What is raised while Postgres is away; it says nothing about the message being handled (design §6)."""
+
+
+class Queries:
+    """The named statements of one file."""
+
+    def __init__(self, text: str) -> None:
+        """Parse *text*; raises ValueError where a name is given twice."""
+        parts = _NAME.split(text)
+        self._statements: dict[str, str] = {}
+        for name, body in zip(parts[1::2], parts[2::2], strict=True):
+            if name in self._statements:
+                msg = f"statement {name} is declared twice"
+                raise ValueError(msg)
+            self._statements[name] = body.strip().rstrip(";")
+
+    @classmethod
+    def load(cls, package: str, file: str = "queries.sql") -> "Queries":
+        """Read the statements that lie in *package*."""
+        return cls(importlib.resources.files(package).joinpath(file).read_text("utf-8"))
+
+    def __getattr__(self, name: str) -> str:
+        """Return the statement *name*; raises AttributeError for an unknown one."""
+        try:
+            return self._statements[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+async def open_pool(dsn: str, size: int, application: str) -> "asyncpg.Pool[Any]":
+    """Open a small pool. JSON travels as text on both sides, so it is encoded once, by pydantic."""
+    return await asyncpg.create_pool(
+        dsn, min_size=1, max_size=size, command_timeout=30, server_settings={"application_name": application}
+    )

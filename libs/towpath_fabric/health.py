@@ -1,0 +1,101 @@
+"""`/livez`, `/readyz` and `/metrics` of every service, and the watchdog thread that ends a stuck process.
+
+Law: live means the event loop turns; ready means that every check passed just now. A process whose loop has stopped is
+ended from outside the loop, since nothing inside can (reliability.md §0).
+"""
+
+import asyncio
+import faulthandler
+import json
+import os
+import sys
+import threading
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+from towpath_fabric.clock import monotonic
+
+Check = Callable[[], Awaitable[None]]
+Scope = MutableMapping[str, Any]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+
+CHECK_TIMEOUT_S = 2.0
+STUCK_AFTER_S = 15.0
+
+
+async def _answer(send: Send, status: int, body: bytes, content_type: str) -> None:
+    headers = [(b"content-type", content_type.encode()), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+class Health:
+    """Answers the three paths; also an ASGI app of its own."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        self._checks: dict[str, Check] = {}
+
+    def check(self, name: str, check: Check) -> None:
+        """Add a readiness check: it returns when all is well and raises when not."""
+        self._checks[name] = check
+
+    async def readiness(self) -> dict[str, str]:
+        """Run every check; the value is `ok` or why not."""
+        found: dict[str, str] = {}
+        for name, check in self._checks.items():
+            try:
+                await asyncio.wait_for(check(), CHECK_TIMEOUT_S)
+            except Exception as error:  # noqa: BLE001 - whatever a check raises, the answer is "not ready" and why
+                found[name] = f"{type(error).__name__}: {error}"
+            else:
+                found[name] = "ok"
+        return found
+
+    async def livez(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer 200 as long as the loop turns."""
+        await _answer(send, 200, b'{"status":"ok"}', "application/json")
+
+    async def readyz(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer 200 when every check passes, else 503 with what is missing."""
+        checks = await self.readiness()
+        status = 200 if all(value == "ok" for value in checks.values()) else 503
+        await _answer(send, status, json.dumps({"checks": checks}).encode(), "application/json")
+
+    async def metrics(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with the registry in Prometheus's text form."""
+        await _answer(send, 200, generate_latest(self._registry), CONTENT_TYPE_LATEST)
+
+
+class LoopWatchdog:
+    """A thread that ends the process when the event loop has not turned for *stuck_after_s*."""
+
+    def __init__(self, stuck_after_s: float = STUCK_AFTER_S) -> None:
+        self._stuck_after_s = stuck_after_s
+        self._turned = monotonic()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="loop-watchdog", daemon=True)
+
+    async def run(self) -> None:
+        """Tick for ever; cancel to stop."""
+        self._thread.start()
+        try:
+            while True:
+                self._turned = monotonic()
+                await asyncio.sleep(1)
+        finally:
+            self._stopped.set()
+
+    def _watch(self) -> None:
+        last_look = monotonic()
+        while not self._stopped.wait(1):
+            now = monotonic()
+            if now - last_look > 5:  # the whole process was stopped (SIGSTOP, a sleeping laptop): not the loop's fault
+                self._turned = now
+            last_look = now
+            if now - self._turned > self._stuck_after_s:
+                faulthandler.dump_traceback(file=sys.stderr)
+                os._exit(70)

@@ -1,0 +1,28 @@
+-- migrate:up
+-- One role per service with only the grants it needs (design §9). Roles belong to the whole cluster, so another database
+-- may have made them already. Production sets their passwords; the embedded platform trusts its private socket.
+DO $$
+DECLARE role_name text;
+BEGIN
+  FOREACH role_name IN ARRAY ARRAY['towpath_orchestrator', 'towpath_tas', 'towpath_gateway', 'towpath_log_writer'] LOOP
+    BEGIN
+      IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = role_name) THEN
+        EXECUTE format('CREATE ROLE %I LOGIN', role_name);
+      END IF;
+    EXCEPTION WHEN duplicate_object OR unique_violation THEN
+      RAISE NOTICE 'role % was made by another database meanwhile', role_name;
+    END;
+  END LOOP;
+END $$;
+REVOKE ALL ON SCHEMA public FROM PUBLIC;
+CREATE SCHEMA runs;
+CREATE SCHEMA tas;
+CREATE SCHEMA gateway;
+CREATE SCHEMA history;
+GRANT USAGE ON SCHEMA runs TO towpath_orchestrator, towpath_tas;
+GRANT USAGE ON SCHEMA tas TO towpath_tas;
+GRANT USAGE ON SCHEMA gateway TO towpath_gateway, towpath_orchestrator;
+GRANT USAGE ON SCHEMA history TO towpath_log_writer;
+
+-- migrate:down
+DROP SCHEMA history, gateway, tas, runs CASCADE;

@@ -1,0 +1,137 @@
+"""Runs one service: FastStream application, health paths, background loops, graceful stop.
+
+Law: this is the only place that starts and stops things. Order: database, broker connection, service's own start, RPC
+subscribers, loops; stop in reverse. A loop that ends by an error ends the process, and the supervisor starts it again.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from typing import Any
+
+import uvicorn
+from faststream.asgi import AsgiFastStream
+from prometheus_client import CollectorRegistry
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+
+from towpath_fabric.bus import Bus
+from towpath_fabric.db import open_pool
+from towpath_fabric.health import Health, LoopWatchdog
+from towpath_fabric.logs import Logger, configure
+from towpath_fabric.settings import Settings
+
+Loop = Callable[[], Coroutine[Any, Any, None]]
+Step = Callable[[], Awaitable[None]]
+
+
+class Service:
+    """One process of the platform. A service's `__main__` makes one, adds its parts, and calls `run`."""
+
+    def __init__(self, role: str, settings: Settings) -> None:
+        self.role = role
+        self.settings = settings
+        self.log: Logger = configure(role, settings)
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+        self.health = Health(self.registry)
+        self.bus = Bus(role, settings)
+        self.pool: Any = None
+        self._starts: list[Step] = []
+        self._stops: list[Step] = []
+        self._loops: list[Loop] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._server: uvicorn.Server | None = None
+
+    def on_start(self, step: Step) -> None:
+        """Run *step* once database and broker are connected, before requests are answered."""
+        self._starts.append(step)
+
+    def on_stop(self, step: Step) -> None:
+        """Run *step* at the end, last added first, while broker and database are still there."""
+        self._stops.append(step)
+
+    def loop(self, loop: Loop) -> None:
+        """Keep *loop* running until the service stops."""
+        self._loops.append(loop)
+
+    async def open_database(self) -> None:
+        """Open the pool, waiting for Postgres as long as it takes, and make it a readiness check."""
+        while self.pool is None:
+            try:
+                self.pool = await open_pool(self.settings.dsn(), self.settings.database_pool, f"towpath_{self.role}")
+            except OSError as error:
+                self.log.warning("postgres is away", error=str(error))
+                await asyncio.sleep(0.5)
+
+        async def answers() -> None:
+            await self.pool.fetchval("SELECT 1")
+
+        self.health.check("postgres", answers)
+
+    async def _connected(self) -> None:
+        if not self.bus.nc.is_connected:
+            msg = "not connected to NATS"
+            raise ConnectionError(msg)
+        await self.bus.nc.flush(timeout=1)
+
+    def _finished(self, task: "asyncio.Task[None]") -> None:
+        if task.cancelled() or self._server is None:
+            return
+        error = task.exception()
+        if error is not None:
+            self.log.error("a loop failed, the process ends", loop=task.get_name(), exc_info=error)
+            self._failed = True
+            self._server.should_exit = True
+
+    @contextlib.asynccontextmanager
+    async def _lifespan(self) -> AsyncIterator[None]:
+        watchdog = asyncio.create_task(LoopWatchdog().run())
+        if self.settings.database_url is not None:
+            await self.open_database()
+        await self.bus.connect()
+        self.health.check("nats", self._connected)
+        for step in self._starts:
+            await step()
+        for loop in self._loops:
+            task = asyncio.create_task(loop(), name=getattr(loop, "__qualname__", repr(loop)))
+            task.add_done_callback(self._finished)
+            self._tasks.append(task)
+        self.log.info("started")
+        try:
+            yield
+        finally:
+            self.log.info("stopping")
+            for step in reversed(self._stops):
+                await step()
+            for task in [*self._tasks, watchdog]:
+                task.cancel()
+            await asyncio.gather(*self._tasks, watchdog, return_exceptions=True)
+            if self.pool is not None:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self.pool.close(), 5)
+
+    def asgi(self) -> AsgiFastStream:
+        """Return the FastStream application with the health paths."""
+        routes = (("/livez", self.health.livez), ("/readyz", self.health.readyz), ("/metrics", self.health.metrics))
+        return AsgiFastStream(self.bus.broker, asgi_routes=routes, lifespan=self._lifespan, logger=None)
+
+    def run(self) -> int:
+        """Serve until SIGTERM or SIGINT; returns the process's exit code (1 when a loop failed)."""
+        self._failed = False
+        config = uvicorn.Config(
+            self.asgi(),
+            host=self.settings.health_host,
+            port=self.settings.health_port,
+            log_config=None,
+            access_log=False,
+            lifespan="on",
+            loop="uvloop",
+            timeout_graceful_shutdown=int(self.settings.stop_grace_s),
+        )
+        self._server = uvicorn.Server(config)
+        self._server.run()
+        return 1 if self._failed or not self._server.started else 0

@@ -1,0 +1,63 @@
+"""Makes the broker's streams and consumers equal to the declared ones (design §6).
+
+Law: idempotent; it adds and updates, and never deletes a stream, so no message is lost by a start.
+"""
+
+from nats.aio.client import Client
+from nats.js import JetStreamContext, api
+from nats.js.errors import NotFoundError
+
+from towpath_contracts.streams import CONSUMERS, STREAMS, ConsumerSpec, StreamSpec
+
+
+def stream_config(spec: StreamSpec) -> api.StreamConfig:
+    """Translate a declaration into JetStream's own words."""
+    return api.StreamConfig(
+        name=spec.name,
+        subjects=list(spec.subjects),
+        retention=api.RetentionPolicy.WORK_QUEUE if spec.retention == "workqueue" else api.RetentionPolicy.LIMITS,
+        discard=api.DiscardPolicy.NEW if spec.discard == "new" else api.DiscardPolicy.OLD,
+        storage=api.StorageType.FILE,
+        max_bytes=spec.max_bytes,
+        max_age=spec.max_age_s,
+        max_msgs=spec.max_msgs,
+        max_msg_size=spec.max_msg_size,
+        duplicate_window=spec.duplicate_window_s,
+        num_replicas=1,
+    )
+
+
+def consumer_config(spec: ConsumerSpec) -> api.ConsumerConfig:
+    """Translate a declaration into JetStream's own words."""
+    return api.ConsumerConfig(
+        durable_name=spec.durable,
+        filter_subject=spec.filter_subject,
+        ack_policy=api.AckPolicy.EXPLICIT,
+        ack_wait=spec.ack_wait_s,
+        max_ack_pending=spec.max_ack_pending,
+        max_deliver=-1,
+        max_waiting=512,
+    )
+
+
+async def ensure_stream(js: JetStreamContext, spec: StreamSpec) -> None:
+    """Create the stream, or update it where it differs."""
+    config = stream_config(spec)
+    try:
+        await js.update_stream(config)
+    except NotFoundError:
+        await js.add_stream(config)
+
+
+async def ensure_consumer(nc: Client, spec: ConsumerSpec) -> None:
+    """Create or update one durable consumer."""
+    await nc.jetstream().add_consumer(spec.stream, consumer_config(spec))
+
+
+async def ensure_streams(nc: Client, extra: tuple[ConsumerSpec, ...] = ()) -> None:
+    """Create or update every stream and consumer; *extra* are those of pools and toolsets."""
+    js = nc.jetstream(timeout=10)
+    for stream in STREAMS:
+        await ensure_stream(js, stream)
+    for consumer in (*CONSUMERS, *extra):
+        await ensure_consumer(nc, consumer)
