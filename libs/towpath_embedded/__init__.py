@@ -1,1 +1,5 @@
-"""Placeholder."""
+"""The whole platform on one machine: real servers from their wheels, every service as its own process.
+
+Law of this package: it starts, watches and stops processes, and decides nothing about a run. Services are started with
+`python -m`, never imported.
+"""

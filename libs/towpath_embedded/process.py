@@ -1,0 +1,152 @@
+"""Child processes that can't outlive their parent, each with a log of its own.
+
+Law: a child is forked from the main thread, because the kernel ties the parent-death signal to the forking *thread*;
+and it leads a session of its own, so that Ctrl-C reaches only the parent, which stops its children in order.
+"""
+
+import asyncio
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from towpath_contracts.problems import Problem, problem
+
+POLL_S = 0.02
+LOG_LIMIT_BYTES = 16 * 1024 * 1024  # one older log is kept, so a process costs at most twice this on disk
+TAIL_LINES = 12
+_PR_SET_PDEATHSIG = 1
+_CLONE_NEWUSER = 0x1000_0000
+_NOT_UNSHARED = 97
+
+# Resolved before any fork: between fork and exec nothing may be looked up.
+_libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who a child runs as; the default is whoever the parent is.
+
+    `unmapped` puts the child into a user namespace without a mapping: it keeps the parent's rights on files and yet
+    does not see itself as root. It is for root without the right to change its user.
+    """
+
+    user: int | None = None
+    group: int | None = None
+    unmapped: bool = False
+
+
+OWN_IDENTITY = Identity()
+
+
+def spawn(
+    command: Sequence[str | Path],
+    *,
+    log: Path,
+    environment: Mapping[str, str],
+    death_signal: signal.Signals,
+    identity: Identity = OWN_IDENTITY,
+    directory: Path = Path("/"),
+) -> subprocess.Popen[bytes]:
+    """Start *command* with its output appended to *log*; *death_signal* reaches it when this process dies (Linux)."""
+    if threading.current_thread() is not threading.main_thread():
+        raise RuntimeError("Children are forked from the main thread only.")
+    _rotate(log)
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            [os.fspath(word) for word in command],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=dict(environment),
+            cwd=directory,
+            start_new_session=True,
+            preexec_fn=_before_exec(identity, death_signal),  # noqa: PLW1509 - two system calls, resolved beforehand
+            user=identity.user,
+            group=identity.group,
+            extra_groups=None if identity.user is None else (),
+        )
+
+
+def run(
+    command: Sequence[str | Path], *, identity: Identity, environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run a short *command* as *identity* to its end; raises OSError when it can't be started."""
+    return subprocess.run(
+        [os.fspath(word) for word in command],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=dict(environment),
+        cwd="/",
+        preexec_fn=_before_exec(identity),
+        user=identity.user,
+        group=identity.group,
+        extra_groups=None if identity.user is None else (),
+    )
+
+
+def _before_exec(identity: Identity, death_signal: signal.Signals | None = None) -> Callable[[], None] | None:
+    """What a child does between fork and exec; it runs after the change of user, which would clear the signal."""
+    libc = _libc
+    if libc is None:
+        return None
+
+    def prepare() -> None:
+        if identity.unmapped and libc.unshare(_CLONE_NEWUSER):
+            os._exit(_NOT_UNSHARED)
+        if death_signal is not None:
+            libc.prctl(_PR_SET_PDEATHSIG, int(death_signal))
+
+    return prepare
+
+
+async def wait_exit(process: subprocess.Popen[bytes], *, timeout_s: float | None = None) -> int | None:
+    """Wait until *process* has ended and return its exit status; None when it still runs after *timeout_s*."""
+    loop = asyncio.get_running_loop()
+    end = None if timeout_s is None else loop.time() + timeout_s
+    while (status := process.poll()) is None:
+        if end is not None and loop.time() >= end:
+            return None
+        await asyncio.sleep(POLL_S)
+    return status
+
+
+async def stop(process: subprocess.Popen[bytes], *, with_signal: signal.Signals, timeout_s: float) -> bool:
+    """Ask *process* to end; kill it with its whole group after *timeout_s*. Return whether it ended when asked."""
+    if process.poll() is not None:
+        return True
+    process.send_signal(with_signal)
+    if await wait_exit(process, timeout_s=timeout_s) is not None:
+        return True
+    os.killpg(process.pid, signal.SIGKILL)
+    await wait_exit(process)
+    return False
+
+
+def log_tail(log: Path, *, lines: int = TAIL_LINES) -> str:
+    """Return the last *lines* of *log*, or an empty text."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - 16_384))
+            return "\n".join(file.read().decode(errors="replace").splitlines()[-lines:])
+    except OSError:
+        return ""
+
+
+def failure(name: str, log: Path, what: str) -> Problem:
+    """The problem `service_failed` for *name*, with the last lines of its log."""
+    tail = log_tail(log)
+    detail = f"{name} {what}. Its log ({log}) ends:\n{tail}" if tail else f"{name} {what}; its log ({log}) is empty."
+    return problem("service_failed", detail)
+
+
+def _rotate(log: Path) -> None:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    if log.exists() and log.stat().st_size > LOG_LIMIT_BYTES:
+        log.replace(log.with_suffix(log.suffix + ".1"))

@@ -1,0 +1,149 @@
+"""Real servers for the tests: given by the environment, else in containers, else embedded. Never skipped."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import subprocess
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from urllib.parse import quote, urlsplit, urlunsplit
+
+import asyncpg
+import pytest
+
+from towpath_embedded.identity import temporary_folder
+from towpath_embedded.nats import Nats
+from towpath_embedded.postgres import Postgres
+from towpath_fabric.migrations import LOCK_KEY, migrate
+
+DatabaseUrl = Callable[..., str]
+ROLES = ("orchestrator", "tas", "gateway", "log_writer")
+PASSWORD = "towpath-test"  # for servers that ask for one; they hold nothing but test data
+POSTGRES_IMAGE = "postgres:18"
+NATS_IMAGE = "nats:2.15"
+
+
+def docker_answers() -> bool:
+    """Say whether containers can be started here."""
+    if shutil.which("docker") is None:
+        return False
+    try:
+        return subprocess.run(["docker", "info"], capture_output=True, timeout=10, check=False).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
+
+
+def _with(dsn: str, *, user: str | None = None, database: str) -> str:
+    """Return *dsn* for another database, and for another user where one is given."""
+    parts = urlsplit(dsn)
+    host = parts.netloc.rpartition("@")[2]
+    login = parts.netloc.rpartition("@")[0] if user is None else f"{quote(user)}:{quote(PASSWORD)}"
+    netloc = f"{login}@{host}" if login else host
+    return urlunsplit((parts.scheme, netloc, f"/{database}", parts.query, ""))
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A temporary folder with a short path that every user may traverse, as an embedded Postgres needs it."""
+    with temporary_folder() as path:
+        yield path
+
+
+@pytest.fixture(scope="session")
+def postgres_dsn() -> Iterator[str]:
+    """The session's Postgres as its owner. Tests make databases of their own in it: use `database`."""
+    given = os.environ.get("TOWPATH_TEST_DATABASE_URL")
+    if given:
+        yield given
+    elif docker_answers():
+        from testcontainers.postgres import PostgresContainer
+
+        with PostgresContainer(POSTGRES_IMAGE, driver=None) as container:
+            yield container.get_connection_url()
+    else:
+        with temporary_folder() as path:
+            server = Postgres(path, durable=False)
+            asyncio.run(server.start())
+            try:
+                yield server.dsn(database="postgres")
+            finally:
+                asyncio.run(server.stop())
+
+
+@pytest.fixture(scope="session")
+def nats_url() -> Iterator[str]:
+    """The session's NATS; streams are shared by all tests of a session: use `nats_server` where that matters."""
+    given = os.environ.get("TOWPATH_TEST_NATS_URL")
+    if given:
+        yield given
+    elif docker_answers():
+        from testcontainers.core.container import DockerContainer
+        from testcontainers.core.waiting_utils import wait_for_logs
+
+        with DockerContainer(NATS_IMAGE).with_command("-js").with_exposed_ports(4222) as container:
+            wait_for_logs(container, "Server is ready")
+            yield f"nats://{container.get_container_host_ip()}:{container.get_exposed_port(4222)}"
+    else:
+        with temporary_folder() as path:
+            server = Nats(path)
+            asyncio.run(server.start())
+            try:
+                yield server.url()
+            finally:
+                asyncio.run(server.stop())
+
+
+@pytest.fixture
+async def nats_server(folder: Path) -> AsyncIterator[Nats]:
+    """A NATS server of the test's own, without users; it may be killed (`process.kill()`) and started again."""
+    server = Nats(folder / "nats")
+    await server.start()
+    yield server
+    await server.stop()
+
+
+@pytest.fixture(scope="session")
+def template_database(postgres_dsn: str) -> Iterator[str]:
+    """The name of a migrated, empty database; never connect to it, or it can't be copied."""
+    name = f"towpath_template_{uuid.uuid4().hex[:12]}"
+    asyncio.run(_make_template(postgres_dsn, name))
+    yield name
+    asyncio.run(_run(postgres_dsn, f'DROP DATABASE "{name}" WITH (FORCE)'))
+
+
+@pytest.fixture
+async def database(postgres_dsn: str, template_database: str) -> AsyncIterator[DatabaseUrl]:
+    """A fresh, migrated database; called, it gives the address: `database()` as its owner, `database("tas")` as TAS."""
+    name = f"towpath_test_{uuid.uuid4().hex[:12]}"
+    await _run(postgres_dsn, f'CREATE DATABASE "{name}" TEMPLATE "{template_database}"')
+
+    def address(role: str | None = None) -> str:
+        return _with(postgres_dsn, user=None if role is None else f"towpath_{role}", database=name)
+
+    yield address
+    await _run(postgres_dsn, f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+async def _make_template(dsn: str, name: str) -> None:
+    await _run(dsn, f'CREATE DATABASE "{name}"')
+    await migrate(_with(dsn, database=name))
+    async with _connected(dsn) as connection:
+        await connection.execute("SELECT pg_advisory_lock($1)", LOCK_KEY)  # roles belong to all sessions of the server
+        for role in ROLES:
+            await connection.execute(f"ALTER ROLE towpath_{role} PASSWORD '{PASSWORD}'")
+
+
+async def _run(dsn: str, statement: str) -> None:
+    async with _connected(dsn) as connection:
+        await connection.execute(statement)
+
+
+@contextlib.asynccontextmanager
+async def _connected(dsn: str) -> "AsyncIterator[asyncpg.Connection[asyncpg.Record]]":
+    connection = await asyncpg.connect(dsn)
+    try:
+        yield connection
+    finally:
+        await connection.close()

@@ -1,0 +1,230 @@
+"""The embedded servers start, survive a kill on the same data and address, and leave nothing behind."""
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import unquote
+
+import asyncpg
+import nats
+import pytest
+
+from towpath_contracts.authority import USERS, client_rights
+from towpath_contracts.problems import ProblemError
+from towpath_embedded.nats import Nats
+from towpath_embedded.postgres import Postgres
+from towpath_embedded.process import wait_exit
+
+
+async def _value(dsn: str, query: str) -> object:
+    connection = await asyncpg.connect(dsn)
+    try:
+        return await connection.fetchval(query)
+    finally:
+        await connection.close()
+
+
+def _mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+async def _execute(dsn: str, statement: str) -> None:
+    await _value(dsn, statement)
+
+
+async def test_postgres_keeps_what_was_committed_when_it_is_killed(folder: Path) -> None:
+    server = Postgres(folder)
+    await server.start()
+    try:
+        await server.ensure_database()
+        await server.ensure_database()
+        address = server.dsn()
+        await _execute(address, "CREATE TABLE kept AS SELECT 42 AS answer")
+        assert await _value(address, "SHOW fsync") == "on"
+        assert await _value(address, "SHOW synchronous_commit") == "on"
+        assert server.process is not None
+        server.process.kill()
+        await wait_exit(server.process)
+        assert not server.ready()
+        await server.start()
+        assert server.dsn() == address
+        assert await _value(address, "SELECT answer FROM kept") == 42
+    finally:
+        await server.stop()
+
+
+async def test_postgres_starts_again_from_its_folder(folder: Path) -> None:
+    for round_number in range(2):
+        server = Postgres(folder)
+        await server.start()
+        try:
+            await server.ensure_database()
+            if round_number == 0:
+                await _execute(server.dsn(), "CREATE TABLE kept (answer int)")
+            assert await _value(server.dsn(), "SELECT count(*) FROM kept") == 0
+        finally:
+            await server.stop()
+
+
+async def test_postgres_takes_a_short_socket_path_where_the_folder_is_deep(folder: Path) -> None:
+    deep = folder / ("d" * 60) / ("e" * 60)
+    server = Postgres(deep, durable=False)
+    await server.start()
+    try:
+        assert str(deep) not in server.dsn()
+        sockets = Path(unquote(server.dsn().partition("host=")[2].partition("&")[0]))
+        assert _mode(sockets) == 0o700
+    finally:
+        await server.stop()
+    assert not any(sockets.parent.glob(sockets.name))
+
+
+async def test_data_below_a_closed_folder_of_root_lies_elsewhere_behind_a_link(folder: Path) -> None:
+    closed = folder / "closed"
+    closed.mkdir(mode=0o700)
+    server = Postgres(closed / "postgres", durable=False)
+    await server.start()
+    place = (closed / "postgres" / "cluster").resolve()
+    try:
+        assert place.is_relative_to(closed) == (os.geteuid() != 0)
+        assert await _value(server.dsn(database="postgres"), "SELECT 1") == 1
+    finally:
+        await server.stop()
+        shutil.rmtree(place)
+
+
+async def test_nats_comes_back_on_its_port_with_its_messages(nats_server: Nats) -> None:
+    connection = await nats.connect(nats_server.url())
+    await connection.jetstream().add_stream(name="KEPT", subjects=["kept.>"])
+    await connection.jetstream().publish("kept.one", b"1")
+    await connection.close()
+    assert nats_server.process is not None
+    nats_server.process.kill()
+    await wait_exit(nats_server.process)
+    await nats_server.start()
+    connection = await nats.connect(nats_server.url())
+    try:
+        assert (await connection.jetstream().stream_info("KEPT")).state.messages == 1
+    finally:
+        await connection.close()
+
+
+async def test_nats_refuses_what_a_user_may_not_do(folder: Path) -> None:
+    server = Nats(folder, users={**USERS, "anonymous": client_rights("anonymous")})
+    await server.start()
+    errors: list[str] = []
+
+    async def on_error(error: Exception) -> None:
+        errors.append(str(error))
+
+    try:
+        assert _mode(folder / "nats.conf") == 0o600
+        assert b"Authorization Violation" in await _connect_as_nobody(server.port)
+        worker = await nats.connect(server.url("worker"), error_cb=on_error)
+        tas = await nats.connect(server.url("tas"), inbox_prefix=b"_INBOX_tas.x")
+        subscription = await tas.subscribe("svc.tas.claim_start")
+        await tas.flush()
+        await worker.publish("svc.tas.claim_start", b"may")
+        await worker.publish("svc.tas.raise_fence", b"may not")
+        await worker.flush()
+        assert (await subscription.next_msg(timeout=2)).data == b"may"
+        assert any("svc.tas.raise_fence" in error.lower() for error in errors)
+        await worker.close()
+        await tas.close()
+    finally:
+        await server.stop()
+
+
+async def _connect_as_nobody(port: int) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"CONNECT {}\r\nPING\r\n")
+    answer = await asyncio.wait_for(reader.read(), 5)
+    writer.close()
+    await writer.wait_closed()
+    return answer
+
+
+async def test_an_answer_needs_no_right_on_the_senders_inbox(folder: Path) -> None:
+    server = Nats(folder, users={**USERS, "anonymous": client_rights("anonymous")})
+    await server.start()
+    try:
+        orchestrator = await nats.connect(server.url("orchestrator"), inbox_prefix=b"_INBOX_orchestrator.x")
+        client = await nats.connect(server.url("anonymous"))
+
+        async def answer(message: nats.aio.msg.Msg) -> None:
+            await message.respond(b"accepted")
+
+        await orchestrator.subscribe("task.submit", cb=answer)
+        await orchestrator.flush()
+        assert (await client.request("task.submit", b"{}", timeout=2)).data == b"accepted"
+        await client.close()
+        await orchestrator.close()
+    finally:
+        await server.stop()
+
+
+@pytest.mark.parametrize(
+    ("variable", "make"),
+    [("TOWPATH_POSTGRES_BIN", Postgres), ("TOWPATH_NATS_SERVER", Nats)],
+    ids=["postgres", "nats"],
+)
+def test_a_missing_binary_is_named_with_its_remedy(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, variable: str, make: Callable[[Path], object]
+) -> None:
+    monkeypatch.setenv(variable, str(folder / "nowhere"))
+    with pytest.raises(ProblemError) as refused:
+        make(folder)
+    assert refused.value.problem.code == "binary_missing"
+    assert variable in refused.value.problem.detail
+    assert "pip install" in refused.value.problem.remedy
+
+
+async def test_a_server_that_can_not_start_shows_the_end_of_its_log(folder: Path) -> None:
+    with (folder / "store").open("w"):  # a file where NATS wants its folder
+        pass
+    with pytest.raises(ProblemError) as refused:
+        await Nats(folder).start()
+    assert refused.value.problem.code == "service_failed"
+    assert "storage directory is not a directory" in refused.value.problem.detail
+
+
+_ORPHAN = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from towpath_embedded.nats import Nats
+from towpath_embedded.postgres import Postgres
+async def main():
+    folder = Path(sys.argv[1])
+    nats, postgres = Nats(folder / "nats"), Postgres(folder / "postgres", durable=False)
+    await nats.start()
+    await postgres.start()
+    print(nats.process.pid, postgres.process.pid, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+asyncio.run(main())
+"""
+
+
+def test_nothing_outlives_a_parent_that_was_killed(folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _ORPHAN, str(folder)], check=False, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    pids = [int(word) for word in done.stdout.split()]
+    assert len(pids) == 2
+    deadline = time.monotonic() + 15
+    while alive := [pid for pid in pids if _runs(pid)]:
+        assert time.monotonic() < deadline, f"still running: {alive}"
+        time.sleep(0.05)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
