@@ -1,7 +1,7 @@
 """Which NATS user may publish and subscribe what: the authority table (reliability.md §4).
 
-Law: whatever is not listed is refused by the broker. Answers to requests are allowed by the broker's `allow_responses`, so
-they need no row. Every service has its own inbox prefix, so that none can read another's answers.
+Law: whatever is not listed is refused by the broker. Answers to requests are allowed by the broker's
+`allow_responses`, so they need no row. Every service has its own inbox prefix, so that none can read another's answers.
 """
 
 from dataclasses import dataclass
