@@ -2,8 +2,8 @@
 
 Law: a ticket names one call by everything that matters (execution, attempt, run, tool, arguments' digest) and is
 worthless for any other. Its form is `base64url(json).base64url(signature)`, unpadded; the signature (Ed25519) covers
-the JSON bytes as they travel, so no canonical form is needed. The expiry limits how late a call may *start*; it is not the
-replay guard, which is the claim.
+the JSON bytes as they travel, so no canonical form is needed. The expiry limits how late a call may *start*; it is
+not the replay guard, which is the claim.
 """
 
 import base64
