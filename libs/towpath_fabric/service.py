@@ -7,6 +7,7 @@ subscribers, loops; stop in reverse. A loop that ends by an error ends the proce
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -18,12 +19,27 @@ from prometheus_client.process_collector import ProcessCollector
 
 from towpath_fabric.bus import Bus
 from towpath_fabric.db import open_pool
-from towpath_fabric.health import Health, LoopWatchdog
+from towpath_fabric.health import Health, LoopWatchdog, Receive, Scope, Send
 from towpath_fabric.logs import Logger, configure
 from towpath_fabric.settings import Settings
 
 Loop = Callable[[], Coroutine[Any, Any, None]]
 Step = Callable[[], Awaitable[None]]
+Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+HEALTH_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
+
+
+class _Server(uvicorn.Server):
+    """Tells the service at once that it must stop; uvicorn by itself waits for open streams to end."""
+
+    def __init__(self, config: uvicorn.Config, tell: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._tell = tell
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)
+        self._tell()
 
 
 class Service:
@@ -45,6 +61,16 @@ class Service:
         self._loops: list[Loop] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._server: uvicorn.Server | None = None
+        self._app: Asgi | None = None
+        self._address = (settings.health_host, settings.health_port)
+        self._event_loop: asyncio.AbstractEventLoop | None = None
+        self.stopping = asyncio.Event()
+        """Set as soon as the process is asked to end: long answers say goodbye and end (design §3)."""
+
+    def serve_app(self, app: Asgi, host: str, port: int) -> None:
+        """Answer HTTP at *host*:*port* with *app*; the health paths there stay the service's own."""
+        self._app = app
+        self._address = (host, port)
 
     def on_start(self, step: Step) -> None:
         """Run *step* once database and broker are connected, before requests are answered."""
@@ -86,9 +112,15 @@ class Service:
             self.log.error("a loop failed, the process ends", loop=task.get_name(), exc_info=error)
             self._failed = True
             self._server.should_exit = True
+            self._tell_stopping()
+
+    def _tell_stopping(self) -> None:
+        if self._event_loop is not None:
+            self._event_loop.call_soon_threadsafe(self.stopping.set)
 
     @contextlib.asynccontextmanager
     async def _lifespan(self) -> AsyncIterator[None]:
+        self._event_loop = asyncio.get_running_loop()
         watchdog = asyncio.create_task(LoopWatchdog().run())
         if self.settings.database_url is not None:
             await self.open_database()
@@ -114,24 +146,33 @@ class Service:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self.pool.close(), 5)
 
-    def asgi(self) -> AsgiFastStream:
-        """Return the FastStream application with the health paths."""
+    def asgi(self) -> Asgi:
+        """Return the FastStream application with the health paths, in front of the service's own HTTP app if any."""
         routes = (("/livez", self.health.livez), ("/readyz", self.health.readyz), ("/metrics", self.health.metrics))
-        return AsgiFastStream(self.bus.broker, asgi_routes=routes, lifespan=self._lifespan, logger=None)
+        stream = AsgiFastStream(self.bus.broker, asgi_routes=routes, lifespan=self._lifespan, logger=None)
+        app = self._app
+        if app is None:
+            return stream
+
+        async def front(scope: Scope, receive: Receive, send: Send) -> None:
+            own = scope["type"] == "http" and scope["path"] not in HEALTH_PATHS
+            await (app if own else stream)(scope, receive, send)
+
+        return front
 
     def run(self) -> int:
         """Serve until SIGTERM or SIGINT; returns the process's exit code (1 when a loop failed)."""
         self._failed = False
         config = uvicorn.Config(
             self.asgi(),
-            host=self.settings.health_host,
-            port=self.settings.health_port,
+            host=self._address[0],
+            port=self._address[1],
             log_config=None,
             access_log=False,
             lifespan="on",
             loop="uvloop",
             timeout_graceful_shutdown=int(self.settings.stop_grace_s),
         )
-        self._server = uvicorn.Server(config)
+        self._server = _Server(config, self._tell_stopping)
         self._server.run()
         return 1 if self._failed or not self._server.started else 0
