@@ -62,6 +62,14 @@ REGISTRY: dict[str, ProblemKind] = _registry(
     ProblemKind("request_invalid", 422, "The request is not valid", "Correct every entry of errors and send it again."),
     ProblemKind("request_malformed", 400, "The request can't be read", "Send one JSON object in UTF-8."),
     ProblemKind("request_too_large", 413, "The request is too large", "Send less; large inputs belong in a tool."),
+    ProblemKind("method_not_allowed", 405, "This address takes another method", "Use a method named in Allow."),
+    ProblemKind("media_type_unsupported", 415, "The body has another form", "Send Content-Type: application/json."),
+    ProblemKind(
+        "origin_refused",
+        403,
+        "Requests from there are not taken",
+        "Without keys only programs on this machine are served; set TOWPATH_AUTH=on and use a key.",
+    ),
     ProblemKind("unauthenticated", 401, "No valid credential", "Send a key: Authorization: Bearer KEY."),
     ProblemKind("forbidden", 403, "The credential lacks the scope", "Use a key with the scope named in detail."),
     ProblemKind("not_found", 404, "There is no such thing here", "Check the id, and that the key is of its project."),
@@ -141,6 +149,11 @@ REGISTRY: dict[str, ProblemKind] = _registry(
     ProblemKind("requester_may_not_approve", 403, "Who asked may not approve", "Let another person decide."),
     ProblemKind("role_missing", 403, "The role is missing", "A person with the role in detail must do it."),
     ProblemKind("run_finished", 409, "The run has already ended", "Nothing is left to stop."),
+    ProblemKind("key_not_found", 404, "There is no such key", "List keys: towpath keys list."),
+    ProblemKind(
+        "caller_taken", 409, "The caller belongs to another project", "Choose another name: a caller has one project."
+    ),
+    ProblemKind("tool_call_not_found", 404, "The run has no such tool call", "List them: towpath runs show RUN."),
     ProblemKind("port_busy", 0, "A port is taken", "Stop its owner, or choose another: towpath up --port auto."),
     ProblemKind(
         "already_up", 0, "Towpath already runs on this data folder", "Use it, or stop it first: Ctrl-C in its terminal."
