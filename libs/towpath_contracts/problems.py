@@ -161,6 +161,7 @@ REGISTRY: dict[str, ProblemKind] = _registry(
     ProblemKind(
         "binary_missing", 0, "A server binary is missing", "Install the platform: pip install 'towpath[embedded]'."
     ),
+    ProblemKind("file_missing", 0, "A named file does not exist", "Correct the path, or leave the option out."),
     ProblemKind("service_failed", 0, "A service did not become ready", "Read its log in the data folder."),
     ProblemKind("server_unreachable", 0, "No Towpath answers there", "Start it: towpath up, or name it: --server URL."),
     ProblemKind(
