@@ -1,0 +1,153 @@
+"""The execution log and the tool execution log of a run, projected from its events (features A9, A10).
+
+Law: entries have exactly the shapes and truncations of source design 0; full payloads live only in the tool log, keyed
+by `execution_id`. A text of at most n characters is kept; a longer one keeps n-1 and one ellipsis.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import Field
+
+from towpath_contracts import events as ev
+from towpath_contracts.base import JsonObject, Value
+from towpath_contracts.canonical import canonical_json
+from towpath_contracts.decisions import CallTools
+
+INPUT_CHARS = 80
+REASONING_CHARS = 120
+DETAILS_CHARS = 120
+REQUEST_CHARS = 50
+RESPONSE_CHARS = 100
+ELLIPSIS = "…"
+
+
+def truncate(text: str, most: int) -> str:
+    """Keep *text* within *most* characters: the first most-1 and one ellipsis when it is longer."""
+    return text if len(text) <= most else text[: most - 1] + ELLIPSIS
+
+
+def as_text(value: Any) -> str:
+    """Return strings as they are and everything else as canonical JSON."""
+    return value if isinstance(value, str) else canonical_json(value)
+
+
+def agent_entry(event: "ev.DecisionReceived", input_preview: str) -> JsonObject:
+    """Return the log entry of a decision."""
+    decision = event.decision
+    return {
+        "type": "agent",
+        "step": event.step,
+        "epoch": event.epoch,
+        "agent_key": event.agent_key,
+        "input_preview": truncate(input_preview, INPUT_CHARS),
+        "decision": {
+            "action": str(decision.get("action", "")),
+            "action_reasoning": truncate(str(decision.get("action_reasoning", "")), REASONING_CHARS),
+            "action_details": truncate(as_text(decision.get("action_details", {})), DETAILS_CHARS),
+        },
+    }
+
+
+def tool_entry(event: "ev.ToolCallFinished | ev.ToolCallDenied", args: JsonObject) -> JsonObject:
+    """Return the log entry of a finished or denied call."""
+    return {
+        "type": "tool",
+        "step": event.step,
+        "epoch": event.epoch,
+        "agent_key": event.agent_key,
+        "tool_key": event.tool,
+        "execution_id": str(event.execution_id),
+        "request_preview": truncate(canonical_json(args), REQUEST_CHARS),
+        "response_preview": truncate(as_text(response_of(event)), RESPONSE_CHARS),
+        "status": "ok" if call_status(event) == "succeeded" else "error",
+        "duration_ms": event.duration_ms if isinstance(event, ev.ToolCallFinished) else 0,
+    }
+
+
+def call_status(event: "ev.ToolCallFinished | ev.ToolCallDenied") -> str:
+    """Return succeeded, failed, unknown, void or denied."""
+    return event.status if isinstance(event, ev.ToolCallFinished) else "denied"
+
+
+def response_of(event: "ev.ToolCallFinished | ev.ToolCallDenied") -> Any:
+    """Return what the call gave back: its result, its failure, or its denial."""
+    if isinstance(event, ev.ToolCallDenied):
+        return {"status": "denied", **event.denial.model_dump(mode="json", exclude_defaults=True)}
+    if event.status == "succeeded":
+        return {"blob": event.result_digest, "preview": event.result} if event.blob else event.result
+    if event.failure is not None:
+        return {"status": event.status, **event.failure.model_dump(mode="json", exclude_defaults=True)}
+    return {"status": event.status}
+
+
+class ExecutionLog(Value):
+    """The projected logs of one run."""
+
+    execution_log: list[JsonObject] = Field(default_factory=list)
+    tool_log: dict[str, JsonObject] = Field(default_factory=dict)
+    tool_refs: list[str] = Field(default_factory=list)
+    instructions: list[JsonObject] = Field(default_factory=list)
+
+
+class _Projection:
+    """Walks the events once, in order."""
+
+    def __init__(self) -> None:
+        self.log = ExecutionLog()
+        self._previews: dict[str, str] = {}
+        self._args: dict[str, JsonObject] = {}
+
+    def add(self, entry: "ev.LogEntry") -> None:
+        event = entry.event
+        match event:
+            case ev.DecisionRequested():
+                self._previews[str(event.request_id)] = event.input_preview
+            case ev.DecisionReceived():
+                preview = self._previews.get(str(event.request_id), "")
+                self.log.execution_log.append(agent_entry(event, preview))
+            case ev.InstructionIssued():
+                self._instruction(event)
+            case ev.ToolCallFinished() | ev.ToolCallDenied():
+                self._call(entry, event)
+            case ev.NoteAdded():
+                self._system(event.step, event.text)
+            case ev.DecisionRefused():
+                self._system(event.step, event.feedback)
+            case ev.DecisionMissed():
+                self._system(event.step, f"{event.code}: {event.message}")
+            case _:
+                return
+
+    def _system(self, step: int, text: str) -> None:
+        self.log.execution_log.append({"type": "system", "step": step, "text": truncate(text, REASONING_CHARS)})
+
+    def _instruction(self, event: "ev.InstructionIssued") -> None:
+        body = event.instruction.model_dump(mode="json")
+        self.log.instructions.append({"step": event.step, "agent_key": event.agent_key, **body})
+        if isinstance(event.instruction, CallTools):
+            for call in event.instruction.calls:
+                self._args[str(call.execution_id)] = call.args
+
+    def _call(self, entry: "ev.LogEntry", event: "ev.ToolCallFinished | ev.ToolCallDenied") -> None:
+        key = str(event.execution_id)
+        args = self._args.get(key, {})
+        self.log.execution_log.append(tool_entry(event, args))
+        self.log.tool_refs.append(key)
+        self.log.tool_log[key] = {
+            "agent_key": event.agent_key,
+            "tool_key": event.tool,
+            "merged_params": args,
+            "result": response_of(event),
+            "status": call_status(event),
+            "duration_ms": event.duration_ms if isinstance(event, ev.ToolCallFinished) else 0,
+            "timestamp": entry.at.isoformat(),
+        }
+
+
+def project_execution_log(entries: Iterable["ev.LogEntry"]) -> ExecutionLog:
+    """Project the events of one run, given in seq order."""
+    projection = _Projection()
+    for entry in entries:
+        projection.add(entry)
+    return projection.log

@@ -1,0 +1,74 @@
+"""What a model sees: the `epoch` context policy of network runs, a pure function of the state (features A4, A11)."""
+
+from typing import Any
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.deciding import OfferedRoute, OfferedTool, PromptContext
+from towpath_contracts.execution_log import INPUT_CHARS, truncate
+from towpath_contracts.networks import CompiledAgent, Snapshot
+from towpath_contracts.tools import ToolSpec
+from towpath_engine.state import RunState
+
+
+def agent_parameters(spec: ToolSpec) -> JsonObject:
+    """Return the tool's schema without the parameters that the system fills in (feature A8)."""
+    if not spec.system_params:
+        return spec.parameters
+    hidden = set(spec.system_params)
+    properties: dict[str, Any] = {
+        name: schema for name, schema in spec.parameters.get("properties", {}).items() if name not in hidden
+    }
+    required = [name for name in spec.parameters.get("required", []) if name not in hidden]
+    return {**spec.parameters, "properties": properties, "required": required}
+
+
+def offered_tools(snapshot: Snapshot, agent: CompiledAgent) -> tuple[OfferedTool, ...]:
+    """Return the agent's tools as its model sees them."""
+    specs = [snapshot.tools[name] for name in agent.equipped_tools]
+    return tuple(
+        OfferedTool(name=spec.name, description=spec.description, parameters=agent_parameters(spec)) for spec in specs
+    )
+
+
+def offered_routes(snapshot: Snapshot, agent: CompiledAgent) -> tuple[OfferedRoute, ...]:
+    """Return the agents that control may be handed to."""
+    return tuple(
+        OfferedRoute(agent_key=key, description=snapshot.agents[key].description) for key in agent.allowed_routes
+    )
+
+
+def input_preview(state: RunState) -> str:
+    """Return what the execution log shows as the step's input: what is new to the model."""
+    if state.handoff is not None:
+        return truncate(state.handoff, INPUT_CHARS)
+    if state.feedback:
+        return truncate(state.feedback[-1], INPUT_CHARS)
+    if state.outputs:
+        return truncate(f"{state.outputs[0].tool}: {state.outputs[0].text}", INPUT_CHARS)
+    return truncate(state.created.user_message, INPUT_CHARS)
+
+
+def build_context(state: RunState) -> PromptContext:
+    """Return everything the current agent's prompt is rendered from."""
+    task, snapshot = state.created, state.snapshot
+    agent = snapshot.agents[state.agent_key]
+    return PromptContext(
+        agent_key=agent.key,
+        display_name=agent.display_name,
+        base_prompt=agent.prompt,
+        user_message=task.user_message,
+        handoff=state.handoff,
+        handoff_from=state.handoff_from,
+        tools=offered_tools(snapshot, agent),
+        routes=offered_routes(snapshot, agent),
+        allow_respond=agent.allow_respond,
+        respond_schema=agent.respond_schema,
+        respond_guidance=agent.respond_guidance,
+        outputs=state.outputs,
+        older_outputs=state.older,
+        older_count=state.older_count,
+        log_summary=state.log_tail,
+        feedback=state.feedback,
+        notes=state.notes,
+        steps_left=max(0, task.max_steps - state.step + 1),
+    )

@@ -1,0 +1,203 @@
+"""The state of a run: what folding its events gives.
+
+Law: frozen, and bounded: nothing here grows with the length of the run's history. Whatever is only needed to be read
+later is in the log, not here.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from pydantic import TypeAdapter
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.deciding import Cost, OlderOutput, ToolOutput, Usage
+from towpath_contracts.decisions import ToolCall
+from towpath_contracts.events import RunCreated
+from towpath_contracts.networks import Snapshot
+
+LOG_TAIL = 10
+"""Entries of the execution log that a prompt summarises (feature A11)."""
+
+OLDER_KEPT = 20
+"""Older outputs that are shown by id and preview; the rest is only counted (feature A11)."""
+
+
+_NO_USAGE = Usage()
+_NO_COST = Cost(usd=0.0, price_known=True)
+
+
+class Status(StrEnum):
+    """Live and final statuses (design §5)."""
+
+    NEW = "new"
+    QUEUED = "queued"
+    RUNNING = "running"
+    WAITING = "waiting"
+    CANCELLING = "cancelling"
+    QUARANTINED = "quarantined"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    ESCALATED = "escalated"
+    ABANDONED = "abandoned"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed_out"
+
+
+FINAL = frozenset(
+    {Status.COMPLETED, Status.FAILED, Status.ESCALATED, Status.ABANDONED, Status.CANCELLED, Status.TIMED_OUT}
+)
+
+
+class EffectKind(StrEnum):
+    """What the outside can be asked for."""
+
+    DECIDE = "decide"
+    TOOL = "tool"
+    FENCE = "fence"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingEffect:
+    """Something asked of the outside and not answered yet (design §4)."""
+
+    effect_id: UUID
+    kind: EffectKind
+    attempt: int
+    resend_at: datetime
+    deadline: datetime | None = None
+    call_index: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenCall:
+    """One call of the current step. `status` is empty until it is finished."""
+
+    call: ToolCall
+    status: str = ""
+    error_signature: str = ""
+    external: bool = False
+    result: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenGate:
+    """A gate that the run waits for."""
+
+    gate_id: UUID
+    gate_type: str
+    expires_at: datetime
+    execution_id: UUID | None = None
+    approval_id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detectors:
+    """Counters of the loop detectors; part of the state, so they survive restarts and agent changes (design §5)."""
+
+    call_signature: str = ""
+    call_count: int = 0
+    error_signature: str = ""
+    error_count: int = 0
+    nudged: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunState:
+    """Everything that decides what a run does next. `task` and `snapshot` never change after creation."""
+
+    run_id: UUID
+    snapshot: Snapshot
+    task: RunCreated | None = None
+    seq: int = 0
+    status: Status = Status.NEW
+    reason: str = ""
+    agent_key: str = ""
+    epoch: int = 0
+    step: int = 0
+    fence: int = 0
+    created_at: datetime | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    active_ms: int = 0
+    active_since: datetime | None = None
+    requests: int = 0
+    pending: tuple[PendingEffect, ...] = ()
+    calls: tuple[OpenCall, ...] = ()
+    gates: tuple[OpenGate, ...] = ()
+    outputs: tuple[ToolOutput, ...] = ()
+    output_bytes: int = 0
+    older: tuple[OlderOutput, ...] = ()
+    older_count: int = 0
+    log_tail: tuple[JsonObject, ...] = ()
+    input_preview: str = ""
+    feedback: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    handoff: str | None = None
+    handoff_from: str | None = None
+    tool_errors: int = 0
+    cursors: dict[str, int] = field(default_factory=dict)
+    detectors: Detectors = Detectors()
+    usage: Usage = _NO_USAGE
+    cost: Cost = _NO_COST
+    last_output: Any = None
+    final: JsonObject | None = None
+    cancelled_by: str = ""
+
+    @property
+    def created(self) -> RunCreated:
+        """The task; raises ValueError before the first event."""
+        if self.task is None:
+            msg = "the run has no first event"
+            raise ValueError(msg)
+        return self.task
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the run has ended."""
+        return self.status in FINAL
+
+    def pending_effect(self, effect_id: UUID) -> PendingEffect | None:
+        """Return the pending effect of that id."""
+        return next((effect for effect in self.pending if effect.effect_id == effect_id), None)
+
+    def open_call(self, execution_id: UUID) -> OpenCall | None:
+        """Return the unfinished call of that id."""
+        return next((c for c in self.calls if c.call.execution_id == execution_id and not c.status), None)
+
+    @property
+    def waits_only_for_people(self) -> bool:
+        """Whether every pending effect stands behind a gate, so that active time stands still (design §5)."""
+        if not self.gates or not self.pending:
+            return False
+        gated = {gate.execution_id for gate in self.gates}
+        return all(effect.effect_id in gated for effect in self.pending)
+
+    def active_deadline(self) -> datetime | None:
+        """When the run's active time is used up; None while it stands still."""
+        if self.active_since is None or self.task is None:
+            return None
+        return self.active_since + timedelta(milliseconds=self.task.timeout_ms - self.active_ms)
+
+
+def initial(run_id: UUID, snapshot: Snapshot) -> RunState:
+    """Return the state before the first event."""
+    return RunState(run_id=run_id, snapshot=snapshot)
+
+
+_STATIC = {"snapshot", "task"}
+_adapter: TypeAdapter[RunState] = TypeAdapter(RunState)
+
+
+def dump_state(state: RunState) -> str:
+    """Write the changing part of a state as JSON; task and snapshot are stored once, elsewhere."""
+    return _adapter.dump_json(state, exclude=_STATIC).decode()
+
+
+def load_state(text: str, task: RunCreated, snapshot: Snapshot) -> RunState:
+    """Read a dumped state back and join it with its unchanging part. Raises pydantic's ValidationError."""
+    body = text.rstrip().removesuffix("}")
+    whole = f'{body},"task":{task.model_dump_json()},"snapshot":{snapshot.model_dump_json()}}}'
+    return _adapter.validate_json(whole)

@@ -1,0 +1,244 @@
+"""The steps of a run: begin one, act on its decision, join its calls, end the run.
+
+Law: every step passes the same termination checks in the same order (design §5): the fixed order is the order of the
+lines of `begin_step`. Whatever was refused is fed back and changes nothing else.
+"""
+
+from typing import Any
+
+from towpath_contracts import events as ev
+from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions import CallTools, Finish, Transfer
+from towpath_contracts.ids import request_id
+from towpath_engine.context import input_preview
+from towpath_engine.effects import model_of
+from towpath_engine.loops import LOOP_THRESHOLD, call_signature, errors_loop, would_loop
+from towpath_engine.state import EffectKind, Status
+from towpath_engine.transition import Transition
+from towpath_engine.validation import Refusal, instruct
+
+
+def begin_step(t: Transition) -> None:
+    """Check every reason to stop; when there is none, ask for the next decision."""
+    if _stopped_by_deadline(t) or _stopped_by_errors_loop(t) or _stopped_by_tool_errors(t):
+        return
+    if t.state.step >= t.state.created.max_steps:
+        limit = t.state.created.max_steps
+        finish(t, Status.FAILED, "max_steps_exceeded", f"no answer within {limit} steps")
+        return
+    _force_respond(t)
+    request_decision(t)
+
+
+def request_decision(t: Transition) -> None:
+    """Open the next step."""
+    step = t.state.step + 1
+    wanted = request_id(t.state.run_id, step, "decide", t.state.requests)
+    t.emit(
+        ev.DecisionRequested(
+            request_id=wanted,
+            step=step,
+            epoch=t.state.epoch,
+            agent_key=t.state.agent_key,
+            model=model_of(t.state),
+            input_preview=input_preview(t.state),
+        )
+    )
+    t.ask(wanted)
+
+
+def _stopped_by_deadline(t: Transition) -> bool:
+    deadline = t.state.active_deadline()
+    if deadline is None or deadline > t.now:
+        return False
+    limit = t.state.created.timeout_ms
+    finish(t, Status.TIMED_OUT, "deadline_exceeded", f"the run used its {limit} ms of active time")
+    return True
+
+
+def _stopped_by_errors_loop(t: Transition) -> bool:
+    detectors = t.state.detectors
+    if not errors_loop(detectors):
+        return False
+    key = f"errors:{detectors.error_signature}"
+    if key in detectors.nudged and detectors.error_count > LOOP_THRESHOLD:
+        _loop(t, "errors", detectors.error_signature, detectors.error_count, "stop")
+        finish(t, Status.FAILED, "loop_detected", f"the same error again and again: {detectors.error_signature}")
+        return True
+    if key not in detectors.nudged:
+        _loop(t, "errors", detectors.error_signature, detectors.error_count, "nudge")
+        how = f"The last {detectors.error_count} steps failed in the same way ({detectors.error_signature})."
+        t.emit(ev.NoteAdded(step=t.state.step, text=f"{how} Do something else."))
+    return False
+
+
+def _loop(t: Transition, detector: str, signature: str, count: int, action: str) -> None:
+    t.emit(ev.LoopDetected(detector=detector, signature=signature, count=count, action=action))
+
+
+def _stopped_by_tool_errors(t: Transition) -> bool:
+    limit = t.state.created.max_tool_errors
+    if t.state.tool_errors < limit:
+        return False
+    finish(
+        t, Status.FAILED, "max_tool_errors_exceeded", f"{t.state.tool_errors} tool calls failed; the limit is {limit}"
+    )
+    return True
+
+
+def _force_respond(t: Transition) -> None:
+    """Hand the last step to the agent that must answer (feature A12)."""
+    snapshot, limit = t.state.snapshot, t.state.created.max_steps
+    if not snapshot.force_respond or limit <= 1 or t.state.step != limit - 1:
+        return
+    target = snapshot.force_respond_agent or t.state.agent_key
+    t.emit(ev.NoteAdded(step=t.state.step, text="This is the last step: answer now with RESPOND."))
+    if target != t.state.agent_key:
+        t.emit(
+            ev.AgentTransferred(
+                step=t.state.step,
+                source=t.state.agent_key,
+                target=target,
+                epoch=t.state.epoch + 1,
+                context=t.state.handoff,
+                forced=True,
+            )
+        )
+
+
+def after_decision(t: Transition, decision: JsonObject) -> None:
+    """Validate a decision and do what it says, or feed the refusal back."""
+    instruction = instruct(t.state, decision)
+    match instruction:
+        case Refusal():
+            resend_decision(t, instruction.code, instruction.feedback)
+        case CallTools():
+            _call_tools(t, instruction)
+        case Transfer():
+            _issue(t, instruction)
+            _transfer(t, instruction)
+        case Finish():
+            _issue(t, instruction)
+            finish(t, Status.COMPLETED, "responded", "", final=instruction.payload)
+
+
+def _issue(t: Transition, instruction: CallTools | Transfer | Finish) -> None:
+    t.emit(
+        ev.InstructionIssued(
+            step=t.state.step, epoch=t.state.epoch, agent_key=t.state.agent_key, instruction=instruction
+        )
+    )
+
+
+def resend_decision(t: Transition, code: str, feedback: str) -> None:
+    """Feed a refusal back; nothing else changes (feature A7)."""
+    t.emit(
+        ev.DecisionRefused(
+            step=t.state.step, epoch=t.state.epoch, agent_key=t.state.agent_key, code=code, feedback=feedback
+        )
+    )
+    if t.state.created.single_instruction:
+        finish(t, Status.FAILED, code, feedback)
+    else:
+        begin_step(t)
+
+
+def _call_tools(t: Transition, instruction: CallTools) -> None:
+    polling = all(t.state.snapshot.tools[call.tool].polling for call in instruction.calls)
+    if not polling and would_loop(t.state.detectors, instruction.calls):
+        _refuse_loop(t, instruction)
+        return
+    _issue(t, instruction)
+    for call in instruction.calls:
+        t.ask(call.execution_id)
+
+
+def _refuse_loop(t: Transition, instruction: CallTools) -> None:
+    """The third equal call in a row: tell the model once, then stop (design §5, ladder)."""
+    signature = call_signature(instruction.calls)
+    count = t.state.detectors.call_count + 1
+    names = ", ".join(call.tool for call in instruction.calls)
+    if f"calls:{signature}" in t.state.detectors.nudged:
+        _loop(t, "calls", signature, count, "stop")
+        finish(t, Status.FAILED, "loop_detected", f"{names} was asked for again and again with the same arguments")
+        return
+    _loop(t, "calls", signature, count, "nudge")
+    resend_decision(
+        t,
+        "loop_detected",
+        f"{names} was just called {LOOP_THRESHOLD - 1} times with the same arguments. Do something else.",
+    )
+
+
+def _transfer(t: Transition, instruction: Transfer) -> None:
+    same = instruction.target == t.state.agent_key
+    t.emit(
+        ev.AgentTransferred(
+            step=t.state.step,
+            source=t.state.agent_key,
+            target=instruction.target,
+            epoch=t.state.epoch if same else t.state.epoch + 1,
+            context=instruction.context,
+        )
+    )
+    if t.state.created.single_instruction:
+        finish(t, Status.COMPLETED, "instruction_done", "", final={"transferred_to": instruction.target})
+    else:
+        begin_step(t)
+
+
+def join_calls(t: Transition) -> None:
+    """All calls of the step are finished: go on, with the results in call order."""
+    if not t.state.created.single_instruction:
+        begin_step(t)
+        return
+    results = [
+        {"tool": c.call.tool, "execution_id": str(c.call.execution_id), "status": c.status, "result": c.result}
+        for c in t.state.calls
+    ]
+    finish(t, Status.COMPLETED, "instruction_done", "", final={"results": results})
+
+
+def end_with_error(t: Transition, reason: str, message: str) -> None:
+    """End the run as failed."""
+    finish(t, Status.FAILED, reason, message)
+
+
+_OUTCOME_WORDS = {"succeeded": "happened", "failed": "failed", "unknown": "unknown", "void": "did_not_happen"}
+
+
+def _effects(t: Transition) -> tuple[JsonObject, ...]:
+    """Say what became of the calls of the last step: happened, did not, unknown (design §7, cancel)."""
+    return tuple(
+        {
+            "execution_id": str(c.call.execution_id),
+            "tool": c.call.tool,
+            "outcome": _OUTCOME_WORDS.get(c.status, c.status or "unknown"),
+        }
+        for c in t.state.calls
+    )
+
+
+def finish(t: Transition, status: Status, reason: str, message: str, final: JsonObject | None = None) -> None:
+    """End the run; the fence goes up, so that nothing of it can start any more."""
+    error: dict[str, Any] = {"status": "error", "error": reason, "message": message}
+    fence = t.state.fence if status is Status.CANCELLED else t.state.fence + 1
+    open_calls = any(p.kind is EffectKind.TOOL for p in t.state.pending)
+    t.emit(
+        ev.RunFinished.model_validate(
+            {
+                "status": str(status),
+                "reason": reason,
+                "final": error if final is None else final,
+                "last_output": t.state.last_output,
+                "steps": t.state.step,
+                "fence": fence,
+                "usage": t.state.usage,
+                "cost": t.state.cost,
+                "effects": () if status is Status.COMPLETED else _effects(t),
+            }
+        )
+    )
+    if open_calls:
+        for pending in t.state.pending:
+            t.ask(pending.effect_id)

@@ -1,0 +1,137 @@
+"""Turns a decision into an instruction, or into feedback (features A5-A8).
+
+Law: a refusal changes nothing but what the model is told next, and lists every problem of the decision at once.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions import (
+    CallTools,
+    Finish,
+    Respond,
+    RouteToAgent,
+    ToolCall,
+    ToolCallProposal,
+    Transfer,
+    UseTool,
+    decision_adapter,
+)
+from towpath_contracts.ids import execution_id
+from towpath_contracts.networks import CompiledAgent
+from towpath_contracts.tools import ToolSpec
+from towpath_engine.state import RunState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why a decision is not carried out; `feedback` is for the model."""
+
+    code: str
+    feedback: str
+
+
+def parse(decision: JsonObject) -> UseTool | RouteToAgent | Respond | Refusal:
+    """Read a decision in wire form; unknown actions and fields are refused."""
+    try:
+        return decision_adapter.validate_python(decision)
+    except ValidationError as error:
+        problems = [
+            f"{'.'.join(str(part) for part in entry['loc'])}: {entry['msg']}"
+            for entry in error.errors(include_url=False, include_input=False)
+        ]
+        return Refusal(code="decision_invalid", feedback="The decision is not valid. " + "; ".join(problems))
+
+
+def instruct(state: RunState, decision: JsonObject) -> CallTools | Transfer | Finish | Refusal:
+    """Validate *decision* against what the acting agent may do."""
+    parsed = parse(decision)
+    agent = state.snapshot.agents[state.agent_key]
+    match parsed:
+        case Refusal():
+            return parsed
+        case UseTool():
+            return _tools(state, agent, parsed.action_details.proposals())
+        case RouteToAgent():
+            return _route(agent, parsed)
+        case Respond():
+            return _respond(agent, parsed)
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return ", ".join(names) if names else "none"
+
+
+def _route(agent: CompiledAgent, decision: RouteToAgent) -> Transfer | Refusal:
+    target = decision.action_details.target_agent_name
+    if target not in agent.allowed_routes:
+        return Refusal(
+            code="route_not_allowed",
+            feedback=f"{agent.key} may not route to {target!r}. Allowed routes: {_names(agent.allowed_routes)}.",
+        )
+    return Transfer(target=target, context=decision.action_details.context)
+
+
+def _respond(agent: CompiledAgent, decision: Respond) -> Finish | Refusal:
+    if not agent.allow_respond:
+        return Refusal(
+            code="respond_not_allowed",
+            feedback=f"{agent.key} may not respond. Use a tool ({_names(agent.equipped_tools)}) or route to "
+            f"({_names(agent.allowed_routes)}).",
+        )
+    return Finish(payload=decision.action_details.payload)
+
+
+def _tools(state: RunState, agent: CompiledAgent, proposals: tuple[ToolCallProposal, ...]) -> CallTools | Refusal:
+    calls: list[ToolCall] = []
+    problems: list[str] = []
+    code = "arguments_invalid"
+    for index, proposal in enumerate(proposals):
+        if proposal.tool_name not in agent.equipped_tools:
+            code = "tool_not_allowed"
+            problems.append(
+                f"{agent.key} may not use {proposal.tool_name!r}. Allowed tools: {_names(agent.equipped_tools)}."
+            )
+            continue
+        spec = state.snapshot.tools[proposal.tool_name]
+        merged, wrong = merge_arguments(spec, proposal.tool_params, state.created.system_params)
+        problems += wrong
+        calls.append(
+            ToolCall(
+                execution_id=execution_id(state.run_id, state.step, index),
+                call_index=index,
+                tool=spec.name,
+                args=merged,
+            )
+        )
+    if problems:
+        return Refusal(code=code, feedback=" ".join(problems))
+    return CallTools(calls=tuple(calls))
+
+
+def merge_arguments(spec: ToolSpec, given: JsonObject, system: JsonObject) -> tuple[JsonObject, list[str]]:
+    """Join the model's arguments with the system's; returns the merged ones and every problem found (feature A8)."""
+    properties: dict[str, Any] = spec.parameters.get("properties", {})
+    required: list[str] = list(spec.parameters.get("required", []))
+    owned = set(spec.system_params)
+    problems = [
+        f"{spec.name}: parameter {name!r} is set by the system; leave it out." for name in given if name in owned
+    ]
+    if spec.parameters.get("additionalProperties") is False:
+        known = ", ".join(name for name in properties if name not in owned)
+        problems += [
+            f"{spec.name}: there is no parameter {name!r}; it takes: {known or 'none'}."
+            for name in given
+            if name not in properties
+        ]
+    merged = {name: value for name, value in given.items() if name not in owned}
+    merged.update({name: system[name] for name in spec.system_params if name in system})
+    for name in required:
+        if name in merged:
+            continue
+        owner = "the system did not provide" if name in owned else "missing"
+        problems.append(f"{spec.name}: required parameter {name!r}: {owner}.")
+    return merged, problems
