@@ -1,0 +1,83 @@
+"""The tree of commands and how one command line is run.
+
+Law: this file knows the commands by name only; a command's module is imported when it is called.
+"""
+
+import os
+import sys
+from typing import Any
+
+from cyclopts import App
+
+_END = """Start here:
+  towpath demo
+  towpath up --help
+
+Exit codes: 0 ok, 1 the run failed, 2 usage, 3 not found, 4 denied,
+  5 still waiting, 6 no server answers, 130 interrupted."""
+
+_COMMANDS = (
+    ("demo", "towpath.cli.demo:demo", "Start a platform, run the sample on it, show what happened, stop it again."),
+    ("run", "towpath.cli.run:run", "Submit a task and follow it."),
+    ("runs", "towpath.cli.runs:app", "Look at runs, follow and cancel them."),
+    ("gates", "towpath.cli.gates:app", "Decide what waits for a person."),
+    ("networks", "towpath.cli.networks:app", "Validate, publish and look at networks."),
+    ("policy", "towpath.cli.policy:app", "Apply and ask the permission matrix."),
+    ("tools", "towpath.cli.tools:app", "Look at the tools that workers offer."),
+    ("audit", "towpath.cli.audit:app", "Search what was decided and done."),
+    ("keys", "towpath.cli.keys:app", "Create, list and revoke API keys."),
+)
+_PLATFORM = (
+    ("db", "towpath.cli.database:app", "Bring the database up to date."),
+    ("streams", "towpath.cli.streams:app", "Declare the broker's streams and consumers."),
+    ("doctor", "towpath.cli.doctor:doctor", "Check this machine and the platform it talks to."),
+    ("explain", "towpath.cli.explain:explain", "Say what a problem code means and what to do."),
+    ("version", "towpath.cli.explain:version", "Print the version."),
+)
+_PROCESSES = (
+    ("up", "towpath.cli.processes:up", "Start the whole platform on this machine."),
+    ("worker", "towpath.cli.processes:worker", "Run a tool worker: towpath worker MODULE… [--concurrency N]."),
+    ("serve", "towpath.cli.processes:serve", "Run one service: gateway, orchestrator, decider, tas, log_writer."),
+)
+
+
+def make_app() -> App:
+    """Return the command tree."""
+    app = App(
+        name="towpath",
+        help="Run LLM agents in production: every step validated, permitted and recorded.",
+        help_epilogue=_END,
+        help_format="plaintext",  # markdown would cost a tenth of a second at every start
+        version_flags=("--version",),
+        version=_version,
+    )
+    for number, (name, path, text) in enumerate((*_COMMANDS, *_PLATFORM)):
+        app.command(path, name=name, help=text, sort_key=number + 10)
+    for number, (name, path, text) in enumerate(_PROCESSES):
+        # What follows these names belongs to the program that is started, `--help` too.
+        app.command(path, name=name, help=text, sort_key=number, help_flags=(), version_flags=())
+    return app
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("towpath")
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line; every failure becomes a message and an exit code, never a traceback."""
+    try:
+        code: Any = make_app()(arguments, result_action="return_value")
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader went away (`| head`): say nothing, and keep Python from complaining at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:  # noqa: BLE001 - the outermost place: whatever went wrong, a person reads one message
+        from towpath.cli.errors import report
+
+        return report(error, arguments)
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,49 @@
+"""Commands that become another program: `up`, `worker`, `serve`.
+
+Law: services are started with `python -m` and never imported here (design §3); the command line goes on to them as it
+is, so this file knows none of their options.
+"""
+
+import importlib.util
+import os
+import sys
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from towpath_contracts.problems import ProblemError, problem
+
+Words = Annotated[str, Parameter(allow_leading_hyphen=True, show=False)]
+
+SERVICES = ("gateway", "orchestrator", "decider", "tas", "worker", "log_writer")
+
+
+def become(module: str, *words: str) -> None:
+    """Replace this process by `python -m module words`; raises ProblemError where the module isn't installed."""
+    if importlib.util.find_spec(module) is None:
+        raise ProblemError(problem("binary_missing", f"{module} is not installed here"))
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-m", module, *words])  # noqa: S606 - a fixed program, no shell
+
+
+def up(*words: Words) -> None:
+    """Start the whole platform on this machine; `towpath up --help` lists its options."""
+    become("towpath_embedded", "up", *words)
+
+
+def worker(*words: Words) -> None:
+    """Run a tool worker; `towpath worker --help` lists its options."""
+    become("towpath_worker", *words)
+
+
+def serve(role: str, *words: Words) -> None:
+    """Run one service in this process, with its settings from TOWPATH_*.
+
+    Args:
+        role: gateway, orchestrator, decider, tas, worker or log_writer.
+    """
+    name = role.replace("-", "_")
+    if name in {"-h", "__help"} or name not in SERVICES:
+        detail = f"{role} is no service; there are {', '.join(SERVICES)}"
+        raise ProblemError(problem("not_found", detail, remedy="Name one of them: towpath serve gateway."))
+    become(f"towpath_{name}", *words)

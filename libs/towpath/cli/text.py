@@ -1,0 +1,53 @@
+"""Text from outside, made safe to print.
+
+Law: models, tools and customers write what we print, so no control character, escape sequence, bidirectional override
+or console markup of theirs ever reaches the terminal.
+"""
+
+import json
+import re
+from typing import Any
+
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""Control characters but tab and newline, line separators, marks that reorder what a reader sees, half characters."""
+
+_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)?", re.DOTALL)
+"""A whole terminal sequence, so that no rubbish such as `[31m` stays behind."""
+
+
+def clean(value: object) -> str:
+    """Return *value* as text without anything that a terminal would obey."""
+    return _UNSAFE.sub("", _ESCAPE.sub("", str(value)))
+
+
+def one_line(value: object, limit: int = 0) -> str:
+    """Return *value* cleaned and on one line, shortened with an ellipsis to *limit* characters (0: not shortened)."""
+    text = " ".join(clean(value).split())
+    return text if not limit or len(text) <= limit else text[: limit - 1] + "…"
+
+
+def plain_json(value: Any, indent: int | None = None) -> str:
+    """Return *value* as JSON that reads back equal, with every unsafe character escaped."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    return re.sub(_UNSAFE.pattern, lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def plain_yaml(value: Any) -> str:
+    """Return *value* as YAML, escaping everything beyond ASCII where something unsafe is in it."""
+    import yaml
+
+    readable = not _UNSAFE.search(json.dumps(value, ensure_ascii=False))
+    return str(yaml.safe_dump(value, allow_unicode=readable, sort_keys=False, width=120))
+
+
+def brief(value: Any, limit: int = 80) -> str:
+    """Return a JSON value in a form short enough for one line: `order_id=8812 amount=129.0`."""
+    if isinstance(value, dict):
+        return one_line(" ".join(f"{name}={_scalar(part)}" for name, part in value.items()), limit)
+    return one_line(_scalar(value), limit)
+
+
+def _scalar(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
