@@ -94,6 +94,9 @@ class DecisionMissed(Value):
     usage: Usage = Usage()
     cost: Cost = Cost()
     duration_ms: int = 0
+    prompt_digest: str = ""
+    raw_digest: str = ""
+    script: ScriptUse | None = None
 
 
 class DecisionRefused(Value):

@@ -45,7 +45,10 @@ class DecisionMade(FactBase):
 
 
 class DecisionFailed(FactBase):
-    """No decision could be had. `invalid_output` is fed back; everything else ends the run after its attempts."""
+    """No decision could be had. `invalid_output` is fed back; everything else ends the run after its attempts.
+
+    `script` names the entry that was played, so that an unreadable entry is not played again for ever.
+    """
 
     type: Literal["decision.failed"] = "decision.failed"
     request_id: UUID
@@ -58,6 +61,7 @@ class DecisionFailed(FactBase):
     duration_ms: int = 0
     prompt_digest: str = ""
     raw_digest: str = ""
+    script: ScriptUse | None = None
 
 
 class ToolFinished(FactBase):

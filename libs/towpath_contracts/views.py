@@ -203,29 +203,36 @@ class PromptPreview(Message):
 
 
 class GetLlmCalls(Message):
-    """The model calls of a run, with bodies where the run had `debug`."""
+    """The model calls of a run, with bodies where the run had `debug`. `after` skips calls of earlier pages."""
 
     project: str
     run_id: UUID
+    after: int = Field(default=0, ge=0)
 
 
 class LlmCalls(Message):
-    """Recorded model calls, oldest first."""
+    """Recorded model calls, oldest first; `next_after` continues where one answer can't hold them all."""
 
     calls: tuple[JsonObject, ...]
+    next_after: int | None = None
 
 
 class GetHistory(Message):
-    """The execution history of a run."""
+    """The execution history of a run. `after_step` continues an earlier page."""
 
     project: str
     run_id: UUID
+    after_step: int = Field(default=-1, ge=-1)
 
 
 class History(Message):
-    """The history row, its steps and its tool executions as recorded; `seq` is how far history has read the log."""
+    """The history row, its steps and their tool executions as recorded; `seq` is how far history has read the log.
+
+    `next_after_step` continues where one answer can't hold every step.
+    """
 
     seq: int
     history: JsonObject | None
     steps: tuple[JsonObject, ...]
     tool_executions: tuple[JsonObject, ...] = ()
+    next_after_step: int | None = None

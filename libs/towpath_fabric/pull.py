@@ -1,8 +1,8 @@
 """The pull consumer of the hot batch loops: messages wait in memory while the previous batch is committed.
 
 Law: delivery is a hint and an ack is a hint; nothing here makes anything exactly-once. A missing stream or consumer
-means "wait and rebind", never an error (design §6). One long-lived pull request is kept open, so that a message costs one
-hop and no polling; nats-py's own fetch has two bugs that cost seconds (facts.md §4).
+means "wait and rebind", never an error (design §6). One long-lived pull request is kept open, so that a message costs
+one hop and no polling; nats-py's own fetch has two bugs that cost seconds (facts.md §4).
 """
 
 import asyncio
@@ -39,6 +39,7 @@ class PullConsumer:
         self._ready: deque[Msg] = deque()
         self._arrived = asyncio.Event()
         self._asked = 0
+        self._held = 0
         self._heard = 0.0
         self._inbox = ""
         self._subscription: Subscription | None = None
@@ -84,6 +85,15 @@ class PullConsumer:
             asyncio.get_running_loop().call_soon(self._ask_soon)
         return batch
 
+    def hold(self, count: int) -> None:
+        """Count *count* taken messages against the window while they are worked on; a negative count gives them back.
+
+        For handlers that work on many messages for long: nothing is fetched that could not begin at once.
+        """
+        self._held += count
+        if count < 0 and self._asked < self._window // 2 and not self.paused:
+            self._ask_soon()
+
     @property
     def waiting(self) -> int:
         """Messages that are here and not taken."""
@@ -95,7 +105,7 @@ class PullConsumer:
             task.add_done_callback(_quiet)
 
     async def _ask(self) -> None:
-        room = self._window - self._asked - len(self._ready)
+        room = self._window - self._asked - self._held - len(self._ready)
         if room <= 0 or self.paused or (self._asked and room < self._window // 4):
             return
         body = {"batch": room, "expires": int(EXPIRES_S * 1e9), "idle_heartbeat": int(HEARTBEAT_S * 1e9)}
