@@ -3,16 +3,13 @@
 Law: the configuration holds the passwords and is readable by its owner only; monitoring answers on the loopback alone.
 """
 
-import asyncio
 import json
 import os
 import secrets
 import signal
 import subprocess
 import sysconfig
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Protocol
@@ -31,7 +28,6 @@ MAX_FILE_STORE = "10GB"  # twice what the streams of `towpath_contracts.streams`
 MAX_MEMORY_STORE = "256MB"
 WRITE_DEADLINE = "10s"  # a client that does not read this long is dropped instead of filling memory
 RESPONSE_EXPIRES = "5m"
-_ADDRESS_IN_USE = "address already in use"
 
 
 class Rights(Protocol):
@@ -44,20 +40,16 @@ class Rights(Protocol):
     def subscribe(self) -> Sequence[str]: ...  # noqa: D102
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Credential:
-    """A user of the server and its password."""
-
-    user: str
-    password: str
-
-
 class Nats:
-    """One server on the files below *folder*; without *users* anybody on this machine may do anything (for tests)."""
+    """One server on the files below *folder*.
+
+    Without *users* anybody on this machine may do anything (for tests). Who connects without a password is
+    *no_auth_user*, or refused where there is none.
+    """
 
     name = "nats"
-    stop_signal = signal.SIGTERM
-    stop_timeout_s = STOP_TIMEOUT_S
+    stop_signal: signal.Signals = signal.SIGTERM
+    stop_timeout_s: float = STOP_TIMEOUT_S
 
     def __init__(
         self,
@@ -65,6 +57,7 @@ class Nats:
         *,
         port: int | None = None,
         users: Mapping[str, Rights] | None = None,
+        no_auth_user: str | None = None,
         log: Path | None = None,
     ) -> None:
         self.folder = folder.absolute()
@@ -75,7 +68,8 @@ class Nats:
         self._port_is_fixed = port is not None
         self._binary = nats_binary()
         self._users = dict(users or {})
-        self._credentials = {user: Credential(user=user, password=secrets.token_urlsafe(24)) for user in self._users}
+        self._no_auth_user = no_auth_user
+        self._passwords = self._load_passwords()
 
     @property
     def store(self) -> Path:
@@ -86,7 +80,11 @@ class Nats:
         """Address the server as *user*, whose password is part of the address; None where there are no users."""
         if user is None:
             return f"nats://{LOOPBACK}:{self.port}"
-        return f"nats://{quote(user)}:{quote(self._credentials[user].password)}@{LOOPBACK}:{self.port}"
+        return f"nats://{quote(user)}:{quote(self._passwords[user])}@{LOOPBACK}:{self.port}"
+
+    def password(self, user: str) -> str:
+        """Return the password of *user*; raises KeyError for an unknown one."""
+        return self._passwords[user]
 
     def spawn(self) -> None:
         """Start the server process without waiting for it."""
@@ -99,7 +97,7 @@ class Nats:
             [self._binary, "-c", configuration], log=self.log, environment={}, death_signal=signal.SIGTERM
         )
 
-    def ready(self) -> bool:
+    async def ready(self) -> bool:
         """Say whether the server that was started last takes connections."""
         if self.process is None or self.process.poll() is not None:
             return False
@@ -111,17 +109,14 @@ class Nats:
 
     async def start(self) -> None:
         """Start the server and wait until it takes connections; raise `service_failed` when it does not."""
-        for attempt in range(PORT_ATTEMPTS):
+        for _ in range(PORT_ATTEMPTS):
             self.spawn()
-            if await self._became_ready():
+            if await processes.became_ready(self, timeout_s=START_TIMEOUT_S):
+                self._port_is_fixed = True  # others know it from now on
                 return
-            if (
-                self._port_is_fixed
-                or _ADDRESS_IN_USE not in processes.log_tail(self.log)
-                or attempt == PORT_ATTEMPTS - 1
-            ):
+            if self._port_is_fixed or not processes.found_its_port_taken(self.log):
                 break
-            # Somebody took the port between our choice and the server's start: nobody knows it yet, choose again.
+            # Somebody took the port between our choice and the server's start.
             self.port, self.monitoring_port = free_port(), free_port()
         ended = self.process is None or self.process.poll() is not None
         await self.stop()
@@ -149,9 +144,21 @@ class Nats:
             f"  max_memory_store: {MAX_MEMORY_STORE}",
             "}",
         ]
+        if self._no_auth_user is not None:
+            lines.append(f"no_auth_user: {json.dumps(self._no_auth_user)}")
         if self._users:
             lines += ["authorization {", "  users = [", *map(self._user, self._users), "  ]", "}"]
         return "\n".join(lines) + "\n"
+
+    def _load_passwords(self) -> dict[str, str]:
+        """Read the passwords of earlier starts, so that a worker started by hand can connect again; add what misses."""
+        path = self.folder / "passwords.json"
+        known: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+        passwords = {user: known.get(user) or secrets.token_urlsafe(24) for user in self._users}
+        if passwords != known and self._users:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_private(path, json.dumps(passwords))
+        return passwords
 
     def _user(self, name: str) -> str:
         rights = self._users[name]
@@ -162,18 +169,7 @@ class Nats:
         # A request may be answered once, however late, without a right to publish to its sender's inbox.
         permissions["allow_responses"] = {"max": 1, "expires": RESPONSE_EXPIRES}
         # The server reads JSON as a form of its own notation.
-        return "    " + json.dumps(
-            {"user": name, "password": self._credentials[name].password, "permissions": permissions}
-        )
-
-    async def _became_ready(self) -> bool:
-        end = time.monotonic() + START_TIMEOUT_S
-        while not self.ready():
-            assert self.process is not None
-            if self.process.poll() is not None or time.monotonic() > end:
-                return False
-            await asyncio.sleep(processes.POLL_S)
-        return True
+        return "    " + json.dumps({"user": name, "password": self._passwords[name], "permissions": permissions})
 
 
 def nats_binary() -> Path:

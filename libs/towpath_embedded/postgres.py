@@ -59,8 +59,8 @@ class Postgres:
     """
 
     name = "postgres"
-    stop_signal = signal.SIGINT  # a fast shutdown: sessions are ended, the data is left clean
-    stop_timeout_s = STOP_TIMEOUT_S
+    stop_signal: signal.Signals = signal.SIGINT  # a fast shutdown: sessions are ended, the data is left clean
+    stop_timeout_s: float = STOP_TIMEOUT_S
 
     def __init__(self, folder: Path, *, log: Path | None = None, durable: bool = True) -> None:
         self.folder = folder.absolute()
@@ -90,7 +90,7 @@ class Postgres:
             words, log=self.log, environment=_ENVIRONMENT, death_signal=signal.SIGINT, identity=self._identity
         )
 
-    def ready(self) -> bool:
+    async def ready(self) -> bool:
         """Say whether the server that was started last takes connections."""
         if self.process is None or self.process.poll() is not None or self._data is None:
             return False
@@ -105,26 +105,21 @@ class Postgres:
         """Start the server and wait until it takes connections; raise `service_failed` when it does not."""
         end = time.monotonic() + START_TIMEOUT_S
         self.spawn()
-        while not self.ready():
-            await asyncio.sleep(processes.POLL_S)
-            assert self.process is not None
-            ended = self.process.poll() is not None
-            if time.monotonic() > end or (ended and not self._held()):
+        while not await processes.became_ready(self, timeout_s=end - time.monotonic()):
+            ended = self.process is None or self.process.poll() is not None
+            if not ended or not self._held() or time.monotonic() > end:
+                await self.stop()
                 what = "ended" if ended else f"was not ready within {START_TIMEOUT_S} s"
                 raise ProblemError(processes.failure(self.name, self.log, what))
-            if ended:
-                await asyncio.sleep(RETRY_S)
-                self.spawn()
+            await asyncio.sleep(RETRY_S)
+            self.spawn()
 
     async def stop(self) -> None:
         """Shut the server down; sessions that are still open are ended."""
         if self.process is not None:
             await processes.stop(self.process, with_signal=self.stop_signal, timeout_s=self.stop_timeout_s)
-        if self._temporary_sockets is not None and self._temporary_sockets.is_dir():
-            for leftover in self._temporary_sockets.iterdir():
-                leftover.unlink(missing_ok=True)
-            self._temporary_sockets.rmdir()
-            self._temporary_sockets = self._sockets = None
+        if self._temporary_sockets is not None:
+            shutil.rmtree(self._temporary_sockets, ignore_errors=True)
 
     async def ensure_database(self, name: str = DATABASE) -> None:
         """Create the database *name* unless it exists."""
@@ -138,6 +133,9 @@ class Postgres:
     def _prepare(self) -> Path:
         if self._sockets is None:
             self._sockets = self._socket_folder()
+        elif not self._sockets.exists():  # a temporary one, removed by `stop`; a planted one is refused here
+            self._sockets.mkdir(mode=0o700)
+            hand_over(self._sockets, self._identity)
         if self._data is None:
             cluster = place_for(self.folder / "cluster", self._identity)
             if not (cluster / "data").exists():

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from towpath_contracts.problems import Problem, problem
 
@@ -42,6 +43,28 @@ class Identity:
 
 
 OWN_IDENTITY = Identity()
+
+
+class Unit(Protocol):
+    """One child that is kept running: a server or a role."""
+
+    name: str
+    log: Path
+    process: subprocess.Popen[bytes] | None
+    stop_signal: signal.Signals
+    stop_timeout_s: float
+
+    def spawn(self) -> None:
+        """Start the process, on the data and at the address it had before, without waiting for it."""
+
+    async def ready(self) -> bool:
+        """Say whether the process that was started last does its work."""
+
+    async def start(self) -> None:
+        """Start the process and wait until it is ready; raise ProblemError `service_failed` when it does not."""
+
+    async def stop(self) -> None:
+        """Stop the process and what belongs to it."""
 
 
 def spawn(
@@ -108,13 +131,33 @@ def _before_exec(identity: Identity, death_signal: signal.Signals | None = None)
 
 async def wait_exit(process: subprocess.Popen[bytes], *, timeout_s: float | None = None) -> int | None:
     """Wait until *process* has ended and return its exit status; None when it still runs after *timeout_s*."""
-    loop = asyncio.get_running_loop()
-    end = None if timeout_s is None else loop.time() + timeout_s
-    while (status := process.poll()) is None:
-        if end is not None and loop.time() >= end:
-            return None
+    try:
+        async with asyncio.timeout(timeout_s):
+            while process.poll() is None:
+                await _exit_hint(process)
+    except TimeoutError:
+        return None
+    return process.returncode
+
+
+async def _exit_hint(process: subprocess.Popen[bytes]) -> None:
+    """Return when *process* may have ended: at once on Linux, after a moment elsewhere."""
+    if sys.platform != "linux":
         await asyncio.sleep(POLL_S)
-    return status
+        return
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except OSError:  # it has just ended, or the kernel is too old
+        await asyncio.sleep(POLL_S)
+        return
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    loop.add_reader(descriptor, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
 
 
 async def stop(process: subprocess.Popen[bytes], *, with_signal: signal.Signals, timeout_s: float) -> bool:
@@ -129,6 +172,19 @@ async def stop(process: subprocess.Popen[bytes], *, with_signal: signal.Signals,
     return False
 
 
+async def became_ready(unit: "Unit", *, timeout_s: float) -> bool:
+    """Wait until *unit* is ready; False when its process ended, or after *timeout_s*."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            while unit.process is not None and unit.process.poll() is None:
+                if await unit.ready():
+                    return True
+                await asyncio.sleep(POLL_S)
+    except TimeoutError:
+        return False
+    return False
+
+
 def log_tail(log: Path, *, lines: int = TAIL_LINES) -> str:
     """Return the last *lines* of *log*, or an empty text."""
     try:
@@ -137,6 +193,11 @@ def log_tail(log: Path, *, lines: int = TAIL_LINES) -> str:
             return "\n".join(file.read().decode(errors="replace").splitlines()[-lines:])
     except OSError:
         return ""
+
+
+def found_its_port_taken(log: Path) -> bool:
+    """Say whether the server of *log* just ended because somebody else listens on its port."""
+    return "address already in use" in log_tail(log, lines=40).lower()
 
 
 def failure(name: str, log: Path, what: str) -> Problem:

@@ -51,7 +51,7 @@ async def test_postgres_keeps_what_was_committed_when_it_is_killed(folder: Path)
         assert server.process is not None
         server.process.kill()
         await wait_exit(server.process)
-        assert not server.ready()
+        assert not await server.ready()
         await server.start()
         assert server.dsn() == address
         assert await _value(address, "SELECT answer FROM kept") == 42

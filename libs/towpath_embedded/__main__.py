@@ -1,0 +1,105 @@
+"""`python -m towpath_embedded up|servers`: reads the arguments, and nothing else."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import App, Parameter
+
+from towpath_embedded.up import UpOptions, up
+
+DEFAULT_DATA = Path(".towpath")
+GATEWAY_PORT = 8787
+NATS_PORT = 4222
+
+Port = int | Literal["auto"]
+
+app = App(name="towpath", help="The whole platform on one machine.")
+
+
+@app.command(name="up")
+def up_command(
+    *,
+    data: Path = DEFAULT_DATA,
+    port: Port = GATEWAY_PORT,
+    nats_port: Port = NATS_PORT,
+    ephemeral: Annotated[bool, Parameter(negative="")] = False,
+    json: Annotated[bool, Parameter(negative="")] = False,
+    logs: Annotated[bool, Parameter(negative="")] = False,
+    worker: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = (),
+    policy: Path | None = None,
+    networks: Path | None = None,
+) -> int:
+    """Start NATS, Postgres and every service, and keep them running until Ctrl-C.
+
+    Parameters
+    ----------
+    data
+        The folder that keeps everything between runs.
+    port
+        The gateway's port, or `auto` for any free one.
+    nats_port
+        The NATS server's port, or `auto`.
+    ephemeral
+        Throw everything away at the end.
+    json
+        Print one JSON object with all addresses when ready.
+    logs
+        Show the logs of all processes here.
+    worker
+        Modules or files with tools (dotted name or path/to/file.py), run in one worker with the built-in tools.
+    policy
+        The permission matrix as YAML; applied at start and whenever the file changes.
+    networks
+        A folder with network files; published at start and whenever one changes.
+    """
+    return up(
+        UpOptions(
+            data=data,
+            gateway_port=None if port == "auto" else port,
+            nats_port=None if nats_port == "auto" else nats_port,
+            ephemeral=ephemeral,
+            as_json=json,
+            logs=logs,
+            workers=worker,
+            policy=policy,
+            networks=networks,
+        )
+    )
+
+
+@app.command(name="servers")
+def servers_command(
+    *,
+    data: Path = DEFAULT_DATA,
+    nats_port: Port = "auto",
+    ephemeral: Annotated[bool, Parameter(negative="")] = False,
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> int:
+    """Start only NATS and Postgres, migrated and with all streams: for development and measurements.
+
+    Parameters
+    ----------
+    data
+        The folder that keeps everything between runs.
+    nats_port
+        The NATS server's port, or `auto` for any free one.
+    ephemeral
+        Throw everything away at the end.
+    json
+        Print one JSON object with all addresses when ready.
+    """
+    return up(
+        UpOptions(
+            data=data,
+            gateway_port=None,
+            nats_port=None if nats_port == "auto" else nats_port,
+            ephemeral=ephemeral,
+            as_json=json,
+            servers_only=True,
+        )
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(app(result_action="return_value"))

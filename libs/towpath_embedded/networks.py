@@ -1,0 +1,100 @@
+"""Publishes the networks that lie in a folder, and again when a file changes.
+
+Law: through the gateway like everybody else. A file that can't be published is told with every problem, and the version
+that was published before stays.
+"""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import yaml
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.problems import REGISTRY
+from towpath_embedded.supervisor import Notice
+
+POLL_S = 0.5
+HTTP_TIMEOUT_S = 15.0
+TOOLS_TIMEOUT_S = 20.0  # a worker offers its tools just after it is ready; TAS may still be storing them
+RETRY_S = 0.5
+FILE_LIMIT_BYTES = 4 * 1024 * 1024
+_SOON = frozenset({"tool_unknown", "unavailable"})
+
+
+class NetworkFolder:
+    """The network files of one folder (or one file) and what was published of them."""
+
+    def __init__(self, place: Path, gateway_url: str, notice: Notice) -> None:
+        self._place = place
+        self._url = f"{gateway_url}/v1/networks"
+        self._notice = notice
+        self._seen: dict[Path, int] = {}
+
+    async def publish_changed(self) -> None:
+        """Publish every file that is new or changed since the last call; each result is told as one notice."""
+        for path in self._files():
+            changed_at = path.stat().st_mtime_ns
+            if self._seen.get(path) == changed_at:
+                continue
+            self._seen[path] = changed_at
+            spec = self._read(path)
+            if spec is not None:
+                self._notice(f"{path.name}: {await self._publish(spec)}")
+
+    async def watch(self) -> None:
+        """Publish changes for ever."""
+        while True:
+            await asyncio.sleep(POLL_S)
+            await self.publish_changed()
+
+    def _files(self) -> list[Path]:
+        if self._place.is_file():
+            return [self._place]
+        return sorted(path for path in self._place.glob("*") if path.suffix in {".yaml", ".yml"} and path.is_file())
+
+    def _read(self, path: Path) -> JsonObject | None:
+        """The network in *path*; None for another kind of file or one that can't be read, which is told."""
+        try:
+            content: Any = yaml.safe_load(_text(path))
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            self._notice(f"{path.name} can't be read: {' '.join(str(error).split())}")
+            return None
+        is_network = isinstance(content, dict) and (content.get("kind") == "Network" or "agents" in content)
+        return content if is_network else None
+
+    async def _publish(self, spec: JsonObject) -> str:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + TOOLS_TIMEOUT_S
+        while True:
+            status, answer = await self._post(spec)
+            if status < 300:
+                return f"network {answer.get('name', spec.get('name'))} version {answer.get('version')}"
+            codes = {answer.get("code"), *(entry.get("code") for entry in answer.get("errors", ()))}
+            if not codes & _SOON or loop.time() > end:
+                return _refusal(answer)
+            await asyncio.sleep(RETRY_S)
+
+    async def _post(self, spec: JsonObject) -> tuple[int, JsonObject]:
+        try:
+            async with httpx2.AsyncClient(timeout=HTTP_TIMEOUT_S) as client:
+                response = await client.post(self._url, json={"spec": spec})
+                answer: Any = response.json()
+        except (httpx2.HTTPError, ValueError) as error:
+            return 503, {"code": "unavailable", "detail": f"{type(error).__name__}: {error}"}
+        return response.status_code, answer if isinstance(answer, dict) else {}
+
+
+def _text(path: Path) -> str:
+    """Read *path*; raise ValueError when it is too large to be a network."""
+    if path.stat().st_size > FILE_LIMIT_BYTES:
+        raise ValueError(f"it is larger than {FILE_LIMIT_BYTES} bytes")
+    return path.read_text("utf-8")
+
+
+def _refusal(answer: JsonObject) -> str:
+    code = str(answer.get("code", "internal"))
+    title = REGISTRY[code].title if code in REGISTRY else code
+    errors = "; ".join(str(entry.get("detail")) for entry in answer.get("errors", ()))
+    return f"not published. {title}: {errors or answer.get('detail', '')}"

@@ -1,0 +1,296 @@
+"""The whole platform on one machine, as one object: `async with Platform(folder) as platform: ...`.
+
+Law: it is the only place that knows which processes there are and what they are told; it is used by `towpath up` and by
+tests alike, so what tests kill is what people run.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import nats as nats_client
+
+from towpath_contracts import subjects
+from towpath_contracts.authority import USERS, client_rights
+from towpath_embedded import roles
+from towpath_embedded.nats import Nats
+from towpath_embedded.ports import LOOPBACK, require_free
+from towpath_embedded.postgres import Postgres
+from towpath_embedded.process import Unit
+from towpath_embedded.roles import Role, WorkerCommand
+from towpath_embedded.state import locked, remove_state, write_state
+from towpath_embedded.supervisor import Notice, ProcessState, Supervisor
+from towpath_fabric.clock import wall
+from towpath_fabric.migrations import migrate
+from towpath_fabric.streams import ensure_streams
+
+READY_TIMEOUT_S = 60.0
+SERVICES = ("log_writer", "tas", "orchestrator", "decider", "gateway")
+BUILTIN_WORKER = WorkerCommand(builtin=True)
+
+
+def _say_nothing(_line: str) -> None:
+    """Keep silent; a test asks for `processes` instead."""
+
+
+class Platform:
+    """NATS, Postgres and every service below the folder *data*; stopped when the block ends.
+
+    *replicas* says how many processes a role has (1 where it is not named; 0 leaves it out). *environment* is added to
+    every role's, *role_environment* to one role's. A port that is None is any free one. Without *durable* the database
+    survives a kill of its server, but not one of the machine. *notice* is told in one line what people should know.
+    """
+
+    def __init__(
+        self,
+        data: Path,
+        *,
+        replicas: Mapping[str, int] | None = None,
+        environment: Mapping[str, str] | None = None,
+        role_environment: Mapping[str, Mapping[str, str]] | None = None,
+        workers: Sequence[WorkerCommand] = (BUILTIN_WORKER,),
+        gateway_port: int | None = None,
+        nats_port: int | None = None,
+        durable: bool = True,
+        notice: Notice = _say_nothing,
+        commands: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        self.data = data.absolute()
+        self.logs = self.data / "logs"
+        self.started_at = wall()
+        self._replicas = {**dict.fromkeys(SERVICES, 1), **(replicas or {})}
+        self._environment = dict(environment or {})
+        self._role_environment = {role: dict(values) for role, values in (role_environment or {}).items()}
+        self._workers = tuple(workers)
+        self._ports = {"gateway": gateway_port, "nats": nats_port}
+        self._durable = durable
+        self._commands = dict(commands or {})
+        self._supervisor = Supervisor(notice, self._write_state)
+        self._lock = ExitStack()
+        self._units: dict[str, Role] = {}
+        self._nats: Nats | None = None
+        self._postgres: Postgres | None = None
+
+    @property
+    def nats(self) -> Nats:
+        """The broker; RuntimeError before the start."""
+        if self._nats is None:
+            raise RuntimeError("The platform was not started.")
+        return self._nats
+
+    @property
+    def postgres(self) -> Postgres:
+        """The database server; RuntimeError before the start."""
+        if self._postgres is None:
+            raise RuntimeError("The platform was not started.")
+        return self._postgres
+
+    @property
+    def nats_url(self) -> str:
+        """Where NATS answers; without a password one is the caller `anonymous`."""
+        return self.nats.url()
+
+    def nats_url_of(self, user: str) -> str:
+        """Where NATS answers *user* of the authority table, with the password."""
+        return self.nats.url(user)
+
+    @property
+    def gateway_url(self) -> str:
+        """Where the gateway answers HTTP; KeyError where none was started."""
+        return f"http://{LOOPBACK}:{self._units['gateway'].port}"
+
+    def dsn(self, role: str | None = None) -> str:
+        """The address of the database as *role*, or as its owner."""
+        return self.postgres.dsn() if role is None else self.postgres.dsn(f"towpath_{role}")
+
+    @property
+    def processes(self) -> dict[str, ProcessState]:
+        """Every process by name, with its pid and how often it was started again."""
+        return self._supervisor.processes
+
+    def health_url(self, name: str) -> str:
+        """Where the process *name* answers `/livez`, `/readyz` and `/metrics`."""
+        return f"http://{LOOPBACK}:{self._units[name].port}"
+
+    def log(self, name: str) -> Path:
+        """The log file of the process *name*."""
+        return self.logs / f"{name}.log"
+
+    def kill(self, name: str) -> None:
+        """Kill a process as a crash would; it is started again at once."""
+        self._supervisor.kill(name)
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to a process, SIGSTOP for example."""
+        self._supervisor.signal(name, number)
+
+    async def hold(self, name: str, *, gracefully: bool = False) -> None:
+        """End a process, by a kill unless *gracefully*, and keep it down until `release`."""
+        await self._supervisor.hold(name, gracefully=gracefully)
+
+    def release(self, name: str) -> None:
+        """Start a held process again; `wait_ready` waits for it."""
+        self._supervisor.release(name)
+
+    async def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
+        """Wait until every process that is not held is ready; TimeoutError names those that are not."""
+        await self._supervisor.wait_ready(timeout_s=timeout_s)
+
+    async def add_worker(self, worker: WorkerCommand) -> list[str]:
+        """Start more tool workers and return their names; ProblemError when one does not become ready."""
+        units = self._worker_units(worker)
+        await self._supervisor.start(units)
+        self._write_state()
+        return [unit.name for unit in units]
+
+    async def start(self) -> None:
+        """Start everything and wait until it is ready; ProblemError says what can't be done and what to do.
+
+        What was already started is stopped again when it fails.
+        """
+        try:
+            await self._start_all()
+        except BaseException:  # also a cancelled start leaves nothing behind
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Stop every process in order; what is stored stays. Calling it twice is harmless."""
+        names = list(self._supervisor.processes)
+        await self._supervisor.stop([[n for n in names if roles.role_of(n) == role] for role in roles.STOP_ORDER])
+        if self._nats is not None:
+            remove_state(self.data)
+        self._lock.close()
+
+    async def __aenter__(self) -> Self:
+        """Start."""
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop."""
+        await self.stop()
+
+    async def start_servers(self) -> None:
+        """Start NATS and Postgres alone, migrated and with all streams; `stop` stops them."""
+        self._lock.enter_context(locked(self.data))
+        self.logs.mkdir(mode=0o700, exist_ok=True)
+        for name, port in self._ports.items():
+            if port is not None:
+                require_free(port, option="--port" if name == "gateway" else "--nats-port")
+        self._postgres = Postgres(self.data / "postgres", log=self.log("postgres"), durable=self._durable)
+        self._nats = Nats(
+            self.data / "nats",
+            port=self._ports["nats"],
+            users={**USERS, subjects.ANONYMOUS: client_rights(subjects.ANONYMOUS)},
+            no_auth_user=subjects.ANONYMOUS,
+            log=self.log("nats"),
+        )
+        await self._supervisor.start([self._postgres, self._nats])
+        await asyncio.gather(self._prepare_database(), self._prepare_streams())
+
+    async def _start_all(self) -> None:
+        await self.start_servers()
+        services = [
+            unit
+            for role in roles.START_ORDER
+            if role in SERVICES
+            for unit in self._service_units(role, self._replicas[role])
+        ]
+        workers = [unit for worker in self._workers for unit in self._worker_units(worker)]
+        await self._supervisor.start([*services, *workers])
+        self._write_state()
+
+    async def _prepare_database(self) -> None:
+        await self.postgres.ensure_database()
+        await migrate(self.postgres.dsn())
+
+    async def _prepare_streams(self) -> None:
+        connection = await nats_client.connect(self.nats.url("deploy"), inbox_prefix=b"_INBOX_deploy")
+        try:
+            await ensure_streams(connection)
+        finally:
+            await connection.close()
+
+    def _service_units(self, role: str, count: int) -> list[Unit]:
+        units: list[Unit] = []
+        for number, name in enumerate(roles.replica_names(role, count)):
+            first_gateway = role == "gateway" and number == 0
+            self._units[name] = Role(
+                name,
+                self._commands.get(role) or roles.module_command(role),
+                log=self.log(name),
+                environment=self._environment_of(role, name),
+                port_variable="TOWPATH_GATEWAY_PORT" if role == "gateway" else "TOWPATH_HEALTH_PORT",
+                port=self._ports["gateway"] if first_gateway else None,
+            )
+            units.append(self._units[name])
+        return units
+
+    def _worker_units(self, worker: WorkerCommand) -> list[Unit]:
+        units: list[Unit] = []
+        present = sum(roles.role_of(name) == "worker" for name in self._units)
+        for name in roles.replica_names("worker", present + worker.count)[present:]:
+            command = self._commands.get("worker") or roles.module_command("worker")
+            self._units[name] = Role(
+                name,
+                (*command, *worker.words()),
+                log=self.log(name),
+                environment={**self._environment_of("worker", name), **worker.environment},
+                directory=worker.directory,
+            )
+            units.append(self._units[name])
+        return units
+
+    def _environment_of(self, role: str, name: str) -> dict[str, str]:
+        environment = {
+            **roles.inherited(role),
+            "TOWPATH_EMBEDDED": "1",
+            "TOWPATH_INSTANCE": name,
+            "TOWPATH_NATS_URL": self.nats.url(),
+            "TOWPATH_NATS_USER": role,
+            "TOWPATH_NATS_PASSWORD": self.nats.password(role),
+            "TOWPATH_HEALTH_HOST": LOOPBACK,
+            "TOWPATH_GATEWAY_HOST": LOOPBACK,
+        }
+        environment.pop("TOWPATH_DATABASE_URL", None)
+        if role in roles.DATABASE_ROLES:
+            environment["TOWPATH_DATABASE_URL"] = self.dsn(role)
+        if role == "tas":
+            environment["TOWPATH_TICKET_KEY_FILE"] = str(self.data / "ticket.key")
+        return {**environment, **self._environment, **self._role_environment.get(role, {})}
+
+    def _write_state(self) -> None:
+        if "gateway" in self._units:
+            write_state(self.data, self.describe())
+
+    def describe(self) -> dict[str, Any]:
+        """Where everything is, as `state.json` and `up --json` tell it; it holds no password."""
+        return {
+            "schema_version": 1,
+            "pid": os.getpid(),
+            "started_at": self.started_at.isoformat(),
+            "data": str(self.data),
+            "logs": str(self.logs),
+            "gateway_url": self.gateway_url if "gateway" in self._units else None,
+            "nats_url": self.nats_url,
+            "nats_monitoring_url": f"http://{LOOPBACK}:{self.nats.monitoring_port}",
+            "nats_passwords": str(self.nats.folder / "passwords.json"),
+            "database_url": self.dsn(),
+            "processes": {
+                name: {
+                    "pid": state.pid,
+                    "restarts": state.restarts,
+                    "log": str(self.log(name)),
+                    **({"health_url": self.health_url(name)} if name in self._units else {}),
+                }
+                for name, state in self.processes.items()
+            },
+        }

@@ -1,0 +1,155 @@
+"""The roles of the platform as child processes: which there are, what each is told, how it shows that it is ready.
+
+Law: a role gets the credentials it needs and no other: only owners of a schema get a database address, each as its own
+user; keys of model providers reach the decider and user code reaches a worker, so only those see the whole environment.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from towpath_contracts.problems import ProblemError
+from towpath_embedded import process as processes
+from towpath_embedded.ports import LOOPBACK, free_port
+
+START_TIMEOUT_S = 60  # imports alone take seconds on a loaded machine with cold files
+STOP_TIMEOUT_S = 15  # a role drains for `stop_grace_s` (10 s) at most
+PORT_ATTEMPTS = 3
+HTTP_TIMEOUT_S = 3.0
+
+DATABASE_ROLES = frozenset({"gateway", "orchestrator", "tas", "log_writer"})
+START_ORDER = ("log_writer", "tas", "orchestrator", "decider", "worker", "gateway")
+STOP_ORDER = ("gateway", "worker", "decider", "orchestrator", "tas", "log_writer", "nats", "postgres")
+"""Who takes work in stops first; who remembers stops last (design §3)."""
+
+_SEES_ALL = frozenset({"decider", "worker"})
+_INHERITED = (
+    *("PATH", "HOME", "USER", "LANG", "LC_", "TZ", "TMPDIR", "PYTHON", "VIRTUAL_ENV", "SSL_", "OTEL_", "TOWPATH_"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
+)
+"""Beginnings of the variables that every role inherits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerCommand:
+    """A tool worker to run: the modules or files with its tools, or the built-in toolset, *count* times.
+
+    `directory` is where the modules are found; None means where the platform was started.
+    """
+
+    modules: tuple[str, ...] = ()
+    builtin: bool = False
+    count: int = 1
+    concurrency: int | None = None
+    directory: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def words(self) -> tuple[str, ...]:
+        """The arguments of `python -m towpath_worker`."""
+        concurrency = () if self.concurrency is None else ("--concurrency", str(self.concurrency))
+        return (*self.modules, *(("--builtin",) if self.builtin else ()), *concurrency)
+
+
+class Role:
+    """One process of a role. *port_variable* names the setting that tells it where to answer `/readyz`."""
+
+    stop_signal: signal.Signals = signal.SIGTERM
+    stop_timeout_s: float = STOP_TIMEOUT_S
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        log: Path,
+        environment: Mapping[str, str],
+        port_variable: str = "TOWPATH_HEALTH_PORT",
+        port: int | None = None,
+        directory: Path | None = None,
+    ) -> None:
+        self.name = name
+        self.log = log
+        self.process: subprocess.Popen[bytes] | None = None
+        self.port = port or free_port()
+        self._port_is_fixed = port is not None
+        self._command = tuple(command)
+        self._environment = dict(environment)
+        self._port_variable = port_variable
+        self._directory = directory or Path.cwd()
+
+    def spawn(self) -> None:
+        """Start the process without waiting for it."""
+        self.process = processes.spawn(
+            self._command,
+            log=self.log,
+            environment={**self._environment, self._port_variable: str(self.port)},
+            death_signal=signal.SIGTERM,
+            directory=self._directory,
+        )
+
+    async def ready(self) -> bool:
+        """Say whether the process answers `/readyz` with 200."""
+        return await http_status(self.port, "/readyz") == 200
+
+    async def start(self) -> None:
+        """Start the process and wait until it is ready; raise `service_failed` when it does not become so."""
+        for _ in range(PORT_ATTEMPTS):
+            self.spawn()
+            if await processes.became_ready(self, timeout_s=START_TIMEOUT_S):
+                self._port_is_fixed = True
+                return
+            if self._port_is_fixed or not processes.found_its_port_taken(self.log):
+                break
+            self.port = free_port()
+        ended = self.process is None or self.process.poll() is not None
+        await self.stop()
+        what = "ended at its start" if ended else f"was not ready within {START_TIMEOUT_S} s"
+        raise ProblemError(processes.failure(self.name, self.log, what))
+
+    async def stop(self) -> None:
+        """Let the process drain, then end it."""
+        if self.process is not None:
+            await processes.stop(self.process, with_signal=self.stop_signal, timeout_s=self.stop_timeout_s)
+
+
+def role_of(name: str) -> str:
+    """Return the role of the process *name*: `orchestrator-2` is an orchestrator."""
+    return name.partition("-")[0]
+
+
+def replica_names(role: str, count: int) -> list[str]:
+    """Name *count* processes of *role*: the first bears its bare name."""
+    return [role if number == 1 else f"{role}-{number}" for number in range(1, count + 1)]
+
+
+def module_command(role: str, *words: str) -> tuple[str, ...]:
+    """The command that starts *role*; services are run, never imported (design §3)."""
+    return (sys.executable, "-m", f"towpath_{role}", *words)
+
+
+def inherited(role: str) -> dict[str, str]:
+    """Return what *role* sees of this process's own environment."""
+    if role in _SEES_ALL:
+        return dict(os.environ)
+    return {name: value for name, value in os.environ.items() if name.startswith(_INHERITED)}
+
+
+async def http_status(port: int, path: str) -> int | None:
+    """Ask the loopback *port* for *path* and return the status; None when it does not answer in time."""
+    with contextlib.suppress(OSError, TimeoutError, ValueError, IndexError):
+        async with asyncio.timeout(HTTP_TIMEOUT_S):
+            reader, writer = await asyncio.open_connection(LOOPBACK, port)
+            try:
+                writer.write(f"GET {path} HTTP/1.1\r\nHost: {LOOPBACK}\r\nConnection: close\r\n\r\n".encode())
+                return int((await reader.readline()).split()[1])
+            finally:
+                writer.close()
+                with contextlib.suppress(OSError):
+                    await writer.wait_closed()
+    return None

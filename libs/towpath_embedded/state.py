@@ -1,0 +1,73 @@
+"""What a data folder says about the platform that runs on it: a lock, and a file with addresses for other programs.
+
+Law: the lock tells the truth, because the kernel drops it with its owner; the file may be left over from a platform
+that was killed, so it counts only while the lock is held.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from towpath_contracts.problems import ProblemError, problem
+from towpath_embedded.nats import write_private
+from towpath_fabric.clock import wall
+
+LOCK_FILE = "lock"
+STATE_FILE = "state.json"
+
+
+@contextlib.contextmanager
+def locked(data: Path) -> Iterator[None]:
+    """Hold the data folder for this process; raise `already_up`, naming who holds it and since when."""
+    if not data.exists():
+        data.mkdir(parents=True)
+        data.chmod(0o711)  # the database's user passes through; what lies in it is closed by itself
+    with (data / LOCK_FILE).open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ProblemError(_already_up(data, (data / LOCK_FILE).read_text())) from None
+        lock.seek(0)
+        lock.truncate()
+        lock.write(json.dumps({"pid": os.getpid(), "started_at": wall().isoformat()}))
+        lock.flush()
+        yield
+
+
+def write_state(data: Path, state: dict[str, Any]) -> None:
+    """Tell other programs of this user where the platform answers."""
+    write_private(data / STATE_FILE, json.dumps(state, indent=2) + "\n")
+
+
+def read_state(data: Path) -> dict[str, Any] | None:
+    """Return what the platform on *data* told; None when none runs there."""
+    try:
+        with (data / LOCK_FILE).open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        with contextlib.suppress(OSError, ValueError):
+            state: dict[str, Any] = json.loads((data / STATE_FILE).read_text())
+            return state
+    except OSError:
+        return None
+    return None
+
+
+def remove_state(data: Path) -> None:
+    """Remove the file at the end of a platform."""
+    (data / STATE_FILE).unlink(missing_ok=True)
+
+
+def _already_up(data: Path, text: str) -> Any:
+    try:
+        holder = json.loads(text)
+        since = datetime.fromisoformat(holder["started_at"]).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        who = f"pid {holder['pid']} since {since}"
+    except (ValueError, KeyError, TypeError):
+        who = "a platform that is just starting"
+    return problem("already_up", f"{data} is in use by {who}.")

@@ -1,0 +1,171 @@
+"""Keeps children running: starts them, starts again what dies, stops all in order.
+
+Law: a child that ends without being asked is started again for ever, with a growing pause; only the first start may
+fail. What is held stays down until it is released.
+"""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from subprocess import TimeoutExpired
+
+from towpath_contracts.problems import ProblemError
+from towpath_embedded.process import Unit, wait_exit
+from towpath_fabric.clock import monotonic
+
+FIRST_PAUSE_S = 0.2
+LONGEST_PAUSE_S = 5.0
+STEADY_AFTER_S = 10.0  # after this long a child counts as well again, and its next pause is the first
+READY_POLL_S = 0.1
+KILL_TIMEOUT_S = 10.0  # a killed process may hang in the disk for a while
+
+Notice = Callable[[str], None]
+
+
+@dataclass(slots=True, kw_only=True)
+class Watched:
+    """A child and what happened to it."""
+
+    unit: Unit
+    restarts: int = 0
+    released: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessState:
+    """What is known of one child; `pid` is None while it is down."""
+
+    pid: int | None
+    restarts: int
+
+
+class Supervisor:
+    """Watches children by name. *notice* is told in one line what people should know; *changed* after every restart."""
+
+    def __init__(self, notice: Notice, changed: Callable[[], None]) -> None:
+        self._notice = notice
+        self._changed = changed
+        self._watched: dict[str, Watched] = {}
+
+    @property
+    def processes(self) -> dict[str, ProcessState]:
+        """Every child by name."""
+        return {
+            name: ProcessState(pid=_pid(watched.unit), restarts=watched.restarts)
+            for name, watched in self._watched.items()
+        }
+
+    async def start(self, units: Iterable[Unit]) -> None:
+        """Start *units* together and watch each from its readiness on; raise ProblemError when one can't be started."""
+        starts = [asyncio.create_task(self._start(unit)) for unit in units]
+        try:
+            await asyncio.gather(*starts)
+        finally:
+            for start in starts:
+                start.cancel()
+            await asyncio.gather(*starts, return_exceptions=True)
+
+    async def wait_ready(self, *, timeout_s: float) -> None:
+        """Wait until every child that is not held is ready; raise TimeoutError naming those that are not."""
+        late: list[str] = []
+        try:
+            async with asyncio.timeout(timeout_s):
+                # Polled, because a child tells nobody when it becomes ready.
+                while late := [name for name, watched in self._watched.items() if not await _well(watched)]:  # noqa: ASYNC110
+                    await asyncio.sleep(READY_POLL_S)
+        except TimeoutError:
+            raise TimeoutError(f"not ready after {timeout_s} s: {', '.join(late)}") from None
+
+    def kill(self, name: str) -> None:
+        """Kill the child *name* as a crash would; it is started again unless it is held. Raises KeyError."""
+        process = self._watched[name].unit.process
+        if process is not None:
+            process.kill()
+            with contextlib.suppress(TimeoutExpired):
+                process.wait(KILL_TIMEOUT_S)
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send *number* to the child *name*, SIGSTOP for example. Raises KeyError."""
+        process = self._watched[name].unit.process
+        if process is not None:
+            process.send_signal(number)
+
+    async def hold(self, name: str, *, gracefully: bool = False) -> None:
+        """End the child *name*, by a kill unless *gracefully*, and keep it down. Raises KeyError."""
+        watched = self._watched[name]
+        watched.released.clear()
+        if gracefully:
+            await watched.unit.stop()
+        else:
+            self.kill(name)
+        self._changed()
+
+    def release(self, name: str) -> None:
+        """Start the held child *name* again, without waiting for its readiness. Raises KeyError."""
+        self._watched[name].released.set()
+
+    async def stop(self, order: Sequence[Sequence[str]]) -> None:
+        """Stop the children of *order*, group after group; then whatever is left."""
+        for watched in self._watched.values():
+            if watched.task is not None:
+                watched.task.cancel()
+        tasks = [watched.task for watched in self._watched.values() if watched.task is not None]
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for group in (*order, tuple(self._watched)):
+            leaving = [self._watched.pop(name) for name in group if name in self._watched]
+            await asyncio.gather(*(watched.unit.stop() for watched in leaving))
+
+    async def _start(self, unit: Unit) -> None:
+        watched = self._watched[unit.name] = Watched(unit=unit)
+        watched.released.set()
+        await unit.start()
+        watched.task = asyncio.create_task(self._watch(watched), name=f"watch {unit.name}")
+
+    async def _watch(self, watched: Watched) -> None:
+        pause = FIRST_PAUSE_S
+        while True:
+            began = monotonic()
+            if watched.unit.process is not None:
+                await wait_exit(watched.unit.process)
+            if watched.released.is_set():
+                self._notice(f"{watched.unit.name} {_how_it_ended(watched.unit)}; it is started again")
+                pause = FIRST_PAUSE_S if monotonic() - began > STEADY_AFTER_S else pause
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, LONGEST_PAUSE_S)
+            await watched.released.wait()
+            await self._restart(watched)
+
+    async def _restart(self, watched: Watched) -> None:
+        watched.restarts += 1
+        ended = monotonic()
+        try:
+            watched.unit.spawn()
+        except (OSError, ProblemError) as error:  # a full disk, a removed file: it may come back
+            self._notice(f"{watched.unit.name} can't be started: {error}")
+            return
+        self._changed()
+        while watched.unit.process is not None and watched.unit.process.poll() is None:
+            if await watched.unit.ready():
+                self._notice(f"{watched.unit.name} is back after {monotonic() - ended:.1f} s")
+                return
+            await asyncio.sleep(READY_POLL_S)
+
+
+async def _well(watched: Watched) -> bool:
+    if not watched.released.is_set():
+        return True
+    return _pid(watched.unit) is not None and await watched.unit.ready()
+
+
+def _pid(unit: Unit) -> int | None:
+    return unit.process.pid if unit.process is not None and unit.process.poll() is None else None
+
+
+def _how_it_ended(unit: Unit) -> str:
+    status = unit.process.returncode if unit.process is not None else None
+    if status is not None and status < 0:
+        return f"was ended by {signal.Signals(-status).name}"
+    return f"ended with status {status}"

@@ -1,0 +1,136 @@
+"""`towpath up`: the whole platform in one terminal, from the first line to an ordered stop.
+
+Law: whatever can't be done is said with its remedy and without a traceback; Ctrl-C always stops everything.
+"""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from towpath_contracts.problems import ProblemError, problem
+from towpath_embedded.following import Logs, policy_notice
+from towpath_embedded.identity import temporary_folder
+from towpath_embedded.networks import NetworkFolder
+from towpath_embedded.platform import Platform
+from towpath_embedded.roles import WorkerCommand
+from towpath_embedded.screen import Screen
+from towpath_fabric.clock import monotonic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpOptions:
+    """The arguments of `towpath up`; a port that is None is any free one."""
+
+    data: Path
+    gateway_port: int | None
+    nats_port: int | None
+    ephemeral: bool = False
+    as_json: bool = False
+    logs: bool = False
+    workers: tuple[str, ...] = ()
+    policy: Path | None = None
+    networks: Path | None = None
+    servers_only: bool = False
+
+
+def up(options: UpOptions) -> int:
+    """Run the platform until Ctrl-C or SIGTERM; return the exit status."""
+    screen = Screen(as_json=options.as_json)
+    try:
+        _check_files(options)
+        with _data_folder(options) as data:
+            return asyncio.run(_run(options, data, screen))
+    except ProblemError as error:
+        screen.problem(error.problem)
+        return 1
+    except KeyboardInterrupt:  # before the loop took over the signals
+        return 130
+
+
+async def _run(options: UpOptions, data: Path, screen: Screen) -> int:
+    stopping = _stop_on_signals()
+    began = monotonic()
+    platform = Platform(
+        data,
+        workers=[WorkerCommand(modules=options.workers, builtin=True)],
+        environment={"TOWPATH_POLICY_FILE": str(options.policy.absolute())} if options.policy else {},
+        gateway_port=options.gateway_port,
+        nats_port=options.nats_port,
+        durable=not options.ephemeral,
+        notice=screen.notice,
+    )
+    starting = asyncio.create_task(platform.start_servers() if options.servers_only else platform.start())
+    if not await _finished_first(starting, stopping):
+        await platform.stop()
+        return 130
+    try:
+        await starting  # its problem, if it has one
+        return await _serve(options, platform, screen, stopping, began)
+    finally:
+        await platform.stop()
+
+
+async def _serve(options: UpOptions, platform: Platform, screen: Screen, stopping: asyncio.Event, began: float) -> int:
+    tasks = [asyncio.create_task(_logs(options, platform, screen).follow())]
+    if options.networks is not None and not options.servers_only:
+        folder = NetworkFolder(options.networks, platform.gateway_url, screen.notice)
+        await folder.publish_changed()
+        tasks.append(asyncio.create_task(folder.watch()))
+    screen.ready(platform.describe(), seconds=monotonic() - began, ephemeral=options.ephemeral)
+    try:
+        await stopping.wait()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    screen.notice("stopping; accepted runs go on with the next start" if not options.ephemeral else "stopping")
+    return 0
+
+
+async def _finished_first(task: "asyncio.Task[None]", stopping: asyncio.Event) -> bool:
+    """Wait for *task*; False when the stop came first, and the task was ended."""
+    stop = asyncio.create_task(stopping.wait())
+    await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+    stop.cancel()
+    if task.done():
+        return True
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    return False
+
+
+def _logs(options: UpOptions, platform: Platform, screen: Screen) -> Logs:
+    def show(name: str, line: str) -> None:
+        if options.logs:
+            screen.log(name, line)
+        elif (notice := policy_notice(name, line)) is not None:
+            screen.notice(notice)
+
+    return Logs(platform.logs, show)
+
+
+def _stop_on_signals() -> asyncio.Event:
+    """An event that Ctrl-C and SIGTERM set; a second Ctrl-C while stopping changes nothing, the stop has its limits."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, stopping.set)
+    return stopping
+
+
+@contextlib.contextmanager
+def _data_folder(options: UpOptions) -> Iterator[Path]:
+    if options.ephemeral:
+        with temporary_folder() as folder:
+            yield folder
+    else:
+        yield options.data
+
+
+def _check_files(options: UpOptions) -> None:
+    for option, path in (("--policy", options.policy), ("--networks", options.networks)):
+        if path is not None and not path.exists():
+            raise ProblemError(problem("file_missing", f"{option} names {path}, which does not exist."))

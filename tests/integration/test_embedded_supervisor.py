@@ -1,0 +1,181 @@
+"""The supervisor on real processes: small programs that answer /readyz, die, hang or refuse to start."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from towpath_contracts.problems import ProblemError
+from towpath_embedded.ports import free_port, is_free, require_free
+from towpath_embedded.process import wait_exit
+from towpath_embedded.roles import Role, http_status
+from towpath_embedded.supervisor import Supervisor
+
+ANSWERS = """
+import http.server, os, signal, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if self.path == "/readyz" else 404)
+        self.end_headers()
+    def log_message(self, *_): pass
+print("listening", flush=True)
+http.server.HTTPServer(("127.0.0.1", int(os.environ["TOWPATH_HEALTH_PORT"])), Handler).serve_forever()
+"""
+FAILS = "import sys; print('no such table: canals', flush=True); sys.exit(3)"
+IGNORES_THE_TERM = ANSWERS.replace("lambda *_: sys.exit(0)", "signal.SIG_IGN")
+
+
+def role(folder: Path, name: str, program: str = ANSWERS, port: int | None = None) -> Role:
+    return Role(
+        name,
+        (sys.executable, "-c", program),
+        log=folder / f"{name}.log",
+        environment={"PATH": os.defpath},
+        port=port,
+        directory=folder,
+    )
+
+
+class Told:
+    """What a supervisor told."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.changes = 0
+
+    def notice(self, line: str) -> None:
+        self.lines.append(line)
+
+    def changed(self) -> None:
+        self.changes += 1
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+async def supervisor(told: Told) -> AsyncIterator[Supervisor]:
+    supervisor = Supervisor(told.notice, told.changed)
+    yield supervisor
+    await supervisor.stop([])
+
+
+async def eventually(condition: Callable[[], object], timeout_s: float = 10) -> None:
+    async with asyncio.timeout(timeout_s):
+        while not condition():  # noqa: ASYNC110 - processes set no event of ours
+            await asyncio.sleep(0.01)
+
+
+async def test_a_killed_child_is_started_again_at_its_address(folder: Path, supervisor: Supervisor, told: Told) -> None:
+    unit = role(folder, "decider")
+    await supervisor.start([unit])
+    first = supervisor.processes["decider"]
+    port = unit.port
+    supervisor.kill("decider")
+    await supervisor.wait_ready(timeout_s=10)
+    second = supervisor.processes["decider"]
+    assert second.restarts == 1
+    assert second.pid not in (None, first.pid)
+    assert unit.port == port
+    await eventually(lambda: len(told.lines) == 2)
+    assert told.lines[0] == "decider was ended by SIGKILL; it is started again"
+    assert told.lines[1].startswith("decider is back after")
+    assert told.changes == 1
+
+
+async def test_the_pause_between_starts_grows(folder: Path, supervisor: Supervisor, told: Told) -> None:
+    unit = role(folder, "tas")
+    await supervisor.start([unit])
+    began = time.monotonic()
+    for restarts in range(1, 4):
+        supervisor.kill("tas")
+        await eventually(lambda count=restarts: supervisor.processes["tas"].restarts == count)
+        await eventually(lambda: supervisor.processes["tas"].pid is not None)
+    assert 0.2 + 0.4 + 0.8 <= time.monotonic() - began < 6
+
+
+async def test_a_held_child_stays_down_until_it_is_released(folder: Path, supervisor: Supervisor) -> None:
+    unit = role(folder, "gateway")
+    await supervisor.start([unit])
+    await supervisor.hold("gateway")
+    await asyncio.sleep(0.5)
+    assert supervisor.processes["gateway"].pid is None
+    assert await http_status(unit.port, "/readyz") is None
+    await supervisor.wait_ready(timeout_s=1)  # it is held, so nobody waits for it
+    supervisor.release("gateway")
+    await supervisor.wait_ready(timeout_s=10)
+    assert await http_status(unit.port, "/readyz") == 200
+
+
+async def test_a_child_that_can_not_start_shows_the_end_of_its_log(folder: Path, supervisor: Supervisor) -> None:
+    with pytest.raises(ProblemError) as refused:
+        await supervisor.start([role(folder, "decider"), role(folder, "orchestrator", FAILS)])
+    problem = refused.value.problem
+    assert problem.code == "service_failed"
+    assert "orchestrator ended at its start" in problem.detail
+    assert "no such table: canals" in problem.detail
+
+
+async def test_a_stopped_child_that_ignores_the_request_is_killed(folder: Path, supervisor: Supervisor) -> None:
+    unit = role(folder, "worker", IGNORES_THE_TERM)
+    unit.stop_timeout_s = 0.3
+    await supervisor.start([unit])
+    process = unit.process
+    assert process is not None
+    await supervisor.stop([["worker"]])
+    assert process.returncode == -signal.SIGKILL
+    assert supervisor.processes == {}
+
+
+async def test_children_stop_in_the_order_given(folder: Path, supervisor: Supervisor) -> None:
+    units = [role(folder, name) for name in ("gateway", "decider", "tas")]
+    await supervisor.start(units)
+    ended: list[str] = []
+
+    async def watch(unit: Role) -> None:
+        assert unit.process is not None
+        await wait_exit(unit.process)
+        ended.append(unit.name)
+
+    watches = [asyncio.create_task(watch(unit)) for unit in units]
+    await supervisor.stop([["decider"], ["gateway"], ["tas"]])
+    await asyncio.gather(*watches)
+    assert ended == ["decider", "gateway", "tas"]
+    assert all(unit.process is not None and unit.process.returncode == 0 for unit in units)
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]
+
+
+async def test_a_busy_port_of_nobodys_choice_is_changed(folder: Path, supervisor: Supervisor, taken_port: int) -> None:
+    unit = role(folder, "log_writer")
+    unit.port = taken_port
+    await supervisor.start([unit])
+    assert unit.port != taken_port
+
+
+def test_a_busy_port_names_its_owner(taken_port: int) -> None:
+    assert not is_free(taken_port)
+    with pytest.raises(ProblemError) as refused:
+        require_free(taken_port, option="--port")
+    problem = refused.value.problem
+    assert problem.code == "port_busy"
+    assert f"(pid {os.getpid()})" in problem.detail
+    assert "--port auto" in problem.remedy
+
+
+def test_a_chosen_port_is_never_one_of_outgoing_connections() -> None:
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    assert all(free_port() < lowest for _ in range(50))
