@@ -1,1 +1,87 @@
-"""Placeholder."""
+"""The SDK: define tools, agents and networks; run, stream and watch them.
+
+Law: importing this package costs next to nothing; what a name needs is imported when the name is first used.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from towpath.arguments import System
+    from towpath.client.client import Client
+    from towpath.context import ToolContext
+    from towpath.errors import (
+        DeclarationError,
+        DeniedError,
+        NotFoundError,
+        RefusedError,
+        RunTimeoutError,
+        ToolError,
+        TowpathError,
+        UnavailableError,
+    )
+    from towpath.files import load_network, load_policy
+    from towpath.hooks import hook
+    from towpath.networks import Agent, Network
+    from towpath.running import run
+    from towpath.tools import Tool, tool
+
+_HOMES = {
+    "Agent": "towpath.networks",
+    "Client": "towpath.client.client",
+    "DeclarationError": "towpath.errors",
+    "DeniedError": "towpath.errors",
+    "Network": "towpath.networks",
+    "NotFoundError": "towpath.errors",
+    "RefusedError": "towpath.errors",
+    "RunTimeoutError": "towpath.errors",
+    "System": "towpath.arguments",
+    "Tool": "towpath.tools",
+    "ToolContext": "towpath.context",
+    "ToolError": "towpath.errors",
+    "TowpathError": "towpath.errors",
+    "UnavailableError": "towpath.errors",
+    "hook": "towpath.hooks",
+    "load_network": "towpath.files",
+    "load_policy": "towpath.files",
+    "run": "towpath.running",
+    "tool": "towpath.tools",
+}
+
+__all__ = [
+    "Agent",
+    "Client",
+    "DeclarationError",
+    "DeniedError",
+    "Network",
+    "NotFoundError",
+    "RefusedError",
+    "RunTimeoutError",
+    "System",
+    "Tool",
+    "ToolContext",
+    "ToolError",
+    "TowpathError",
+    "UnavailableError",
+    "hook",
+    "load_network",
+    "load_policy",
+    "run",
+    "tool",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the public *name* on its first use (PEP 562)."""
+    home = _HOMES.get(name)
+    if home is None:
+        msg = f"module 'towpath' has no attribute {name!r}"
+        raise AttributeError(msg)
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the public names too, imported or not."""
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,152 @@
+"""Turns a function's signature into the JSON Schema that is offered, and arguments into what the function takes.
+
+Law: what is offered and what is checked come from one pydantic model, so they can't differ; unknown arguments are
+refused; a parameter that can't be passed by name, or has no type, can't be offered at all.
+"""
+
+import inspect
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema
+
+from towpath.context import ToolContext
+from towpath.docstrings import describe
+from towpath.errors import DeclarationError
+from towpath_contracts.base import JsonObject
+
+_PREFIX = "argument_"
+"""Before every field name, so that parameters named like a member of BaseModel (`copy`, `json`, `_x`) are possible."""
+
+_NAMEABLE = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """Marks a parameter that the platform fills in: `Annotated[str, System()]`. A model never sees or sets it."""
+
+
+class ArgumentsInvalidError(Exception):
+    """The arguments do not fit the parameters; the text lists every place, without the values."""
+
+
+class _WithoutTitles(GenerateJsonSchema):
+    """Leaves out the titles pydantic makes from names: they cost tokens and say nothing."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        """No field gets a made-up title."""
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arguments:
+    """How one function is called: `schema` is offered, `bind` makes keyword arguments out of JSON."""
+
+    model: type[BaseModel]
+    schema: JsonObject
+    names: tuple[tuple[str, str], ...]
+    system: tuple[str, ...]
+    context: str | None
+
+    def bind(self, args: JsonObject) -> dict[str, Any]:
+        """Return keyword arguments for *args*, converted to the declared types; raises ArgumentsInvalidError."""
+        try:
+            values = self.model.model_validate(args).__dict__
+        except ValidationError as error:
+            places = error.errors(include_url=False, include_input=False, include_context=False)
+            said = "; ".join(f"{'.'.join(str(part) for part in e['loc']) or 'arguments'}: {e['msg']}" for e in places)
+            raise ArgumentsInvalidError(said) from error
+        return {name: values[field] for field, name in self.names}
+
+
+def read_arguments(function: Callable[..., object]) -> Arguments:
+    """Read the signature of *function*; raises DeclarationError where it can't be offered."""
+    where = f"{function.__module__}.{function.__qualname__}"
+    hints = _hints(function, where)
+    described = describe(function).parameters
+    fields: dict[str, Any] = {}
+    system: list[str] = []
+    context: str | None = None
+    for parameter in inspect.signature(function).parameters.values():
+        hint = hints.get(parameter.name)
+        _must_be_offerable(parameter, hint, where)
+        if hint is ToolContext or ToolContext in get_args(hint):
+            context = _only_one(context, parameter.name, where)
+            continue
+        if _is_system(hint):
+            system.append(parameter.name)
+        fields[_PREFIX + parameter.name] = _field(parameter, hint, described.get(parameter.name))
+    model = _model(function.__name__, fields, where)
+    return Arguments(
+        model=model,
+        schema=_schema(model),
+        names=tuple((field, field.removeprefix(_PREFIX)) for field in fields),
+        system=tuple(system),
+        context=context,
+    )
+
+
+def _hints(function: Callable[..., object], where: str) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except NameError as error:
+        msg = f"{where}: {error}; types of a tool's parameters must be importable where the tool is defined"
+        raise DeclarationError(msg) from error
+
+
+def _must_be_offerable(parameter: inspect.Parameter, hint: Any, where: str) -> None:
+    if parameter.kind not in _NAMEABLE:
+        msg = f"{where}: parameter {parameter.name} can't be passed by name; tools take named parameters only"
+        raise DeclarationError(msg)
+    if hint is None:
+        msg = f"{where}: parameter {parameter.name} has no type; the schema a model sees is made of types"
+        raise DeclarationError(msg)
+
+
+def _only_one(found: str | None, name: str, where: str) -> str:
+    if found is not None:
+        msg = f"{where}: two parameters take the ToolContext, {found} and {name}"
+        raise DeclarationError(msg)
+    return name
+
+
+def _is_system(hint: Any) -> bool:
+    return get_origin(hint) is Annotated and any(mark is System or isinstance(mark, System) for mark in get_args(hint))
+
+
+def _field(parameter: inspect.Parameter, hint: Any, description: str | None) -> tuple[Any, Any]:
+    """Return type and default as create_model wants them; a description written in the type wins over the docstring."""
+    named = Annotated[hint, Field(alias=parameter.name, description=_own_description(hint) or description)]
+    if parameter.default is inspect.Parameter.empty:
+        return named, ...
+    return named, parameter.default
+
+
+def _own_description(hint: Any) -> str | None:
+    marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+    return next((mark.description for mark in marks if isinstance(mark, FieldInfo) and mark.description), None)
+
+
+def _model(name: str, fields: dict[str, Any], where: str) -> type[BaseModel]:
+    config = ConfigDict(extra="forbid", arbitrary_types_allowed=False, protected_namespaces=())
+    try:
+        return create_model(name, __config__=config, **fields)
+    except PydanticUserError as error:
+        msg = f"{where}: {error.message}"
+        raise DeclarationError(msg) from error
+
+
+def _schema(model: type[BaseModel]) -> JsonObject:
+    try:
+        schema = model.model_json_schema(schema_generator=_WithoutTitles)
+    except PydanticUserError as error:
+        msg = f"{model.__name__}: {error.message}"
+        raise DeclarationError(msg) from error
+    schema.pop("title", None)
+    schema.pop("description", None)
+    schema.setdefault("properties", {})
+    return schema

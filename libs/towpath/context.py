@@ -1,0 +1,52 @@
+"""What a tool may know about its own call.
+
+Law: a context tells and never decides; everything in it was checked against the ticket before the tool is called.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID, uuid4
+
+from towpath_fabric.clock import monotonic
+
+WriteLog = Callable[[str, str, dict[str, Any]], None]
+"""Takes level, message and fields of one line; may be called from any thread."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolContext:
+    """Handed to a parameter annotated with it. Made without arguments it serves for calling a tool in a test."""
+
+    execution_id: UUID = field(default_factory=uuid4)
+    """Names this call from the decision to the audit; the same when the call is tried again."""
+    run_id: UUID = field(default_factory=uuid4)
+    attempt: int = 1
+    project: str = "default"
+    tool: str = ""
+    deadline_s: float = float("inf")
+    """When the call is cut off, on the monotonic clock."""
+    stop: threading.Event = field(default_factory=threading.Event)
+    """Set when the run was cancelled or the time is over."""
+    write_log: WriteLog | None = None
+
+    @property
+    def idempotency_key(self) -> str:
+        """The key to hand to the system that is called: equal for every attempt of this call."""
+        return str(self.execution_id)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the call should stop. An async tool is interrupted; a plain function has to look here."""
+        return self.stop.is_set()
+
+    @property
+    def remaining_s(self) -> float:
+        """Seconds until the call is cut off; 0 when the time is over."""
+        return max(0.0, self.deadline_s - monotonic())
+
+    def log(self, message: str, *, level: str = "info", **fields: Any) -> None:
+        """Write a line to the run's tool log. It may be lost; never put a secret in it."""
+        if self.write_log is not None:
+            self.write_log(level, message, fields)

@@ -1,0 +1,101 @@
+"""Errors of the SDK.
+
+TowpathError                 the platform refused; `.problem` says why and what to do
+  x NotFoundError            no such run, network, gate (404)
+  x RefusedError             the request must be changed (400, 409, 413, 422)
+  x DeniedError              no credential, or not the right one (401, 403)
+  x UnavailableError         try again: nobody answers, or too much waits already (429, 503)
+  x RunTimeoutError          the run did not end in time; it goes on (408)
+ToolError                    a tool says why it has no result; the model reads code, message and hint
+DeclarationError             a tool, an agent or a network is written in a way that can't be offered
+
+Law: each class names the reaction that fits it.
+"""
+
+from towpath_contracts.problems import Problem, ProblemError, problem
+
+
+class TowpathError(ProblemError):
+    """The platform refused. `code` is stable, `remedy` says what to do about it."""
+
+    @property
+    def code(self) -> str:
+        """The stable code of the problem, e.g. `run_not_found`."""
+        return self.problem.code
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it."""
+        return self.problem.remedy
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self.problem.retryable
+
+
+class NotFoundError(TowpathError):
+    """There is no such thing for this credential."""
+
+
+class RefusedError(TowpathError):
+    """The request can't be accepted as it is."""
+
+
+class DeniedError(TowpathError):
+    """The credential is missing or may not do this."""
+
+
+class UnavailableError(TowpathError):
+    """Nobody answers, or too much waits already; try again."""
+
+
+class RunTimeoutError(TowpathError):
+    """The run did not end in time. It goes on and can be fetched by its id."""
+
+
+class ToolError(Exception):
+    """Raised by a tool that has no result: *code* is stable, *message* and *hint* are shown to the model.
+
+    *retryable* says that the same call may succeed later; *external* that the cause lies outside the agent's reach, so
+    that it does not count as the agent repeating an error.
+    """
+
+    def __init__(
+        self, code: str, message: str = "", *, retryable: bool = False, hint: str = "", external: bool = False
+    ) -> None:
+        super().__init__(f"{code}: {message}" if message else code)
+        self.code = code
+        self.message = message or code
+        self.retryable = retryable
+        self.hint = hint
+        self.external = external
+
+
+class DeclarationError(TypeError):
+    """A tool, an agent or a network is written in a way that can't be offered; the text says where and why."""
+
+
+_BY_STATUS: dict[int, type[TowpathError]] = {
+    401: DeniedError,
+    403: DeniedError,
+    404: NotFoundError,
+    408: RunTimeoutError,
+    429: UnavailableError,
+    502: UnavailableError,
+    503: UnavailableError,
+    504: UnavailableError,
+}
+
+
+def error_from(said: Problem) -> TowpathError:
+    """Return *said* as the exception whose class names the reaction."""
+    if said.code == "server_unreachable":
+        return UnavailableError(said)
+    fallback = RefusedError if 400 <= said.status < 500 else TowpathError
+    return _BY_STATUS.get(said.status, fallback)(said)
+
+
+def unreachable(server: str, detail: str) -> UnavailableError:
+    """Return the error for a server that does not answer at all."""
+    return UnavailableError(problem("server_unreachable", f"{server}: {detail}"))

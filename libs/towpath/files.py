@@ -1,0 +1,126 @@
+"""Reads networks and policies from YAML files, and says in which line something is wrong.
+
+Law: a file is data: only plain YAML is read, a key may be given once, and every problem names `file:line`.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from towpath.errors import RefusedError
+from towpath.networks import spec_from
+from towpath_contracts.base import JsonObject
+from towpath_contracts.networks import NetworkSpec
+from towpath_contracts.problems import Problem, ProblemDetail, problem
+
+MAX_FILE_BYTES = 2_000_000
+"""The longest policy text the platform takes (ApplyPolicy.text); a network is far shorter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyFile:
+    """A permission matrix as written: the text that is applied, and where it came from."""
+
+    text: str
+    source: str
+
+
+class _Lines:
+    """Knows the line of every JSON pointer of one YAML document."""
+
+    def __init__(self, root: yaml.Node | None) -> None:
+        self._line: dict[str, int] = {"": 1}
+        self.duplicates: dict[str, int] = {}
+        self._walked: set[int] = set()
+        if root is not None:
+            for pointer, line in self._walk(root, ""):
+                self._line.setdefault(pointer, line)
+
+    def _walk(self, node: yaml.Node, pointer: str) -> Iterator[tuple[str, int]]:
+        yield pointer, node.start_mark.line + 1
+        if id(node) in self._walked:  # an alias: walking it again could go on for ever
+            return
+        self._walked.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            seen: set[str] = set()
+            for key, value in node.value:
+                name = str(key.value)
+                if name in seen:
+                    self.duplicates[f"{pointer}/{name}"] = key.start_mark.line + 1
+                seen.add(name)
+                yield f"{pointer}/{name}", key.start_mark.line + 1
+                yield from self._walk(value, f"{pointer}/{name}")
+        elif isinstance(node, yaml.SequenceNode):
+            for index, value in enumerate(node.value):
+                yield from self._walk(value, f"{pointer}/{index}")
+
+    def of(self, pointer: str) -> int:
+        """Return the line of *pointer* (the second one, where it is given twice), or of the nearest thing around it."""
+        if pointer in self.duplicates:
+            return self.duplicates[pointer]
+        while pointer not in self._line:
+            pointer = pointer.rpartition("/")[0]
+        return self._line[pointer]
+
+
+def load_network(path: str | Path) -> NetworkSpec:
+    """Read a network; raises RefusedError `network_invalid` with every problem and its `file:line`."""
+    written, lines, _ = _read(Path(path), "network_invalid")
+    try:
+        return spec_from(written)
+    except RefusedError as error:
+        raise RefusedError(_located("network_invalid", Path(path), lines, error.problem.errors)) from error
+
+
+def load_policy(path: str | Path) -> PolicyFile:
+    """Read a permission matrix; raises RefusedError `policy_invalid` where it isn't one at all.
+
+    Its rules are checked by the tool-access service, which knows them: `client.policy.check`.
+    """
+    written, lines, text = _read(Path(path), "policy_invalid")
+    wrong = []
+    if written.get("kind", "Policy") != "Policy":
+        wrong.append(ProblemDetail(pointer="/kind", code="kind", detail="a policy has kind: Policy"))
+    if not isinstance(written.get("rules", []), list):
+        wrong.append(ProblemDetail(pointer="/rules", code="rules", detail="rules is a list"))
+    if wrong:
+        raise RefusedError(_located("policy_invalid", Path(path), lines, wrong))
+    return PolicyFile(text=text, source=str(path))
+
+
+def _read(path: Path, code: str) -> tuple[JsonObject, _Lines, str]:
+    """Parse *path*; every way in which it can't be read is a RefusedError with *code*."""
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise _refused(code, path, 1, f"the file is larger than {MAX_FILE_BYTES} bytes")
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise _refused(code, path, 1, f"can't be read: {error}") from error
+    try:
+        lines = _Lines(yaml.compose(text, Loader=yaml.SafeLoader))
+        written: Any = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        said = getattr(error, "problem", None) or str(error)
+        raise _refused(code, path, mark.line + 1 if mark else 1, f"not YAML: {said}") from error
+    if lines.duplicates:
+        twice = [ProblemDetail(pointer=at, code="key_twice", detail="given twice") for at in lines.duplicates]
+        raise RefusedError(_located(code, path, lines, twice))
+    if not isinstance(written, dict):
+        raise _refused(code, path, 1, "the document is not a mapping")
+    return written, lines, text
+
+
+def _refused(code: str, path: Path, line: int, detail: str) -> RefusedError:
+    return RefusedError(problem(code, f"{path}:{line}: {detail}"))
+
+
+def _located(code: str, path: Path, lines: _Lines, details: Iterable[ProblemDetail]) -> Problem:
+    """Return the problem with `file:line` before every detail."""
+    placed = tuple(
+        one.model_copy(update={"detail": f"{path}:{lines.of(one.pointer)}: {one.detail}"}) for one in details
+    )
+    return problem(code, "; ".join(f"{one.detail} ({one.pointer})" for one in placed), errors=placed)

@@ -1,0 +1,81 @@
+"""Hooks of a tool worker: the user's own code around what the worker does (feature B6).
+
+Law: a hook watches and never decides. One that fails or hangs is contained, counted and reported; the call goes on.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from towpath.context import ToolContext
+from towpath.errors import DeclarationError
+from towpath_contracts.base import JsonObject
+from towpath_contracts.tools import ToolFailure
+
+HOOK_TIMEOUT_S = 5.0
+"""A hook that takes longer is cut off; it watches, it does not work."""
+
+MOMENTS = ("start", "finished", "error", "pre_tool_call", "post_tool_call")
+"""start and finished: of the worker; error: a call failed; pre and post: around every call of a tool."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """What a hook is told. Fields that do not belong to the moment are empty."""
+
+    name: str
+    worker: str = ""
+    tool: str = ""
+    args: JsonObject | None = None
+    context: ToolContext | None = None
+    status: str = ""
+    failure: ToolFailure | None = None
+    duration_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """A function and the moment it is called at."""
+
+    moment: str
+    function: Callable[[Moment], Any]
+
+    def __call__(self, moment: Moment) -> Any:
+        """Call the function itself."""
+        return self.function(moment)
+
+
+def hook(moment: str) -> Callable[[Callable[[Moment], Any]], Hook]:
+    """Declare a hook, beside the tools of a module: `@hook("post_tool_call")` over a function of one Moment."""
+    if moment not in MOMENTS:
+        msg = f"there is no moment {moment!r}; use one of {', '.join(MOMENTS)}"
+        raise DeclarationError(msg)
+    return lambda function: Hook(moment, function)
+
+
+class Hooks:
+    """The hooks of one worker. `failed` is told of every hook that failed."""
+
+    def __init__(self, hooks: Iterable[Hook], failed: Callable[[Hook, BaseException], None]) -> None:
+        self._by_moment: dict[str, list[Hook]] = {}
+        for one in hooks:
+            self._by_moment.setdefault(one.moment, []).append(one)
+        self._failed = failed
+
+    def has(self, name: str) -> bool:
+        """Say whether anything listens to this moment, so that nothing is built for nobody."""
+        return name in self._by_moment
+
+    async def tell(self, moment: Moment) -> None:
+        """Call every hook of the moment, one after another, in the order they were declared."""
+        for one in self._by_moment.get(moment.name, ()):
+            try:
+                async with asyncio.timeout(HOOK_TIMEOUT_S):
+                    if inspect.iscoroutinefunction(one.function):
+                        await one.function(moment)
+                    else:
+                        await asyncio.to_thread(one.function, moment)
+            except Exception as error:  # noqa: BLE001 - whatever a user's hook raises must not reach the call
+                self._failed(one, error)

@@ -1,0 +1,99 @@
+"""Networks written in Python: the same NetworkSpec as in YAML, with short words.
+
+Law: a builder only builds; whether a network makes sense is checked once, by the platform that publishes it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from towpath.errors import RefusedError
+from towpath.tools import AnyTool, Tool
+from towpath_contracts.base import JsonObject
+from towpath_contracts.networks import AgentSpec, NetworkSpec
+from towpath_contracts.problems import ProblemDetail, problem
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """One agent. `tools` are names or Tool objects, `routes` the keys of agents it may hand over to.
+
+    `output` is what its answer must look like: a pydantic model or a JSON Schema.
+    """
+
+    key: str
+    prompt: str = field(default="", kw_only=True)
+    description: str = field(default="", kw_only=True)
+    display_name: str = field(default="", kw_only=True)
+    agent_type: str = field(default="", kw_only=True)
+    model: str | None = field(default=None, kw_only=True)
+    tools: Sequence["str | AnyTool"] = field(default=(), kw_only=True)
+    routes: Sequence[str] = field(default=(), kw_only=True)
+    default: bool = field(default=False, kw_only=True)
+    can_respond: bool = field(default=False, kw_only=True)
+    output: type[BaseModel] | JsonObject | None = field(default=None, kw_only=True)
+    guidance: str = field(default="", kw_only=True)
+
+    def to_json(self) -> JsonObject:
+        """Return the agent as NetworkSpec writes it."""
+        output = self.output.model_json_schema() if isinstance(self.output, type) else self.output
+        return {
+            "key": self.key,
+            "display_name": self.display_name,
+            "description": self.description,
+            "agent_type": self.agent_type,
+            "prompt_template": self.prompt,
+            "model": self.model,
+            "equipped_tools": [one.name if isinstance(one, Tool) else one for one in self.tools],
+            "allowed_routes": list(self.routes),
+            "is_default": self.default,
+            "allow_respond": self.can_respond,
+            "respond_schema": output,
+            "respond_guidance": self.guidance,
+        }
+
+
+class Network:
+    """A network of agents; `Network("support", [triage, billing], model="gemini:gemini-2.5-flash", max_steps=20)`.
+
+    *limits* are the further fields of NetworkSpec: `max_steps`, `max_tool_errors`, `timeout_ms`, `force_respond`, …
+    """
+
+    def __init__(
+        self, name: str, agents: Iterable[Agent | AgentSpec], *, model: str = "scripted:task", **limits: Any
+    ) -> None:
+        self.name = name
+        self.agents = tuple(agents)
+        self.model = model
+        self.limits = limits
+
+    def to_spec(self) -> NetworkSpec:
+        """Return the NetworkSpec; raises RefusedError `network_invalid` with every problem of form."""
+        agents = [one.to_json() if isinstance(one, Agent) else one.model_dump(mode="json") for one in self.agents]
+        return spec_from({"name": self.name, "model": self.model, "agents": agents, **self.limits})
+
+
+def spec_from(written: JsonObject) -> NetworkSpec:
+    """Check the form of a network; raises RefusedError `network_invalid` with every problem at once."""
+    try:
+        return NetworkSpec.model_validate(written)
+    except ValidationError as error:
+        details = details_of(error)
+        raise RefusedError(problem("network_invalid", summary_of(details), errors=details)) from error
+
+
+def details_of(error: ValidationError) -> tuple[ProblemDetail, ...]:
+    """List what is wrong, each with its JSON pointer."""
+    return tuple(
+        ProblemDetail(
+            pointer="/" + "/".join(str(part) for part in entry["loc"]), code=entry["type"], detail=entry["msg"]
+        )
+        for entry in error.errors(include_url=False, include_input=False, include_context=False)
+    )
+
+
+def summary_of(details: Sequence[ProblemDetail]) -> str:
+    """Say all problems in one line for people."""
+    return "; ".join(f"{one.pointer}: {one.detail}" for one in details)

@@ -1,0 +1,144 @@
+"""`@tool`: a plain typed function becomes something that agents may be allowed to call.
+
+Law: a tool says what it is and the tool-access service decides whether it may run; what is not said is the strictest
+(irreversible, untrusted). The decorated function still is what it was: call it directly in its own tests.
+"""
+
+import functools
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+from towpath.arguments import Arguments, read_arguments
+from towpath.context import ToolContext
+from towpath.docstrings import describe
+from towpath.errors import DeclarationError
+from towpath_contracts.base import JsonObject
+from towpath_contracts.tools import EffectClass, ToolSpec
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+DEFAULT_TIMEOUT_S = 30.0
+_DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)\s*$")
+_UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+class Tool(Generic[P, R]):
+    """A function with its ToolSpec. Calling it calls the function."""
+
+    def __init__(self, function: Callable[P, R], spec: ToolSpec, arguments: Arguments) -> None:
+        self.function = function
+        self.spec = spec
+        self.arguments = arguments
+        self.is_async = inspect.iscoroutinefunction(function)
+        functools.update_wrapper(self, function)
+
+    @property
+    def name(self) -> str:
+        """The name that agents and the matrix know it by."""
+        return self.spec.name
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function itself, outside any run."""
+        return self.function(*args, **kwargs)
+
+    def bind(self, args: JsonObject, context: ToolContext) -> dict[str, Any]:
+        """Return the function's keyword arguments for *args* and *context*; raises ArgumentsInvalidError."""
+        bound = self.arguments.bind(args)
+        if self.arguments.context is not None:
+            bound[self.arguments.context] = context
+        return bound
+
+    def __repr__(self) -> str:
+        return f"<tool {self.spec.name} of {self.function.__module__}.{self.function.__qualname__}>"
+
+
+AnyTool = Tool[Any, Any]
+
+
+@overload
+def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    toolset: str = "default",
+    description: str | None = None,
+    effect_class: EffectClass | str = EffectClass.IRREVERSIBLE,
+    timeout: str | float = DEFAULT_TIMEOUT_S,
+    operation: str = "call",
+    trusted_output: bool = False,
+    sensitive: bool = False,
+    polling: bool = False,
+    summary: str = "",
+) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+
+
+def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Declare a tool; as `@tool` or `@tool(name="orders.find", effect_class="pure", …)`.
+
+    The name is the function's unless given and may be dotted. Description and parameter texts come from the docstring,
+    the schema from the annotations; a parameter `Annotated[T, System()]` is filled by the platform, one annotated
+    `ToolContext` gets the context. `timeout` is seconds or text such as "30s". `summary` is a template over the
+    arguments that people see, e.g. "Refund {order_id}". Raises DeclarationError.
+    """
+    if function is not None:
+        return _declare(function)
+    return lambda declared: _declare(declared, **options)
+
+
+def _declare(
+    function: Callable[..., Any],
+    *,
+    name: str | None = None,
+    toolset: str = "default",
+    description: str | None = None,
+    effect_class: EffectClass | str = EffectClass.IRREVERSIBLE,
+    timeout: str | float = DEFAULT_TIMEOUT_S,
+    operation: str = "call",
+    trusted_output: bool = False,
+    sensitive: bool = False,
+    polling: bool = False,
+    summary: str = "",
+) -> AnyTool:
+    if isinstance(function, Tool) or not inspect.isfunction(function):
+        msg = f"@tool goes on a plain function, not on {function!r}"
+        raise DeclarationError(msg)
+    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+        msg = f"{function.__qualname__}: a tool returns one result; a generator can't be a tool"
+        raise DeclarationError(msg)
+    arguments = read_arguments(function)
+    try:
+        spec = ToolSpec(
+            name=name if name is not None else function.__name__,
+            toolset=toolset,
+            description=description if description is not None else describe(function).description,
+            parameters=arguments.schema,
+            system_params=arguments.system,
+            effect_class=EffectClass(effect_class),
+            timeout_ms=round(seconds(timeout) * 1000),
+            operation=operation,
+            trusted_output=trusted_output,
+            sensitive=sensitive,
+            polling=polling,
+            summary=summary,
+        )
+    except ValueError as error:  # pydantic's ValidationError is one too
+        msg = f"{function.__module__}.{function.__qualname__}: {error}"
+        raise DeclarationError(msg) from error
+    return Tool(function, spec, arguments)
+
+
+def seconds(duration: str | float) -> float:
+    """Read a duration: a number of seconds, or text such as "500ms", "30s", "5m", "1h". Raises ValueError."""
+    if not isinstance(duration, str):
+        return float(duration)
+    match = _DURATION.match(duration)
+    if match is None:
+        msg = f"{duration!r} is not a duration; write e.g. 30s, 500ms, 5m"
+        raise ValueError(msg)
+    return float(match.group(1)) * _UNIT_S[match.group(2)]
