@@ -30,14 +30,25 @@ Rebind = Callable[[], Awaitable[None]]
 class PullConsumer:
     """Pulls one durable consumer. Use: `await start()`, then `await take(n)` in a loop, `await stop()` at the end."""
 
-    def __init__(self, nc: Client, spec: ConsumerSpec, *, window: int = 512, rebind: Rebind | None = None) -> None:
-        """Keep at most *window* messages asked for or waiting; *rebind* is called when the consumer is missing."""
+    def __init__(
+        self,
+        nc: Client,
+        spec: ConsumerSpec,
+        *,
+        window: int = 512,
+        rebind: Rebind | None = None,
+        arrived: asyncio.Event | None = None,
+    ) -> None:
+        """Keep at most *window* messages asked for or waiting; *rebind* is called when the consumer is missing.
+
+        Loops that read several consumers share one *arrived* event.
+        """
         self.spec = spec
         self._nc = nc
         self._window = window
         self._rebind = rebind
         self._ready: deque[Msg] = deque()
-        self._arrived = asyncio.Event()
+        self._arrived = arrived or asyncio.Event()
         self._asked = 0
         self._held = 0
         self._heard = 0.0
