@@ -1,8 +1,8 @@
 """The run machine: what a fact makes of a run.
 
 Law of this package: no I/O, no clock, no randomness, no logging, no settings. Time and ids come in with the fact,
-limits are in the state, and the result is data. `advance` decides, `evolve` remembers, and folding the events of a run always
-gives the same state (design §5).
+limits are in the state, and the result is data. `advance` decides, `evolve` remembers, and folding the events of a
+run always gives the same state (design §5).
 """
 
 ENGINE_VERSION = "1"
