@@ -37,8 +37,8 @@ _PLATFORM = (
 _PROCESSES = (
     ("up", "towpath.cli.processes:up", "Start the whole platform on this machine."),
     ("worker", "towpath.cli.processes:worker", "Run a tool worker: towpath worker MODULE… [--concurrency N]."),
-    ("serve", "towpath.cli.processes:serve", "Run one service: gateway, orchestrator, decider, tas, log_writer."),
 )
+_SERVE = "Run one service: gateway, orchestrator, decider, tas, worker or log_writer."
 
 
 def make_app() -> App:
@@ -56,6 +56,7 @@ def make_app() -> App:
     for number, (name, path, text) in enumerate(_PROCESSES):
         # What follows these names belongs to the program that is started, `--help` too.
         app.command(path, name=name, help=text, sort_key=number, help_flags=(), version_flags=())
+    app.command("towpath.cli.processes:serve", name="serve", help=_SERVE, sort_key=len(_PROCESSES))
     return app
 
 

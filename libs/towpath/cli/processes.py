@@ -36,14 +36,10 @@ def worker(*words: Words) -> None:
     become("towpath_worker", *words)
 
 
-def serve(role: str, *words: Words) -> None:
-    """Run one service in this process, with its settings from TOWPATH_*.
-
-    Args:
-        role: gateway, orchestrator, decider, tas, worker or log_writer.
-    """
+def serve(role: str, /, *words: Words) -> None:
+    """Run one service in this process, with its settings from TOWPATH_*."""
     name = role.replace("-", "_")
-    if name in {"-h", "__help"} or name not in SERVICES:
+    if name not in SERVICES:
         detail = f"{role} is no service; there are {', '.join(SERVICES)}"
         raise ProblemError(problem("not_found", detail, remedy="Name one of them: towpath serve gateway."))
     become(f"towpath_{name}", *words)

@@ -1,0 +1,98 @@
+"""`towpath streams`: what the broker must have before the services can use it."""
+
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from towpath.cli.options import PRINTED, Printed, examples
+from towpath.cli.output import Column
+from towpath_contracts.problems import ProblemError, problem
+
+app = App(name="streams", help="Declare the broker's streams and consumers, and who may use them.")
+
+CONNECT_TIMEOUT_S = 5
+RESPONSE_EXPIRES = "5m"
+
+
+@app.command(help_epilogue=examples("towpath streams ensure", "towpath streams ensure --nats-url nats://host:4222"))
+async def ensure(
+    *,
+    nats_url: Annotated[str, Parameter(env_var="TOWPATH_NATS_URL")] = "nats://127.0.0.1:4222",
+    nats_user: Annotated[str | None, Parameter(env_var="TOWPATH_NATS_USER")] = None,
+    nats_password: Annotated[str | None, Parameter(env_var="TOWPATH_NATS_PASSWORD", show_default=False)] = None,
+    printed: Printed = PRINTED,
+) -> None:
+    """Create or update every stream and consumer; nothing is deleted.
+
+    Args:
+        nats_url: The broker.
+        nats_user: The user that may declare streams: deploy.
+        nats_password: Its password.
+    """
+    import nats
+    from nats.errors import Error, NoServersError
+
+    from towpath_contracts.streams import CONSUMERS, STREAMS
+    from towpath_fabric.streams import ensure_streams
+
+    try:
+        connection = await nats.connect(
+            nats_url,
+            user=nats_user,
+            password=nats_password,
+            inbox_prefix=b"_INBOX_deploy",
+            connect_timeout=CONNECT_TIMEOUT_S,
+            allow_reconnect=False,
+        )
+    except (OSError, TimeoutError, NoServersError, Error) as error:
+        detail = f"NATS at {nats_url}: {type(error).__name__} {error}".strip()
+        raise ProblemError(
+            problem("unavailable", detail, remedy="Check the address, the user and the server.")
+        ) from error
+    try:
+        await ensure_streams(connection)
+    finally:
+        await connection.close()
+    rows = [{"stream": s.name, "consumers": [c.durable for c in CONSUMERS if c.stream == s.name]} for s in STREAMS]
+    columns = (Column("stream", "stream"), Column("consumers", lambda row: ", ".join(row["consumers"])))
+    printed.out().rows("streams", rows, columns, empty="There are none.")
+
+
+@app.command(help_epilogue=examples("towpath streams authority > deploy/authority.conf"))
+def authority(*callers: str) -> None:
+    """Print the users of the broker and their rights, for nats-server to include.
+
+    Passwords are not in it: the server reads them from its environment, NATS_PASSWORD_<USER>.
+
+    Args:
+        callers: Programs that submit tasks over NATS; each becomes a user of that name.
+    """
+    print(authority_configuration(callers), end="")
+
+
+def authority_configuration(callers: tuple[str, ...] = ()) -> str:
+    """Return the `authorization` part of a nats-server configuration for the authority table and *callers*."""
+    import json
+
+    from towpath_contracts.authority import USERS, client_rights
+
+    lines = [
+        "# Who may publish and subscribe what. Written by: towpath streams authority",
+        "authorization {",
+        "  users = [",
+    ]
+    for name, rights in {**USERS, **{caller: client_rights(caller) for caller in callers}}.items():
+        sides = (("publish", rights.publish), ("subscribe", rights.subscribe))
+        permissions = {side: {"allow": list(words)} if words else {"deny": [">"]} for side, words in sides}
+        # A request may be answered once, however late, without a right to publish to its sender's inbox.
+        responses = {"max": 1, "expires": RESPONSE_EXPIRES}
+        variable = f"NATS_PASSWORD_{name.upper().replace('-', '_')}"
+        lines += [
+            "    {",
+            f"      user: {json.dumps(name)}, password: ${variable}",
+            f"      permissions: {json.dumps({**permissions, 'allow_responses': responses}, indent=2)}".replace(
+                "\n", "\n      "
+            ),
+            "    }",
+        ]
+    return "\n".join([*lines, "  ]", "}", ""])
