@@ -9,12 +9,12 @@ import secrets
 import signal
 import subprocess
 import sysconfig
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import quote
 
+from towpath_contracts.authority import UserRights
 from towpath_contracts.problems import ProblemError, problem
 from towpath_embedded import process as processes
 from towpath_embedded.ports import LOOPBACK, free_port
@@ -28,16 +28,6 @@ MAX_FILE_STORE = "10GB"  # twice what the streams of `towpath_contracts.streams`
 MAX_MEMORY_STORE = "256MB"
 WRITE_DEADLINE = "10s"  # a client that does not read this long is dropped instead of filling memory
 RESPONSE_EXPIRES = "5m"
-
-
-class Rights(Protocol):
-    """What a user may publish to and subscribe to, as subjects and wildcards."""
-
-    @property
-    def publish(self) -> Sequence[str]: ...  # noqa: D102 - the class docstring says it
-
-    @property
-    def subscribe(self) -> Sequence[str]: ...  # noqa: D102
 
 
 class Nats:
@@ -56,7 +46,7 @@ class Nats:
         folder: Path,
         *,
         port: int | None = None,
-        users: Mapping[str, Rights] | None = None,
+        users: Mapping[str, UserRights] | None = None,
         no_auth_user: str | None = None,
         log: Path | None = None,
     ) -> None:

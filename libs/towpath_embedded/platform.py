@@ -5,6 +5,7 @@ tests alike, so what tests kill is what people run.
 """
 
 import asyncio
+import logging
 import os
 import signal
 from collections.abc import Mapping, Sequence
@@ -13,15 +14,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import asyncpg
 import nats as nats_client
 
 from towpath_contracts import subjects
 from towpath_contracts.authority import USERS, client_rights
+from towpath_contracts.problems import ProblemError, problem
 from towpath_embedded import roles
 from towpath_embedded.nats import Nats
 from towpath_embedded.ports import LOOPBACK, require_free
 from towpath_embedded.postgres import Postgres
-from towpath_embedded.process import Unit
+from towpath_embedded.process import Unit, trim
 from towpath_embedded.roles import Role, WorkerCommand
 from towpath_embedded.state import locked, remove_state, write_state
 from towpath_embedded.supervisor import Notice, ProcessState, Supervisor
@@ -30,12 +33,10 @@ from towpath_fabric.migrations import migrate
 from towpath_fabric.streams import ensure_streams
 
 READY_TIMEOUT_S = 60.0
+TRIM_S = 10.0  # a log outgrows its limit by what is written in this time
 SERVICES = ("log_writer", "tas", "orchestrator", "decider", "gateway")
+_log = logging.getLogger(__name__)
 BUILTIN_WORKER = WorkerCommand(builtin=True)
-
-
-def _say_nothing(_line: str) -> None:
-    """Keep silent; a test asks for `processes` instead."""
 
 
 class Platform:
@@ -57,7 +58,7 @@ class Platform:
         gateway_port: int | None = None,
         nats_port: int | None = None,
         durable: bool = True,
-        notice: Notice = _say_nothing,
+        notice: Notice = _log.info,
         commands: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.data = data.absolute()
@@ -72,6 +73,7 @@ class Platform:
         self._commands = dict(commands or {})
         self._supervisor = Supervisor(notice, self._write_state)
         self._lock = ExitStack()
+        self._trimming: asyncio.Task[None] | None = None
         self._units: dict[str, Role] = {}
         self._nats: Nats | None = None
         self._postgres: Postgres | None = None
@@ -161,6 +163,9 @@ class Platform:
 
     async def stop(self) -> None:
         """Stop every process in order; what is stored stays. Calling it twice is harmless."""
+        if self._trimming is not None:
+            self._trimming.cancel()
+            await asyncio.gather(self._trimming, return_exceptions=True)
         names = list(self._supervisor.processes)
         await self._supervisor.stop([[n for n in names if roles.role_of(n) == role] for role in roles.STOP_ORDER])
         if self._nats is not None:
@@ -182,6 +187,7 @@ class Platform:
         """Start NATS and Postgres alone, migrated and with all streams; `stop` stops them."""
         self._lock.enter_context(locked(self.data))
         self.logs.mkdir(mode=0o700, exist_ok=True)
+        self._trimming = asyncio.create_task(self._trim_logs(), name="trim logs")
         for name, port in self._ports.items():
             if port is not None:
                 require_free(port, option="--port" if name == "gateway" else "--nats-port")
@@ -209,9 +215,18 @@ class Platform:
         await self._supervisor.start([*services, *workers])
         self._write_state()
 
+    async def _trim_logs(self) -> None:
+        while True:
+            await asyncio.sleep(TRIM_S)
+            for log in self.logs.glob("*.log"):
+                trim(log)
+
     async def _prepare_database(self) -> None:
         await self.postgres.ensure_database()
-        await migrate(self.postgres.dsn())
+        try:
+            await migrate(self.postgres.dsn())
+        except asyncpg.PostgresError as error:
+            raise ProblemError(problem("service_failed", f"The database could not be migrated: {error}")) from error
 
     async def _prepare_streams(self) -> None:
         connection = await nats_client.connect(self.nats.url("deploy"), inbox_prefix=b"_INBOX_deploy")
@@ -261,11 +276,13 @@ class Platform:
             "TOWPATH_HEALTH_HOST": LOOPBACK,
             "TOWPATH_GATEWAY_HOST": LOOPBACK,
         }
-        environment.pop("TOWPATH_DATABASE_URL", None)
-        if role in roles.DATABASE_ROLES:
-            environment["TOWPATH_DATABASE_URL"] = self.dsn(role)
+        secrets = {"TOWPATH_DATABASE_URL": self.dsn(role)} if role in roles.DATABASE_ROLES else {}
         if role == "tas":
-            environment["TOWPATH_TICKET_KEY_FILE"] = str(self.data / "ticket.key")
+            secrets["TOWPATH_TICKET_KEY_FILE"] = str(self.data / "ticket.key")
+        # A secret that this process was given for another purpose goes to nobody.
+        for name in ("TOWPATH_DATABASE_URL", "TOWPATH_TICKET_KEY_FILE"):
+            environment.pop(name, None)
+        environment.update(secrets)
         return {**environment, **self._environment, **self._role_environment.get(role, {})}
 
     def _write_state(self) -> None:

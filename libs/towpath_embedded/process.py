@@ -5,8 +5,10 @@ and it leads a session of its own, so that Ctrl-C reaches only the parent, which
 """
 
 import asyncio
+import contextlib
 import ctypes
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -79,7 +81,8 @@ def spawn(
     """Start *command* with its output appended to *log*; *death_signal* reaches it when this process dies (Linux)."""
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError("Children are forked from the main thread only.")
-    _rotate(log)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    trim(log)
     with log.open("ab") as output:
         return subprocess.Popen(
             [os.fspath(word) for word in command],
@@ -207,7 +210,12 @@ def failure(name: str, log: Path, what: str) -> Problem:
     return problem("service_failed", detail)
 
 
-def _rotate(log: Path) -> None:
-    log.parent.mkdir(parents=True, exist_ok=True)
-    if log.exists() and log.stat().st_size > LOG_LIMIT_BYTES:
-        log.replace(log.with_suffix(log.suffix + ".1"))
+def trim(log: Path) -> None:
+    """Put a log that grew too long aside and go on in an empty file, under the eyes of its writer.
+
+    The writer appends, so it goes on at the new end; what it writes between the two steps is lost.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        if log.stat().st_size > LOG_LIMIT_BYTES:
+            shutil.copyfile(log, log.with_name(log.name + ".1"))
+            os.truncate(log, 0)

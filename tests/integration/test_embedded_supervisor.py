@@ -13,7 +13,7 @@ import pytest
 
 from towpath_contracts.problems import ProblemError
 from towpath_embedded.ports import free_port, is_free, require_free
-from towpath_embedded.process import wait_exit
+from towpath_embedded.process import LOG_LIMIT_BYTES, trim, wait_exit
 from towpath_embedded.roles import Role, http_status
 from towpath_embedded.supervisor import Supervisor
 
@@ -179,3 +179,13 @@ def test_a_busy_port_names_its_owner(taken_port: int) -> None:
 def test_a_chosen_port_is_never_one_of_outgoing_connections() -> None:
     lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     assert all(free_port() < lowest for _ in range(50))
+
+
+def test_a_log_that_grew_too_long_is_put_aside_under_its_writer(folder: Path) -> None:
+    log = folder / "tas.log"
+    with log.open("ab", buffering=0) as writer:
+        writer.write(b"x" * (LOG_LIMIT_BYTES + 1))
+        trim(log)
+        writer.write(b"and on\n")
+    assert log.read_bytes() == b"and on\n"
+    assert (folder / "tas.log.1").stat().st_size == LOG_LIMIT_BYTES + 1

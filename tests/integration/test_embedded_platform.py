@@ -1,0 +1,120 @@
+"""The platform's servers under one roof: what is killed comes back at the same address with the same data."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import asyncpg
+import nats
+import pytest
+
+from towpath_contracts.problems import ProblemError
+from towpath_contracts.streams import STREAMS
+from towpath_embedded.platform import Platform
+from towpath_embedded.state import read_state
+
+
+@pytest.fixture
+async def servers(folder: Path) -> AsyncIterator[Platform]:
+    """A platform with NATS and Postgres only."""
+    platform = Platform(folder, durable=False)
+    try:
+        await platform.start_servers()
+        yield platform
+    finally:
+        await platform.stop()
+
+
+async def streams(platform: Platform) -> set[str]:
+    connection = await nats.connect(platform.nats_url_of("deploy"), inbox_prefix=b"_INBOX_deploy")
+    try:
+        return {info.config.name for info in await connection.jetstream().streams_info()}
+    finally:
+        await connection.close()
+
+
+async def count(dsn: str, query: str) -> int:
+    connection = await asyncpg.connect(dsn)
+    try:
+        return int(await connection.fetchval(query))
+    finally:
+        await connection.close()
+
+
+async def test_the_servers_are_migrated_and_have_every_stream(servers: Platform) -> None:
+    assert await count(servers.dsn(), "SELECT count(*) FROM public.towpath_migration") > 0
+    assert await streams(servers) == {spec.name for spec in STREAMS}
+
+
+async def test_every_service_is_itself_in_the_database(servers: Platform) -> None:
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await count(servers.dsn("gateway"), "SELECT count(*) FROM tas.audit_entry")
+
+
+async def test_killed_servers_come_back_where_they_were(servers: Platform) -> None:
+    addresses = servers.dsn(), servers.nats_url_of("deploy")
+    servers.kill("postgres")
+    servers.kill("nats")
+    await servers.wait_ready()
+    assert (servers.dsn(), servers.nats_url_of("deploy")) == addresses
+    assert await streams(servers) == {spec.name for spec in STREAMS}
+    assert await count(servers.dsn(), "SELECT count(*) FROM public.towpath_migration") > 0
+    assert {name: state.restarts for name, state in servers.processes.items()} == {"postgres": 1, "nats": 1}
+    told = read_state(servers.data)
+    assert told is not None
+    assert told["processes"]["nats"]["pid"] == servers.processes["nats"].pid
+
+
+async def test_postgres_comes_back_after_kill_upon_kill(servers: Platform) -> None:
+    for restarts in range(1, 4):
+        servers.kill("postgres")
+        await servers.wait_ready()
+        assert servers.processes["postgres"].restarts >= restarts
+    assert await count(servers.dsn(), "SELECT 1") == 1
+
+
+async def test_a_held_server_keeps_its_address_when_it_is_released(servers: Platform) -> None:
+    address = servers.dsn()
+    await servers.hold("postgres", gracefully=True)
+    with pytest.raises(OSError, match=r"No such file|refused"):
+        await count(address, "SELECT 1")
+    servers.release("postgres")
+    await servers.wait_ready()
+    assert await count(address, "SELECT 1") == 1
+
+
+async def test_a_broker_that_lost_its_data_starts_empty(servers: Platform) -> None:
+    await servers.hold("nats")
+    lost = servers.nats.store.rename(servers.data / "lost")
+    servers.release("nats")
+    await servers.wait_ready()
+    assert await streams(servers) == set()
+    assert lost.is_dir()
+
+
+async def test_a_second_platform_on_the_same_data_is_refused_and_harms_nothing(servers: Platform) -> None:
+    with pytest.raises(ProblemError) as refused:
+        await Platform(servers.data).start()
+    assert refused.value.problem.code == "already_up"
+    assert await count(servers.dsn(), "SELECT 1") == 1
+    assert read_state(servers.data) is not None
+
+
+async def test_the_state_file_tells_no_password(servers: Platform) -> None:
+    passwords = json.loads((servers.data / "nats" / "passwords.json").read_text())
+    told = (servers.data / "state.json").read_text()
+    assert not any(password in told for password in passwords.values())
+
+
+async def test_a_cancelled_start_leaves_nothing_running(folder: Path) -> None:
+    platform = Platform(folder, durable=False)
+    starting = asyncio.create_task(platform.start())
+    async with asyncio.timeout(20):
+        while not any(state.pid for state in platform.processes.values()):  # noqa: ASYNC110 - a process sets no event
+            await asyncio.sleep(0.01)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert platform.processes == {}
+    assert read_state(folder) is None
