@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from towpath.arguments import System
-    from towpath.client.client import Client
+    from towpath.client import Client
     from towpath.context import ToolContext
     from towpath.errors import (
         DeclarationError,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Agent": "towpath.networks",
-    "Client": "towpath.client.client",
+    "Client": "towpath.client",
     "DeclarationError": "towpath.errors",
     "DeniedError": "towpath.errors",
     "Network": "towpath.networks",

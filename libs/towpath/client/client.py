@@ -1,0 +1,164 @@
+"""`Client`: the same methods over HTTP and over NATS.
+
+Law: a refusal is a TowpathError with a stable code and a remedy; how a run ended is a value, never an exception.
+"""
+
+import asyncio
+import importlib
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlsplit
+from uuid import UUID, uuid4
+
+from pydantic import ValidationError
+
+from towpath.client.groups import Audit, Gates, Networks, Policy, Tools
+from towpath.client.settings import ClientSettings
+from towpath.client.transport import Transport
+from towpath.errors import RefusedError, RunTimeoutError
+from towpath.networks import details_of, summary_of
+from towpath.tools import seconds
+from towpath_contracts.base import JsonObject
+from towpath_contracts.events import FINAL_STATUSES, LogEntry
+from towpath_contracts.problems import problem
+from towpath_contracts.subjects import ANONYMOUS
+from towpath_contracts.tasks import RunAccepted, SubmitTask
+from towpath_contracts.views import Done, RunPage, RunView
+from towpath_fabric.clock import monotonic
+
+_TRANSPORTS = {
+    "http": ("towpath.client.http", "HttpTransport"),
+    "https": ("towpath.client.http", "HttpTransport"),
+    "nats": ("towpath.client.nats", "NatsTransport"),
+    "tls": ("towpath.client.nats", "NatsTransport"),
+}
+"""Imported when used: neither client library is cheap to import."""
+
+LONGEST_WAIT_S = 30.0
+"""Of one submit; longer waits follow the run instead of holding one request."""
+
+
+class Client:
+    """A client of one platform: `async with Client() as client: …`.
+
+    *server* is `http://…` (default: TOWPATH_SERVER, else a local `towpath up`) or `nats://user:password@host:port`;
+    *api_key* (default: TOWPATH_API_KEY) is for HTTP, *caller* for NATS. Nothing is connected before the first call.
+    """
+
+    def __init__(self, server: str | None = None, *, api_key: str | None = None, caller: str = ANONYMOUS) -> None:
+        settings = ClientSettings()
+        self.server = server or settings.server
+        if api_key is None and settings.api_key is not None:
+            api_key = settings.api_key.get_secret_value()
+        home = _TRANSPORTS.get(urlsplit(self.server).scheme)
+        if home is None:
+            detail = f"{self.server!r} is no address of a platform; write http://… or nats://…"
+            raise RefusedError(problem("server_unreachable", detail))
+        transport = getattr(importlib.import_module(home[0]), home[1])
+        self._transport: Transport = transport(self.server, api_key=api_key, caller=caller)
+        self.networks = Networks(self._transport)
+        self.gates = Gates(self._transport)
+        self.policy = Policy(self._transport)
+        self.audit = Audit(self._transport)
+        self.tools = Tools(self._transport)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connection; safe to call twice."""
+        await self._transport.close()
+
+    async def submit(self, network: str, message: str = "", **options: Any) -> RunAccepted:
+        """Submit a task and return once it is accepted.
+
+        *options* are the further fields of SubmitTask: `agent_key`, `version`, `max_steps`, `model`, `script`,
+        `labels`, `system_params`, `idempotency_key`, … Without a key the client makes one, so that its own repeat
+        after a lost answer never starts a second run.
+        """
+        accepted = await self._transport.submit(_task(network, message, options), 0.0)
+        return accepted if isinstance(accepted, RunAccepted) else RunAccepted.model_validate(accepted.model_dump())
+
+    async def run(
+        self, network: str, message: str = "", *, timeout: str | float | None = None, **options: Any
+    ) -> RunView:
+        """Submit a task and return the finished run; its `status` says how it ended, `final` holds the answer.
+
+        Raises RunTimeoutError after *timeout* (seconds, or text such as "5m"); the run goes on.
+        """
+        began = monotonic()
+        limit_s = None if timeout is None else seconds(timeout)
+        wait_s = LONGEST_WAIT_S if limit_s is None else min(LONGEST_WAIT_S, limit_s)
+        accepted = await self._transport.submit(_task(network, message, options), wait_s)
+        if isinstance(accepted, RunView):
+            return accepted
+        left_s = None if limit_s is None else max(0.0, limit_s - (monotonic() - began))
+        return await self.result(accepted.run_id, left_s)
+
+    async def get(self, run_id: UUID | str) -> RunView:
+        """Return a run as it stands."""
+        return await self._transport.get(_uuid(run_id))
+
+    async def result(self, run_id: UUID | str, timeout: str | float | None = None) -> RunView:
+        """Wait for the end of a run and return it; raises RunTimeoutError after *timeout*, and the run goes on."""
+        run_id = _uuid(run_id)
+        scope = asyncio.timeout(None if timeout is None else seconds(timeout))
+        try:
+            async with scope:
+                view = await self._transport.get(run_id)
+                while view.status not in FINAL_STATUSES:
+                    view = await self._transport.ended(run_id, view)
+                return view
+        except TimeoutError as error:
+            if not scope.expired():
+                raise
+            detail = f"run {run_id} did not end in time"
+            raise RunTimeoutError(problem("timeout", detail, run_id=str(run_id))) from error
+
+    async def events(self, run_id: UUID | str, after: int = 0) -> AsyncIterator[LogEntry]:
+        """Yield every event after seq *after* once and in order, until the run has ended; resumes after a drop."""
+        async for entry in self._transport.events(_uuid(run_id), after):
+            yield entry
+
+    async def cancel(self, run_id: UUID | str, reason: str = "") -> Done:
+        """Ask a run to stop. It has stopped when its status says so."""
+        return await self._transport.cancel(_uuid(run_id), reason)
+
+    async def runs(self, **filters: Any) -> RunPage:
+        """Return a page of runs, newest first. HTTP only.
+
+        *filters* are fields of ListRuns: `status`, `network`, `label`, `before`, `limit`.
+        """
+        return RunPage.model_validate(await self._transport.request("GET", "/v1/runs", query=filters))
+
+    async def request(
+        self, method: str, path: str, *, body: JsonObject | None = None, query: dict[str, Any] | None = None
+    ) -> Any:
+        """Do any operation of the HTTP API and return its JSON."""
+        return await self._transport.request(method, path, body=body, query=query)
+
+
+def _task(network: str, message: str, options: dict[str, Any]) -> SubmitTask:
+    written = {"network": network, "user_message": message, **options}
+    if written.get("idempotency_key") is None:
+        written["idempotency_key"] = f"client-{uuid4().hex}"
+    try:
+        return SubmitTask.model_validate(written)
+    except ValidationError as error:
+        details = details_of(error)
+        raise RefusedError(problem("request_invalid", summary_of(details), errors=details)) from error
+
+
+def _uuid(run_id: UUID | str) -> UUID:
+    if isinstance(run_id, UUID):
+        return run_id
+    try:
+        return UUID(run_id)
+    except ValueError as error:
+        raise RefusedError(problem("run_not_found", f"{run_id!r} is not a run id")) from error

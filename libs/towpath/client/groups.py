@@ -1,0 +1,142 @@
+"""What a client does beside runs: networks, gates, policy, audit, tools. HTTP only.
+
+Law: a method is one operation of the HTTP API, with its answer as a typed message.
+"""
+
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from towpath.client.transport import Transport
+from towpath.files import PolicyFile, load_network, load_policy
+from towpath.networks import Network
+from towpath_contracts.access import AccessVerdict, AuditPage, PolicyApplied, PolicyView, ToolsDescribed
+from towpath_contracts.base import JsonObject
+from towpath_contracts.networks import NetworkList, NetworkSpec, NetworkVersion
+from towpath_contracts.views import Done, GatePage, GateView
+
+Written = Network | NetworkSpec | JsonObject | str | Path
+"""A network as a person has it: built, parsed, plain JSON, or the path of a YAML file."""
+
+
+def spec_json(written: Written) -> JsonObject:
+    """Return *written* as JSON. Plain JSON goes out as it is: the platform lists every problem at once."""
+    if isinstance(written, dict):
+        return written
+    if isinstance(written, str | Path):
+        written = load_network(written)
+    spec = written.to_spec() if isinstance(written, Network) else written
+    return spec.model_dump(mode="json", exclude_none=True)
+
+
+class Networks:
+    """Publishing and reading networks."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def publish(self, written: Written, *, dry_run: bool = False) -> NetworkVersion:
+        """Make a new version; one equal to the current version is returned as `unchanged`."""
+        body = {"spec": spec_json(written), "dry_run": dry_run}
+        return NetworkVersion.model_validate(await self._transport.request("POST", "/v1/networks", body=body))
+
+    async def validate(self, written: Written) -> NetworkVersion:
+        """Say what publishing would make, without making it."""
+        body = {"spec": spec_json(written)}
+        return NetworkVersion.model_validate(await self._transport.request("POST", "/v1/networks/validate", body=body))
+
+    async def list(self) -> NetworkList:
+        """Return the current versions."""
+        return NetworkList.model_validate(await self._transport.request("GET", "/v1/networks"))
+
+    async def show(self, name: str, *, version: int | None = None) -> NetworkVersion:
+        """Return one version, the current one by default."""
+        answer = await self._transport.request("GET", f"/v1/networks/{name}", query={"version": version})
+        return NetworkVersion.model_validate(answer)
+
+
+class Gates:
+    """What waits for a person."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def list(self, *, status: str | None = "pending", run_id: UUID | str | None = None) -> tuple[GateView, ...]:
+        """Return gates, oldest first; `status="all"` for settled ones too."""
+        query = {"status": status, "run_id": None if run_id is None else str(run_id)}
+        return GatePage.model_validate(await self._transport.request("GET", "/v1/gates", query=query)).gates
+
+    async def show(self, gate_id: UUID | str) -> GateView:
+        """Return one gate."""
+        return GateView.model_validate(await self._transport.request("GET", f"/v1/gates/{gate_id}"))
+
+    async def approve(self, gate_id: UUID | str, *, reason: str = "", digest: str | None = None) -> Done:
+        """Let the call happen; with *digest* only if it is still the call that was shown."""
+        return await self._settle(gate_id, "approve", {"reason": reason, "digest": digest})
+
+    async def deny(self, gate_id: UUID | str, reason: str, *, digest: str | None = None) -> Done:
+        """Refuse the call; the model sees *reason*."""
+        return await self._settle(gate_id, "deny", {"reason": reason, "digest": digest})
+
+    async def resolve(self, gate_id: UUID | str, verdict: str, *, reason: str = "") -> Done:
+        """Settle a gate that takes another verdict than yes and no, e.g. `happened` for an unknown effect."""
+        return await self._settle(gate_id, "resolve", {"verdict": verdict, "reason": reason})
+
+    async def _settle(self, gate_id: UUID | str, verb: str, body: JsonObject) -> Done:
+        sent = {name: value for name, value in body.items() if value is not None}
+        answer = await self._transport.request("POST", f"/v1/gates/{gate_id}/{verb}", body=sent)
+        return Done.model_validate(answer if isinstance(answer, dict) else {})
+
+
+class Policy:
+    """The permission matrix."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def apply(self, written: PolicyFile | str | Path, *, dry_run: bool = False, note: str = "") -> PolicyApplied:
+        """Put a matrix in force; *written* is the path of a YAML file, or a loaded one. `dry_run` only checks it."""
+        policy = written if isinstance(written, PolicyFile) else load_policy(written)
+        body = {"text": policy.text, "source": policy.source, "note": note, "dry_run": dry_run}
+        return PolicyApplied.model_validate(await self._transport.request("POST", "/v1/policy", body=body))
+
+    async def show(self) -> PolicyView:
+        """Return the matrix in force."""
+        return PolicyView.model_validate(await self._transport.request("GET", "/v1/policy"))
+
+    async def check(self, *, network: str, agent_key: str, tool: str, **details: Any) -> AccessVerdict:
+        """Say what the matrix would answer to a call, with the trace of its rules; nothing is executed.
+
+        *details* are further fields of CheckAccess: `args`, `operation`, `agent_type`, `caller`.
+        """
+        body = {"network": network, "agent_key": agent_key, "tool": tool, **details}
+        return AccessVerdict.model_validate(await self._transport.request("POST", "/v1/policy/check", body=body))
+
+
+class Audit:
+    """The record of what was decided and what happened."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def search(self, **filters: Any) -> AuditPage:
+        """Return entries, newest first; *filters* are fields of AuditQuery: `run_id`, `tool`, `verdict`, `since`, …"""
+        query = {name: _text(value) for name, value in filters.items() if value is not None}
+        return AuditPage.model_validate(await self._transport.request("GET", "/v1/audit", query=query))
+
+
+class Tools:
+    """The registered tools."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def list(self) -> ToolsDescribed:
+        """Return every tool that this credential's project has."""
+        return ToolsDescribed.model_validate(await self._transport.request("GET", "/v1/tools"))
+
+
+def _text(value: Any) -> Any:
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    return value if isinstance(value, int | float) else str(value)

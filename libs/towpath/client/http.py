@@ -1,0 +1,206 @@
+"""The way over HTTP: the gateway's API, with events as a stream that takes itself up again.
+
+Law: only what may be repeated is repeated: reads, and submits under their idempotency key. A stream remembers the last
+seq it gave out and never gives out an event twice.
+"""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import UUID
+
+import httpx2
+from pydantic import ValidationError
+
+from towpath.client.patience import Patience
+from towpath.errors import TowpathError, UnavailableError, error_from, unreachable
+from towpath_contracts.base import JsonObject
+from towpath_contracts.events import FINAL_STATUSES, LogEntry
+from towpath_contracts.problems import Problem, problem
+from towpath_contracts.tasks import RunAccepted, SubmitTask
+from towpath_contracts.views import Done, RunView
+
+CONNECT_TIMEOUT_S = 5.0
+ANSWER_TIMEOUT_S = 30.0
+SILENCE_S = 45.0
+"""The gateway pings an idle stream every 15 s; three missed pings mean that nobody is there."""
+MAX_WAIT_S = 30.0
+"""The longest `Prefer: wait` the gateway takes."""
+MAX_EVENT_BYTES = 32 * 1024 * 1024
+"""Twice the largest tool result, so that one event never ends a stream."""
+PAGE_PAUSE_S = 0.5
+"""Between two looks for new events where streams do not get through."""
+SUBMIT_PATIENCE_S = 10.0
+READ_PATIENCE_S = 10.0
+STREAM_PATIENCE_S = 120.0
+"""How long a stream may be without contact: longer than a gateway needs to be replaced."""
+
+
+class _Cursor:
+    """Where a stream stands."""
+
+    def __init__(self, after: int) -> None:
+        self.after = after
+        self.ended = False
+        self.by_page = False
+
+    def takes(self, entry: LogEntry) -> bool:
+        """Say whether *entry* is new, and move on if so."""
+        if entry.seq <= self.after:
+            return False
+        self.after = entry.seq
+        return True
+
+
+class HttpTransport:
+    """Talks to a gateway at *address* with *api_key*."""
+
+    def __init__(self, address: str, *, api_key: str | None, caller: str) -> None:
+        """*caller* is not sent: over HTTP it follows from the key."""
+        self.address = address.rstrip("/")
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        timeout = httpx2.Timeout(ANSWER_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
+        self._http = httpx2.AsyncClient(base_url=self.address, headers=headers, timeout=timeout)
+
+    async def submit(self, task: SubmitTask, wait_s: float) -> RunAccepted | RunView:
+        """POST /v1/runs, repeated under its idempotency key while the gateway can't be reached."""
+        wait_s = min(wait_s, MAX_WAIT_S)
+        headers = {"Prefer": f"wait={int(wait_s)}"} if wait_s >= 1 else {}
+        body = task.model_dump(mode="json", exclude_none=True)
+        status, answer = await self._patiently("POST", "/v1/runs", SUBMIT_PATIENCE_S, body, headers=headers)
+        if status == httpx2.codes.OK and answer.get("status") in FINAL_STATUSES and "seq" in answer:
+            return RunView.model_validate(answer)
+        return RunAccepted.model_validate(answer)
+
+    async def get(self, run_id: UUID) -> RunView:
+        """GET /v1/runs/{id}."""
+        return RunView.model_validate(await self.request("GET", f"/v1/runs/{run_id}"))
+
+    async def ended(self, run_id: UUID, view: RunView) -> RunView:
+        """Follow the run's events to their end, then fetch it."""
+        async for _ in self.events(run_id, view.seq):
+            continue
+        return await self.get(run_id)
+
+    async def cancel(self, run_id: UUID, reason: str) -> Done:
+        """POST /v1/runs/{id}/cancel."""
+        answer = await self.request("POST", f"/v1/runs/{run_id}/cancel", body={"reason": reason})
+        return Done.model_validate(answer if isinstance(answer, dict) else {})
+
+    async def request(
+        self, method: str, path: str, *, body: JsonObject | None = None, query: dict[str, Any] | None = None
+    ) -> Any:
+        """Do one operation; a read is repeated while the gateway can't be reached, anything else is not."""
+        patience_s = READ_PATIENCE_S if method == "GET" else 0.0
+        _, answer = await self._patiently(method, path, patience_s, body, query=query)
+        return answer
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def _patiently(
+        self,
+        method: str,
+        path: str,
+        patience_s: float,
+        body: JsonObject | None,
+        *,
+        query: dict[str, Any] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> tuple[int, Any]:
+        patience = Patience(patience_s)
+        asked = {name: value for name, value in (query or {}).items() if value is not None}
+        while True:
+            try:
+                response = await self._http.request(
+                    method, path, json=body, params=asked, headers=headers, timeout=ANSWER_TIMEOUT_S + MAX_WAIT_S
+                )
+            except httpx2.TransportError as error:
+                await patience.wait(_no_contact(self.address, error))
+                continue
+            if response.is_success:
+                return response.status_code, response.json() if response.content else {}
+            refusal = refusal_of(response.status_code, response.content)
+            if not isinstance(refusal, UnavailableError):
+                raise refusal
+            await patience.wait(refusal, refusal.problem.retry_after_s or 0.0)
+
+    async def events(self, run_id: UUID, after: int) -> AsyncIterator[LogEntry]:
+        """Yield events by SSE, or by pages where streams do not get through; both resume after a drop."""
+        cursor, patience = _Cursor(after), Patience(STREAM_PATIENCE_S)
+        while not cursor.ended:
+            try:
+                source = self._pages(run_id, cursor) if cursor.by_page else self._stream(run_id, cursor)
+                async for entry in source:
+                    patience.renew()
+                    yield entry
+                await self._between(cursor, patience)
+            except httpx2.TransportError as error:
+                await patience.wait(_no_contact(self.address, error))
+            except UnavailableError as error:
+                await patience.wait(error, error.problem.retry_after_s or 0.0)
+
+    async def _between(self, cursor: _Cursor, patience: Patience) -> None:
+        """Wait a moment after a stream that was closed, or a page that was read to its end."""
+        if not cursor.ended:
+            await patience.wait(unreachable(self.address, "the stream keeps being closed"), PAGE_PAUSE_S)
+
+    async def _stream(self, run_id: UUID, cursor: _Cursor) -> AsyncIterator[LogEntry]:
+        """Read one SSE connection until it ends, for whatever reason."""
+        headers = {"Last-Event-ID": str(cursor.after)} if cursor.after else {}
+        timeout = httpx2.Timeout(SILENCE_S, connect=CONNECT_TIMEOUT_S)
+        path = f"/v1/runs/{run_id}/events"
+        async with self._http.sse(path, headers=headers, timeout=timeout, max_event_size=MAX_EVENT_BYTES) as source:
+            if source.response.is_error:
+                raise refusal_of(source.response.status_code, await source.response.aread())
+            if "text/event-stream" not in source.response.headers.get("content-type", ""):
+                cursor.by_page = True
+                return
+            async for frame in source:
+                if frame.event == "end":
+                    cursor.ended = True
+                    return
+                if frame.event == "bye":
+                    return
+                if frame.event == "problem":
+                    raise error_from(Problem.model_validate_json(frame.data))
+                entry = _entry(frame.data)
+                if entry is not None and cursor.takes(entry):
+                    yield entry
+
+    async def _pages(self, run_id: UUID, cursor: _Cursor) -> AsyncIterator[LogEntry]:
+        """Read what is there now; the run has ended when its status says so and nothing is left."""
+        while True:
+            page = await self.request("GET", f"/v1/runs/{run_id}/events", query={"after": cursor.after, "limit": 200})
+            for written in page["entries"]:
+                entry = _entry(json.dumps(written))
+                if entry is not None and cursor.takes(entry):
+                    yield entry
+                cursor.after = max(cursor.after, int(written["seq"]))
+            if cursor.after >= page["seq"]:
+                cursor.ended = page["status"] in FINAL_STATUSES
+                return
+
+
+def refusal_of(status: int, content: bytes) -> TowpathError:
+    """Return what an error answer says, also when something between us and the gateway made it."""
+    try:
+        return error_from(Problem.model_validate_json(content))
+    except ValidationError:
+        code = "unavailable" if status in {429, 502, 503, 504} else "internal"
+        return error_from(
+            problem(code, f"the server answered {status} without saying why").model_copy(update={"status": status})
+        )
+
+
+def _entry(text: str) -> LogEntry | None:
+    """Read an event; None for one of a kind that only a newer release knows."""
+    try:
+        return LogEntry.model_validate_json(text)
+    except ValidationError:
+        return None
+
+
+def _no_contact(address: str, error: httpx2.TransportError) -> UnavailableError:
+    return unreachable(address, f"{type(error).__name__}: {error}".removesuffix(": "))

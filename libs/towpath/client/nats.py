@@ -1,0 +1,148 @@
+"""The way over NATS: requests on `task.<verb>.<caller>`, with the same answers as over HTTP.
+
+Law: the caller's name is part of the subject and the broker checks that the credential may use it; no project is sent,
+since it follows from the caller.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, TypeVar
+from uuid import UUID, uuid4
+
+import nats
+from nats import errors as nats_errors
+from nats.aio.client import Client as Connection
+from pydantic import BaseModel
+
+from towpath.client.patience import Patience
+from towpath.errors import RefusedError, TowpathError, UnavailableError, error_from, unreachable
+from towpath_contracts import subjects
+from towpath_contracts.base import JsonObject
+from towpath_contracts.events import FINAL_STATUSES, LogEntry
+from towpath_contracts.problems import Problem, problem
+from towpath_contracts.rpc import PROBLEM_HEADER
+from towpath_contracts.tasks import RunAccepted, SubmitTask
+from towpath_contracts.views import CancelRun, Done, EventPage, GetEvents, GetRun, RunView
+
+A = TypeVar("A", bound=BaseModel)
+
+CONNECT_TIMEOUT_S = 5.0
+ANSWER_TIMEOUT_S = 5.0
+WAIT_MS = 20_000
+"""How long the orchestrator holds a question for something new."""
+PATIENCE_S = 10.0
+STREAM_PATIENCE_S = 120.0
+
+
+class NatsTransport:
+    """Talks to a broker at *address* as *caller*. User and password belong into the address."""
+
+    def __init__(self, address: str, *, api_key: str | None, caller: str) -> None:
+        """*api_key* is not sent: the broker checks its own users."""
+        self.address = address
+        self._caller = caller
+        self._connection: Connection | None = None
+        self._opening = asyncio.Lock()
+        self._fault = ""
+
+    async def submit(self, task: SubmitTask, wait_s: float) -> RunAccepted | RunView:
+        """Ask on `task.submit.<caller>`, repeated under the idempotency key while nobody answers."""
+        return await self._patiently(subjects.task_submit(self._caller), task, RunAccepted)
+
+    async def get(self, run_id: UUID) -> RunView:
+        """Ask on `task.get.<caller>`."""
+        return await self._patiently(subjects.task_get(self._caller), GetRun(project="", run_id=run_id), RunView)
+
+    async def ended(self, run_id: UUID, view: RunView) -> RunView:
+        """Let the orchestrator answer when the run has ended, or when its wait is over."""
+        asked = GetRun(project="", run_id=run_id, wait_ms=WAIT_MS)
+        return await self._patiently(subjects.task_get(self._caller), asked, RunView, WAIT_MS / 1000)
+
+    async def cancel(self, run_id: UUID, reason: str) -> Done:
+        """Ask on `task.cancel.<caller>`."""
+        asked = CancelRun(project="", run_id=run_id, actor=self._caller, reason=reason)
+        return await self._patiently(subjects.task_cancel(self._caller), asked, Done)
+
+    async def events(self, run_id: UUID, after: int) -> AsyncIterator[LogEntry]:
+        """Yield events page by page; each question waits for the first new event."""
+        subject = subjects.task_events(self._caller)
+        while True:
+            asked = GetEvents(project="", run_id=run_id, after=after, wait_ms=WAIT_MS)
+            page = await self._patiently(subject, asked, EventPage, WAIT_MS / 1000, STREAM_PATIENCE_S)
+            for entry in page.entries:
+                if entry.seq > after:
+                    after = entry.seq
+                    yield entry
+            if page.status in FINAL_STATUSES and after >= page.seq:
+                return
+
+    async def request(
+        self, method: str, path: str, *, body: JsonObject | None = None, query: dict[str, Any] | None = None
+    ) -> Any:
+        """Refuse: only tasks travel over NATS."""
+        detail = f"{method} {path} is asked over HTTP only: Client('http://…')"
+        raise RefusedError(problem("request_invalid", detail))
+
+    async def close(self) -> None:
+        """Close the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    async def _open(self) -> Connection:
+        async with self._opening:
+            if self._connection is None:
+                self._connection = await self._connect()
+            return self._connection
+
+    async def _connect(self) -> Connection:
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                return await nats.connect(
+                    self.address,
+                    name=f"towpath-client/{self._caller}",
+                    inbox_prefix=f"_INBOX_client_{self._caller}.{uuid4().hex[:12]}",
+                    error_cb=self._note,
+                    max_reconnect_attempts=-1,
+                    reconnect_time_wait=0.25,
+                    ping_interval=5,
+                    max_outstanding_pings=2,
+                    pending_size=0,
+                )
+        except (OSError, TimeoutError, nats_errors.Error) as error:
+            raise unreachable(_without_password(self.address), self._fault or str(error) or "no answer") from error
+
+    async def _note(self, error: Exception) -> None:
+        """Remember what the connection last complained about; the next refusal says it."""
+        self._fault = f"{type(error).__name__}: {error}".removesuffix(": ")
+
+    async def _patiently(
+        self, subject: str, asked: BaseModel, answer: type[A], wait_s: float = 0.0, patience_s: float = PATIENCE_S
+    ) -> A:
+        patience = Patience(patience_s)
+        while True:
+            try:
+                return await self._ask(subject, asked, answer, wait_s)
+            except UnavailableError as error:
+                await patience.wait(error, error.problem.retry_after_s or 0.0)
+
+    async def _ask(self, subject: str, asked: BaseModel, answer: type[A], wait_s: float) -> A:
+        connection = await self._open()
+        try:
+            reply = await connection.request(
+                subject, asked.model_dump_json().encode(), timeout=ANSWER_TIMEOUT_S + wait_s
+            )
+        except (TimeoutError, nats_errors.Error) as error:
+            raise self._silence(subject, error) from error
+        if reply.headers and PROBLEM_HEADER in reply.headers:
+            raise error_from(Problem.model_validate_json(reply.data))
+        return answer.model_validate_json(reply.data)
+
+    def _silence(self, subject: str, error: Exception) -> TowpathError:
+        fault, self._fault = self._fault, ""
+        return error_from(problem("unavailable", f"no answer on {subject} ({fault or type(error).__name__})"))
+
+
+def _without_password(address: str) -> str:
+    scheme, _, rest = address.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}"

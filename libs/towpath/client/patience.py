@@ -1,0 +1,38 @@
+"""How long a client goes on trying while nobody answers.
+
+Law: waits grow and are jittered, so that many clients do not come back at the same instant; contact resets everything.
+"""
+
+import asyncio
+import random
+
+from towpath.errors import TowpathError
+from towpath_fabric.clock import monotonic
+
+FIRST_WAIT_S = 0.2
+LONGEST_WAIT_S = 3.0
+
+
+class Patience:
+    """Counts the time without contact. *most_s* is how long that may last."""
+
+    def __init__(self, most_s: float) -> None:
+        self._most_s = most_s
+        self._since: float | None = None
+        self._wait_s = FIRST_WAIT_S
+
+    def renew(self) -> None:
+        """Somebody answered: start from the beginning."""
+        self._since = None
+        self._wait_s = FIRST_WAIT_S
+
+    async def wait(self, because: TowpathError, at_least_s: float = 0.0) -> None:
+        """Wait before the next try; raises *because* when the time is over."""
+        now = monotonic()
+        if self._since is None:
+            self._since = now
+        wait_s = max(at_least_s, self._wait_s * (0.5 + random.random()))  # noqa: S311 - jitter needs no secret
+        if now + wait_s - self._since > self._most_s:
+            raise because
+        await asyncio.sleep(wait_s)
+        self._wait_s = min(self._wait_s * 2, LONGEST_WAIT_S)

@@ -1,0 +1,42 @@
+"""What both ways to a platform can do.
+
+Law: every method may be called again after a lost connection without doing anything twice.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Any, Protocol
+from uuid import UUID
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.events import LogEntry
+from towpath_contracts.tasks import RunAccepted, SubmitTask
+from towpath_contracts.views import Done, RunView
+
+
+class Transport(Protocol):
+    """A way to a platform. Refusals are TowpathError."""
+
+    address: str
+
+    async def submit(self, task: SubmitTask, wait_s: float) -> RunAccepted | RunView:
+        """Submit *task*, whose idempotency key is set; the run itself when it ended within *wait_s*."""
+
+    async def get(self, run_id: UUID) -> RunView:
+        """Return one run."""
+
+    async def ended(self, run_id: UUID, view: RunView) -> RunView:
+        """Return the run once it has changed since *view*, or after a while; not before it is worth looking again."""
+
+    def events(self, run_id: UUID, after: int) -> AsyncIterator[LogEntry]:
+        """Yield every event after seq *after* once, in order, until the run has ended."""
+
+    async def cancel(self, run_id: UUID, reason: str) -> Done:
+        """Ask a run to stop."""
+
+    async def request(
+        self, method: str, path: str, *, body: JsonObject | None = None, query: dict[str, Any] | None = None
+    ) -> Any:
+        """Do any HTTP operation; a transport without HTTP refuses."""
+
+    async def close(self) -> None:
+        """Close the connection; safe to call twice."""

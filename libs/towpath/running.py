@@ -1,0 +1,75 @@
+"""`run`: submit a task and have its end, as one call; `run.sync` without asyncio, `run.stream` event by event (B1).
+
+Law: nothing runs in this process. Every form submits to a platform, so a run looks and is recorded the same.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from towpath.client.client import Client
+from towpath.networks import Network
+from towpath_contracts.events import LogEntry
+from towpath_contracts.networks import NetworkSpec
+from towpath_contracts.views import RunView
+
+AnyNetwork = str | Network | NetworkSpec
+"""The name of a published network, or one to publish first (the same one again makes no new version)."""
+
+
+class Run:
+    """The three forms of running. `server`, `api_key` and `caller` are Client's; other options are SubmitTask's."""
+
+    async def __call__(
+        self,
+        network: AnyNetwork,
+        message: str = "",
+        *,
+        server: str | None = None,
+        api_key: str | None = None,
+        caller: str = "anonymous",
+        timeout: str | float | None = None,
+        **options: Any,
+    ) -> RunView:
+        """Run *network* and return the finished run; raises RunTimeoutError after *timeout*."""
+        async with Client(server, api_key=api_key, caller=caller) as client:
+            name = await _published(client, network, options)
+            return await client.run(name, message, timeout=timeout, **options)
+
+    def sync(self, network: AnyNetwork, message: str = "", **options: Any) -> RunView:
+        """Do the same without asyncio; raises RuntimeError inside a running event loop."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self(network, message, **options))
+        msg = "run.sync can't be used inside an event loop; write: await run(…)"
+        raise RuntimeError(msg)
+
+    async def stream(
+        self,
+        network: AnyNetwork,
+        message: str = "",
+        *,
+        server: str | None = None,
+        api_key: str | None = None,
+        caller: str = "anonymous",
+        **options: Any,
+    ) -> AsyncIterator[LogEntry]:
+        """Run *network* and yield its events as they happen; the last one is `run_finished`."""
+        async with Client(server, api_key=api_key, caller=caller) as client:
+            name = await _published(client, network, options)
+            accepted = await client.submit(name, message, **options)
+            async for entry in client.events(accepted.run_id):
+                yield entry
+
+
+async def _published(client: Client, network: AnyNetwork, options: dict[str, Any]) -> str:
+    """Return the name to run; a network that was handed over is published, and exactly that version is run."""
+    if isinstance(network, str):
+        return network
+    version = await client.networks.publish(network)
+    options.setdefault("version", version.version)
+    return version.name
+
+
+run = Run()
