@@ -1,0 +1,87 @@
+"""Composition root: `python -m towpath_gateway` serves; `create-key` makes the first key; `openapi` describes."""
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+
+from towpath_contracts.problems import ProblemError
+from towpath_fabric.db import open_pool
+from towpath_fabric.service import Service
+from towpath_gateway.adapters.keys import Keys, NewKey
+from towpath_gateway.adapters.platform import Platform
+from towpath_gateway.app import create_app
+from towpath_gateway.core.keys import SCOPES
+from towpath_gateway.edge import Edge
+from towpath_gateway.parts import Metrics, Parts
+from towpath_gateway.settings import GatewaySettings
+
+
+def serve(settings: GatewaySettings) -> int:
+    """Serve until asked to stop; returns the exit code."""
+    service = Service("gateway", settings)
+    parts = Parts(
+        settings=settings,
+        log=service.log,
+        keys=Keys(lambda: service.pool),
+        platform=Platform(service.bus, service.stopping),
+        metrics=Metrics(service.registry),
+        stopping=service.stopping,
+    )
+    service.serve_app(Edge(create_app(parts), parts), settings.gateway_host, settings.gateway_port)
+    return service.run()
+
+
+async def create_key(settings: GatewaySettings, new: NewKey, project: str) -> str:
+    """Make a key and return it; raises ProblemError."""
+    pool = await open_pool(settings.dsn(), 1, "towpath_gateway")
+    try:
+        view = await Keys(lambda: pool).create(new, project=project, actor="create-key")
+    finally:
+        await pool.close()
+    assert view.key is not None
+    return view.key
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one of the commands; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m towpath_gateway", description=__doc__)
+    commands = parser.add_subparsers(dest="command")
+    commands.add_parser("openapi", help="print the OpenAPI document")
+    making = commands.add_parser("create-key", help="make an API key and print it once")
+    making.add_argument("--project", required=True)
+    making.add_argument("--caller", required=True)
+    making.add_argument("--scopes", nargs="+", default=list(SCOPES), help="default: all of them")
+    making.add_argument("--roles", nargs="*", default=[])
+    making.add_argument("--expires-in-s", type=int, default=None)
+    making.add_argument("--note", default="")
+    given = parser.parse_args(arguments)
+    if given.command == "openapi":
+        sys.stdout.write(json.dumps(create_app(None).openapi(), indent=2, sort_keys=True) + "\n")
+        return 0
+    settings = GatewaySettings.load()
+    if given.command is None:
+        return serve(settings)
+    return _create_key(settings, given)
+
+
+def _create_key(settings: GatewaySettings, given: argparse.Namespace) -> int:
+    new = NewKey(
+        caller=given.caller,
+        scopes=tuple(scope for text in given.scopes for scope in text.split(",") if scope),
+        roles=tuple(role for text in given.roles for role in text.split(",") if role),
+        expires_in_s=given.expires_in_s,
+        note=given.note,
+    )
+    try:
+        key = asyncio.run(create_key(settings, new, given.project))
+    except ProblemError as error:
+        sys.stderr.write(f"{error.problem.code}: {error.problem.detail}\n{error.problem.remedy}\n")
+        return 1
+    sys.stdout.write(key + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What the gateway reaches outside of itself: its own tables and the other services."""

@@ -1,0 +1,122 @@
+"""The other services, as the gateway uses them.
+
+Law: every request carries the project of the credential; nothing here is cached and nothing is decided.
+"""
+
+import asyncio
+import base64
+from typing import Any
+from uuid import UUID
+
+from towpath_contracts import rpc, subjects
+from towpath_contracts.base import Message
+from towpath_contracts.canonical import digest_text
+from towpath_contracts.events import FINAL_STATUSES, LogEntry
+from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.tasks import RunAccepted, SubmitTask
+from towpath_contracts.tools import BlobChunk, BlobGet
+from towpath_contracts.views import EventPage, GetEvents, GetLlmCalls, GetRun, LlmCalls, RunView
+from towpath_fabric.bus import Bus
+from towpath_fabric.clock import monotonic
+from towpath_gateway.adapters.feed import Feed
+
+CHECK_S = 2.0
+"""How often a reader asks for the truth while it waits (design §4)."""
+
+PAGE = 500
+LLM_CALLS_WAIT_S = 3.0
+"""How long the raw texts of a debug run are waited for; they travel apart from the run and may be lost (design §4)."""
+
+_LLM_CALLS_POLL_S = 0.1
+
+
+class Platform:
+    """Asks the services behind the gateway. *stopping* ends every wait at once."""
+
+    def __init__(self, bus: Bus, stopping: asyncio.Event) -> None:
+        self.bus = bus
+        self.stopping = stopping
+
+    async def ask(self, method: rpc.Method, request: Message) -> Any:
+        """Ask *method*; raises ProblemError."""
+        return await self.bus.ask(method, request)
+
+    async def submit(self, caller: str, task: SubmitTask) -> RunAccepted:
+        """Submit *task* as *caller*; returns once the run is committed.
+
+        Raises ProblemError; after `unavailable` the run may exist all the same, and only an idempotency key tells.
+        """
+        return await self.bus.ask_subject(subjects.task_submit(caller), task, RunAccepted)
+
+    async def run(self, project: str, run_id: UUID) -> RunView:
+        """Return a run of *project*; raises ProblemError `run_not_found`, also for another project's."""
+        view: RunView = await self.ask(rpc.GET_RUN, GetRun(project=project, run_id=run_id))
+        return view
+
+    async def page(self, project: str, run_id: UUID, after: int, limit: int = PAGE, wait_ms: int = 0) -> EventPage:
+        """Return the events after seq *after*, waiting up to *wait_ms* for the first."""
+        request = GetEvents(project=project, run_id=run_id, after=after, limit=limit, wait_ms=wait_ms)
+        page: EventPage = await self.bus.ask(rpc.EVENTS, request, timeout_s=5.0 + wait_ms / 1_000)
+        return page
+
+    async def events(self, project: str, run_id: UUID) -> list[LogEntry]:
+        """Return the whole log of a run."""
+        entries: list[LogEntry] = []
+        while True:
+            page = await self.page(project, run_id, entries[-1].seq if entries else 0)
+            entries += page.entries
+            if not page.entries or entries[-1].seq >= page.seq:
+                return entries
+
+    async def until_end(self, project: str, run_id: UUID, seconds: float) -> RunView | None:
+        """Return the run as soon as it has ended, or as it stands after *seconds*; None if nobody could say.
+
+        A part of the platform that is away for a while only costs time: the run is safe and its end will be seen.
+        """
+        deadline = monotonic() + seconds
+        view: RunView | None = None
+        async with Feed(self.bus, run_id, self.stopping) as feed:
+            while True:
+                feed.take()
+                try:
+                    view = await feed.unless_stopping(self.run(project, run_id)) or view
+                except ProblemError as error:
+                    if error.problem.code != "unavailable":
+                        raise
+                left = deadline - monotonic()
+                if (view is not None and view.status in FINAL_STATUSES) or left <= 0 or feed.stopping:
+                    return view
+                await self._next_reason(feed, left)
+
+    async def llm_calls(self, project: str, run_id: UUID, requests: frozenset[str]) -> LlmCalls:
+        """Return the recorded model calls of a run, waiting a little until those of *requests* are there."""
+        deadline = monotonic() + LLM_CALLS_WAIT_S
+        while True:
+            found: LlmCalls = await self.ask(rpc.GET_LLM_CALLS, GetLlmCalls(project=project, run_id=run_id))
+            seen = {str(call.get("request_id")) for call in found.calls}
+            if requests <= seen or monotonic() > deadline or self.stopping.is_set():
+                return found
+            await asyncio.sleep(_LLM_CALLS_POLL_S)
+
+    async def blob(self, run_id: UUID, digest: str) -> bytes:
+        """Return a blob that an event of the run names; raises ProblemError `internal` when its bytes are not those."""
+        parts: list[bytes] = []
+        while True:
+            chunk: BlobChunk = await self.ask(
+                rpc.BLOB_GET_RUNS, BlobGet(digest=digest, index=len(parts), run_id=run_id)
+            )
+            parts.append(base64.b64decode(chunk.data_base64))
+            if len(parts) >= chunk.total:
+                break
+        data = b"".join(parts)
+        if digest_text(data) != digest:
+            raise ProblemError(problem("internal", f"the stored bytes are not those of {digest}"))
+        return data
+
+    async def _next_reason(self, feed: Feed, left: float) -> None:
+        """Wait until there is a reason to look again: the run's end was told, or CHECK_S is over."""
+        until = monotonic() + min(CHECK_S, left)
+        while not feed.ended and not feed.stopping and (rest := until - monotonic()) > 0:
+            await feed.wait(rest)
+            if not feed.ended:
+                feed.take()

@@ -1,0 +1,78 @@
+"""Reading the headers that change how a request is answered.
+
+Law: a preference may be ignored (RFC 7240), an idempotency key may not; what can't be understood is refused.
+"""
+
+import re
+from urllib.parse import urlsplit
+
+from towpath_contracts.problems import ProblemError, problem
+
+MAX_WAIT_S = 30.0
+"""The longest wait that `Prefer` can ask for; longer than that, proxies give up."""
+
+MAX_IDEMPOTENCY_KEY_BYTES = 255
+
+LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]", "::1"})
+
+_WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})\"?(?=$|[,;\s])", re.IGNORECASE)
+
+
+def preferred_wait(prefer: str | None, most_s: float = MAX_WAIT_S) -> float:
+    """Return the seconds of `Prefer: wait=N`, at most *most_s*; 0 without one."""
+    found = _WAIT.search(prefer or "")
+    return min(float(found.group(1)), most_s) if found else 0.0
+
+
+def wants_stream(accept: str | None) -> bool:
+    """Say whether the client asks for server-sent events."""
+    return "text/event-stream" in (accept or "").lower()
+
+
+def last_event_id(header: str | None, after: int) -> int:
+    """Return the seq after which a stream resumes: the header of a reconnecting client wins over the query.
+
+    Raises ProblemError for a header that is not one of our ids.
+    """
+    if not header:
+        return after
+    if not (header.isascii() and header.isdigit() and len(header) <= 15):
+        raise ProblemError(problem("request_invalid", "Last-Event-ID is not the id of an event of this stream"))
+    return int(header)
+
+
+def idempotency_key(header: str | None, in_body: str | None) -> str | None:
+    """Return the key of a request, given in the header or in the body.
+
+    Raises ProblemError where it is empty, too long, not printable ASCII, or given twice with different values.
+    """
+    if header is None:
+        return in_body
+    key = header.strip()
+    size = len(key.encode("utf-8", "replace"))
+    if not key or size > MAX_IDEMPOTENCY_KEY_BYTES or not (key.isascii() and key.isprintable()):
+        detail = f"Idempotency-Key must be 1 to {MAX_IDEMPOTENCY_KEY_BYTES} printable ASCII characters"
+        raise ProblemError(problem("request_invalid", detail))
+    if in_body is not None and in_body != key:
+        raise ProblemError(problem("request_invalid", "Idempotency-Key and idempotency_key differ"))
+    return key
+
+
+def refused_origin(host: str | None, origin: str | None) -> str | None:
+    """Return why a request without a key is refused on an embedded platform, or None.
+
+    Without keys the platform trusts whoever sits at this machine. A web page in that person's browser is somebody else:
+    it shows by its Origin, and a name that was rebound to this machine by the Host.
+    """
+    if _host_name(host) not in LOOPBACK_HOSTS:
+        return f"the Host {host!r} is not this machine"
+    if origin is None:
+        return None
+    if urlsplit(origin).netloc.lower() != (host or "").lower():
+        return f"the Origin {origin!r} is another site"
+    return None
+
+
+def _host_name(host: str | None) -> str:
+    text = (host or "").lower()
+    return text.partition("]")[0] + "]" if text.startswith("[") else text.partition(":")[0]

@@ -1,0 +1,114 @@
+"""API keys and what they allow: `twp_<prefix>.<secret>`.
+
+Law: only the SHA-256 digest of a secret is kept and compared, in constant time. A secret has 256 random bits, so a slow
+hash would protect nothing (reliability.md §4.5). Whatever is not listed is refused.
+"""
+
+import hashlib
+import hmac
+import re
+from dataclasses import dataclass
+from datetime import datetime
+
+SCOPES: tuple[str, ...] = (
+    "runs:read",
+    "runs:write",
+    "networks:read",
+    "networks:write",
+    "gates:read",
+    "gates:resolve",
+    "audit:read",
+    "policy:read",
+    "policy:write",
+    "keys:admin",
+)
+"""Everything a key may be allowed to do."""
+
+ROLES: tuple[str, ...] = ("approver", "policy_admin")
+"""Roles the platform itself asks for; policies may name others."""
+
+_KEY = re.compile(r"^twp_([a-z0-9]{12})\.([A-Za-z0-9_-]{43})$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """Who asks: *caller* names the task queue, *actor* is written into records, *project* bounds everything."""
+
+    caller: str
+    actor: str
+    project: str
+    scopes: frozenset[str]
+    roles: frozenset[str]
+    key_prefix: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredKey:
+    """A key as the table holds it; `roles` and `project` are its caller's."""
+
+    prefix: str
+    secret_digest: bytes
+    caller: str
+    project: str
+    scopes: frozenset[str]
+    roles: frozenset[str]
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+
+
+ANYBODY = Principal(
+    caller="anonymous", actor="local", project="default", scopes=frozenset(SCOPES), roles=frozenset(ROLES)
+)
+"""Whoever asks an embedded platform without keys: a person at this machine."""
+
+
+def format_key(prefix: str, secret: str) -> str:
+    """Return the key as its owner holds it."""
+    return f"twp_{prefix}.{secret}"
+
+
+def secret_digest(secret: str) -> bytes:
+    """Return what is stored of a secret."""
+    return hashlib.sha256(secret.encode()).digest()
+
+
+def split_key(text: str) -> tuple[str, str] | None:
+    """Return (prefix, secret), or None for text that can't be a key."""
+    found = _KEY.match(text)
+    return (found.group(1), found.group(2)) if found else None
+
+
+def bearer(header: str | None) -> str | None:
+    """Return the credential of an `Authorization: Bearer` header; None without one, empty for another scheme."""
+    if header is None:
+        return None
+    scheme, _, credential = header.partition(" ")
+    return credential.strip() if scheme.lower() == "bearer" else ""
+
+
+def refusal(stored: StoredKey | None, secret: str, now: datetime) -> str | None:
+    """Return why *secret* is not a valid key at *now*, or None when it is.
+
+    The digests are compared in constant time, also when there is no such key.
+    """
+    expected = stored.secret_digest if stored is not None else bytes(32)
+    same = hmac.compare_digest(expected, secret_digest(secret))
+    if stored is None or not same:
+        return "the key is not known"
+    if stored.revoked_at is not None:
+        return "the key was revoked"
+    if stored.expires_at is not None and stored.expires_at <= now:
+        return "the key has expired"
+    return None
+
+
+def principal_of(stored: StoredKey) -> Principal:
+    """Return who holds a valid key."""
+    return Principal(
+        caller=stored.caller,
+        actor=stored.caller,
+        project=stored.project,
+        scopes=stored.scopes,
+        roles=stored.roles,
+        key_prefix=stored.prefix,
+    )

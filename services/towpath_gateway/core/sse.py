@@ -1,0 +1,40 @@
+"""Server-sent events as text (WHATWG HTML, 9.2).
+
+Law: `id` is the seq of the event, so that a client that reconnects with Last-Event-ID misses nothing and sees nothing
+twice.
+"""
+
+from uuid import UUID
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.canonical import canonical_json
+from towpath_contracts.events import LogEntry
+
+RETRY_MS = 2_000
+"""How long a client waits before it reconnects after a drop."""
+
+BYE_RETRY_MS = 500
+"""The same when this gateway is being replaced: another one is there already."""
+
+PING = b": ping\n\n"
+RETRY = f"retry: {RETRY_MS}\n\n".encode()
+BYE = f"event: bye\nretry: {BYE_RETRY_MS}\ndata: {{}}\n\n".encode()
+
+
+def entry_frame(entry: LogEntry) -> bytes:
+    """Return the frame of one event; JSON text never holds a raw line break, so one data line is enough."""
+    return f"id: {entry.seq}\nevent: {entry.event.type}\ndata: {entry.model_dump_json()}\n\n".encode()
+
+
+def end_frame(run_id: UUID, status: str, seq: int) -> bytes:
+    """Return the last frame of a run that has ended: the client need not come back."""
+    return _named("end", {"run_id": str(run_id), "status": status, "seq": seq})
+
+
+def problem_frame(body: JsonObject) -> bytes:
+    """Return the frame that ends a stream which can't go on."""
+    return _named("problem", body)
+
+
+def _named(name: str, body: JsonObject) -> bytes:
+    return f"event: {name}\ndata: {canonical_json(body)}\n\n".encode()

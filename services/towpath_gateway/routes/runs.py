@@ -1,0 +1,184 @@
+"""Runs: submit, list, look at, follow, stop (features A13, E9)."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic import Field
+
+from towpath_contracts import ids, rpc
+from towpath_contracts.base import ClientMessage
+from towpath_contracts.events import FINAL_STATUSES
+from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.tasks import RunAccepted, SubmitTask
+from towpath_contracts.views import (
+    CancelRun,
+    Done,
+    EventPage,
+    GetHistory,
+    History,
+    ListRuns,
+    RunPage,
+    RunView,
+)
+from towpath_gateway.core.headers import idempotency_key, last_event_id, preferred_wait, wants_stream
+from towpath_gateway.parts import Parts, PartsOf, RunsReader, RunsWriter, documented, json_answer
+from towpath_gateway.requests import StrictRoute
+from towpath_gateway.streaming import RunStream
+
+router = APIRouter(route_class=StrictRoute, tags=["runs"])
+
+_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "A page of events, or with Accept: text/event-stream the events as they happen",
+        "content": {
+            "text/event-stream": {
+                "schema": {"type": "string"},
+                "example": "id: 1\nevent: run_created\ndata: {…}\n\nevent: end\ndata: {…}\n\n",
+            }
+        },
+    }
+}
+
+IdempotencyKey = Annotated[str | None, Header(description="The same key and body give the same run for 24 hours.")]
+Prefer = Annotated[str | None, Header(description="`wait=N` waits up to N seconds (at most 30) for the run's end.")]
+
+
+class StopRun(ClientMessage):
+    """Why a run should stop."""
+
+    reason: str = Field(default="", max_length=2_000)
+
+
+def with_key(task: SubmitTask, header: str | None) -> SubmitTask:
+    """Return *task* with the idempotency key of the request."""
+    key = idempotency_key(header, task.idempotency_key)
+    return task if key == task.idempotency_key else task.model_copy(update={"idempotency_key": key})
+
+
+def run_headers(run_id: UUID) -> dict[str, str]:
+    """Return where the run is, and its trace (W3C Trace Context level 2, `traceresponse`)."""
+    return {"Location": f"/v1/runs/{run_id}", "traceresponse": ids.traceparent(run_id, "run")}
+
+
+@router.post(
+    "/v1/runs",
+    status_code=202,
+    response_model=RunAccepted,
+    responses={
+        **documented("network_not_found", "idempotency_conflict", "overloaded", "request_too_large"),
+        200: {"description": "The run ended within the wait", "model": RunView},
+    },
+    summary="Submit a task",
+)
+async def submit_run(
+    task: SubmitTask, parts: PartsOf, principal: RunsWriter, key: IdempotencyKey = None, prefer: Prefer = None
+) -> Response:
+    """Accept a task. The run is safe once this answers; the answer says where it is."""
+    accepted = await parts.platform.submit(principal.caller, with_key(task, key))
+    headers = run_headers(accepted.run_id)
+    wait_s = preferred_wait(prefer)
+    if wait_s:
+        headers["Preference-Applied"] = f"wait={wait_s:.0f}"
+        view = await parts.platform.until_end(principal.project, accepted.run_id, wait_s)
+        if view is not None and view.status in FINAL_STATUSES:
+            return json_answer(view, headers=headers)
+    return json_answer(accepted, status=202, headers=headers)
+
+
+@router.get("/v1/runs", response_model=RunPage, responses=documented(), summary="List runs, newest first")
+async def list_runs(
+    parts: PartsOf,
+    principal: RunsReader,
+    status: Annotated[str | None, Query(max_length=32)] = None,
+    network: Annotated[str | None, Query(max_length=128)] = None,
+    label: Annotated[str | None, Query(max_length=256, description="`key=value`")] = None,
+    before: Annotated[UUID | None, Query(description="`next_before` of the page before")] = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> Response:
+    """Return a page of the project's runs."""
+    request = ListRuns(
+        project=principal.project, status=status, network=network, label=label, before=before, limit=limit
+    )
+    return json_answer(await parts.platform.ask(rpc.LIST_RUNS, request))
+
+
+@router.get("/v1/runs/{run_id}", response_model=RunView, responses=documented("run_not_found"), summary="Look at a run")
+async def get_run(run_id: UUID, parts: PartsOf, principal: RunsReader, prefer: Prefer = None) -> Response:
+    """Return a run; with `Prefer: wait=N` as soon as it has ended, or as it stands after N seconds."""
+    wait_s = preferred_wait(prefer)
+    view = await parts.platform.until_end(principal.project, run_id, wait_s) if wait_s else None
+    view = view or await parts.platform.run(principal.project, run_id)
+    return json_answer(view, headers={"traceresponse": ids.traceparent(run_id, "run")})
+
+
+@router.get(
+    "/v1/runs/{run_id}/events",
+    response_model=EventPage,
+    responses={**documented("run_not_found", "overloaded"), **_STREAM},
+    summary="Read or follow the events of a run",
+)
+async def get_events(
+    run_id: UUID,
+    request: Request,
+    parts: PartsOf,
+    principal: RunsReader,
+    after: Annotated[int, Query(ge=0)] = 0,
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 200,
+    wait: Annotated[int, Query(ge=0, le=30, description="Seconds to wait for the first event of a page")] = 0,
+    last_event: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
+) -> Response:
+    """Return events with seq > `after` in order, each exactly once; a dropped stream resumes with Last-Event-ID."""
+    if not wants_stream(request.headers.get("accept")):
+        return json_answer(await parts.platform.page(principal.project, run_id, after, limit, wait * 1_000))
+    start = last_event_id(last_event, after)
+    first = await parts.platform.page(principal.project, run_id, start)
+    if start > first.seq:
+        raise ProblemError(problem("request_invalid", f"the run has {first.seq} events, not {start}"))
+    return _stream(parts, RunStream(parts.platform, principal.project, run_id, first, start))
+
+
+@router.post(
+    "/v1/runs/{run_id}/cancel",
+    status_code=202,
+    response_model=Done,
+    responses=documented("run_not_found", "run_finished"),
+    summary="Ask a run to stop",
+)
+async def cancel_run(run_id: UUID, parts: PartsOf, principal: RunsWriter, stop: StopRun | None = None) -> Response:
+    """Ask a run to stop. It is `cancelled` once no call of it can start any more."""
+    reason = stop.reason if stop is not None else ""
+    request = CancelRun(project=principal.project, run_id=run_id, actor=principal.actor, reason=reason)
+    return json_answer(await parts.platform.ask(rpc.CANCEL_RUN, request), status=202)
+
+
+@router.get(
+    "/v1/runs/{run_id}/history",
+    response_model=History,
+    responses=documented("run_not_found"),
+    summary="The execution history of a run",
+)
+async def get_history(run_id: UUID, parts: PartsOf, principal: RunsReader) -> Response:
+    """Return the history as recorded so far; `seq` says how far it has read the log."""
+    await parts.platform.run(principal.project, run_id)
+    request = GetHistory(project=principal.project, run_id=run_id)
+    return json_answer(await parts.platform.ask(rpc.GET_HISTORY, request))
+
+
+def _stream(parts: Parts, stream: RunStream) -> Response:
+    if parts.streams >= parts.settings.max_streams:
+        raise ProblemError(problem("overloaded", "too many streams are open here", retry_after_s=5))
+
+    async def frames() -> AsyncIterator[bytes]:
+        parts.streams += 1
+        parts.metrics.streams.inc()
+        try:
+            async for frame in stream.frames():
+                yield frame
+        finally:
+            parts.streams -= 1
+            parts.metrics.streams.dec()
+
+    return StreamingResponse(frames(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})

@@ -1,0 +1,35 @@
+"""Settings of the gateway, `TOWPATH_*` (see towpath_fabric.settings)."""
+
+from typing import Literal
+
+from pydantic import model_validator
+
+from towpath_fabric.settings import Settings
+
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+class GatewaySettings(Settings):
+    """Where the gateway listens, whom it lets in, and how long it waits.
+
+    `auth` "auto" asks for keys everywhere but on the embedded platform; it can't be switched off elsewhere.
+    `run_wait_s` bounds `POST /run`; `max_streams` bounds the event streams of one process.
+    """
+
+    gateway_host: str = "127.0.0.1"
+    gateway_port: int = 8787
+    auth: Literal["auto", "on"] = "auto"
+    run_wait_s: float = 120.0
+    max_streams: int = 1_000
+
+    @property
+    def asks_for_keys(self) -> bool:
+        """Whether a request needs a key."""
+        return self.auth == "on" or not self.embedded
+
+    @model_validator(mode="after")
+    def _open_only_to_this_machine(self) -> "GatewaySettings":
+        if not self.asks_for_keys and self.gateway_host not in _LOOPBACK:
+            msg = f"without keys the gateway listens on the loopback only, not on {self.gateway_host}: TOWPATH_AUTH=on"
+            raise ValueError(msg)
+        return self
