@@ -20,7 +20,7 @@ from towpath_contracts.problems import Problem, ProblemDetail, ProblemError, pro
 from towpath_contracts.rpc import PROBLEM_HEADER, Method
 from towpath_fabric.settings import Settings
 
-M = TypeVar("M", bound=Message)
+B = TypeVar("B", bound=BaseModel)
 R = TypeVar("R", bound=Message)
 
 ASK_TIMEOUT_S = 5.0
@@ -133,25 +133,23 @@ class Bus:
 
     def answer(self, method: Method, handler: Callable[[Any], Awaitable[Message]]) -> None:
         """Serve *method* with *handler*, which takes the request type; replicas share the work."""
-        self.answer_subject(method.subject, method.request, handler)
 
-    def answer_subject(
-        self,
-        subject: str,
-        request: type[M],
-        handler: Callable[[M], Awaitable[Message]],
-        *,
-        with_subject: Callable[[M, str], Awaitable[Message]] | None = None,
-    ) -> None:
-        """Serve requests on *subject*; problems are answers too, so a caller never waits for a timeout."""
+        async def without_subject(request: Any, _subject: str) -> Message:
+            return await handler(request)
+
+        self.answer_subject(method.subject, method.request, without_subject)
+
+    def answer_subject(self, subject: str, request: type[B], handler: Callable[[B, str], Awaitable[Message]]) -> None:
+        """Serve requests on *subject*, which may have wildcards; *handler* also gets the subject that was asked.
+
+        Problems are answers too, so a caller never waits for a timeout.
+        """
 
         async def serve(message: NatsMessage) -> NatsResponse:
+            reply: Message
             try:
                 parsed = request.model_validate_json(message.body)
-                if with_subject is not None:
-                    reply = await with_subject(parsed, message.raw_message.subject)
-                else:
-                    reply = await handler(parsed)
+                reply = await handler(parsed, message.raw_message.subject)
             except ValidationError as error:
                 reply = problem_from_validation(error, request.__name__)
             except ProblemError as error:

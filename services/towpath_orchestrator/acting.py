@@ -1,0 +1,68 @@
+"""Requests of people that become facts: cancel a run, resolve a gate."""
+
+from collections.abc import Callable
+
+from towpath_contracts.access import SettleCall
+from towpath_contracts.events import FINAL_STATUSES
+from towpath_contracts.facts import AnyFact, CancelRequested, GateResolved
+from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.rpc import SETTLE_CALL
+from towpath_contracts.views import CancelRun, Done, GetRun, ListGates, ResolveGate
+from towpath_fabric.bus import Bus
+from towpath_orchestrator.reading import Reading
+
+UNKNOWN_VERDICTS = ("happened", "did_not_happen", "retry")
+
+
+class Acting:
+    """Checks a person's request and hands the fact to the commit loop."""
+
+    def __init__(self, reading: Reading, bus: Bus, add: Callable[[AnyFact], None]) -> None:
+        self._reading = reading
+        self._bus = bus
+        self._add = add
+
+    async def cancel(self, request: CancelRun) -> Done:
+        """Ask a run to stop; it answers `cancelling` and then `cancelled` in its own log."""
+        run = await self._reading.get_run(GetRun(project=request.project, run_id=request.run_id))
+        if run.status in FINAL_STATUSES:
+            raise ProblemError(problem("run_finished", f"run {request.run_id} is {run.status}", run_id=str(run.run_id)))
+        self._add(CancelRequested(run_id=request.run_id, by=request.actor, reason=request.reason))
+        return Done(detail="the run is asked to stop")
+
+    async def resolve_gate(self, request: ResolveGate) -> Done:
+        """Settle a gate that is not an approval. The person's word on an unknown call is audited by TAS first."""
+        page = await self._reading.list_gates(
+            ListGates(project=request.project, status=None, gate_id=request.gate_id, limit=1)
+        )
+        if not page.gates:
+            raise ProblemError(problem("gate_not_found", f"no gate {request.gate_id} in {request.project}"))
+        gate = page.gates[0]
+        if gate.status != "pending":
+            raise ProblemError(problem("gate_settled", f"gate {gate.gate_id} is {gate.status}"))
+        if gate.gate_type == "approval":
+            raise ProblemError(problem("verdict_invalid", "approvals are decided by the tool-access service"))
+        if gate.gate_type == "unknown_effect" and gate.execution_id is not None:
+            if request.verdict not in UNKNOWN_VERDICTS:
+                raise ProblemError(problem("verdict_invalid", f"say one of: {', '.join(UNKNOWN_VERDICTS)}"))
+            settle = SettleCall(
+                project=request.project,
+                run_id=gate.run_id,
+                execution_id=gate.execution_id,
+                verdict=request.verdict,
+                actor=request.actor,
+                reason=request.reason,
+            )
+            await self._bus.ask(SETTLE_CALL, settle)
+        elif request.verdict == "denied" and not request.reason:
+            raise ProblemError(problem("reason_required", "say why"))
+        self._add(
+            GateResolved(
+                run_id=gate.run_id,
+                gate_id=gate.gate_id,
+                verdict=request.verdict,
+                reason=request.reason,
+                by=request.actor,
+            )
+        )
+        return Done(detail=f"gate {gate.gate_id}: {request.verdict}")

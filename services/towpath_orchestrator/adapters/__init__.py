@@ -1,0 +1,1 @@
+"""One file per outside thing: the run tables, the network tables."""

@@ -1,0 +1,200 @@
+"""The run tables: read clocks and seqs, load states, commit batches (design §4).
+
+Law: a batch is one statement and one commit. A run whose seq moved meanwhile is simply not among the returned ids.
+"""
+
+import json
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from towpath_contracts import events as ev
+from towpath_contracts.events import LogEntry, event_adapter
+from towpath_contracts.networks import Snapshot
+from towpath_engine import ENGINE_VERSION
+from towpath_engine.advance import wake_at
+from towpath_engine.evolve import evolve
+from towpath_engine.state import RunState, dump_state, initial, load_state
+from towpath_fabric.db import Queries
+
+QUERIES = Queries.load("towpath_orchestrator")
+
+
+@dataclass(slots=True)
+class Moved:
+    """One run of a batch: the state it was in, the state it is in, what made the difference.
+
+    `facts` are (first seq, JSON text); `texts` are the JSON texts of `entries`, made once and used twice.
+    """
+
+    before_seq: int
+    state: RunState
+    entries: list[LogEntry] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    facts: list[tuple[int, str]] = field(default_factory=list)
+
+
+def event_text(event: ev.AnyEvent) -> str:
+    """Write one event as it is stored and published."""
+    return event.model_dump_json()
+
+
+def outcome_of(state: RunState) -> str | None:
+    """Return the JSON of a finished run's outcome, None while it lives."""
+    if not state.is_final:
+        return None
+    body = {
+        "final": state.final,
+        "last_output": state.last_output,
+        "usage": state.usage.model_dump(mode="json"),
+        "cost": state.cost.model_dump(mode="json"),
+    }
+    return json.dumps(body)
+
+
+def _run_columns(batch: list[Moved]) -> list[list[Any]]:
+    states = [moved.state for moved in batch]
+    return [
+        [s.run_id for s in states],
+        [moved.before_seq for moved in batch],
+        [s.seq for s in states],
+        [str(s.status) for s in states],
+        [s.reason for s in states],
+        [s.fence for s in states],
+        [wake_at(s) for s in states],
+        [s.agent_key for s in states],
+        [s.step for s in states],
+        [s.started_at for s in states],
+        [s.ended_at for s in states],
+        [outcome_of(s) for s in states],
+    ]
+
+
+def _event_columns(batch: list[Moved]) -> list[list[Any]]:
+    rows = [
+        (moved.state.run_id, entry.seq, entry.event.type, text)
+        for moved in batch
+        for entry, text in zip(moved.entries, moved.texts, strict=True)
+    ]
+    return [list(column) for column in zip(*rows, strict=True)] if rows else [[], [], [], []]
+
+
+def _fact_columns(batch: list[Moved]) -> list[list[Any]]:
+    rows = [(moved.state.run_id, first, text) for moved in batch for first, text in moved.facts]
+    return [list(column) for column in zip(*rows, strict=True)] if rows else [[], [], []]
+
+
+def _opened_gates(batch: list[Moved]) -> str:
+    rows = [
+        {
+            "gate_id": str(entry.event.gate_id),
+            "run_id": str(moved.state.run_id),
+            "project": moved.state.created.project,
+            "network": moved.state.created.network,
+            "gate_type": entry.event.gate_type,
+            "reason": entry.event.reason,
+            "detail": entry.event.detail,
+            "execution_id": str(entry.event.execution_id) if entry.event.execution_id else None,
+            "approval_id": str(entry.event.approval_id) if entry.event.approval_id else None,
+            "expires_at": entry.event.expires_at.isoformat(),
+        }
+        for moved in batch
+        for entry in moved.entries
+        if isinstance(entry.event, ev.GateOpened)
+    ]
+    return json.dumps(rows)
+
+
+_GATE_STATUS = {"approved": "approved", "denied": "denied", "expired": "expired", "void": "void"}
+
+
+def _closed_gates(batch: list[Moved]) -> str:
+    rows = [
+        {
+            "gate_id": str(entry.event.gate_id),
+            "run_id": str(moved.state.run_id),
+            "status": _GATE_STATUS.get(entry.event.verdict, "settled"),
+            "verdict": entry.event.verdict,
+            "by": entry.event.by,
+            "reason": entry.event.reason,
+        }
+        for moved in batch
+        for entry in moved.entries
+        if isinstance(entry.event, ev.GateClosed)
+    ]
+    return json.dumps(rows)
+
+
+async def times(connection: Any, run_ids: list[UUID]) -> tuple[datetime, dict[UUID, int]]:
+    """Return Postgres's clock and the stored seq of each of the runs that exist."""
+    rows = await connection.fetch(QUERIES.times, run_ids)
+    return rows[0]["now"], {row["run_id"]: row["seq"] for row in rows if row["run_id"] is not None}
+
+
+async def commit_batch(connection: Any, batch: list[Moved], now: datetime) -> set[UUID]:
+    """Commit every run that is still where it was read; returns the ids of those that moved on."""
+    rows = await connection.fetch(
+        QUERIES.commit_batch,
+        *_run_columns(batch),
+        now,
+        *_event_columns(batch),
+        *_fact_columns(batch),
+        ENGINE_VERSION,
+        _opened_gates(batch),
+        _closed_gates(batch),
+    )
+    return {row["run_id"] for row in rows}
+
+
+def read_entry(row: Any) -> LogEntry:
+    """Read one stored event."""
+    event = event_adapter.validate_json(row["event"])
+    return LogEntry.model_construct(seq=row["seq"], at=row["at"], event=event)
+
+
+class RunTables:
+    """Loads states; keeps the immutable snapshots of networks in memory."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+        self._snapshots: dict[str, Snapshot] = {}
+
+    async def snapshot(self, digest: str) -> Snapshot:
+        """Return a network snapshot; raises LookupError for an unknown digest."""
+        found = self._snapshots.get(digest)
+        if found is None:
+            text = await self._pool.fetchval(QUERIES.snapshot, digest)
+            if text is None:
+                raise LookupError(digest)
+            found = Snapshot.model_validate_json(text)
+            if len(self._snapshots) > 512:  # networks are few; this only bounds a publisher gone wild
+                self._snapshots.clear()
+            self._snapshots[digest] = found
+        return found
+
+    async def load(self, run_id: UUID) -> RunState | None:
+        """Load a run from its newest snapshot and what came after; None when there is no such run."""
+        row = await self._pool.fetchrow(QUERIES.load_run, run_id, ENGINE_VERSION)
+        if row is None:
+            return None
+        snapshot = await self.snapshot(row["snapshot_digest"])
+        task = event_adapter.validate_json(row["task"])
+        if not isinstance(task, ev.RunCreated):
+            msg = f"the log of {run_id} does not begin with run_created"
+            raise TypeError(msg)
+        state = initial(run_id, snapshot)
+        if row["state"] is not None:
+            state = load_state(row["state"], task, snapshot)
+        for stored in await self._pool.fetch(QUERIES.load_tail, run_id, state.seq):
+            state = evolve(state, read_entry(stored))
+        return state
+
+    async def save_snapshot(self, state: RunState) -> None:
+        """Store a state, so that a reload need not fold the whole log."""
+        await self._pool.execute(QUERIES.save_snapshot, state.run_id, state.seq, ENGINE_VERSION, dump_state(state))
+
+    async def move_wake(self, states: list[RunState]) -> None:
+        """Correct the `wake_at` of runs that were woken for nothing."""
+        ids = [s.run_id for s in states]
+        await self._pool.execute(QUERIES.move_wake, ids, [s.seq for s in states], [wake_at(s) for s in states])

@@ -1,0 +1,146 @@
+"""Wires subjects to the orchestrator's parts; no decision is made here."""
+
+from typing import Any
+
+from nats.aio.msg import Msg
+from pydantic import Field, ValidationError
+
+from towpath_contracts import rpc, subjects
+from towpath_contracts.base import ClientMessage, Message
+from towpath_contracts.problems import ProblemError
+from towpath_contracts.tasks import SubmitTask
+from towpath_contracts.views import CancelRun, GetEvents, GetRun
+from towpath_fabric.bus import Bus
+from towpath_fabric.logs import Logger
+from towpath_fabric.pull import PullConsumer, ack, nak, term
+from towpath_orchestrator.acting import Acting
+from towpath_orchestrator.adapters.run_tables import QUERIES
+from towpath_orchestrator.reading import Reading
+from towpath_orchestrator.registry import Registry
+from towpath_orchestrator.submit import Intake
+
+
+class ClientGetRun(ClientMessage):
+    """`task.get.<caller>`: GetRun without the project, which is the caller's."""
+
+    run_id: str
+    wait_ms: int = Field(default=0, ge=0, le=30_000)
+
+
+class ClientGetEvents(ClientMessage):
+    """`task.events.<caller>`: GetEvents without the project."""
+
+    run_id: str
+    after: int = Field(default=0, ge=0)
+    limit: int = Field(default=200, ge=1, le=1_000)
+    wait_ms: int = Field(default=0, ge=0, le=30_000)
+
+
+class ClientCancel(ClientMessage):
+    """`task.cancel.<caller>`: CancelRun without project and actor."""
+
+    run_id: str
+    reason: str = Field(default="", max_length=2_000)
+
+
+def _caller(subject: str) -> str:
+    tokens = subject.split(".")
+    return tokens[2] if len(tokens) > 2 else subjects.ANONYMOUS
+
+
+class Clients:
+    """What NATS clients may ask, each in its own name; the caller is the last token of the subject."""
+
+    def __init__(self, intake: Intake, reading: Reading, acting: Acting) -> None:
+        self._intake = intake
+        self._reading = reading
+        self._acting = acting
+
+    async def submit(self, task: SubmitTask, subject: str) -> Message:
+        """Accept a task."""
+        return await self._intake.submit(task, _caller(subject))
+
+    async def get(self, request: ClientGetRun, subject: str) -> Message:
+        """Show one of the caller's project's runs."""
+        project = await self._intake.project_of(_caller(subject))
+        return await self._reading.get_run(GetRun.model_validate({"project": project, **request.model_dump()}))
+
+    async def events(self, request: ClientGetEvents, subject: str) -> Message:
+        """Show events of one of the caller's project's runs."""
+        project = await self._intake.project_of(_caller(subject))
+        return await self._reading.events(GetEvents.model_validate({"project": project, **request.model_dump()}))
+
+    async def cancel(self, request: ClientCancel, subject: str) -> Message:
+        """Stop one of the caller's project's runs."""
+        caller = _caller(subject)
+        project = await self._intake.project_of(caller)
+        body = {"project": project, "actor": caller, **request.model_dump()}
+        return await self._acting.cancel(CancelRun.model_validate(body))
+
+
+def serve_clients(bus: Bus, clients: Clients) -> None:
+    """Answer the `task.*` subjects."""
+    for subject in (subjects.TASK_SUBMIT_ALL, subjects.TASK_SUBMIT_ANONYMOUS):
+        bus.answer_subject(subject, SubmitTask, clients.submit)
+    bus.answer_subject(subjects.TASK_GET_ALL, ClientGetRun, clients.get)
+    bus.answer_subject(subjects.TASK_EVENTS_ALL, ClientGetEvents, clients.events)
+    bus.answer_subject(subjects.TASK_CANCEL_ALL, ClientCancel, clients.cancel)
+
+
+def serve_services(bus: Bus, reading: Reading, acting: Acting, registry: Registry) -> None:
+    """Answer `svc.orchestrator.*`."""
+    bus.answer(rpc.GET_RUN, reading.get_run)
+    bus.answer(rpc.LIST_RUNS, reading.list_runs)
+    bus.answer(rpc.EVENTS, reading.events)
+    bus.answer(rpc.EVENTS_SINCE, reading.events_since)
+    bus.answer(rpc.SWEEP_RUNS, reading.sweep)
+    bus.answer(rpc.LIST_GATES, reading.list_gates)
+    bus.answer(rpc.BLOB_GET_RUNS, reading.blob)
+    bus.answer(rpc.RESOLVE_GATE, acting.resolve_gate)
+    bus.answer(rpc.CANCEL_RUN, acting.cancel)
+    bus.answer(rpc.PUBLISH_NETWORK, registry.publish)
+    bus.answer(rpc.LIST_NETWORKS, registry.list)
+    bus.answer(rpc.GET_NETWORK, registry.show)
+    bus.answer(rpc.PREVIEW_PROMPT, registry.preview)
+
+
+class Enqueued:
+    """Takes tasks from the TASKS stream; a task that can't be accepted becomes a dead letter."""
+
+    def __init__(self, consumer: PullConsumer, intake: Intake, pool: Any, log: Logger) -> None:
+        self._consumer = consumer
+        self._intake = intake
+        self._pool = pool
+        self._log = log
+
+    async def run(self) -> None:
+        """Accept tasks for ever."""
+        while True:
+            for message in await self._consumer.take(64):
+                caller = _caller(message.subject)
+                try:
+                    task = SubmitTask.model_validate_json(message.data)
+                    key = task.idempotency_key or f"enqueue:{message.metadata.sequence.stream}"
+                    await self._intake.submit(task.model_copy(update={"idempotency_key": key}), caller)
+                except ValidationError as error:
+                    await self._refuse(message, f"not a task: {error.error_count()} problem(s)")
+                except ProblemError as error:
+                    if error.problem.retryable:
+                        await nak(message, 2)
+                    else:
+                        await self._refuse(message, f"{error.problem.code}: {error.problem.detail}")
+                else:
+                    await ack(message)
+
+    async def _refuse(self, message: Msg, reason: str) -> None:
+        self._log.warning("an enqueued task was refused", subject=message.subject, reason=reason)
+        await self._pool.execute(
+            QUERIES.add_dead_letter,
+            "TASKS",
+            message.subject,
+            None,
+            reason,
+            message.data[:1_000_000],
+            1,
+        )
+        await term(message)

@@ -1,0 +1,57 @@
+"""States kept in memory, and who waits for a run to move.
+
+Law: the cache is a guess. Every batch compares its seq with the stored one before it is believed (design §4, step 2).
+"""
+
+import asyncio
+from collections import OrderedDict
+from uuid import UUID
+
+from towpath_engine.state import RunState
+
+
+class StateCache:
+    """The most recently used states, at most *most* of them."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._states: OrderedDict[UUID, RunState] = OrderedDict()
+
+    def get(self, run_id: UUID) -> RunState | None:
+        """Return the state as last seen here."""
+        return self._states.get(run_id)
+
+    def put(self, state: RunState) -> None:
+        """Remember a state; an ended run with nothing pending is forgotten."""
+        if state.is_final and not state.pending:
+            self._states.pop(state.run_id, None)
+            return
+        self._states[state.run_id] = state
+        self._states.move_to_end(state.run_id)
+        while len(self._states) > self._most:
+            self._states.popitem(last=False)
+
+    def drop(self, run_id: UUID) -> None:
+        """Forget a state that proved wrong."""
+        self._states.pop(run_id, None)
+
+
+class Waiters:
+    """Lets requests wait until a run moves; a hint only, whoever waits also looks from time to time."""
+
+    def __init__(self) -> None:
+        self._events: dict[UUID, asyncio.Event] = {}
+
+    def moved(self, run_id: UUID) -> None:
+        """Wake everybody who waits for this run."""
+        event = self._events.pop(run_id, None)
+        if event is not None:
+            event.set()
+
+    async def wait(self, run_id: UUID, timeout_s: float) -> None:
+        """Wait until the run moves here, at most *timeout_s*."""
+        event = self._events.setdefault(run_id, asyncio.Event())
+        try:
+            await asyncio.wait_for(event.wait(), timeout_s)
+        except TimeoutError:
+            return

@@ -1,0 +1,297 @@
+"""The commit loop: facts in, one transaction, effects out (design §4, exactly).
+
+Law: a fact is acknowledged only after its transition is committed, and effects leave only then. A run that another
+replica moved is reloaded and redone; a run that the machine can't advance is parked, and the others go on.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from nats.aio.msg import Msg
+from pydantic import ValidationError
+
+from towpath_contracts import events as ev
+from towpath_contracts.facts import SOURCE_FACTS, AnyFact, TimerFired, fact_adapter
+from towpath_engine.advance import advance
+from towpath_engine.effects import Effect
+from towpath_engine.state import RunState
+from towpath_engine.transition import Transition
+from towpath_fabric.db import DATABASE_DOWN
+from towpath_fabric.logs import Logger
+from towpath_fabric.pull import PullConsumer, ack, nak, term
+from towpath_orchestrator.adapters.run_tables import QUERIES, Moved, RunTables, commit_batch, event_text, times
+from towpath_orchestrator.cache import StateCache, Waiters
+from towpath_orchestrator.metrics import Metrics
+from towpath_orchestrator.sender import Sender
+from towpath_orchestrator.settings import OrchestratorSettings
+
+CONFLICT_TRIES = 5
+"""Times a contested run is redone before its facts are handed back to the broker."""
+
+
+@dataclass(slots=True)
+class Item:
+    """One fact on its way through the loop; `message` is None for facts that this process made itself."""
+
+    fact: AnyFact
+    text: str
+    message: Msg | None = None
+
+
+@dataclass(slots=True)
+class Parsed:
+    """A message that is a fact, or the reason why it is none."""
+
+    item: Item | None
+    reason: str = ""
+
+
+def parse(message: Msg) -> Parsed:
+    """Read an inbox message: the fact must be of its source's types and of the run that the subject names."""
+    tokens = message.subject.split(".")
+    source, run = tokens[2], tokens[3]
+    try:
+        fact = fact_adapter.validate_json(message.data)
+    except ValidationError as error:
+        return Parsed(item=None, reason=f"not a fact: {error.error_count()} problem(s)")
+    if fact.type not in SOURCE_FACTS.get(source, frozenset()):
+        return Parsed(item=None, reason=f"{source} may not send {fact.type}")
+    if str(fact.run_id) != run:
+        return Parsed(item=None, reason="the fact is of another run than its subject")
+    return Parsed(item=Item(fact=fact, text=message.data.decode(), message=message))
+
+
+class CommitLoop:
+    """Folds facts of many runs per transaction. One per process; `run` never returns."""
+
+    def __init__(
+        self,
+        pool: Any,
+        tables: RunTables,
+        inbox: PullConsumer,
+        arrived: asyncio.Event,
+        settings: OrchestratorSettings,
+        metrics: Metrics,
+        log: Logger,
+    ) -> None:
+        self._pool = pool
+        self._tables = tables
+        self._inbox = inbox
+        self._arrived = arrived
+        self._settings = settings
+        self._metrics = metrics
+        self._log = log
+        self._local: deque[Item] = deque()
+        self.cache = StateCache(settings.cache_runs)
+        self.waiters = Waiters()
+        self.sender: Sender | None = None
+        self._saving: set[asyncio.Task[None]] = set()
+
+    def add(self, fact: AnyFact) -> None:
+        """Queue a fact that this process made itself (timer, admission, fence)."""
+        self._local.append(Item(fact=fact, text=fact.model_dump_json()))
+        self._arrived.set()
+
+    async def run(self) -> None:
+        """Gather and process batches for ever."""
+        while True:
+            items = await self._gather()
+            while items:
+                try:
+                    items = await self._process(items)
+                except DATABASE_DOWN as error:
+                    self._log.warning("postgres is away, waiting", error=str(error))
+                    self._inbox.paused = True
+                    await asyncio.sleep(0.25)
+            self._inbox.paused = False
+
+    async def _gather(self) -> list[Item]:
+        while not self._local and not self._inbox.waiting:
+            self._arrived.clear()
+            await self._arrived.wait()
+        size = self._settings.batch_size
+        items = [self._local.popleft() for _ in range(min(size, len(self._local)))]
+        for message in self._inbox.take_now(size - len(items)):
+            parsed = parse(message)
+            if parsed.item is None:
+                await self._set_aside(message, parsed.reason)
+            else:
+                items.append(parsed.item)
+        return items
+
+    async def _set_aside(self, message: Msg, reason: str) -> None:
+        """Store a message that can never be handled as a dead letter, then take it out of the stream."""
+        self._log.warning("message set aside", subject=message.subject, reason=reason)
+        self._metrics.dead.labels("INBOX").inc()
+        try:
+            await self._pool.execute(
+                QUERIES.add_dead_letter, "INBOX", message.subject, None, reason, message.data[:1_000_000], 1
+            )
+        except DATABASE_DOWN:
+            await nak(message, 1)
+        else:
+            await term(message)
+
+    async def _process(self, items: list[Item]) -> list[Item]:
+        """Fold one batch; returns the items of contested runs that must be redone."""
+        facts: dict[UUID, list[Item]] = {}
+        for item in items:
+            facts.setdefault(item.fact.run_id, []).append(item)
+        tries = 0
+        while facts and tries < CONFLICT_TRIES:
+            facts = await self._once(facts)
+            tries += 1
+        for left in facts.values():
+            for item in left:
+                if item.message is not None:
+                    await nak(item.message, 0.2)
+        return []
+
+    async def _once(self, facts: dict[UUID, list[Item]]) -> dict[UUID, list[Item]]:
+        """Read, advance, commit, send, acknowledge; returns the contested runs."""
+        async with self._pool.acquire() as connection:
+            now, seqs = await times(connection, list(facts))
+        states = await self._states(facts, seqs)
+        batch: list[Moved] = []
+        effects: dict[UUID, list[Effect]] = {}
+        idle: list[RunState] = []
+        done: list[Item] = []
+        for run_id, items in facts.items():
+            state = states.get(run_id)
+            if state is None:
+                await self._unknown(items)
+                continue
+            moved, wanted = self._advance(state, items, now)
+            effects[run_id] = wanted
+            if moved.entries:
+                batch.append(moved)
+            else:
+                done.extend(items)
+                if any(isinstance(item.fact, TimerFired) for item in items):
+                    idle.append(state)
+        committed = await self._commit(batch, now)
+        for run_id, wanted in effects.items():
+            if run_id in committed:
+                await self._send(wanted)
+        for moved in batch:
+            if moved.state.run_id in committed:
+                await self._told(moved)
+                done.extend(facts[moved.state.run_id])
+        if idle:
+            await self._tables.move_wake(idle)
+        await self._acknowledge(done)
+        return {m.state.run_id: facts[m.state.run_id] for m in batch if m.state.run_id not in committed}
+
+    async def _states(self, facts: Iterable[UUID], seqs: dict[UUID, int]) -> dict[UUID, RunState]:
+        found: dict[UUID, RunState] = {}
+        for run_id in facts:
+            stored = seqs.get(run_id)
+            if stored is None:
+                continue
+            cached = self.cache.get(run_id)
+            if cached is not None and cached.seq == stored:
+                found[run_id] = cached
+                continue
+            (self._metrics.loads if cached is None else self._metrics.reloads).inc()
+            loaded = await self._tables.load(run_id)
+            if loaded is not None:
+                found[run_id] = loaded
+        return found
+
+    def _advance(self, state: RunState, items: list[Item], now: datetime) -> tuple[Moved, list[Effect]]:
+        moved = Moved(before_seq=state.seq, state=state)
+        wanted: dict[UUID, Effect] = {}
+        for item in items:
+            self._metrics.facts.labels(item.fact.type).inc()
+            try:
+                entries, effects, after = advance(moved.state, item.fact, now)
+            except Exception as error:  # noqa: BLE001 - whatever a core bug raises, this run is parked and the others go on
+                self._log.error("the machine can't advance a run", run_id=str(state.run_id), exc_info=error)
+                self._park(moved, item, now, repr(error))
+                return moved, []
+            if not entries:
+                continue
+            moved.facts.append((moved.state.seq + 1, item.text))
+            moved.entries.extend(entries)
+            moved.texts.extend(event_text(entry.event) for entry in entries)
+            moved.state = after
+            wanted.update({effect.effect.effect_id: effect for effect in effects})
+        pending = {p.effect_id for p in moved.state.pending}
+        return moved, [effect for key, effect in wanted.items() if key in pending]
+
+    def _park(self, moved: Moved, item: Item, now: datetime, message: str) -> None:
+        transition = Transition(state=moved.state, now=now)
+        transition.emit(ev.RunQuarantined(code="engine_error", message=message[:500]))
+        moved.facts.append((moved.state.seq + 1, item.text))
+        moved.entries.extend(transition.entries)
+        moved.texts.extend(event_text(entry.event) for entry in transition.entries)
+        moved.state = transition.state
+
+    async def _commit(self, batch: list[Moved], now: datetime) -> set[UUID]:
+        if not batch:
+            return set()
+        started = time.perf_counter()
+        async with self._pool.acquire() as connection:
+            committed = await commit_batch(connection, batch, now)
+        self._metrics.commit_seconds.observe(time.perf_counter() - started)
+        self._metrics.batch.observe(len(batch))
+        for moved in batch:
+            if moved.state.run_id in committed:
+                self.cache.put(moved.state)
+                self._maybe_save(moved)
+            else:
+                self._metrics.conflicts.inc()
+                self.cache.drop(moved.state.run_id)
+        return committed
+
+    def _maybe_save(self, moved: Moved) -> None:
+        every = self._settings.snapshot_every
+        if moved.state.is_final or moved.before_seq // every == moved.state.seq // every:
+            return
+        task = asyncio.create_task(self._save(moved.state))
+        self._saving.add(task)
+        task.add_done_callback(self._saving.discard)
+
+    async def _save(self, state: RunState) -> None:
+        try:
+            await self._tables.save_snapshot(state)
+        except DATABASE_DOWN:
+            self._log.info("a state was not saved; a reload will fold more", run_id=str(state.run_id))
+
+    async def _send(self, wanted: list[Effect]) -> None:
+        if self.sender is None:
+            return
+        for effect in wanted:
+            if effect.effect.attempt > 1:
+                self._metrics.resent.inc()
+            await self.sender.send(effect)
+
+    async def announce(self, moved: Moved, effects: list[Effect]) -> None:
+        """Send what a transition committed elsewhere in this process (a new run) wants sent and told."""
+        await self._send(effects)
+        await self._told(moved)
+
+    async def _told(self, moved: Moved) -> None:
+        state = moved.state
+        if self.sender is not None:
+            await self.sender.tell(state.run_id, state.created.project, moved.entries, moved.texts)
+        self.waiters.moved(state.run_id)
+        if state.is_final and isinstance(moved.entries[-1].event, ev.RunFinished):
+            self._metrics.runs.labels(str(state.status)).inc()
+
+    async def _unknown(self, items: list[Item]) -> None:
+        for item in items:
+            if item.message is not None:
+                await self._set_aside(item.message, "there is no such run")
+
+    async def _acknowledge(self, items: list[Item]) -> None:
+        for item in items:
+            if item.message is not None:
+                self._metrics.facts_handled.inc()
+                await ack(item.message)

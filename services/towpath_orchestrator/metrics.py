@@ -1,0 +1,32 @@
+"""What the orchestrator counts."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+
+class Metrics:
+    """Prometheus metrics of one replica; no label ever holds an id."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.facts = Counter("towpath_facts", "Facts folded", ["type"], registry=registry)
+        self.facts_handled = Counter("towpath_facts_handled", "Facts taken from the inbox", registry=registry)
+        self.conflicts = Counter("towpath_seq_conflicts", "Runs that another replica moved first", registry=registry)
+        self.reloads = Counter(
+            "towpath_state_reloads", "States loaded again because the log had moved", registry=registry
+        )
+        self.loads = Counter("towpath_state_loads", "States loaded because they were not in memory", registry=registry)
+        self.batch = Histogram(
+            "towpath_batch_runs", "Runs per transaction", buckets=(1, 2, 5, 10, 25, 50, 100, 250), registry=registry
+        )
+        self.commit_seconds = Histogram(
+            "towpath_commit_seconds",
+            "Time of one batch transaction",
+            buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2),
+            registry=registry,
+        )
+        self.runs = Counter("towpath_runs_finished", "Runs that ended", ["status"], registry=registry)
+        self.submitted = Counter("towpath_tasks", "Tasks by what became of them", ["result"], registry=registry)
+        self.effects = Counter("towpath_effects_sent", "Effects sent", ["kind"], registry=registry)
+        self.resent = Counter("towpath_effects_resent", "Effects sent again by the reconciler", registry=registry)
+        self.dead = Counter("towpath_dead_letters", "Messages set aside", ["stream"], registry=registry)
+        self.active = Gauge("towpath_runs_active", "Runs that are started and not ended", registry=registry)
+        self.queued = Gauge("towpath_runs_queued", "Runs that wait for room", registry=registry)

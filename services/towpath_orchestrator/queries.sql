@@ -1,0 +1,200 @@
+-- name: times
+-- Postgres's clock, and how far the log of each run goes.
+SELECT statement_timestamp() AS now, r.run_id, r.seq
+FROM (SELECT 1) AS one LEFT JOIN runs.run r ON r.run_id = ANY ($1::uuid[])
+
+-- name: commit_batch
+-- One statement, one commit: every run whose seq is still the expected one moves on, with its events, facts and gates.
+-- Rows are locked in run_id order, so that two orchestrators can't deadlock (design §4, step 3).
+WITH wanted AS (
+  SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::int[], $7::timestamptz[],
+                       $8::text[], $9::int[], $10::timestamptz[], $11::timestamptz[], $12::text[])
+    AS w (run_id, expected, seq, status, reason, fence, wake_at, agent_key, step, started_at, ended_at, outcome)
+), held AS (
+  SELECT r.run_id FROM runs.run r JOIN wanted w ON w.run_id = r.run_id AND w.expected = r.seq
+  ORDER BY r.run_id FOR UPDATE OF r
+), moved AS (
+  UPDATE runs.run r SET
+    seq = w.seq, status = w.status, reason = w.reason, fence = w.fence, wake_at = w.wake_at, agent_key = w.agent_key,
+    step = w.step, started_at = w.started_at, ended_at = w.ended_at, outcome = w.outcome::json, updated_at = $13
+  FROM wanted w JOIN held h ON h.run_id = w.run_id
+  WHERE r.run_id = w.run_id AND r.seq = w.expected
+  RETURNING r.run_id
+), told AS (
+  INSERT INTO runs.run_event (run_id, seq, at, type, event)
+  SELECT e.run_id, e.seq, $13, e.type, e.event::json
+  FROM unnest($14::uuid[], $15::bigint[], $16::text[], $17::text[]) AS e (run_id, seq, type, event)
+  JOIN moved ON moved.run_id = e.run_id
+), kept AS (
+  INSERT INTO runs.run_fact (run_id, first_seq, at, fact, engine_version)
+  SELECT f.run_id, f.first_seq, $13, f.fact::json, $21
+  FROM unnest($18::uuid[], $19::bigint[], $20::text[]) AS f (run_id, first_seq, fact)
+  JOIN moved ON moved.run_id = f.run_id
+), opened AS (
+  INSERT INTO runs.gate (gate_id, run_id, project, network, gate_type, status, reason, detail, execution_id, approval_id,
+                         opened_at, expires_at)
+  SELECT g.gate_id, g.run_id, g.project, g.network, g.gate_type, 'pending', g.reason, g.detail, g.execution_id,
+         g.approval_id, $13, g.expires_at
+  FROM json_to_recordset($22::json) AS g (gate_id uuid, run_id uuid, project text, network text, gate_type text,
+    reason text, detail json, execution_id uuid, approval_id uuid, expires_at timestamptz)
+  JOIN moved ON moved.run_id = g.run_id
+  ON CONFLICT (gate_id) DO NOTHING
+), closed AS (
+  UPDATE runs.gate g SET status = c.status, verdict = c.verdict, closed_at = $13, closed_by = c.by, closed_reason = c.reason
+  FROM json_to_recordset($23::json) AS c (gate_id uuid, run_id uuid, status text, verdict text, by text, reason text)
+  JOIN moved ON moved.run_id = c.run_id
+  WHERE g.gate_id = c.gate_id
+), voided AS (
+  UPDATE runs.gate g SET status = 'void', closed_at = $13, closed_reason = 'the run ended'
+  FROM moved JOIN wanted w ON w.run_id = moved.run_id
+  WHERE g.run_id = moved.run_id AND w.ended_at IS NOT NULL AND g.status = 'pending'
+    AND g.gate_id NOT IN (SELECT c.gate_id FROM json_to_recordset($23::json) AS c (gate_id uuid))
+)
+SELECT run_id FROM moved
+
+-- name: create_runs
+-- New runs, each with its idempotency key; a key that is taken creates nothing.
+WITH wanted AS (
+  SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::int[], $5::text[], $6::text[], $7::bigint[],
+                       $8::timestamptz[], $9::text[], $10::int[], $11::text[], $12::int[], $13::int[], $14::text[],
+                       $15::text[], $16::bool[], $17::timestamptz[], $18::text[], $19::text[])
+    AS w (run_id, project, network, version, snapshot_digest, status, seq, wake_at, caller, priority, agent_key, step,
+          max_steps, user_message, labels, debug, started_at, idempotency_key, request_digest)
+), keyed AS (
+  INSERT INTO runs.idempotency (project, caller, key, request_digest, run_id, created_at)
+  SELECT project, caller, idempotency_key, request_digest, run_id, $20 FROM wanted WHERE idempotency_key IS NOT NULL
+  ON CONFLICT DO NOTHING
+  RETURNING run_id
+), made AS (
+  INSERT INTO runs.run (run_id, project, kind, network, version, snapshot_digest, status, seq, wake_at, caller, priority,
+                        agent_key, step, max_steps, user_message, labels, debug, created_at, started_at, updated_at)
+  SELECT run_id, project, 'network', network, version, snapshot_digest, status, seq, wake_at, caller, priority, agent_key,
+         step, max_steps, user_message, labels::jsonb, debug, $20, started_at, $20
+  FROM wanted WHERE idempotency_key IS NULL OR run_id IN (SELECT run_id FROM keyed)
+  RETURNING run_id
+), told AS (
+  INSERT INTO runs.run_event (run_id, seq, at, type, event)
+  SELECT e.run_id, e.seq, $20, e.type, e.event::json
+  FROM unnest($21::uuid[], $22::bigint[], $23::text[], $24::text[]) AS e (run_id, seq, type, event)
+  JOIN made ON made.run_id = e.run_id
+), kept AS (
+  INSERT INTO runs.run_fact (run_id, first_seq, at, fact, engine_version)
+  SELECT f.run_id, f.first_seq, $20, f.fact::json, $28
+  FROM unnest($25::uuid[], $26::bigint[], $27::text[]) AS f (run_id, first_seq, fact)
+  JOIN made ON made.run_id = f.run_id
+)
+SELECT run_id FROM made
+
+-- name: now
+SELECT statement_timestamp()
+
+-- name: idempotent_run
+SELECT i.run_id, i.request_digest, r.project, r.network, r.version, r.status, r.created_at
+FROM runs.idempotency i JOIN runs.run r USING (run_id)
+WHERE i.project = $1 AND i.caller = $2 AND i.key = $3
+
+-- name: forget_old_keys
+DELETE FROM runs.idempotency WHERE created_at < now() - interval '24 hours'
+
+-- name: load_run
+-- The first event, the newest snapshot and what came after it.
+SELECT r.snapshot_digest, s.seq AS snapshot_seq, s.state,
+       (SELECT event FROM runs.run_event e WHERE e.run_id = r.run_id AND e.seq = 1) AS task
+FROM runs.run r LEFT JOIN runs.run_snapshot s ON s.run_id = r.run_id AND s.engine_version = $2
+WHERE r.run_id = $1
+
+-- name: load_tail
+SELECT seq, at, event FROM runs.run_event WHERE run_id = $1 AND seq > $2 ORDER BY seq
+
+-- name: save_snapshot
+INSERT INTO runs.run_snapshot (run_id, seq, engine_version, state) VALUES ($1, $2, $3, $4)
+ON CONFLICT (run_id) DO UPDATE SET seq = excluded.seq, engine_version = excluded.engine_version, state = excluded.state
+WHERE runs.run_snapshot.seq < excluded.seq OR runs.run_snapshot.engine_version <> excluded.engine_version
+
+-- name: move_wake
+UPDATE runs.run r SET wake_at = w.wake_at
+FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[]) AS w (run_id, seq, wake_at)
+WHERE r.run_id = w.run_id AND r.seq = w.seq
+
+-- name: claim_overdue
+UPDATE runs.run SET wake_at = now() + interval '5 seconds'
+WHERE run_id IN (
+  SELECT run_id FROM runs.run WHERE wake_at <= now() ORDER BY wake_at LIMIT $1 FOR UPDATE SKIP LOCKED)
+RETURNING run_id
+
+-- name: load_counts
+SELECT (SELECT count(*) FROM runs.run WHERE status IN ('running', 'waiting', 'cancelling')) AS active,
+       (SELECT count(*) FROM (SELECT 1 FROM runs.run WHERE status = 'queued' LIMIT $1) AS q) AS queued
+
+-- name: next_queued
+-- Callers take turns: first everybody's first, then everybody's second (design §4, admission).
+SELECT run_id FROM (
+  SELECT run_id, row_number() OVER (PARTITION BY caller ORDER BY priority DESC, run_id) AS turn
+  FROM (SELECT run_id, caller, priority FROM runs.run WHERE status = 'queued' LIMIT 20000) AS waiting) AS turns
+ORDER BY turn, run_id LIMIT $1
+
+-- name: project_of_caller
+SELECT project FROM gateway.principal WHERE caller = $1
+
+-- name: add_blob
+INSERT INTO runs.blob (digest, data, size) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING
+
+-- name: get_blob
+SELECT data FROM runs.blob WHERE digest = $1
+
+-- name: network_version
+SELECT project, name, version, digest, published_at, published_by FROM runs.network_version
+WHERE project = $1 AND name = $2 AND ($3::int IS NULL OR version = $3) ORDER BY version DESC LIMIT 1
+
+-- name: network_spec
+SELECT spec FROM runs.network_version WHERE project = $1 AND name = $2 AND version = $3
+
+-- name: current_networks
+SELECT DISTINCT ON (name) project, name, version, digest, published_at, published_by FROM runs.network_version
+WHERE project = $1 ORDER BY name, version DESC
+
+-- name: snapshot
+SELECT snapshot FROM runs.snapshot WHERE digest = $1
+
+-- name: add_snapshot
+INSERT INTO runs.snapshot (digest, snapshot) VALUES ($1, $2) ON CONFLICT DO NOTHING
+
+-- name: add_version
+INSERT INTO runs.network_version (project, name, version, digest, spec, published_at, published_by)
+VALUES ($1, $2, $3, $4, $5, now(), $6) RETURNING published_at
+
+-- name: lock_name
+SELECT pg_advisory_xact_lock(hashtextextended($1 || '/' || $2, 0))
+
+-- name: get_run
+SELECT * FROM runs.run WHERE run_id = $1 AND project = $2
+
+-- name: list_runs
+SELECT * FROM runs.run
+WHERE project = $1 AND ($2::text IS NULL OR status = $2) AND ($3::text IS NULL OR network = $3)
+  AND ($4::jsonb IS NULL OR labels @> $4::jsonb) AND ($5::uuid IS NULL OR run_id < $5)
+ORDER BY run_id DESC LIMIT $6
+
+-- name: run_seq
+SELECT seq, status FROM runs.run WHERE run_id = $1 AND ($2::text IS NULL OR project = $2)
+
+-- name: events_page
+SELECT seq, at, event FROM runs.run_event WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3
+
+-- name: facts_of
+SELECT first_seq, at, fact, engine_version FROM runs.run_fact WHERE run_id = $1 ORDER BY first_seq
+
+-- name: sweep_runs
+SELECT run_id, project, seq, updated_at FROM runs.run WHERE updated_at >= $1 ORDER BY updated_at LIMIT $2
+
+-- name: list_gates
+SELECT * FROM runs.gate
+WHERE project = $1 AND ($2::text IS NULL OR status = $2) AND ($3::uuid IS NULL OR run_id = $3)
+  AND ($4::uuid IS NULL OR gate_id = $4)
+ORDER BY opened_at LIMIT $5
+
+-- name: add_dead_letter
+INSERT INTO runs.dead_letter (stream, subject, run_id, reason, body, failures) VALUES ($1, $2, $3, $4, $5, $6)
+
+-- name: ensure_partitions
+SELECT runs.ensure_partitions('runs.run_event', 3), runs.ensure_partitions('runs.run_fact', 3)

@@ -1,0 +1,154 @@
+"""Answers questions about runs, events, gates and blobs; changes nothing.
+
+Law: every answer is of the asking project; a run of another project does not exist (design §2, project).
+"""
+
+import base64
+import json
+from typing import Any
+from uuid import UUID
+
+from towpath_contracts.deciding import Cost, Usage
+from towpath_contracts.events import FINAL_STATUSES
+from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.tools import BlobChunk, BlobGet
+from towpath_contracts.views import (
+    EventPage,
+    EventsSince,
+    GatePage,
+    GateView,
+    GetEvents,
+    GetRun,
+    ListGates,
+    ListRuns,
+    RunPage,
+    RunSeq,
+    RunView,
+    SweepRuns,
+    SweptRuns,
+)
+from towpath_fabric.clock import monotonic
+from towpath_orchestrator.adapters.run_tables import QUERIES, read_entry
+from towpath_orchestrator.cache import Waiters
+
+LOOK_S = 0.25
+"""Whoever waits also looks this often: another replica may have moved the run."""
+
+CHUNK_BYTES = 256 * 1024
+"""Largest piece of a blob in one message (design §6)."""
+
+
+def view(row: Any) -> RunView:
+    """Turn a run row into what its reader sees."""
+    outcome: dict[str, Any] = json.loads(row["outcome"]) if row["outcome"] is not None else {}
+    return RunView(
+        run_id=row["run_id"],
+        project=row["project"],
+        kind=row["kind"],
+        network=row["network"],
+        version=row["version"],
+        snapshot_digest=row["snapshot_digest"],
+        status=row["status"],
+        reason=row["reason"],
+        caller=row["caller"],
+        agent_key=row["agent_key"],
+        user_message=row["user_message"],
+        step=row["step"],
+        max_steps=row["max_steps"],
+        seq=row["seq"],
+        labels=json.loads(row["labels"]),
+        created_at=row["created_at"],
+        started_at=row["started_at"],
+        ended_at=row["ended_at"],
+        final=outcome.get("final"),
+        last_output=outcome.get("last_output"),
+        usage=Usage.model_validate(outcome.get("usage", {})),
+        cost=Cost.model_validate(outcome.get("cost", {})),
+        trace_id=row["run_id"].hex,
+        debug=row["debug"],
+    )
+
+
+def _gate(row: Any) -> GateView:
+    fields = dict(row)
+    fields["detail"] = json.loads(fields["detail"])
+    return GateView(**fields)
+
+
+class Reading:
+    """Read side of the orchestrator."""
+
+    def __init__(self, pool: Any, waiters: Waiters) -> None:
+        self._pool = pool
+        self._waiters = waiters
+
+    async def get_run(self, request: GetRun) -> RunView:
+        """Return a run, waiting up to `wait_ms` for its end."""
+        until = monotonic() + request.wait_ms / 1000
+        while True:
+            row = await self._pool.fetchrow(QUERIES.get_run, request.run_id, request.project)
+            if row is None:
+                raise ProblemError(problem("run_not_found", f"no run {request.run_id} in {request.project}"))
+            left = until - monotonic()
+            if row["status"] in FINAL_STATUSES or left <= 0:
+                return view(row)
+            await self._waiters.wait(request.run_id, min(left, LOOK_S))
+
+    async def list_runs(self, request: ListRuns) -> RunPage:
+        """Return a page of runs, newest first."""
+        label = None
+        if request.label is not None:
+            key, _, value = request.label.partition("=")
+            label = json.dumps({key: value})
+        rows = await self._pool.fetch(
+            QUERIES.list_runs, request.project, request.status, request.network, label, request.before, request.limit
+        )
+        runs = tuple(view(row) for row in rows)
+        return RunPage(runs=runs, next_before=runs[-1].run_id if len(runs) == request.limit else None)
+
+    async def events(self, request: GetEvents) -> EventPage:
+        """Return a page of a run's log, waiting up to `wait_ms` for something new."""
+        until = monotonic() + request.wait_ms / 1000
+        while True:
+            page = await self._page(request.run_id, request.project, request.after, request.limit)
+            left = until - monotonic()
+            if page.entries or page.status in FINAL_STATUSES or left <= 0:
+                return page
+            await self._waiters.wait(request.run_id, min(left, LOOK_S))
+
+    async def events_since(self, request: EventsSince) -> EventPage:
+        """Return a page of any run's log, for services that read every project."""
+        return await self._page(request.run_id, None, request.after, request.limit)
+
+    async def _page(self, run_id: UUID, project: str | None, after: int, limit: int) -> EventPage:
+        run = await self._pool.fetchrow(QUERIES.run_seq, run_id, project)
+        if run is None:
+            raise ProblemError(problem("run_not_found", f"no run {run_id}" + (f" in {project}" if project else "")))
+        rows = await self._pool.fetch(QUERIES.events_page, run_id, after, limit) if run["seq"] > after else []
+        entries = tuple(read_entry(row) for row in rows)
+        return EventPage(run_id=run_id, entries=entries, seq=run["seq"], status=run["status"])
+
+    async def sweep(self, request: SweepRuns) -> SweptRuns:
+        """Return the runs that moved since a time, so that readers find what was never told."""
+        rows = await self._pool.fetch(QUERIES.sweep_runs, request.since, request.limit)
+        runs = tuple(RunSeq(**dict(row)) for row in rows)
+        return SweptRuns(runs=runs, until=runs[-1].updated_at if runs else request.since)
+
+    async def list_gates(self, request: ListGates) -> GatePage:
+        """Return gates of a project, oldest first."""
+        status = None if request.status in (None, "all") else request.status
+        rows = await self._pool.fetch(
+            QUERIES.list_gates, request.project, status, request.run_id, request.gate_id, request.limit
+        )
+        return GatePage(gates=tuple(_gate(row) for row in rows))
+
+    async def blob(self, request: BlobGet) -> BlobChunk:
+        """Return one piece of a blob."""
+        data = await self._pool.fetchval(QUERIES.get_blob, request.digest)
+        if data is None:
+            raise ProblemError(problem("not_found", f"no blob {request.digest}"))
+        total = max(1, -(-len(data) // CHUNK_BYTES))
+        piece = data[request.index * CHUNK_BYTES : (request.index + 1) * CHUNK_BYTES]
+        return BlobChunk(
+            digest=request.digest, index=request.index, total=total, data_base64=base64.b64encode(piece).decode()
+        )

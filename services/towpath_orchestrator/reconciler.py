@@ -1,0 +1,68 @@
+"""The only timer of the platform: overdue runs get a `timer.fired`, queued runs get room (design §4).
+
+Law: it decides nothing. It claims what is overdue, so that replicas share the work, and lets the run machine say what
+that means.
+"""
+
+import asyncio
+from typing import Any
+
+from towpath_contracts.facts import RunAdmitted, TimerFired
+from towpath_fabric.db import DATABASE_DOWN
+from towpath_fabric.logs import Logger
+from towpath_orchestrator.adapters.run_tables import QUERIES
+from towpath_orchestrator.loop import CommitLoop
+from towpath_orchestrator.metrics import Metrics
+from towpath_orchestrator.settings import OrchestratorSettings
+from towpath_orchestrator.submit import Intake
+
+CLAIM_LIMIT = 256
+"""Overdue runs claimed at a time; the next look is 250 ms later."""
+
+HOUSEKEEPING_S = 600
+
+
+class Reconciler:
+    """Looks every `reconcile_ms`, and once at start."""
+
+    def __init__(
+        self, pool: Any, loop: CommitLoop, intake: Intake, settings: OrchestratorSettings, metrics: Metrics, log: Logger
+    ) -> None:
+        self._pool = pool
+        self._loop = loop
+        self._intake = intake
+        self._settings = settings
+        self._metrics = metrics
+        self._log = log
+
+    async def run(self) -> None:
+        """Look for ever; a database that is away only delays the next look."""
+        while True:
+            try:
+                await self.look()
+            except DATABASE_DOWN as error:
+                self._log.info("postgres is away, nothing is overdue meanwhile", error=str(error))
+            await asyncio.sleep(self._settings.reconcile_ms / 1000)
+
+    async def look(self) -> None:
+        """Claim overdue runs and admit queued ones."""
+        for row in await self._pool.fetch(QUERIES.claim_overdue, CLAIM_LIMIT):
+            self._loop.add(TimerFired(run_id=row["run_id"]))
+        counts = await self._pool.fetchrow(QUERIES.load_counts, self._settings.max_queued_runs)
+        self._intake.active, self._intake.queued = counts["active"], counts["queued"]
+        self._metrics.active.set(counts["active"])
+        self._metrics.queued.set(counts["queued"])
+        room = min(self._settings.max_active_runs - counts["active"], counts["queued"], CLAIM_LIMIT)
+        if room > 0:
+            for row in await self._pool.fetch(QUERIES.next_queued, room):
+                self._loop.add(RunAdmitted(run_id=row["run_id"]))
+
+    async def keep_house(self) -> None:
+        """Create partitions ahead of time and forget keys that have run out."""
+        while True:
+            try:
+                await self._pool.execute(QUERIES.ensure_partitions)
+                await self._pool.execute(QUERIES.forget_old_keys)
+            except DATABASE_DOWN as error:
+                self._log.info("housekeeping waits for postgres", error=str(error))
+            await asyncio.sleep(HOUSEKEEPING_S)

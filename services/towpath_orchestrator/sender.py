@@ -1,0 +1,76 @@
+"""Sends effects and tells events, after the commit.
+
+Law: nothing here is waited for. An effect that was not sent is still pending in the state and is sent again; an event
+that was not told is found by its readers' sweep (design §4).
+"""
+
+import asyncio
+from collections.abc import Callable
+from uuid import UUID
+
+from towpath_contracts import subjects
+from towpath_contracts.access import FenceAnswer, RaiseFence
+from towpath_contracts.deciding import DecisionRequest
+from towpath_contracts.events import LogEntry
+from towpath_contracts.facts import FenceRaised
+from towpath_contracts.problems import ProblemError
+from towpath_contracts.rpc import RAISE_FENCE
+from towpath_engine.effects import Effect
+from towpath_fabric.bus import Bus
+from towpath_orchestrator.metrics import Metrics
+
+MESSAGE_ID = "Nats-Msg-Id"
+
+
+def pool_of(model: str) -> str:
+    """Return the decider pool that serves a model: `agent:<name>` has its own, all others share one."""
+    provider, _, name = model.partition(":")
+    return f"agent_{name}" if provider == "agent" else subjects.DEFAULT_POOL
+
+
+def events_body(run_id: UUID, project: str, entries: list[LogEntry], texts: list[str]) -> bytes:
+    """Join event texts that are already JSON into one RunEvents message."""
+    parts = ",".join(
+        f'{{"seq":{entry.seq},"at":"{entry.at.isoformat()}","event":{text}}}'
+        for entry, text in zip(entries, texts, strict=True)
+    )
+    return f'{{"schema_version":1,"run_id":"{run_id}","project":"{project}","entries":[{parts}]}}'.encode()
+
+
+class Sender:
+    """Says what a committed transition wants said."""
+
+    def __init__(self, bus: Bus, metrics: Metrics, local: Callable[[FenceRaised], None]) -> None:
+        """*local* takes facts that this process learns by asking."""
+        self._bus = bus
+        self._metrics = metrics
+        self._local = local
+        self._asking: set[asyncio.Task[None]] = set()
+
+    async def tell(self, run_id: UUID, project: str, entries: list[LogEntry], texts: list[str]) -> None:
+        """Publish the events of one transition."""
+        await self._bus.post(subjects.run_event(run_id), events_body(run_id, project, entries, texts))
+
+    async def send(self, effect: Effect) -> None:
+        """Send one effect."""
+        message = effect.message
+        if isinstance(message, RaiseFence):
+            self._ask_fence(message)
+            return
+        subject = subjects.TOOL_REQUEST
+        if isinstance(message, DecisionRequest):
+            subject = subjects.decide(pool_of(message.model))
+        self._metrics.effects.labels(effect.effect.kind).inc()
+        await self._bus.post(subject, message.model_dump_json().encode(), {MESSAGE_ID: effect.message_id})
+
+    def _ask_fence(self, request: RaiseFence) -> None:
+        task = asyncio.create_task(self._raise_fence(request))
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+
+    async def _raise_fence(self, request: RaiseFence) -> None:
+        try:
+            answer: FenceAnswer = await self._bus.ask(RAISE_FENCE, request)
+        except ProblemError:
+            return  # the fence stays pending and is asked for again by the reconciler
+        self._local(FenceRaised(run_id=request.run_id, fence=answer.fence, voided=answer.voided, live=answer.live))

@@ -1,0 +1,41 @@
+"""Settings of the orchestrator."""
+
+from towpath_fabric.settings import Settings
+
+
+class OrchestratorSettings(Settings):
+    """Limits of one orchestrator replica; every replica is given the same."""
+
+    max_active_runs: int = 1_000
+    """Runs that are started at the same time; more wait as `queued` (design §4, admission)."""
+
+    max_queued_runs: int = 100_000
+    """Beyond this a submit is refused with `overloaded`."""
+
+    batch_size: int = 256
+    """Facts that one transaction folds at most: large enough to share a commit, small enough to stay within 50 ms."""
+
+    cache_runs: int = 4_000
+    """States kept in memory; a run that is not there is loaded from its snapshot and tail."""
+
+    snapshot_every: int = 128
+    """Events between two stored snapshots: bounds what a reload reads."""
+
+    reconcile_ms: int = 250
+    """How often overdue runs are looked for (design §4)."""
+
+    max_inline_bytes: int = 256 * 1024
+    """Largest message body that is sent inline (design §8)."""
+
+    allow_scripts: bool = False
+    allow_anonymous: bool = False
+
+    @property
+    def scripts_allowed(self) -> bool:
+        """Whether tasks may bring their own decisions."""
+        return self.embedded or self.allow_scripts
+
+    @property
+    def anonymous_allowed(self) -> bool:
+        """Whether plain `task.submit` is answered."""
+        return self.embedded or self.allow_anonymous

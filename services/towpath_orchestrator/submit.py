@@ -1,0 +1,293 @@
+"""Accepting tasks: a task becomes a run in one transaction, together with its key and its first effect (design §6).
+
+Law: refused whole with every problem listed, or accepted for good. RunAccepted is sent after the commit. Submits that
+arrive while a transaction is in flight share the next one.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from towpath_contracts.canonical import canonical_json, digest
+from towpath_contracts.events import LogEntry, RunCreated
+from towpath_contracts.facts import RunAdmitted
+from towpath_contracts.networks import NetworkVersion, Snapshot
+from towpath_contracts.problems import Problem, ProblemDetail, ProblemError, problem
+from towpath_contracts.tasks import RunAccepted, SubmitTask
+from towpath_engine import ENGINE_VERSION
+from towpath_engine.advance import advance, wake_at
+from towpath_engine.effects import Effect
+from towpath_engine.publish import PROVIDERS
+from towpath_engine.replay import create
+from towpath_engine.state import RunState
+from towpath_fabric.db import DATABASE_DOWN
+from towpath_fabric.ids import new_run_id
+from towpath_orchestrator.adapters.run_tables import QUERIES, Moved, RunTables, event_text
+from towpath_orchestrator.loop import CommitLoop
+from towpath_orchestrator.settings import OrchestratorSettings
+
+KEY_HOURS = 24
+"""How long an idempotency key is remembered (design §6)."""
+
+SUBMIT_TIMEOUT_S = 10.0
+
+OVERLOADED_RETRY_S = 5
+
+
+@dataclass(slots=True)
+class Submission:
+    """One task on its way in; `answer` is set once its fate is committed."""
+
+    run_id: UUID
+    task: RunCreated
+    snapshot: Snapshot
+    idempotency_key: str | None
+    request_digest: str
+    answer: "asyncio.Future[RunAccepted]"
+    state: RunState | None = None
+    entries: list[LogEntry] = field(default_factory=list)
+    effects: tuple[Effect, ...] = ()
+    admitted: str | None = None
+
+
+def check_task(task: SubmitTask, snapshot: Snapshot, settings: OrchestratorSettings) -> Problem | None:
+    """Return every reason why *task* can't run on *snapshot*, as one problem."""
+    details: list[ProblemDetail] = []
+    if task.agent_key is not None and task.agent_key not in snapshot.agents:
+        known = ", ".join(snapshot.agents)
+        details.append(ProblemDetail(pointer="/agent_key", code="agent_not_found", detail=f"agents are: {known}"))
+    if task.model is not None and (":" not in task.model or task.model.partition(":")[0] not in PROVIDERS):
+        details.append(
+            ProblemDetail(pointer="/model", code="model_unknown", detail=f"{task.model!r} is not provider:model")
+        )
+    if task.script is not None and not settings.scripts_allowed:
+        return problem("script_not_allowed", "this platform does not play scripts")
+    if not details:
+        return None
+    code = details[0].code if len(details) == 1 else "request_invalid"
+    return problem(code, f"{len(details)} problem(s): {details[0].detail}", errors=tuple(details))
+
+
+def created_event(
+    task: SubmitTask, version: NetworkVersion, snapshot: Snapshot, caller: str, script_digest: str | None
+) -> RunCreated:
+    """Return the first event of the run: the task with every default filled in."""
+    model = task.model or ("scripted:task" if task.script is not None else None)
+    return RunCreated(
+        project=version.project,
+        caller=caller,
+        network=version.name,
+        version=version.version,
+        snapshot_digest=version.digest,
+        agent_key=task.agent_key or snapshot.default_agent_key,
+        user_message=task.user_message,
+        system_params=task.system_params,
+        model=model,
+        script_digest=script_digest,
+        max_steps=task.max_steps or snapshot.max_steps,
+        max_tool_errors=task.max_tool_errors or snapshot.max_tool_errors,
+        timeout_ms=task.timeout_ms or snapshot.timeout_ms,
+        step_timeout_ms=snapshot.step_timeout_ms,
+        context_limit=snapshot.context_limit,
+        grant=None if task.grant is None else tuple(rule.model_dump(mode="json") for rule in task.grant),
+        labels=task.labels,
+        debug=task.debug,
+        single_instruction=task.single_instruction,
+        priority=task.priority,
+    )
+
+
+class Intake:
+    """Takes tasks, checks them, and commits them in batches."""
+
+    def __init__(
+        self,
+        pool: Any,
+        tables: RunTables,
+        loop: CommitLoop,
+        settings: OrchestratorSettings,
+        find_version: Callable[[str, str, int | None], Any],
+    ) -> None:
+        self._pool = pool
+        self._tables = tables
+        self._loop = loop
+        self._settings = settings
+        self._find_version = find_version
+        self._waiting: list[Submission] = []
+        self._arrived = asyncio.Event()
+        self._projects: dict[str, tuple[str, float]] = {}
+        self.active = 0
+        self.queued = 0
+
+    async def project_of(self, caller: str) -> str:
+        """Return the project that *caller* acts in; raises ProblemError `caller_unknown`."""
+        if caller == "anonymous" and not self._settings.anonymous_allowed:
+            raise ProblemError(problem("caller_unknown", "anonymous tasks are switched off here"))
+        now = asyncio.get_running_loop().time()
+        known = self._projects.get(caller)
+        if known is not None and known[1] > now:
+            return known[0]
+        project = await self._pool.fetchval(QUERIES.project_of_caller, caller)
+        if project is None:
+            raise ProblemError(problem("caller_unknown", f"no key names the caller {caller!r}"))
+        self._projects[caller] = (project, now + 5)
+        return str(project)
+
+    async def submit(self, task: SubmitTask, caller: str) -> RunAccepted:
+        """Accept *task*, or raise ProblemError. Returns after the commit."""
+        try:
+            return await asyncio.wait_for(self._submit(task, caller), SUBMIT_TIMEOUT_S)
+        except DATABASE_DOWN as error:
+            raise ProblemError(
+                problem("unavailable", "Postgres is away; nothing was accepted", retry_after_s=2)
+            ) from error
+
+    async def _submit(self, task: SubmitTask, caller: str) -> RunAccepted:
+        project = await self.project_of(caller)
+        version: NetworkVersion = await self._find_version(project, task.network, task.version)
+        snapshot = await self._tables.snapshot(version.digest)
+        refused = check_task(task, snapshot, self._settings)
+        if refused is not None:
+            raise ProblemError(refused)
+        if self.queued >= self._settings.max_queued_runs:
+            detail = f"{self.queued} runs wait already"
+            raise ProblemError(problem("overloaded", detail, retry_after_s=OVERLOADED_RETRY_S))
+        script_digest = await self._store_script(task)
+        submission = Submission(
+            run_id=new_run_id(),
+            task=created_event(task, version, snapshot, caller, script_digest),
+            snapshot=snapshot,
+            idempotency_key=task.idempotency_key,
+            request_digest=digest(task.model_dump(mode="json", exclude={"idempotency_key"})),
+            answer=asyncio.get_running_loop().create_future(),
+        )
+        self._waiting.append(submission)
+        self._arrived.set()
+        return await submission.answer
+
+    async def _store_script(self, task: SubmitTask) -> str | None:
+        if task.script is None:
+            return None
+        text = canonical_json(list(task.script))
+        name = digest(list(task.script))
+        await self._pool.execute(QUERIES.add_blob, name, text.encode(), len(text))
+        return name
+
+    async def run(self) -> None:
+        """Commit waiting submissions for ever."""
+        while True:
+            while not self._waiting:
+                self._arrived.clear()
+                await self._arrived.wait()
+            batch, self._waiting = self._waiting[:256], self._waiting[256:]
+            try:
+                await self._commit(batch)
+            except DATABASE_DOWN as error:
+                for submission in batch:
+                    if not submission.answer.done():
+                        submission.answer.set_exception(error)
+
+    def _begin(self, submission: Submission, now: datetime) -> None:
+        state, first = create(submission.run_id, submission.snapshot, submission.task, now)
+        submission.entries = [first]
+        if self.active < self._settings.max_active_runs and not self.queued:
+            fact = RunAdmitted(run_id=submission.run_id)
+            entries, submission.effects, state = advance(state, fact, now)
+            submission.entries.extend(entries)
+            submission.admitted = fact.model_dump_json()
+            self.active += 1
+        submission.state = state
+
+    async def _commit(self, batch: list[Submission]) -> None:
+        async with self._pool.acquire() as connection:
+            now = await connection.fetchval(QUERIES.now)
+            for submission in batch:
+                self._begin(submission, now)
+            rows = await connection.fetch(QUERIES.create_runs, *_columns(batch, now))
+        made = {row["run_id"] for row in rows}
+        for submission in batch:
+            if submission.run_id in made:
+                await self._accepted(submission, now)
+            else:
+                await self._repeated(submission)
+
+    async def _accepted(self, submission: Submission, now: datetime) -> None:
+        state = submission.state
+        if state is None:
+            return
+        task = submission.task
+        if not submission.answer.done():
+            submission.answer.set_result(
+                RunAccepted(
+                    run_id=submission.run_id,
+                    project=task.project,
+                    network=task.network,
+                    version=task.version,
+                    status=str(state.status),
+                    created_at=now,
+                )
+            )
+        self._loop.cache.put(state)
+        await self._loop.announce(_moved(submission, state), list(submission.effects))
+
+    async def _repeated(self, submission: Submission) -> None:
+        """Answer a task whose key is taken: the first run for the same request, a conflict for another."""
+        if submission.admitted is not None:
+            self.active -= 1
+        task = submission.task
+        row = await self._pool.fetchrow(QUERIES.idempotent_run, task.project, task.caller, submission.idempotency_key)
+        if submission.answer.done():
+            return
+        if row is None:  # the key ran out between the two statements
+            submission.answer.set_exception(ProblemError(problem("unavailable", "try once more", retry_after_s=1)))
+        elif row["request_digest"] != submission.request_digest:
+            detail = f"key {submission.idempotency_key!r} belongs to run {row['run_id']} with another request"
+            submission.answer.set_exception(
+                ProblemError(problem("idempotency_conflict", detail, run_id=str(row["run_id"])))
+            )
+        else:
+            fields = ("run_id", "project", "network", "version", "status", "created_at")
+            submission.answer.set_result(RunAccepted(**{name: row[name] for name in fields}, duplicate=True))
+
+
+def _moved(submission: Submission, state: RunState) -> Moved:
+    texts = [event_text(entry.event) for entry in submission.entries]
+    return Moved(before_seq=0, state=state, entries=submission.entries, texts=texts)
+
+
+def _columns(batch: list[Submission], now: datetime) -> list[Any]:
+    pairs = [(s, s.state) for s in batch if s.state is not None]
+    runs = [
+        (
+            s.run_id,
+            s.task.project,
+            s.task.network,
+            s.task.version,
+            s.task.snapshot_digest,
+            str(state.status),
+            state.seq,
+            wake_at(state),
+            s.task.caller,
+            s.task.priority,
+            state.agent_key,
+            state.step,
+            s.task.max_steps,
+            s.task.user_message,
+            canonical_json(s.task.labels),
+            s.task.debug,
+            state.started_at,
+            s.idempotency_key,
+            s.request_digest,
+        )
+        for s, state in pairs
+    ]
+    events = [(s.run_id, e.seq, e.event.type, event_text(e.event)) for s, _ in pairs for e in s.entries]
+    facts = [(s.run_id, 2, s.admitted) for s, _ in pairs if s.admitted is not None]
+    columns: list[Any] = [list(column) for column in zip(*runs, strict=True)]
+    columns.append(now)
+    columns += [list(column) for column in zip(*events, strict=True)]
+    columns += [list(column) for column in zip(*facts, strict=True)] if facts else [[], [], []]
+    return [*columns, ENGINE_VERSION]
