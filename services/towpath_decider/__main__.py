@@ -1,0 +1,39 @@
+"""Composition root of the decider."""
+
+import sys
+
+from towpath_contracts.rpc import RENDER_PROMPT
+from towpath_decider.adapters.gemini import GeminiProvider
+from towpath_decider.adapters.scripted import ScriptedProvider
+from towpath_decider.adapters.scripts import BlobScripts, FileScripts
+from towpath_decider.app import DECIDER, Decider
+from towpath_decider.asking import Asker
+from towpath_decider.settings import DeciderSettings
+from towpath_fabric.service import Service
+
+
+def build(settings: DeciderSettings) -> Service:
+    """Wire the decider; it serves once the service runs."""
+    service = Service(DECIDER, settings)
+    gemini = GeminiProvider(api_key=settings.gemini_api_key, base_url=settings.gemini_base_url)
+    scripted = ScriptedProvider(
+        blobs=BlobScripts(service.bus), files=FileScripts(settings.script_dir), allowed=settings.scripts_allowed
+    )
+    decider = Decider(
+        service.bus,
+        Asker({"gemini": gemini, "google": gemini, "scripted": scripted}),
+        service.log,
+        service.registry,
+        pool=settings.decider_pool,
+        concurrency=settings.decider_concurrency,
+    )
+    service.bus.answer(RENDER_PROMPT, decider.render_prompt)
+    service.on_start(decider.start)
+    service.on_stop(decider.stop)
+    service.loop(decider.take_requests)
+    service.loop(decider.keep_alive)
+    return service
+
+
+if __name__ == "__main__":
+    sys.exit(build(DeciderSettings.load()).run())

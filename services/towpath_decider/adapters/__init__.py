@@ -1,0 +1,1 @@
+"""The model providers and what they need: one file per outside thing."""

@@ -1,0 +1,27 @@
+"""What every model provider can do.
+
+Law: a provider answers one question and never raises for what a model, a network or a wrong key does: failures are
+values that say whether asking again can help. It does not wait, retry or repair; `core.conversation` says when to.
+"""
+
+from typing import Protocol
+
+from towpath_contracts.deciding import DecisionRequest
+from towpath_decider.core.conversation import CallFailure, Question, Reply
+
+
+class Provider(Protocol):
+    """A source of answers."""
+
+    async def complete(self, request: DecisionRequest, question: Question) -> Reply | CallFailure:
+        """Ask *question*, which is part of *request*; may be cancelled at any await."""
+        ...
+
+    async def close(self) -> None:
+        """Give back what the provider holds; it is not asked again."""
+        ...
+
+
+def model_name(model: str) -> str:
+    """Return the part of `provider:model` that the provider knows."""
+    return model.partition(":")[2]

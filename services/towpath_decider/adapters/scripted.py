@@ -1,0 +1,62 @@
+"""`scripted:`: plays decisions that somebody wrote. What tests, benches and the keyless demo use (design §8).
+
+Law: a script goes through the same reading, repair and checks as a model's words; it costs nothing and says so.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from towpath_contracts.deciding import Cost, DecisionRequest, Usage
+from towpath_decider.adapters.provider import model_name
+from towpath_decider.adapters.scripts import BlobScripts, FileScripts, ScriptError
+from towpath_decider.core.conversation import CallFailure, Question, Reply
+from towpath_decider.core.script import Script
+
+TASK = "task"
+"""`scripted:task` plays the script that came with the task; any other name is a file."""
+
+FREE = Cost(usd=0.0, price_known=True, price_source="scripted")
+ONE_CALL = Usage(model_calls=1)
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class ScriptedProvider:
+    """Plays the next unread entry of a request's script."""
+
+    def __init__(self, *, blobs: BlobScripts, files: FileScripts, allowed: bool, sleep: Sleep = asyncio.sleep) -> None:
+        self._blobs = blobs
+        self._files = files
+        self._allowed = allowed
+        self._sleep = sleep
+
+    async def complete(self, request: DecisionRequest, question: Question) -> Reply | CallFailure:
+        """Say the entry's next text; fails with `script_exhausted` when nothing is left for the agent."""
+        if not self._allowed:
+            message = "scripts are switched off here: set TOWPATH_ALLOW_SCRIPTS=1, or use a real model"
+            return CallFailure(code="script_not_allowed", message=message)
+        try:
+            script = await self._script(request)
+        except ScriptError as error:
+            return error.failure
+        cursors = request.script.cursors if request.script is not None else {}
+        line = script.next_line(request.context.agent_key, cursors)
+        if line is None:
+            message = f"the script of {len(script)} entries has nothing left for agent {request.context.agent_key}"
+            return CallFailure(code="script_exhausted", message=message)
+        if line.delay_ms:
+            await self._sleep(line.delay_ms / 1000)
+        return Reply(text=line.text(question.repairs), usage=ONE_CALL, cost=FREE, script=line.use)
+
+    async def _script(self, request: DecisionRequest) -> Script:
+        name = model_name(request.model)
+        if name != TASK:
+            return await asyncio.to_thread(self._files.get, name)
+        if request.script is None or request.script.digest is None:
+            message = "the model scripted:task plays the task's script, and this task has none"
+            raise ScriptError(CallFailure(code="script_missing", message=message))
+        return await self._blobs.get(request.script.digest, request.run_id)
+
+    async def close(self) -> None:
+        """Stop fetching scripts."""
+        await self._blobs.close()

@@ -1,0 +1,239 @@
+"""One decision from its request to its fact: render, converse, count.
+
+Law: every request ends in exactly one fact, whatever the model, the network or the template does. Nothing here touches
+the broker, so it runs the same in a test and in a service.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.canonical import digest_text
+from towpath_contracts.deciding import DecisionKind, DecisionRequest, LlmCall, ScriptUse
+from towpath_contracts.facts import DecisionFailed, DecisionMade
+from towpath_decider.adapters.provider import Provider
+from towpath_decider.core.accounting import NOTHING, add_costs, add_usage
+from towpath_decider.core.answers import Check, Refused, check_decision, schema_check
+from towpath_decider.core.conversation import (
+    Answered,
+    Ask,
+    CallFailure,
+    Dialogue,
+    GaveUp,
+    Question,
+    Reply,
+    converse,
+)
+from towpath_decider.core.prompt import Prompt, render
+from towpath_decider.core.template import PromptInvalidError
+from towpath_fabric.clock import monotonic, wall
+
+MESSAGE_CHARS = 2_000
+"""The longest reason of a failure; it is shown to people and, for `invalid_output`, to the model."""
+
+BODY_CHARS = 300_000
+"""Prompt and answer in a log message together stay below the broker's 1 MiB, also in UTF-8 with escapes."""
+
+ANSWER_BYTES = 512 * 1024
+"""The largest answer that travels in a fact; half of what the broker carries."""
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One model call as it went. `question` and `said` are kept until the fact is sent."""
+
+    question: Question
+    said: Reply | CallFailure
+    started_at: datetime
+    duration_ms: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Notes:
+    """What is known of a request while it is being answered."""
+
+    request: DecisionRequest
+    started: float
+    prompt: Prompt | None = None
+    calls: list[Call] = field(default_factory=list)
+
+    @property
+    def script(self) -> ScriptUse | None:
+        """The script entry that was played last."""
+        return next((c.said.script for c in reversed(self.calls) if isinstance(c.said, Reply)), None)
+
+    @property
+    def raw_text(self) -> str | None:
+        """The text that the model wrote last."""
+        return next((c.said.text for c in reversed(self.calls) if isinstance(c.said, Reply)), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The fact for the run, and the calls behind it."""
+
+    fact: DecisionMade | DecisionFailed
+    notes: Notes
+
+
+class Asker:
+    """Answers requests with the providers it is given, by the first part of the model string."""
+
+    def __init__(self, providers: Mapping[str, Provider], sleep: Sleep = asyncio.sleep) -> None:
+        self._providers = providers
+        self._sleep = sleep
+
+    async def answer(self, request: DecisionRequest) -> Outcome:
+        """Return the decision, or why there is none. Raises nothing but CancelledError."""
+        notes = Notes(request=request, started=monotonic())
+        try:
+            async with asyncio.timeout(request.timeout_ms / 1000):
+                result = await self._ask(request, notes)
+        except TimeoutError:
+            result = _timed_out(notes)
+        return Outcome(fact=_fact(notes, result), notes=notes)
+
+    async def _ask(self, request: DecisionRequest, notes: Notes) -> Answered | GaveUp:
+        name = request.model.partition(":")[0]
+        provider = self._providers.get(name)
+        if provider is None:
+            served = ", ".join(sorted(self._providers))
+            return GaveUp(code="model_unknown", message=f"this decider has no provider {name!r}; it serves {served}")
+        check = _check_for(request)
+        if isinstance(check, Refused):
+            return GaveUp(code="request_invalid", message=check.reason)
+        try:
+            notes.prompt = render(request.context, None if check is check_decision else request.response_schema)
+        except PromptInvalidError as error:
+            return GaveUp(code="prompt_invalid", message=str(error))
+        return await self._follow(converse(notes.prompt, check), provider, notes)
+
+    async def _follow(self, dialogue: Dialogue, provider: Provider, notes: Notes) -> Answered | GaveUp:
+        """Do what the dialogue says until it is over."""
+        said: Reply | CallFailure | None = None
+        while True:
+            try:
+                step = dialogue.send(said)
+            except StopIteration as over:
+                result: Answered | GaveUp = over.value
+                return result
+            said = None
+            if isinstance(step, Ask):
+                said = await self._call(provider, step.question, notes)
+            else:
+                await self._sleep(step.seconds)
+
+    async def _call(self, provider: Provider, question: Question, notes: Notes) -> Reply | CallFailure:
+        started_at, started = wall(), monotonic()
+        said = await provider.complete(notes.request, question)
+        notes.calls.append(Call(question=question, said=said, started_at=started_at, duration_ms=_ms_since(started)))
+        return said
+
+    async def close(self) -> None:
+        """Close every provider."""
+        for provider in self._providers.values():
+            await provider.close()
+
+
+def _ms_since(started: float) -> int:
+    return int((monotonic() - started) * 1000)
+
+
+def _check_for(request: DecisionRequest) -> Check | Refused:
+    if request.kind in (DecisionKind.DECIDE, DecisionKind.REPLAN):
+        return check_decision
+    if request.response_schema is None:
+        return Refused(reason=f"a request of kind {request.kind} needs a response_schema")
+    return schema_check(request.response_schema)
+
+
+def _timed_out(notes: Notes) -> GaveUp:
+    message = f"no decision within {notes.request.timeout_ms} ms"
+    failure = next((c.said for c in reversed(notes.calls) if isinstance(c.said, CallFailure)), None)
+    if failure is not None:
+        message += f" (before: {failure.message})"
+    return GaveUp(code="model_timeout", message=message)
+
+
+def _fact(notes: Notes, result: Answered | GaveUp) -> DecisionMade | DecisionFailed:
+    request, raw = notes.request, notes.raw_text
+    if raw is not None and isinstance(result, Answered) and len(raw) * 4 > ANSWER_BYTES:
+        size = len(raw.encode("utf-8", "surrogatepass"))
+        if size > ANSWER_BYTES:
+            result = GaveUp(code="invalid_output", message=f"the answer has {size} bytes; the limit is {ANSWER_BYTES}")
+    common: JsonObject = {
+        "run_id": request.run_id,
+        "fact_id": f"{request.request_id}:{request.attempt}",
+        "request_id": request.request_id,
+        "attempt": request.attempt,
+        "model": request.model,
+        "usage": add_usage(call.said.usage for call in notes.calls),
+        "cost": add_costs(call.said.cost for call in notes.calls),
+        "duration_ms": _ms_since(notes.started),
+        "prompt_digest": notes.prompt.digest if notes.prompt is not None else "",
+        "raw_digest": digest_text(raw) if raw is not None else "",
+        "script": notes.script,
+    }
+    if isinstance(result, Answered):
+        return DecisionMade(decision=result.value, **common)
+    return DecisionFailed(code=result.code, message=result.message[:MESSAGE_CHARS], **common)
+
+
+def defect(request: DecisionRequest, error: Exception) -> DecisionFailed:
+    """Return the fact for a failure that should not be; its log line has the rest."""
+    return DecisionFailed(
+        run_id=request.run_id,
+        fact_id=f"{request.request_id}:{request.attempt}",
+        request_id=request.request_id,
+        attempt=request.attempt,
+        code="internal",
+        message=f"the decider failed: {type(error).__name__}",
+        model=request.model,
+        cost=NOTHING,
+    )
+
+
+def log_calls(outcome: Outcome) -> list[LlmCall]:
+    """Return what the log-writer is told: every call, with bodies only where the run asked for `debug`.
+
+    A scripted decision without debug has nothing to tell that is not in its fact.
+    """
+    notes, request = outcome.notes, outcome.notes.request
+    if notes.script is not None and not request.debug:
+        return []
+    return [_log_call(request, number, call) for number, call in enumerate(notes.calls, 1)]
+
+
+def _log_call(request: DecisionRequest, number: int, call: Call) -> LlmCall:
+    said, prompt = call.said, call.question.text
+    text = said.text if isinstance(said, Reply) else None
+    return LlmCall(
+        request_id=request.request_id,
+        run_id=request.run_id,
+        project=request.project,
+        attempt=request.attempt,
+        call=number,
+        step=request.step,
+        agent_key=request.context.agent_key,
+        kind=request.kind,
+        model=request.model,
+        started_at=call.started_at,
+        duration_ms=call.duration_ms,
+        usage=said.usage,
+        cost=said.cost,
+        prompt_digest=digest_text(prompt),
+        raw_digest=digest_text(text) if text is not None else None,
+        prompt=_body(prompt) if request.debug else None,
+        raw_text=_body(text) if request.debug and text is not None else None,
+        error=f"{said.code}: {said.message}" if isinstance(said, CallFailure) else None,
+    )
+
+
+def _body(text: str) -> str:
+    # Lone surrogates can't be sent as JSON; a model that writes them is shown with replacements.
+    clean = text.encode("utf-8", "replace").decode()
+    return clean if len(clean) <= BODY_CHARS else clean[:BODY_CHARS] + f"… ({len(clean) - BODY_CHARS} more characters)"

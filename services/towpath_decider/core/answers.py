@@ -1,0 +1,167 @@
+"""Reading what a model wrote: find the JSON object, then hold it against what was asked for (feature A5).
+
+Law: an answer is a decision in form or it is refused with a reason that the model can act on. Unknown actions and
+unknown fields are refused. Whatever a model writes, reading it takes time in proportion to its length and never raises.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
+from pydantic import ValidationError
+from pydantic_core import from_json
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions import decision_adapter
+
+MAX_CANDIDATES = 16
+"""Places in a text where an object is looked for; a model that writes prose rarely opens more braces than this."""
+
+MAX_ERRORS = 5
+"""Problems named to the model at once."""
+
+_FENCED = re.compile(r"```[a-zA-Z0-9_-]*[ \t]*\r?\n(.*?)```", re.DOTALL)
+_SIGN = re.compile(r'["{}\\]')
+_INFINITE = (float("inf"), float("-inf"))
+
+Check = Callable[[JsonObject], str]
+"""Says what is wrong with an object; an empty text means that it is accepted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """What the model answered, as it wrote it."""
+
+    value: JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """Why an answer can't be used, in words for the model."""
+
+    reason: str
+
+
+def read_answer(text: str, check: Check) -> Accepted | Refused:
+    """Read the one object in *text* and *check* it."""
+    found = find_object(text)
+    if isinstance(found, Refused):
+        return found
+    reason = check(found.value)
+    return Refused(reason=reason) if reason else found
+
+
+def find_object(text: str) -> Accepted | Refused:
+    """Return the first JSON object in *text*, also from within a code fence or prose."""
+    whole = _parse(text)
+    if isinstance(whole, Accepted):
+        return whole
+    fence = _FENCED.search(text)
+    if fence is not None:
+        inner = _parse(fence.group(1))
+        if isinstance(inner, Accepted):
+            return inner
+    for candidate in _candidates(text):
+        inside = _parse(candidate)
+        if isinstance(inside, Accepted):
+            return inside
+    return whole
+
+
+def _parse(text: str) -> Accepted | Refused:
+    try:
+        value = from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        return Refused(reason=f"not JSON: {error}" if text.strip() else "the answer is empty")
+    if not isinstance(value, dict):
+        return Refused(reason=f"a JSON object is wanted, not {type(value).__name__}")
+    defect = _defect(value)
+    return Refused(reason=defect) if defect else Accepted(value=value)
+
+
+def _defect(value: object) -> str:
+    """Say what in *value* could not be stored or sent on; nesting is bounded by the parser's own limit."""
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, dict):
+            pending.extend(item)
+            pending.extend(item.values())
+        elif isinstance(item, list):
+            pending.extend(item)
+        elif isinstance(item, str) and "\x00" in item:
+            return "a string holds the character U+0000, which is not allowed"
+        elif isinstance(item, float) and item in _INFINITE:  # 1e999 is JSON, but would be written back as Infinity
+            return "a number is too large"
+    return ""
+
+
+def _candidates(text: str) -> list[str]:
+    """Return the outermost balanced brace groups of *text*, in one pass per place tried."""
+    found: list[str] = []
+    start = text.find("{")
+    for _ in range(MAX_CANDIDATES):
+        if start < 0:
+            break
+        end = _balanced_end(text, start)
+        if end > 0:
+            found.append(text[start:end])
+        start = text.find("{", end if end > 0 else start + 1)
+    return found
+
+
+def _balanced_end(text: str, start: int) -> int:
+    """Return where the object that opens at *start* ends, or -1; braces inside strings do not count."""
+    depth, quoted, escaped_at = 0, False, -1
+    for match in _SIGN.finditer(text, start):
+        sign, place = match.group(), match.start()
+        if quoted:
+            if place == escaped_at:
+                continue
+            if sign == "\\":
+                escaped_at = place + 1
+            elif sign == '"':
+                quoted = False
+        elif sign == '"':
+            quoted = True
+        elif sign == "{":
+            depth += 1
+        elif sign == "}":
+            depth -= 1
+            if depth == 0:
+                return place + 1
+    return -1
+
+
+def check_decision(value: JsonObject) -> str:
+    """Say what keeps *value* from being a decision."""
+    try:
+        decision_adapter.validate_python(value)
+    except ValidationError as error:
+        return "; ".join(
+            f"{'.'.join(str(part) for part in entry['loc']) or 'answer'}: {entry['msg']}"
+            for entry in error.errors(include_url=False, include_input=False)[:MAX_ERRORS]
+        )
+    return ""
+
+
+def schema_check(schema: JsonObject) -> Check | Refused:
+    """Return a check against *schema*, or why it is not a JSON Schema. References lead nowhere outside the schema."""
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        return Refused(reason=f"the response schema is not a JSON Schema: {error.message}")
+    validator = Draft202012Validator(schema, registry=Registry())
+
+    def check(value: JsonObject) -> str:
+        try:
+            errors = [f"{error.json_path}: {error.message[:200]}" for error in validator.iter_errors(value)]
+        except Unresolvable as error:
+            return f"the response schema refers to {error.ref!r}, which is not part of it"
+        return "; ".join(errors[:MAX_ERRORS])
+
+    return check

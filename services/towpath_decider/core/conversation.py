@@ -1,0 +1,165 @@
+"""The order of attempts for one answer: ask, wait and ask again, ask for repair, give up (design §8, feature B13).
+
+Law: at most MAX_FAILURES calls that brought no text, with waits of 1 s and 2 s between them; at most one question for
+repair; nothing is asked twice that can't succeed the second time. The generator says what to do next and the shell does
+it, so every order of events can be tried without a model or a clock.
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Literal
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.deciding import Cost, ScriptUse, Usage
+from towpath_decider.core.accounting import NO_USAGE, NOTHING
+from towpath_decider.core.answers import Accepted, Check, Refused, read_answer
+from towpath_decider.core.prompt import Prompt
+
+MAX_FAILURES = 3
+"""Calls in total when every one fails; the third failure is the answer (feature B13)."""
+
+WAITS_S = (1.0, 2.0)
+"""Seconds before the second and the third attempt."""
+
+MAX_WAIT_S = 10.0
+"""The longest wait that a provider may ask for with Retry-After; a step's own timeout is usually 60 s."""
+
+PREVIEW_CHARS = 200
+"""How much of an unreadable answer is repeated in the reason."""
+
+REPAIR = """Your answer can't be used: {reason}
+Return only the raw JSON object, in the form the constraints give: no code fence, no text around it."""
+
+CUT_OFF = "the answer was cut off at the limit of output tokens, make it shorter; "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One side's words."""
+
+    role: Literal["user", "model"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a model is asked: `turns` end with the platform's. `repairs` counts questions for a readable answer."""
+
+    instructions: str
+    turns: tuple[Turn, ...]
+    repairs: int = 0
+
+    @property
+    def text(self) -> str:
+        """Everything the model is told, as it is recorded."""
+        return "\n\n".join((self.instructions, *(turn.text for turn in self.turns)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What a model wrote. `cut_off` means that it ran out of output tokens."""
+
+    text: str
+    usage: Usage
+    cost: Cost
+    cut_off: bool = False
+    script: ScriptUse | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallFailure:
+    """A call that brought no text. `retry_after_s` is what the provider asked for, in seconds."""
+
+    code: str
+    message: str
+    retryable: bool = False
+    retry_after_s: float | None = None
+    usage: Usage = NO_USAGE
+    cost: Cost = NOTHING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """Ask this and send the Reply or CallFailure back."""
+
+    question: Question
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """Wait so many seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """There is an answer of the form that was asked for."""
+
+    value: JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GaveUp:
+    """There is none; `message` names the whole chain of causes."""
+
+    code: str
+    message: str
+
+
+Dialogue = Generator[Ask | Wait, Reply | CallFailure | None, Answered | GaveUp]
+
+
+def converse(prompt: Prompt, check: Check) -> Dialogue:
+    """Say step by step how an answer to *prompt* that passes *check* is had."""
+    question = Question(instructions=prompt.instructions, turns=(Turn(role="user", text=prompt.context),))
+    failures: list[CallFailure] = []
+    while True:
+        said = yield Ask(question=question)
+        match said:
+            case Reply():
+                read = read_answer(said.text, check)
+                if isinstance(read, Accepted):
+                    return Answered(value=read.value)
+                reason = _reason(said, read)
+                if question.repairs:
+                    return GaveUp(code="invalid_output", message=_unreadable(reason, said.text))
+                question = _repair(question, said.text, reason)
+            case CallFailure():
+                failures.append(said)
+                if not said.retryable or len(failures) == MAX_FAILURES:
+                    return GaveUp(code=said.code, message=chain(failures))
+                yield Wait(seconds=wait_before_next(failures))
+            case None:
+                return GaveUp(code="internal", message="a question was left without an answer")
+
+
+def wait_before_next(failures: list[CallFailure]) -> float:
+    """Return the seconds to wait after the last failure: its own wish where that is longer, within MAX_WAIT_S."""
+    wished = failures[-1].retry_after_s or 0.0
+    return max(WAITS_S[len(failures) - 1], min(wished, MAX_WAIT_S))
+
+
+def chain(failures: list[CallFailure]) -> str:
+    """Tell the failures as one text: the last one, and what came before it."""
+    last, before = failures[-1], failures[:-1]
+    told = last.message
+    if before:
+        told += f" (attempt {len(failures)}; before: {'; '.join(failure.message for failure in before)})"
+    return told
+
+
+def _reason(reply: Reply, refused: Refused) -> str:
+    return f"{CUT_OFF if reply.cut_off else ''}{refused.reason}"
+
+
+def _unreadable(reason: str, text: str) -> str:
+    preview = text if len(text) <= PREVIEW_CHARS else text[: PREVIEW_CHARS - 1] + "…"
+    return f"{reason} (after one repair the model wrote: {preview!r})"
+
+
+def _repair(question: Question, text: str, reason: str) -> Question:
+    # Providers refuse an empty turn, so silence is told in words.
+    said = Turn(role="model", text=text if text.strip() else "(nothing)")
+    wanted = Turn(role="user", text=REPAIR.format(reason=reason))
+    return Question(instructions=question.instructions, turns=(*question.turns, said, wanted), repairs=1)

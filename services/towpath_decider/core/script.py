@@ -1,0 +1,93 @@
+"""Scripts: decisions written beforehand, played instead of a model's (design §8).
+
+Law: a script is an array in which the place of an entry is its index. An entry with `agent` belongs to that agent's
+queue, every other one to the queue `*`. The next entry is the unread one with the lowest index among the agent's own
+queue and `*`; what was read is told by the asker's cursors, so nothing is remembered here.
+"""
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import from_json, to_json
+
+from towpath_contracts.deciding import ScriptUse
+
+COMMON = "*"
+MAX_DELAY_MS = 3_600_000
+"""A scripted model may be slow, but no longer than the longest tool."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One entry as a model would say it: the text of the first answer, and those after repair."""
+
+    use: ScriptUse
+    texts: tuple[str, ...]
+    delay_ms: int = 0
+
+    def text(self, repairs: int) -> str:
+        """Return what is said after *repairs* questions for repair; the last text is repeated."""
+        return self.texts[min(repairs, len(self.texts) - 1)]
+
+
+class Script:
+    """A script, indexed by queue. Entries that are no objects are played as they are: a model may write anything."""
+
+    def __init__(self, entries: Sequence[Any]) -> None:
+        self._entries = entries
+        self._queues: dict[str, list[int]] = {}
+        for index, entry in enumerate(entries):
+            self._queues.setdefault(_queue(entry), []).append(index)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @classmethod
+    def parse(cls, data: bytes | str) -> "Script":
+        """Read a JSON array. Raises ValueError for anything else."""
+        entries = from_json(data)
+        if not isinstance(entries, list):
+            msg = f"a script is a JSON array of decisions, not {type(entries).__name__}"
+            raise ValueError(msg)  # noqa: TRY004 - the caller reacts to every unreadable script alike
+        return cls(entries)
+
+    def next_line(self, agent_key: str, cursors: Mapping[str, int]) -> Line | None:
+        """Return what *agent_key* says next, or None when nothing is left for it."""
+        nexts = [
+            (found, queue)
+            for queue in (agent_key, COMMON)
+            if (found := self._unread(queue, cursors.get(queue, 0))) is not None
+        ]
+        if not nexts:
+            return None
+        index, queue = min(nexts)
+        return _line(self._entries[index], ScriptUse(queue=queue, index=index))
+
+    def _unread(self, queue: str, cursor: int) -> int | None:
+        indexes = self._queues.get(queue, [])
+        place = bisect_left(indexes, cursor)
+        return indexes[place] if place < len(indexes) else None
+
+
+def _queue(entry: Any) -> str:
+    agent = entry.get("agent") if isinstance(entry, dict) else None
+    return agent if isinstance(agent, str) else COMMON
+
+
+def _line(entry: Any, use: ScriptUse) -> Line:
+    if not isinstance(entry, dict):
+        return Line(use=use, texts=(entry if isinstance(entry, str) else to_json(entry).decode(),))
+    body = {key: value for key, value in entry.items() if key not in ("agent", "delay_ms")}
+    texts = _raw_texts(body["raw"]) if set(body) == {"raw"} else (to_json(body).decode(),)
+    return Line(use=use, texts=texts, delay_ms=_delay(entry.get("delay_ms")))
+
+
+def _raw_texts(raw: Any) -> tuple[str, ...]:
+    texts = raw if isinstance(raw, list) and raw else [raw]
+    return tuple(text if isinstance(text, str) else to_json(text).decode() for text in texts)
+
+
+def _delay(value: Any) -> int:
+    return min(int(value), MAX_DELAY_MS) if isinstance(value, int | float) and value > 0 else 0

@@ -1,0 +1,108 @@
+"""Base prompts: templates of a bounded subset of jinja, compiled once.
+
+Law: a template places the values it is given and chooses between texts, no more. Loops, calls, attributes and
+arithmetic are refused, so the time and size of a rendering are bounded by the template and its values: a template of
+one project can't hold up the decisions of another.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from jinja2 import StrictUndefined, Template, TemplateSyntaxError, nodes
+from jinja2.exceptions import SecurityError, TemplateError, UndefinedError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+VARIABLES = ("tools", "routes", "agent_key", "tool_history", "user_message", "display_name")
+"""What a base prompt may name (feature A4)."""
+
+MAX_RENDERED_CHARS = 1_000_000
+"""A rendered base prompt; about the largest context of today's models, at one character a token."""
+
+CACHED_TEMPLATES = 512
+"""Compiled templates kept; a platform with more agents than this recompiles some (about a millisecond each)."""
+
+_FILTERS = frozenset({"upper", "lower", "trim", "title", "capitalize", "default", "d", "length", "count"})
+_TESTS = frozenset({"defined", "undefined", "none", "string", "in", "eq", "ne", "equalto", "true", "false"})
+_NODES = (
+    *(nodes.Template, nodes.Output, nodes.TemplateData, nodes.Name, nodes.Const, nodes.If, nodes.CondExpr),
+    *(nodes.Compare, nodes.Operand, nodes.And, nodes.Or, nodes.Not, nodes.Test, nodes.Filter),
+)
+
+_environment = ImmutableSandboxedEnvironment(
+    undefined=StrictUndefined,
+    autoescape=False,  # a prompt is plain text, not HTML
+    keep_trailing_newline=True,
+)
+
+
+class PromptInvalidError(ValueError):
+    """A base prompt can't be compiled or rendered; the message names the place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BasePrompt:
+    """A compiled base prompt; `uses` counts the places of each variable."""
+
+    text: str
+    template: Template | None
+    uses: Mapping[str, int]
+
+    def render(self, values: Mapping[str, str]) -> str:
+        """Fill in *values*. Raises PromptInvalidError for a failing template, or one that would grow too large."""
+        if self.template is None:
+            return self.text
+        size = len(self.text) + sum(len(values[name]) * times for name, times in self.uses.items())
+        if size > MAX_RENDERED_CHARS:
+            msg = f"the base prompt would have {size} characters; the limit is {MAX_RENDERED_CHARS}"
+            raise PromptInvalidError(msg)
+        try:
+            return self.template.render(values)
+        except (TemplateError, SecurityError, UndefinedError, TypeError, ValueError) as error:
+            msg = f"the base prompt can't be rendered: {error}"
+            raise PromptInvalidError(msg) from error
+
+
+@lru_cache(maxsize=CACHED_TEMPLATES)
+def compile_base(text: str) -> BasePrompt:
+    """Compile *text*. Raises PromptInvalidError naming the line of what is not allowed."""
+    if "{" not in text:
+        return BasePrompt(text=text, template=None, uses={})
+    try:
+        tree = _environment.parse(text)
+        uses = Counter(_checked_names(tree))
+        return BasePrompt(text=text, template=_environment.from_string(tree), uses=uses)
+    except TemplateSyntaxError as error:
+        msg = f"line {error.lineno} of the base prompt: {error.message}"
+        raise PromptInvalidError(msg) from error
+    except RecursionError as error:
+        msg = "the base prompt is nested too deeply"
+        raise PromptInvalidError(msg) from error
+
+
+def _checked_names(tree: nodes.Template) -> list[str]:
+    names = []
+    pending: list[nodes.Node] = [tree]
+    while pending:
+        node = pending.pop()
+        _check(node)
+        if isinstance(node, nodes.Name):
+            names.append(node.name)
+        pending.extend(node.iter_child_nodes())
+    return names
+
+
+def _check(node: nodes.Node) -> None:
+    what = ""
+    if not isinstance(node, _NODES):
+        what = f"{type(node).__name__.lower()} is not allowed in a prompt"
+    elif isinstance(node, nodes.Name) and node.name not in VARIABLES:
+        what = f"{node.name!r} is unknown; known are {', '.join(VARIABLES)}"
+    elif isinstance(node, nodes.Filter) and node.name not in _FILTERS:
+        what = f"the filter {node.name!r} is not allowed in a prompt"
+    elif isinstance(node, nodes.Test) and node.name not in _TESTS:
+        what = f"the test {node.name!r} is not allowed in a prompt"
+    if what:
+        msg = f"line {node.lineno} of the base prompt: {what}"
+        raise PromptInvalidError(msg)

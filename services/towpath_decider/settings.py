@@ -1,0 +1,29 @@
+"""What the decider is told by its environment.
+
+Law: keys of providers are read here and nowhere else, and are never logged (`SecretStr`).
+"""
+
+from pathlib import Path
+
+from pydantic import AliasChoices, Field, SecretStr
+
+from towpath_contracts.subjects import DEFAULT_POOL
+from towpath_fabric.settings import Settings
+
+
+class DeciderSettings(Settings):
+    """`TOWPATH_DECIDER_*`, `TOWPATH_SCRIPT_DIR`, `TOWPATH_ALLOW_SCRIPTS`, and the providers' own variables."""
+
+    decider_pool: str = Field(default=DEFAULT_POOL, pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_-]{0,63}$")
+    decider_concurrency: int = Field(default=64, ge=1, le=1_024)
+    allow_scripts: bool = False
+    script_dir: Path | None = None
+    gemini_base_url: str | None = None
+    gemini_api_key: SecretStr | None = Field(
+        default=None, validation_alias=AliasChoices("GEMINI_API_KEY", "GOOGLE_API_KEY")
+    )
+
+    @property
+    def scripts_allowed(self) -> bool:
+        """Scripts play on the embedded platform, or where somebody allowed them."""
+        return self.embedded or self.allow_scripts
