@@ -6,6 +6,7 @@ keys sorted, no white space, UTF-8; numbers as Python writes them.
 
 import hashlib
 import json
+import math
 from typing import Any
 
 
@@ -26,3 +27,22 @@ def digest_text(text: str | bytes) -> str:
 def digest(value: Any) -> str:
     """Return `sha256:<hex>` of the canonical JSON of *value*."""
     return digest_text(canonical_json(value))
+
+
+def json_safe(value: Any) -> Any:
+    """Return *value* with NaN and infinities, which are not JSON, as null; the value itself where there are none."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError:
+        return _without_nan(value)
+    return value
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(item) for item in value]
+    return value

@@ -95,12 +95,23 @@ decision_adapter: TypeAdapter[UseTool | RouteToAgent | Respond] = TypeAdapter(De
 
 
 class ToolCall(Value):
-    """One call of an instruction: what the platform asks the tool-access service for."""
+    """One call of an instruction: what the platform asks the tool-access service for.
+
+    `args` are the merged arguments; `system_params` names those of them that the system filled in, so that nothing
+    written for a model shows them (feature A8).
+    """
 
     execution_id: UUID
     call_index: int
     tool: str
     args: JsonObject = Field(default_factory=dict)
+    system_params: tuple[str, ...] = ()
+
+    def shown_args(self) -> JsonObject:
+        """Return the arguments that a model may see: its own."""
+        if not self.system_params:
+            return self.args
+        return {name: value for name, value in self.args.items() if name not in self.system_params}
 
 
 class CallTools(Value):
