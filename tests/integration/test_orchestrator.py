@@ -1,0 +1,149 @@
+"""The orchestrator as a process, with real NATS and Postgres and peers that speak its protocol."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import pytest
+from tests.support.orchestrator_peers import NETWORK, Peers, connected, orchestrator, respond, use
+
+from towpath_contracts import rpc
+from towpath_contracts.networks import PublishNetwork
+from towpath_contracts.tasks import SubmitTask
+from towpath_contracts.views import CancelRun, GetEvents, GetRun
+
+
+def three_steps(request: Any) -> dict[str, Any]:
+    return use(f"step {request.step}") if request.step < 3 else respond("done")
+
+
+@pytest.fixture
+async def peers(nats_server: Any) -> AsyncIterator[Peers]:
+    async with connected(nats_server.url()) as nc:
+        found = Peers(nc, three_steps)
+        await found.start()
+        yield found
+        await found.stop()
+
+
+async def publish(peers: Peers) -> None:
+    await peers.ask(rpc.PUBLISH_NETWORK, PublishNetwork(project="default", actor="test", spec=NETWORK))
+
+
+async def submit(peers: Peers, **options: Any) -> Any:
+    task = SubmitTask(network="solo", user_message="hello", **options)
+    reply = await peers.raw("task.submit", task.model_dump_json().encode())
+    return json.loads(reply.data)
+
+
+async def ended(peers: Peers, run_id: str) -> Any:
+    for _ in range(10):
+        view = await peers.ask(rpc.GET_RUN, GetRun(project="default", run_id=run_id, wait_ms=5_000))
+        if view.ended_at is not None:
+            return view
+    raise AssertionError(view)
+
+
+async def test_a_task_runs_to_its_answer(database: Any, nats_server: Any, peers: Peers) -> None:
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        await publish(peers)
+        accepted = await submit(peers)
+        view = await ended(peers, accepted["run_id"])
+        assert (view.status, view.reason, view.final, view.step) == ("completed", "responded", {"message": "done"}, 3)
+        page = await peers.ask(rpc.EVENTS, GetEvents(project="default", run_id=accepted["run_id"]))
+        assert [entry.seq for entry in page.entries] == list(range(1, page.seq + 1))
+        facts = await stored_facts(database(), accepted["run_id"])
+        assert facts == [
+            "run.admitted",
+            "decision.made",
+            "tool.finished",
+            "decision.made",
+            "tool.finished",
+            "decision.made",
+        ]
+
+
+async def stored_facts(dsn: str, run_id: str) -> list[str]:
+    connection = await asyncpg.connect(dsn)
+    try:
+        rows = await connection.fetch(
+            "SELECT fact->>'type' AS t FROM runs.run_fact WHERE run_id = $1 ORDER BY first_seq", run_id
+        )
+    finally:
+        await connection.close()
+    return [row["t"] for row in rows]
+
+
+async def test_a_repeated_key_gives_the_same_run_and_another_body_a_conflict(
+    database: Any, nats_server: Any, peers: Peers
+) -> None:
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        await publish(peers)
+        first = await submit(peers, idempotency_key="k")
+        again = await submit(peers, idempotency_key="k")
+        assert (again["run_id"], again["duplicate"]) == (first["run_id"], True)
+        other = await submit(peers, idempotency_key="k", debug=True)
+        assert (other["code"], other["run_id"]) == ("idempotency_conflict", first["run_id"])
+
+
+async def test_a_killed_orchestrator_leaves_no_run_behind(database: Any, nats_server: Any, peers: Peers) -> None:
+    peers.answer_tools = False
+    async with orchestrator(database("orchestrator"), nats_server.url()) as process:
+        await publish(peers)
+        runs = [(await submit(peers))["run_id"] for _ in range(5)]
+        await peers.until(lambda: len(peers.requests) >= 5)
+        process.kill()
+        await process.wait()
+        for request in peers.requests[:3]:
+            await peers.finish(request)
+    peers.answer_tools = True
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        views = [await ended(peers, run_id) for run_id in runs]
+    assert {view.status for view in views} == {"completed"}
+
+
+async def test_a_cancelled_run_raises_its_fence_and_ends(database: Any, nats_server: Any, peers: Peers) -> None:
+    peers.answer_tools = False
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        await publish(peers)
+        run_id = (await submit(peers))["run_id"]
+        await peers.until(lambda: bool(peers.requests))
+        await peers.ask(rpc.CANCEL_RUN, CancelRun(project="default", run_id=run_id, actor="me", reason="enough"))
+        view = await ended(peers, run_id)
+    assert (view.status, view.final["error"]) == ("cancelled", "cancelled")
+    assert [fence.fence for fence in peers.fences][:1] == [1]
+
+
+async def test_hostile_facts_are_set_aside_and_the_run_is_untouched(
+    database: Any, nats_server: Any, peers: Peers
+) -> None:
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        await publish(peers)
+        peers.answer_tools = False
+        run_id = (await submit(peers))["run_id"]
+        await peers.until(lambda: bool(peers.requests))
+        request = peers.requests[0]
+        finished = json.dumps(
+            {
+                "type": "tool.finished",
+                "run_id": run_id,
+                "execution_id": str(request.execution_id),
+                "status": "succeeded",
+            }
+        )
+        for source, body in (
+            ("tas", b"\xff{"),
+            ("tas", b"{}"),
+            ("decider", finished.encode()),
+            ("tas", finished.replace(run_id, run_id[:-1] + "0").encode()),
+            ("gateway", b"[" * 1000),
+        ):
+            await peers.send(source, request.run_id, body)
+        await peers.finish(request)
+        peers.answer_tools = True
+        view = await ended(peers, run_id)
+    assert view.status == "completed"
+    connection = await asyncpg.connect(database())
+    assert await connection.fetchval("SELECT count(*) FROM runs.dead_letter") >= 4
+    await connection.close()

@@ -1,0 +1,178 @@
+"""Protocol-level peers of the orchestrator over real NATS: they speak as decider and tool-access service speak."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import UUID
+
+import nats
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from towpath_contracts import rpc, streams, subjects
+from towpath_contracts.access import FenceAnswer, ToolsDescribed
+from towpath_contracts.deciding import DecisionRequest
+from towpath_contracts.facts import DecisionMade, ToolFinished
+from towpath_contracts.tools import EffectClass, ToolRequest, ToolSpec
+from towpath_fabric.pull import PullConsumer, ack
+from towpath_fabric.streams import ensure_streams
+
+ECHO = ToolSpec(
+    name="echo",
+    toolset="builtin",
+    effect_class=EffectClass.PURE,
+    parameters={"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+)
+
+NETWORK = {
+    "name": "solo",
+    "agents": [
+        {
+            "key": "a",
+            "is_default": True,
+            "allow_respond": True,
+            "equipped_tools": ["echo"],
+            "prompt_template": "You are {agent_key}.",
+        }
+    ],
+}
+
+
+def use(text: str) -> dict[str, Any]:
+    return {
+        "action": "USE_TOOL",
+        "action_reasoning": "r",
+        "action_details": {"tool_name": "echo", "tool_params": {"text": text}},
+    }
+
+
+def respond(text: str) -> dict[str, Any]:
+    return {"action": "RESPOND", "action_reasoning": "r", "action_details": {"payload": {"message": text}}}
+
+
+class Peers:
+    """Plays decisions by step and answers every tool call; both can be paused."""
+
+    def __init__(self, nc: Client, decide: Callable[[DecisionRequest], dict[str, Any]]) -> None:
+        self.nc = nc
+        self.decide = decide
+        self.requests: list[ToolRequest] = []
+        self.decisions: list[DecisionRequest] = []
+        self.fences: list[Any] = []
+        self.answer_tools = True
+        self._tasks: list[asyncio.Task[None]] = []
+        self._consumers: list[PullConsumer] = []
+
+    async def start(self) -> None:
+        await ensure_streams(self.nc, (streams.decide_consumer("default"),))
+        await self.nc.subscribe(rpc.DESCRIBE_TOOLS.subject, cb=self._describe)
+        await self.nc.subscribe(rpc.RAISE_FENCE.subject, cb=self._fence)
+        for spec, handle in (
+            (streams.decide_consumer("default"), self._decide),
+            (streams.TOOLREQ_CONSUMER, self._tool),
+        ):
+            consumer = PullConsumer(self.nc, spec)
+            await consumer.start()
+            self._consumers.append(consumer)
+            self._tasks.append(asyncio.create_task(self._serve(consumer, handle)))
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for consumer in self._consumers:
+            await consumer.stop()
+
+    async def _serve(self, consumer: PullConsumer, handle: Callable[[Msg], Any]) -> None:
+        while True:
+            for message in await consumer.take(100):
+                await handle(message)
+                await ack(message)
+
+    async def _describe(self, message: Msg) -> None:
+        await message.respond(ToolsDescribed(tools=(ECHO,)).model_dump_json().encode())
+
+    async def _fence(self, message: Msg) -> None:
+        from towpath_contracts.access import RaiseFence
+
+        request = RaiseFence.model_validate_json(message.data)
+        self.fences.append(request)
+        answer = FenceAnswer(run_id=request.run_id, fence=request.fence)
+        await message.respond(answer.model_dump_json().encode())
+
+    async def _decide(self, message: Msg) -> None:
+        request = DecisionRequest.model_validate_json(message.data)
+        self.decisions.append(request)
+        fact = DecisionMade(
+            run_id=request.run_id, request_id=request.request_id, attempt=request.attempt, decision=self.decide(request)
+        )
+        await self.send("decider", fact.run_id, fact.model_dump_json().encode())
+
+    async def _tool(self, message: Msg) -> None:
+        request = ToolRequest.model_validate_json(message.data)
+        self.requests.append(request)
+        if self.answer_tools:
+            await self.finish(request)
+
+    async def finish(self, request: ToolRequest) -> None:
+        fact = ToolFinished(
+            run_id=request.run_id, execution_id=request.execution_id, status="succeeded", result=request.args
+        )
+        await self.send("tas", fact.run_id, fact.model_dump_json().encode())
+
+    async def send(self, source: str, run_id: UUID, body: bytes) -> None:
+        await self.nc.publish(subjects.run_inbox(source, run_id), body)
+
+    async def raw(self, subject: str, body: bytes) -> Msg:
+        """Ask; while nobody listens yet (the process is starting) ask again."""
+        for _ in range(200):
+            try:
+                return await self.nc.request(subject, body, timeout=10)
+            except nats.errors.NoRespondersError:
+                await asyncio.sleep(0.05)
+        raise TimeoutError(subject)
+
+    async def until(self, done: Callable[[], bool]) -> None:
+        for _ in range(1_000):
+            if done():
+                return
+            await asyncio.sleep(0.02)
+        raise TimeoutError
+
+    async def ask(self, method: rpc.Method, request: Any) -> Any:
+        reply = await self.raw(method.subject, request.model_dump_json().encode())
+        if reply.headers and rpc.PROBLEM_HEADER in reply.headers:
+            raise AssertionError(reply.data.decode())
+        return method.answer.model_validate_json(reply.data)
+
+
+@asynccontextmanager
+async def orchestrator(dsn: str, nats_url: str, **environment: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A real orchestrator process."""
+    env = {
+        **{k: v for k, v in os.environ.items() if not k.startswith("TOWPATH_")},
+        "TOWPATH_DATABASE_URL": dsn,
+        "TOWPATH_NATS_URL": nats_url,
+        "TOWPATH_EMBEDDED": "1",
+        **environment,
+    }
+    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "towpath_orchestrator", env=env)
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.terminate()
+            await process.wait()
+
+
+@asynccontextmanager
+async def connected(nats_url: str) -> AsyncIterator[Client]:
+    nc = await nats.connect(nats_url, max_reconnect_attempts=-1)
+    try:
+        yield nc
+    finally:
+        await nc.close()
