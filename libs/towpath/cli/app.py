@@ -40,6 +40,15 @@ _PROCESSES = (
 )
 _SERVE = "Run one service: gateway, orchestrator, decider, tas, worker or log_writer."
 
+_EXAMPLES = {
+    "demo": "Examples:\n  towpath demo\n  towpath demo --yes --json",
+    "run": "Examples:\n  towpath run support 'Refund order 8812'\n  towpath run support 'Where is 8813?' --wait 30s -o json",
+    "doctor": "Examples:\n  towpath doctor\n  towpath doctor --server http://towpath.internal:8787 -o json",
+    "explain": "Examples:\n  towpath explain gate_settled\n  towpath explain -o json",
+    "version": "Examples:\n  towpath version\n  towpath version -o json",
+}
+"""Ends of the help of commands that are functions of their own; the groups' commands have theirs beside them."""
+
 
 def make_app() -> App:
     """Return the command tree."""
@@ -52,7 +61,8 @@ def make_app() -> App:
         version=_version,
     )
     for number, (name, path, text) in enumerate((*_COMMANDS, *_PLATFORM)):
-        app.command(path, name=name, help=text, sort_key=number + 10)
+        ending = {"help_epilogue": _EXAMPLES[name]} if name in _EXAMPLES else {}
+        app.command(path, name=name, help=text, sort_key=number + 10, **ending)
     for number, (name, path, text) in enumerate(_PROCESSES):
         # What follows these names belongs to the program that is started, `--help` too.
         app.command(path, name=name, help=text, sort_key=number, help_flags=(), version_flags=())

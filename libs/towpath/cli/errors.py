@@ -17,7 +17,7 @@ _BY_STATUS = {400: USAGE, 401: DENIED, 403: DENIED, 404: NOT_FOUND, 408: WAITING
 _BY_CODE = {
     "server_unreachable": UNREACHABLE,
     "unavailable": UNREACHABLE,
-    "file_unreadable": USAGE,
+    "file_missing": USAGE,
     "id_ambiguous": USAGE,
     "binary_missing": USAGE,
 }

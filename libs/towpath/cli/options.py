@@ -4,21 +4,25 @@ Law: what is given on the command line wins over the environment, the environmen
 `./.towpath`, and that over the default address.
 """
 
+import contextlib
 import fcntl
 import json
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
 
 from cyclopts import Group, Parameter
 
 from towpath.cli.output import Format, Output
 
 if TYPE_CHECKING:
-    from towpath.client import Client
+    from towpath.client.client import Client
 
 DEFAULT_SERVER = "http://127.0.0.1:8787"
 STATE = Path(".towpath")
+REACH_TIMEOUT_S = 3.0
 _GROUP = Group("Common options", sort_key=90)
 
 
@@ -50,11 +54,34 @@ class Common(Printed):
         """Return the address to ask."""
         return self.server or running_server(STATE) or DEFAULT_SERVER
 
-    def client(self) -> "Client":
-        """Return a client to be used in `async with`."""
-        from towpath.client import Client
+    @contextlib.asynccontextmanager
+    async def asking(self) -> "AsyncIterator[Client]":
+        """Give a client of the platform; raises `server_unreachable` at once where nobody listens.
 
-        return Client(self.address(), api_key=self.api_key)
+        The client itself is patient, which is right for a program and too long for a person who forgot `towpath up`.
+        """
+        from towpath.client.client import Client
+
+        address = self.address()
+        await _reach(address)
+        async with Client(address, api_key=self.api_key) as client:
+            yield client
+
+
+async def _reach(address: str) -> None:
+    import asyncio
+
+    from towpath_contracts.problems import ProblemError, problem
+
+    parts = urlsplit(address)
+    try:
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 4222)
+        async with asyncio.timeout(REACH_TIMEOUT_S):
+            _, writer = await asyncio.open_connection(parts.hostname or "", port)
+        writer.close()
+    except (OSError, TimeoutError, ValueError) as error:
+        detail = f"{address}: {str(error) or 'no answer'}"
+        raise ProblemError(problem("server_unreachable", detail)) from error
 
 
 PRINTED = Printed()

@@ -1,0 +1,53 @@
+"""Files named on the command line."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from towpath_contracts.problems import ProblemError, problem
+
+MAX_BYTES = 4_000_000
+"""Four times what one request may carry, so that the platform gives the reason where a file is too large for it."""
+
+
+def read_text(path: Path) -> str:
+    """Return the text of *path* (`-` is standard input); raises `file_missing` or `request_invalid`."""
+    if str(path) == "-":
+        return sys.stdin.read(MAX_BYTES)
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise ProblemError(problem("request_invalid", f"{path} is larger than {MAX_BYTES} bytes"))
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ProblemError(problem("file_missing", f"{path}: {error}")) from error
+
+
+def read_json(path: Path) -> Any:
+    """Return the JSON in *path*; raises ProblemError naming the line."""
+    return parse_json(read_text(path), str(path))
+
+
+def parse_json(text: str, source: str) -> Any:
+    """Return *text* as JSON; raises ProblemError naming *source* and the line."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        where = f"{source}:{error.lineno}: " if isinstance(error, json.JSONDecodeError) else f"{source}: "
+        raise ProblemError(problem("request_invalid", f"{where}not JSON: {error}")) from error
+
+
+def read_script(path: Path) -> list[Any]:
+    """Return the decisions in *path*: a JSON array."""
+    script = read_json(path)
+    if not isinstance(script, list):
+        raise ProblemError(problem("request_invalid", f"{path} holds no JSON array of decisions"))
+    return script
+
+
+def read_labels(pairs: tuple[str, ...]) -> dict[str, str]:
+    """Return `key=value` pairs as labels."""
+    for pair in pairs:
+        if "=" not in pair:
+            raise ProblemError(problem("request_invalid", f"--label takes key=value, not {pair}"))
+    return dict(pair.split("=", 1) for pair in pairs)

@@ -1,0 +1,109 @@
+"""Following a run: its events as lines for a person or as JSON lines for a program, and asking at its gates.
+
+Law: following never changes a run but by the word a person gives at a gate, and stopping to follow never stops the run.
+"""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from towpath.cli.output import Output
+from towpath.cli.text import one_line, plain_json
+from towpath.cli.trail import Trail, answer_text, summary
+from towpath.client.client import Client
+from towpath_contracts.events import GateOpened, LogEntry, RunFinished
+from towpath_contracts.problems import ProblemError
+
+GateAsker = Callable[[Client, GateOpened, Output], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Follower:
+    """Shows one run. *at_gate* is asked whenever a gate opens that still waits; None only shows it."""
+
+    client: Client
+    out: Output
+    at_gate: GateAsker | None = None
+    trail: Trail = field(default_factory=Trail)
+    began: LogEntry | None = None
+
+    async def follow(self, run_id: UUID, after: int = 0) -> RunFinished | None:
+        """Show every event after seq *after* until the run ends; returns its end."""
+        async for entry in self.client.events(run_id, after):
+            await self._show(entry)
+            if isinstance(entry.event, RunFinished):
+                return entry.event
+        return None
+
+    async def _show(self, entry: LogEntry) -> None:
+        self.began = self.began or entry
+        if self.out.format == "jsonl":
+            print(plain_json(entry.model_dump(mode="json")), flush=True)
+        for line in self.trail.lines(entry.event):
+            self.out.say(f"  {line}", line.style)
+        if isinstance(entry.event, RunFinished):
+            seconds = (entry.at - self.began.at).total_seconds()
+            line = summary(entry.event, seconds)
+            self.out.say(f"  {line}", line.style)
+            self.out.say(f"\n{answer_text(entry.event.final)}")
+        elif isinstance(entry.event, GateOpened) and self.at_gate is not None:
+            await self.at_gate(self.client, entry.event, self.out)
+
+
+async def ask_at_gate(client: Client, gate: GateOpened, out: Output) -> None:
+    """Ask the person at the terminal to decide, unless somebody already has."""
+    if (await client.gates.show(gate.gate_id)).status != "pending":
+        return
+    if gate.gate_type != "approval":
+        out.say(f"    decide with: towpath gates resolve {gate.gate_id} VERDICT --reason …", "yellow")
+        return
+    for change in gate.detail.get("changes", ()):
+        out.say(f"    changed since it was asked: {one_line(change)}", "yellow")
+    digest = gate.detail.get("digest")
+    while True:
+        word = ask("    approve? [a]pprove [d]eny [s]kip ").strip().lower()[:1]
+        if word == "s":
+            out.say(f"    still waiting; later: towpath gates approve {gate.gate_id}")
+            return
+        if word in {"a", "d"}:
+            reason = ask("    reason: ").strip()
+            try:
+                if word == "a":
+                    await client.gates.approve(gate.gate_id, reason=reason, digest=digest)
+                else:
+                    await client.gates.deny(gate.gate_id, reason, digest=digest)
+            except ProblemError as error:
+                out.say(f"    {error.problem.code}: {error.problem.detail} {error.problem.remedy}", "red")
+            else:
+                return
+
+
+def ask(question: str) -> str:
+    """Read one line from the terminal. Ctrl-C interrupts the question too, which asyncio's own handler would not."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return input(question)
+    except EOFError:
+        return "s"
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def somebody_is_there() -> bool:
+    """Whether a person sits at this terminal and can be asked."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+async def until(limit_s: float, following: Awaitable[RunFinished | None]) -> RunFinished | None:
+    """Return what *following* returns, or None when *limit_s* seconds are over first."""
+    scope = asyncio.timeout(limit_s)
+    try:
+        async with scope:
+            return await following
+    except TimeoutError:
+        if not scope.expired():
+            raise
+        return None

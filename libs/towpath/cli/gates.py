@@ -1,0 +1,123 @@
+"""`towpath gates`: what waits for a person, and that person's word."""
+
+from typing import Literal
+
+from cyclopts import App
+
+from towpath.cli import naming
+from towpath.cli.options import COMMON, Common, examples
+from towpath.cli.output import Column, Output
+from towpath.cli.text import brief
+from towpath_contracts.views import Done, GateView
+
+app = App(name="gates", help="Decide what waits for a person.")
+
+_LIST = (
+    Column("gate", "gate_id"),
+    Column("status", "status"),
+    Column("what", lambda row: f"{row['detail'].get('tool', '')} {brief(row['detail'].get('args', {}), 60)}".strip()),
+    Column("why", "reason"),
+    Column("until", lambda row: str(row["expires_at"])[:16].replace("T", " ")),
+)
+_SHOW = (
+    Column("gate", "gate_id"),
+    Column("status", "status"),
+    Column("type", "gate_type"),
+    Column("run", lambda row: f"{row['run_id']} {row['network']}".strip()),
+    Column("agent", lambda row: row["detail"].get("agent")),
+    Column("tool", lambda row: row["detail"].get("tool")),
+    Column("arguments", lambda row: brief(row["detail"].get("args", {}), 0)),
+    Column("why", "reason"),
+    Column("rule", lambda row: row["detail"].get("rule")),
+    Column("changes", lambda row: "; ".join(row["detail"].get("changes", ()))),
+    Column("digest", lambda row: row["detail"].get("digest")),
+    Column("verdicts", lambda row: " ".join(row["detail"].get("verdicts", ("approved", "denied")))),
+    Column("opened", "opened_at"),
+    Column("expires", "expires_at"),
+    Column("closed", lambda row: f"{row['closed_at']} {row['closed_by']}" if row["closed_at"] else ""),
+    Column("reason", "closed_reason"),
+)
+
+
+@app.command(name="list", help_epilogue=examples("towpath gates list", "towpath gates list --status all -o json"))
+async def list_gates(*, status: str = "pending", run: str | None = None, common: Common = COMMON) -> None:
+    """List gates, oldest first.
+
+    Args:
+        status: pending, approved, denied, expired, settled, void, or all.
+        run: Only gates of this run.
+    """
+    async with common.asking() as client:
+        run_id = None if run is None else await naming.run_id(client, run)
+        gates = await client.gates.list(status=status, run_id=run_id)
+    rows = [gate.model_dump(mode="json") for gate in gates]
+    common.out().rows("gates", rows, _LIST, empty="Nothing waits for a person.")
+
+
+@app.command(help_epilogue=examples("towpath gates show 7c1e", "towpath gates show 7c1e -o json"))
+async def show(gate: str, /, *, common: Common = COMMON) -> None:
+    """Show what waits, why, and until when.
+
+    Args:
+        gate: The gate's id, or its beginning or end.
+    """
+    async with common.asking() as client:
+        view = await client.gates.show(await naming.gate_id(client, gate))
+    common.out().record(view.model_dump(mode="json"), _SHOW)
+
+
+@app.command(help_epilogue=examples("towpath gates approve 7c1e --reason 'checked with the customer'"))
+async def approve(gate: str, /, *, reason: str = "", digest: str | None = None, common: Common = COMMON) -> None:
+    """Let the call happen, exactly as it is shown now.
+
+    Args:
+        gate: The gate's id, or its beginning or end.
+        reason: Why; it stands in the audit.
+        digest: Only if the call still has this digest; what `gates show` shows.
+    """
+    async with common.asking() as client:
+        view = await client.gates.show(await naming.gate_id(client, gate))
+        bound = digest or view.detail.get("digest")
+        _said(common.out(), view, await client.gates.approve(view.gate_id, reason=reason, digest=bound), "approved")
+
+
+@app.command(help_epilogue=examples("towpath gates deny 7c1e --reason 'ask the customer first'"))
+async def deny(gate: str, /, *, reason: str, digest: str | None = None, common: Common = COMMON) -> None:
+    """Refuse the call.
+
+    Args:
+        gate: The gate's id, or its beginning or end.
+        reason: Why; the model sees it.
+        digest: Only if the call still has this digest.
+    """
+    async with common.asking() as client:
+        view = await client.gates.show(await naming.gate_id(client, gate))
+        _said(common.out(), view, await client.gates.deny(view.gate_id, reason, digest=digest), "denied")
+
+
+@app.command(help_epilogue=examples("towpath gates resolve 7c1e happened --reason 'seen in the bank account'"))
+async def resolve(
+    gate: str,
+    verdict: Literal["approved", "denied", "happened", "did_not_happen", "retry"],
+    /,
+    *,
+    reason: str = "",
+    common: Common = COMMON,
+) -> None:
+    """Say what became of a call nobody knows about, or give any other word a gate takes.
+
+    Args:
+        gate: The gate's id, or its beginning or end.
+        verdict: happened, did_not_happen or retry for an unknown effect.
+        reason: How you know; it stands in the audit.
+    """
+    async with common.asking() as client:
+        view = await client.gates.show(await naming.gate_id(client, gate))
+        _said(common.out(), view, await client.gates.resolve(view.gate_id, verdict, reason=reason), verdict)
+
+
+def _said(out: Output, gate: GateView, done: Done, verdict: str) -> None:
+    if out.for_people:
+        out.say(f"{verdict}: {gate.detail.get('tool', gate.gate_type)}; {done.detail or 'the run goes on'}")
+    else:
+        out.data({"gate_id": str(gate.gate_id), "run_id": str(gate.run_id), "verdict": verdict, "detail": done.detail})

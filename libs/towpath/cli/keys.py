@@ -1,0 +1,84 @@
+"""`towpath keys`: the API keys of a project."""
+
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from towpath.cli.options import COMMON, Common, examples
+from towpath.cli.output import Column
+from towpath.tools import seconds
+
+app = App(name="keys", help="Create, list and revoke API keys.")
+
+Many = Annotated[tuple[str, ...], Parameter(negative="")]
+
+_COLUMNS = (
+    Column("key", "prefix"),
+    Column("caller", "caller"),
+    Column("roles", lambda row: " ".join(row["roles"])),
+    Column("scopes", lambda row: " ".join(row["scopes"])),
+    Column("expires", "expires_at"),
+    Column("revoked", "revoked_at"),
+    Column("note", "note"),
+)
+
+
+@app.command(
+    help_epilogue=examples(
+        "towpath keys create --caller shop --scope runs:write --scope runs:read",
+        "towpath keys create --caller mia --scope gates:resolve --role approver --expires 720h",
+    )
+)
+async def create(
+    *,
+    caller: str,
+    scope: Many,
+    role: Many = (),
+    expires: str | None = None,
+    note: str = "",
+    common: Common = COMMON,
+) -> None:
+    """Make a key; it is shown once.
+
+    Args:
+        caller: Who it is for; it stands in the audit.
+        scope: What it may do: runs:read, runs:write, gates:resolve, …; may be given more than once.
+        role: approver, policy_admin, …; may be given more than once.
+        expires: When it ends, such as 720h; never, where it isn't given.
+        note: For the list.
+    """
+    body: dict[str, Any] = {"caller": caller, "scopes": list(scope), "roles": list(role), "note": note}
+    if expires is not None:
+        body["expires_in_s"] = int(seconds(expires))
+    async with common.asking() as client:
+        made = await client.request("POST", "/v1/keys", body=body)
+    out = common.out()
+    if out.for_people:
+        out.say(made["key"])
+        out.say("Keep it now: it isn't shown again.", "yellow")
+    else:
+        out.data(made)
+
+
+@app.command(name="list", help_epilogue=examples("towpath keys list", "towpath keys list -o json"))
+async def list_keys(*, common: Common = COMMON) -> None:
+    """List the keys, without their secrets."""
+    async with common.asking() as client:
+        found = await client.request("GET", "/v1/keys")
+    common.out().rows("keys", found["keys"], _COLUMNS, empty="There are no keys.")
+
+
+@app.command(help_epilogue=examples("towpath keys revoke twp_4f2a"))
+async def revoke(key: str, /, *, common: Common = COMMON) -> None:
+    """End a key at once; it stays in the list.
+
+    Args:
+        key: What `keys list` shows in its first column.
+    """
+    async with common.asking() as client:
+        await client.request("DELETE", f"/v1/keys/{key}")
+    out = common.out()
+    if out.for_people:
+        out.say(f"{key} is revoked")
+    else:
+        out.data({"prefix": key, "revoked": True})

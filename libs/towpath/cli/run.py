@@ -1,0 +1,126 @@
+"""`towpath run NETWORK MESSAGE`: submit a task and follow it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+from uuid import UUID
+
+from cyclopts import Group, Parameter
+
+from towpath.cli.errors import OK, RUN_FAILED, WAITING
+from towpath.cli.files import read_labels, read_script
+from towpath.cli.following import Follower, ask_at_gate, somebody_is_there, until
+from towpath.cli.options import COMMON, Common
+from towpath.client.client import Client
+from towpath.tools import seconds
+from towpath_contracts.events import FINAL_STATUSES
+from towpath_contracts.problems import ProblemError, problem
+
+FOREVER_S = 7 * 24 * 3600.0
+"""The longest a run may take (SubmitTask.timeout_ms), so following it longer shows nothing new."""
+
+Flag = Annotated[bool, Parameter(negative="")]
+
+
+@Parameter(name="*", group=Group("The task", sort_key=20))
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What is asked beside network and message."""
+
+    script: Path | None = None
+    "A JSON file with the decisions to play instead of asking a model."
+    model: str | None = None
+    "Ask this model, such as gemini:gemini-2.5-flash, whatever the network says."
+    agent: str | None = None
+    "Begin with this agent instead of the network's default one."
+    label: Annotated[tuple[str, ...], Parameter(negative="")] = ()
+    "key=value; may be given more than once."
+    idempotency_key: str | None = None
+    "The same key and task give the same run for 24 hours."
+    max_steps: int | None = None
+    "Stop after so many steps."
+    debug: Flag = False
+    "Keep prompts and model answers in the record."
+
+    def options(self) -> dict[str, Any]:
+        """Return the fields of SubmitTask that were given; raises ProblemError for a bad file or label."""
+        given: dict[str, Any] = {
+            "model": self.model,
+            "agent_key": self.agent,
+            "idempotency_key": self.idempotency_key,
+            "max_steps": self.max_steps,
+            "labels": read_labels(self.label),
+            "debug": self.debug,
+        }
+        if self.script is not None:
+            given |= {"script": read_script(self.script), "model": self.model or "scripted:task"}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+@Parameter(name="*", group=Group("Until when", sort_key=10))
+@dataclass(frozen=True, kw_only=True)
+class Until:
+    """How long to stay with the run."""
+
+    watch: Flag = False
+    "Show every step until the end; what is done without a choice."
+    detach: Flag = False
+    "Print the run's id and leave."
+    wait: str | None = None
+    "Wait at most this long, such as 30s or 5m; then the exit code is 5, and the run goes on."
+
+    def limit_s(self) -> float:
+        """Return how long to follow, in seconds; raises ProblemError where two ways were chosen."""
+        if self.watch + self.detach + (self.wait is not None) > 1:
+            raise ProblemError(problem("request_invalid", "choose one of --watch, --detach and --wait"))
+        if self.detach:
+            return 0.0
+        try:
+            return FOREVER_S if self.wait is None else seconds(self.wait)
+        except (TypeError, ValueError) as error:
+            raise ProblemError(problem("request_invalid", f"--wait: {error}")) from error
+
+
+_TASK = Task()
+_UNTIL = Until()
+
+
+async def run(
+    network: str, message: str = "", /, *, how: Until = _UNTIL, task: Task = _TASK, common: Common = COMMON
+) -> int:
+    """Submit a task and follow it; the exit code says how it ended.
+
+    Args:
+        network: The published network that runs it.
+        message: What it is about.
+    """
+    limit_s = how.limit_s()
+    options = task.options()
+    out = common.out()
+    async with common.asking() as client:
+        accepted = await client.submit(network, message, **options)
+        if how.detach:
+            if out.for_people:
+                out.say(str(accepted.run_id))
+            else:
+                out.data(accepted.model_dump(mode="json"))
+            return OK
+        out.say(f"  run {accepted.run_id}  {accepted.network}@v{accepted.version}", "bold")
+        asker = ask_at_gate if out.for_people and somebody_is_there() and how.wait is None else None
+        await until(limit_s, Follower(client, out, asker).follow(accepted.run_id))
+        return await conclude(client, accepted.run_id, common)
+
+
+async def conclude(client: Client, run_id: UUID, common: Common) -> int:
+    """Print the run as it stands and return the exit code that says how it stands."""
+    view = await client.get(run_id)
+    out = common.out()
+    if not out.for_people:
+        out.data(view.model_dump(mode="json"))
+    elif view.status not in FINAL_STATUSES:
+        out.say(f"  {view.status}: it goes on; follow it with: towpath runs watch {run_id}", "yellow")
+    else:
+        out.say(f"\n  record: towpath runs show {run_id} · audit: towpath audit search --run {run_id}", "dim")
+    if view.status == "completed":
+        return OK
+    return RUN_FAILED if view.status in FINAL_STATUSES else WAITING

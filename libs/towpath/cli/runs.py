@@ -1,0 +1,164 @@
+"""`towpath runs`: list, show, watch, page through and cancel runs."""
+
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from towpath.cli import naming
+from towpath.cli.errors import OK
+from towpath.cli.following import Follower, ask_at_gate, somebody_is_there
+from towpath.cli.options import COMMON, Common, examples
+from towpath.cli.output import Column
+from towpath.cli.run import conclude
+from towpath.cli.text import plain_json
+from towpath.cli.trail import Trail, answer_text
+
+app = App(name="runs", help="Look at runs, follow and cancel them.")
+
+
+def _network(row: Any) -> str:
+    return f"{row['network']}@v{row['version']}"
+
+
+def _tokens(row: Any) -> str:
+    usd = row["cost"]["usd"]
+    money = f" · ${usd:.4f}" if usd else ""
+    return f"{row['usage']['model_calls']} calls · {row['usage']['total_tokens']} tokens{money}"
+
+
+_LIST = (
+    Column("run", "run_id"),
+    Column("status", "status"),
+    Column("network", _network),
+    Column("step", lambda row: f"{row['step']}/{row['max_steps']}"),
+    Column("created", lambda row: str(row["created_at"])[:19].replace("T", " ")),
+    Column("message", lambda row: row["user_message"][:60]),
+)
+_SHOW = (
+    Column("run", "run_id"),
+    Column("status", lambda row: f"{row['status']} {row['reason']}".strip()),
+    Column("network", _network),
+    Column("agent", "agent_key"),
+    Column("caller", "caller"),
+    Column("message", "user_message"),
+    Column("step", lambda row: f"{row['step']} of at most {row['max_steps']}"),
+    Column("labels", lambda row: " ".join(f"{name}={value}" for name, value in row["labels"].items())),
+    Column("created", "created_at"),
+    Column("ended", "ended_at"),
+    Column("used", _tokens),
+    Column("answer", lambda row: answer_text(row["final"]) if row["final"] is not None else ""),
+)
+
+
+@app.command(name="list", help_epilogue=examples("towpath runs list", "towpath runs list --status waiting -o json"))
+async def list_runs(
+    *,
+    status: str | None = None,
+    network: str | None = None,
+    label: str | None = None,
+    limit: int = 50,
+    common: Common = COMMON,
+) -> None:
+    """List runs, newest first.
+
+    Args:
+        status: Only these: queued, running, waiting, completed, failed, …
+        network: Only runs of this network.
+        label: Only runs with this key=value.
+        limit: How many, at most 200.
+    """
+    async with common.asking() as client:
+        page = await client.runs(status=status, network=network, label=label, limit=limit)
+    rows = [run.model_dump(mode="json") for run in page.runs]
+    hint = "There are no such runs. Start one: towpath run NETWORK MESSAGE."
+    common.out().rows("runs", rows, _LIST, empty=hint)
+
+
+@app.command(help_epilogue=examples("towpath runs show 0192f3", "towpath runs show 0192f3 -o json"))
+async def show(run: str, /, *, common: Common = COMMON) -> None:
+    """Show a run: how it stands, what it did, its answer.
+
+    Args:
+        run: The run's id, or its beginning or end.
+    """
+    async with common.asking() as client:
+        run_id = await naming.run_id(client, run)
+        view = await client.get(run_id)
+        out = common.out()
+        out.record(view.model_dump(mode="json"), _SHOW)
+        if out.for_people:
+            out.say("")
+            trail = Trail()
+            async for entry in _stored(client, run_id, 0):
+                for line in trail.lines(entry.event):
+                    out.say(f"  {line}", line.style)
+
+
+@app.command(help_epilogue=examples("towpath runs watch 0192f3", "towpath runs watch 0192f3 -o jsonl"))
+async def watch(run: str, /, *, after: int = 0, common: Common = COMMON) -> int:
+    """Follow a run until it ends; the exit code says how it ended.
+
+    Args:
+        run: The run's id, or its beginning or end.
+        after: Begin after this event.
+    """
+    async with common.asking() as client:
+        run_id = await naming.run_id(client, run)
+        out = common.out()
+        asker = ask_at_gate if out.for_people and somebody_is_there() else None
+        await Follower(client, out, asker).follow(run_id, after)
+        return await conclude(client, run_id, common)
+
+
+@app.command(help_epilogue=examples("towpath runs events 0192f3 -o jsonl", "towpath runs events 0192f3 --after 12"))
+async def events(run: str, /, *, after: int = 0, common: Common = COMMON) -> None:
+    """Print the events that a run has by now, in order.
+
+    Args:
+        run: The run's id, or its beginning or end.
+        after: Begin after this event.
+    """
+    columns = (
+        Column("seq", "seq"),
+        Column("at", lambda row: str(row["at"])[11:23]),
+        Column("event", lambda row: row["event"]["type"]),
+        Column("content", lambda row: plain_json({k: v for k, v in row["event"].items() if k != "type"})[:160]),
+    )
+    async with common.asking() as client:
+        run_id = await naming.run_id(client, run)
+        rows = [entry.model_dump(mode="json") async for entry in _stored(client, run_id, after)]
+    common.out().rows("events", rows, columns, empty="The run has no events after that one.")
+
+
+@app.command(help_epilogue=examples("towpath runs cancel 0192f3 --reason 'wrong order'"))
+async def cancel(
+    run: str, /, *, reason: str = "", wait: Annotated[bool, Parameter(negative="")] = False, common: Common = COMMON
+) -> int:
+    """Ask a run to stop; nothing of it starts any more, and what already runs is told to end.
+
+    Args:
+        run: The run's id, or its beginning or end.
+        reason: Why; it stands in the record.
+        wait: Wait until it has stopped.
+    """
+    async with common.asking() as client:
+        run_id = await naming.run_id(client, run)
+        await client.cancel(run_id, reason)
+        view = await client.result(run_id) if wait else await client.get(run_id)
+    out = common.out()
+    out.record(view.model_dump(mode="json"), _SHOW[:2])
+    return OK
+
+
+async def _stored(client: Any, run_id: Any, after: int) -> Any:
+    """Yield the events a run has now, page by page, without waiting for more."""
+    from towpath_contracts.views import EventPage
+
+    while True:
+        answer = await client.request("GET", f"/v1/runs/{run_id}/events", query={"after": after, "limit": 500})
+        page = EventPage.model_validate(answer)
+        for entry in page.entries:
+            yield entry
+        if not page.entries:
+            return
+        after = page.entries[-1].seq

@@ -1,0 +1,158 @@
+"""What happened in a run, one line per thing that matters, from its events.
+
+Law: a line says who did what and how it ended; the words of models, tools and people are shown cleaned and shortened.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from uuid import UUID
+
+from towpath.cli.text import brief, one_line
+from towpath_contracts import events as ev
+from towpath_contracts.decisions import CallTools, Finish, Instruction, ToolCall, Transfer
+
+_DONE, _WAITS, _FAILED, _NOTE, _UNCLEAR = "✓", "◐", "✕", "·", "?"
+_STYLES = {_DONE: "green", _WAITS: "yellow", _FAILED: "red", _NOTE: "dim", _UNCLEAR: "magenta"}
+WIDTH = 96
+
+
+class Line(NamedTuple):
+    """One line: a mark that needs no colour to be understood, who, what, and a note beside it."""
+
+    mark: str
+    who: str
+    what: str
+    note: str = ""
+
+    @property
+    def style(self) -> str:
+        """The colour of the mark."""
+        return _STYLES[self.mark]
+
+    def __str__(self) -> str:
+        text = f"{self.mark} {self.who:<8} {self.what}"
+        return f"{text:<60}  {self.note}" if self.note else text
+
+
+@dataclass(slots=True)
+class Trail:
+    """Turns a run's events into lines, in order; remembers which call an outcome belongs to."""
+
+    agent: str = ""
+    calls: dict[UUID, ToolCall] = field(default_factory=dict)
+    decided: ev.DecisionReceived | None = None
+
+    def lines(self, event: ev.AnyEvent) -> list[Line]:
+        """Return what to show for *event*; nothing for events that only the machine needs."""
+        match event:
+            case ev.DecisionRequested():
+                self.agent = event.agent_key
+            case ev.DecisionReceived():
+                self.decided = event
+            case ev.InstructionIssued():
+                return self._issued(event.instruction)
+            case ev.ToolCallFinished():
+                return [self._finished(event)]
+            case ev.ToolCallDenied():
+                rule = f"rule {event.denial.rule}" if event.denial.rule else event.denial.violation_type
+                return [Line(_FAILED, event.agent_key, f"{self._call(event.execution_id)} denied", rule)]
+            case ev.GateOpened():
+                return [self._waits(event)]
+            case ev.GateClosed():
+                mark = _DONE if event.verdict in {"approved", "happened", "retry"} else _FAILED
+                said = f": {one_line(event.reason, 60)}" if event.reason else ""
+                return [Line(mark, event.by or "gate", f"{event.verdict}{said}")]
+            case _:
+                return self._others(event)
+        return []
+
+    def _others(self, event: ev.AnyEvent) -> list[Line]:
+        match event:
+            case ev.DecisionMissed():
+                return [Line(_FAILED, event.agent_key, f"no decision: {event.code}", one_line(event.message, WIDTH))]
+            case ev.DecisionRefused():
+                return [Line(_NOTE, event.agent_key, f"asked again: {event.code}", one_line(event.feedback, WIDTH))]
+            case ev.LoopDetected():
+                return [
+                    Line(_NOTE, self.agent, f"repeats itself ({event.detector}, {event.count} times)", event.action)
+                ]
+            case ev.NoteAdded():
+                return [Line(_NOTE, "towpath", one_line(event.text, WIDTH))]
+            case ev.CancelAccepted():
+                return [Line(_FAILED, event.by or "towpath", "cancels", one_line(event.reason, 60))]
+            case ev.RunQuarantined():
+                return [Line(_FAILED, "towpath", f"parked: {event.code}", one_line(event.message, WIDTH))]
+            case _:
+                return []
+
+    def _issued(self, instruction: Instruction) -> list[Line]:
+        note = self._cost()
+        match instruction:
+            case CallTools(calls=calls):
+                self.calls |= {call.execution_id: call for call in calls}
+                names = ", ".join(call.tool for call in calls)
+                return [Line(_DONE, self.agent, f"decides to call {names}", note)]
+            case Transfer(target=target):
+                line = Line(_DONE, self.agent, f"hands over to {target}", note)
+                self.agent = target
+                return [line]
+            case Finish():
+                return [Line(_DONE, self.agent, "answers", note)]
+
+    def _cost(self) -> str:
+        if self.decided is None:
+            return ""
+        parts = [f"{self.decided.duration_ms / 1000:.1f} s"]
+        if self.decided.usage.total_tokens:
+            parts.append(f"{self.decided.usage.total_tokens} tokens")
+        if self.decided.model.startswith("scripted"):
+            parts.append("scripted")
+        return " · ".join(parts)
+
+    def _call(self, execution_id: UUID | None) -> str:
+        call = self.calls.get(execution_id) if execution_id else None
+        return f"{call.tool} {brief(call.args, 48)}".strip() if call else "a call"
+
+    def _finished(self, event: ev.ToolCallFinished) -> Line:
+        took = f"{event.duration_ms / 1000:.1f} s"
+        what = self._call(event.execution_id)
+        match event.status:
+            case "succeeded":
+                return Line(_DONE, event.agent_key, what, f"{took} · {brief(event.result, 60)}")
+            case "unknown":
+                return Line(_UNCLEAR, event.agent_key, what, "nobody knows whether it happened")
+            case "void":
+                return Line(_NOTE, event.agent_key, what, "not started")
+            case "failed":
+                said = f"{event.failure.code}: {one_line(event.failure.message, 60)}" if event.failure else "failed"
+                return Line(_FAILED, event.agent_key, what, f"{took} · {said}")
+
+    def _waits(self, event: ev.GateOpened) -> Line:
+        return Line(
+            _WAITS, self.agent, self._call(event.execution_id), f"waits for a person · {one_line(event.reason, 60)}"
+        )
+
+
+def summary(finished: ev.RunFinished, seconds: float | None = None) -> Line:
+    """Return the last line of a run."""
+    took = f" in {seconds:.1f} s" if seconds is not None else ""
+    parts = [
+        f"{finished.steps} steps",
+        f"{finished.usage.model_calls} model calls",
+        f"{finished.usage.total_tokens} tokens",
+    ]
+    if finished.cost.price_known and finished.cost.usd:
+        parts.append(f"${finished.cost.usd:.4f}")
+    mark = _DONE if finished.status == "completed" else _FAILED
+    reason = "" if finished.status == "completed" else f" ({one_line(finished.reason, 60)})"
+    return Line(mark, finished.status, f"{reason.strip()}{took}".strip(), " · ".join(parts))
+
+
+def answer_text(final: object) -> str:
+    """Return the answer of a run as text: its message, or all of it in one line."""
+    if isinstance(final, dict):
+        inner = final.get("payload", final)
+        if isinstance(inner, dict) and isinstance(inner.get("message"), str):
+            return str(inner["message"])
+        return brief(inner, 0)
+    return brief(final, 0)
