@@ -69,8 +69,10 @@ class RunStream:
         """Return the next frames: events that were told, a ping when nothing was said for long, or none."""
         await feed.wait(max(0.0, min(self._checked + CHECK_S, self._sent + PING_S) - monotonic()))
         at_end = feed.ended
-        frames = self._in_order(feed.take())
-        if at_end or monotonic() - self._checked >= CHECK_S:
+        told = feed.take()
+        frames = self._in_order(told)
+        missed = any(entry.seq > self._cursor for entry in told)
+        if at_end or missed or monotonic() - self._checked >= CHECK_S:
             frames += await self._look(feed)
         if not frames and monotonic() - self._sent >= PING_S:
             frames.append(sse.PING)

@@ -42,7 +42,10 @@ _STREAM: dict[int | str, dict[str, Any]] = {
     }
 }
 
-IdempotencyKey = Annotated[str | None, Header(description="The same key and body give the same run for 24 hours.")]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(alias="Idempotency-Key", description="The same key and body give the same run for 24 hours."),
+]
 Prefer = Annotated[str | None, Header(description="`wait=N` waits up to N seconds (at most 30) for the run's end.")]
 
 
