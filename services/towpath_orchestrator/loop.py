@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+import asyncpg
 from nats.aio.msg import Msg
 from pydantic import ValidationError
 
@@ -33,6 +34,9 @@ from towpath_orchestrator.settings import OrchestratorSettings
 
 CONFLICT_TRIES = 5
 """Times a contested run is redone before its facts are handed back to the broker."""
+
+MAX_FAILURES = 5
+"""Failures of a message's own handling before it becomes a dead letter (design §6)."""
 
 
 @dataclass(slots=True)
@@ -92,6 +96,7 @@ class CommitLoop:
         self.waiters = Waiters()
         self.sender: Sender | None = None
         self._saving: set[asyncio.Task[None]] = set()
+        self._errors: dict[UUID, str] = {}
 
     def add(self, fact: AnyFact) -> None:
         """Queue a fact that this process made itself (timer, admission, fence)."""
@@ -125,13 +130,13 @@ class CommitLoop:
                 items.append(parsed.item)
         return items
 
-    async def _set_aside(self, message: Msg, reason: str) -> None:
+    async def _set_aside(self, message: Msg, reason: str, failures: int = 1) -> None:
         """Store a message that can never be handled as a dead letter, then take it out of the stream."""
         self._log.warning("message set aside", subject=message.subject, reason=reason)
         self._metrics.dead.labels("INBOX").inc()
         try:
             await self._pool.execute(
-                QUERIES.add_dead_letter, "INBOX", message.subject, None, reason, message.data[:1_000_000], 1
+                QUERIES.add_dead_letter, "INBOX", message.subject, None, reason, message.data[:1_000_000], failures
             )
         except DATABASE_DOWN:
             await nak(message, 1)
@@ -147,11 +152,21 @@ class CommitLoop:
         while facts and tries < CONFLICT_TRIES:
             facts = await self._once(facts)
             tries += 1
-        for left in facts.values():
+        for run_id, left in facts.items():
             for item in left:
                 if item.message is not None:
-                    await nak(item.message, 0.2)
+                    await self._give_back(item.message, self._errors.pop(run_id, None))
         return []
+
+    async def _give_back(self, message: Msg, error: str | None) -> None:
+        """Hand a message back; after five failures of its own handling it becomes a dead letter (design §6)."""
+        if error is not None:
+            sequence = message.metadata.sequence.stream
+            failures = await self._pool.fetchval(QUERIES.count_failure, "INBOX", sequence)
+            if failures >= MAX_FAILURES:
+                await self._set_aside(message, error, failures)
+                return
+        await nak(message, 0.2)
 
     async def _once(self, facts: dict[UUID, list[Item]]) -> dict[UUID, list[Item]]:
         """Read, advance, commit, send, acknowledge; returns the contested runs."""
@@ -237,8 +252,7 @@ class CommitLoop:
         if not batch:
             return set()
         started = time.perf_counter()
-        async with self._pool.acquire() as connection:
-            committed = await commit_batch(connection, batch, now)
+        committed = await self._commit_rows(batch, now)
         self._metrics.commit_seconds.observe(time.perf_counter() - started)
         self._metrics.batch.observe(len(batch))
         for moved in batch:
@@ -248,6 +262,24 @@ class CommitLoop:
             else:
                 self._metrics.conflicts.inc()
                 self.cache.drop(moved.state.run_id)
+        return committed
+
+    async def _commit_rows(self, batch: list[Moved], now: datetime) -> set[UUID]:
+        """Commit a batch; a run that Postgres refuses must not take the others with it."""
+        try:
+            async with self._pool.acquire() as connection:
+                return await commit_batch(connection, batch, now)
+        except asyncpg.PostgresError as error:
+            if isinstance(error, DATABASE_DOWN):
+                raise
+            if len(batch) == 1:
+                run_id = batch[0].state.run_id
+                self._log.error("postgres refuses a transition", run_id=str(run_id), error=str(error))
+                self._errors[run_id] = f"{type(error).__name__}: {error}"
+                return set()
+        committed: set[UUID] = set()
+        for moved in batch:
+            committed |= await self._commit_rows([moved], now)
         return committed
 
     def _maybe_save(self, moved: Moved) -> None:

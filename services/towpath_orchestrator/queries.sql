@@ -196,5 +196,13 @@ ORDER BY opened_at LIMIT $5
 -- name: add_dead_letter
 INSERT INTO runs.dead_letter (stream, subject, run_id, reason, body, failures) VALUES ($1, $2, $3, $4, $5, $6)
 
+-- name: count_failure
+INSERT INTO runs.handling_failure (stream, sequence, failures, last) VALUES ($1, $2, 1, now())
+ON CONFLICT (stream, sequence) DO UPDATE SET failures = runs.handling_failure.failures + 1, last = now()
+RETURNING failures
+
+-- name: forget_failures
+DELETE FROM runs.handling_failure WHERE last < now() - interval '1 day'
+
 -- name: ensure_partitions
 SELECT runs.ensure_partitions('runs.run_event', 3), runs.ensure_partitions('runs.run_fact', 3)

@@ -63,6 +63,7 @@ class Reconciler:
             try:
                 await self._pool.execute(QUERIES.ensure_partitions)
                 await self._pool.execute(QUERIES.forget_old_keys)
+                await self._pool.execute(QUERIES.forget_failures)
             except DATABASE_DOWN as error:
                 self._log.info("housekeeping waits for postgres", error=str(error))
             await asyncio.sleep(HOUSEKEEPING_S)

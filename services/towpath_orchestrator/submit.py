@@ -25,7 +25,7 @@ from towpath_engine.replay import create
 from towpath_engine.state import RunState
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.ids import new_run_id
-from towpath_orchestrator.adapters.run_tables import QUERIES, Moved, RunTables, event_text
+from towpath_orchestrator.adapters.run_tables import QUERIES, Moved, RunTables, event_text, storable
 from towpath_orchestrator.loop import CommitLoop
 from towpath_orchestrator.settings import OrchestratorSettings
 
@@ -253,6 +253,11 @@ class Intake:
             submission.answer.set_result(RunAccepted(**{name: row[name] for name in fields}, duplicate=True))
 
 
+def storable_json(labels: dict[str, str]) -> str:
+    """Write labels as jsonb takes them."""
+    return canonical_json({storable(name): storable(value) for name, value in labels.items()})
+
+
 def _moved(submission: Submission, state: RunState) -> Moved:
     texts = [event_text(entry.event) for entry in submission.entries]
     return Moved(before_seq=0, state=state, entries=submission.entries, texts=texts)
@@ -275,8 +280,8 @@ def _columns(batch: list[Submission], now: datetime) -> list[Any]:
             state.agent_key,
             state.step,
             s.task.max_steps,
-            s.task.user_message,
-            canonical_json(s.task.labels),
+            storable(s.task.user_message),
+            storable_json(s.task.labels),
             s.task.debug,
             state.started_at,
             s.idempotency_key,

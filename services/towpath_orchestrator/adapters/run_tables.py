@@ -53,6 +53,11 @@ def outcome_of(state: RunState) -> str | None:
     return json.dumps(body)
 
 
+def storable(text: str) -> str:
+    """Return *text* as a Postgres text column takes it: NUL, which it can't hold, becomes U+FFFD."""
+    return text.replace("\x00", "\ufffd")
+
+
 def _run_columns(batch: list[Moved]) -> list[list[Any]]:
     states = [moved.state for moved in batch]
     return [
@@ -60,7 +65,7 @@ def _run_columns(batch: list[Moved]) -> list[list[Any]]:
         [moved.before_seq for moved in batch],
         [s.seq for s in states],
         [str(s.status) for s in states],
-        [s.reason for s in states],
+        [storable(s.reason) for s in states],
         [s.fence for s in states],
         [wake_at(s) for s in states],
         [s.agent_key for s in states],
@@ -93,7 +98,7 @@ def _opened_gates(batch: list[Moved]) -> str:
             "project": moved.state.created.project,
             "network": moved.state.created.network,
             "gate_type": entry.event.gate_type,
-            "reason": entry.event.reason,
+            "reason": storable(entry.event.reason),
             "detail": entry.event.detail,
             "execution_id": str(entry.event.execution_id) if entry.event.execution_id else None,
             "approval_id": str(entry.event.approval_id) if entry.event.approval_id else None,
@@ -116,8 +121,8 @@ def _closed_gates(batch: list[Moved]) -> str:
             "run_id": str(moved.state.run_id),
             "status": _GATE_STATUS.get(entry.event.verdict, "settled"),
             "verdict": entry.event.verdict,
-            "by": entry.event.by,
-            "reason": entry.event.reason,
+            "by": storable(entry.event.by),
+            "reason": storable(entry.event.reason),
         }
         for moved in batch
         for entry in moved.entries
