@@ -1,0 +1,1 @@
+"""One file per outside thing: the tables, the condition language, the signing key."""

@@ -1,0 +1,101 @@
+"""Conditions in CEL, the Common Expression Language (design §7; github.com/google/cel-spec).
+
+Law: an expression is compiled once, may name only what a condition may see, and never raises while it is weighed: an
+error of any kind is `UNCLEAR`. CEL always ends, but nested macros can take long, so a caller's own conditions (the
+grant of a task) may use none.
+"""
+
+import functools
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import cel
+
+from towpath_tas.core.conditions import VARIABLES, Condition, Met
+
+MAX_CHARS = 4_096
+"""A condition longer than this is a program, and belongs into a tool."""
+
+MAX_COMPILED = 4_096
+"""Compiled conditions of callers that are kept; they come with every task."""
+
+_MACRO = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(\s*([A-Za-z_]\w*)\s*,")
+_ANY_MACRO = re.compile(r"\b(?:all|exists|exists_one|map|filter)\s*\(")
+_OPERATOR = re.compile(r"^[^A-Za-z]|@")
+_TYPES = frozenset({"bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"})
+_FUNCTIONS = frozenset(
+    {
+        *("has", "size", "contains", "startsWith", "endsWith", "matches", "type", "dyn", "min", "max"),
+        *("int", "uint", "double", "string", "bytes", "bool", "timestamp", "duration"),
+        *("getFullYear", "getMonth", "getDate", "getDayOfYear", "getDayOfMonth", "getDayOfWeek"),
+        *("getHours", "getMinutes", "getSeconds", "getMilliseconds"),
+    }
+)
+
+
+class CelCondition:
+    """One compiled expression."""
+
+    __slots__ = ("_program", "text")
+
+    def __init__(self, text: str) -> None:
+        """Compile *text*; raises ValueError with what is wrong."""
+        if len(text) > MAX_CHARS:
+            msg = f"the condition has {len(text)} characters, at most {MAX_CHARS} are allowed"
+            raise ValueError(msg)
+        self.text = text
+        self._program = cel.compile(text)
+        unknown = set(self._program.variables()) - VARIABLES - _TYPES - set(_MACRO.findall(text))
+        if unknown:
+            msg = f"unknown name {', '.join(sorted(unknown))}: a condition sees {', '.join(sorted(VARIABLES))}"
+            raise ValueError(msg)
+        strange = {name for name in self._program.functions() if not _OPERATOR.search(name)} - _FUNCTIONS
+        if strange:
+            msg = f"unknown function {', '.join(sorted(strange))}"
+            raise ValueError(msg)
+
+    def __call__(self, context: Mapping[str, Any]) -> Met:
+        """Answer for *context*; see `Condition`."""
+        try:
+            answer = self._program.execute(dict(context))
+        except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
+            return Met.UNCLEAR
+        if answer is True:
+            return Met.YES
+        return Met.NO if answer is False else Met.UNCLEAR
+
+
+def compile_condition(text: str) -> Condition:
+    """Compile a condition of the matrix; raises ValueError."""
+    return CelCondition(text)
+
+
+@functools.lru_cache(maxsize=MAX_COMPILED)
+def compile_grant(text: str) -> Condition:
+    """Compile a condition that came with a task; raises ValueError also for macros, which can take long."""
+    if _ANY_MACRO.search(text):
+        msg = "a grant's condition may not use all, exists, exists_one, map or filter"
+        raise ValueError(msg)
+    return CelCondition(text)
+
+
+@functools.lru_cache(maxsize=MAX_COMPILED)
+def _pattern(text: str) -> Any:
+    return cel.compile(f"text.matches({_literal(text)})")
+
+
+def matches(pattern: str, text: str) -> bool:
+    """Say whether the regular expression *pattern* is found in *text*, in time linear in both.
+
+    Raises ValueError for a pattern that linear engines do not know (look-around, back-references).
+    """
+    try:
+        return _pattern(pattern).execute({"text": text}) is True
+    except (RuntimeError, TypeError) as error:
+        msg = f"the pattern {pattern!r} can't be used: {error}"
+        raise ValueError(msg) from error
+
+
+def _literal(text: str) -> str:
+    return '"' + "".join(char if char.isascii() and char.isalnum() else f"\\U{ord(char):08x}" for char in text) + '"'

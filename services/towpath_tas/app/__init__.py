@@ -1,0 +1,1 @@
+"""Handlers: parse, load, ask the core, store, publish, acknowledge."""

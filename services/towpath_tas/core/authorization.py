@@ -1,0 +1,231 @@
+"""May this call happen? Registry, arguments, the task's grant and the matrix, in this order (design §7).
+
+Law: the right to a call is the conjunction of all of them, and every answer that is not a clear yes is a no. The answer
+depends on nothing but what is given here, so the same question under the same versions has the same answer.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from towpath_contracts.canonical import digest
+from towpath_contracts.tools import Denial, ToolRequest
+from towpath_tas.core.call import Call
+from towpath_tas.core.conditions import Compiler, Met
+from towpath_tas.core.denial import (
+    Violation,
+    allowed_tools,
+    denied_arguments,
+    denied_by_matrix,
+    denied_grant,
+    denied_unknown,
+)
+from towpath_tas.core.matrix import Effect, Matrix, Verdict, Who, glob_matches
+from towpath_tas.core.registry import Registry, ToolVersion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A call as it is put to the matrix. `args_text` is the canonical JSON of `args`."""
+
+    run_id: UUID | None
+    project: str
+    who: Who
+    step: int
+    tool: str
+    operation: str
+    args: Mapping[str, Any]
+    args_text: str
+    labels: Mapping[str, str]
+    grant: Sequence[Mapping[str, Any]] | None
+
+    def context(self) -> dict[str, Any]:
+        """What conditions see."""
+        return {
+            "args": self.args,
+            "run": {
+                "id": str(self.run_id or ""),
+                "project": self.project,
+                "network": self.who.network,
+                "step": self.step,
+                "labels": dict(self.labels),
+            },
+            "agent": {"key": self.who.agent, "type": self.who.agent_type},
+            "caller": self.who.caller,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling:
+    """The answer. `basis` are the deciding rules as (name, digest): what an approval is bound to."""
+
+    effect: Effect
+    tool: ToolVersion | None
+    policy_version: int
+    rule: str | None = None
+    reason: str = ""
+    basis: tuple[tuple[str, str], ...] = ()
+    counted: tuple[str, ...] = ()
+    expires_s: int = 0
+    denial: Denial | None = None
+
+
+Authorize = Callable[[Asked], Ruling]
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """Everything that decides in one project at one moment: the matrix and the registry."""
+
+    matrix: Matrix
+    registry: Registry
+    compile_grant: Compiler
+
+    def rule(self, asked: Asked, used: Mapping[str, int] | None = None) -> Ruling:
+        """Answer *asked*; *used* counts the run's earlier calls by the name of a limited rule."""
+        refused = self._refused_before(asked)
+        tool = self.registry.tools.get(asked.tool)
+        if refused is not None or tool is None:
+            return self._no(refused or self._unknown(asked), tool)
+        context = asked.context()
+        if not self._granted(asked, tool.spec.operation, context):
+            return self._no(denied_grant(asked.tool, tool.spec.operation), tool)
+        verdict = self.matrix.decide(asked.who, asked.tool, tool.spec.operation, context, used)
+        if verdict.effect == "deny":
+            return self._no_by_rule(asked, tool, verdict)
+        named = verdict.rule
+        return Ruling(
+            effect=verdict.effect,
+            tool=tool,
+            policy_version=self.matrix.version,
+            rule=named.name if named else None,
+            reason=named.note if named else "",
+            basis=tuple((rule.name, rule.digest) for rule in verdict.deciding),
+            counted=tuple(rule.name for rule in verdict.counted),
+            expires_s=named.expires_s if named else 0,
+        )
+
+    def _refused_before(self, asked: Asked) -> Denial | None:
+        tool = self.registry.tools.get(asked.tool)
+        if tool is None:
+            return self._unknown(asked)
+        if asked.operation not in {"call", tool.spec.operation}:
+            return Denial(
+                violation_type=Violation.OPERATION_UNKNOWN,
+                reason=f"{asked.tool} has no operation {asked.operation}; it has {tool.spec.operation}",
+            )
+        try:
+            problems = self.registry.arguments(tool).problems(asked.args, asked.args_text)
+        except ValueError as error:
+            problems = [f"the tool's schema can't be used: {error}"]
+        return denied_arguments(asked.tool, problems) if problems else None
+
+    def _granted(self, asked: Asked, operation: str, context: Mapping[str, Any]) -> bool:
+        if asked.grant is None:
+            return True
+        return any(self._grants(entry, asked.tool, operation, context) for entry in asked.grant)
+
+    def _grants(self, entry: Mapping[str, Any], tool: str, operation: str, context: Mapping[str, Any]) -> bool:
+        names = glob_matches(str(entry.get("tool", "")), tool)
+        if not names or not glob_matches(str(entry.get("operation", "*")), operation):
+            return False
+        when = entry.get("when")
+        if when is None:
+            return True
+        try:
+            return self.compile_grant(str(when))(context) is Met.YES
+        except ValueError:
+            return False
+
+    def _unknown(self, asked: Asked) -> Denial:
+        allowed = self._allowed(asked)
+        return denied_unknown(asked.tool, tuple(self.registry.tools), allowed)
+
+    def _no_by_rule(self, asked: Asked, tool: ToolVersion, verdict: Verdict) -> Ruling:
+        denial = denied_by_matrix(verdict, asked.tool, tool.spec.operation, self._allowed(asked))
+        return self._no(denial, tool, counted=tuple(rule.name for rule in verdict.counted))
+
+    def _allowed(self, asked: Asked) -> tuple[str, ...]:
+        specs = [
+            found.spec
+            for found in self.registry.tools.values()
+            if asked.grant is None
+            or any(glob_matches(str(entry.get("tool", "")), found.spec.name) for entry in asked.grant)
+        ]
+        return allowed_tools(self.matrix, asked.who, specs, asked.tool)
+
+    def _no(self, denial: Denial, tool: ToolVersion | None, counted: tuple[str, ...] = ()) -> Ruling:
+        return Ruling(
+            effect="deny",
+            tool=tool,
+            policy_version=self.matrix.version,
+            rule=denial.rule,
+            reason=denial.reason,
+            counted=counted,
+            denial=denial,
+        )
+
+
+def asked_in(request: ToolRequest, args_text: str) -> Asked:
+    """Return the question that a request puts."""
+    return Asked(
+        run_id=request.run_id,
+        project=request.project,
+        who=Who(request.network, request.agent_key, request.agent_type, request.caller),
+        step=request.step,
+        tool=request.tool,
+        operation=request.operation,
+        args=request.args,
+        args_text=args_text,
+        labels=request.labels,
+        grant=request.grant,
+    )
+
+
+def asked_again(call: Call) -> Asked:
+    """Return the question that a stored call once put, to put it again."""
+    context = json.loads(call.context)
+    return Asked(
+        run_id=call.run_id,
+        project=call.project,
+        who=Who(call.network, call.agent_key, call.agent_type, call.caller),
+        step=call.step,
+        tool=call.tool,
+        operation="call",
+        args=json.loads(call.args),
+        args_text=call.args,
+        labels=context.get("labels", {}),
+        grant=context.get("grant"),
+    )
+
+
+def binding(asked_tool: str, args_digest: str, agent_key: str, snapshot_digest: str, ruling: Ruling) -> dict[str, Any]:
+    """Return everything that an approval of this call is bound to (design §7, approval)."""
+    return {
+        "tool": asked_tool,
+        "args_digest": args_digest,
+        "tool_version": ruling.tool.digest if ruling.tool else "",
+        "rules": [list(pair) for pair in ruling.basis],
+        "agent": agent_key,
+        "snapshot": snapshot_digest,
+    }
+
+
+def binding_digest(bound: Mapping[str, Any]) -> str:
+    """Return the digest that stands for *bound*."""
+    return digest(bound)
+
+
+def binding_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
+    """Say in words what changed since a call was shown for approval."""
+    words = {
+        "tool": "the tool",
+        "args_digest": "the arguments",
+        "tool_version": "the tool's definition",
+        "rules": "the rules that decide",
+        "agent": "the agent",
+        "snapshot": "the network's version",
+    }
+    return tuple(f"{word} changed" for key, word in words.items() if before.get(key) != after.get(key))

@@ -1,0 +1,167 @@
+"""What the ledger knows of one call, and what a step of its life leaves behind.
+
+Law: values only. A `Call` is one ledger row; a `Step` says what to store and what to send once it is stored. `revision`
+counts the changes of a row: a step is stored only where nobody else changed the row meanwhile.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from towpath_contracts.tools import CallStatus, EffectClass
+
+FINAL = frozenset({CallStatus.DENIED, CallStatus.SUCCEEDED, CallStatus.FAILED, CallStatus.UNKNOWN, CallStatus.VOID})
+"""States that answer a repeated request from the ledger."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """One worker's wish to start, and the answer. `until` is the end of a granted lease."""
+
+    claim_id: UUID
+    attempt: int
+    worker: str
+    granted: bool
+    reason: str = ""
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One ledger row. `context` is JSON: the labels and the grant that a later authorization needs again.
+
+    `fact` is what was last told to the run about this call, as JSON, and is told again on a repeat. `accepted` names
+    whose outcome was taken; `settled_by` the person who settled an unknown call.
+    """
+
+    run_id: UUID
+    execution_id: UUID
+    project: str
+    network: str
+    snapshot_digest: str
+    agent_key: str
+    agent_type: str
+    caller: str
+    step: int
+    call_index: int
+    tool: str
+    operation: str
+    toolset: str
+    tool_version: int
+    effect_class: EffectClass
+    timeout_ms: int
+    args: str
+    args_digest: str
+    context: str
+    status: CallStatus
+    fence: int
+    attempt: int
+    deadline: datetime
+    policy_version: int
+    rule: str | None = None
+    approval_id: UUID | None = None
+    approvals: int = 0
+    claims: tuple[Claim, ...] = ()
+    fact: str | None = None
+    accepted: str = ""
+    settled_by: str = ""
+    revision: int = 1
+
+    def changed(self, **values: Any) -> "Call":
+        """Return the next revision of this row with *values*."""
+        return replace(self, revision=self.revision + 1, **values)
+
+    @property
+    def holder(self) -> Claim | None:
+        """The claim that was granted last for the current attempt; None where none was."""
+        for claim in reversed(self.claims):
+            if claim.granted and claim.attempt == self.attempt:
+                return claim
+        return None
+
+    @property
+    def ever_claimed(self) -> bool:
+        """Whether any attempt may have begun to run: then its fate can't be called "not started"."""
+        return any(claim.granted for claim in self.claims)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """A person's say about exactly one call. `bound` is the JSON of everything that `digest` covers."""
+
+    approval_id: UUID
+    run_id: UUID
+    execution_id: UUID
+    project: str
+    status: str
+    digest: str
+    bound: str
+    rule: str
+    reason: str
+    requested_by: str
+    expires_at: datetime
+    decided_by: str = ""
+    decided_at: datetime | None = None
+    decided_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """An audit entry about a call. One that is `always` kept does not depend on a change of the row."""
+
+    phase: str
+    verdict: str
+    call: Call
+    actor: str = ""
+    detail: Mapping[str, Any] | None = None
+    always: bool = False
+
+    def detail_text(self) -> str:
+        """The detail as JSON."""
+        return json.dumps(self.detail, separators=(",", ":"), default=str) if self.detail else "{}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatch:
+    """Send this call to its toolset."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tell:
+    """Send a fact, as JSON, to a run."""
+
+    run_id: UUID
+    fact: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Ask whoever runs this call to stop."""
+
+    execution_id: UUID
+    reason: str
+
+
+Effect = Dispatch | Tell | Stop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What one message makes of a call: the row as it becomes (None: unchanged), what to record, what to send.
+
+    `decides` marks a step that rests on the matrix: it is stored only under the policy version that it was made with.
+    `counted` names the limited rules that this call uses up once. `dead` is the reason to set the message aside.
+    """
+
+    call: Call | None = None
+    notes: tuple[Note, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    approvals: tuple[Approval, ...] = ()
+    counted: tuple[str, ...] = ()
+    decides: bool = False
+    dead: str = ""

@@ -1,0 +1,36 @@
+"""What a rule's condition may see, and what its answer may be.
+
+Law: only the boolean true is a yes. Everything else that is not the boolean false, an error above all, is `UNCLEAR`,
+and an unclear condition never allows: it counts as met on a rule that restricts, and as not met on one that allows.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, Protocol
+
+VARIABLES = frozenset({"args", "run", "agent", "caller"})
+"""The names that a condition may use."""
+
+
+class Met(Enum):
+    """The answer of a condition."""
+
+    YES = "yes"
+    NO = "no"
+    UNCLEAR = "unclear"
+
+
+class Condition(Protocol):
+    """One compiled condition."""
+
+    def __call__(self, context: Mapping[str, Any]) -> Met:
+        """Answer for *context*, which has every name of `VARIABLES`; never raises."""
+        ...
+
+
+class Compiler(Protocol):
+    """Compiles conditions; raises ValueError saying what is wrong with one."""
+
+    def __call__(self, text: str) -> Condition:
+        """Compile *text*."""
+        ...

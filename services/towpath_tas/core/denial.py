@@ -1,0 +1,109 @@
+"""What a refused agent hears: why, what it may use instead, and what to try (behaviours 002.3).
+
+Law: a denial is material for the model's next decision. It names only tools that this agent may really use, nearest
+first, and never says more about a rule than its name and condition.
+"""
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+from towpath_contracts.tools import Denial, ToolSpec
+from towpath_tas.core.matrix import Matrix, Rule, Verdict, Who
+
+MAX_ALLOWED = 10
+"""Names told; a model chooses badly from long lists."""
+
+
+class Violation:
+    """The stable names of the reasons."""
+
+    PERMISSION = "permission_denied"
+    TOOL_UNKNOWN = "tool_unknown"
+    OPERATION_UNKNOWN = "operation_unknown"
+    ARGUMENTS = "invalid_arguments"
+    NOT_GRANTED = "not_granted"
+    LIMIT = "limit_exceeded"
+    APPROVAL_DENIED = "approval_denied"
+    APPROVAL_EXPIRED = "approval_expired"
+
+
+def allowed_tools(matrix: Matrix, who: Who, specs: Iterable[ToolSpec], wanted: str) -> tuple[str, ...]:
+    """Return the tools that rules open to *who*, perhaps on conditions, nearest to *wanted* first."""
+    usable = [
+        spec for spec in specs if spec.name != wanted and _open(matrix.candidates(who, spec.name, spec.operation))
+    ]
+    return rank(usable, wanted)
+
+
+def rank(specs: Sequence[ToolSpec], wanted: str) -> tuple[str, ...]:
+    """Return the names of *specs*, nearest to *wanted* first: same family, then similar name, then alphabet."""
+    family = wanted.rpartition(".")[0]
+
+    def distance(spec: ToolSpec) -> tuple[bool, float, str]:
+        same_family = bool(family) and spec.name.rpartition(".")[0] == family
+        likeness = difflib.SequenceMatcher(None, spec.name, wanted).ratio()
+        return (not same_family, -round(likeness, 3), spec.name)
+
+    return tuple(spec.name for spec in sorted(specs, key=distance)[:MAX_ALLOWED])
+
+
+def denied_by_matrix(verdict: Verdict, tool: str, operation: str, allowed: tuple[str, ...]) -> Denial:
+    """Say why the matrix refused, and what would pass."""
+    rule = verdict.rule
+    if verdict.limited is not None:
+        limit = verdict.limited.max_calls_per_run
+        reason = f"{tool} was called {limit} times in this run already, which is the limit of {verdict.limited.name}"
+        return _denial(Violation.LIMIT, reason, verdict.limited.name, allowed, "Go on with the results you have.")
+    if rule is not None:
+        reason = f"{tool} ({operation}) is denied by rule {rule.name}"
+        return _denial(Violation.PERMISSION, reason, rule.name, allowed, _suggest(verdict.unmet, allowed))
+    if verdict.unmet:
+        reason = f"no rule allows {tool} ({operation}) with these arguments"
+    else:
+        reason = f"no rule allows {tool} ({operation}) to this agent"
+    return _denial(Violation.PERMISSION, reason, None, allowed, _suggest(verdict.unmet, allowed))
+
+
+def denied_unknown(tool: str, known: Sequence[str], allowed: tuple[str, ...]) -> Denial:
+    """Say that there is no such tool, and which was probably meant."""
+    near = difflib.get_close_matches(tool, [name for name in known if name in allowed], n=1)
+    suggestion = f"Did you mean {near[0]}?" if near else _suggest((), allowed)
+    return _denial(Violation.TOOL_UNKNOWN, f"there is no tool named {tool}", None, allowed, suggestion)
+
+
+def denied_arguments(tool: str, problems: Sequence[str]) -> Denial:
+    """Say what is wrong with the arguments; another tool would not help."""
+    reason = f"the arguments of {tool} are not valid: " + "; ".join(problems)
+    return _denial(Violation.ARGUMENTS, reason, None, (), f"Call {tool} again with corrected arguments.")
+
+
+def denied_grant(tool: str, operation: str) -> Denial:
+    """Say that the task itself was submitted with fewer rights."""
+    reason = f"this task was not granted {tool} ({operation})"
+    return _denial(Violation.NOT_GRANTED, reason, None, (), "Use only what this task was granted, or respond.")
+
+
+def denied_by_person(tool: str, reason: str, rule: str, *, expired: bool) -> Denial:
+    """Say that a person refused, in that person's words, or that nobody answered in time."""
+    if expired:
+        said = f"nobody approved {tool} in time"
+        return _denial(Violation.APPROVAL_EXPIRED, said, rule, (), "Find another way, or respond with what is missing.")
+    return _denial(Violation.APPROVAL_DENIED, reason, rule, (), "Do not ask for the same again; take the reason in.")
+
+
+def _denial(violation: str, reason: str, rule: str | None, allowed: tuple[str, ...], suggestion: str) -> Denial:
+    return Denial(violation_type=violation, reason=reason, rule=rule, allowed_tools=allowed, suggestion=suggestion)
+
+
+def _suggest(unmet: tuple[Rule, ...], allowed: tuple[str, ...]) -> str:
+    for rule in unmet:
+        if rule.effect == "allow":
+            return f"Rule {rule.name} would allow it where {rule.when}."
+    if allowed:
+        return f"Try {allowed[0]}, which this agent may use."
+    return "No tool is open to this agent here; hand over to another agent, or respond."
+
+
+def _open(rules: Sequence[Rule]) -> bool:
+    denied = any(rule.effect == "deny" and rule.when is None for rule in rules)
+    return not denied and any(rule.effect != "deny" for rule in rules)

@@ -1,0 +1,200 @@
+"""The permission matrix: who may do what with which tool (design §7).
+
+Law: deny beats approval beats allow, and no rule means deny. The order of the rules in the file decides nothing but
+which of several equal rules is named. A rule whose limit is used up denies: a limit is a limit, not the end of a
+rule.
+"""
+
+import fnmatch
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from towpath_contracts.access import RuleTrace
+from towpath_tas.core.conditions import Compiler, Condition, Met
+
+Effect = Literal["allow", "deny", "require_approval"]
+
+MAX_REMEMBERED = 20_000
+"""Distinct (who, tool) pairs whose rules are remembered; callers choose some of the names, so memory must be
+bounded."""
+
+DEFAULT_EXPIRES_S = 86_400
+"""How long an approval may wait where its rule does not say: a day (design §5)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One rule of the matrix. The globs know `*`, `?` and `[…]`; `digest` is that of the rule's whole content."""
+
+    name: str
+    effect: Effect
+    network: str = "*"
+    agent: str = "*"
+    agent_type: str = "*"
+    caller: str = "*"
+    tool: str = "*"
+    operation: str = "*"
+    when: str | None = None
+    max_calls_per_run: int | None = None
+    expires_s: int = DEFAULT_EXPIRES_S
+    note: str = ""
+    owner: str = ""
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """Who asks."""
+
+    network: str
+    agent: str
+    agent_type: str
+    caller: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What the matrix says: the effect, the rule named for it, every rule that had a part in it, and the limits used.
+
+    `limited` is the rule whose limit is used up, where that is the reason. `unmet` is the condition of an allowing rule
+    that was not met, for the suggestion.
+    """
+
+    effect: Effect
+    rule: Rule | None = None
+    deciding: tuple[Rule, ...] = ()
+    counted: tuple[Rule, ...] = ()
+    limited: Rule | None = None
+    unmet: tuple[Rule, ...] = ()
+
+
+class Matrix:
+    """The rules of one policy version, compiled. Conditions are compiled when they are first needed."""
+
+    def __init__(self, rules: Sequence[Rule], compiler: Compiler, version: int = 0) -> None:
+        """Take the *rules* in the order of their file."""
+        self.rules = tuple(rules)
+        self.version = version
+        self._compiler = compiler
+        self._globs = {text: _glob(text) for rule in self.rules for text in _patterns(rule)}
+        self._exact: dict[str, list[tuple[int, Rule]]] = {}
+        self._wild: list[tuple[int, Rule]] = []
+        for place, rule in enumerate(self.rules):
+            if _is_exact(rule.tool):
+                self._exact.setdefault(rule.tool, []).append((place, rule))
+            else:
+                self._wild.append((place, rule))
+        self._found: dict[tuple[Who, str, str], tuple[Rule, ...]] = {}
+        self._conditions: dict[str, Condition | None] = {}
+
+    def candidates(self, who: Who, tool: str, operation: str) -> tuple[Rule, ...]:
+        """Return the rules that speak of this *who*, *tool* and *operation*, whatever their conditions say."""
+        key = (who, tool, operation)
+        found = self._found.get(key)
+        if found is None:
+            near = sorted([*self._exact.get(tool, ()), *self._wild], key=lambda placed: placed[0])
+            found = tuple(rule for _, rule in near if not self._misses(rule, who, tool, operation))
+            if len(self._found) >= MAX_REMEMBERED:
+                self._found.clear()
+            self._found[key] = found
+        return found
+
+    def decide(
+        self,
+        who: Who,
+        tool: str,
+        operation: str,
+        context: Mapping[str, Any],
+        used: Mapping[str, int] | None = None,
+    ) -> Verdict:
+        """Return the verdict for a call with *context*; *used* counts earlier calls of the run by rule name."""
+        matched: dict[Effect, list[Rule]] = {"deny": [], "require_approval": [], "allow": []}
+        unmet = []
+        for rule in self.candidates(who, tool, operation):
+            if self._applies(rule, context):
+                matched[rule.effect].append(rule)
+            elif rule.effect != "deny":
+                unmet.append(rule)
+        return _weigh(matched, used or {}, tuple(unmet))
+
+    def trace(self, who: Who, tool: str, operation: str, context: Mapping[str, Any]) -> tuple[RuleTrace, ...]:
+        """Say of every rule for this tool how it was weighed."""
+        said = []
+        for rule in self.rules:
+            if not self._globs[rule.tool].fullmatch(tool):
+                continue
+            misses = self._misses(rule, who, tool, operation)
+            if misses:
+                said.append(RuleTrace(rule=rule.name, effect=rule.effect, matched=False, detail=misses))
+                continue
+            met = self._met(rule, context)
+            detail = "" if rule.when is None else f"condition {met.value}: {rule.when}"
+            said.append(
+                RuleTrace(rule=rule.name, effect=rule.effect, matched=self._applies(rule, context), detail=detail)
+            )
+        return tuple(said)
+
+    def _misses(self, rule: Rule, who: Who, tool: str, operation: str) -> str:
+        """Return the first part of *rule* that does not match, or an empty string where all do."""
+        parts = (
+            ("tool", rule.tool, tool),
+            ("operation", rule.operation, operation),
+            ("network", rule.network, who.network),
+            ("agent", rule.agent, who.agent),
+            ("agent_type", rule.agent_type, who.agent_type),
+            ("caller", rule.caller, who.caller),
+        )
+        for name, pattern, value in parts:
+            if not self._globs[pattern].fullmatch(value):
+                return f"{name} {value!r} is not {pattern!r}"
+        return ""
+
+    def _applies(self, rule: Rule, context: Mapping[str, Any]) -> bool:
+        met = self._met(rule, context)
+        return met is Met.YES if rule.effect == "allow" else met is not Met.NO
+
+    def _met(self, rule: Rule, context: Mapping[str, Any]) -> Met:
+        if rule.when is None:
+            return Met.YES
+        if rule.when not in self._conditions:
+            try:
+                self._conditions[rule.when] = self._compiler(rule.when)
+            except ValueError:  # it compiled when it was applied; a library that has changed since must not allow
+                self._conditions[rule.when] = None
+        condition = self._conditions[rule.when]
+        return Met.UNCLEAR if condition is None else condition(context)
+
+
+def _weigh(matched: Mapping[Effect, Sequence[Rule]], used: Mapping[str, int], unmet: tuple[Rule, ...]) -> Verdict:
+    if matched["deny"]:
+        deciding = tuple(matched["deny"])
+        return Verdict(effect="deny", rule=deciding[0], deciding=deciding, unmet=unmet)
+    passing = (*matched["require_approval"], *matched["allow"])
+    counted = tuple(rule for rule in passing if rule.max_calls_per_run is not None)
+    for rule in counted:
+        if rule.max_calls_per_run is not None and used.get(rule.name, 0) >= rule.max_calls_per_run:
+            return Verdict(effect="deny", rule=rule, deciding=(rule,), counted=counted, limited=rule, unmet=unmet)
+    effect: Effect = "require_approval" if matched["require_approval"] else "allow"
+    deciding = tuple(matched[effect])
+    if not deciding:
+        return Verdict(effect="deny", unmet=unmet)
+    return Verdict(effect=effect, rule=deciding[0], deciding=deciding, counted=counted, unmet=unmet)
+
+
+def _patterns(rule: Rule) -> tuple[str, ...]:
+    return (rule.tool, rule.operation, rule.network, rule.agent, rule.agent_type, rule.caller)
+
+
+def _is_exact(pattern: str) -> bool:
+    return not any(sign in pattern for sign in "*?[")
+
+
+def _glob(pattern: str) -> re.Pattern[str]:
+    return re.compile(fnmatch.translate(pattern))
+
+
+def glob_matches(pattern: str, value: str) -> bool:
+    """Say whether the glob *pattern* covers *value*, case and all."""
+    return fnmatch.fnmatchcase(value, pattern)

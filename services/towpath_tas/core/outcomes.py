@@ -1,0 +1,120 @@
+"""What a worker reports (design §7, a call).
+
+Law: an outcome is accepted from a holder of a granted claim, or, for a pure call, from the first who brings one. Every
+other outcome is evidence: kept in the audit, changing nothing. What the ledger says about the call (its class, its
+arguments) is never taken from an outcome.
+"""
+
+from datetime import datetime
+
+from towpath_contracts.canonical import digest
+from towpath_contracts.tools import CallStatus, EffectClass, ToolOutcome
+from towpath_tas.core import approvals, facts
+from towpath_tas.core.authorization import Authorize, Ruling, asked_again, binding, binding_digest
+from towpath_tas.core.call import Approval, Call, Note, Step, Tell
+from towpath_tas.core.ledger import MAX_ATTEMPTS, dispatch_next, fail, say_again
+
+
+def on_outcome(
+    call: Call | None,
+    outcome: ToolOutcome,
+    fault: str,
+    authorize: Authorize,
+    *,
+    now: datetime,
+    approval: Approval | None = None,
+) -> Step:
+    """Return what an outcome makes of its call; *fault* says what is wrong with its ticket, if anything."""
+    if call is None:
+        return Step(dead="an outcome for a call that is not in the ledger")
+    if fault:
+        return _evidence(call, outcome, f"ticket {fault}", dead=f"an outcome with a ticket that is {fault}")
+    if call.accepted == _key(outcome):
+        return say_again(call)  # the same outcome again: its confirmation was lost
+    if outcome.status == "ticket_expired":
+        return _authorize_again(call, outcome, authorize, now=now, approval=approval)
+    if not _from_holder(call, outcome):
+        return _evidence(call, outcome, "no claim was granted to it")
+    if call.status in {CallStatus.PERMITTED, CallStatus.STARTED}:
+        return _accept(call, outcome)
+    if call.status is CallStatus.UNKNOWN and not call.settled_by:
+        return _accept(call, outcome)
+    return _evidence(call, outcome, f"the call is {call.status} already")
+
+
+def _accept(call: Call, outcome: ToolOutcome) -> Step:
+    succeeded = outcome.status == "succeeded"
+    result_digest = outcome.result_digest if outcome.blob else digest(outcome.result)
+    ended = call.changed(
+        status=CallStatus.SUCCEEDED if succeeded else CallStatus.FAILED,
+        fact=facts.reported(call, outcome, result_digest),
+        accepted=_key(outcome),
+    )
+    note = Note(
+        phase="outcome",
+        verdict=str(ended.status),
+        call=ended,
+        actor=outcome.worker,
+        detail={**_detail(outcome), "result_digest": result_digest},
+    )
+    return Step(call=ended, notes=(note,), effects=(Tell(run_id=ended.run_id, fact=ended.fact or ""),))
+
+
+def _authorize_again(
+    call: Call, outcome: ToolOutcome, authorize: Authorize, *, now: datetime, approval: Approval | None
+) -> Step:
+    """The ticket was too old to start with: ask the matrix once more, and send the next attempt."""
+    if call.status is not CallStatus.PERMITTED or outcome.attempt != call.attempt or now >= call.deadline:
+        return Step()  # another attempt is under way, or the next request will find the deadline over
+    if call.attempt >= MAX_ATTEMPTS:
+        return fail(call, "not_started", f"{call.attempt} tickets ended before a worker could start; check its clock")
+    ruling = authorize(asked_again(call))
+    if ruling.effect == "deny":
+        return approvals.deny(call, ruling)
+    if ruling.effect == "require_approval" and not _covered(call, approval, ruling):
+        return approvals.ask(call, ruling, now=now, before=approval)
+    step = dispatch_next(call, "the ticket ended", policy_version=ruling.policy_version, rule=ruling.rule)
+    return Step(call=step.call, notes=step.notes, effects=step.effects, decides=True)
+
+
+def _covered(call: Call, approval: Approval | None, ruling: Ruling) -> bool:
+    """Say whether the approval that this call has used up is for exactly what would run now."""
+    if approval is None or approval.status != "consumed":
+        return False
+    bound = binding(call.tool, call.args_digest, call.agent_key, call.snapshot_digest, ruling)
+    return binding_digest(bound) == approval.digest
+
+
+def _from_holder(call: Call, outcome: ToolOutcome) -> bool:
+    if call.effect_class is EffectClass.PURE:
+        return True
+    return any(claim.granted and claim.claim_id == outcome.claim_id for claim in call.claims)
+
+
+def _evidence(call: Call, outcome: ToolOutcome, why: str, *, dead: str = "") -> Step:
+    note = Note(
+        phase="evidence",
+        verdict=outcome.status,
+        call=call,
+        actor=outcome.worker,
+        detail={**_detail(outcome), "reason": why},
+        always=True,
+    )
+    return Step(notes=(note,), dead=dead)
+
+
+def _key(outcome: ToolOutcome) -> str:
+    return f"{outcome.attempt}:{outcome.claim_id or outcome.worker}"
+
+
+def _detail(outcome: ToolOutcome) -> dict[str, object]:
+    detail: dict[str, object] = {
+        "attempt": outcome.attempt,
+        "duration_ms": outcome.duration_ms,
+        "result_bytes": outcome.result_bytes,
+    }
+    if outcome.claim_id is not None:
+        detail["claim_id"] = str(outcome.claim_id)
+    if outcome.failure is not None:
+        detail["code"] = outcome.failure.code
+    return detail

@@ -1,0 +1,233 @@
+"""The matrix as people write it: YAML, checked whole (design §7).
+
+Law: a file with any problem is refused, and every problem is told at once with its line, so that one look mends it.
+YAML anchors are refused: a permission must be readable where it stands.
+"""
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import yaml
+
+from towpath_contracts.canonical import digest
+from towpath_contracts.problems import ProblemDetail
+from towpath_tas.core.conditions import Compiler
+from towpath_tas.core.matrix import DEFAULT_EXPIRES_S, Rule
+
+MAX_RULES = 10_000
+MAX_PROBLEMS = 100
+"""More than this is noise: the file is of another kind."""
+
+MIN_EXPIRES_S, MAX_EXPIRES_S = 60, 30 * 86_400
+MAX_CALLS = 1_000_000
+_EFFECTS = ("allow", "deny", "require_approval")
+_WHO = ("network", "agent", "agent_type", "caller")
+_KEYS = ("name", "who", "tool", "operation", "effect", "when", "max_calls_per_run", "expires_s", "note", "owner")
+_TOP = ("kind", "rules", "version", "note")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,127}")
+_GLOB = re.compile(r"[A-Za-z0-9_.:/*?\[\]!-]{1,128}")
+_LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(slots=True)
+class PolicyFile:
+    """What reading found: the rules, or the problems. Never both."""
+
+    rules: tuple[Rule, ...] = ()
+    problems: tuple[ProblemDetail, ...] = ()
+
+
+@dataclass(slots=True)
+class _Findings:
+    problems: list[ProblemDetail] = field(default_factory=list)
+
+    def add(self, node: yaml.Node | None, pointer: str, code: str, detail: str) -> None:
+        if len(self.problems) < MAX_PROBLEMS:
+            line = "" if node is None else f"line {node.start_mark.line + 1}: "
+            self.problems.append(ProblemDetail(pointer=pointer, code=code, detail=line + detail))
+
+
+def read_policy(text: str, compiler: Compiler) -> PolicyFile:
+    """Read a policy; conditions are compiled with *compiler* to check them."""
+    found = _Findings()
+    root = _compose(text, found)
+    rules: list[Rule] = []
+    if root is not None:
+        rules = _document(root, compiler, found)
+    if found.problems:
+        return PolicyFile(problems=tuple(found.problems))
+    return PolicyFile(rules=tuple(rules))
+
+
+def rule_row(rule: Rule) -> dict[str, Any]:
+    """Return *rule* as plain JSON, for the table and for readers."""
+    return asdict(rule)
+
+
+def rule_from_row(row: Mapping[str, Any]) -> Rule:
+    """Return the rule of a stored row; unknown members of a newer release are left out."""
+    known = Rule.__dataclass_fields__
+    return Rule(**{name: value for name, value in row.items() if name in known})
+
+
+def _compose(text: str, found: _Findings) -> yaml.Node | None:
+    try:
+        for event in yaml.parse(text, Loader=_LOADER):
+            if isinstance(event, yaml.AliasEvent):
+                where = "" if event.start_mark is None else f"line {event.start_mark.line + 1}: "
+                detail = f"{where}anchors and aliases are not allowed in a policy"
+                found.problems.append(ProblemDetail(code="alias", detail=detail))
+                return None
+        node = yaml.compose(text, Loader=_LOADER)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}: " if mark is not None else ""
+        what = getattr(error, "problem", None) or str(error)
+        found.problems.append(ProblemDetail(code="yaml", detail=f"{where}not YAML: {what}"))
+        return None
+    if node is None:
+        found.problems.append(ProblemDetail(code="empty", detail="the policy is empty; start with 'kind: Policy'"))
+    return node
+
+
+def _document(root: yaml.Node, compiler: Compiler, found: _Findings) -> list[Rule]:
+    top = _mapping(root, "", _TOP, found)
+    if top is None:
+        return []
+    kind = top.get("kind")
+    if kind is None or _text(kind, "/kind", found) != "Policy":
+        found.add(kind or root, "/kind", "kind", "a policy begins with 'kind: Policy'")
+    listed = top.get("rules")
+    if listed is None:
+        found.add(
+            root, "/rules", "missing", "'rules' is missing; without rules everything is denied: write 'rules: []'"
+        )
+        return []
+    if not isinstance(listed, yaml.SequenceNode):
+        found.add(listed, "/rules", "type", "'rules' must be a list")
+        return []
+    if len(listed.value) > MAX_RULES:
+        found.add(listed, "/rules", "too_many", f"{len(listed.value)} rules, at most {MAX_RULES} are allowed")
+        return []
+    rules = [
+        rule
+        for place, node in enumerate(listed.value)
+        if (rule := _rule(node, f"/rules/{place}", compiler, found)) is not None
+    ]
+    _unique_names(rules, listed.value, found)
+    return rules
+
+
+def _unique_names(rules: Sequence[Rule], nodes: Sequence[yaml.Node], found: _Findings) -> None:
+    if len(rules) != len(nodes):
+        return  # some rules are broken already, so places and nodes no longer agree
+    seen: set[str] = set()
+    for place, rule in enumerate(rules):
+        if rule.name in seen:
+            found.add(nodes[place], f"/rules/{place}/name", "duplicate", f"a rule named {rule.name!r} stands above")
+        seen.add(rule.name)
+
+
+def _rule(node: yaml.Node, at: str, compiler: Compiler, found: _Findings) -> Rule | None:
+    before = len(found.problems)
+    parts = _mapping(node, at, _KEYS, found)
+    if parts is None:
+        return None
+    values: dict[str, Any] = {}
+    name = _required(parts, "name", node, at, found)
+    if name is not None and not _NAME.fullmatch(name):
+        found.add(parts["name"], f"{at}/name", "name", f"{name!r} is not a name: letters, digits and _ . : / - only")
+    effect = _required(parts, "effect", node, at, found)
+    if effect is not None and effect not in _EFFECTS:
+        found.add(parts["effect"], f"{at}/effect", "effect", f"{effect!r} is not one of {', '.join(_EFFECTS)}")
+    who = _mapping(parts["who"], f"{at}/who", _WHO, found) if "who" in parts else {}
+    for key, glob in [*(who or {}).items(), *((key, parts[key]) for key in ("tool", "operation") if key in parts)]:
+        values[key] = _globbed(glob, f"{at}/{'who/' if key in _WHO else ''}{key}", found)
+    for key in ("note", "owner"):
+        if key in parts:
+            values[key] = _text(parts[key], f"{at}/{key}", found) or ""
+    if "when" in parts:
+        values["when"] = _condition(parts["when"], f"{at}/when", compiler, found)
+    _limits(parts, effect, at, values, found)
+    if len(found.problems) > before:
+        return None
+    content = {"name": name, "effect": effect, **values}
+    return Rule(
+        **content, digest=digest({key: value for key, value in content.items() if key not in {"note", "owner"}})
+    )
+
+
+def _limits(
+    parts: Mapping[str, yaml.Node], effect: str | None, at: str, values: dict[str, Any], found: _Findings
+) -> None:
+    if "max_calls_per_run" in parts:
+        if effect == "deny":
+            found.add(parts["max_calls_per_run"], f"{at}/max_calls_per_run", "useless", "a deny rule has no limit")
+        values["max_calls_per_run"] = _whole(parts["max_calls_per_run"], f"{at}/max_calls_per_run", 1, MAX_CALLS, found)
+    if "expires_s" in parts:
+        if effect != "require_approval":
+            found.add(parts["expires_s"], f"{at}/expires_s", "useless", "only a require_approval rule expires")
+        seconds = _whole(parts["expires_s"], f"{at}/expires_s", MIN_EXPIRES_S, MAX_EXPIRES_S, found)
+        values["expires_s"] = DEFAULT_EXPIRES_S if seconds is None else seconds
+
+
+def _mapping(node: yaml.Node, at: str, allowed: Sequence[str], found: _Findings) -> dict[str, yaml.Node] | None:
+    if not isinstance(node, yaml.MappingNode):
+        found.add(node, at, "type", "must be a mapping, like 'key: value'")
+        return None
+    parts: dict[str, yaml.Node] = {}
+    for key_node, value in node.value:
+        key = str(key_node.value) if isinstance(key_node, yaml.ScalarNode) else "?"
+        if key not in allowed:
+            near = difflib.get_close_matches(key, allowed, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(allowed)}"
+            found.add(key_node, f"{at}/{key}", "unknown_key", f"unknown key {key!r}{hint}")
+        elif key in parts:
+            found.add(key_node, f"{at}/{key}", "duplicate", f"{key!r} is given twice")
+        else:
+            parts[key] = value
+    return parts
+
+
+def _required(parts: Mapping[str, yaml.Node], key: str, node: yaml.Node, at: str, found: _Findings) -> str | None:
+    if key not in parts:
+        found.add(node, f"{at}/{key}", "missing", f"{key!r} is missing")
+        return None
+    return _text(parts[key], f"{at}/{key}", found)
+
+
+def _text(node: yaml.Node, at: str, found: _Findings) -> str | None:
+    if isinstance(node, yaml.ScalarNode) and node.tag != "tag:yaml.org,2002:null":
+        return str(node.value)
+    found.add(node, at, "type", "must be text")
+    return None
+
+
+def _globbed(node: yaml.Node, at: str, found: _Findings) -> str | None:
+    text = _text(node, at, found)
+    if text is not None and not _GLOB.fullmatch(text):
+        found.add(node, at, "glob", f"{text!r} is not a pattern: letters, digits, _ . : / - and * ? [ ] only")
+    return text
+
+
+def _whole(node: yaml.Node, at: str, least: int, most: int, found: _Findings) -> int | None:
+    text = _text(node, at, found)
+    if text is None:
+        return None
+    if not re.fullmatch(r"\d{1,9}", text) or not least <= int(text) <= most:
+        found.add(node, at, "range", f"must be a whole number from {least} to {most}, not {text!r}")
+        return None
+    return int(text)
+
+
+def _condition(node: yaml.Node, at: str, compiler: Compiler, found: _Findings) -> str | None:
+    text = _text(node, at, found)
+    if text is not None:
+        try:
+            compiler(text)
+        except ValueError as error:
+            found.add(node, at, "condition", str(error))
+    return text

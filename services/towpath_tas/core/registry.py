@@ -1,0 +1,94 @@
+"""The tools of a project, and what becomes of a worker's proposal (design §7, registration is a proposal).
+
+Law: nobody makes a tool less strict by saying so. A weaker effect class, trusted output, a lost `sensitive` or another
+owner waits for a policy admin; everything that only adds or tightens is taken at once.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from towpath_contracts.canonical import digest
+from towpath_contracts.tools import EffectClass, ToolSpec
+from towpath_tas.core.arguments import Arguments, Matches
+
+_STRICTNESS = {
+    EffectClass.PURE: 0,
+    EffectClass.IDEMPOTENT: 1,
+    EffectClass.RECONCILABLE: 2,
+    EffectClass.IRREVERSIBLE: 3,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolVersion:
+    """One stored version of a tool."""
+
+    spec: ToolSpec
+    version: int
+    digest: str
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What becomes of a proposal: stored as `accepted` or `pending`, or nothing new (`unchanged`)."""
+
+    status: Literal["accepted", "unchanged", "pending"]
+    reason: str = ""
+
+
+class Registry:
+    """The accepted tools of one project, at one version of the registry."""
+
+    def __init__(self, tools: Iterable[ToolVersion], matches: Matches, version: int = 0) -> None:
+        """Take the current version of every tool; schemas are compiled when they are first needed."""
+        self.tools: Mapping[str, ToolVersion] = {tool.spec.name: tool for tool in tools}
+        self.version = version
+        self._matches = matches
+        self._arguments: dict[str, Arguments] = {}
+
+    def arguments(self, tool: ToolVersion) -> Arguments:
+        """Return the check of *tool*'s arguments; raises ValueError for a schema that can't be used."""
+        found = self._arguments.get(tool.spec.name)
+        if found is None:
+            found = self._arguments[tool.spec.name] = Arguments(tool.spec.parameters, self._matches)
+        return found
+
+
+def spec_digest(spec: ToolSpec) -> str:
+    """Return the digest of everything that a spec says."""
+    return digest(spec.model_dump(mode="json"))
+
+
+def judge(spec: ToolSpec, owner: str, current: ToolVersion | None, *, trusting: bool) -> Standing:
+    """Return what becomes of *spec*, proposed by *owner*, beside the *current* version.
+
+    *trusting* is the embedded platform, where the person who starts a worker is the policy admin.
+    """
+    if current is not None and current.digest == spec_digest(spec) and current.owner == owner:
+        return Standing(status="unchanged")
+    doubts = _doubts(spec, owner, current)
+    if doubts and not trusting:
+        return Standing(status="pending", reason="; ".join(doubts))
+    return Standing(status="accepted", reason="; ".join(doubts))
+
+
+def _doubts(spec: ToolSpec, owner: str, current: ToolVersion | None) -> list[str]:
+    if current is None:
+        return ["trusted output is claimed"] if spec.trusted_output else []
+    old = current.spec
+    doubts = []
+    if _STRICTNESS[spec.effect_class] < _STRICTNESS[old.effect_class]:
+        doubts.append(f"the effect class would weaken from {old.effect_class} to {spec.effect_class}")
+    if spec.trusted_output and not old.trusted_output:
+        doubts.append("trusted output is claimed")
+    if old.sensitive and not spec.sensitive:
+        doubts.append("it would no longer count as sensitive")
+    if spec.operation != old.operation:
+        doubts.append(f"the operation would change from {old.operation} to {spec.operation}")
+    if owner != current.owner:
+        doubts.append(f"the owner would change from {current.owner} to {owner}")
+    if spec.toolset != old.toolset:
+        doubts.append(f"the toolset would change from {old.toolset} to {spec.toolset}")
+    return doubts
