@@ -11,6 +11,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+import asyncpg
+
 from towpath_contracts.canonical import canonical_json, digest
 from towpath_contracts.events import LogEntry, RunCreated
 from towpath_contracts.facts import RunAdmitted
@@ -144,6 +146,8 @@ class Intake:
             raise ProblemError(
                 problem("unavailable", "Postgres is away; nothing was accepted", retry_after_s=2)
             ) from error
+        except asyncpg.PostgresError as error:
+            raise ProblemError(problem("internal", f"the task could not be stored: {type(error).__name__}")) from error
 
     async def _submit(self, task: SubmitTask, caller: str) -> RunAccepted:
         project = await self.project_of(caller)
@@ -183,12 +187,20 @@ class Intake:
                 self._arrived.clear()
                 await self._arrived.wait()
             batch, self._waiting = self._waiting[:256], self._waiting[256:]
-            try:
-                await self._commit(batch)
-            except DATABASE_DOWN as error:
+            await self._commit_safely(batch)
+
+    async def _commit_safely(self, batch: list[Submission]) -> None:
+        """Commit a batch; a task that Postgres refuses is refused alone."""
+        try:
+            await self._commit(batch)
+        except (*DATABASE_DOWN, asyncpg.PostgresError) as error:
+            if isinstance(error, DATABASE_DOWN) or len(batch) == 1:
                 for submission in batch:
                     if not submission.answer.done():
                         submission.answer.set_exception(error)
+                return
+            for submission in batch:
+                await self._commit_safely([submission])
 
     def _begin(self, submission: Submission, now: datetime) -> None:
         state, first = create(submission.run_id, submission.snapshot, submission.task, now)
