@@ -116,7 +116,7 @@ class GeminiProvider:
         except self._transport_error as error:
             message = _told("the connection to Gemini failed", error)
             return CallFailure(code="model_unavailable", message=message, retryable=True, usage=ONE_CALL)
-        except ValueError as error:  # a body that is no JSON, or no answer of this API
+        except (ValueError, TypeError, AttributeError, KeyError) as error:  # a body that is no answer of this API
             message = _told("Gemini's answer can't be read", error)
             return CallFailure(code="model_unavailable", message=message, retryable=True, usage=ONE_CALL)
         return _reply(response, model)
@@ -174,6 +174,9 @@ def _reply(response: Any, model: str) -> Reply | CallFailure:
     text = "".join(part.text for part in parts if part.text and not part.thought)
     reason = candidate.finish_reason.name if candidate is not None and candidate.finish_reason is not None else ""
     counted = response.usage_metadata
+    if candidate is None and counted is None and response.prompt_feedback is None:
+        message = "Gemini's answer is empty"
+        return CallFailure(code="model_unavailable", message=message, retryable=True, usage=ONE_CALL)
     usage = _usage(counted)
     cached = (counted.cached_content_token_count or 0) if counted is not None else 0
     cost = price(PRICE_PROVIDER, model, usage, cached_tokens=cached)

@@ -86,6 +86,10 @@ def _mapping(value: Any) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
 
+def _is_choice(value: Any) -> bool:
+    return isinstance(value, str | int | float) and not isinstance(value, bool)
+
+
 class _Simplifier:
     """Walks one schema. Its budget bounds schemas whose references multiply when they are written out."""
 
@@ -101,7 +105,7 @@ class _Simplifier:
             return self.simple(self._definitions.get(str(schema["$ref"]).rpartition("/")[2]), depth - 1)
         result: JsonObject = {key: value for key, value in schema.items() if key in _COPIED}
         choices = [schema["const"]] if "const" in schema else schema.get("enum")
-        if isinstance(choices, list) and all(isinstance(choice, str | int | float) for choice in choices):
+        if isinstance(choices, list) and all(_is_choice(choice) for choice in choices):
             result["enum"] = choices
         for key, name in _LISTS.items():
             if isinstance(schema.get(key), list) and schema[key]:
@@ -115,7 +119,7 @@ class _Simplifier:
         if properties:
             result["properties"] = {name: self.simple(part, depth - 1) for name, part in properties.items() if name}
             result["required"] = [name for name in schema.get("required", []) if name in result["properties"]]
-        elif result.get("type") == "object" or not result:
+        elif result.get("type") == "object" or not (result or "const" in schema or "enum" in schema):
             result = {**result, **ANY_OBJECT}
             result.pop("required", None)
         return result

@@ -1,0 +1,68 @@
+"""What the decider reads from its environment, and what it never shows."""
+
+from pathlib import Path
+
+import pytest
+
+from towpath_contracts.deciding import Usage
+from towpath_decider.adapters.prices import price
+from towpath_decider.adapters.scripts import FileScripts, ScriptError
+from towpath_decider.settings import DeciderSettings
+
+
+def test_the_key_is_read_under_its_own_name_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMINI_API_KEY", "very-secret")
+    settings = DeciderSettings.load()
+    assert settings.gemini_api_key is not None
+    assert settings.gemini_api_key.get_secret_value() == "very-secret"
+    assert "very-secret" not in repr(settings) + str(settings) + settings.model_dump_json()
+
+
+def test_scripts_play_only_where_they_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TOWPATH_EMBEDDED", raising=False)
+    assert not DeciderSettings.load().scripts_allowed
+    monkeypatch.setenv("TOWPATH_ALLOW_SCRIPTS", "1")
+    assert DeciderSettings.load().scripts_allowed
+    monkeypatch.delenv("TOWPATH_ALLOW_SCRIPTS")
+    monkeypatch.setenv("TOWPATH_EMBEDDED", "1")
+    assert DeciderSettings.load().scripts_allowed
+
+
+def test_a_known_model_has_a_price_and_an_unknown_one_has_none() -> None:
+    usage = Usage(input_tokens=1_000_000, output_tokens=100, total_tokens=1_000_100, model_calls=1)
+    known = price("google", "gemini-2.5-flash", usage)
+    assert known.price_known
+    assert known.usd == pytest.approx(0.30025)
+    assert known.price_source.startswith("genai-prices ")
+    assert price("google", "gemini-2.5-flash", usage, cached_tokens=500_000).usd != known.usd
+    unknown = price("google", "nobody-knows-this", usage)
+    assert (unknown.usd, unknown.price_known) == (None, False)
+
+
+def test_a_script_file_is_found_in_the_folder_and_read_again_when_it_changed(tmp_path: Path) -> None:
+    scripts = FileScripts(tmp_path)
+    (tmp_path / "demo.json").write_text('[{"action": "RESPOND"}]')
+    assert len(scripts.get("demo")) == len(scripts.get("demo.json")) == 1
+    (tmp_path / "demo.json").write_text('[{"action": "RESPOND"}, {"action": "RESPOND"}]')
+    assert len(scripts.get("demo")) == 2
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/hostname", "link", "absent", "", "."])
+def test_a_script_outside_the_folder_is_not_read(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "scripts"
+    folder.mkdir()
+    (tmp_path / "secret.json").write_text("[]")
+    (folder / "link").symlink_to(tmp_path / "secret.json")
+    with pytest.raises(ScriptError) as caught:
+        FileScripts(folder).get(name)
+    assert caught.value.failure.code == "script_missing"
+    assert not caught.value.failure.retryable
+
+
+def test_a_script_file_that_is_no_script_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text("{}")
+    with pytest.raises(ScriptError) as caught:
+        FileScripts(tmp_path).get("bad")
+    assert caught.value.failure.code == "script_invalid"
+    with pytest.raises(ScriptError, match="TOWPATH_SCRIPT_DIR"):
+        FileScripts(None).get("bad")
