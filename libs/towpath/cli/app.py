@@ -42,7 +42,7 @@ _SERVE = "Run one service: gateway, orchestrator, decider, tas, worker or log_wr
 
 _EXAMPLES = {
     "demo": "Examples:\n  towpath demo\n  towpath demo --yes --json",
-    "run": "Examples:\n  towpath run support 'Refund order 8812'\n  towpath run support 'Where is 8813?' --wait 30s -o json",
+    "run": "Examples:\n  towpath run support 'Refund order 8812'\n  towpath run support 'Where is 8813?' --wait 30s",
     "doctor": "Examples:\n  towpath doctor\n  towpath doctor --server http://towpath.internal:8787 -o json",
     "explain": "Examples:\n  towpath explain gate_settled\n  towpath explain -o json",
     "version": "Examples:\n  towpath version\n  towpath version -o json",

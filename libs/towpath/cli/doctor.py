@@ -7,26 +7,13 @@ import sys
 from importlib import metadata
 from typing import Any, NamedTuple
 
-from pydantic import Field, SecretStr
-from pydantic_settings import BaseSettings
-
 from towpath.cli.errors import OK, RUN_FAILED, problem_of
+from towpath.cli.model_keys import ModelKeys
 from towpath.cli.options import COMMON, STATE, Common, running_state
 from towpath.cli.output import Column
 from towpath_contracts.problems import ProblemError
 
 PROBE_TIMEOUT_S = 3.0
-
-
-class ModelKeys(BaseSettings):
-    """Which model providers have a key here; the keys themselves are never shown."""
-
-    gemini: SecretStr | None = Field(default=None, validation_alias="GEMINI_API_KEY")
-
-    @property
-    def has_gemini(self) -> bool:
-        """Whether there is a key for Gemini."""
-        return self.gemini is not None and bool(self.gemini.get_secret_value())
 
 
 class Finding(NamedTuple):

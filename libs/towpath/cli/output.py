@@ -32,8 +32,9 @@ class Column(NamedTuple):
 class Output:
     """Prints what a command found, in the format asked for."""
 
-    def __init__(self, chosen: Format | None = None) -> None:
+    def __init__(self, chosen: Format | None = None, *, aside: bool = False) -> None:
         self.format: Format = chosen or ("table" if sys.stdout.isatty() else "json")
+        self._aside = aside  # lines for people go to stderr, because stdout belongs to a program
 
     @property
     def for_people(self) -> bool:
@@ -45,7 +46,7 @@ class Output:
         """The terminal; honours NO_COLOR, and never reads markup or emoji codes in what it prints."""
         from rich.console import Console
 
-        return Console(markup=False, emoji=False, highlight=False)
+        return Console(markup=False, emoji=False, highlight=False, stderr=self._aside)
 
     def say(self, line: str, style: str | None = None) -> None:
         """Print one line for a person; programs don't get it."""

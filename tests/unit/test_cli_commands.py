@@ -1,0 +1,178 @@
+"""The command line as a person meets it: help, suggestions, messages, exit codes."""
+
+import fcntl
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from towpath.cli import main
+from towpath.cli.app import make_app
+from towpath.cli.errors import exit_code, lines
+from towpath.cli.options import Common, running_server
+from towpath_contracts.problems import REGISTRY, problem
+
+TOWPATH = Path(sys.executable).parent / "towpath"
+COMMANDS = [
+    *("demo", "run", "runs list", "runs show", "runs watch", "runs events", "runs cancel"),
+    *("gates list", "gates show", "gates approve", "gates deny", "gates resolve"),
+    *("networks validate", "networks publish", "networks list", "networks show"),
+    *("policy apply", "policy check", "policy show", "tools list", "audit search"),
+    *("keys create", "keys list", "keys revoke", "db migrate", "db status", "streams ensure", "streams authority"),
+    *("doctor", "explain", "version"),
+]
+
+
+def nobody_listens() -> str:
+    """Return an address where nothing answers."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+def test_help_comes_at_once() -> None:
+    took = []
+    for _ in range(5):
+        before = os.times()
+        subprocess.run([TOWPATH, "--help"], check=True, capture_output=True)
+        after = os.times()
+        took.append(after.children_user + after.children_system - before.children_user - before.children_system)
+    assert min(took) < 0.4  # seconds of processor time, so that a busy machine doesn't count
+
+
+def test_help_imports_nothing_that_a_command_needs() -> None:
+    code = "import sys; from towpath.cli import main; main(['--help']); print(*sorted(sys.modules))"
+    shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    loaded = set(shown.splitlines()[-1].split())
+    assert not loaded & {"pydantic", "httpx2", "nats", "faststream", "asyncpg", "cryptography", "yaml"}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself_and_ends_with_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command.split(), "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(rf"Examples:\n  towpath {command}", shown)
+
+
+def test_the_list_of_commands_is_complete() -> None:
+    found = []
+    app = make_app()
+    for name in app:
+        if not name.startswith("-"):
+            below = [word for word in app[name] if not word.startswith("-")]
+            found += [f"{name} {word}" for word in below] or [name]
+    assert sorted(found) == sorted([*COMMANDS, "up", "worker", "serve"])
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("rnus", "runs"), ("runs lst", "list")])
+def test_a_typing_mistake_gets_a_suggestion(typed: str, meant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(typed.split())
+    assert stopped.value.code == 2
+    assert f'"{meant}"' in capsys.readouterr().err
+
+
+def test_no_server_is_said_at_once_with_its_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+    began = time.monotonic()
+    assert main(["runs", "list", "--server", nobody_listens()]) == 6
+    said = capsys.readouterr().err
+    assert said.startswith("server_unreachable  No Towpath answers there: http://127.0.0.1:")
+    assert "Start it: towpath up" in said
+    assert "Traceback" not in said
+    assert time.monotonic() - began < 3
+
+
+def test_a_failure_is_json_where_json_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["runs", "list", "-o", "json", "--server", nobody_listens()]) == 6
+    said = json.loads(capsys.readouterr().err)
+    assert (said["code"], said["remedy"]) == ("server_unreachable", REGISTRY["server_unreachable"].remedy)
+
+
+def test_every_problem_of_the_registry_has_an_exit_code_that_is_a_failure() -> None:
+    codes = {code: exit_code(problem(code, "x")) for code in REGISTRY}
+    assert set(codes.values()) <= {1, 2, 3, 4, 5, 6}
+    assert codes["run_not_found"] == 3
+    assert codes["forbidden"] == codes["unauthenticated"] == codes["requester_may_not_approve"] == 4
+    assert codes["timeout"] == 5
+    assert codes["unavailable"] == codes["server_unreachable"] == 6
+    assert codes["network_invalid"] == codes["request_invalid"] == codes["file_missing"] == 2
+
+
+def test_every_entry_of_a_problem_is_shown() -> None:
+    found = problem("network_invalid", "2 problems", errors=({"pointer": "a.yaml:3", "detail": "x"}, {"detail": "y"}))
+    assert lines(found)[1:3] == ["  - a.yaml:3: x", "  - y"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", "n", "m", "--detach", "--wait", "3s"],
+        ["run", "n", "m", "--wait", "soon"],
+        ["run", "n", "m", "--label", "nonsense"],
+        ["run", "n", "m", "--script", "/nowhere/script.json"],
+        ["policy", "check", "--network", "n", "--agent", "a", "--tool", "t", "--args", "{"],
+        ["policy", "check", "--network", "n", "--agent", "a", "--tool", "t", "--args", "[]"],
+        ["demo"],
+        ["db", "status"],
+    ],
+)
+def test_what_cannot_be_asked_is_refused_before_anything_is_reached(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TOWPATH_SERVER", nobody_listens())
+    monkeypatch.delenv("TOWPATH_DATABASE_URL", raising=False)
+    assert main(arguments) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_an_unknown_service_is_not_started(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "kitchen"]) == 3
+    assert "gateway" in capsys.readouterr().err
+
+
+def test_up_belongs_to_the_embedded_platform() -> None:
+    shown = subprocess.run([TOWPATH, "up", "--help"], check=True, capture_output=True, text=True).stdout
+    assert "--ephemeral" in shown
+    assert "--nats-port" in shown
+
+
+def test_a_code_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "gate_settled", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["status"] == 409
+    assert main(["explain", "gate_setled"]) == 3
+    assert "gate_settled" in capsys.readouterr().err
+
+
+def test_the_server_is_the_option_then_the_environment_then_the_platform_here_then_the_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert Common().address() == "http://127.0.0.1:8787"
+    (tmp_path / ".towpath").mkdir()
+    (tmp_path / ".towpath/state.json").write_text('{"gateway_url": "http://127.0.0.1:5001"}')
+    (tmp_path / ".towpath/lock").touch()
+    assert running_server(Path(".towpath")) is None, "a state file without a held lock is a leftover"
+    with (tmp_path / ".towpath/lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert Common().address() == "http://127.0.0.1:5001"
+        assert Common(server="http://x").address() == "http://x"
+
+
+def test_a_reader_that_goes_away_is_no_failure() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as gone:
+        done = subprocess.run([TOWPATH, "explain", "-o", "jsonl"], stdout=gone, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_no_color_is_honoured() -> None:
+    environment = {**os.environ, "NO_COLOR": "1", "FORCE_COLOR": "1"}
+    done = subprocess.run([TOWPATH, "explain", "-o", "table"], env=environment, capture_output=True, check=True)
+    assert not re.search(rb"\x1b\[[0-9;]*3[0-7]m", done.stdout)

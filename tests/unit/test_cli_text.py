@@ -1,0 +1,100 @@
+"""Whatever models, tools and customers write is printed as text and obeyed by nothing."""
+
+import json
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from towpath.cli.output import Column, Output
+from towpath.cli.text import brief, clean, one_line, plain_json, plain_yaml
+
+HOSTILE = "\x1b[31mred\x1b[0m \x1b]0;title\x07\x9b2J \x07bell \u202egpj.exe\u2066 [bold]x[/bold] :skull:"
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(st.characters(codec="utf-8")),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def dangerous(text: str) -> set[str]:
+    return {c for c in text if (ord(c) < 32 and c not in "\n\t") or 127 <= ord(c) < 160 or c in "\u202e\u2066"}
+
+
+@given(st.text())
+def test_cleaned_text_holds_nothing_that_a_terminal_obeys(text: str) -> None:
+    cleaned = clean(text)
+    assert dangerous(cleaned) == set()
+    assert clean(cleaned) == cleaned
+    cleaned.encode("utf-8")
+
+
+def test_escape_sequences_go_as_a_whole() -> None:
+    assert clean("\x1b[1;31mred\x1b[0m and \x1b]8;;http://x\x07link") == "red and link"
+
+
+def test_ordinary_text_stays_as_it_is() -> None:
+    text = "Grüße, 東京: 129,00 €\n\tzweite Zeile 🚚"
+    assert clean(text) == text
+
+
+def test_one_line_is_one_line_and_no_longer_than_asked() -> None:
+    assert one_line("a\n b\t c") == "a b c"
+    assert one_line("abcdefgh", 5) == "abcd…"
+
+
+@given(ANYTHING)
+def test_json_reads_back_equal_and_is_safe(value: object) -> None:
+    text = plain_json(value)
+    assert json.loads(text) == value
+    assert dangerous(text) == set()
+
+
+@given(ANYTHING)
+def test_yaml_reads_back_equal(value: object) -> None:
+    assert yaml.safe_load(plain_yaml(value)) == value
+
+
+def test_yaml_of_something_hostile_is_safe() -> None:
+    assert dangerous(plain_yaml({"said": HOSTILE})) == set()
+
+
+def test_arguments_are_shown_briefly() -> None:
+    assert brief({"order_id": "8812", "amount": 129.0, "tags": ["a"]}) == 'order_id=8812 amount=129.0 tags=["a"]'
+
+
+def test_a_table_shows_markup_and_emoji_codes_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"said": HOSTILE}]
+    Output("table").rows("rows", rows, [Column("said", "said")], empty="none")
+    shown = capsys.readouterr().out
+    assert "[bold]x[/bold] :skull:" in " ".join(shown.split())
+    assert dangerous(shown) == set()
+
+
+def test_a_line_for_people_shows_markup_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    Output("table").say(HOSTILE)
+    shown = capsys.readouterr().out
+    assert "[bold]x[/bold] :skull:" in shown
+    assert dangerous(shown) == set()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [
+        ("json", '{\n  "rows": [\n    {\n      "a": 1\n    }\n  ]\n}\n'),
+        ("jsonl", '{"a": 1}\n'),
+        ("yaml", "rows:\n- a: 1\n"),
+    ],
+)
+def test_programs_get_every_row_in_the_form_they_ask_for(
+    chosen: str, expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = Output(chosen)  # type: ignore[arg-type]
+    out.rows("rows", [{"a": 1}], [Column("a", "a")], empty="none")
+    out.say("only for people")
+    assert capsys.readouterr().out == expected
+
+
+def test_a_pipe_gets_json_without_being_asked() -> None:
+    assert Output().format == "json"

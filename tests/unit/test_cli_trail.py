@@ -1,0 +1,158 @@
+"""A run's events become lines that say who did what; shortened ids mean one thing or are refused."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from towpath.cli.naming import chosen
+from towpath.cli.trail import Trail, answer_text, summary
+from towpath_contracts import events as ev
+from towpath_contracts.deciding import Cost, Usage
+from towpath_contracts.decisions import CallTools, Finish, ToolCall, Transfer
+from towpath_contracts.problems import ProblemError
+from towpath_contracts.tools import Denial, ToolFailure
+
+CALL = UUID("11111111-1111-5111-8111-111111111111")
+STEP = {"step": 1, "epoch": 1, "agent_key": "billing"}
+REFUND = CallTools(calls=(ToolCall(execution_id=CALL, call_index=0, tool="orders.refund", args={"amount": 129.0}),))
+
+
+def shown(*events: ev.AnyEvent) -> list[str]:
+    trail = Trail()
+    return [" ".join(str(line).split()) for event in events for line in trail.lines(event)]
+
+
+def decided(agent: str, model: str = "scripted:task", tokens: int = 0) -> list[ev.AnyEvent]:
+    asked = ev.DecisionRequested(request_id=CALL, step=1, epoch=1, agent_key=agent, model=model)
+    usage = Usage(total_tokens=tokens)
+    made = {"step": 1, "epoch": 1, "agent_key": agent, "decision": {}, "model": model, "usage": usage}
+    return [asked, ev.DecisionReceived(request_id=CALL, duration_ms=800, **made)]
+
+
+def issued(instruction: CallTools | Transfer | Finish) -> ev.InstructionIssued:
+    return ev.InstructionIssued(**STEP, instruction=instruction)
+
+
+def finished(status: str, **more: object) -> ev.ToolCallFinished:
+    return ev.ToolCallFinished.model_validate(
+        {**STEP, "execution_id": CALL, "call_index": 0, "tool": "orders.refund", "status": status, **more}
+    )
+
+
+def test_a_handover_names_both_agents_and_says_that_no_model_was_asked() -> None:
+    lines = shown(*decided("triage"), issued(Transfer(target="billing")))
+    assert lines == ["✓ triage hands over to billing 0.8 s · scripted"]
+
+
+def test_a_call_is_shown_with_its_arguments_and_its_result() -> None:
+    lines = shown(
+        *decided("billing", "gemini:x", 310),
+        issued(REFUND),
+        finished("succeeded", result={"refund_id": "rf_1"}, duration_ms=300),
+    )
+    assert lines == [
+        "✓ billing decides to call orders.refund 0.8 s · 310 tokens",
+        "✓ billing orders.refund amount=129.0 0.3 s · refund_id=rf_1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (
+            finished("failed", failure=ToolFailure(code="tool_timeout", message="30 s are over")),
+            "✕ billing orders.refund amount=129.0 0.0 s · tool_timeout: 30 s are over",
+        ),
+        (finished("unknown"), "? billing orders.refund amount=129.0 nobody knows whether it happened"),
+        (finished("void"), "· billing orders.refund amount=129.0 not started"),
+        (
+            ev.ToolCallDenied(
+                **STEP,
+                execution_id=CALL,
+                call_index=0,
+                tool="orders.refund",
+                denial=Denial(violation_type="permission_denied", reason="no rule"),
+            ),
+            "✕ billing orders.refund amount=129.0 denied permission_denied",
+        ),
+        (
+            ev.GateOpened(
+                gate_id=CALL,
+                gate_type="approval",
+                execution_id=CALL,
+                reason="rule refunds-over-100",
+                expires_at=datetime(2026, 1, 1, tzinfo=UTC),
+            ),
+            "◐ billing orders.refund amount=129.0 waits for a person · rule refunds-over-100",
+        ),
+    ],
+)
+def test_every_end_of_a_call_has_a_mark_that_needs_no_colour(event: ev.AnyEvent, line: str) -> None:
+    assert shown(*decided("billing"), issued(REFUND), event)[-1] == line
+
+
+def test_a_persons_word_is_shown_with_its_reason() -> None:
+    closed = ev.GateClosed(gate_id=CALL, verdict="denied", reason="too high", by="mia")
+    assert shown(closed) == ["✕ mia denied: too high"]
+
+
+def test_what_a_model_wrote_cannot_break_a_line() -> None:
+    refused = ev.DecisionRefused(**STEP, code="route_unknown", feedback="a\nb\x1b[31m")
+    assert shown(refused) == ["· billing asked again: route_unknown a b"]
+
+
+def test_the_end_says_how_it_ended_and_what_it_cost() -> None:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    end = ev.RunFinished(
+        status="completed",
+        reason="responded",
+        final={"message": "done"},
+        steps=4,
+        fence=1,
+        usage=Usage(model_calls=4, total_tokens=1240),
+        cost=Cost(usd=0.0021, price_known=True),
+    )
+    took = (at + timedelta(seconds=5.3) - at).total_seconds()
+    assert (
+        " ".join(str(summary(end, took)).split())
+        == "✓ completed in 5.3 s 4 steps · 4 model calls · 1240 tokens · $0.0021"
+    )
+    failed = end.model_copy(update={"status": "failed", "reason": "max_steps"})
+    assert str(summary(failed)).startswith("✕ failed   (max_steps)")
+
+
+def test_an_answer_is_its_message_or_all_of_it() -> None:
+    assert answer_text({"message": "Refunded."}) == "Refunded."
+    assert answer_text({"total": 3}) == "total=3"
+
+
+IDS = [UUID(f"0192f3aa-0000-7000-8000-{number:012x}") for number in (0x1A1, 0x2B2, 0x3C3)]
+
+
+def test_a_shortened_id_means_the_one_it_fits() -> None:
+    assert chosen("2b2", IDS, "run_not_found") == IDS[1]
+    assert chosen(str(IDS[2])[:20] + "…", IDS[2:], "run_not_found") == IDS[2]
+
+
+@pytest.mark.parametrize(
+    ("given_id", "code"), [("0192f3", "id_ambiguous"), ("ffff", "run_not_found"), ("", "run_not_found")]
+)
+def test_a_shortened_id_that_fits_several_or_none_is_refused(given_id: str, code: str) -> None:
+    with pytest.raises(ProblemError) as refused:
+        chosen(given_id, IDS, "run_not_found")
+    assert refused.value.problem.code == code
+
+
+@given(st.sets(st.uuids(), min_size=1, max_size=20), st.data())
+def test_a_shortened_id_never_means_another_one(ids: set[UUID], data: st.DataObject) -> None:
+    wanted = data.draw(st.sampled_from(sorted(ids, key=str)))
+    length = data.draw(st.integers(1, 36))
+    try:
+        found = chosen(str(wanted)[:length], sorted(ids, key=str), "run_not_found")
+    except ProblemError as refused:
+        assert refused.problem.code == "id_ambiguous"
+    else:
+        assert found == wanted
