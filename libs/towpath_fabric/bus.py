@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from faststream.nats import NatsBroker, NatsMessage, NatsResponse
+from faststream.nats.security import NatsUserPassword
 from nats import errors as nats_errors
 from nats.aio.client import Client
 from nats.js.errors import APIError
@@ -33,10 +34,8 @@ PING_INTERVAL_S = 5
 def make_broker(role: str, settings: Settings) -> NatsBroker:
     """Return the FastStream broker of *role*: reconnects for ever, buffers nothing while disconnected."""
     options: dict[str, Any] = {"reconnect_time_wait": 0.25}
-    if settings.nats_user is not None:
-        options["user"] = settings.nats_user
-    if settings.nats_password is not None:
-        options["password"] = settings.nats_password.get_secret_value()
+    if settings.nats_user is not None and settings.nats_password is not None:
+        options["security"] = NatsUserPassword(settings.nats_user, settings.nats_password.get_secret_value())
     return NatsBroker(
         settings.nats_url,
         name=f"{role}/{settings.instance}",
