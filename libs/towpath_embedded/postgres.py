@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -40,6 +41,8 @@ SETTINGS: Mapping[str, str] = MappingProxyType(
         "wal_level": "minimal",
         "max_wal_senders": "0",
         "logging_collector": "off",
+        # After a crash: one call for the file system instead of one for each of a thousand files (1 s or more).
+        **({"recovery_init_sync_method": "syncfs"} if sys.platform == "linux" else {}),
     }
 )
 _THROWN_AWAY = MappingProxyType({"fsync": "off", "full_page_writes": "off"})
