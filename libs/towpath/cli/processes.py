@@ -5,12 +5,15 @@ is, so this file knows none of their options.
 """
 
 import importlib.util
+import json
 import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
+from towpath.cli.options import STATE, running_state
 from towpath_contracts.problems import ProblemError, problem
 
 Words = Annotated[str, Parameter(allow_leading_hyphen=True, show=False)]
@@ -33,7 +36,24 @@ def up(*words: Words) -> None:
 
 def worker(*words: Words) -> None:
     """Run a tool worker; `towpath worker --help` lists its options."""
+    _join_platform()
     become("towpath_worker", *words)
+
+
+def _join_platform() -> None:
+    """Let the worker find the platform that runs on ./.towpath, unless the environment names a broker."""
+    from towpath_fabric.settings import Settings
+
+    state = running_state(STATE)
+    if state is None or Settings().model_fields_set & {"nats_url", "nats_user"}:
+        return
+    try:
+        passwords = json.loads(Path(state["nats_passwords"]).read_text("utf-8"))
+        variables = {"URL": state["nats_url"], "USER": "worker", "PASSWORD": passwords["worker"]}
+    except (OSError, ValueError, KeyError) as error:
+        raise ProblemError(problem("file_missing", f"the broker's password can't be read: {error}")) from error
+    for name, value in variables.items():
+        os.putenv(f"TOWPATH_NATS_{name}", value)  # for the program this process becomes; nothing here reads it
 
 
 def serve(role: str, /, *words: Words) -> None:
