@@ -1,0 +1,60 @@
+"""Asking to start: `svc.tas.claim_start`, before anything that is not pure.
+
+Law: no answer means "do not run, ask again with the same claim_id"; the time to start in counts from when the question
+was sent, on this process's monotonic clock (design §7).
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+from towpath_contracts.problems import ProblemError
+from towpath_contracts.rpc import CLAIM_START
+from towpath_contracts.tools import ClaimAnswer, ClaimStart
+from towpath_fabric.bus import Bus
+from towpath_fabric.clock import monotonic, wall
+
+ANSWER_S = 2.0
+"""How long one question waits; TAS answers in milliseconds."""
+
+LONGEST_PAUSE_S = 3.0
+
+EXPIRED_REASONS = frozenset({"ticket_expired", "expired", "outdated"})
+"""Refusals that mean: authorise this call again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What came of asking. A granted claim must start by `start_by_s` and end by `lease_until_s` (monotonic)."""
+
+    granted: bool
+    reason: str = ""
+    start_by_s: float = 0.0
+    lease_until_s: float = 0.0
+
+    @property
+    def expired(self) -> bool:
+        """Whether the ticket ran out, so that the call has to be authorised again."""
+        return not self.granted and self.reason in EXPIRED_REASONS
+
+
+async def claim_start(bus: Bus, question: ClaimStart, expires_at: float) -> Claim:
+    """Ask until there is an answer, or the ticket has expired (*expires_at*, seconds since the epoch)."""
+    pause_s = 0.1
+    while True:
+        asked_s = monotonic()
+        try:
+            answer: ClaimAnswer = await bus.ask(CLAIM_START, question, timeout_s=ANSWER_S)
+        except ProblemError as error:
+            if not (error.problem.retryable or error.problem.code == "internal"):
+                return Claim(granted=False, reason=error.problem.code)
+        else:
+            return Claim(
+                granted=answer.granted,
+                reason=answer.reason,
+                start_by_s=asked_s + answer.start_by_ms / 1000,
+                lease_until_s=asked_s + answer.lease_ms / 1000,
+            )
+        await asyncio.sleep(pause_s)
+        pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+        if wall().timestamp() > expires_at:
+            return Claim(granted=False, reason="ticket_expired")

@@ -1,0 +1,175 @@
+"""Runs one permitted call and says what came of it.
+
+Law: whatever a tool does (returns nonsense, raises, hangs, exits), the answer is one ToolOutcome.
+"""
+
+import asyncio
+import traceback
+from concurrent.futures import Executor
+from typing import Any, Literal
+
+from towpath.arguments import ArgumentsInvalidError
+from towpath.context import ToolContext
+from towpath.errors import ToolError
+from towpath.hooks import Hooks, Moment
+from towpath.tools import AnyTool
+from towpath.worker.blobs import put_blob
+from towpath.worker.call import Call, Stage, call_function
+from towpath.worker.metrics import WorkerMetrics
+from towpath.worker.results import CutOffError, Result, ResultRefusedError, encode_result, failure_of
+from towpath.worker.toollog import ToolLogWriter
+from towpath_contracts.tools import ToolFailure, ToolOutcome
+from towpath_fabric.bus import Bus
+from towpath_fabric.clock import monotonic
+from towpath_fabric.logs import Logger
+
+Status = Literal["succeeded", "failed", "ticket_expired"]
+
+
+class Performer:
+    """Performs calls in this process: async functions on the event loop, plain ones in *threads*."""
+
+    def __init__(
+        self, bus: Bus, *, worker: str, threads: Executor, hooks: Hooks, metrics: WorkerMetrics, log: Logger
+    ) -> None:
+        self._bus = bus
+        self._worker = worker
+        self._threads = threads
+        self._hooks = hooks
+        self._metrics = metrics
+        self._log = log
+        self._toollog = ToolLogWriter(bus, worker)
+
+    async def perform(self, call: Call, tool: AnyTool, timeout_s: float) -> ToolOutcome:
+        """Run the call for at most *timeout_s* and return its outcome; CancelledError only when the process stops."""
+        call.began_s = call.beat_s = monotonic()
+        call.until_s = call.began_s + timeout_s
+        context = ToolContext(
+            execution_id=call.invocation.execution_id,
+            run_id=call.invocation.run_id,
+            attempt=call.invocation.attempt,
+            project=call.invocation.project,
+            tool=tool.name,
+            deadline_s=call.until_s,
+            stop=call.stop,
+            write_log=self._toollog.for_call(call.invocation),
+        )
+        outcome = await self._outcome(call, tool, context, timeout_s)
+        self._metrics.outcomes.labels(tool.name, outcome.status).inc()
+        self._metrics.seconds.labels(tool.name).observe(outcome.duration_ms / 1000)
+        return outcome
+
+    async def _outcome(self, call: Call, tool: AnyTool, context: ToolContext, timeout_s: float) -> ToolOutcome:
+        try:
+            arguments = tool.bind(call.invocation.args, context)
+        except ArgumentsInvalidError as error:
+            return self.failed(call, failure_of(error))
+        if call.cancel_reason is not None:
+            return self.failed(call, cancelled(call))
+        await self._tell("pre_tool_call", call, context)
+        found = await self._run(call, tool, arguments, timeout_s)
+        call.stage = Stage.REPORTING
+        if isinstance(found, Result):
+            found = await self._stored(call, found)
+        outcome = (
+            self.failed(call, found)
+            if isinstance(found, ToolFailure)
+            else self._make(call, "succeeded", **_carried(found))
+        )
+        if outcome.failure is not None:
+            await self._tell("error", call, context, outcome)
+        await self._tell("post_tool_call", call, context, outcome)
+        return outcome
+
+    async def _run(
+        self, call: Call, tool: AnyTool, arguments: dict[str, Any], timeout_s: float
+    ) -> Result | ToolFailure:
+        """Call the function and encode what it returns; everything that goes wrong is a ToolFailure."""
+        call.stage = Stage.RUNNING
+        try:
+            return encode_result(await call_function(tool, arguments, timeout_s, self._threads, call))
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or (task.cancelling() and call.cancel_reason is None):
+                raise  # the process stops
+            if not task.cancelling():
+                return ToolFailure(code="tool_exception", message="CancelledError: the tool cancelled itself")
+            task.uncancel()  # this cancellation was the call's own and ends here
+            return cancelled(call)
+        except (CutOffError, ResultRefusedError, ToolError) as error:
+            return failure_of(error)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - every exception of a user's function is a result
+            self._note(call, error)
+            return failure_of(error)
+
+    async def _stored(self, call: Call, result: Result) -> Result | ToolFailure:
+        """Return *result* once it is where the outcome says it is."""
+        if not result.is_large:
+            return result
+        try:
+            await put_blob(self._bus, call.invocation, result)
+        except ResultRefusedError as error:
+            return failure_of(error)
+        return result
+
+    def failed(self, call: Call, failure: ToolFailure) -> ToolOutcome:
+        """Return the outcome of a call that has no result."""
+        return self._make(call, "failed", failure=failure)
+
+    def expired(self, call: Call) -> ToolOutcome:
+        """Return the outcome of a call whose ticket ran out before it began: TAS authorises it again."""
+        return self._make(call, "ticket_expired")
+
+    def _make(self, call: Call, status: Status, **more: Any) -> ToolOutcome:
+        said = call.invocation
+        took_s = monotonic() - call.began_s if call.began_s else 0.0
+        return ToolOutcome(
+            execution_id=said.execution_id,
+            run_id=said.run_id,
+            attempt=said.attempt,
+            claim_id=call.claim_id,
+            tool=said.tool,
+            status=status,
+            duration_ms=round(took_s * 1000),
+            worker=self._worker,
+            ticket=said.ticket,
+            **more,
+        )
+
+    async def _tell(self, name: str, call: Call, context: ToolContext, outcome: ToolOutcome | None = None) -> None:
+        if not self._hooks.has(name):
+            return
+        told = Moment(
+            name=name,
+            worker=self._worker,
+            tool=call.invocation.tool,
+            args=call.invocation.args,
+            context=context,
+            status=outcome.status if outcome is not None else "",
+            failure=outcome.failure if outcome is not None else None,
+            duration_ms=outcome.duration_ms if outcome is not None else 0,
+        )
+        await self._hooks.tell(told)
+
+    def _note(self, call: Call, error: BaseException) -> None:
+        """Log where a tool failed. The message may hold arguments and stays out of the log."""
+        frames = traceback.extract_tb(error.__traceback__)
+        at = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+        self._log.info(
+            "tool raised",
+            tool=call.invocation.tool,
+            execution_id=str(call.invocation.execution_id),
+            error=type(error).__name__,
+            at=at,
+        )
+
+
+def cancelled(call: Call) -> ToolFailure:
+    """Say that the call was stopped on request."""
+    return ToolFailure(code="cancelled", message=call.cancel_reason or "cancelled")
+
+
+def _carried(result: Result) -> dict[str, Any]:
+    """Return the outcome's fields for *result*: the value itself, or the digest of its blob."""
+    about = {"result_digest": result.digest, "result_bytes": len(result.data)}
+    return {**about, "blob": True} if result.is_large else {**about, "result": result.value}

@@ -1,0 +1,104 @@
+"""Offering tools to TAS: at the start, when the connection came back, and when the worker's queue is missing.
+
+Law: registration is a proposal; what TAS makes of a tool is its business (design §7). Its answer carries the keys that
+tickets are checked with, so nothing runs before the first answer.
+"""
+
+import asyncio
+from collections.abc import Iterable
+
+from towpath.tools import AnyTool
+from towpath_contracts.base import Token
+from towpath_contracts.problems import ProblemError
+from towpath_contracts.rpc import REGISTER_TOOLS
+from towpath_contracts.tools import RegisterTools, ToolsRegistered
+from towpath_fabric.bus import Bus
+from towpath_fabric.clock import monotonic
+from towpath_fabric.logs import Logger
+from towpath_fabric.tickets import TicketVerifier
+
+FIRST_PAUSE_S = 0.2
+LONGEST_PAUSE_S = 5.0
+KEYS_FRESH_S = 5.0
+"""A ticket of an unknown key makes the keys be asked for again, but not more often than this."""
+
+
+class Registration:
+    """Registers the toolsets of one worker and keeps the ticket keys."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        toolsets: dict[str, tuple[AnyTool, ...]],
+        *,
+        worker: str,
+        owner: str,
+        project: Token,
+        log: Logger,
+    ) -> None:
+        self._bus = bus
+        self._log = log
+        self._proposals = tuple(
+            RegisterTools(
+                toolset=toolset, worker=worker, owner=owner, project=project, tools=tuple(one.spec for one in tools)
+            )
+            for toolset, tools in toolsets.items()
+        )
+        self._asked_s = float("-inf")
+        self._turn = asyncio.Lock()
+        self._known: dict[str, str] = {}
+        self.verifier = TicketVerifier({})
+        self.done = False
+        """Whether TAS has answered at least once."""
+
+    async def keep_trying(self) -> None:
+        """Register, waiting for TAS as long as it takes."""
+        pause_s = FIRST_PAUSE_S
+        while True:
+            try:
+                return await self.register()
+            except ProblemError as error:
+                self._log.warning("tools are not registered yet", code=error.problem.code, detail=error.problem.detail)
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+
+    async def register(self) -> None:
+        """Offer every toolset once, and learn the keys; raises ProblemError. One at a time."""
+        async with self._turn:
+            self._asked_s = monotonic()
+            for proposal in self._proposals:
+                answer: ToolsRegistered = await self._bus.ask(REGISTER_TOOLS, proposal)
+                self.verifier.learn(answer.ticket_keys)
+                self._report(proposal.toolset, answer)
+            self.done = True
+
+    async def rebind(self) -> None:
+        """Register because the queue is missing: TAS makes it again. Raises TimeoutError where TAS can't be asked."""
+        try:
+            await self.register()
+        except ProblemError as error:
+            msg = f"TAS did not take the registration: {error.problem.code}"
+            raise TimeoutError(msg) from error
+
+    async def learn_keys(self) -> bool:
+        """Ask for the keys again, unless that was done just now; say whether it was worth trying again."""
+        if monotonic() - self._asked_s < KEYS_FRESH_S:
+            return False
+        try:
+            await self.register()
+        except ProblemError:
+            return False
+        return True
+
+    def _report(self, toolset: str, answer: ToolsRegistered) -> None:
+        """Log what changed since the last answer."""
+        for name, status, reason in _changes(answer, self._known):
+            say = self._log.warning if status == "pending" else self._log.info
+            say("tool registered", toolset=toolset, tool=name, status=status, reason=reason)
+
+
+def _changes(answer: ToolsRegistered, known: dict[str, str]) -> Iterable[tuple[str, str, str]]:
+    for standing in answer.standings:
+        if known.get(standing.name) != (now := f"{standing.version}:{standing.status}"):
+            known[standing.name] = now
+            yield standing.name, standing.status, standing.reason

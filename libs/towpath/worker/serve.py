@@ -1,0 +1,155 @@
+"""The way of one call through the worker: ticket, claim, function, outcome.
+
+Law: each step either leads on or ends the call for a stated reason; the envelope is believed only as far as its ticket
+confirms it (design §7).
+"""
+
+from uuid import uuid4
+
+from nats.aio.msg import Msg
+
+from towpath.worker.call import Call, Stage
+from towpath.worker.claims import Claim, claim_start
+from towpath.worker.metrics import WorkerMetrics
+from towpath.worker.outbox import Outbox
+from towpath.worker.perform import Performer, cancelled
+from towpath.worker.registration import Registration
+from towpath.worker.results import CutOffError, failure_of
+from towpath.worker.toolbox import Toolbox
+from towpath_contracts.canonical import digest
+from towpath_contracts.tools import ClaimStart, EffectClass, TicketClaims, ToolFailure, ToolOutcome
+from towpath_fabric.bus import Bus
+from towpath_fabric.clock import monotonic, wall
+from towpath_fabric.logs import Logger
+from towpath_fabric.pull import ack, nak, term
+from towpath_fabric.tickets import TicketFault, TicketRefusedError
+
+UNKNOWN_TOOL_DELAY_S = 2.0
+"""Another worker of the toolset may have the tool, e.g. during a rolling upgrade."""
+
+
+class CallServer:
+    """Serves calls one by one; many at once."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        toolbox: Toolbox,
+        *,
+        worker: str,
+        registration: Registration,
+        performer: Performer,
+        outbox: Outbox,
+        metrics: WorkerMetrics,
+        log: Logger,
+    ) -> None:
+        self._bus = bus
+        self._toolbox = toolbox
+        self._worker = worker
+        self._registration = registration
+        self._performer = performer
+        self._outbox = outbox
+        self._metrics = metrics
+        self._log = log
+
+    async def serve(self, call: Call, toolset: str) -> None:
+        """Take a call from its ticket to its outcome."""
+        claims = await self._permitted(call, toolset)
+        if isinstance(claims, ToolOutcome):
+            return await self.report(call, claims)
+        if claims is None:
+            return None
+        tool = self._toolbox.find(call.invocation.tool, toolset)
+        if tool is None:
+            self._metrics.refused.labels("tool_unknown").inc()
+            return await nak(call.deliveries[-1], UNKNOWN_TOOL_DELAY_S)
+        timeout_s = min(call.invocation.timeout_ms, tool.spec.timeout_ms) / 1000
+        if claims.effect_class is not EffectClass.PURE or tool.spec.effect_class is not EffectClass.PURE:
+            claim = await self._claim(call, claims)
+            if claim.expired:
+                return await self.report(call, self._performer.expired(call))
+            if not claim.granted:
+                return await self._stand_down(call, claim)
+            late = self._too_late(call, claim)
+            if late is not None:
+                return await self.report(call, late)
+            timeout_s = min(timeout_s, claim.lease_until_s - monotonic())
+        return await self.report(call, await self._performer.perform(call, tool, timeout_s))
+
+    async def report(self, call: Call, outcome: ToolOutcome) -> None:
+        """Hand the outcome to the outbox, unless the call was reported as hung before it ended."""
+        if call.stage is Stage.ABANDONED:
+            return
+        call.stage = Stage.REPORTING
+        await self._outbox.post(call.key, outcome.model_dump_json().encode(), call.deliveries)
+
+    async def report_hung(self, call: Call) -> None:
+        """Report a call whose function ignores that it was cut off; what it may return later is dropped."""
+        error = CutOffError("the tool did not end in time and ignores that it was cut off")
+        call.stage = Stage.ABANDONED
+        self._log.warning("a tool ignores its timeout", tool=call.invocation.tool, execution_id=call.key)
+        outcome = self._performer.failed(call, failure_of(error))
+        await self._outbox.post(call.key, outcome.model_dump_json().encode(), call.deliveries)
+
+    async def refuse(self, message: Msg, reason: str, *, detail: str = "") -> None:
+        """Take a delivery out of the stream for good: it must never run."""
+        self._metrics.refused.labels(reason).inc()
+        self._log.warning("delivery refused", reason=reason, subject=message.subject, detail=detail)
+        await term(message)
+
+    async def _permitted(self, call: Call, toolset: str) -> TicketClaims | ToolOutcome | None:
+        """Return what the ticket says, the outcome for an expired one, or None for a call that must never run."""
+        try:
+            claims = self._verified(call)
+        except TicketRefusedError as error:
+            if error.reason is TicketFault.FORGED and await self._registration.learn_keys():
+                return await self._permitted(call, toolset)  # TAS may have a new key; asked at most every few seconds
+            if error.reason in {TicketFault.EXPIRED, TicketFault.OUTDATED}:
+                return self._performer.expired(call)
+            await self.refuse(call.deliveries[-1], f"ticket_{error.reason}", detail=f"{call.key}: {error}")
+            return None
+        said = call.invocation
+        if (claims.project, toolset) != (said.project, said.toolset):
+            await self.refuse(call.deliveries[-1], "ticket_mismatch", detail=f"{call.key}: project or toolset")
+            return None
+        return claims
+
+    def _verified(self, call: Call) -> TicketClaims:
+        said = call.invocation
+        return self._registration.verifier.verify(
+            said.ticket,
+            execution_id=said.execution_id,
+            attempt=said.attempt,
+            run_id=said.run_id,
+            tool=said.tool,
+            args_digest=digest(said.args),
+            now=wall().timestamp(),
+        )
+
+    async def _claim(self, call: Call, claims: TicketClaims) -> Claim:
+        call.claim_id = uuid4()
+        question = ClaimStart(
+            execution_id=call.invocation.execution_id,
+            run_id=call.invocation.run_id,
+            claim_id=call.claim_id,
+            attempt=call.invocation.attempt,
+            worker=self._worker,
+            ticket=call.invocation.ticket,
+        )
+        return await claim_start(self._bus, question, claims.expires_at)
+
+    async def _stand_down(self, call: Call, claim: Claim) -> None:
+        """TAS said no: somebody else has it, or nobody may have it. The call's deadline decides the rest."""
+        self._metrics.refused.labels("claim").inc()
+        self._log.info("claim refused", execution_id=call.key, tool=call.invocation.tool, reason=claim.reason)
+        for delivery in call.deliveries:
+            await ack(delivery)
+
+    def _too_late(self, call: Call, claim: Claim) -> ToolOutcome | None:
+        """Return the outcome of a call that certainly did not begin: cancelled, or frozen past its time to start."""
+        if call.cancel_reason is not None:
+            return self._performer.failed(call, cancelled(call))
+        if monotonic() >= min(claim.start_by_s, claim.lease_until_s):
+            said = "the worker came too late to start; nothing was done"
+            return self._performer.failed(call, ToolFailure(code="not_started", message=said, retryable=True))
+        return None

@@ -1,0 +1,83 @@
+"""The tools of one worker, and how they are found in the modules a person names.
+
+Law: a name belongs to one tool; two tools of one name are a mistake that is refused at start, never resolved by order.
+"""
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+
+from towpath.errors import DeclarationError
+from towpath.hooks import Hook
+from towpath.tools import AnyTool, Tool
+
+
+class Toolbox:
+    """Tools by name and by toolset."""
+
+    def __init__(self, tools: Iterable[AnyTool]) -> None:
+        """Take *tools*; raises DeclarationError where two of them share a name."""
+        self._by_name: dict[str, AnyTool] = {}
+        for one in tools:
+            other = self._by_name.setdefault(one.name, one)
+            if other is not one:
+                msg = f"two tools are named {one.name}: {other!r} and {one!r}; rename one of them"
+                raise DeclarationError(msg)
+
+    def find(self, name: str, toolset: str) -> AnyTool | None:
+        """Return the tool *name* of *toolset*; None where this worker has no such tool."""
+        found = self._by_name.get(name)
+        return found if found is not None and found.spec.toolset == toolset else None
+
+    def toolsets(self) -> dict[str, tuple[AnyTool, ...]]:
+        """Return the tools of every toolset, in the order they were declared."""
+        sets: dict[str, list[AnyTool]] = {}
+        for one in self._by_name.values():
+            sets.setdefault(one.spec.toolset, []).append(one)
+        return {name: tuple(found) for name, found in sets.items()}
+
+
+def load_module(name: str) -> ModuleType:
+    """Import a dotted module name, or a file given by its path; raises DeclarationError where there is none."""
+    path = Path(name)
+    if path.suffix != ".py" and "/" not in name:
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is not None and not (name == error.name or name.startswith(f"{error.name}.")):
+                raise  # the module is there; something that it imports is not
+            msg = f"there is no module {name}; give a dotted name, or a path that ends in .py"
+            raise DeclarationError(msg) from error
+    if not path.is_file():
+        msg = f"there is no file {name}"
+        raise DeclarationError(msg)
+    return _load_file(path.resolve())
+
+
+def _load_file(path: Path) -> ModuleType:
+    """Run the file as a module of its stem; what lies beside it can be imported, as when Python runs a script."""
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    taken = sys.modules.get(path.stem)
+    if taken is not None and getattr(taken, "__file__", None) == str(path):
+        return taken
+    name = path.stem if taken is None else f"{path.parent.name}_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        msg = f"{path} can't be imported"
+        raise DeclarationError(msg)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def collect(modules: Iterable[ModuleType]) -> tuple[list[AnyTool], list[Hook]]:
+    """Return the tools and hooks that stand in the modules under any name, each once."""
+    found = [value for module in modules for value in vars(module).values()]
+    tools = {id(value): value for value in found if isinstance(value, Tool)}
+    hooks = {id(value): value for value in found if isinstance(value, Hook)}
+    return list(tools.values()), list(hooks.values())

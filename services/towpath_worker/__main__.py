@@ -1,0 +1,86 @@
+"""`python -m towpath_worker MODULE_OR_FILE… [--concurrency N] [--builtin]`: serves the tools that stand in the modules.
+
+Law: the only place where a worker's parts are chosen and put together.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from pydantic import ValidationError
+
+from towpath import builtin
+from towpath.errors import DeclarationError
+from towpath.hooks import Hook
+from towpath.worker.toolbox import Toolbox, collect, load_module
+from towpath.worker.worker import Worker, WorkerOptions
+from towpath_fabric.service import Service
+from towpath_worker.settings import WorkerSettings
+
+USAGE_ERROR = 2
+REPORT_S = 1.5
+"""Part of the grace that is kept for closing after the calls have had theirs."""
+
+
+def arguments() -> argparse.ArgumentParser:
+    """Return what the command line takes."""
+    parser = argparse.ArgumentParser(prog="towpath worker", description="Run a tool worker.")
+    parser.add_argument("modules", nargs="*", metavar="MODULE_OR_FILE", help="dotted module, or path of a .py file")
+    parser.add_argument("--concurrency", type=int, help="how many calls run at once (default 16)")
+    parser.add_argument("--builtin", action="store_true", help="serve the built-in toolset too")
+    return parser
+
+
+def gather(modules: Sequence[str], *, with_builtin: bool) -> tuple[Toolbox, tuple[Hook, ...]]:
+    """Import the modules and return their tools and hooks; raises DeclarationError where there is nothing to serve."""
+    loaded = [load_module(name) for name in modules]
+    if with_builtin:
+        loaded.append(builtin)
+    tools, hooks = collect(loaded)
+    if not tools:
+        msg = "there is no tool to serve; name a module with functions under @tool, or use --builtin"
+        raise DeclarationError(msg)
+    return Toolbox(tools), tuple(hooks)
+
+
+def make(service: Service, settings: WorkerSettings, toolbox: Toolbox, hooks: tuple[Hook, ...]) -> Worker:
+    """Put a worker together and add it to the service."""
+    options = WorkerOptions(
+        name=settings.instance,
+        owner=settings.worker_owner,
+        project=settings.project,
+        concurrency=settings.worker_concurrency,
+    )
+    worker = Worker(service.bus, toolbox, options=options, log=service.log, registry=service.registry, hooks=hooks)
+    service.health.check("worker", worker.ready)
+    service.loop(worker.run)
+
+    async def drain() -> None:
+        await worker.drain(max(0.5, settings.stop_grace_s - REPORT_S))
+
+    service.on_stop(drain)
+    return worker
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a worker until it is told to stop; returns the exit code."""
+    asked = arguments().parse_args(argv)
+    given = {} if asked.concurrency is None else {"worker_concurrency": asked.concurrency}
+    try:
+        settings = WorkerSettings.load(**given).model_copy(update={"database_url": None})
+        toolbox, hooks = gather(asked.modules, with_builtin=asked.builtin)
+    except (DeclarationError, ValidationError) as error:
+        sys.stderr.write(f"towpath worker: {error}\n")
+        return USAGE_ERROR
+    service = Service("worker", settings)
+    worker = make(service, settings, toolbox, hooks)
+    code = service.run()
+    if worker.overrun:  # Python would wait for ever for the threads of tools that ignore their timeout
+        sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,20 @@
+"""Settings of a tool worker: `TOWPATH_WORKER_*` beside those of every service.
+
+Law: a worker never opens Postgres, whatever its environment says.
+"""
+
+from pydantic import Field
+
+from towpath_fabric.settings import Settings
+
+
+class WorkerSettings(Settings):
+    """How one worker runs.
+
+    `worker_owner` names who answers for the tools and is the same for all replicas; `project` is the project that the
+    tools are offered to; `worker_concurrency` is how many calls run at once.
+    """
+
+    worker_concurrency: int = Field(default=16, ge=1, le=1_024)
+    worker_owner: str = Field(default="worker", min_length=1, max_length=64)
+    project: str = "default"
