@@ -108,7 +108,7 @@ def _opened_gates(batch: list[Moved]) -> str:
         for entry in moved.entries
         if isinstance(entry.event, ev.GateOpened)
     ]
-    return json.dumps(rows)
+    return json.dumps(rows) if rows else "[]"
 
 
 _GATE_STATUS = {"approved": "approved", "denied": "denied", "expired": "expired", "void": "void"}
@@ -128,7 +128,7 @@ def _closed_gates(batch: list[Moved]) -> str:
         for entry in moved.entries
         if isinstance(entry.event, ev.GateClosed)
     ]
-    return json.dumps(rows)
+    return json.dumps(rows) if rows else "[]"
 
 
 async def times(connection: Any, run_ids: list[UUID]) -> tuple[datetime, dict[UUID, int]]:
