@@ -136,20 +136,35 @@ class Service:
         try:
             yield
         finally:
-            self.log.info("stopping")
-            for step in reversed(self._stops):
-                await step()
-            for task in [*self._tasks, watchdog]:
-                task.cancel()
-            await asyncio.gather(*self._tasks, watchdog, return_exceptions=True)
+            await self._stop_parts()  # again, for a start that failed half way
+            watchdog.cancel()
+            await asyncio.gather(watchdog, return_exceptions=True)
             if self.pool is not None:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self.pool.close(), 5)
 
+    async def _stop_parts(self) -> None:
+        """Run the stop steps and end the loops; safe to call twice.
+
+        FastStream closes the broker before it leaves the lifespan, so this runs as its shutdown hook: what a service
+        says at its end (acks, messages handed back) must still reach the broker.
+        """
+        stops, self._stops = self._stops, []
+        tasks, self._tasks = self._tasks, []
+        if stops or tasks:
+            self.log.info("stopping")
+        for step in reversed(stops):
+            await step()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
     def asgi(self) -> Asgi:
         """Return the FastStream application with the health paths, in front of the service's own HTTP app if any."""
         routes = (("/livez", self.health.livez), ("/readyz", self.health.readyz), ("/metrics", self.health.metrics))
-        stream = AsgiFastStream(self.bus.broker, asgi_routes=routes, lifespan=self._lifespan, logger=None)
+        stream = AsgiFastStream(
+            self.bus.broker, asgi_routes=routes, lifespan=self._lifespan, on_shutdown=(self._stop_parts,), logger=None
+        )
         app = self._app
         if app is None:
             return stream
