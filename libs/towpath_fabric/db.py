@@ -61,7 +61,7 @@ async def open_pool(dsn: str, size: int, application: str) -> "asyncpg.Pool[Any]
         max_size=size,
         command_timeout=30,
         reset=_keep,
-        server_settings={"application_name": application},
+        server_settings={"application_name": application, "plan_cache_mode": "force_generic_plan", "jit": "off"},
     )
 
 
