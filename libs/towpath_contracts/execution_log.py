@@ -12,7 +12,7 @@ from pydantic import Field
 from towpath_contracts import events as ev
 from towpath_contracts.base import JsonObject, Value
 from towpath_contracts.canonical import canonical_json
-from towpath_contracts.decisions import CallTools
+from towpath_contracts.decisions import CallTools, ToolCall
 
 INPUT_CHARS = 80
 REASONING_CHARS = 120
@@ -50,7 +50,7 @@ def agent_entry(event: "ev.DecisionReceived", input_preview: str) -> JsonObject:
 
 
 def tool_entry(event: "ev.ToolCallFinished | ev.ToolCallDenied", args: JsonObject) -> JsonObject:
-    """Return the log entry of a finished or denied call."""
+    """Return the log entry of a finished or denied call; *args* are those that a model may see."""
     return {
         "type": "tool",
         "step": event.step,
@@ -96,7 +96,8 @@ class _Projection:
     def __init__(self) -> None:
         self.log = ExecutionLog()
         self._previews: dict[str, str] = {}
-        self._args: dict[str, JsonObject] = {}
+        self._calls: dict[str, ToolCall] = {}
+        self._places: list[tuple[int, int]] = []
 
     def add(self, entry: "ev.LogEntry") -> None:
         event = entry.event
@@ -127,13 +128,25 @@ class _Projection:
         self.log.instructions.append({"step": event.step, "agent_key": event.agent_key, **body})
         if isinstance(event.instruction, CallTools):
             for call in event.instruction.calls:
-                self._args[str(call.execution_id)] = call.args
+                self._calls[str(call.execution_id)] = call
+
+    def _finished_before_their_turn(self, step: int, call_index: int) -> int:
+        """Count the calls of the same decision that come later but finished earlier (feature B7: call order)."""
+        behind = 0
+        for place in reversed(self._places):
+            if place[0] != step or place[1] < call_index:
+                break
+            behind += 1
+        self._places.insert(len(self._places) - behind, (step, call_index))
+        return behind
 
     def _call(self, entry: "ev.LogEntry", event: "ev.ToolCallFinished | ev.ToolCallDenied") -> None:
         key = str(event.execution_id)
-        args = self._args.get(key, {})
-        self.log.execution_log.append(tool_entry(event, args))
-        self.log.tool_refs.append(key)
+        call = self._calls.get(key)
+        args = call.args if call else {}
+        behind = self._finished_before_their_turn(event.step, event.call_index)
+        _insert(self.log.execution_log, behind, tool_entry(event, call.shown_args() if call else {}))
+        _insert(self.log.tool_refs, behind, key)
         self.log.tool_log[key] = {
             "agent_key": event.agent_key,
             "tool_key": event.tool,
@@ -143,6 +156,11 @@ class _Projection:
             "duration_ms": event.duration_ms if isinstance(event, ev.ToolCallFinished) else 0,
             "timestamp": entry.at.isoformat(),
         }
+
+
+def _insert(items: list[Any], behind: int, item: Any) -> None:
+    """Put *item* before the last *behind* items."""
+    items.insert(len(items) - behind, item)
 
 
 def project_execution_log(entries: Iterable["ev.LogEntry"]) -> ExecutionLog:

@@ -92,7 +92,7 @@ def _tool(state: RunState, effect: PendingEffect) -> ToolRequest:
         operation=spec.operation,
         toolset=spec.toolset,
         args=call.args,
-        fence=state.fence,
+        fence=effect.fence,
         attempt=effect.attempt,
         deadline=effect.deadline or effect.resend_at,
         grant=task.grant,

@@ -9,32 +9,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from towpath_contracts import events as ev
-from towpath_contracts.deciding import Cost, OlderOutput, ToolOutput, Usage
+from towpath_contracts.deciding import Cost, Usage
 from towpath_contracts.decisions import CallTools
-from towpath_contracts.execution_log import (
-    RESPONSE_CHARS,
-    agent_entry,
-    as_text,
-    call_status,
-    response_of,
-    tool_entry,
-    truncate,
-)
+from towpath_contracts.execution_log import REASONING_CHARS, agent_entry, as_text, truncate
 from towpath_contracts.ids import effect_id
-from towpath_engine.loops import after_calls, after_success_or_error, error_signature
-from towpath_engine.state import (
-    LOG_TAIL,
-    OLDER_KEPT,
-    EffectKind,
-    OpenCall,
-    OpenGate,
-    PendingEffect,
-    RunState,
-    Status,
-)
-
-TOOL_RESEND_S = 5
-"""First resend of a tool request (design §4)."""
+from towpath_engine.loops import after_refusal
+from towpath_engine.remember import call_deadline, close_call, open_calls
+from towpath_engine.state import LOG_TAIL, EffectKind, OpenCall, OpenGate, PendingEffect, RunState, Status
 
 FENCE_RESEND_S = 2
 """Resend of a fence until no claim lives any more."""
@@ -44,9 +25,6 @@ GATE_RESEND_S = 30
 
 DECIDE_GRACE_S = 15
 """Added to the step's model timeout to give the decider's lease."""
-
-QUEUE_MS = 600_000
-"""How long a call may wait for a worker beyond its own timeout before TAS gives it up."""
 
 
 def evolve(state: RunState, entry: "ev.LogEntry") -> RunState:
@@ -86,17 +64,17 @@ def _apply(state: RunState, event: "ev.AnyEvent", at: datetime) -> RunState:  # 
         case ev.DecisionMissed():
             return _decision_missed(state, event)
         case ev.DecisionRefused():
-            return _feedback(_tail(state, _system(event.step, event.feedback)), event.feedback)
+            return _decision_refused(state, event)
         case ev.InstructionIssued():
-            return _instruction_issued(state, event, at)
+            return open_calls(state, event.instruction, at) if isinstance(event.instruction, CallTools) else state
         case ev.ToolCallFinished() | ev.ToolCallDenied():
-            return _call_finished(state, event)
+            return close_call(state, event)
         case ev.AgentTransferred():
             return _transferred(state, event)
         case ev.GateOpened():
             return _gate_opened(state, event, at)
         case ev.GateClosed():
-            return replace(state, gates=tuple(g for g in state.gates if g.gate_id != event.gate_id))
+            return _gate_closed(state, event, at)
         case ev.LoopDetected():
             key = f"{event.detector}:{event.signature}"
             return replace(state, detectors=replace(state.detectors, nudged=(*state.detectors.nudged, key)[-8:]))
@@ -107,7 +85,7 @@ def _apply(state: RunState, event: "ev.AnyEvent", at: datetime) -> RunState:  # 
         case ev.CancelAccepted():
             return _cancel_accepted(state, event, at)
         case ev.FenceStored():
-            return _fence_stored(state, event)
+            return _fence_stored(state, event, at)
         case ev.RunQuarantined():
             return replace(state, status=Status.QUARANTINED, reason=event.code, pending=(), gates=())
         case ev.RunFinished():
@@ -115,15 +93,11 @@ def _apply(state: RunState, event: "ev.AnyEvent", at: datetime) -> RunState:  # 
 
 
 def _system(step: int, text: str) -> dict[str, Any]:
-    return {"type": "system", "step": step, "text": truncate(text, 120)}
+    return {"type": "system", "step": step, "text": truncate(text, REASONING_CHARS)}
 
 
 def _tail(state: RunState, entry: dict[str, Any]) -> RunState:
     return replace(state, log_tail=(*state.log_tail, entry)[-LOG_TAIL:])
-
-
-def _feedback(state: RunState, text: str) -> RunState:
-    return replace(state, feedback=(*state.feedback, text))
 
 
 def _without(state: RunState, kind: EffectKind) -> tuple[PendingEffect, ...]:
@@ -132,7 +106,9 @@ def _without(state: RunState, kind: EffectKind) -> tuple[PendingEffect, ...]:
 
 def _decision_requested(state: RunState, event: "ev.DecisionRequested", at: datetime) -> RunState:
     lease = timedelta(milliseconds=state.created.step_timeout_ms, seconds=DECIDE_GRACE_S)
-    pending = PendingEffect(effect_id=event.request_id, kind=EffectKind.DECIDE, attempt=1, resend_at=at + lease)
+    pending = PendingEffect(
+        effect_id=event.request_id, kind=EffectKind.DECIDE, attempt=1, resend_at=at + lease, fence=state.fence
+    )
     return replace(
         state,
         step=event.step,
@@ -143,9 +119,11 @@ def _decision_requested(state: RunState, event: "ev.DecisionRequested", at: date
     )
 
 
-def _spent(state: RunState, event: "ev.DecisionReceived | ev.DecisionMissed") -> RunState:
+def _answered(state: RunState, event: "ev.DecisionReceived | ev.DecisionMissed") -> RunState:
+    """Nothing is asked any more; what the answer cost, and the script entry it played, are counted."""
     usage, cost = state.usage, state.cost
     known = cost.price_known and event.cost.price_known
+    played = {} if event.script is None else {event.script.queue: event.script.index + 1}
     return replace(
         state,
         usage=Usage(
@@ -160,98 +138,23 @@ def _spent(state: RunState, event: "ev.DecisionReceived | ev.DecisionMissed") ->
             price_source=event.cost.price_source,
         ),
         pending=_without(state, EffectKind.DECIDE),
+        cursors={**state.cursors, **played},
     )
 
 
 def _decision_received(state: RunState, event: "ev.DecisionReceived") -> RunState:
-    state = _tail(_spent(state, event), agent_entry(event, state.input_preview))
-    cursors = state.cursors
-    if event.script is not None:
-        cursors = {**cursors, event.script.queue: event.script.index + 1}
-    return replace(state, cursors=cursors, feedback=(), notes=(), handoff=None, handoff_from=None)
+    state = _tail(_answered(state, event), agent_entry(event, state.input_preview))
+    return replace(state, feedback=(), notes=(), handoff=None, handoff_from=None)
 
 
 def _decision_missed(state: RunState, event: "ev.DecisionMissed") -> RunState:
-    return _tail(_spent(state, event), _system(event.step, f"{event.code}: {event.message}"))
+    return _tail(_answered(state, event), _system(event.step, f"{event.code}: {event.message}"))
 
 
-def _instruction_issued(state: RunState, event: "ev.InstructionIssued", at: datetime) -> RunState:
-    if not isinstance(event.instruction, CallTools):
-        return state
-    pending = list(state.pending)
-    for call in event.instruction.calls:
-        timeout = state.snapshot.tools[call.tool].timeout_ms
-        pending.append(
-            PendingEffect(
-                effect_id=call.execution_id,
-                kind=EffectKind.TOOL,
-                attempt=1,
-                resend_at=at + timedelta(seconds=TOOL_RESEND_S),
-                deadline=at + timedelta(milliseconds=timeout + QUEUE_MS),
-                call_index=call.call_index,
-            )
-        )
-    calls = tuple(OpenCall(call=call) for call in event.instruction.calls)
-    polling = all(state.snapshot.tools[call.tool].polling for call in event.instruction.calls)
-    detectors = state.detectors if polling else after_calls(state.detectors, event.instruction.calls)
-    return replace(state, pending=tuple(pending), calls=calls, detectors=detectors)
-
-
-def _call_finished(state: RunState, event: "ev.ToolCallFinished | ev.ToolCallDenied") -> RunState:
-    args = next((c.call.args for c in state.calls if c.call.execution_id == event.execution_id), {})
-    status = call_status(event)
-    failed = status != "succeeded"
-    response = response_of(event)
-    failure = event.failure if isinstance(event, ev.ToolCallFinished) else None
-    calls = tuple(
-        replace(
-            c,
-            status=status,
-            error_signature=error_signature(event) if failed else "",
-            external=bool(failure and failure.external),
-            result=None if failed else event.result if isinstance(event, ev.ToolCallFinished) else None,
-        )
-        if c.call.execution_id == event.execution_id
-        else c
-        for c in state.calls
-    )
-    state = replace(
-        state,
-        calls=calls,
-        pending=tuple(p for p in state.pending if p.effect_id != event.execution_id),
-        gates=tuple(g for g in state.gates if g.execution_id != event.execution_id),
-        tool_errors=state.tool_errors + (1 if failed else 0),
-        last_output=state.last_output if failed else response,
-        detectors=after_success_or_error(state.detectors, calls) if all(c.status for c in calls) else state.detectors,
-    )
-    return _remember_output(_tail(state, tool_entry(event, args)), event, as_text(response), status)
-
-
-def _remember_output(
-    state: RunState, event: "ev.ToolCallFinished | ev.ToolCallDenied", text: str, status: str
-) -> RunState:
-    """Keep full outputs newest first while they fit; older ones become previews, then a count (feature A11)."""
-    output = ToolOutput(
-        execution_id=event.execution_id,
-        tool=event.tool,
-        step=event.step,
-        status=status,
-        text=text,
-        blob_digest=event.result_digest if isinstance(event, ev.ToolCallFinished) and event.blob else None,
-    )
-    outputs = [output, *state.outputs]
-    size = state.output_bytes + len(text)
-    limit = state.created.context_limit
-    older, count = state.older, state.older_count
-    while outputs and size > limit:
-        gone = outputs.pop()
-        size -= len(gone.text)
-        preview = OlderOutput(
-            execution_id=gone.execution_id, tool=gone.tool, preview=truncate(gone.text, RESPONSE_CHARS)
-        )
-        older = (preview, *older)[:OLDER_KEPT]
-        count += 1
-    return replace(state, outputs=tuple(outputs), output_bytes=size, older=older, older_count=count)
+def _decision_refused(state: RunState, event: "ev.DecisionRefused") -> RunState:
+    state = _tail(state, _system(event.step, event.feedback))
+    detectors = after_refusal(state.detectors, event.code, event.feedback)
+    return replace(state, feedback=(*state.feedback, event.feedback), detectors=detectors)
 
 
 def _transferred(state: RunState, event: "ev.AgentTransferred") -> RunState:
@@ -286,6 +189,27 @@ def _gate_opened(state: RunState, event: "ev.GateOpened", at: datetime) -> RunSt
     return replace(state, gates=(*state.gates, gate), pending=pending)
 
 
+def _gate_closed(state: RunState, event: "ev.GateClosed", at: datetime) -> RunState:
+    """Forget the gate, but not its id; the call behind it may start only now, so its time begins again."""
+    gate = next((g for g in state.gates if g.gate_id == event.gate_id), None)
+    if gate is None:
+        return state
+    return replace(
+        state,
+        gates=tuple(g for g in state.gates if g is not gate),
+        calls=tuple(
+            replace(c, closed_gates=(*c.closed_gates, gate.gate_id)) if c.call.execution_id == gate.execution_id else c
+            for c in state.calls
+        ),
+        pending=tuple(_deadline_moved(state, p, at) if p.effect_id == gate.execution_id else p for p in state.pending),
+    )
+
+
+def _deadline_moved(state: RunState, pending: PendingEffect, at: datetime) -> PendingEffect:
+    call = state.open_call(pending.effect_id)
+    return pending if call is None else replace(pending, deadline=call_deadline(state, call.call.tool, at))
+
+
 def _resent(state: RunState, event: "ev.EffectResent") -> RunState:
     pending = tuple(
         replace(p, attempt=event.attempt, resend_at=event.resend_at) if p.effect_id == event.effect_id else p
@@ -306,24 +230,40 @@ def fence_effect(state: RunState, at: datetime, fence: int) -> PendingEffect:
 
 def _cancel_accepted(state: RunState, event: "ev.CancelAccepted", at: datetime) -> RunState:
     pending = _without(state, EffectKind.DECIDE)
-    if pending:
+    if pending or _unfinished(state):
         pending = (*pending, fence_effect(state, at, event.fence))
     return replace(state, status=Status.CANCELLING, fence=event.fence, pending=pending, gates=(), cancelled_by=event.by)
 
 
-def _fence_stored(state: RunState, event: "ev.FenceStored") -> RunState:
-    live = set(event.live)
-    calls = tuple(
-        replace(c, status="void") if not c.status and c.call.execution_id not in live else c for c in state.calls
+def _unfinished(state: RunState) -> bool:
+    return any(not call.status for call in state.calls)
+
+
+def _void(call: OpenCall) -> OpenCall:
+    return call if call.status else replace(call, status="void")
+
+
+def _fence_stored(state: RunState, event: "ev.FenceStored", at: datetime) -> RunState:
+    """What was voided is settled; the fence stays pending while calls are, to hear when they stop living."""
+    voided = set(event.voided)
+    calls = tuple(_void(c) if c.call.execution_id in voided else c for c in state.calls)
+    kept = tuple(p for p in state.pending if p.effect_id not in voided)
+    waits = not state.is_final and any(p.kind is EffectKind.TOOL for p in kept)
+    return replace(
+        state,
+        calls=calls,
+        pending=kept if waits else (),
+        fence_stored=event.fence,
+        fence_stored_at=at,
+        fence_live=event.live,
     )
-    kept = tuple(p for p in state.pending if p.kind is EffectKind.TOOL and p.effect_id in live)
-    fences = tuple(p for p in state.pending if p.kind is EffectKind.FENCE) if live and not state.is_final else ()
-    return replace(state, calls=calls, pending=() if state.is_final else (*kept, *fences))
 
 
 def _finished(state: RunState, event: "ev.RunFinished", at: datetime) -> RunState:
-    unanswered = any(p.kind is EffectKind.TOOL for p in state.pending) and event.fence > state.fence
-    pending = (fence_effect(state, at, event.fence),) if unanswered else ()
+    """Nothing is pending any more but the fence, where calls were left open or it is not stored yet."""
+    pending = tuple(p for p in state.pending if p.kind is EffectKind.FENCE and state.fence_stored < event.fence)
+    if _unfinished(state) and event.fence > state.fence:
+        pending = (fence_effect(state, at, event.fence),)
     return replace(
         state,
         status=Status(event.status),

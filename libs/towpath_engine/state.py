@@ -61,7 +61,11 @@ class EffectKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingEffect:
-    """Something asked of the outside and not answered yet (design §4)."""
+    """Something asked of the outside and not answered yet (design §4).
+
+    `fence` is that of the moment it was asked for: a resend never carries a newer one, or it would pass a fence that
+    was raised to stop it.
+    """
 
     effect_id: UUID
     kind: EffectKind
@@ -69,17 +73,25 @@ class PendingEffect:
     resend_at: datetime
     deadline: datetime | None = None
     call_index: int = -1
+    fence: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenCall:
-    """One call of the current step. `status` is empty until it is finished."""
+    """One call of the current step. `status` is empty until it is finished.
+
+    `output` and `entry` wait there for the other calls of the step. `closed_gates` are few: each took a person's
+    decision, or an expiry.
+    """
 
     call: ToolCall
     status: str = ""
     error_signature: str = ""
     external: bool = False
     result: Any = None
+    output: ToolOutput | None = None
+    entry: JsonObject | None = None
+    closed_gates: tuple[UUID, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +130,9 @@ class RunState:
     epoch: int = 0
     step: int = 0
     fence: int = 0
+    fence_stored: int = 0
+    fence_stored_at: datetime | None = None
+    fence_live: tuple[UUID, ...] = ()
     created_at: datetime | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None

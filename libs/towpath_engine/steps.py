@@ -9,18 +9,21 @@ from typing import Any
 from towpath_contracts import events as ev
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions import CallTools, Finish, Transfer
+from towpath_contracts.execution_log import truncate
 from towpath_contracts.ids import request_id
+from towpath_contracts.networks import Snapshot
 from towpath_engine.context import input_preview
 from towpath_engine.effects import model_of
+from towpath_engine.gates import close_all
 from towpath_engine.loops import LOOP_THRESHOLD, call_signature, errors_loop, would_loop
-from towpath_engine.state import EffectKind, Status
+from towpath_engine.state import Status
 from towpath_engine.transition import Transition
 from towpath_engine.validation import Refusal, instruct
 
 
 def begin_step(t: Transition) -> None:
     """Check every reason to stop; when there is none, ask for the next decision."""
-    if _stopped_by_deadline(t) or _stopped_by_errors_loop(t) or _stopped_by_tool_errors(t):
+    if stopped_by_deadline(t) or _stopped_by_errors_loop(t) or _stopped_by_tool_errors(t):
         return
     if t.state.step >= t.state.created.max_steps:
         limit = t.state.created.max_steps
@@ -47,7 +50,8 @@ def request_decision(t: Transition) -> None:
     t.ask(wanted)
 
 
-def _stopped_by_deadline(t: Transition) -> bool:
+def stopped_by_deadline(t: Transition) -> bool:
+    """End the run if its active time is used up; says whether it did."""
     deadline = t.state.active_deadline()
     if deadline is None or deadline > t.now:
         return False
@@ -88,10 +92,10 @@ def _stopped_by_tool_errors(t: Transition) -> bool:
 
 def _force_respond(t: Transition) -> None:
     """Hand the last step to the agent that must answer (feature A12)."""
-    snapshot, limit = t.state.snapshot, t.state.created.max_steps
-    if not snapshot.force_respond or limit <= 1 or t.state.step != limit - 1:
+    limit = t.state.created.max_steps
+    if not t.state.snapshot.force_respond or limit <= 1 or t.state.step != limit - 1:
         return
-    target = snapshot.force_respond_agent or t.state.agent_key
+    target = _answering_agent(t.state.snapshot, t.state.agent_key)
     t.emit(ev.NoteAdded(step=t.state.step, text="This is the last step: answer now with RESPOND."))
     if target != t.state.agent_key:
         t.emit(
@@ -104,6 +108,14 @@ def _force_respond(t: Transition) -> None:
                 forced=True,
             )
         )
+
+
+def _answering_agent(snapshot: Snapshot, current: str) -> str:
+    """Return who must answer: the named agent, else the current, the default or the first one that may."""
+    if snapshot.force_respond_agent is not None:
+        return snapshot.force_respond_agent
+    candidates = (current, snapshot.default_agent_key, *sorted(snapshot.agents))
+    return next((key for key in candidates if snapshot.agents[key].allow_respond), current)
 
 
 def after_decision(t: Transition, decision: JsonObject) -> None:
@@ -130,15 +142,20 @@ def _issue(t: Transition, instruction: CallTools | Transfer | Finish) -> None:
     )
 
 
+FEEDBACK_CHARS = 2_000
+"""The longest feedback: enough for every mistake of a sane decision, and no door for flooding the next prompt."""
+
+
 def resend_decision(t: Transition, code: str, feedback: str) -> None:
     """Feed a refusal back; nothing else changes (feature A7)."""
+    told = truncate(feedback, FEEDBACK_CHARS)
     t.emit(
         ev.DecisionRefused(
-            step=t.state.step, epoch=t.state.epoch, agent_key=t.state.agent_key, code=code, feedback=feedback
+            step=t.state.step, epoch=t.state.epoch, agent_key=t.state.agent_key, code=code, feedback=told
         )
     )
     if t.state.created.single_instruction:
-        finish(t, Status.FAILED, code, feedback)
+        finish(t, Status.FAILED, code, told)
     else:
         begin_step(t)
 
@@ -192,6 +209,8 @@ def join_calls(t: Transition) -> None:
     if not t.state.created.single_instruction:
         begin_step(t)
         return
+    if stopped_by_deadline(t):
+        return
     results = [
         {"tool": c.call.tool, "execution_id": str(c.call.execution_id), "status": c.status, "result": c.result}
         for c in t.state.calls
@@ -223,7 +242,7 @@ def finish(t: Transition, status: Status, reason: str, message: str, final: Json
     """End the run; the fence goes up, so that nothing of it can start any more."""
     error: dict[str, Any] = {"status": "error", "error": reason, "message": message}
     fence = t.state.fence if status is Status.CANCELLED else t.state.fence + 1
-    open_calls = any(p.kind is EffectKind.TOOL for p in t.state.pending)
+    close_all(t, "the run ended")
     t.emit(
         ev.RunFinished.model_validate(
             {
@@ -239,6 +258,6 @@ def finish(t: Transition, status: Status, reason: str, message: str, final: Json
             }
         )
     )
-    if open_calls:
+    if status is not Status.CANCELLED:
         for pending in t.state.pending:
             t.ask(pending.effect_id)

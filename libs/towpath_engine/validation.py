@@ -105,6 +105,7 @@ def _tools(state: RunState, agent: CompiledAgent, proposals: tuple[ToolCallPropo
                 call_index=index,
                 tool=spec.name,
                 args=merged,
+                system_params=tuple(name for name in spec.system_params if name in merged),
             )
         )
     if problems:

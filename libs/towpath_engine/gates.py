@@ -1,0 +1,107 @@
+"""Gates: when a run waits for a person, and when it stops waiting (design §5, §7).
+
+Law: a gate that was opened is always closed in the log, by its resolution, its expiry, the outcome of its call or the
+end of the run. A gate id is used once: a fact about a closed gate never touches a later one.
+"""
+
+from datetime import timedelta
+from uuid import UUID
+
+from towpath_contracts import events as ev
+from towpath_contracts import facts
+from towpath_contracts.canonical import json_safe
+from towpath_contracts.ids import gate_id
+from towpath_engine.resend import resend
+from towpath_engine.state import OpenGate, RunState, Status
+from towpath_engine.transition import Transition
+
+UNKNOWN_GATE_HOURS = 24
+"""Expiry of a gate about an unknown effect (design §5: default 24 h)."""
+
+UNKNOWN_EFFECT = "unknown_effect"
+
+
+def gate_of(state: RunState, execution_id: UUID) -> OpenGate | None:
+    """Return the open gate of a call."""
+    return next((gate for gate in state.gates if gate.execution_id == execution_id), None)
+
+
+def close_gate(t: Transition, execution_id: UUID, verdict: str, reason: str) -> None:
+    """Close the open gate of a call, where it has one."""
+    gate = gate_of(t.state, execution_id)
+    if gate is not None:
+        t.emit(ev.GateClosed(gate_id=gate.gate_id, verdict=verdict, reason=reason))
+
+
+def close_all(t: Transition, reason: str) -> None:
+    """Close every open gate: nobody needs to decide any more."""
+    for gate in t.state.gates:
+        t.emit(ev.GateClosed(gate_id=gate.gate_id, verdict="void", reason=reason))
+
+
+def open_unknown_gate(t: Transition, fact: facts.ToolFinished) -> None:
+    """Ask a person what became of a call whose outcome can't be known; once per doubt."""
+    call = t.state.open_call(fact.execution_id)
+    gate = gate_of(t.state, fact.execution_id)
+    if call is None or (gate is not None and gate.gate_type == UNKNOWN_EFFECT):
+        return
+    close_gate(t, fact.execution_id, "settled", "the call ran, and its outcome is unknown")
+    earlier = len(call.closed_gates) + (gate is not None)
+    tool = call.call.tool
+    message = fact.failure.message if fact.failure else "the worker was lost while the call ran"
+    t.emit(
+        ev.GateOpened(
+            gate_id=gate_id(t.state.run_id, f"unknown:{fact.execution_id}:{earlier}"),
+            gate_type=UNKNOWN_EFFECT,
+            execution_id=fact.execution_id,
+            reason=f"nobody knows whether {tool} happened: {message}",
+            detail={"tool": tool, "worker": fact.worker, "verdicts": ["happened", "did_not_happen", "retry"]},
+            expires_at=t.now + timedelta(hours=UNKNOWN_GATE_HOURS),
+        )
+    )
+
+
+def approval_required(t: Transition, fact: facts.ApprovalRequired) -> None:
+    """Open the gate of an approval; a new approval of the same call replaces the one before."""
+    call = t.state.open_call(fact.execution_id)
+    wanted = gate_id(t.state.run_id, f"approval:{fact.approval_id}")
+    if call is None or t.state.status is Status.CANCELLING or wanted in call.closed_gates:
+        return
+    gate = gate_of(t.state, fact.execution_id)
+    if gate is not None and gate.gate_id == wanted:
+        return
+    close_gate(t, fact.execution_id, "void", "the call or its rules changed")
+    t.emit(
+        ev.GateOpened(
+            gate_id=wanted,
+            gate_type="approval",
+            execution_id=fact.execution_id,
+            approval_id=fact.approval_id,
+            reason=fact.reason or f"rule {fact.rule} wants a person's approval",
+            detail={
+                "tool": fact.tool,
+                "args": json_safe(fact.args),
+                "args_digest": fact.args_digest,
+                "digest": fact.digest,
+                "rule": fact.rule,
+                "agent": t.state.agent_key,
+                "changes": list(fact.changes),
+            },
+            expires_at=fact.expires_at,
+        )
+    )
+
+
+def find_gate(state: RunState, fact: facts.GateResolved) -> OpenGate | None:
+    """Return the open gate that *fact* is about; an approval's gate may be named by either id."""
+    for gate in state.gates:
+        if fact.gate_id == gate.gate_id or (fact.approval_id is not None and fact.approval_id == gate.approval_id):
+            return gate
+    return None
+
+
+def ask_again(t: Transition, gate: OpenGate) -> None:
+    """Ask the tool-access service at once what it makes of the call whose gate was closed."""
+    pending = t.state.pending_effect(gate.execution_id) if gate.execution_id else None
+    if pending is not None:
+        resend(t, pending)

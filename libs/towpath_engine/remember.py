@@ -1,0 +1,116 @@
+"""What calls leave in the state: how they are opened, and what is kept of their outcomes (features A9-A11, B7).
+
+Law: calls of one decision finish in any order and are remembered in call order, all at once when the last one is
+finished; so a prompt never depends on which worker was faster.
+"""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from towpath_contracts import events as ev
+from towpath_contracts.deciding import OlderOutput, ToolOutput
+from towpath_contracts.decisions import CallTools
+from towpath_contracts.execution_log import RESPONSE_CHARS, as_text, call_status, response_of, tool_entry, truncate
+from towpath_engine.loops import after_calls, after_step, error_signature
+from towpath_engine.state import LOG_TAIL, OLDER_KEPT, EffectKind, OpenCall, PendingEffect, RunState
+
+TOOL_RESEND_S = 5
+"""First resend of a tool request (design §4)."""
+
+QUEUE_MS = 600_000
+"""How long a call may wait for a worker beyond its own timeout before TAS gives it up."""
+
+
+def call_deadline(state: RunState, tool: str, at: datetime) -> datetime:
+    """Return when a call of *tool* that may start from *at* on is given up."""
+    return at + timedelta(milliseconds=state.snapshot.tools[tool].timeout_ms + QUEUE_MS)
+
+
+def open_calls(state: RunState, instruction: CallTools, at: datetime) -> RunState:
+    """Return the state with every call of *instruction* pending, and counted by the loop detector."""
+    wanted = tuple(
+        PendingEffect(
+            effect_id=call.execution_id,
+            kind=EffectKind.TOOL,
+            attempt=1,
+            resend_at=at + timedelta(seconds=TOOL_RESEND_S),
+            deadline=call_deadline(state, call.tool, at),
+            call_index=call.call_index,
+            fence=state.fence,
+        )
+        for call in instruction.calls
+    )
+    calls = tuple(OpenCall(call=call) for call in instruction.calls)
+    polling = all(state.snapshot.tools[call.tool].polling for call in instruction.calls)
+    detectors = state.detectors if polling else after_calls(state.detectors, instruction.calls)
+    return replace(state, pending=(*state.pending, *wanted), calls=calls, detectors=detectors)
+
+
+def close_call(state: RunState, event: "ev.ToolCallFinished | ev.ToolCallDenied") -> RunState:
+    """Return the state with one call finished; with the last one of a decision, all of them are remembered."""
+    failed = call_status(event) != "succeeded"
+    calls = tuple(_closed(c, event) if c.call.execution_id == event.execution_id else c for c in state.calls)
+    changed = replace(
+        state,
+        calls=calls,
+        pending=tuple(p for p in state.pending if p.effect_id != event.execution_id),
+        gates=tuple(g for g in state.gates if g.execution_id != event.execution_id),
+        tool_errors=state.tool_errors + (1 if failed else 0),
+        last_output=state.last_output if failed else response_of(event),
+    )
+    return _joined(changed) if all(c.status for c in calls) else changed
+
+
+def _closed(call: OpenCall, event: "ev.ToolCallFinished | ev.ToolCallDenied") -> OpenCall:
+    status, response = call_status(event), response_of(event)
+    finished = event if isinstance(event, ev.ToolCallFinished) else None
+    output = ToolOutput(
+        execution_id=event.execution_id,
+        tool=event.tool,
+        step=event.step,
+        status=status,
+        text=as_text(response),
+        blob_digest=finished.result_digest if finished and finished.blob else None,
+    )
+    return replace(
+        call,
+        status=status,
+        error_signature="" if status == "succeeded" else error_signature(event),
+        external=bool(finished and finished.failure and finished.failure.external),
+        result=response,
+        output=output,
+        entry=tool_entry(event, call.call.shown_args()),
+    )
+
+
+def _joined(state: RunState) -> RunState:
+    """Remember the outcomes of a decision in call order; its outputs come before those of earlier steps."""
+    entries = [c.entry for c in state.calls if c.entry is not None]
+    succeeded = [c.result for c in state.calls if c.status == "succeeded"]
+    outputs = [c.output for c in state.calls if c.output is not None]
+    changed = replace(
+        state,
+        calls=tuple(replace(c, output=None, entry=None) for c in state.calls),
+        log_tail=(*state.log_tail, *entries)[-LOG_TAIL:],
+        last_output=succeeded[-1] if succeeded else state.last_output,
+        detectors=after_step(state.detectors, state.calls),
+    )
+    return _with_outputs(changed, [*outputs, *state.outputs])
+
+
+def _with_outputs(state: RunState, outputs: list[ToolOutput]) -> RunState:
+    """Keep full outputs, newest first, while they fit; older ones become previews, then a count (feature A11)."""
+    size = sum(_bytes(output.text) for output in outputs)
+    limit = state.created.context_limit
+    older, count = state.older, state.older_count
+    while outputs and size > limit:
+        gone = outputs.pop()
+        size -= _bytes(gone.text)
+        preview = truncate(gone.text, RESPONSE_CHARS)
+        older = (OlderOutput(execution_id=gone.execution_id, tool=gone.tool, preview=preview), *older)[:OLDER_KEPT]
+        count += 1
+    return replace(state, outputs=tuple(outputs), output_bytes=size, older=older, older_count=count)
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

@@ -1,0 +1,38 @@
+"""Sending a pending effect again (design §4).
+
+Law: every resend raises the attempt, so that the broker does not take it for a duplicate, and moves `resend_at`
+forward, so that the run is not woken twice for one resend.
+"""
+
+from datetime import timedelta
+
+from towpath_contracts import events as ev
+from towpath_engine.evolve import DECIDE_GRACE_S, FENCE_RESEND_S, GATE_RESEND_S
+from towpath_engine.remember import TOOL_RESEND_S
+from towpath_engine.state import EffectKind, PendingEffect, RunState
+from towpath_engine.transition import Transition
+
+MAX_RESEND_S = 60
+"""Resends back off to once a minute (design §4)."""
+
+
+def resend(t: Transition, pending: PendingEffect) -> None:
+    """Send *pending* again, with the next attempt number and the wait that is its own."""
+    resend_at = t.now + timedelta(seconds=_wait_s(t.state, pending))
+    t.emit(ev.EffectResent(effect_id=pending.effect_id, attempt=pending.attempt + 1, resend_at=resend_at))
+    t.ask(pending.effect_id)
+
+
+def _wait_s(state: RunState, pending: PendingEffect) -> float:
+    """Steady for fences and behind gates; a decision waits its lease, or a model would be paid twice."""
+    if pending.kind is EffectKind.FENCE:
+        return FENCE_RESEND_S
+    if any(gate.execution_id == pending.effect_id for gate in state.gates):
+        return GATE_RESEND_S
+    if pending.kind is EffectKind.DECIDE:
+        return max(state.created.step_timeout_ms / 1000 + DECIDE_GRACE_S, _backed_off_s(pending.attempt))
+    return _backed_off_s(pending.attempt)
+
+
+def _backed_off_s(attempt: int) -> int:
+    return min(TOOL_RESEND_S << min(attempt, 6), MAX_RESEND_S)
