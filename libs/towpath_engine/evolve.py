@@ -4,7 +4,6 @@ Law: total and blind. Every event is applied as it stands, whether or not `advan
 made elsewhere. One `match` says all there is (design §5).
 """
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,6 +12,7 @@ from towpath_contracts.deciding import Cost, Usage
 from towpath_contracts.decisions import CallTools
 from towpath_contracts.execution_log import REASONING_CHARS, agent_entry, as_text, truncate
 from towpath_contracts.ids import effect_id
+from towpath_engine.change import but
 from towpath_engine.loops import after_refusal
 from towpath_engine.remember import call_deadline, close_call, open_calls
 from towpath_engine.state import LOG_TAIL, EffectKind, OpenCall, OpenGate, PendingEffect, RunState, Status
@@ -30,7 +30,7 @@ DECIDE_GRACE_S = 15
 def evolve(state: RunState, entry: "ev.LogEntry") -> RunState:
     """Return the state after *entry*, with its seq and its active time brought up to date."""
     changed = _apply(state, entry.event, entry.at)
-    changed = replace(changed, seq=entry.seq, status=_live_status(changed))
+    changed = but(changed, seq=entry.seq, status=_live_status(changed))
     return _active_time(changed, entry.at)
 
 
@@ -45,18 +45,18 @@ def _active_time(state: RunState, at: datetime) -> RunState:
     if active == (state.active_since is not None):
         return state
     if active:
-        return replace(state, active_since=at)
+        return but(state, active_since=at)
     since = state.active_since
     spent = int((at - since).total_seconds() * 1000) if since is not None else 0
-    return replace(state, active_since=None, active_ms=state.active_ms + max(0, spent))
+    return but(state, active_since=None, active_ms=state.active_ms + max(0, spent))
 
 
 def _apply(state: RunState, event: "ev.AnyEvent", at: datetime) -> RunState:  # noqa: C901 - one table of events
     match event:
         case ev.RunCreated():
-            return replace(state, task=event, status=Status.QUEUED, agent_key=event.agent_key, created_at=at)
+            return but(state, task=event, status=Status.QUEUED, agent_key=event.agent_key, created_at=at)
         case ev.RunStarted():
-            return replace(state, status=Status.RUNNING, started_at=at)
+            return but(state, status=Status.RUNNING, started_at=at)
         case ev.DecisionRequested():
             return _decision_requested(state, event, at)
         case ev.DecisionReceived():
@@ -77,9 +77,9 @@ def _apply(state: RunState, event: "ev.AnyEvent", at: datetime) -> RunState:  # 
             return _gate_closed(state, event, at)
         case ev.LoopDetected():
             key = f"{event.detector}:{event.signature}"
-            return replace(state, detectors=replace(state.detectors, nudged=(*state.detectors.nudged, key)[-8:]))
+            return but(state, detectors=but(state.detectors, nudged=(*state.detectors.nudged, key)[-8:]))
         case ev.NoteAdded():
-            return replace(_tail(state, _system(event.step, event.text)), notes=(*state.notes, event.text))
+            return but(_tail(state, _system(event.step, event.text)), notes=(*state.notes, event.text))
         case ev.EffectResent():
             return _resent(state, event)
         case ev.CancelAccepted():
@@ -87,7 +87,7 @@ def _apply(state: RunState, event: "ev.AnyEvent", at: datetime) -> RunState:  # 
         case ev.FenceStored():
             return _fence_stored(state, event, at)
         case ev.RunQuarantined():
-            return replace(state, status=Status.QUARANTINED, reason=event.code, pending=(), gates=())
+            return but(state, status=Status.QUARANTINED, reason=event.code, pending=(), gates=())
         case ev.RunFinished():
             return _finished(state, event, at)
 
@@ -97,7 +97,7 @@ def _system(step: int, text: str) -> dict[str, Any]:
 
 
 def _tail(state: RunState, entry: dict[str, Any]) -> RunState:
-    return replace(state, log_tail=(*state.log_tail, entry)[-LOG_TAIL:])
+    return but(state, log_tail=(*state.log_tail, entry)[-LOG_TAIL:])
 
 
 def _without(state: RunState, kind: EffectKind) -> tuple[PendingEffect, ...]:
@@ -109,7 +109,7 @@ def _decision_requested(state: RunState, event: "ev.DecisionRequested", at: date
     pending = PendingEffect(
         effect_id=event.request_id, kind=EffectKind.DECIDE, attempt=1, resend_at=at + lease, fence=state.fence
     )
-    return replace(
+    return but(
         state,
         step=event.step,
         requests=state.requests + 1,
@@ -124,7 +124,7 @@ def _answered(state: RunState, event: "ev.DecisionReceived | ev.DecisionMissed")
     usage, cost = state.usage, state.cost
     known = cost.price_known and event.cost.price_known
     played = {} if event.script is None else {event.script.queue: event.script.index + 1}
-    return replace(
+    return but(
         state,
         usage=Usage(
             input_tokens=usage.input_tokens + event.usage.input_tokens,
@@ -144,7 +144,7 @@ def _answered(state: RunState, event: "ev.DecisionReceived | ev.DecisionMissed")
 
 def _decision_received(state: RunState, event: "ev.DecisionReceived") -> RunState:
     state = _tail(_answered(state, event), agent_entry(event, state.input_preview))
-    return replace(state, feedback=(), notes=(), handoff=None, handoff_from=None)
+    return but(state, feedback=(), notes=(), handoff=None, handoff_from=None)
 
 
 def _decision_missed(state: RunState, event: "ev.DecisionMissed") -> RunState:
@@ -154,14 +154,14 @@ def _decision_missed(state: RunState, event: "ev.DecisionMissed") -> RunState:
 def _decision_refused(state: RunState, event: "ev.DecisionRefused") -> RunState:
     state = _tail(state, _system(event.step, event.feedback))
     detectors = after_refusal(state.detectors, event.code, event.feedback)
-    return replace(state, feedback=(*state.feedback, event.feedback), detectors=detectors)
+    return but(state, feedback=(*state.feedback, event.feedback), detectors=detectors)
 
 
 def _transferred(state: RunState, event: "ev.AgentTransferred") -> RunState:
     context = None if event.context is None else as_text(event.context)
     if event.target == state.agent_key:
-        return replace(state, handoff=context, handoff_from=event.source)
-    return replace(
+        return but(state, handoff=context, handoff_from=event.source)
+    return but(
         state,
         agent_key=event.target,
         epoch=event.epoch,
@@ -183,10 +183,10 @@ def _gate_opened(state: RunState, event: "ev.GateOpened", at: datetime) -> RunSt
         approval_id=event.approval_id,
     )
     pending = tuple(
-        replace(p, resend_at=at + timedelta(seconds=GATE_RESEND_S)) if p.effect_id == event.execution_id else p
+        but(p, resend_at=at + timedelta(seconds=GATE_RESEND_S)) if p.effect_id == event.execution_id else p
         for p in state.pending
     )
-    return replace(state, gates=(*state.gates, gate), pending=pending)
+    return but(state, gates=(*state.gates, gate), pending=pending)
 
 
 def _gate_closed(state: RunState, event: "ev.GateClosed", at: datetime) -> RunState:
@@ -194,11 +194,11 @@ def _gate_closed(state: RunState, event: "ev.GateClosed", at: datetime) -> RunSt
     gate = next((g for g in state.gates if g.gate_id == event.gate_id), None)
     if gate is None:
         return state
-    return replace(
+    return but(
         state,
         gates=tuple(g for g in state.gates if g is not gate),
         calls=tuple(
-            replace(c, closed_gates=(*c.closed_gates, gate.gate_id)) if c.call.execution_id == gate.execution_id else c
+            but(c, closed_gates=(*c.closed_gates, gate.gate_id)) if c.call.execution_id == gate.execution_id else c
             for c in state.calls
         ),
         pending=tuple(_deadline_moved(state, p, at) if p.effect_id == gate.execution_id else p for p in state.pending),
@@ -207,15 +207,15 @@ def _gate_closed(state: RunState, event: "ev.GateClosed", at: datetime) -> RunSt
 
 def _deadline_moved(state: RunState, pending: PendingEffect, at: datetime) -> PendingEffect:
     call = state.open_call(pending.effect_id)
-    return pending if call is None else replace(pending, deadline=call_deadline(state, call.call.tool, at))
+    return pending if call is None else but(pending, deadline=call_deadline(state, call.call.tool, at))
 
 
 def _resent(state: RunState, event: "ev.EffectResent") -> RunState:
     pending = tuple(
-        replace(p, attempt=event.attempt, resend_at=event.resend_at) if p.effect_id == event.effect_id else p
+        but(p, attempt=event.attempt, resend_at=event.resend_at) if p.effect_id == event.effect_id else p
         for p in state.pending
     )
-    return replace(state, pending=pending)
+    return but(state, pending=pending)
 
 
 def fence_effect(state: RunState, at: datetime, fence: int) -> PendingEffect:
@@ -232,7 +232,7 @@ def _cancel_accepted(state: RunState, event: "ev.CancelAccepted", at: datetime) 
     pending = _without(state, EffectKind.DECIDE)
     if pending or _unfinished(state):
         pending = (*pending, fence_effect(state, at, event.fence))
-    return replace(state, status=Status.CANCELLING, fence=event.fence, pending=pending, gates=(), cancelled_by=event.by)
+    return but(state, status=Status.CANCELLING, fence=event.fence, pending=pending, gates=(), cancelled_by=event.by)
 
 
 def _unfinished(state: RunState) -> bool:
@@ -240,7 +240,7 @@ def _unfinished(state: RunState) -> bool:
 
 
 def _void(call: OpenCall) -> OpenCall:
-    return call if call.status else replace(call, status="void")
+    return call if call.status else but(call, status="void")
 
 
 def _fence_stored(state: RunState, event: "ev.FenceStored", at: datetime) -> RunState:
@@ -249,7 +249,7 @@ def _fence_stored(state: RunState, event: "ev.FenceStored", at: datetime) -> Run
     calls = tuple(_void(c) if c.call.execution_id in voided else c for c in state.calls)
     kept = tuple(p for p in state.pending if p.effect_id not in voided)
     waits = not state.is_final and any(p.kind is EffectKind.TOOL for p in kept)
-    return replace(
+    return but(
         state,
         calls=calls,
         pending=kept if waits else (),
@@ -264,7 +264,7 @@ def _finished(state: RunState, event: "ev.RunFinished", at: datetime) -> RunStat
     pending = tuple(p for p in state.pending if p.kind is EffectKind.FENCE and state.fence_stored < event.fence)
     if _unfinished(state) and event.fence > state.fence:
         pending = (fence_effect(state, at, event.fence),)
-    return replace(
+    return but(
         state,
         status=Status(event.status),
         reason=event.reason,

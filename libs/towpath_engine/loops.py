@@ -5,11 +5,11 @@ third equal signature; failures with an external cause do not count.
 """
 
 import re
-from dataclasses import replace
 
 from towpath_contracts import events as ev
 from towpath_contracts.canonical import canonical_json, digest_text
 from towpath_contracts.decisions import ToolCall
+from towpath_engine.change import but
 from towpath_engine.state import Detectors, OpenCall
 
 LOOP_THRESHOLD = 3
@@ -64,13 +64,13 @@ def after_calls(detectors: Detectors, calls: tuple[ToolCall, ...]) -> Detectors:
     """Count the calls of a decision."""
     signature = call_signature(calls)
     count = detectors.call_count + 1 if signature == detectors.call_signature else 1
-    return replace(detectors, call_signature=signature, call_count=count)
+    return but(detectors, call_signature=signature, call_count=count)
 
 
 def after_step(detectors: Detectors, calls: tuple[OpenCall, ...]) -> Detectors:
     """Count the errors of a finished step; one success clears, external causes change nothing."""
     if any(not call.error_signature for call in calls):
-        return replace(detectors, error_signature="", error_count=0)
+        return but(detectors, error_signature="", error_count=0)
     if any(call.external for call in calls):
         return detectors
     return _after_error(detectors, "|".join(sorted({call.error_signature for call in calls})))
@@ -86,7 +86,7 @@ def after_refusal(detectors: Detectors, code: str, feedback: str) -> Detectors:
 
 def _after_error(detectors: Detectors, signature: str) -> Detectors:
     count = detectors.error_count + 1 if signature == detectors.error_signature else 1
-    return replace(detectors, error_signature=signature, error_count=count)
+    return but(detectors, error_signature=signature, error_count=count)
 
 
 def would_loop(detectors: Detectors, calls: tuple[ToolCall, ...]) -> bool:

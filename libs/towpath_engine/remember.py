@@ -4,13 +4,13 @@ Law: calls of one decision finish in any order and are remembered in call order,
 finished; so a prompt never depends on which worker was faster.
 """
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from towpath_contracts import events as ev
 from towpath_contracts.deciding import OlderOutput, ToolOutput
 from towpath_contracts.decisions import CallTools
 from towpath_contracts.execution_log import RESPONSE_CHARS, as_text, call_status, response_of, tool_entry, truncate
+from towpath_engine.change import but
 from towpath_engine.loops import after_calls, after_step, error_signature
 from towpath_engine.state import LOG_TAIL, OLDER_KEPT, EffectKind, OpenCall, PendingEffect, RunState
 
@@ -43,14 +43,14 @@ def open_calls(state: RunState, instruction: CallTools, at: datetime) -> RunStat
     calls = tuple(OpenCall(call=call) for call in instruction.calls)
     polling = all(state.snapshot.tools[call.tool].polling for call in instruction.calls)
     detectors = state.detectors if polling else after_calls(state.detectors, instruction.calls)
-    return replace(state, pending=(*state.pending, *wanted), calls=calls, detectors=detectors)
+    return but(state, pending=(*state.pending, *wanted), calls=calls, detectors=detectors)
 
 
 def close_call(state: RunState, event: "ev.ToolCallFinished | ev.ToolCallDenied") -> RunState:
     """Return the state with one call finished; with the last one of a decision, all of them are remembered."""
     failed = call_status(event) != "succeeded"
     calls = tuple(_closed(c, event) if c.call.execution_id == event.execution_id else c for c in state.calls)
-    changed = replace(
+    changed = but(
         state,
         calls=calls,
         pending=tuple(p for p in state.pending if p.effect_id != event.execution_id),
@@ -72,7 +72,7 @@ def _closed(call: OpenCall, event: "ev.ToolCallFinished | ev.ToolCallDenied") ->
         text=as_text(response),
         blob_digest=finished.result_digest if finished and finished.blob else None,
     )
-    return replace(
+    return but(
         call,
         status=status,
         error_signature="" if status == "succeeded" else error_signature(event),
@@ -88,9 +88,9 @@ def _joined(state: RunState) -> RunState:
     entries = [c.entry for c in state.calls if c.entry is not None]
     succeeded = [c.result for c in state.calls if c.status == "succeeded"]
     outputs = [c.output for c in state.calls if c.output is not None]
-    changed = replace(
+    changed = but(
         state,
-        calls=tuple(replace(c, output=None, entry=None) for c in state.calls),
+        calls=tuple(but(c, output=None, entry=None) for c in state.calls),
         log_tail=(*state.log_tail, *entries)[-LOG_TAIL:],
         last_output=succeeded[-1] if succeeded else state.last_output,
         detectors=after_step(state.detectors, state.calls),
@@ -109,7 +109,7 @@ def _with_outputs(state: RunState, outputs: list[ToolOutput]) -> RunState:
         preview = truncate(gone.text, RESPONSE_CHARS)
         older = (OlderOutput(execution_id=gone.execution_id, tool=gone.tool, preview=preview), *older)[:OLDER_KEPT]
         count += 1
-    return replace(state, outputs=tuple(outputs), output_bytes=size, older=older, older_count=count)
+    return but(state, outputs=tuple(outputs), output_bytes=size, older=older, older_count=count)
 
 
 def _bytes(text: str) -> int:

@@ -1,7 +1,7 @@
 """The state of a run: what folding its events gives.
 
-Law: frozen, and bounded: nothing here grows with the length of the run's history. Whatever is only needed to be read
-later is in the log, not here.
+Law: frozen (without slots: see `change`), and bounded: nothing here grows with the length of the run's history.
+Whatever is only needed to be read later is in the log, not here.
 """
 
 from dataclasses import dataclass, field
@@ -59,7 +59,7 @@ class EffectKind(StrEnum):
     FENCE = "fence"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PendingEffect:
     """Something asked of the outside and not answered yet (design §4).
 
@@ -76,7 +76,7 @@ class PendingEffect:
     fence: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class OpenCall:
     """One call of the current step. `status` is empty until it is finished.
 
@@ -94,7 +94,7 @@ class OpenCall:
     closed_gates: tuple[UUID, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class OpenGate:
     """A gate that the run waits for."""
 
@@ -105,7 +105,7 @@ class OpenGate:
     approval_id: UUID | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Detectors:
     """Counters of the loop detectors; part of the state, so they survive restarts and agent changes (design §5)."""
 
@@ -116,7 +116,7 @@ class Detectors:
     nudged: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RunState:
     """Everything that decides what a run does next. `task` and `snapshot` never change after creation."""
 
