@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from types import FrameType
 from typing import Any
 
+import asyncpg
 import uvicorn
 from faststream.asgi import AsgiFastStream
 from prometheus_client import CollectorRegistry
@@ -89,7 +90,7 @@ class Service:
         while self.pool is None:
             try:
                 self.pool = await open_pool(self.settings.dsn(), self.settings.database_pool, f"towpath_{self.role}")
-            except OSError as error:
+            except (OSError, asyncpg.PostgresConnectionError, asyncpg.CannotConnectNowError) as error:
                 self.log.warning("postgres is away", error=str(error))
                 await asyncio.sleep(0.5)
 

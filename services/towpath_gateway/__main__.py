@@ -6,7 +6,10 @@ import json
 import sys
 from collections.abc import Sequence
 
-from towpath_contracts.problems import ProblemError
+from pydantic import ValidationError
+
+from towpath_contracts.problems import Problem, ProblemError
+from towpath_fabric.bus import problem_from_validation
 from towpath_fabric.db import open_pool
 from towpath_fabric.service import Service
 from towpath_gateway.adapters.keys import Keys, NewKey
@@ -67,20 +70,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _create_key(settings: GatewaySettings, given: argparse.Namespace) -> int:
-    new = NewKey(
-        caller=given.caller,
-        scopes=tuple(scope for text in given.scopes for scope in text.split(",") if scope),
-        roles=tuple(role for text in given.roles for role in text.split(",") if role),
-        expires_in_s=given.expires_in_s,
-        note=given.note,
-    )
     try:
+        new = NewKey(
+            caller=given.caller,
+            scopes=_listed(given.scopes),
+            roles=_listed(given.roles),
+            expires_in_s=given.expires_in_s,
+            note=given.note,
+        )
         key = asyncio.run(create_key(settings, new, given.project))
+    except ValidationError as error:
+        return _refuse(problem_from_validation(error, "the key"))
     except ProblemError as error:
-        sys.stderr.write(f"{error.problem.code}: {error.problem.detail}\n{error.problem.remedy}\n")
-        return 1
+        return _refuse(error.problem)
     sys.stdout.write(key + "\n")
     return 0
+
+
+def _listed(texts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for text in texts for name in text.split(",") if name)
+
+
+def _refuse(found: Problem) -> int:
+    lines = [f"{found.code}: {found.detail}", *(f"  {error.pointer}: {error.detail}" for error in found.errors)]
+    sys.stderr.write("\n".join([*lines, found.remedy, ""]))
+    return 1
 
 
 if __name__ == "__main__":
