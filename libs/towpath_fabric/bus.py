@@ -31,6 +31,10 @@ PING_INTERVAL_S = 5
 """With two unanswered pings a frozen broker is noticed in 15 s (reliability.md §2, reconnect)."""
 
 
+async def _undecoded(message: Any) -> Any:
+    return message
+
+
 def make_broker(role: str, settings: Settings) -> NatsBroker:
     """Return the FastStream broker of *role*: reconnects for ever, buffers nothing while disconnected."""
     options: dict[str, Any] = {"reconnect_time_wait": 0.25}
@@ -46,6 +50,8 @@ def make_broker(role: str, settings: Settings) -> NatsBroker:
         inbox_prefix=f"_INBOX_{role}.{uuid4().hex[:12]}",
         graceful_timeout=settings.stop_grace_s,
         logger=None,
+        apply_types=False,  # handlers take the raw message; injecting it would cost a thread switch per request
+        decoder=_undecoded,
         **options,
     )
 
