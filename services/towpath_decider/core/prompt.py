@@ -66,20 +66,10 @@ def render(context: PromptContext, answer_schema: JsonObject | None = None) -> P
     Raises PromptInvalidError when the agent's base prompt can't be rendered.
     """
     base = compile_base(context.base_prompt)
-    history = "history" if "tool_history" in base.uses else ""
-    values = {}
-    if base.template is not None:
-        values = {
-            "tools": _tool_names(context.tools),
-            "routes": _routes(context.routes),
-            "agent_key": context.agent_key,
-            "display_name": context.display_name or context.agent_key,
-            "tool_history": _outputs(context.outputs) if history else "",
-            "user_message": _fenced("user_message", context.user_message) if "user_message" in base.uses else "",
-        }
+    values = {name: _value(name, context) for name in base.uses}
     wanted = _decision_shape(context) if answer_schema is None else _schema_shape(answer_schema)
     instructions = "\n\n".join(part for part in (base.render(values), _HEADER, wanted) if part)
-    told = _context(context, outputs_shown=bool(history))
+    told = _context(context, outputs_shown="tool_history" in base.uses)
     return Prompt(instructions=instructions, context=told, digest=digest_text(f"{instructions}\n\n{told}"))
 
 
@@ -90,6 +80,23 @@ def _json(value: object) -> str:
 def _fenced(name: str, text: str) -> str:
     mark = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:MARK_CHARS]
     return f"<<<{name} {mark}>>>\n{text}\n<<<end {mark}>>>"
+
+
+def _value(name: str, context: PromptContext) -> str:
+    """Return what a variable of a base prompt stands for (feature A4)."""
+    match name:
+        case "tools":
+            return _tool_names(context.tools)
+        case "routes":
+            return _routes(context.routes)
+        case "tool_history":
+            return _outputs(context.outputs)
+        case "user_message":
+            return _fenced("user_message", context.user_message)
+        case "display_name":
+            return context.display_name or context.agent_key
+        case _:
+            return context.agent_key
 
 
 def _tool_names(tools: tuple[OfferedTool, ...]) -> str:
