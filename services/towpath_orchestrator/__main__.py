@@ -42,7 +42,7 @@ class Orchestrator:
         loop.sender = Sender(bus, self._metrics, loop.add)
         intake = Intake(pool, tables, loop, self._settings, registry.find)
         reading = Reading(pool, loop.waiters)
-        acting = Acting(reading, bus, loop.add)
+        acting = Acting(reading, bus)
         reconciler = Reconciler(pool, loop, intake, self._settings, self._metrics, service.log)
         serve_clients(bus, Clients(intake, reading, acting))
         serve_services(bus, reading, acting, registry)

@@ -1,7 +1,6 @@
 """Requests of people that become facts: cancel a run, resolve a gate."""
 
-from collections.abc import Callable
-
+from towpath_contracts import subjects
 from towpath_contracts.access import SettleCall
 from towpath_contracts.events import FINAL_STATUSES
 from towpath_contracts.facts import AnyFact, CancelRequested, GateResolved
@@ -15,19 +14,25 @@ UNKNOWN_VERDICTS = ("happened", "did_not_happen", "retry")
 
 
 class Acting:
-    """Checks a person's request and hands the fact to the commit loop."""
+    """Checks a person's request and stores the fact in the inbox: what was answered survives this process."""
 
-    def __init__(self, reading: Reading, bus: Bus, add: Callable[[AnyFact], None]) -> None:
+    def __init__(self, reading: Reading, bus: Bus) -> None:
         self._reading = reading
         self._bus = bus
-        self._add = add
+
+    async def _store(self, fact: AnyFact) -> None:
+        subject = subjects.run_inbox("orchestrator", fact.run_id)
+        if not await self._bus.store(subject, fact.model_dump_json().encode()):
+            raise ProblemError(
+                problem("unavailable", "the broker did not take the request; ask again", retry_after_s=2)
+            )
 
     async def cancel(self, request: CancelRun) -> Done:
         """Ask a run to stop; it answers `cancelling` and then `cancelled` in its own log."""
         run = await self._reading.get_run(GetRun(project=request.project, run_id=request.run_id))
         if run.status in FINAL_STATUSES:
             raise ProblemError(problem("run_finished", f"run {request.run_id} is {run.status}", run_id=str(run.run_id)))
-        self._add(CancelRequested(run_id=request.run_id, by=request.actor, reason=request.reason))
+        await self._store(CancelRequested(run_id=request.run_id, by=request.actor, reason=request.reason))
         return Done(detail="the run is asked to stop")
 
     async def resolve_gate(self, request: ResolveGate) -> Done:
@@ -56,7 +61,7 @@ class Acting:
             await self._bus.ask(SETTLE_CALL, settle)
         elif request.verdict == "denied" and not request.reason:
             raise ProblemError(problem("reason_required", "say why"))
-        self._add(
+        await self._store(
             GateResolved(
                 run_id=gate.run_id,
                 gate_id=gate.gate_id,

@@ -1,5 +1,6 @@
 """Wires subjects to the orchestrator's parts; no decision is made here."""
 
+import asyncio
 from typing import Any
 
 from nats.aio.msg import Msg
@@ -11,6 +12,7 @@ from towpath_contracts.problems import ProblemError
 from towpath_contracts.tasks import SubmitTask
 from towpath_contracts.views import CancelRun, GetEvents, GetRun
 from towpath_fabric.bus import Bus
+from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.logs import Logger
 from towpath_fabric.pull import PullConsumer, ack, nak, term
 from towpath_orchestrator.acting import Acting
@@ -104,6 +106,12 @@ def serve_services(bus: Bus, reading: Reading, acting: Acting, registry: Registr
     bus.answer(rpc.PREVIEW_PROMPT, registry.preview)
 
 
+def _delivery_key(message: Msg) -> str:
+    """Name a stored message, so that its redelivery is the same task; a broker that starts anew counts from 1 again."""
+    stored = message.metadata
+    return f"enqueue:{stored.timestamp.isoformat()}:{stored.sequence.stream}"
+
+
 class Enqueued:
     """Takes tasks from the TASKS stream; a task that can't be accepted becomes a dead letter."""
 
@@ -116,31 +124,30 @@ class Enqueued:
     async def run(self) -> None:
         """Accept tasks for ever."""
         while True:
-            for message in await self._consumer.take(64):
-                caller = _caller(message.subject)
-                try:
-                    task = SubmitTask.model_validate_json(message.data)
-                    key = task.idempotency_key or f"enqueue:{message.metadata.sequence.stream}"
-                    await self._intake.submit(task.model_copy(update={"idempotency_key": key}), caller)
-                except ValidationError as error:
-                    await self._refuse(message, f"not a task: {error.error_count()} problem(s)")
-                except ProblemError as error:
-                    if error.problem.retryable:
-                        await nak(message, 2)
-                    else:
-                        await self._refuse(message, f"{error.problem.code}: {error.problem.detail}")
-                else:
-                    await ack(message)
+            await asyncio.gather(*(self._accept(message) for message in await self._consumer.take(64)))
+
+    async def _accept(self, message: Msg) -> None:
+        caller = _caller(message.subject)
+        try:
+            task = SubmitTask.model_validate_json(message.data)
+            key = task.idempotency_key or _delivery_key(message)
+            await self._intake.submit(task.model_copy(update={"idempotency_key": key}), caller)
+        except ValidationError as error:
+            await self._refuse(message, f"not a task: {error.error_count()} problem(s)")
+        except ProblemError as error:
+            if error.problem.retryable:
+                await nak(message, 2)
+            else:
+                await self._refuse(message, f"{error.problem.code}: {error.problem.detail}")
+        else:
+            await ack(message)
 
     async def _refuse(self, message: Msg, reason: str) -> None:
         self._log.warning("an enqueued task was refused", subject=message.subject, reason=reason)
-        await self._pool.execute(
-            QUERIES.add_dead_letter,
-            "TASKS",
-            message.subject,
-            None,
-            reason,
-            message.data[:1_000_000],
-            1,
-        )
-        await term(message)
+        body = message.data[:1_000_000]
+        try:
+            await self._pool.execute(QUERIES.add_dead_letter, "TASKS", message.subject, None, reason, body, 1)
+        except DATABASE_DOWN:
+            await nak(message, 2)
+        else:
+            await term(message)

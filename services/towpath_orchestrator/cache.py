@@ -40,18 +40,21 @@ class Waiters:
     """Lets requests wait until a run moves; a hint only, whoever waits also looks from time to time."""
 
     def __init__(self) -> None:
-        self._events: dict[UUID, asyncio.Event] = {}
+        self._waiting: dict[UUID, set[asyncio.Event]] = {}
 
     def moved(self, run_id: UUID) -> None:
         """Wake everybody who waits for this run."""
-        event = self._events.pop(run_id, None)
-        if event is not None:
+        for event in self._waiting.pop(run_id, ()):
             event.set()
 
     async def wait(self, run_id: UUID, timeout_s: float) -> None:
         """Wait until the run moves here, at most *timeout_s*."""
-        event = self._events.setdefault(run_id, asyncio.Event())
+        event = asyncio.Event()
+        self._waiting.setdefault(run_id, set()).add(event)
         try:
             await asyncio.wait_for(event.wait(), timeout_s)
         except TimeoutError:
-            return
+            left = self._waiting.get(run_id, set())
+            left.discard(event)
+            if not left:
+                self._waiting.pop(run_id, None)
