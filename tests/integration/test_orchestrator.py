@@ -11,7 +11,7 @@ from tests.support.orchestrator_peers import NETWORK, Peers, connected, orchestr
 from towpath_contracts import rpc
 from towpath_contracts.networks import PublishNetwork
 from towpath_contracts.tasks import SubmitTask
-from towpath_contracts.views import CancelRun, GetEvents, GetRun
+from towpath_contracts.views import CancelRun, GetEvents, GetRun, ListRuns
 
 
 def three_steps(request: Any) -> dict[str, Any]:
@@ -85,6 +85,22 @@ async def test_a_repeated_key_gives_the_same_run_and_another_body_a_conflict(
         assert (again["run_id"], again["duplicate"]) == (first["run_id"], True)
         other = await submit(peers, idempotency_key="k", debug=True)
         assert (other["code"], other["run_id"]) == ("idempotency_conflict", first["run_id"])
+
+
+async def test_an_enqueued_task_runs_and_a_bad_one_is_set_aside(database: Any, nats_server: Any, peers: Peers) -> None:
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        await publish(peers)
+        js = peers.nc.jetstream()
+        await js.publish("task.enqueue.anonymous", json.dumps({"network": "solo", "user_message": "hi"}).encode())
+        await js.publish("task.enqueue.anonymous", b'{"network": "nowhere", "user_message": "hi"}')
+        await js.publish("task.enqueue.anonymous", b"not json")
+        await peers.until(lambda: len(peers.decisions) >= 3)
+        page = await peers.ask(rpc.LIST_RUNS, ListRuns(project="default"))
+        assert (await ended(peers, str(page.runs[0].run_id))).status == "completed"
+        connection = await asyncpg.connect(database())
+        reasons = [row["reason"] for row in await connection.fetch("SELECT reason FROM runs.dead_letter ORDER BY 1")]
+        await connection.close()
+        assert [reason.split(":")[0] for reason in reasons] == ["network_not_found", "not a task"]
 
 
 async def test_a_killed_orchestrator_leaves_no_run_behind(database: Any, nats_server: Any, peers: Peers) -> None:
