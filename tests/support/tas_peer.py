@@ -14,8 +14,8 @@ import nats
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-
 from tests.support.waiting import eventually
+
 from towpath_contracts import rpc, subjects
 from towpath_contracts.base import Message
 from towpath_contracts.canonical import digest
@@ -55,7 +55,7 @@ class TasPeer:
         self.confirming = True
         self.answering = True
         self.refusal: Problem | None = None
-        self.claim: Callable[[ClaimStart], ClaimAnswer | None] = lambda asked: GRANTED
+        self.claim: Callable[[ClaimStart], ClaimAnswer | None] = lambda _asked: GRANTED
         self._inboxes: dict[str, str] = {}
 
     async def __aenter__(self) -> Self:
@@ -188,7 +188,8 @@ class TasPeer:
         return info.num_pending, info.num_ack_pending
 
     async def all_acknowledged(self, toolset: str = "default", within_s: float = 10) -> None:
-        """Wait until the toolset's queue is empty."""
-        async with asyncio.timeout(within_s):
-            while await self.left(toolset) != (0, 0):
-                await asyncio.sleep(0.05)
+        """Wait until the toolset's queue is empty; the broker has to be asked, it doesn't tell."""
+        until = time.monotonic() + within_s
+        while (left := await self.left(toolset)) != (0, 0):
+            assert time.monotonic() < until, f"waiting and unacknowledged: {left}"
+            await asyncio.sleep(0.05)

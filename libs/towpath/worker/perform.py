@@ -68,7 +68,8 @@ class Performer:
             return self.failed(call, cancelled(call))
         await self._tell("pre_tool_call", call, context)
         found = await self._run(call, tool, arguments, timeout_s)
-        call.stage = Stage.REPORTING
+        if call.stage is Stage.RUNNING:  # not reported as hung meanwhile
+            call.stage = Stage.REPORTING
         if isinstance(found, Result):
             found = await self._stored(call, found)
         outcome = (
