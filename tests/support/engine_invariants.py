@@ -1,0 +1,198 @@
+"""What must hold after every fact, whatever it was: an independent reading of the log, compared with the machine."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from towpath_contracts import events as ev
+from towpath_contracts import facts
+from towpath_contracts.access import RaiseFence
+from towpath_contracts.deciding import DecisionRequest
+from towpath_contracts.decisions import CallTools
+from towpath_contracts.events import LogEntry, event_adapter
+from towpath_contracts.networks import Snapshot
+from towpath_contracts.tools import ToolRequest
+from towpath_engine.advance import advance, wake_at
+from towpath_engine.effects import Effect
+from towpath_engine.evolve import evolve
+from towpath_engine.state import EffectKind, RunState, dump_state, initial, load_state
+
+AFTER_THE_END = frozenset({"fence_stored", "effect_resent"})
+"""What a finished run may still write: the fate of its fence."""
+
+
+class Watch:
+    """Reads the log on its own, never the state, and asserts."""
+
+    def __init__(self, network: Snapshot, first: LogEntry) -> None:
+        assert isinstance(first.event, ev.RunCreated)
+        self.network, self.task = network, first.event
+        self.seq, self.step, self.fence, self.ended = 1, 0, 0, False
+        self.asked: set[UUID] = set()
+        self.open: dict[UUID, int] = {}
+        self.done: set[UUID] = set()
+        self.gates: set[UUID] = set()
+        self.used_gates: set[UUID] = set()
+        self.cancelled = False
+        self.requested_at_fence: dict[UUID, int] = {}
+        self.attempts: dict[UUID, int] = {}
+        self.stored: RunState | None = None
+
+    def saw(
+        self,
+        before: RunState,
+        fact: facts.AnyFact,
+        now: datetime,
+        entries: Sequence[LogEntry],
+        effects: Sequence[Effect],
+        after: RunState,
+    ) -> None:
+        """Check one transition."""
+        self._folds(before, entries, after)
+        self._is_deterministic(before, fact, now, entries, after)
+        expected = self._may_count(before.run_id, fact)
+        for entry in entries:
+            self._entry(entry)
+        assert expected or not entries, f"{fact.type} was not awaited, and made {[e.event.type for e in entries]}"
+        assert not effects or entries, "an effect without an event would not be sent again after a crash"
+        self._effects(effects)
+        self._bounds(after)
+        if isinstance(fact, facts.TimerFired):
+            due = wake_at(after)
+            assert due is None or due > now, "a timer must move wake_at forward, or the run is woken for ever"
+
+    def _folds(self, before: RunState, entries: Sequence[LogEntry], after: RunState) -> None:
+        """The log gives the state, live and when read back from storage; and a dumped state is the state."""
+        live, stored = before, self.stored or _reread(before, initial(before.run_id, self.network), self.task)
+        for entry in entries:
+            live = evolve(live, entry)
+            event = event_adapter.validate_json(entry.event.model_dump_json())
+            stored = evolve(stored, LogEntry.model_construct(seq=entry.seq, at=entry.at, event=event))
+        assert live == after
+        assert stored == after
+        assert load_state(dump_state(after), self.task, self.network) == after
+        self.stored = load_state(dump_state(stored), self.task, self.network)
+
+    def _is_deterministic(
+        self, before: RunState, fact: facts.AnyFact, now: datetime, entries: Sequence[LogEntry], after: RunState
+    ) -> None:
+        again, _, state = advance(load_state(dump_state(before), self.task, self.network), fact, now)
+        assert [e.model_dump_json() for e in again] == [e.model_dump_json() for e in entries]
+        assert state == after
+
+    def _may_count(self, run_id: UUID, fact: facts.AnyFact) -> bool:  # noqa: C901 - one table of facts
+        """Say, from the log alone, whether *fact* answers something that the run waits for."""
+        if fact.run_id != run_id:
+            return False
+        if self.ended:
+            return isinstance(fact, facts.TimerFired | facts.FenceRaised)
+        match fact:
+            case facts.DecisionMade() | facts.DecisionFailed():
+                return fact.request_id in self.asked
+            case facts.ToolFinished() | facts.ToolDenied() | facts.ApprovalRequired():
+                return fact.execution_id in self.open
+            case facts.GateResolved():
+                return bool(self.gates)
+            case facts.CancelRequested():
+                return not self.cancelled
+            case facts.FenceRaised():
+                return self.cancelled and fact.fence == self.fence
+            case facts.RunAdmitted():
+                return self.seq == 1
+            case facts.MessageDead():
+                return fact.effect_id in self.asked or fact.effect_id in self.open
+            case facts.TimerFired() | facts.ExecutionConflict():
+                return True
+
+    def _entry(self, entry: LogEntry) -> None:
+        event = entry.event
+        assert entry.seq == self.seq + 1, "the log has no gaps"
+        self.seq = entry.seq
+        assert not self.ended or event.type in AFTER_THE_END, f"{event.type} after the end"
+        match event:
+            case ev.DecisionRequested():
+                assert not self.asked, "at most one decision is pending"
+                assert not self.open, "a step begins when the calls of the one before are finished"
+                assert event.step == self.step + 1 <= self.task.max_steps
+                self.step = event.step
+                self.asked = {event.request_id}
+            case ev.DecisionReceived() | ev.DecisionMissed():
+                assert event.request_id in self.asked
+                self.asked = set()
+            case ev.InstructionIssued() if isinstance(event.instruction, CallTools):
+                self._opened(event.instruction)
+            case ev.ToolCallFinished() | ev.ToolCallDenied():
+                assert self.open.pop(event.execution_id) == event.call_index
+                self._done(event.execution_id)
+            case ev.GateOpened():
+                assert event.gate_id not in self.used_gates, "a gate id is used once"
+                self.used_gates.add(event.gate_id)
+                self.gates.add(event.gate_id)
+            case ev.GateClosed():
+                self.gates.remove(event.gate_id)
+            case ev.EffectResent():
+                assert event.attempt == self.attempts.get(event.effect_id, 1) + 1
+                assert event.resend_at > entry.at
+                self.attempts[event.effect_id] = event.attempt
+            case _:
+                self._control(event)
+
+    def _control(self, event: ev.AnyEvent) -> None:
+        match event:
+            case ev.CancelAccepted():
+                assert event.fence == self.fence + 1 and not self.cancelled and not self.gates
+                self.fence, self.cancelled, self.asked = event.fence, True, set()
+            case ev.FenceStored():
+                for execution_id in event.voided:
+                    if self.open.pop(execution_id, None) is not None:
+                        self._done(execution_id)
+            case ev.RunQuarantined():
+                assert not self.gates
+                self.asked = set()
+            case ev.RunFinished():
+                assert event.fence >= self.fence, "the fence never falls"
+                assert event.steps == self.step
+                assert not self.gates, "a finished run waits for nobody"
+                assert (event.status == "cancelled") == self.cancelled, "a cancel wins over every other end"
+                assert event.status == "completed" or event.final["status"] == "error"
+                self.fence, self.ended, self.asked = event.fence, True, set()
+
+    def _opened(self, instruction: CallTools) -> None:
+        for index, call in enumerate(instruction.calls):
+            assert call.call_index == index
+            assert call.execution_id not in self.open and call.execution_id not in self.done
+            self.open[call.execution_id] = index
+
+    def _done(self, execution_id: UUID) -> None:
+        assert execution_id not in self.done, "a call finishes once"
+        self.done.add(execution_id)
+
+    def _effects(self, effects: Sequence[Effect]) -> None:
+        assert len({e.message_id for e in effects}) == len(effects)
+        for effect in effects:
+            assert effect.effect.attempt == self.attempts.get(effect.effect.effect_id, 1)
+            match effect.message:
+                case DecisionRequest():
+                    assert effect.message.request_id in self.asked and effect.message.fence == self.fence
+                case ToolRequest():
+                    assert effect.message.execution_id in self.open, "a finished call is not asked for again"
+                    first = self.requested_at_fence.setdefault(effect.message.execution_id, effect.message.fence)
+                    assert effect.message.fence == first, "a resend must not pass a fence that was raised to stop it"
+                case RaiseFence():
+                    assert effect.message.fence == self.fence and (self.cancelled or self.ended)
+
+    def _bounds(self, after: RunState) -> None:
+        """The state says the same as the log, and stays small."""
+        assert {p.effect_id for p in after.pending if p.kind is EffectKind.DECIDE} == self.asked
+        assert {g.gate_id for g in after.gates} == self.gates
+        assert (after.seq, after.step, after.fence, after.is_final) == (self.seq, self.step, self.fence, self.ended)
+        if not self.ended and after.status != "quarantined":
+            assert {p.effect_id for p in after.pending if p.kind is EffectKind.TOOL} == set(self.open)
+        assert sum(len(o.text.encode()) for o in after.outputs) == after.output_bytes <= self.task.context_limit
+        assert len(after.log_tail) <= 10 and len(after.older) <= 20 and len(after.detectors.nudged) <= 8
+        assert (after.active_since is None) or after.status in ("running", "cancelling")
+
+
+def _reread(before: RunState, empty: RunState, task: ev.RunCreated) -> RunState:
+    """The state as another process would load it."""
+    return empty if before.seq == 0 else load_state(dump_state(before), task, empty.snapshot)
