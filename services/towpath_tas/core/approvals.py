@@ -16,7 +16,7 @@ from towpath_contracts.views import ResolveGate
 from towpath_tas.core import facts
 from towpath_tas.core.authorization import Asked, Authorize, Ruling, binding, binding_changes, binding_digest
 from towpath_tas.core.call import Approval, Call, Dispatch, Note, Step, Tell
-from towpath_tas.core.denial import denied_by_person, denied_unknown
+from towpath_tas.core.denial import denied_by_person, denied_lost
 
 APPROVER = "approver"
 """The role whose holders may settle approvals."""
@@ -27,7 +27,7 @@ APPROVED_LIFE = timedelta(minutes=10)
 
 def deny(call: Call, ruling: Ruling) -> Step:
     """Refuse a call by the matrix."""
-    denial = ruling.denial or denied_unknown(call.tool, (), ())
+    denial = ruling.denial or denied_lost(call.tool)
     judged = replace(call, policy_version=ruling.policy_version, rule=ruling.rule)
     refused = judged.changed(status=CallStatus.DENIED, fact=facts.denied(judged, denial))
     note = Note(
@@ -75,13 +75,18 @@ def ask(call: Call, ruling: Ruling, *, now: datetime, before: Approval | None = 
     )
 
 
-def on_repeat(call: Call, asked: Asked, approval: Approval | None, authorize: Authorize, *, now: datetime) -> Step:
-    """The run asks again about a call that waits: has a person spoken, and is everything still as it was shown?"""
+def on_repeat(
+    call: Call, asked: Asked, approval: Approval | None, authorize: Authorize, *, now: datetime, deadline: datetime
+) -> Step:
+    """The run asks again about a call that waits: has a person spoken, and is everything still as it was shown?
+
+    *deadline* is the call's from now on: the run's clock stands still while it waits for a person.
+    """
     if approval is None:
-        return ask(call, authorize(asked), now=now)
+        return _refuse_lost(call, authorize(asked))
     match approval.status:
         case "approved" if now < _good_until(approval):
-            return _use(call, asked, approval, authorize, now=now)
+            return _use(call, asked, approval, authorize, now=now, deadline=deadline)
         case "denied":
             return _refuse(call, approval, expired=False)
         case "pending" if now < approval.expires_at:
@@ -90,12 +95,9 @@ def on_repeat(call: Call, asked: Asked, approval: Approval | None, authorize: Au
             return _refuse(call, approval, expired=True)
 
 
-def resolve(call: Call, approval: Approval, said: ResolveGate, *, now: datetime, own_allowed: bool) -> Step | Problem:
-    """Return what a person's word makes of an approval, or why it does not count.
-
-    *own_allowed* lets requesters approve their own calls: for a platform with one person on one machine.
-    """
-    refused = _may_not(call, approval, said, now=now, own_allowed=own_allowed)
+def resolve(call: Call, approval: Approval, said: ResolveGate, *, now: datetime) -> Step | Problem:
+    """Return what a person's word makes of an approval, or why it does not count."""
+    refused = _may_not(call, approval, said, now=now)
     if refused is not None:
         return refused
     settled = replace(approval, status=said.verdict, decided_by=said.actor, decided_at=now, decided_reason=said.reason)
@@ -110,7 +112,7 @@ def resolve(call: Call, approval: Approval, said: ResolveGate, *, now: datetime,
     return Step(call=touched, notes=(note,), effects=(_resolved(settled),), approvals=(settled,))
 
 
-def _may_not(call: Call, approval: Approval, said: ResolveGate, *, now: datetime, own_allowed: bool) -> Problem | None:
+def _may_not(call: Call, approval: Approval, said: ResolveGate, *, now: datetime) -> Problem | None:
     if said.verdict not in {"approved", "denied"}:
         return problem("verdict_invalid", "an approval takes: approved, denied")
     if APPROVER not in said.roles:
@@ -123,12 +125,14 @@ def _may_not(call: Call, approval: Approval, said: ResolveGate, *, now: datetime
         return problem("reason_required", "a denial needs a reason; the model sees it")
     if said.digest is not None and said.digest != approval.digest:
         return problem("digest_changed", f"the approval is for {approval.digest}, not for {said.digest}")
-    if said.verdict == "approved" and said.actor == approval.requested_by and not own_allowed:
+    if said.verdict == "approved" and said.actor == approval.requested_by:
         return problem("requester_may_not_approve", f"{said.actor} submitted the run that asks")
     return None
 
 
-def _use(call: Call, asked: Asked, approval: Approval, authorize: Authorize, *, now: datetime) -> Step:
+def _use(
+    call: Call, asked: Asked, approval: Approval, authorize: Authorize, *, now: datetime, deadline: datetime
+) -> Step:
     ruling = authorize(asked)
     if ruling.effect == "deny":
         refused = deny(call, ruling)
@@ -143,6 +147,7 @@ def _use(call: Call, asked: Asked, approval: Approval, authorize: Authorize, *, 
         policy_version=ruling.policy_version,
         rule=ruling.rule,
         fact=None,
+        deadline=deadline,
         tool_version=ruling.tool.version if ruling.tool else call.tool_version,
         effect_class=spec.effect_class if spec else call.effect_class,
         timeout_ms=spec.timeout_ms if spec else call.timeout_ms,
@@ -170,6 +175,12 @@ def _refuse(call: Call, approval: Approval, *, expired: bool) -> Step:
         detail={"approval_id": str(approval.approval_id), "violation_type": denial.violation_type},
     )
     return Step(call=refused, notes=(note,), effects=(_resolved(settled), *_tell(refused)), approvals=(settled,))
+
+
+def _refuse_lost(call: Call, ruling: Ruling) -> Step:
+    """A call that waits for an approval which is not there can't be let through by anybody."""
+    denial = ruling.denial or denied_lost(call.tool)
+    return deny(call, Ruling(effect="deny", tool=ruling.tool, policy_version=ruling.policy_version, denial=denial))
 
 
 def _good_until(approval: Approval) -> datetime:

@@ -6,7 +6,7 @@ or make it fetch anything (references lead nowhere outside the schema).
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from jsonschema import Draft202012Validator, SchemaError
@@ -15,6 +15,9 @@ from jsonschema.protocols import Validator
 from jsonschema.validators import extend
 from referencing import Registry
 from referencing.exceptions import Unresolvable
+
+_NAMES_ONLY = frozenset({"required", "additionalProperties", "unevaluatedProperties", "dependentRequired"})
+"""Checks of an object whose message holds the names of its members, not their values."""
 
 Matches = Callable[[str, str], bool]
 """`matches(pattern, text)`: is the pattern found in the text? Raises ValueError for a pattern it does not know."""
@@ -47,8 +50,11 @@ class Arguments:
             matches(pattern, "")
         self._validator = _validator_class(matches)(schema, registry=Registry())
 
-    def problems(self, args: Mapping[str, Any], text: str) -> list[str]:
-        """Return what is wrong with *args*, whose JSON is *text*; an empty list when nothing is."""
+    def problems(self, args: Mapping[str, Any], text: str, hidden: Collection[str] = ()) -> list[str]:
+        """Return what is wrong with *args*, whose JSON is *text*; an empty list when nothing is.
+
+        A model reads this, so the values of *hidden* parameters, which the system filled in, are never told.
+        """
         if len(text) > MAX_ARGS_CHARS:
             return [f"the arguments have {len(text)} characters, at most {MAX_ARGS_CHARS} are allowed"]
         if _deeper(args, MAX_DEPTH):
@@ -59,11 +65,15 @@ class Arguments:
             found = sorted(self._validator.iter_errors(args), key=lambda error: list(map(str, error.absolute_path)))
         except (Unresolvable, RecursionError, ValueError) as error:
             return [f"the tool's schema can't be applied: {type(error).__name__}"]
-        return [_told(error) for error in found[:MAX_ERRORS]]
+        return [_told(error, hidden) for error in found[:MAX_ERRORS]]
 
 
-def _told(error: ValidationError) -> str:
+def _told(error: ValidationError, hidden: Collection[str]) -> str:
     where = ".".join(str(part) for part in error.absolute_path) or "arguments"
+    if error.absolute_path and error.absolute_path[0] in hidden:
+        return f"{error.absolute_path[0]}: not valid; the system fills it in"
+    if isinstance(error.instance, dict | list) and error.validator not in _NAMES_ONLY:
+        return f"{where}: does not satisfy {error.validator}"  # the full message would repeat everything inside
     return f"{where}: {error.message[:300]}"
 
 

@@ -117,7 +117,8 @@ class Law:
                 reason=f"{asked.tool} has no operation {asked.operation}; it has {tool.spec.operation}",
             )
         try:
-            problems = self.registry.arguments(tool).problems(asked.args, asked.args_text)
+            check = self.registry.arguments(tool)
+            problems = check.problems(asked.args, asked.args_text, tool.spec.system_params)
         except ValueError as error:
             problems = [f"the tool's schema can't be used: {error}"]
         return denied_arguments(asked.tool, problems) if problems else None

@@ -91,6 +91,11 @@ def denied_by_person(tool: str, reason: str, rule: str, *, expired: bool) -> Den
     return _denial(Violation.APPROVAL_DENIED, reason, rule, (), "Do not ask for the same again; take the reason in.")
 
 
+def denied_lost(tool: str) -> Denial:
+    """Say that the approval which this call waited for is gone."""
+    return _denial(Violation.APPROVAL_EXPIRED, f"the approval of {tool} is gone", None, (), "Find another way.")
+
+
 def _denial(violation: str, reason: str, rule: str | None, allowed: tuple[str, ...], suggestion: str) -> Denial:
     return Denial(violation_type=violation, reason=reason, rule=rule, allowed_tools=allowed, suggestion=suggestion)
 

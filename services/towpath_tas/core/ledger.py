@@ -47,7 +47,8 @@ def on_request(
     if fence > request.fence and not call.ever_claimed:
         return void(call)
     if call.status is CallStatus.AWAITING_APPROVAL:
-        return approvals.on_repeat(call, asked, approval, authorize, now=now)
+        deadline = max(call.deadline, request.deadline)
+        return approvals.on_repeat(call, asked, approval, authorize, now=now, deadline=deadline)
     return _go_on(call, max(call.deadline, request.deadline), now=now, stopped=fence > request.fence)
 
 
@@ -184,10 +185,10 @@ def _go_on(call: Call, deadline: datetime, *, now: datetime, stopped: bool) -> S
     if call.effect_class is EffectClass.PURE:
         if late:
             return fail(call, "timeout", "no result came before the deadline", hint="Try again later, or without it.")
-        return Step(effects=(Dispatch(call=call),))
+        return _dispatch_same(call, deadline)
     if call.holder is None:
         if not late:
-            return Step(effects=(Dispatch(call=call),))
+            return _dispatch_same(call, deadline)
         if call.ever_claimed:
             return unknown(call, "an earlier attempt was started and never reported")
         return fail(call, "not_started", "no worker started it before its deadline; it did not happen")
@@ -196,6 +197,14 @@ def _go_on(call: Call, deadline: datetime, *, now: datetime, stopped: bool) -> S
     if call.effect_class is EffectClass.IRREVERSIBLE or late:
         return unknown(call, "it was started, and nothing was heard of it until its lease was over")
     return dispatch_next(call, "the lease of the last attempt is over")
+
+
+def _dispatch_same(call: Call, deadline: datetime) -> Step:
+    """Send the attempt once more; the broker drops it where it still has it. A later deadline is kept for claims."""
+    if deadline <= call.deadline:
+        return Step(effects=(Dispatch(call=call),))
+    renewed = call.changed(deadline=deadline)
+    return Step(call=renewed, effects=(Dispatch(call=renewed),))
 
 
 def _tell(call: Call) -> tuple[Tell, ...]:

@@ -7,7 +7,7 @@ arguments) is never taken from an outcome.
 
 from datetime import datetime
 
-from towpath_contracts.canonical import digest
+from towpath_contracts.canonical import digest, json_safe
 from towpath_contracts.tools import CallStatus, EffectClass, ToolOutcome
 from towpath_tas.core import approvals, facts
 from towpath_tas.core.authorization import Authorize, Ruling, asked_again, binding, binding_digest
@@ -44,7 +44,9 @@ def on_outcome(
 
 def _accept(call: Call, outcome: ToolOutcome) -> Step:
     succeeded = outcome.status == "succeeded"
-    result_digest = outcome.result_digest if outcome.blob else digest(outcome.result)
+    result_digest = outcome.result_digest
+    if not outcome.blob:
+        result_digest, outcome = _digested(outcome)
     ended = call.changed(
         status=CallStatus.SUCCEEDED if succeeded else CallStatus.FAILED,
         fact=facts.reported(call, outcome, result_digest),
@@ -58,6 +60,15 @@ def _accept(call: Call, outcome: ToolOutcome) -> Step:
         detail={**_detail(outcome), "result_digest": result_digest},
     )
     return Step(call=ended, notes=(note,), effects=(Tell(run_id=ended.run_id, fact=ended.fact or ""),))
+
+
+def _digested(outcome: ToolOutcome) -> tuple[str, ToolOutcome]:
+    """The digest is made here, from what is passed on: a worker's own word for it would prove nothing."""
+    try:
+        return digest(outcome.result), outcome
+    except ValueError:  # NaN and infinities are not JSON, and must not travel on
+        safe = json_safe(outcome.result)
+        return digest(safe), outcome.model_copy(update={"result": safe})
 
 
 def _authorize_again(

@@ -1,0 +1,73 @@
+"""The key that signs tickets: one file, one key, the same for every replica.
+
+Law: the file is read by its owner only, and a key that others may read is refused. A key is made only where that is
+asked for, and never over another one: two processes that start at once end up with the same key.
+"""
+
+import base64
+import binascii
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+RAW_BYTES = 32
+
+
+class KeyFileError(Exception):
+    """The key can't be used; the message says what to do about it."""
+
+
+def load_key(path: Path, *, create: bool = False) -> Ed25519PrivateKey:
+    """Return the key in *path* (PEM, or 32 raw bytes in base64); make it first where *create* and there is none.
+
+    Raises KeyFileError.
+    """
+    if create and not path.exists():
+        _make(path)
+    try:
+        mode = path.stat().st_mode
+        text = path.read_bytes().strip()
+    except OSError as error:
+        msg = f"the ticket key {path} can't be read ({error.strerror}); make one: openssl genpkey -algorithm ed25519"
+        raise KeyFileError(msg) from error
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        msg = f"others may read the ticket key {path}; close it: chmod 600 {path}"
+        raise KeyFileError(msg)
+    return _parse(text, path)
+
+
+def _parse(text: bytes, path: Path) -> Ed25519PrivateKey:
+    try:
+        if text.startswith(b"-----BEGIN"):
+            key = load_pem_private_key(text, password=None)
+        else:
+            key = Ed25519PrivateKey.from_private_bytes(base64.b64decode(text, validate=True))
+    except (ValueError, TypeError, binascii.Error) as error:
+        msg = f"{path} holds no Ed25519 key (PEM, or {RAW_BYTES} bytes in base64)"
+        raise KeyFileError(msg) from error
+    if not isinstance(key, Ed25519PrivateKey):
+        msg = f"{path} holds a key of another kind; tickets need Ed25519"
+        raise KeyFileError(msg)
+    return key
+
+
+def _make(path: Path) -> None:
+    """Write a new key beside its place and link it there: `link` fails where another process was first."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    raw = base64.b64encode(Ed25519PrivateKey.generate().private_bytes_raw()) + b"\n"
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".ticket-")  # mkstemp opens it for its owner alone
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(raw)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(name, path)
+        except FileExistsError:
+            return
+    finally:
+        Path(name).unlink()

@@ -1,0 +1,209 @@
+"""The ledger in Postgres: rows to values and back, and the two statements that change it.
+
+Law: a change is stored only under the revision and the policy version it was made with; what was not stored is said by
+being left out of the answer, never by an error.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from operator import attrgetter
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from towpath_contracts.tools import CallStatus, EffectClass
+from towpath_fabric.db import Queries
+from towpath_tas.adapters.lane import Lane
+from towpath_tas.core.call import Approval, Call, Claim, Note, Step
+
+QUERIES = Queries.load("towpath_tas.adapters")
+
+_CALL = tuple(field.name for field in fields(Call))
+_CHANGE = (
+    *("run_id", "execution_id", "project", "tool_version", "effect_class", "timeout_ms", "toolset", "status", "fence"),
+    *("attempt", "deadline", "policy_version", "rule", "approval_id", "approvals", "claims", "fact", "accepted"),
+    *("settled_by", "revision"),
+)
+_call_values = attrgetter(*_CALL)
+_change_values = attrgetter(*_CHANGE)
+_CALL_CLAIMS = _CALL.index("claims")
+_CHANGE_CLAIMS = _CHANGE.index("claims")
+_approval_values = attrgetter(*(field.name for field in fields(Approval)))
+
+
+class Seen(NamedTuple):
+    """The versions of a project's policy and registry that decisions were made with."""
+
+    project: str
+    policy_version: int
+    registry_version: int
+
+
+class Count(NamedTuple):
+    """One use of a limited rule by one call; `base` is the count that the decision saw."""
+
+    run_id: UUID
+    rule: str
+    execution_id: UUID
+    base: int
+
+
+class Written(NamedTuple):
+    """What a write did: the calls that were stored, the projects whose versions have moved, Postgres's time."""
+
+    calls: frozenset[UUID]
+    stale: tuple[str, ...]
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """What the database knows of a call: the row, its current approval, its run's fence."""
+
+    call: Call | None
+    approval: Approval | None
+    fence: int
+    at: datetime
+
+
+async def read_calls(lane: Lane, keys: Sequence[tuple[UUID, UUID]]) -> dict[UUID, Stored]:
+    """Read calls by (run id, execution id); every key is in the answer."""
+    rows = await lane.fetch(QUERIES.read_calls, [run for run, _ in keys], [execution for _, execution in keys])
+    return {row["asked"]: _stored(row) for row in rows}
+
+
+async def read_counts(lane: Lane, keys: Sequence[tuple[UUID, str]]) -> dict[tuple[UUID, str], int]:
+    """Read how often a run has used limited rules."""
+    rows = await lane.fetch(QUERIES.read_counts, [run for run, _ in keys], [rule for _, rule in keys])
+    return {(row["run_id"], row["rule"]): row["used"] for row in rows}
+
+
+async def open_calls(lane: Lane, steps: Sequence[Step], counts: Sequence[Count], seen: Sequence[Seen]) -> Written:
+    """Insert new rows with everything that belongs to them, in one commit."""
+    calls = sorted((_call_row(step.call) for step in steps if step.call is not None), key=lambda row: (row[0], row[1]))
+    row = await lane.fetchrow(QUERIES.open_calls, calls, _audits(steps), _approvals(steps), list(counts), list(seen))
+    return _written(row)
+
+
+async def change_calls(lane: Any, steps: Sequence[Step], seen: Sequence[Seen]) -> Written:
+    """Change rows, and store notes that stand by themselves, in one commit. *lane* may be a connection."""
+    changes = sorted(
+        (_change_row(step) for step in steps if step.call is not None), key=lambda row: (row[0], row[1])
+    )  # in key order, so that two replicas that change the same rows can't lock each other out
+    row = await lane.fetchrow(QUERIES.change_calls, changes, _audits(steps), _approvals(steps), list(seen))
+    return _written(row)
+
+
+def call_from_row(row: Mapping[str, Any]) -> Call:
+    """Return the call of a ledger row."""
+    values = {name: row[name] for name in _CALL}
+    values["effect_class"] = EffectClass(values["effect_class"])
+    values["status"] = CallStatus(values["status"])
+    values["claims"] = _claims_from(values["claims"])
+    return Call(**values)
+
+
+def audit_row(note: Note) -> tuple[Any, ...]:
+    """Return *note* as a row of the audit."""
+    call = note.call
+    return (
+        note.always,
+        call.project,
+        call.run_id,
+        call.execution_id,
+        note.phase,
+        note.verdict,
+        call.tool,
+        call.operation,
+        call.network,
+        call.agent_key,
+        call.caller,
+        note.actor,
+        call.rule,
+        call.policy_version,
+        call.args_digest,
+        note.detail_text(),
+    )
+
+
+def platform_audit(
+    project: str, phase: str, verdict: str, *, actor: str, version: int = 0, tool: str = "", detail: Any = None
+) -> tuple[Any, ...]:
+    """Return a row of the audit that belongs to no call: policies, tools."""
+    text = json.dumps(detail or {}, separators=(",", ":"))
+    return (True, project, None, None, phase, verdict, tool, "", "", "", "", actor, None, version, "", text)
+
+
+def _written(row: Any) -> Written:
+    return Written(calls=frozenset(row["written"]), stale=tuple(row["stale"]), at=row["at"])
+
+
+def _call_row(call: Call) -> tuple[Any, ...]:
+    values = _call_values(call)
+    if not call.claims:
+        return (*values[:_CALL_CLAIMS], "[]", *values[_CALL_CLAIMS + 1 :])
+    return (*values[:_CALL_CLAIMS], _claims_text(call.claims), *values[_CALL_CLAIMS + 1 :])
+
+
+def _change_row(step: Step) -> tuple[Any, ...]:
+    call = step.call
+    values = _change_values(call)
+    text = _claims_text(call.claims) if call is not None and call.claims else "[]"
+    return (*values[:_CHANGE_CLAIMS], text, *values[_CHANGE_CLAIMS + 1 :], step.decides)
+
+
+def _audits(steps: Sequence[Step]) -> list[tuple[Any, ...]]:
+    return [audit_row(note) for step in steps for note in step.notes]
+
+
+def _approvals(steps: Sequence[Step]) -> list[tuple[Any, ...]]:
+    return [_approval_values(approval) for step in steps for approval in step.approvals]
+
+
+def _claims_text(claims: Sequence[Claim]) -> str:
+    rows = [
+        [str(claim.claim_id), claim.attempt, claim.worker, claim.until.isoformat() if claim.until else None]
+        for claim in claims
+    ]
+    return json.dumps(rows, separators=(",", ":"))
+
+
+def _claims_from(text: str) -> tuple[Claim, ...]:
+    if text == "[]":
+        return ()
+    return tuple(
+        Claim(
+            claim_id=UUID(claim_id),
+            attempt=attempt,
+            worker=worker,
+            granted=True,
+            until=datetime.fromisoformat(until) if until else None,
+        )
+        for claim_id, attempt, worker, until in json.loads(text)
+    )
+
+
+def _stored(row: Mapping[str, Any]) -> Stored:
+    if row["execution_id"] is None:
+        return Stored(call=None, approval=None, fence=row["stored_fence"], at=row["read_at"])
+    call = call_from_row(row)
+    approval = None
+    if call.approval_id is not None and row["approval_status"] is not None:
+        approval = Approval(
+            approval_id=call.approval_id,
+            run_id=call.run_id,
+            execution_id=call.execution_id,
+            project=call.project,
+            status=row["approval_status"],
+            digest=row["approval_digest"],
+            bound=row["bound"],
+            rule=row["approval_rule"],
+            reason=row["approval_reason"],
+            requested_by=row["requested_by"],
+            expires_at=row["expires_at"],
+            decided_by=row["decided_by"],
+            decided_at=row["decided_at"],
+            decided_reason=row["decided_reason"],
+        )
+    return Stored(call=call, approval=approval, fence=row["stored_fence"], at=row["read_at"])

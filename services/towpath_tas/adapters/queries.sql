@@ -1,0 +1,155 @@
+-- name: now
+SELECT clock_timestamp();
+
+-- name: open_calls
+SELECT written, stale, at
+FROM tas.open_calls($1::tas.call_new[], $2::tas.audit_new[], $3::tas.approval_new[], $4::tas.count_new[],
+                    $5::tas.project_seen[]);
+
+-- name: change_calls
+SELECT written, stale, at
+FROM tas.change_calls($1::tas.call_change[], $2::tas.audit_new[], $3::tas.approval_new[], $4::tas.project_seen[]);
+
+-- name: read_calls
+-- LIMIT keeps the planner from joining whole tables: it is one look at each key's place.
+SELECT k.execution_id AS asked, clock_timestamp() AS read_at, coalesce(f.fence, 0) AS stored_fence,
+       t.run_id, t.execution_id, t.project, t.network, t.snapshot_digest, t.agent_key, t.agent_type, t.caller, t.step,
+       t.call_index, t.tool, t.operation, t.toolset, t.tool_version, t.effect_class, t.timeout_ms, t.args,
+       t.args_digest, t.context, t.status, t.fence, t.attempt, t.deadline, t.policy_version, t.rule, t.approval_id,
+       t.approvals, t.claims, t.fact, t.accepted, t.settled_by, t.revision,
+       a.status AS approval_status, a.digest AS approval_digest, a.bound, a.rule AS approval_rule,
+       a.reason AS approval_reason, a.requested_by, a.expires_at, a.decided_by, a.decided_at, a.decided_reason
+FROM unnest($1::uuid[], $2::uuid[]) AS k (run_id, execution_id)
+LEFT JOIN LATERAL (SELECT c.* FROM tas.tool_call c
+                   WHERE c.run_id = k.run_id AND c.execution_id = k.execution_id LIMIT 1) t ON true
+LEFT JOIN LATERAL (SELECT x.fence FROM tas.fence x WHERE x.run_id = k.run_id LIMIT 1) f ON true
+LEFT JOIN LATERAL (SELECT y.* FROM tas.approval y WHERE y.approval_id = t.approval_id LIMIT 1) a ON true;
+
+-- name: read_counts
+SELECT k.run_id, k.rule, coalesce(u.used, 0) AS used
+FROM unnest($1::uuid[], $2::text[]) AS k (run_id, rule)
+LEFT JOIN tas.rule_count u ON u.run_id = k.run_id AND u.rule = k.rule;
+
+-- name: find_approval
+SELECT run_id, execution_id FROM tas.approval WHERE approval_id = $1 AND project = $2;
+
+-- name: lock_fence
+SELECT pg_advisory_xact_lock(uuid_hash_extended($1::uuid, 7026115));
+
+-- name: raise_fence
+INSERT INTO tas.fence (run_id, project, fence) VALUES ($1, $2, $3)
+ON CONFLICT (run_id) DO UPDATE SET fence = greatest(tas.fence.fence, excluded.fence), raised_at = clock_timestamp()
+RETURNING fence, clock_timestamp() AS at;
+
+-- name: calls_of_run
+SELECT t.* FROM tas.tool_call t WHERE t.run_id = $1 AND t.project = $2 ORDER BY t.execution_id FOR UPDATE;
+
+-- name: project_state
+SELECT policy_version, registry_version FROM tas.project_state WHERE project = $1;
+
+-- name: lock_project
+INSERT INTO tas.project_state (project) VALUES ($1)
+ON CONFLICT (project) DO UPDATE SET project = excluded.project
+RETURNING policy_version, registry_version;
+
+-- name: move_policy
+UPDATE tas.project_state SET policy_version = $2 WHERE project = $1;
+
+-- name: move_registry
+UPDATE tas.project_state SET registry_version = registry_version + 1 WHERE project = $1;
+
+-- name: rules
+SELECT rule FROM tas.permission_rule WHERE project = $1 AND version = $2 ORDER BY place;
+
+-- name: policy
+SELECT version, digest, text, rules, applied_by, applied_at FROM tas.policy_version
+WHERE project = $1 ORDER BY version DESC LIMIT 1;
+
+-- name: add_policy
+INSERT INTO tas.policy_version (project, version, digest, text, rules, source, note, applied_by)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8);
+
+-- name: add_rules
+INSERT INTO tas.permission_rule (project, version, place, name, effect, tool, operation, rule)
+SELECT $1, $2, k.place, k.name, k.effect, k.tool, k.operation, k.rule
+FROM unnest($3::integer[], $4::text[], $5::text[], $6::text[], $7::text[], $8::json[])
+  AS k (place, name, effect, tool, operation, rule);
+
+-- name: tools
+SELECT DISTINCT ON (name) name, version, digest, spec, owner FROM tas.tool
+WHERE project = $1 AND status = 'accepted' ORDER BY name, version DESC;
+
+-- name: tool_versions
+SELECT name, version, digest, spec, status, reason, owner FROM tas.tool
+WHERE project = $1 AND name = ANY ($2::text[]) ORDER BY name, version;
+
+-- name: add_tool
+INSERT INTO tas.tool (project, name, version, digest, spec, status, reason, toolset, owner, worker)
+VALUES ($1, $2, $3, $4, $5::json, $6, $7, $8, $9, $10);
+
+-- name: decide_tool
+UPDATE tas.tool SET status = $4, decided_at = clock_timestamp(), decided_by = $5, reason = $6
+WHERE project = $1 AND name = $2 AND version = $3 AND status = 'pending' RETURNING name;
+
+-- name: toolsets
+SELECT DISTINCT toolset FROM tas.tool WHERE status = 'accepted';
+
+-- name: add_audit
+INSERT INTO tas.audit_entry (project, run_id, execution_id, phase, verdict, tool, operation, network, agent_key, caller,
+                             actor, rule, policy_version, args_digest, detail)
+SELECT a.project, a.run_id, a.execution_id, a.phase, a.verdict, a.tool, a.operation, a.network, a.agent_key, a.caller,
+       a.actor, a.rule, a.policy_version, a.args_digest, a.detail
+FROM unnest($1::tas.audit_new[]) a;
+
+-- name: audit
+SELECT entry_id, at, project, run_id, execution_id, phase, verdict, tool, operation, network, agent_key, caller, actor,
+       rule, policy_version, args_digest, detail
+FROM tas.audit_entry
+WHERE project = $1 AND ($2::uuid IS NULL OR run_id = $2) AND ($3::uuid IS NULL OR execution_id = $3)
+  AND ($4::text IS NULL OR agent_key = $4) AND ($5::text IS NULL OR tool = $5) AND ($6::text IS NULL OR verdict = $6)
+  AND ($7::text IS NULL OR phase = $7) AND ($8::text IS NULL OR actor = $8)
+  AND ($9::timestamptz IS NULL OR at >= $9) AND ($10::timestamptz IS NULL OR at <= $10)
+  AND ($11::bigint IS NULL OR entry_id < $11)
+ORDER BY entry_id DESC LIMIT $12;
+
+-- name: audit_total
+SELECT count(*) FROM (
+  SELECT FROM tas.audit_entry
+  WHERE project = $1 AND ($2::uuid IS NULL OR run_id = $2) AND ($3::uuid IS NULL OR execution_id = $3)
+    AND ($4::text IS NULL OR agent_key = $4) AND ($5::text IS NULL OR tool = $5) AND ($6::text IS NULL OR verdict = $6)
+    AND ($7::text IS NULL OR phase = $7) AND ($8::text IS NULL OR actor = $8)
+    AND ($9::timestamptz IS NULL OR at >= $9) AND ($10::timestamptz IS NULL OR at <= $10)
+  LIMIT $11) found;
+
+-- name: add_dead_letter
+INSERT INTO runs.dead_letter (stream, subject, run_id, reason, body, failures) VALUES ($1, $2, $3, $4, $5, $6);
+
+-- name: count_failure
+INSERT INTO runs.handling_failure AS f (stream, sequence, failures, last) VALUES ($1, $2, 1, clock_timestamp())
+ON CONFLICT (stream, sequence) DO UPDATE SET failures = f.failures + 1, last = excluded.last RETURNING f.failures;
+
+-- name: add_piece
+INSERT INTO tas.blob_piece (execution_id, digest, piece, data) VALUES ($1, $2, $3, $4)
+ON CONFLICT (execution_id, digest, piece) DO UPDATE SET data = excluded.data, arrived_at = clock_timestamp();
+
+-- name: pieces
+SELECT piece, data FROM tas.blob_piece WHERE execution_id = $1 AND digest = $2 ORDER BY piece;
+
+-- name: drop_pieces
+DELETE FROM tas.blob_piece WHERE execution_id = $1 AND digest = $2;
+
+-- name: drop_old_pieces
+DELETE FROM tas.blob_piece WHERE arrived_at < clock_timestamp() - interval '1 hour';
+
+-- name: add_blob
+INSERT INTO runs.blob (digest, data, size) VALUES ($1, $2, $3) ON CONFLICT (digest) DO NOTHING;
+
+-- name: blob_exists
+SELECT true FROM runs.blob WHERE digest = $1;
+
+-- name: blob_wanted
+SELECT true FROM tas.tool_call
+WHERE run_id = $1 AND execution_id = $2 AND status IN ('permitted', 'started', 'unknown');
+
+-- name: ensure_partitions
+SELECT runs.ensure_partitions('tas.tool_call', 3);

@@ -1,0 +1,100 @@
+"""Questions about rights: dry runs, what an agent may do, what tools there are (design §7, API).
+
+Law: a question changes nothing and is answered by the same rules that decide.
+"""
+
+from typing import Any
+
+from towpath_contracts.access import (
+    AccessVerdict,
+    CheckAccess,
+    DescribeTools,
+    GetPermissions,
+    Permission,
+    Permissions,
+    ToolsDescribed,
+)
+from towpath_contracts.canonical import canonical_json
+from towpath_contracts.problems import ProblemError, problem
+from towpath_tas.app.laws import Laws
+from towpath_tas.core.authorization import Asked
+from towpath_tas.core.matrix import Rule, Who
+
+
+class Access:
+    """Answers questions about rights."""
+
+    def __init__(self, pool: Any, laws: Laws) -> None:
+        self._pool = pool
+        self._laws = laws
+
+    async def check(self, request: CheckAccess) -> AccessVerdict:
+        """Say what the matrix would say to a call, and how every rule for the tool was weighed."""
+        law = await self._laws.fresh(self._pool, request.project)
+        who = Who(request.network, request.agent_key, request.agent_type, request.caller)
+        try:
+            text = canonical_json(request.args)
+        except ValueError as error:
+            raise ProblemError(problem("request_invalid", f"args: {error}")) from error
+        asked = Asked(
+            run_id=None,
+            project=request.project,
+            who=who,
+            step=0,
+            tool=request.tool,
+            operation=request.operation or "call",
+            args=request.args,
+            args_text=text,
+            labels={},
+            grant=None,
+        )
+        ruling = law.rule(asked)
+        tool = law.registry.tools.get(request.tool)
+        operation = tool.spec.operation if tool else asked.operation
+        denial = ruling.denial
+        return AccessVerdict(
+            verdict=ruling.effect,
+            rule=ruling.rule,
+            reason=ruling.reason,
+            violation_type=denial.violation_type if denial else "",
+            policy_version=ruling.policy_version,
+            allowed_tools=denial.allowed_tools if denial else (),
+            suggestion=denial.suggestion if denial else "",
+            trace=law.matrix.trace(who, request.tool, operation, asked.context()),
+        )
+
+    async def permissions(self, request: GetPermissions) -> Permissions:
+        """List every registered tool that some rule opens to, or bars from, this agent, whoever calls."""
+        law = await self._laws.fresh(self._pool, request.project)
+        who = Who(request.network, request.agent_key, request.agent_type, "*")
+        found = []
+        for tool in law.registry.tools.values():
+            spec = tool.spec
+            rules = law.matrix.candidates(who, spec.name, spec.operation)
+            if rules:
+                found.append(_permission(spec.name, spec.operation, rules))
+        return Permissions(policy_version=law.matrix.version, permissions=tuple(found))
+
+    async def describe(self, request: DescribeTools) -> ToolsDescribed:
+        """Return current specs; names without one are left out."""
+        law = await self._laws.fresh(self._pool, request.project)
+        tools = [
+            tool for name, tool in law.registry.tools.items() if request.names is None or name in set(request.names)
+        ]
+        return ToolsDescribed(
+            tools=tuple(tool.spec for tool in tools), versions={tool.spec.name: tool.version for tool in tools}
+        )
+
+
+def _permission(tool: str, operation: str, rules: tuple[Rule, ...]) -> Permission:
+    """The strictest effect that holds without conditions, else the one that conditions may give."""
+    certain = {rule.effect for rule in rules if rule.when is None}
+    possible = {rule.effect for rule in rules}
+    verdict = "deny"
+    if "deny" not in certain:
+        verdict = "require_approval" if "require_approval" in certain else "allow" if "allow" in possible else verdict
+        if verdict == "deny" and "require_approval" in possible:
+            verdict = "require_approval"
+    conditional = any(rule.when is not None for rule in rules) and "deny" not in certain
+    names = tuple(rule.name for rule in rules)
+    return Permission(tool=tool, operation=operation, verdict=verdict, conditional=conditional, rules=names)

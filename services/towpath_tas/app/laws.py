@@ -1,0 +1,76 @@
+"""The matrices and registries in memory, one pair per project.
+
+Law: what is in memory is only as good as its version numbers. A decision is stored together with the versions it rests
+on, and Postgres refuses it where they have moved; then the project is forgotten here and loaded again.
+"""
+
+import json
+from typing import Any
+
+from towpath_contracts.tools import ToolSpec
+from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
+from towpath_tas.adapters.lane import Lane
+from towpath_tas.adapters.ledger_tables import QUERIES, Seen
+from towpath_tas.core.authorization import Law
+from towpath_tas.core.matrix import Matrix
+from towpath_tas.core.policy_file import rule_from_row
+from towpath_tas.core.registry import Registry, ToolVersion
+from towpath_tas.metrics import Metrics
+
+MAX_PROJECTS = 512
+"""Projects kept in memory; the one that was not used for longest is loaded again when it comes back."""
+
+
+class Laws:
+    """Loads and keeps what decides in each project."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._laws: dict[str, Law] = {}
+
+    def known(self, project: str) -> Law | None:
+        """Return the law of *project* if it is in memory."""
+        return self._laws.get(project)
+
+    def forget(self, project: str) -> None:
+        """Load *project* again when it is next needed."""
+        self._laws.pop(project, None)
+
+    async def of(self, source: "Lane | Any", project: str) -> Law:
+        """Return the law of *project*, loaded if it is not in memory. *source* is a lane or a pool."""
+        law = self._laws.pop(project, None)
+        if law is None:
+            law = await self._load(source, project)
+            while len(self._laws) >= MAX_PROJECTS:
+                del self._laws[next(iter(self._laws))]
+        self._laws[project] = law
+        return law
+
+    async def fresh(self, source: "Lane | Any", project: str) -> Law:
+        """Return the law of *project* as Postgres has it now."""
+        state = await source.fetchrow(QUERIES.project_state, project)
+        versions = (state["policy_version"], state["registry_version"]) if state else (0, 0)
+        law = self._laws.get(project)
+        if law is not None and (law.matrix.version, law.registry.version) != versions:
+            self.forget(project)
+        return await self.of(source, project)
+
+    async def _load(self, source: "Lane | Any", project: str) -> Law:
+        """Read versions first: if they move while the rest is read, the law is stale by its number and refused."""
+        self._metrics.reloads.inc()
+        state = await source.fetchrow(QUERIES.project_state, project)
+        policy, registry = (state["policy_version"], state["registry_version"]) if state else (0, 0)
+        rules = await source.fetch(QUERIES.rules, project, policy)
+        tools = await source.fetch(QUERIES.tools, project)
+        matrix = Matrix([rule_from_row(json.loads(row["rule"])) for row in rules], compile_condition, policy)
+        return Law(matrix, Registry([_tool(row) for row in tools], matches, registry), compile_grant)
+
+
+def seen(project: str, law: Law) -> Seen:
+    """Return the versions that *law* stands for."""
+    return Seen(project, law.matrix.version, law.registry.version)
+
+
+def _tool(row: Any) -> ToolVersion:
+    spec = ToolSpec.model_validate_json(row["spec"])
+    return ToolVersion(spec=spec, version=row["version"], digest=row["digest"], owner=row["owner"])

@@ -1,0 +1,151 @@
+"""`tool.outcome`: what came of a call. One commit per batch, then facts to the runs and confirmations to the workers.
+
+Law: a worker forgets an outcome only when it is told that the ledger holds it, so a confirmation never leaves before
+the commit; and one that is kept as evidence only, or can't be placed at all, is confirmed too, since sending it again
+would change nothing.
+"""
+
+import asyncio
+from collections import defaultdict
+from dataclasses import dataclass
+
+from nats.aio.msg import Msg
+from pydantic import ValidationError
+
+from towpath_contracts.rpc import CONFIRM_HEADER
+from towpath_contracts.tools import OutcomeConfirmed, ToolOutcome
+from towpath_fabric.bus import Bus
+from towpath_fabric.db import DATABASE_DOWN
+from towpath_fabric.logs import Logger
+from towpath_fabric.pull import PullConsumer, ack, deliveries, nak
+from towpath_tas.adapters.lane import Lane
+from towpath_tas.app.aside import DeadLetters
+from towpath_tas.app.book import Book, Entry, Picture
+from towpath_tas.app.sending import Sender, Tickets
+from towpath_tas.core.call import Step
+from towpath_tas.core.outcomes import on_outcome
+from towpath_tas.metrics import Metrics
+
+DATABASE_WAIT_S = 0.25
+CONTESTED_S = 0.2
+
+
+@dataclass(slots=True)
+class Item:
+    """One outcome on its way; `fault` says what is wrong with its ticket."""
+
+    message: Msg
+    outcome: ToolOutcome
+    fault: str
+
+    def decide(self, picture: Picture) -> Step:
+        """Ask the core."""
+        return on_outcome(
+            picture.call,
+            self.outcome,
+            self.fault,
+            picture.authorize,
+            now=picture.now,
+            approval=picture.approval,
+        )
+
+    def entry(self) -> Entry:
+        """Return what the book has to do."""
+        again = deliveries(self.message) > 1 or self.outcome.status == "ticket_expired"
+        return Entry(run_id=self.outcome.run_id, execution_id=self.outcome.execution_id, decide=self.decide, read=again)
+
+    def confirm_to(self) -> str:
+        """Return the subject on which the worker waits, or an empty string."""
+        subject: str = (self.message.headers or {}).get(CONFIRM_HEADER, "")
+        return subject if _is_inbox(subject) else ""
+
+    @property
+    def key(self) -> str:
+        """Return the name under which the worker holds this outcome."""
+        return f"{self.outcome.execution_id}:{self.outcome.attempt}"
+
+
+class Outcomes:
+    """The loop of tool outcomes. One per process; `run` never returns."""
+
+    def __init__(
+        self,
+        consumer: PullConsumer,
+        lane: Lane,
+        book: Book,
+        sender: Sender,
+        tickets: Tickets,
+        bus: Bus,
+        dead: DeadLetters,
+        metrics: Metrics,
+        log: Logger,
+        *,
+        batch_size: int,
+    ) -> None:
+        self._consumer = consumer
+        self._lane = lane
+        self._book = book
+        self._sender = sender
+        self._tickets = tickets
+        self._bus = bus
+        self._dead = dead
+        self._metrics = metrics
+        self._log = log
+        self._batch_size = batch_size
+
+    async def run(self) -> None:
+        """Handle outcomes for ever."""
+        while True:
+            messages = await self._consumer.take(self._batch_size)
+            self._metrics.batch.labels("outcome").observe(len(messages))
+            items = [item for message in messages if (item := await self._parsed(message)) is not None]
+            while items:
+                try:
+                    await self._handle(items)
+                    items = []
+                except DATABASE_DOWN as error:
+                    self._log.warning("postgres is away, outcomes wait", error=str(error))
+                    self._consumer.paused = True
+                    await asyncio.sleep(DATABASE_WAIT_S)
+            self._consumer.paused = False
+
+    async def _parsed(self, message: Msg) -> Item | None:
+        try:
+            outcome = ToolOutcome.model_validate_json(message.data)
+        except ValidationError as error:
+            await self._dead.set_aside(message, f"not a tool outcome: {error.error_count()} problem(s)")
+            return None
+        fault = self._tickets.fault(
+            outcome.ticket, outcome.execution_id, outcome.attempt, outcome.run_id, at_start=False
+        )
+        return Item(message, outcome, fault)
+
+    async def _handle(self, items: list[Item]) -> None:
+        entries = [item.entry() for item in items]
+        await self._book.apply(self._lane, entries)
+        confirmed: dict[str, list[str]] = defaultdict(list)
+        for item, entry in zip(items, entries, strict=True):
+            if await self._finish(item, entry) and (subject := item.confirm_to()):
+                confirmed[subject].append(item.key)
+        for subject, keys in confirmed.items():
+            await self._bus.post(subject, OutcomeConfirmed(keys=tuple(keys)).model_dump_json().encode())
+
+    async def _finish(self, item: Item, entry: Entry) -> bool:
+        """Send and acknowledge; say whether the outcome has found its place."""
+        if entry.error:
+            await self._dead.failed(item.message, entry.error, entry.run_id)
+            return False
+        if entry.contested:
+            await nak(item.message, CONTESTED_S)
+            return False
+        await self._sender.send(entry.step)
+        if entry.step.dead:
+            await self._dead.set_aside(item.message, entry.step.dead, entry.run_id)
+        else:
+            await ack(item.message)
+        return True
+
+
+def _is_inbox(subject: str) -> bool:
+    """A worker names where it listens; anywhere but an inbox would let it speak with this service's voice."""
+    return subject.startswith("_INBOX") and not any(sign in subject for sign in " *>\r\n\t")

@@ -1,0 +1,192 @@
+"""The matrix as a thing that people change: apply, show, follow a file (design §7, matrix).
+
+Law: a policy is applied whole or not at all, every version is kept, and every change is in the audit in the same
+transaction. An equal text is no change.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from towpath_contracts.access import ApplyPolicy, GetPolicy, PolicyApplied, PolicyView
+from towpath_contracts.canonical import digest_text
+from towpath_contracts.problems import ProblemError, problem
+from towpath_fabric.db import DATABASE_DOWN
+from towpath_fabric.logs import Logger
+from towpath_tas.adapters.cel import compile_condition
+from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit
+from towpath_tas.app.laws import Laws
+from towpath_tas.core.matrix import Rule, glob_matches
+from towpath_tas.core.policy_file import read_policy, rule_from_row, rule_row
+
+FILE_LOOK_S = 0.5
+MAX_NAMED = 50
+"""Rules named in one audit entry; a larger change is told by its numbers."""
+
+
+class Policies:
+    """Applies and shows matrices."""
+
+    def __init__(self, pool: Any, laws: Laws) -> None:
+        self._pool = pool
+        self._laws = laws
+
+    async def apply(self, request: ApplyPolicy) -> PolicyApplied:
+        """Store a matrix as the next version; raises ProblemError `policy_invalid` with everything that is wrong."""
+        found = await asyncio.to_thread(read_policy, request.text, compile_condition)
+        if found.problems:
+            count = len(found.problems)
+            raise ProblemError(problem("policy_invalid", f"{count} problem(s)", errors=found.problems))
+        warnings = await self._warnings(request.project, found.rules)
+        text_digest = digest_text(request.text)
+        async with self._pool.acquire() as connection, connection.transaction():
+            state = await connection.fetchrow(QUERIES.lock_project, request.project)
+            current = await connection.fetchrow(QUERIES.policy, request.project)
+            version = state["policy_version"]
+            changed = current is None or current["digest"] != text_digest
+            if changed and not request.dry_run:
+                version += 1
+                await self._store(connection, request, version, text_digest, found.rules)
+        return PolicyApplied(
+            version=version, digest=text_digest, rules=len(found.rules), changed=changed, warnings=warnings
+        )
+
+    async def show(self, request: GetPolicy) -> PolicyView:
+        """Return the matrix in force; version 0 and no rules where none was ever applied."""
+        row = await self._pool.fetchrow(QUERIES.policy, request.project)
+        if row is None:
+            return PolicyView(version=0, digest="", text="")
+        rules = await self._pool.fetch(QUERIES.rules, request.project, row["version"])
+        return PolicyView(
+            version=row["version"],
+            digest=row["digest"],
+            text=row["text"],
+            applied_at=row["applied_at"],
+            applied_by=row["applied_by"],
+            rules=tuple(json.loads(rule["rule"]) for rule in rules),
+        )
+
+    async def _store(
+        self, connection: Any, request: ApplyPolicy, version: int, text_digest: str, rules: Sequence[Rule]
+    ) -> None:
+        before = await connection.fetch(QUERIES.rules, request.project, version - 1)
+        await connection.execute(
+            QUERIES.add_policy,
+            *(request.project, version, text_digest, request.text, len(rules), request.source, request.note),
+            request.actor,
+        )
+        await connection.execute(
+            QUERIES.add_rules,
+            request.project,
+            version,
+            list(range(len(rules))),
+            [rule.name for rule in rules],
+            [rule.effect for rule in rules],
+            [rule.tool for rule in rules],
+            [rule.operation for rule in rules],
+            [json.dumps(rule_row(rule)) for rule in rules],
+        )
+        await connection.execute(QUERIES.move_policy, request.project, version)
+        detail = {
+            "digest": text_digest,
+            "source": request.source,
+            "note": request.note,
+            **_difference([rule_from_row(json.loads(row["rule"])) for row in before], rules),
+        }
+        entry = platform_audit(
+            request.project, "policy.applied", "applied", actor=request.actor, version=version, detail=detail
+        )
+        await connection.execute(QUERIES.add_audit, [entry])
+
+    async def _warnings(self, project: str, rules: Sequence[Rule]) -> tuple[str, ...]:
+        """A rule for a tool that nobody offers is probably misspelt (behaviours 002.3: matrix against registry)."""
+        law = await self._laws.fresh(self._pool, project)
+        names = tuple(law.registry.tools)
+        return tuple(
+            f"rule {rule.name}: no registered tool matches {rule.tool!r}"
+            for rule in rules
+            if not any(glob_matches(rule.tool, name) for name in names)
+        )
+
+
+class PolicyFile:
+    """Follows a file: applies it at start and whenever it changes; a bad one changes nothing."""
+
+    def __init__(self, policies: Policies, path: Path, project: str, log: Logger) -> None:
+        self._policies = policies
+        self._path = path
+        self._project = project
+        self._log = log
+        self._applied: tuple[int, int] | None = None
+        self._missing = False
+
+    async def run(self) -> None:
+        """Look for ever."""
+        while True:
+            await self.look()
+            await asyncio.sleep(FILE_LOOK_S)
+
+    async def look(self) -> None:
+        """Apply the file if it is not the one applied last."""
+        stamp = await asyncio.to_thread(_stamp, self._path)
+        if stamp is None:
+            if not self._missing:
+                self._log.warning("policy file is missing, the last policy stays in force", file=str(self._path))
+            self._missing = True
+            return
+        self._missing = False
+        if stamp == self._applied:
+            return
+        try:
+            text = await asyncio.to_thread(self._path.read_text, "utf-8")
+            applied = await self._policies.apply(
+                ApplyPolicy(project=self._project, actor="file", text=text, source=str(self._path))
+            )
+        except (OSError, ValueError) as error:
+            if isinstance(error, UnicodeDecodeError | ValueError):
+                self._applied = stamp
+            self._log.error("policy refused", file=str(self._path), problem=str(error))
+        except ProblemError as error:
+            self._applied = stamp
+            self._refused(error)
+        except DATABASE_DOWN as error:
+            self._log.warning("postgres is away, the policy file waits", error=str(error))
+        else:
+            self._applied = stamp
+            self._told(applied)
+
+    def _refused(self, error: ProblemError) -> None:
+        self._log.error("policy refused", file=self._path.name, problems=len(error.problem.errors))
+        for entry in error.problem.errors:
+            self._log.error("policy problem", file=self._path.name, at=entry.pointer, problem=entry.detail)
+
+    def _told(self, applied: PolicyApplied) -> None:
+        for warning in applied.warnings:
+            self._log.info("policy warning", warning=warning)
+        if applied.changed:
+            self._log.info("policy applied", version=applied.version, rules=applied.rules, file=self._path.name)
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+def _difference(before: Sequence[Rule], after: Sequence[Rule]) -> Mapping[str, Any]:
+    old = {rule.name: rule.digest for rule in before}
+    new = {rule.name: rule.digest for rule in after}
+    added = sorted(new.keys() - old.keys())
+    removed = sorted(old.keys() - new.keys())
+    altered = sorted(name for name in old.keys() & new.keys() if old[name] != new[name])
+    return {
+        "rules": len(after),
+        "added": added[:MAX_NAMED],
+        "removed": removed[:MAX_NAMED],
+        "altered": altered[:MAX_NAMED],
+        "counts": {"added": len(added), "removed": len(removed), "altered": len(altered)},
+    }

@@ -1,0 +1,101 @@
+"""The audit as people ask for it, and blobs on their way in (design §6, §7).
+
+Law: an audit answer holds nothing of another project. A blob is stored only under the digest of its own bytes, and only
+for a call that is under way and shows a genuine ticket.
+"""
+
+import base64
+import binascii
+import json
+from typing import Any
+
+from towpath_contracts.access import AuditEntry, AuditPage, AuditQuery
+from towpath_contracts.canonical import digest_text
+from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.tools import MAX_RESULT_BYTES, BlobChunk
+from towpath_contracts.views import Done
+from towpath_fabric.tickets import TicketRefusedError
+from towpath_tas.adapters.ledger_tables import QUERIES
+from towpath_tas.app.sending import Tickets
+
+MAX_TOTAL = 10_000
+"""Matches are counted up to here; more than that nobody reads, and counting would take long."""
+
+CHUNK_BYTES = 256 * 1024
+MAX_CHUNKS = MAX_RESULT_BYTES // CHUNK_BYTES
+
+
+class Audit:
+    """Answers questions about the audit."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+
+    async def query(self, request: AuditQuery) -> AuditPage:
+        """Return a page of entries, newest first."""
+        filters = (
+            *(request.project, request.run_id, request.execution_id, request.agent_key, request.tool),
+            *(request.verdict, request.phase, request.actor, request.since, request.until),
+        )
+        rows = await self._pool.fetch(QUERIES.audit, *filters, request.before, request.limit + 1)
+        total = await self._pool.fetchval(QUERIES.audit_total, *filters, MAX_TOTAL)
+        page = rows[: request.limit]
+        return AuditPage(
+            entries=tuple(_entry(row) for row in page),
+            next_before=page[-1]["entry_id"] if len(rows) > request.limit else None,
+            total=total,
+        )
+
+
+class Blobs:
+    """Takes large results in pieces."""
+
+    def __init__(self, pool: Any, tickets: Tickets) -> None:
+        self._pool = pool
+        self._tickets = tickets
+
+    async def put(self, chunk: BlobChunk) -> Done:
+        """Take one piece; the last one completes the blob. Raises ProblemError for anything that is not in order."""
+        execution_id = await self._allowed(chunk)
+        if await self._pool.fetchval(QUERIES.blob_exists, chunk.digest):
+            return Done(detail="stored")
+        await self._pool.execute(QUERIES.add_piece, execution_id, chunk.digest, chunk.index, _data(chunk))
+        if chunk.index < chunk.total - 1:
+            return Done(detail=f"piece {chunk.index + 1} of {chunk.total}")
+        rows = await self._pool.fetch(QUERIES.pieces, execution_id, chunk.digest)
+        data = b"".join(row["data"] for row in rows)
+        await self._pool.execute(QUERIES.drop_pieces, execution_id, chunk.digest)
+        if [row["piece"] for row in rows] != list(range(chunk.total)) or digest_text(data) != chunk.digest:
+            detail = f"{len(rows)} of {chunk.total} pieces are here and make another digest; send all of them again"
+            raise ProblemError(problem("request_invalid", detail))
+        await self._pool.execute(QUERIES.add_blob, chunk.digest, data, len(data))
+        return Done(detail="stored")
+
+    async def _allowed(self, chunk: BlobChunk) -> Any:
+        if not 0 <= chunk.index < chunk.total:
+            raise ProblemError(problem("request_invalid", f"piece {chunk.index} of {chunk.total} can't be"))
+        if chunk.total > MAX_CHUNKS:
+            raise ProblemError(problem("request_too_large", f"at most {MAX_RESULT_BYTES} bytes are stored"))
+        try:
+            claims = self._tickets.opened(chunk.ticket)
+        except TicketRefusedError as error:
+            raise ProblemError(problem("forbidden", f"the ticket is {error.reason}")) from error
+        if chunk.execution_id is not None and chunk.execution_id != claims.execution_id:
+            raise ProblemError(problem("forbidden", "the ticket is for another call"))
+        if not await self._pool.fetchval(QUERIES.blob_wanted, claims.run_id, claims.execution_id):
+            raise ProblemError(problem("forbidden", "the call is not under way"))
+        return claims.execution_id
+
+
+def _data(chunk: BlobChunk) -> bytes:
+    try:
+        data = base64.b64decode(chunk.data_base64, validate=True)
+    except (ValueError, binascii.Error) as error:
+        raise ProblemError(problem("request_invalid", "data_base64 is not base64")) from error
+    if len(data) > CHUNK_BYTES:
+        raise ProblemError(problem("request_too_large", f"a piece has at most {CHUNK_BYTES} bytes"))
+    return data
+
+
+def _entry(row: Any) -> AuditEntry:
+    return AuditEntry.model_validate({**dict(row), "detail": json.loads(row["detail"])})

@@ -1,0 +1,136 @@
+"""`tool.request`: may this call happen? One commit per batch, then the invocations go out.
+
+Law: a request is acknowledged after its decision is stored and sent, never before. A request for a call that is not
+known is taken for new, and Postgres says so if it is not.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+from nats.aio.msg import Msg
+from pydantic import ValidationError
+
+from towpath_contracts.canonical import canonical_json, digest_text
+from towpath_contracts.tools import ToolRequest
+from towpath_fabric.db import DATABASE_DOWN
+from towpath_fabric.logs import Logger
+from towpath_fabric.pull import PullConsumer, ack, deliveries, nak
+from towpath_tas.adapters.lane import Lane
+from towpath_tas.app.aside import DeadLetters
+from towpath_tas.app.book import Book, Entry, Picture
+from towpath_tas.app.sending import Sender
+from towpath_tas.core.authorization import Asked, asked_in
+from towpath_tas.core.call import Step
+from towpath_tas.core.ledger import on_request
+from towpath_tas.metrics import Metrics
+
+DATABASE_WAIT_S = 0.25
+CONTESTED_S = 0.2
+
+
+@dataclass(slots=True)
+class Item:
+    """One request on its way."""
+
+    message: Msg
+    request: ToolRequest
+    asked: Asked
+    args_digest: str
+
+    def decide(self, picture: Picture) -> Step:
+        """Ask the core."""
+        return on_request(
+            picture.call,
+            self.request,
+            self.asked,
+            self.args_digest,
+            picture.authorize,
+            now=picture.now,
+            fence=picture.fence,
+            approval=picture.approval,
+        )
+
+    def entry(self) -> Entry:
+        """Return what the book has to do."""
+        request = self.request
+        again = deliveries(self.message) > 1 or request.attempt > 1
+        return Entry(
+            run_id=request.run_id,
+            execution_id=request.execution_id,
+            project=request.project,
+            decide=self.decide,
+            fresh=not again,
+            read=again,
+        )
+
+
+class Requests:
+    """The loop of tool requests. One per process; `run` never returns."""
+
+    def __init__(
+        self,
+        consumer: PullConsumer,
+        lane: Lane,
+        book: Book,
+        sender: Sender,
+        dead: DeadLetters,
+        metrics: Metrics,
+        log: Logger,
+        *,
+        batch_size: int,
+    ) -> None:
+        self._consumer = consumer
+        self._lane = lane
+        self._book = book
+        self._sender = sender
+        self._dead = dead
+        self._metrics = metrics
+        self._log = log
+        self._batch_size = batch_size
+
+    async def run(self) -> None:
+        """Handle requests for ever."""
+        while True:
+            messages = await self._consumer.take(self._batch_size)
+            self._metrics.batch.labels("request").observe(len(messages))
+            items = [item for message in messages if (item := await self._parsed(message)) is not None]
+            while items:
+                try:
+                    await self._handle(items)
+                    items = []
+                except DATABASE_DOWN as error:
+                    self._log.warning("postgres is away, requests wait", error=str(error))
+                    self._consumer.paused = True
+                    await asyncio.sleep(DATABASE_WAIT_S)
+            self._consumer.paused = False
+
+    async def _parsed(self, message: Msg) -> Item | None:
+        try:
+            request = ToolRequest.model_validate_json(message.data)
+            text = canonical_json(request.args)
+        except ValidationError as error:
+            await self._dead.set_aside(message, f"not a tool request: {error.error_count()} problem(s)")
+            return None
+        except ValueError as error:  # NaN is not JSON, and a lone surrogate is not text
+            await self._dead.set_aside(message, f"arguments that are not JSON: {error}")
+            return None
+        return Item(message, request, asked_in(request, text), digest_text(text))
+
+    async def _handle(self, items: list[Item]) -> None:
+        entries = [item.entry() for item in items]
+        await self._book.apply(self._lane, entries)
+        for item, entry in zip(items, entries, strict=True):
+            await self._finish(item, entry)
+
+    async def _finish(self, item: Item, entry: Entry) -> None:
+        if entry.error:
+            await self._dead.failed(item.message, entry.error, entry.run_id)
+            return
+        if entry.contested:
+            await nak(item.message, CONTESTED_S)
+            return
+        await self._sender.send(entry.step)
+        if entry.step.dead:
+            await self._dead.set_aside(item.message, entry.step.dead, entry.run_id)
+        else:
+            await ack(item.message)

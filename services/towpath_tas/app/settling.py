@@ -1,0 +1,110 @@
+"""Words from outside the loops: raised fences, people's decisions on approvals and on unknown calls (design §7).
+
+Law: a word counts from the commit on that stores it; before that it is not answered. Whoever is refused hears why.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from towpath_contracts.access import FenceAnswer, RaiseFence, SettleCall
+from towpath_contracts.problems import Problem, ProblemError, problem
+from towpath_contracts.tools import CallStatus
+from towpath_contracts.views import Done, ResolveGate
+from towpath_tas.adapters.lane import Lane
+from towpath_tas.adapters.ledger_tables import QUERIES, call_from_row, change_calls
+from towpath_tas.app.book import NOTHING, Book, Entry, Picture
+from towpath_tas.app.sending import Sender
+from towpath_tas.core import approvals
+from towpath_tas.core.call import Call, Step
+from towpath_tas.core.settling import is_live, on_fence, on_settle
+
+
+class Settling:
+    """Carries words from outside into the ledger."""
+
+    def __init__(self, pool: Any, book: Book, sender: Sender) -> None:
+        self._pool = pool
+        self._book = book
+        self._sender = sender
+
+    async def raise_fence(self, request: RaiseFence) -> FenceAnswer:
+        """Store a fence, void what has not started, stop the rest; the same question has the same kind of answer."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(QUERIES.lock_fence, request.run_id)
+            row = await connection.fetchrow(QUERIES.raise_fence, request.run_id, request.project, request.fence)
+            stored = await connection.fetch(QUERIES.calls_of_run, request.run_id, request.project)
+            calls = [call_from_row(found) for found in stored]
+            steps = [on_fence(call, request.reason, now=row["at"]) for call in calls]
+            changed = [step for step in steps if step.call is not None]
+            if changed:
+                await change_calls(connection, changed, [])
+        for step in steps:
+            await self._sender.send(step)
+        after = [step.call or call for call, step in zip(calls, steps, strict=True)]
+        return _fence_answer(request, row["fence"], after, row["at"])
+
+    async def resolve_approval(self, request: ResolveGate) -> Done:
+        """Store a person's word on an approval, then tell the run; raises ProblemError where it does not count."""
+        found = await self._pool.fetchrow(QUERIES.find_approval, request.approval_id, request.project)
+        if found is None:
+            raise ProblemError(problem("gate_not_found", f"no approval {request.approval_id} in {request.project}"))
+
+        def decide(picture: Picture) -> Step | Problem:
+            if picture.call is None or picture.approval is None:
+                return problem("gate_not_found", "the call is not in the ledger")
+            if picture.approval.approval_id != request.approval_id:
+                return problem("gate_settled", "the call has a newer approval, which shows what changed")
+            return approvals.resolve(picture.call, picture.approval, request, now=picture.now)
+
+        await self._settle(found["run_id"], found["execution_id"], request.project, decide)
+        return Done(detail=f"approval {request.approval_id}: {request.verdict}")
+
+    async def settle_call(self, request: SettleCall) -> Done:
+        """Store a person's word on an unknown call, then tell the run; raises ProblemError where nothing is open."""
+
+        def decide(picture: Picture) -> Step | Problem:
+            call = picture.call
+            if call is None or call.project != request.project:
+                return problem("tool_call_not_found", f"no call {request.execution_id} in {request.project}")
+            step = on_settle(call, request.verdict, request.actor, request.reason, now=picture.now)
+            return step or problem("gate_settled", f"the call is {call.status}")
+
+        await self._settle(request.run_id, request.execution_id, request.project, decide)
+        return Done(detail=f"call {request.execution_id}: {request.verdict}")
+
+    async def _settle(
+        self, run_id: UUID, execution_id: UUID, project: str, decide: Callable[[Picture], Step | Problem]
+    ) -> None:
+        refused: list[Problem] = []
+
+        def decided(picture: Picture) -> Step:
+            refused.clear()
+            word = decide(picture)
+            if isinstance(word, Problem):
+                refused.append(word)
+                return NOTHING
+            return word
+
+        entry = Entry(run_id=run_id, execution_id=execution_id, project=project, decide=decided, read=True)
+        lane = Lane(self._pool)
+        try:
+            await self._book.apply(lane, [entry])
+        finally:
+            await lane.close()
+        if refused:
+            raise ProblemError(refused[0])
+        if entry.error or entry.contested:
+            raise ProblemError(problem("unavailable", entry.error or "the call is contested", retry_after_s=1))
+        await self._sender.send(entry.step)
+
+
+def _fence_answer(request: RaiseFence, fence: int, calls: Sequence[Call], now: datetime) -> FenceAnswer:
+    return FenceAnswer(
+        run_id=request.run_id,
+        fence=fence,
+        voided=tuple(call.execution_id for call in calls if call.status is CallStatus.VOID),
+        live=tuple(call.execution_id for call in calls if is_live(call, now)),
+        unknown=tuple(call.execution_id for call in calls if call.status is CallStatus.UNKNOWN and not call.settled_by),
+    )

@@ -1,0 +1,31 @@
+"""What the tool-access service counts."""
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+
+class Metrics:
+    """Prometheus metrics of one replica; no label ever holds an id."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.decisions = Counter("towpath_tas_decisions", "Decisions on calls", ["verdict"], registry=registry)
+        self.outcomes = Counter("towpath_tas_outcomes", "Ends of calls in the ledger", ["status"], registry=registry)
+        self.evidence = Counter("towpath_tas_evidence", "Outcomes kept as evidence only", registry=registry)
+        self.claims = Counter("towpath_tas_claims", "Claims answered", ["answer"], registry=registry)
+        self.dispatches = Counter("towpath_tas_dispatches", "Calls sent to workers", registry=registry)
+        self.facts = Counter("towpath_tas_facts", "Facts sent to runs", registry=registry)
+        self.redone = Counter("towpath_tas_redone", "Decisions made again on a fresh picture", registry=registry)
+        self.reloads = Counter("towpath_tas_policy_loads", "Matrices and registries loaded", registry=registry)
+        self.dead = Counter("towpath_tas_dead_letters", "Messages set aside", ["stream"], registry=registry)
+        self.batch = Histogram(
+            "towpath_tas_batch",
+            "Messages per batch",
+            ["kind"],
+            buckets=(1, 2, 5, 10, 25, 50, 100, 256),
+            registry=registry,
+        )
+        self.write_seconds = Histogram(
+            "towpath_tas_write_seconds",
+            "Time of one ledger commit",
+            buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2),
+            registry=registry,
+        )
