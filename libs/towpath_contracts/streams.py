@@ -29,13 +29,17 @@ class StreamSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerSpec:
-    """A durable pull consumer as the platform wants it."""
+    """A durable pull consumer as the platform wants it.
+
+    With `ack_all` one ack stands for every earlier message too: for readers that take a stream in order, in batches.
+    """
 
     stream: str
     durable: str
     filter_subject: str
     ack_wait_s: float
     max_ack_pending: int
+    ack_all: bool = False
 
 
 STREAMS: tuple[StreamSpec, ...] = (
@@ -94,10 +98,20 @@ TOOLOUT_CONSUMER = ConsumerSpec(
     stream="TOOLOUT", durable="tas", filter_subject=subjects.TOOL_OUTCOME, ack_wait_s=5, max_ack_pending=4_096
 )
 EVENTS_CONSUMER = ConsumerSpec(
-    stream="EVENTS", durable="log_writer", filter_subject=subjects.RUN_EVENT_ALL, ack_wait_s=30, max_ack_pending=8_192
+    stream="EVENTS",
+    durable="log_writer",
+    filter_subject=subjects.RUN_EVENT_ALL,
+    ack_wait_s=30,
+    max_ack_pending=8_192,
+    ack_all=True,
 )
 LOGS_CONSUMER = ConsumerSpec(
-    stream="LOGS", durable="log_writer", filter_subject=subjects.LOG_ALL, ack_wait_s=30, max_ack_pending=4_096
+    stream="LOGS",
+    durable="log_writer",
+    filter_subject=subjects.LOG_ALL,
+    ack_wait_s=30,
+    max_ack_pending=4_096,
+    ack_all=True,
 )
 
 CONSUMERS: tuple[ConsumerSpec, ...] = (

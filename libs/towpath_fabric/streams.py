@@ -32,7 +32,7 @@ def consumer_config(spec: ConsumerSpec) -> api.ConsumerConfig:
     return api.ConsumerConfig(
         durable_name=spec.durable,
         filter_subject=spec.filter_subject,
-        ack_policy=api.AckPolicy.EXPLICIT,
+        ack_policy=api.AckPolicy.ALL if spec.ack_all else api.AckPolicy.EXPLICIT,
         ack_wait=spec.ack_wait_s,
         max_ack_pending=spec.max_ack_pending,
         max_deliver=-1,
