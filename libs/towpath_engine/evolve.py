@@ -87,7 +87,8 @@ def _apply(state: RunState, event: "ev.AnyEvent", at: datetime) -> RunState:  # 
         case ev.FenceStored():
             return _fence_stored(state, event, at)
         case ev.RunQuarantined():
-            return but(state, status=Status.QUARANTINED, reason=event.code, pending=(), gates=())
+            calls = tuple(p for p in state.pending if p.kind is EffectKind.TOOL)  # a cancel must account for them
+            return but(state, status=Status.QUARANTINED, reason=event.code, pending=calls, gates=())
         case ev.RunFinished():
             return _finished(state, event, at)
 
@@ -230,7 +231,7 @@ def fence_effect(state: RunState, at: datetime, fence: int) -> PendingEffect:
 
 def _cancel_accepted(state: RunState, event: "ev.CancelAccepted", at: datetime) -> RunState:
     pending = _without(state, EffectKind.DECIDE)
-    if pending or _unfinished(state):
+    if pending:
         pending = (*pending, fence_effect(state, at, event.fence))
     return but(state, status=Status.CANCELLING, fence=event.fence, pending=pending, gates=(), cancelled_by=event.by)
 

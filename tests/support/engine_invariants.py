@@ -186,7 +186,7 @@ class Watch:
         assert {p.effect_id for p in after.pending if p.kind is EffectKind.DECIDE} == self.asked
         assert {g.gate_id for g in after.gates} == self.gates
         assert (after.seq, after.step, after.fence, after.is_final) == (self.seq, self.step, self.fence, self.ended)
-        if not self.ended and after.status != "quarantined":
+        if not self.ended:
             assert {p.effect_id for p in after.pending if p.kind is EffectKind.TOOL} == set(self.open)
         assert sum(len(o.text.encode()) for o in after.outputs) == after.output_bytes <= self.task.context_limit
         assert len(after.log_tail) <= 10 and len(after.older) <= 20 and len(after.detectors.nudged) <= 8
