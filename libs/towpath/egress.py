@@ -184,7 +184,7 @@ async def _addresses(host: str, port: int) -> list[Address]:
     """Resolve *host* once, in the order the system gives."""
     try:
         found: list[Any] = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a name that can't be written for the resolver
         said = f"the host {host} has no address: {error}"
         raise ToolError("http_host_unknown", said, retryable=True, external=True) from error
     return [ipaddress.ip_address(entry[4][0].partition("%")[0]) for entry in found]

@@ -1,0 +1,135 @@
+"""Which addresses and hosts a tool may fetch from."""
+
+import ipaddress
+
+import pytest
+
+from towpath import ToolError
+from towpath.builtin import HttpSettings
+from towpath.egress import Egress, is_public
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1",
+        "127.8.8.8",
+        "0.0.0.0",
+        "10.0.0.1",
+        "172.16.0.1",
+        "192.168.1.1",
+        "100.64.0.1",
+        "169.254.169.254",
+        "224.0.0.1",
+        "240.0.0.1",
+        "255.255.255.255",
+        "198.18.0.1",
+        "::",
+        "::1",
+        "::127.0.0.1",
+        "::ffff:127.0.0.1",
+        "::ffff:169.254.169.254",
+        "::ffff:10.0.0.1",
+        "64:ff9b::7f00:1",
+        "64:ff9b::a9fe:a9fe",
+        "2002:7f00:1::",
+        "2002:a9fe:a9fe::1",
+        "2001:0:4136:e378:8000:63bf:80ff:fffe",
+        "fe80::1",
+        "fc00::1",
+        "fd00:ec2::254",
+        "ff02::1",
+        "2001:db8::1",
+    ],
+)
+def test_an_address_that_is_not_public_is_known_in_every_form(address: str) -> None:
+    assert not is_public(ipaddress.ip_address(address))
+
+
+@pytest.mark.parametrize("address", ["93.184.216.34", "8.8.8.8", "2606:2800:220:1::1", "::ffff:8.8.8.8"])
+def test_a_public_address_is_known(address: str) -> None:
+    assert is_public(ipaddress.ip_address(address))
+
+
+async def refusal(egress: Egress, url: str) -> str:
+    with pytest.raises(ToolError) as caught:
+        await egress.resolve(url)
+    return caught.value.code
+
+
+async def test_no_host_is_allowed_by_default() -> None:
+    egress = HttpSettings(_env_file=None).egress()
+    assert await refusal(egress, "http://127.0.0.1/") == "http_host_not_allowed"
+    assert await refusal(egress, "https://example.com/") == "http_host_not_allowed"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1/",
+        "http://localhost:5432/",
+        "http://[::1]/",
+        "http://[::ffff:127.0.0.1]/",
+        "http://127.1/",
+        "http://0x7f000001/",
+        "http://2130706433/",
+        "http://0/",
+        "http://169.254.169.254/latest/meta-data/",
+    ],
+)
+async def test_an_allowed_name_does_not_open_a_private_address(url: str) -> None:
+    assert await refusal(Egress(allowed=("*",)), url) in {"http_address_not_allowed", "http_host_unknown"}
+
+
+async def test_a_private_address_is_opened_only_by_name() -> None:
+    egress = Egress(allowed=("localhost", "127.0.0.1"), allowed_private=("localhost",))
+    assert (await egress.resolve("http://localhost:81/x")).port == 81
+    assert await refusal(egress, "http://127.0.0.1/") == "http_address_not_allowed"
+
+
+async def test_patterns_are_whole_names() -> None:
+    egress = Egress(allowed=("*.example.test", "api.test"), allowed_private=("*",))
+    for url in (
+        "http://example.test/",
+        "http://notapi.test/",
+        "http://api.test.evil/",
+        "http://evil.test/?api.test",
+        "http://xexample.test/",
+    ):
+        assert await refusal(egress, url) == "http_host_not_allowed"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://localhost/",
+        "file:///etc/passwd",
+        "localhost",
+        "http://",
+        "http://user:secret@localhost/",
+        "http://localhost:x/",
+    ],
+)
+async def test_what_is_no_address_to_fetch_is_refused(url: str) -> None:
+    assert await refusal(Egress(allowed=("*",), allowed_private=("*",)), url) == "http_url_invalid"
+
+
+@pytest.mark.parametrize("host", ["a b", "a..b", "x" * 70, "nowhere.invalid"])
+async def test_a_name_that_leads_nowhere_is_a_refusal(host: str) -> None:
+    assert await refusal(Egress(allowed=("*",)), f"http://{host}/") in {"http_host_unknown", "http_url_invalid"}
+
+
+async def test_the_name_is_resolved_once_and_the_address_is_what_is_connected_to() -> None:
+    egress = Egress(allowed=("*",), allowed_private=("*",))
+    six = await egress.resolve("https://[::1]:8443/x?y=z")
+    assert str(six.pinned) == "https://[::1]:8443/x?y=z"
+    four = await egress.resolve("http://127.1/x")
+    assert str(four.pinned).startswith("http://127.0.0.1")
+
+
+def test_the_lists_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOWPATH_HTTP_ALLOW", "api.test, *.example.test\nother.test")
+    monkeypatch.setenv("TOWPATH_HTTP_ALLOW_PRIVATE", "api.test")
+    egress = HttpSettings().egress()
+    assert egress.allowed == ("api.test", "*.example.test", "other.test")
+    assert egress.allowed_private == ("api.test",)

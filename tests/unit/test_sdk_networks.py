@@ -1,0 +1,125 @@
+"""Networks and policies as people write them: in Python, in YAML, and wrongly."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from towpath import Agent, Network, RefusedError, load_network, load_policy, tool
+from towpath_contracts.networks import AgentSpec, NetworkSpec
+
+
+class Answer(BaseModel):
+    text: str
+
+
+@tool(name="orders.find")
+def find() -> None:
+    """Find."""
+
+
+def test_a_network_in_python_is_the_network_in_yaml(tmp_path: Path) -> None:
+    built = Network(
+        "support",
+        [
+            Agent("triage", prompt="Route.", routes=["billing"], default=True),
+            Agent("billing", tools=[find, "refund"], can_respond=True, model="gemini:x", guidance="Be kind."),
+        ],
+        model="scripted:task",
+        max_steps=20,
+        description="Help.",
+    ).to_spec()
+    file = tmp_path / "support.yaml"
+    file.write_text(
+        """
+kind: Network
+name: support
+description: Help.
+model: scripted:task
+max_steps: 20
+agents:
+  - {key: triage, prompt_template: Route., allowed_routes: [billing], is_default: true}
+  - key: billing
+    equipped_tools: [orders.find, refund]
+    allow_respond: true
+    model: gemini:x
+    respond_guidance: Be kind.
+"""
+    )
+    assert isinstance(built, NetworkSpec)
+    assert load_network(file) == built
+
+
+def test_what_an_answer_must_look_like_is_a_model_or_a_schema() -> None:
+    schema = {"type": "object"}
+    agents = Network("n", [Agent("a", output=Answer), Agent("b", output=schema), AgentSpec(key="c")]).to_spec().agents
+    assert agents[0].respond_schema == Answer.model_json_schema()
+    assert agents[1].respond_schema == schema
+    assert agents[2].key == "c"
+
+
+def test_every_mistake_of_form_is_named_at_once() -> None:
+    with pytest.raises(RefusedError) as caught:
+        Network("has space", [Agent("a b"), Agent("c", display_name=3)], max_steps=0).to_spec()  # type: ignore[arg-type]
+    assert caught.value.code == "network_invalid"
+    pointers = {one.pointer for one in caught.value.problem.errors}
+    assert pointers == {"/name", "/agents/0/key", "/agents/1/display_name", "/max_steps"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name: a b\nagents: []\n", [":1: "]),
+        ("name: n\nagents:\n  - key: a\n    wrong: 1\n  - key: b\n    is_default: maybe\n", [":4: ", ":6: "]),
+        ("name: n\n", [":1: "]),
+        ("name: n\nname: m\nagents: []\n", [":2: ", "given twice"]),
+        ("agents: [\n", ["not YAML"]),
+        ("- a\n- b\n", ["not a mapping"]),
+        ("", ["not a mapping"]),
+        ("name: !!python/object/apply:os.getcwd []\nagents: []\n", ["not YAML"]),
+        ("a: &a [*a]\nname: n\nagents: []\n", [":1: "]),
+    ],
+)
+def test_a_wrong_file_is_refused_with_its_lines(tmp_path: Path, text: str, said: list[str]) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text(text)
+    with pytest.raises(RefusedError) as caught:
+        load_network(file)
+    assert caught.value.code == "network_invalid"
+    for part in said:
+        assert part in caught.value.problem.detail
+    assert str(file) in caught.value.problem.detail
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    binary = tmp_path / "binary.yaml"
+    binary.write_bytes(b"\xff\xfe\x00")
+    large = tmp_path / "large.yaml"
+    large.write_bytes(b"#" * 2_000_001)
+    for file in (tmp_path / "missing.yaml", binary, large):
+        with pytest.raises(RefusedError, match="network_invalid"):
+            load_network(file)
+
+
+def test_a_bomb_of_aliases_does_not_go_off(tmp_path: Path) -> None:
+    lines = ["a0: &a0 [x, x]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
+    file = tmp_path / "bomb.yaml"
+    file.write_text("\n".join(lines) + "\nname: n\nagents: []\n")
+    with pytest.raises(RefusedError, match="Extra inputs"):
+        load_network(file)
+
+
+def test_a_policy_is_read_as_text(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text("kind: Policy\nrules:\n  - {name: all, tool: '*', effect: deny}\n")
+    policy = load_policy(file)
+    assert policy.text == file.read_text()
+    assert policy.source == str(file)
+
+
+@pytest.mark.parametrize("text", ["kind: Network\n", "rules: 3\n", "rules: [\n"])
+def test_what_is_no_policy_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(text)
+    with pytest.raises(RefusedError, match=r"policy_invalid: .*policy\.yaml:\d"):
+        load_policy(file)
