@@ -5,9 +5,14 @@ Law: the cache is a guess. Every batch compares its seq with the stored one befo
 
 import asyncio
 from collections import OrderedDict
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from towpath_engine.state import RunState
+from towpath_fabric.clock import monotonic
+
+CLOCK_CARRY_S = 1.0
+"""How long Postgres's time is carried forward: two clocks drift less than 0.1 ms in it."""
 
 
 class StateCache:
@@ -34,6 +39,25 @@ class StateCache:
     def drop(self, run_id: UUID) -> None:
         """Forget a state that proved wrong."""
         self._states.pop(run_id, None)
+
+
+class DatabaseClock:
+    """Postgres's clock between two looks at it, carried forward on the monotonic clock for at most a second."""
+
+    def __init__(self) -> None:
+        self._now: datetime | None = None
+        self._seen = 0.0
+
+    def set(self, now: datetime) -> None:
+        """Remember what Postgres said just now."""
+        self._now, self._seen = now, monotonic()
+
+    def read(self) -> datetime | None:
+        """Return Postgres's time, or None when it must be asked again."""
+        age = monotonic() - self._seen
+        if self._now is None or age > CLOCK_CARRY_S:
+            return None
+        return self._now + timedelta(seconds=age)
 
 
 class Waiters:

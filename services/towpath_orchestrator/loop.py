@@ -8,26 +8,24 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import asyncpg
-from nats.aio.msg import Msg
-from pydantic import ValidationError
 
 from towpath_contracts import events as ev
-from towpath_contracts.facts import SOURCE_FACTS, AnyFact, TimerFired, fact_adapter
+from towpath_contracts.facts import AnyFact, TimerFired
 from towpath_engine.advance import advance
 from towpath_engine.effects import Effect
 from towpath_engine.state import RunState
 from towpath_engine.transition import Transition
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.logs import Logger
-from towpath_fabric.pull import PullConsumer, ack, nak, term
-from towpath_orchestrator.adapters.run_tables import QUERIES, Moved, RunTables, commit_batch, event_text, times
-from towpath_orchestrator.cache import StateCache, Waiters
+from towpath_fabric.pull import PullConsumer, ack
+from towpath_orchestrator.adapters.run_tables import Moved, RunTables, commit_batch, event_text, times
+from towpath_orchestrator.cache import DatabaseClock, StateCache, Waiters
+from towpath_orchestrator.inbox import DeadLetters, Item, parse
 from towpath_orchestrator.metrics import Metrics
 from towpath_orchestrator.sender import Sender
 from towpath_orchestrator.settings import OrchestratorSettings
@@ -35,40 +33,8 @@ from towpath_orchestrator.settings import OrchestratorSettings
 CONFLICT_TRIES = 5
 """Times a contested run is redone before its facts are handed back to the broker."""
 
-MAX_FAILURES = 5
-"""Failures of a message's own handling before it becomes a dead letter (design §6)."""
-
-
-@dataclass(slots=True)
-class Item:
-    """One fact on its way through the loop; `message` is None for facts that this process made itself."""
-
-    fact: AnyFact
-    text: str
-    message: Msg | None = None
-
-
-@dataclass(slots=True)
-class Parsed:
-    """A message that is a fact, or the reason why it is none."""
-
-    item: Item | None
-    reason: str = ""
-
-
-def parse(message: Msg) -> Parsed:
-    """Read an inbox message: the fact must be of its source's types and of the run that the subject names."""
-    tokens = message.subject.split(".")
-    source, run = tokens[2], tokens[3]
-    try:
-        fact = fact_adapter.validate_json(message.data)
-    except ValidationError as error:
-        return Parsed(item=None, reason=f"not a fact: {error.error_count()} problem(s)")
-    if fact.type not in SOURCE_FACTS.get(source, frozenset()):
-        return Parsed(item=None, reason=f"{source} may not send {fact.type}")
-    if str(fact.run_id) != run:
-        return Parsed(item=None, reason="the fact is of another run than its subject")
-    return Parsed(item=Item(fact=fact, text=message.data.decode(), message=message))
+WARY_BATCHES = 64
+"""After another replica moved one of our runs, this many batches look before they leap."""
 
 
 class CommitLoop:
@@ -97,6 +63,9 @@ class CommitLoop:
         self.sender: Sender | None = None
         self._saving: set[asyncio.Task[None]] = set()
         self._errors: dict[UUID, str] = {}
+        self._dead = DeadLetters(pool, metrics, log)
+        self._clock = DatabaseClock()
+        self._wary = 0
 
     def add(self, fact: AnyFact) -> None:
         """Queue a fact that this process made itself (timer, admission, fence)."""
@@ -125,23 +94,10 @@ class CommitLoop:
         for message in self._inbox.take_now(size - len(items)):
             parsed = parse(message)
             if parsed.item is None:
-                await self._set_aside(message, parsed.reason)
+                await self._dead.set_aside(message, parsed.reason)
             else:
                 items.append(parsed.item)
         return items
-
-    async def _set_aside(self, message: Msg, reason: str, failures: int = 1) -> None:
-        """Store a message that can never be handled as a dead letter, then take it out of the stream."""
-        self._log.warning("message set aside", subject=message.subject, reason=reason)
-        self._metrics.dead.labels("INBOX").inc()
-        try:
-            await self._pool.execute(
-                QUERIES.add_dead_letter, "INBOX", message.subject, None, reason, message.data[:1_000_000], failures
-            )
-        except DATABASE_DOWN:
-            await nak(message, 1)
-        else:
-            await term(message)
 
     async def _process(self, items: list[Item]) -> list[Item]:
         """Fold one batch; returns the items of contested runs that must be redone."""
@@ -155,53 +111,79 @@ class CommitLoop:
         for run_id, left in facts.items():
             for item in left:
                 if item.message is not None:
-                    await self._give_back(item.message, self._errors.pop(run_id, None))
+                    await self._dead.give_back(item.message, self._errors.pop(run_id, None))
         return []
-
-    async def _give_back(self, message: Msg, error: str | None) -> None:
-        """Hand a message back; after five failures of its own handling it becomes a dead letter (design §6)."""
-        if error is not None:
-            sequence = message.metadata.sequence.stream
-            failures = await self._pool.fetchval(QUERIES.count_failure, "INBOX", sequence)
-            if failures >= MAX_FAILURES:
-                await self._set_aside(message, error, failures)
-                return
-        await nak(message, 0.2)
 
     async def _once(self, facts: dict[UUID, list[Item]]) -> dict[UUID, list[Item]]:
         """Read, advance, commit, send, acknowledge; returns the contested runs."""
-        async with self._pool.acquire() as connection:
-            now, seqs = await times(connection, list(facts))
-        states = await self._states(facts, seqs)
+        states, now, trusted = await self._read(list(facts))
         batch: list[Moved] = []
         effects: dict[UUID, list[Effect]] = {}
-        idle: list[RunState] = []
-        done: list[Item] = []
+        idle: list[UUID] = []
         for run_id, items in facts.items():
             state = states.get(run_id)
             if state is None:
                 await self._unknown(items)
                 continue
-            moved, wanted = self._advance(state, items, now)
-            effects[run_id] = wanted
+            moved, effects[run_id] = self._advance(state, items, now)
             if moved.entries:
                 batch.append(moved)
             else:
-                done.extend(items)
-                if any(isinstance(item.fact, TimerFired) for item in items):
-                    idle.append(state)
+                idle.append(run_id)
         committed = await self._commit(batch, now)
-        for run_id, wanted in effects.items():
-            if run_id in committed:
-                await self._send(wanted)
+        for run_id in committed:
+            await self._send(effects[run_id])
+        await asyncio.sleep(0)  # the effects go out before the rest is written
+        done: list[Item] = []
         for moved in batch:
             if moved.state.run_id in committed:
                 await self._told(moved)
                 done.extend(facts[moved.state.run_id])
-        if idle:
-            await self._tables.move_wake(idle)
+        stale = await self._check_idle(idle, states, trusted=trusted) if idle else set()
+        await self._rest([states[run_id] for run_id in idle if run_id not in stale], facts)
+        done += [item for run_id in idle if run_id not in stale for item in facts[run_id]]
         await self._acknowledge(done)
-        return {m.state.run_id: facts[m.state.run_id] for m in batch if m.state.run_id not in committed}
+        contested = {moved.state.run_id for moved in batch} - committed
+        return {run_id: facts[run_id] for run_id in (*contested, *stale)}
+
+    async def _read(self, run_ids: list[UUID]) -> tuple[dict[UUID, RunState], datetime, bool]:
+        """Return states and Postgres's time; third, whether the states were believed without looking.
+
+        While no other replica moves our runs, cached states are tried as they are: the commit refuses them if they are
+        stale, and a fact that would be ignored is looked at again (`_check_idle`). Time is Postgres's, carried forward
+        for at most a second.
+        """
+        cached = {run_id: state for run_id in run_ids if (state := self.cache.get(run_id)) is not None}
+        now = self._clock.read()
+        if now is not None and self._wary == 0 and len(cached) == len(run_ids):
+            return cached, now, True
+        self._wary = max(0, self._wary - 1)
+        async with self._pool.acquire() as connection:
+            now, seqs = await times(connection, run_ids)
+        self._clock.set(now)
+        return await self._states(run_ids, seqs), now, False
+
+    async def _check_idle(self, idle: list[UUID], states: dict[UUID, RunState], *, trusted: bool) -> set[UUID]:
+        """Return the runs whose facts were ignored on a state that was not the newest (design §4, step 2)."""
+        if not trusted:
+            return set()
+        async with self._pool.acquire() as connection:
+            _now, seqs = await times(connection, idle)
+        stale = {run_id for run_id in idle if seqs.get(run_id) != states[run_id].seq}
+        for run_id in stale:
+            self._stale(run_id)
+        return stale
+
+    def _stale(self, run_id: UUID) -> None:
+        self._metrics.reloads.inc()
+        self._wary = WARY_BATCHES
+        self.cache.drop(run_id)
+
+    async def _rest(self, idle: list[RunState], facts: dict[UUID, list[Item]]) -> None:
+        """Correct the wake time of runs that were woken for nothing."""
+        woken = [s for s in idle if any(isinstance(item.fact, TimerFired) for item in facts[s.run_id])]
+        if woken:
+            await self._tables.move_wake(woken)
 
     async def _states(self, facts: Iterable[UUID], seqs: dict[UUID, int]) -> dict[UUID, RunState]:
         found: dict[UUID, RunState] = {}
@@ -213,9 +195,13 @@ class CommitLoop:
             if cached is not None and cached.seq == stored:
                 found[run_id] = cached
                 continue
-            (self._metrics.loads if cached is None else self._metrics.reloads).inc()
+            if cached is None:
+                self._metrics.loads.inc()
+            else:
+                self._stale(run_id)
             loaded = await self._tables.load(run_id)
             if loaded is not None:
+                self.cache.put(loaded)
                 found[run_id] = loaded
         return found
 
@@ -261,7 +247,7 @@ class CommitLoop:
                 self._maybe_save(moved)
             else:
                 self._metrics.conflicts.inc()
-                self.cache.drop(moved.state.run_id)
+                self._stale(moved.state.run_id)
         return committed
 
     async def _commit_rows(self, batch: list[Moved], now: datetime) -> set[UUID]:
@@ -320,7 +306,7 @@ class CommitLoop:
     async def _unknown(self, items: list[Item]) -> None:
         for item in items:
             if item.message is not None:
-                await self._set_aside(item.message, "there is no such run")
+                await self._dead.set_aside(item.message, "there is no such run")
 
     async def _acknowledge(self, items: list[Item]) -> None:
         for item in items:

@@ -1,0 +1,84 @@
+"""What comes out of the inbox: a fact of a run, or something that must be set aside.
+
+Law: a source may send only its own fact types, and only about the run that its subject names (design §6).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from nats.aio.msg import Msg
+from pydantic import ValidationError
+
+from towpath_contracts.facts import SOURCE_FACTS, AnyFact, fact_adapter
+from towpath_fabric.db import DATABASE_DOWN
+from towpath_fabric.logs import Logger
+from towpath_fabric.pull import nak, term
+from towpath_orchestrator.adapters.run_tables import QUERIES
+from towpath_orchestrator.metrics import Metrics
+
+MAX_FAILURES = 5
+"""Failures of a message's own handling before it becomes a dead letter (design §6)."""
+
+
+@dataclass(slots=True)
+class Item:
+    """One fact on its way through the loop; `message` is None for facts that this process made itself."""
+
+    fact: AnyFact
+    text: str
+    message: Msg | None = None
+
+
+@dataclass(slots=True)
+class Parsed:
+    """A message that is a fact, or the reason why it is none."""
+
+    item: Item | None
+    reason: str = ""
+
+
+def parse(message: Msg) -> Parsed:
+    """Read an inbox message: the fact must be of its source's types and of the run that the subject names."""
+    tokens = message.subject.split(".")
+    source, run = tokens[2], tokens[3]
+    try:
+        fact = fact_adapter.validate_json(message.data)
+    except ValidationError as error:
+        return Parsed(item=None, reason=f"not a fact: {error.error_count()} problem(s)")
+    if fact.type not in SOURCE_FACTS.get(source, frozenset()):
+        return Parsed(item=None, reason=f"{source} may not send {fact.type}")
+    if str(fact.run_id) != run:
+        return Parsed(item=None, reason="the fact is of another run than its subject")
+    return Parsed(item=Item(fact=fact, text=message.data.decode(), message=message))
+
+
+class DeadLetters:
+    """Takes messages out of the inbox that can never be handled, and counts those that fail."""
+
+    def __init__(self, pool: Any, metrics: Metrics, log: Logger) -> None:
+        self._pool = pool
+        self._metrics = metrics
+        self._log = log
+
+    async def set_aside(self, message: Msg, reason: str, failures: int = 1) -> None:
+        """Store a message that can never be handled as a dead letter, then take it out of the stream."""
+        self._log.warning("message set aside", subject=message.subject, reason=reason)
+        self._metrics.dead.labels("INBOX").inc()
+        try:
+            await self._pool.execute(
+                QUERIES.add_dead_letter, "INBOX", message.subject, None, reason, message.data[:1_000_000], failures
+            )
+        except DATABASE_DOWN:
+            await nak(message, 1)
+        else:
+            await term(message)
+
+    async def give_back(self, message: Msg, error: str | None) -> None:
+        """Hand a message back; after five failures of its own handling it becomes a dead letter (design §6)."""
+        if error is not None:
+            sequence = message.metadata.sequence.stream
+            failures = await self._pool.fetchval(QUERIES.count_failure, "INBOX", sequence)
+            if failures >= MAX_FAILURES:
+                await self.set_aside(message, error, failures)
+                return
+        await nak(message, 0.2)
