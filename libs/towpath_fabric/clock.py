@@ -12,6 +12,11 @@ def wall() -> datetime:
     return datetime.now(UTC)
 
 
+def wall_ns() -> int:
+    """Return the wall time in nanoseconds since 1970, for spans."""
+    return time.time_ns()
+
+
 def monotonic() -> float:
     """Return seconds on a clock that never goes back, for waiting and measuring."""
     return time.monotonic()

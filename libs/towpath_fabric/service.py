@@ -23,6 +23,7 @@ from towpath_fabric.db import open_pool
 from towpath_fabric.health import Health, LoopWatchdog, Receive, Scope, Send
 from towpath_fabric.logs import Logger, configure
 from towpath_fabric.settings import Settings
+from towpath_fabric.telemetry import Telemetry
 
 Loop = Callable[[], Coroutine[Any, Any, None]]
 Step = Callable[[], Awaitable[None]]
@@ -55,6 +56,7 @@ class Service:
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
         self.health = Health(self.registry)
+        self.telemetry = Telemetry(role, settings, self.registry)
         self.bus = Bus(role, settings)
         self.pool: Any = None
         self._starts: list[Step] = []
@@ -140,6 +142,7 @@ class Service:
             await self._stop_parts()  # again, for a start that failed half way
             watchdog.cancel()
             await asyncio.gather(watchdog, return_exceptions=True)
+            await self.telemetry.flush()
             if self.pool is not None:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self.pool.close(), 5)

@@ -28,7 +28,7 @@ def serve(settings: GatewaySettings) -> int:
         settings=settings,
         log=service.log,
         keys=Keys(lambda: service.pool),
-        platform=Platform(service.bus, service.stopping),
+        platform=Platform(service.bus, service.stopping, service.telemetry),
         metrics=Metrics(service.registry),
         stopping=service.stopping,
     )

@@ -7,15 +7,18 @@ from uuid import UUID
 
 from towpath_contracts.events import FINAL_STATUSES, LogEntry
 from towpath_contracts.problems import Problem, ProblemError, problem
+from towpath_contracts.spans import SpanLink
 from towpath_contracts.tasks import SubmitTask
 from towpath_gateway.adapters.platform import Platform
 from towpath_gateway.core.answers import RunAnswer, RunDebug, asked_requests, run_answer, run_debug
 from towpath_gateway.core.keys import Principal
 
 
-async def run_to_end(platform: Platform, principal: Principal, task: SubmitTask, seconds: float) -> RunAnswer:
+async def run_to_end(
+    platform: Platform, principal: Principal, task: SubmitTask, seconds: float, link: SpanLink | None = None
+) -> RunAnswer:
     """Submit *task* and return its answer; raises ProblemError `timeout` with run_id and state after *seconds*."""
-    accepted = await platform.submit(principal.caller, task)
+    accepted = await platform.submit(principal.caller, task, link)
     run_id, project = accepted.run_id, principal.project
     view = await platform.until_end(project, run_id, seconds)
     if view is None or view.status not in FINAL_STATUSES:

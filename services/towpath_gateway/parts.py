@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from pydantic import BaseModel
 
 from towpath_contracts.problems import REGISTRY, ProblemError, problem
+from towpath_contracts.spans import SpanLink, parse_traceparent
 from towpath_fabric.logs import Logger
 from towpath_gateway.adapters.keys import Keys
 from towpath_gateway.adapters.platform import Platform
@@ -96,6 +97,12 @@ def require_role(principal: Principal, role: str) -> None:
         raise ProblemError(problem("role_missing", f"this needs the role {role}"))
 
 
+def client_span(request: Request) -> SpanLink | None:
+    """Return the client's own span, which becomes a link of the run's trace: the run's id is its trace (design §2)."""
+    return parse_traceparent(request.headers.get("traceparent"))
+
+
+ClientSpan = Annotated[SpanLink | None, Depends(client_span)]
 PartsOf = Annotated[Parts, Depends(parts_of)]
 RunsReader = Annotated[Principal, Depends(requires("runs:read"))]
 RunsWriter = Annotated[Principal, Depends(requires("runs:write"))]

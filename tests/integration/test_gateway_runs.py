@@ -10,7 +10,9 @@ from pathlib import Path
 import httpx2
 import pytest
 from tests.support.gateway_process import GatewayProcess, gateway_process
+from tests.support.otlp_receiver import otlp_receiver
 from tests.support.platform_peer import PeerRun, PlatformPeer
+from tests.support.waiting import eventually
 
 from towpath_contracts import ids, rpc
 from towpath_contracts.decisions import CallTools, ToolCall
@@ -361,3 +363,27 @@ async def test_every_problem_code_is_explained(client: httpx2.AsyncClient) -> No
         shown = (await client.get(f"/problems/{entry['code']}")).json()
         assert shown["remedy"]
         assert shown == entry
+
+
+async def test_a_submit_is_a_span_of_the_run_linked_to_the_client(
+    nats_url: str, tmp_path: Path, peer: PlatformPeer
+) -> None:
+    client_trace, client_span = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+    with (
+        otlp_receiver() as receiver,
+        gateway_process(tmp_path, nats_url, embedded="true", otlp_endpoint=receiver.url) as gateway,
+    ):
+        await gateway.wait_ready()
+        async with gateway.client() as client:
+            headers = {"traceparent": f"00-{client_trace}-{client_span}-01"}
+            answer = await client.post("/v1/runs", json=TASK, headers=headers)
+            run_id = uuid.UUID(answer.json()["run_id"])
+            await client.post("/v1/runs", json=TASK, headers={"traceparent": "nonsense"})
+        gateway.terminate()  # its last spans are sent on the way out
+        await eventually(lambda: gateway.process.poll() is not None)
+        received = next(span for span in receiver.spans if span.trace_id == run_id.hex)
+        assert (received.name, received.service) == ("submit support", "towpath-gateway")
+        assert received.links == [(client_trace, client_span)]
+        assert f"{run_id.hex}-{received.parent_id}" in answer.headers["traceresponse"]
+        assert [span.links for span in receiver.spans if span is not received] == [[]]
+        assert "Refund order" not in repr(receiver.spans)

@@ -13,11 +13,13 @@ from towpath_contracts.base import Message
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.events import FINAL_STATUSES, LogEntry
 from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.spans import SpanLink, submit_span
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_contracts.tools import BlobChunk, BlobGet
 from towpath_contracts.views import EventPage, GetEvents, GetLlmCalls, GetRun, LlmCalls, RunView
 from towpath_fabric.bus import Bus
-from towpath_fabric.clock import monotonic
+from towpath_fabric.clock import monotonic, wall_ns
+from towpath_fabric.telemetry import Telemetry
 from towpath_gateway.adapters.feed import Feed
 
 CHECK_S = 2.0
@@ -33,20 +35,27 @@ _LLM_CALLS_POLL_S = 0.1
 class Platform:
     """Asks the services behind the gateway. *stopping* ends every wait at once."""
 
-    def __init__(self, bus: Bus, stopping: asyncio.Event) -> None:
+    def __init__(self, bus: Bus, stopping: asyncio.Event, telemetry: Telemetry) -> None:
         self.bus = bus
         self.stopping = stopping
+        self.telemetry = telemetry
 
     async def ask(self, method: rpc.Method, request: Message) -> Any:
         """Ask *method*; raises ProblemError."""
         return await self.bus.ask(method, request)
 
-    async def submit(self, caller: str, task: SubmitTask) -> RunAccepted:
-        """Submit *task* as *caller*; returns once the run is committed.
+    async def submit(self, caller: str, task: SubmitTask, link: SpanLink | None = None) -> RunAccepted:
+        """Submit *task* as *caller*; returns once the run is committed. *link* is the client's own span.
 
         Raises ProblemError; after `unavailable` the run may exist all the same, and only an idempotency key tells.
         """
-        return await self.bus.ask_subject(subjects.task_submit(caller), task, RunAccepted)
+        begun = wall_ns()
+        accepted = await self.bus.ask_subject(subjects.task_submit(caller), task, RunAccepted)
+        if self.telemetry.enabled and not accepted.duplicate:
+            links = () if link is None else (link,)
+            span = submit_span(network=task.network, start_ns=begun, end_ns=wall_ns(), caller=caller, links=links)
+            self.telemetry.record(accepted.run_id, span)
+        return accepted
 
     async def run(self, project: str, run_id: UUID) -> RunView:
         """Return a run of *project*; raises ProblemError `run_not_found`, also for another project's."""

@@ -19,7 +19,16 @@ from towpath_contracts.views import PreviewPrompt, PromptPreview
 from towpath_gateway.core.answers import RunAnswer
 from towpath_gateway.core.headers import preferred_wait
 from towpath_gateway.finishing import run_to_end
-from towpath_gateway.parts import NetworksReader, Parts, PartsOf, RunsReader, RunsWriter, documented, json_answer
+from towpath_gateway.parts import (
+    ClientSpan,
+    NetworksReader,
+    Parts,
+    PartsOf,
+    RunsReader,
+    RunsWriter,
+    documented,
+    json_answer,
+)
 from towpath_gateway.requests import StrictRoute
 from towpath_gateway.routes.runs import IdempotencyKey, with_key
 
@@ -82,10 +91,15 @@ class ToolPayload(Message):
     summary="Run a network to its end",
 )
 async def run_once(
-    task: SubmitTask, parts: PartsOf, principal: RunsWriter, key: IdempotencyKey = None, prefer: Prefer = None
+    task: SubmitTask,
+    parts: PartsOf,
+    principal: RunsWriter,
+    link: ClientSpan,
+    key: IdempotencyKey = None,
+    prefer: Prefer = None,
 ) -> Response:
     """Run and wait. `debug` adds raw prompts and model texts; a failed run is an answer too, with its transcript."""
-    answer = await run_to_end(parts.platform, principal, with_key(task, key), _limit(parts, prefer))
+    answer = await run_to_end(parts.platform, principal, with_key(task, key), _limit(parts, prefer), link)
     return json_answer(answer, headers={"traceresponse": ids.traceparent(answer.run_id, "run")})
 
 
@@ -95,7 +109,9 @@ async def run_once(
     responses=documented("network_not_found", "agent_not_found", "script_not_allowed", "timeout"),
     summary="Carry out one instruction without a model",
 )
-async def invoke(name: str, one: InvokeOne, parts: PartsOf, principal: RunsWriter, prefer: Prefer = None) -> Response:
+async def invoke(
+    name: str, one: InvokeOne, parts: PartsOf, principal: RunsWriter, link: ClientSpan, prefer: Prefer = None
+) -> Response:
     """Carry out one decision as a run of a single instruction: validated, permitted and recorded like any other."""
     task = SubmitTask(
         network=_name(name),
@@ -107,7 +123,7 @@ async def invoke(name: str, one: InvokeOne, parts: PartsOf, principal: RunsWrite
         model=SCRIPTED_MODEL,
         single_instruction=True,
     )
-    answer = await run_to_end(parts.platform, principal, task, _limit(parts, prefer))
+    answer = await run_to_end(parts.platform, principal, task, _limit(parts, prefer), link)
     return json_answer(answer, headers={"traceresponse": ids.traceparent(answer.run_id, "run")})
 
 

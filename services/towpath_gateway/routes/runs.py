@@ -24,7 +24,7 @@ from towpath_contracts.views import (
     RunView,
 )
 from towpath_gateway.core.headers import idempotency_key, last_event_id, preferred_wait, wants_stream
-from towpath_gateway.parts import Parts, PartsOf, RunsReader, RunsWriter, documented, json_answer
+from towpath_gateway.parts import ClientSpan, Parts, PartsOf, RunsReader, RunsWriter, documented, json_answer
 from towpath_gateway.requests import StrictRoute
 from towpath_gateway.streaming import RunStream
 
@@ -77,10 +77,15 @@ def run_headers(run_id: UUID) -> dict[str, str]:
     summary="Submit a task",
 )
 async def submit_run(
-    task: SubmitTask, parts: PartsOf, principal: RunsWriter, key: IdempotencyKey = None, prefer: Prefer = None
+    task: SubmitTask,
+    parts: PartsOf,
+    principal: RunsWriter,
+    link: ClientSpan,
+    key: IdempotencyKey = None,
+    prefer: Prefer = None,
 ) -> Response:
     """Accept a task. The run is safe once this answers; the answer says where it is."""
-    accepted = await parts.platform.submit(principal.caller, with_key(task, key))
+    accepted = await parts.platform.submit(principal.caller, with_key(task, key), link)
     headers = run_headers(accepted.run_id)
     wait_s = preferred_wait(prefer)
     if wait_s:

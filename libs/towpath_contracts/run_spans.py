@@ -1,0 +1,219 @@
+"""The spans that follow from a run's log: the run, its steps and its tool calls (feature A14).
+
+Law: made from the log alone, so that any process that has the log can record them, and recording twice gives the same
+spans. Decisions and previews are events, as short as the execution log shows them.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+from towpath_contracts import events as ev
+from towpath_contracts.canonical import canonical_json, digest_text
+from towpath_contracts.decisions import CallTools
+from towpath_contracts.execution_log import (
+    DETAILS_CHARS,
+    REASONING_CHARS,
+    REQUEST_CHARS,
+    RESPONSE_CHARS,
+    as_text,
+    call_status,
+    response_of,
+    truncate,
+)
+from towpath_contracts.spans import (
+    RUN,
+    Attribute,
+    Span,
+    SpanEvent,
+    call_key,
+    nanoseconds,
+    step_key,
+    usage_attributes,
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Open:
+    """A span that has not ended yet."""
+
+    name: str
+    start_ns: int
+    end_ns: int
+    parent: str | None = RUN
+    attributes: dict[str, Attribute | None] = field(default_factory=dict)
+    events: list[SpanEvent] = field(default_factory=list)
+    error: str | None = None
+
+
+class _Projection:
+    """Walks the events once, in order."""
+
+    def __init__(self) -> None:
+        self._spans: dict[str, _Open] = {}
+        self._now = 0
+
+    def add(self, entry: "ev.LogEntry") -> None:
+        self._now = nanoseconds(entry.at)
+        event = entry.event
+        step = getattr(event, "step", None)
+        if isinstance(step, int):
+            self._step(step, getattr(event, "agent_key", ""))
+        match event:
+            case ev.RunCreated():
+                self._created(event)
+            case ev.RunFinished():
+                self._finished(event)
+            case ev.DecisionReceived():
+                self._decided(event)
+            case ev.DecisionRefused():
+                self._note(step_key(event.step), "towpath.decision.refused", {"towpath.code": event.code})
+            case ev.DecisionMissed():
+                self._note(step_key(event.step), "towpath.decision.missed", {"towpath.code": event.code})
+            case ev.InstructionIssued():
+                self._issued(event)
+            case ev.ToolCallFinished() | ev.ToolCallDenied():
+                self._called(event)
+            case _:
+                self._of_run(event)
+
+    def spans(self) -> tuple[Span, ...]:
+        """Return what has been seen; what is still open ends with the last event."""
+        return tuple(
+            Span(
+                key=key,
+                name=span.name,
+                parent=span.parent,
+                start_ns=span.start_ns,
+                end_ns=span.end_ns,
+                attributes=span.attributes,
+                events=tuple(span.events),
+                error=span.error,
+            )
+            for key, span in self._spans.items()
+        )
+
+    def _step(self, step: int, agent_key: str) -> None:
+        key = step_key(step)
+        if key not in self._spans:
+            self._spans[key] = _Open(
+                name=f"step {agent_key}".strip(),
+                start_ns=self._now,
+                end_ns=self._now,
+                attributes={"towpath.step": step},
+            )
+            if agent_key:
+                self._spans[key].attributes["gen_ai.agent.name"] = agent_key
+        self._spans[key].end_ns = self._now
+
+    def _note(self, key: str, name: str, attributes: dict[str, Attribute | None]) -> None:
+        if key in self._spans:
+            self._spans[key].events.append(SpanEvent(name=name, at_ns=self._now, attributes=attributes))
+
+    def _created(self, event: "ev.RunCreated") -> None:
+        self._spans[RUN] = _Open(
+            name=f"invoke_workflow {event.network}",
+            start_ns=self._now,
+            end_ns=self._now,
+            parent=None,
+            attributes={
+                "gen_ai.operation.name": "invoke_workflow",
+                "gen_ai.workflow.name": event.network,
+                "towpath.run.kind": event.kind,
+                "towpath.project": event.project,
+                "towpath.caller": event.caller,
+                "towpath.network.version": event.version,
+                "towpath.snapshot.digest": event.snapshot_digest,
+                "towpath.max_steps": event.max_steps,
+                "towpath.user_message.digest": digest_text(event.user_message),
+                "towpath.user_message.chars": len(event.user_message),
+            },
+        )
+
+    def _finished(self, event: "ev.RunFinished") -> None:
+        for span in self._spans.values():
+            if span.parent is None:
+                span.end_ns = self._now
+                span.error = None if event.status == "completed" else event.reason
+                span.attributes |= {
+                    "towpath.run.status": event.status,
+                    "towpath.run.reason": event.reason,
+                    "towpath.steps": event.steps,
+                    "error.type": span.error,
+                    **usage_attributes(event.usage, event.cost),
+                }
+            elif span.attributes.get("towpath.call.status") == "open":
+                span.end_ns = self._now
+
+    def _decided(self, event: "ev.DecisionReceived") -> None:
+        decision = event.decision
+        preview: dict[str, Attribute | None] = {
+            "towpath.action": str(decision.get("action", "")),
+            "towpath.action.reasoning": truncate(str(decision.get("action_reasoning", "")), REASONING_CHARS),
+            "towpath.action.details": truncate(as_text(decision.get("action_details", {})), DETAILS_CHARS),
+        }
+        self._note(step_key(event.step), "towpath.decision", preview)
+
+    def _issued(self, event: "ev.InstructionIssued") -> None:
+        if not isinstance(event.instruction, CallTools):
+            return
+        for call in event.instruction.calls:
+            key = call_key(call.execution_id)
+            self._spans[key] = _Open(
+                name=f"tool_call {call.tool}",
+                start_ns=self._now,
+                end_ns=self._now,
+                parent=step_key(event.step),
+                attributes={
+                    "gen_ai.tool.name": call.tool,
+                    "gen_ai.tool.call.id": str(call.execution_id),
+                    "gen_ai.agent.name": event.agent_key,
+                    "towpath.call.status": "open",
+                },
+            )
+            preview = truncate(canonical_json(call.args), REQUEST_CHARS)
+            self._note(key, "towpath.tool.request", {"towpath.preview": preview})
+
+    def _called(self, event: "ev.ToolCallFinished | ev.ToolCallDenied") -> None:
+        key = call_key(event.execution_id)
+        span = self._spans.get(key)
+        if span is None:
+            return
+        status = call_status(event)
+        span.end_ns = self._now
+        span.attributes |= {"towpath.call.status": status, "towpath.policy.version": event.policy_version}
+        if isinstance(event, ev.ToolCallDenied):
+            span.attributes |= {"towpath.denial": event.denial.violation_type, "towpath.rule": event.denial.rule}
+        elif status != "succeeded":
+            span.error = event.failure.code if event.failure is not None else status
+            span.attributes["error.type"] = span.error
+        preview = truncate(as_text(response_of(event)), RESPONSE_CHARS)
+        self._note(key, "towpath.tool.response", {"towpath.preview": preview})
+
+    def _of_run(self, event: "ev.AnyEvent") -> None:
+        """Note on the root what happened to the run as a whole; words of people and tools stay out."""
+        match event:
+            case ev.GateOpened():
+                self._note(RUN, "towpath.gate.opened", {"towpath.gate.type": event.gate_type})
+            case ev.GateClosed():
+                self._note(RUN, "towpath.gate.closed", {"towpath.verdict": event.verdict})
+            case ev.AgentTransferred():
+                self._note(RUN, "towpath.transferred", {"towpath.source": event.source, "towpath.target": event.target})
+            case ev.LoopDetected():
+                self._note(RUN, "towpath.loop", {"towpath.detector": event.detector, "towpath.rung": event.action})
+            case ev.CancelAccepted() | ev.RunStarted() | ev.RunQuarantined():
+                self._note(RUN, f"towpath.{event.type}", {})
+            case _:
+                return
+
+
+def run_spans(run_id: UUID, entries: Iterable["ev.LogEntry"]) -> tuple[Span, ...]:
+    """Return the spans of a run from its events, given in seq order; call it when the run has ended."""
+    projection = _Projection()
+    for entry in entries:
+        projection.add(entry)
+    return tuple(_with_run(span, run_id) for span in projection.spans())
+
+
+def _with_run(span: Span, run_id: UUID) -> Span:
+    return replace(span, attributes={**span.attributes, "gen_ai.conversation.id": str(run_id)})
