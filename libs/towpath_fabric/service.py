@@ -29,6 +29,9 @@ Loop = Callable[[], Coroutine[Any, Any, None]]
 Step = Callable[[], Awaitable[None]]
 Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+CLOSE_POOL_S = 0.5
+"""Nothing uses the pool any more when it is closed; connections that ended loops kept are dropped after this long."""
+
 HEALTH_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
 
 
@@ -145,7 +148,7 @@ class Service:
             await self.telemetry.flush()
             if self.pool is not None:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self.pool.close(), 5)
+                    await asyncio.wait_for(self.pool.close(), CLOSE_POOL_S)
 
     async def _stop_parts(self) -> None:
         """Run the stop steps and end the loops; safe to call twice.
