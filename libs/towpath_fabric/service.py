@@ -6,6 +6,8 @@ subscribers, loops; stop in reverse. A loop that ends by an error ends the proce
 
 import asyncio
 import contextlib
+import os
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from types import FrameType
 from typing import Any
@@ -128,12 +130,7 @@ class Service:
     async def _lifespan(self) -> AsyncIterator[None]:
         self._event_loop = asyncio.get_running_loop()
         watchdog = asyncio.create_task(LoopWatchdog().run())
-        if self.settings.database_url is not None:
-            await self.open_database()
-        await self.bus.connect()
-        self.health.check("nats", self._connected)
-        for step in self._starts:
-            await step()
+        await self._unless_stopped(self._start_parts())
         for loop in self._loops:
             task = asyncio.create_task(loop(), name=getattr(loop, "__qualname__", repr(loop)))
             task.add_done_callback(self._finished)
@@ -149,6 +146,32 @@ class Service:
             if self.pool is not None:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self.pool.close(), CLOSE_POOL_S)
+
+    async def _start_parts(self) -> None:
+        if self.settings.database_url is not None:
+            await self.open_database()
+        await self.bus.connect()
+        self.health.check("nats", self._connected)
+        for step in self._starts:
+            await step()
+
+    async def _unless_stopped(self, start: Coroutine[Any, Any, None]) -> None:
+        """Run *start*, which may wait for a broker or a database for ever, but not longer than the process is wanted.
+
+        uvicorn looks at its signal only after the start, so a service that waits would never end.
+        """
+        starting, stop = asyncio.create_task(start), asyncio.create_task(self.stopping.wait())
+        try:
+            await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if not starting.done():
+                self.log.info("told to end before it had started")
+                sys.stdout.flush()
+                os._exit(0)  # nothing is open yet that could lose something, and an error would look like a failure
+            await starting
+        finally:
+            for task in (starting, stop):
+                task.cancel()
+            await asyncio.gather(starting, stop, return_exceptions=True)
 
     async def _stop_parts(self) -> None:
         """Run the stop steps and end the loops; safe to call twice.
