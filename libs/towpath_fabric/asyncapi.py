@@ -1,0 +1,286 @@
+"""The AsyncAPI document of the message bus, made from the tables in contracts (design §6).
+
+Law: what is declared is what is described: every subject, stream and request/reply method appears, and nothing else.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from towpath_contracts import deciding, events, facts, rpc, streams, subjects, tasks, tools
+from towpath_contracts.base import JsonObject
+from towpath_contracts.problems import Problem
+
+VERSION = "1"
+CONTENT_TYPE = "application/json"
+
+PARAMETERS = {
+    "caller": "Who submits: one token, granted per credential.",
+    "source": "Who reports: a credential may publish only under its own source.",
+    "run_id": "The run, as a UUID.",
+    "pool": "The decider pool, or the key of a BaseAgent.",
+    "toolset": "The group of tools that one kind of worker serves.",
+    "execution_id": "The tool call, as a UUID.",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Channel:
+    """One subject: who says what to whom, and what carries it. *reply* is the answer of a request."""
+
+    key: str
+    address: str
+    sender: str
+    receiver: str
+    summary: str
+    messages: tuple[Any, ...]
+    reply: tuple[Any, ...] = ()
+
+
+MESSAGES: dict[str, Any] = {"Fact": facts.fact_adapter}
+"""Unions have no class of their own: their names and adapters."""
+
+CHANNELS: tuple[Channel, ...] = (
+    Channel(
+        key="taskSubmitAnonymous",
+        address=subjects.TASK_SUBMIT_ANONYMOUS,
+        sender="any client of the embedded platform",
+        receiver="orchestrator",
+        summary="Submit a task as the caller `anonymous`; off outside the embedded platform.",
+        messages=(tasks.SubmitTask,),
+        reply=(tasks.RunAccepted,),
+    ),
+    *(
+        Channel(
+            key=f"task{verb.rpartition('.')[2].title()}",
+            address=f"{verb}.{{caller}}",
+            sender="client",
+            receiver="orchestrator",
+            summary="Answered once the run is committed." if verb == "task.submit" else "For runs of its own project.",
+            messages=(request,),
+            reply=(answer,),
+        )
+        for verb, (request, answer) in rpc.CLIENT_SUBJECTS.items()
+    ),
+    Channel(
+        key="taskEnqueue",
+        address="task.enqueue.{caller}",
+        sender="client",
+        receiver="orchestrator",
+        summary="Fire and forget; accepted only once consumed, deduplicated by idempotency key.",
+        messages=(tasks.SubmitTask,),
+    ),
+    Channel(
+        key="runInbox",
+        address="run.inbox.{source}.{run_id}",
+        sender="decider, tool-access service, gateway, watchdog, orchestrator",
+        receiver="orchestrator",
+        summary="Facts: what happened outside of a run. Each source may send only its own types.",
+        messages=("Fact",),
+    ),
+    Channel(
+        key="decide",
+        address="decide.{pool}",
+        sender="orchestrator",
+        receiver="decider or BaseAgent worker",
+        summary="Ask for a decision.",
+        messages=(deciding.DecisionRequest,),
+    ),
+    Channel(
+        key="toolRequest",
+        address=subjects.TOOL_REQUEST,
+        sender="orchestrator",
+        receiver="tool-access service",
+        summary="Ask whether a call may happen, and let it happen.",
+        messages=(tools.ToolRequest,),
+    ),
+    Channel(
+        key="toolExec",
+        address="tool.exec.{toolset}",
+        sender="tool-access service",
+        receiver="tool worker",
+        summary="Run a permitted call; the worker believes the ticket, not the envelope.",
+        messages=(tools.ToolInvocation,),
+    ),
+    Channel(
+        key="toolOutcome",
+        address=subjects.TOOL_OUTCOME,
+        sender="tool worker",
+        receiver="tool-access service",
+        summary=f"What came of a call; confirmed on the subject in the header `{rpc.CONFIRM_HEADER}`.",
+        messages=(tools.ToolOutcome,),
+        reply=(tools.OutcomeConfirmed,),
+    ),
+    Channel(
+        key="toolCancel",
+        address="tool.cancel.{execution_id}",
+        sender="tool-access service",
+        receiver="tool worker",
+        summary="Stop a call; a hint, the outcome is still needed.",
+        messages=(tools.CancelTool,),
+    ),
+    Channel(
+        key="runEvent",
+        address="run.event.{run_id}",
+        sender="orchestrator",
+        receiver="gateway, log-writer, watchdog",
+        summary="The events of one transition; a hint that may be lost, the log is in Postgres.",
+        messages=(events.RunEvents,),
+    ),
+    Channel(
+        key="runTokens",
+        address="run.tokens.{run_id}",
+        sender="decider",
+        receiver="gateway",
+        summary="Model text while it is made.",
+        messages=(deciding.TokenDelta,),
+    ),
+    Channel(
+        key="logLlmCall",
+        address=subjects.LOG_LLM_CALL,
+        sender="decider",
+        receiver="log-writer",
+        summary="A model call; bodies only in debug runs, and they may be lost.",
+        messages=(deciding.LlmCall,),
+    ),
+    Channel(
+        key="logTool",
+        address=subjects.LOG_TOOL,
+        sender="tool worker",
+        receiver="log-writer",
+        summary="What a tool wrote while it ran; may be lost.",
+        messages=(deciding.ToolLog,),
+    ),
+    *(
+        Channel(
+            key=f"svc_{method.service}_{method.method}",
+            address=method.subject,
+            sender="services and command line",
+            receiver=method.service,
+            summary=f"{method.request.__name__} gives {method.answer.__name__} or a Problem.",
+            messages=(method.request,),
+            reply=(method.answer,),
+        )
+        for method in rpc.METHODS
+    ),
+)
+
+
+def asyncapi_document() -> JsonObject:
+    """Return the document as plain JSON values."""
+    return {
+        "asyncapi": "3.0.0",
+        "info": {
+            "title": "Towpath messages",
+            "version": VERSION,
+            "description": (
+                "Every subject of the platform. Nothing is true until it is committed in Postgres; whatever matters "
+                f"and travels here can be sent again. A Problem instead of an answer carries `{rpc.PROBLEM_HEADER}`."
+            ),
+        },
+        "defaultContentType": CONTENT_TYPE,
+        "servers": {"nats": {"host": "127.0.0.1:4222", "protocol": "nats"}},
+        "channels": _channels(),
+        "operations": _operations(),
+        "components": {"messages": _messages(), "schemas": _schemas()},
+    }
+
+
+def _name(message: Any) -> str:
+    return message if isinstance(message, str) else str(message.__name__)
+
+
+def _said() -> list[Any]:
+    """Return every message of every channel once, by name."""
+    found = {_name(message): message for channel in CHANNELS for message in (*channel.messages, *channel.reply)}
+    return [found[name] for name in sorted({*found, _name(Problem)} - {_name(Problem)})] + [Problem]
+
+
+def _channels() -> JsonObject:
+    channels: JsonObject = {}
+    for channel in CHANNELS:
+        carrier = _stream(channel.address)
+        body: JsonObject = {
+            "address": channel.address,
+            "summary": channel.summary,
+            "messages": _references(channel.messages),
+            "x-from": channel.sender,
+            "x-to": channel.receiver,
+            "x-carrier": "core" if carrier is None else _carrier(carrier),
+        }
+        names = [name for name in PARAMETERS if f"{{{name}}}" in channel.address]
+        if names:
+            body["parameters"] = {name: {"description": PARAMETERS[name]} for name in names}
+        channels[channel.key] = body
+        if channel.reply:
+            channels[f"{channel.key}Reply"] = {"address": None, "messages": _references((*channel.reply, Problem))}
+    return channels
+
+
+def _operations() -> JsonObject:
+    operations: JsonObject = {}
+    for channel in CHANNELS:
+        here = {"$ref": f"#/channels/{channel.key}"}
+        sending: JsonObject = {"action": "send", "channel": here, "summary": f"{channel.sender} → {channel.receiver}"}
+        receiving: JsonObject = {"action": "receive", "channel": here}
+        if channel.reply:
+            reply = {"channel": {"$ref": f"#/channels/{channel.key}Reply"}}
+            sending["reply"] = receiving["reply"] = reply
+        operations[f"{channel.key}Send"] = sending
+        operations[f"{channel.key}Receive"] = receiving
+    return operations
+
+
+def _references(messages: Iterable[Any]) -> JsonObject:
+    return {_name(message): {"$ref": f"#/components/messages/{_name(message)}"} for message in messages}
+
+
+def _messages() -> JsonObject:
+    return {
+        _name(message): {
+            "name": _name(message),
+            "contentType": CONTENT_TYPE,
+            "payload": {"$ref": f"#/components/schemas/{_name(message)}"},
+        }
+        for message in _said()
+    }
+
+
+def _schemas() -> JsonObject:
+    adapters = [(_name(m), "validation", MESSAGES[m] if isinstance(m, str) else TypeAdapter(m)) for m in _said()]
+    found, rest = TypeAdapter.json_schemas(adapters, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]  # the mode is a literal
+    schemas: JsonObject = dict(rest.get("$defs", {}))
+    for (name, _), schema in found.items():
+        if schema.get("$ref") != f"#/components/schemas/{name}":
+            schemas[str(name)] = schema
+    return dict(sorted(schemas.items()))
+
+
+def _stream(address: str) -> streams.StreamSpec | None:
+    """Return the stream that stores *address*, or None for core NATS."""
+    tokens = ["*" if token.startswith("{") else token for token in address.split(".")]
+    for stream in streams.STREAMS:
+        if any(covers(pattern.split("."), tokens) for pattern in stream.subjects):
+            return stream
+    return None
+
+
+def covers(pattern: list[str], tokens: list[str]) -> bool:
+    """Say whether a NATS subject pattern takes every subject of *tokens*."""
+    for place, part in enumerate(pattern):
+        if part == ">":
+            return len(tokens) > place
+        if place >= len(tokens) or part not in ("*", tokens[place]):
+            return False
+    return len(pattern) == len(tokens)
+
+
+def _carrier(stream: streams.StreamSpec) -> JsonObject:
+    return {
+        "stream": stream.name,
+        "retention": stream.retention,
+        "discard": stream.discard,
+        "maxBytes": stream.max_bytes,
+    }

@@ -1,0 +1,117 @@
+"""The generated documents: complete, valid, and not stale."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from towpath_contracts import rpc, streams, subjects
+from towpath_contracts.authority import USERS
+from towpath_fabric.asyncapi import CHANNELS, asyncapi_document, covers
+from towpath_fabric.schemas import DOCS, documents, message_types, stale, write
+
+
+def test_the_generated_documents_are_up_to_date() -> None:
+    assert stale(DOCS) == [], "run: python -m towpath_fabric.schemas write"
+
+
+def test_what_is_stale_is_found_and_written(tmp_path: Path) -> None:
+    changed = write(tmp_path)
+    assert set(changed) == set(documents())
+    (tmp_path / "schemas" / "SubmitTask.json").write_text("{}")
+    (tmp_path / "schemas" / "Forgotten.json").write_text("{}")
+    (tmp_path / "asyncapi.yaml").unlink()
+    assert write(tmp_path) == ["asyncapi.yaml", "schemas/Forgotten.json", "schemas/SubmitTask.json"]
+    assert stale(tmp_path) == []
+
+
+@pytest.mark.parametrize("path", sorted((DOCS / "schemas").glob("*.json")), ids=lambda path: path.stem)
+def test_every_schema_is_json_schema_2020_12(path: Path) -> None:
+    schema = json.loads(path.read_text())
+    assert schema["$schema"].endswith("2020-12/schema")
+    jsonschema.Draft202012Validator.check_schema(schema)
+
+
+def test_a_task_is_judged_by_its_schema_as_by_the_platform() -> None:
+    validator = jsonschema.Draft202012Validator(json.loads((DOCS / "schemas" / "SubmitTask.json").read_text()))
+    assert validator.is_valid({"network": "support", "user_message": "hello"})
+    assert not validator.is_valid({"network": "support", "surprise": 1})
+    assert not validator.is_valid({"network": "no spaces"})
+
+
+def patterns() -> list[str]:
+    return [
+        value for name, value in vars(subjects).items() if name.isupper() and isinstance(value, str) and "." in value
+    ]
+
+
+def test_every_subject_is_described() -> None:
+    described = [["*" if part.startswith("{") else part for part in channel.address.split(".")] for channel in CHANNELS]
+    wanted = [*patterns(), *(method.subject for method in rpc.METHODS)]
+    wanted += [subject for stream in streams.STREAMS for subject in stream.subjects]
+    for subject in wanted:
+        assert any(covers(subject.split("."), found) for found in described), subject
+
+
+def test_everything_described_exists() -> None:
+    known = [pattern.split(".") for pattern in patterns()] + [method.subject.split(".") for method in rpc.METHODS]
+    for channel in CHANNELS:
+        parts = ["*" if part.startswith("{") else part for part in channel.address.split(".")]
+        assert any(covers(pattern, parts) for pattern in known), channel.address
+
+
+def test_what_is_stored_says_in_which_stream() -> None:
+    channels = asyncapi_document()["channels"]
+    assert channels["runInbox"]["x-carrier"]["stream"] == "INBOX"
+    assert channels["logTool"]["x-carrier"]["stream"] == "LOGS"
+    assert channels["runTokens"]["x-carrier"] == "core"
+    stored = {body["x-carrier"]["stream"] for body in channels.values() if isinstance(body.get("x-carrier"), dict)}
+    assert stored == {stream.name for stream in streams.STREAMS}
+
+
+def test_every_reference_of_the_document_leads_somewhere() -> None:
+    document = yaml.safe_load((DOCS / "asyncapi.yaml").read_text())
+
+    def follow(reference: str) -> object:
+        found = document
+        for part in reference.removeprefix("#/").split("/"):
+            found = found[part]
+        return found
+
+    def check(part: object) -> None:
+        if isinstance(part, dict):
+            if isinstance(part.get("$ref"), str):
+                assert follow(part["$ref"]) is not None
+            for value in part.values():
+                check(value)
+        elif isinstance(part, list):
+            for value in part:
+                check(value)
+
+    check(document)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "subject", "taken"),
+    [
+        ("a.*", "a.b", True),
+        ("a.*", "a.b.c", False),
+        ("a.>", "a.b.c", True),
+        ("a.>", "a", False),
+        ("a.b", "a.b", True),
+        ("a.b", "a.*", False),
+        ("a", "a.b", False),
+    ],
+)
+def test_patterns_cover_subjects_as_the_broker_does(pattern: str, subject: str, taken: bool) -> None:
+    assert covers(pattern.split("."), subject.split(".")) is taken
+
+
+def test_the_gateway_may_say_and_hear_what_it_needs() -> None:
+    rights = USERS["gateway"]
+    for subject in ("task.submit.alice", rpc.EVENTS.subject, rpc.RESOLVE_APPROVAL.subject, rpc.RENDER_PROMPT.subject):
+        assert any(covers(right.split("."), subject.split(".")) for right in rights.publish), subject
+    assert subjects.RUN_EVENT_ALL in rights.subscribe
+    assert len(message_types()) > 60
