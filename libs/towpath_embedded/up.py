@@ -17,6 +17,7 @@ from towpath_embedded.networks import NetworkFolder
 from towpath_embedded.platform import Platform
 from towpath_embedded.roles import WorkerCommand
 from towpath_embedded.screen import Screen
+from towpath_embedded.unfinished import farewell, unfinished
 from towpath_fabric.clock import monotonic
 
 
@@ -86,7 +87,8 @@ async def _serve(options: UpOptions, platform: Platform, screen: Screen, stoppin
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    screen.notice("stopping; accepted runs go on with the next start" if not options.ephemeral else "stopping")
+    counts = {} if options.servers_only else await unfinished(platform.gateway_url)
+    screen.notice(farewell(counts, ephemeral=options.ephemeral))
     return 0
 
 
