@@ -1,0 +1,53 @@
+"""Composition root of the log-writer."""
+
+import sys
+
+from towpath_contracts.rpc import GET_HISTORY, GET_LLM_CALLS
+from towpath_contracts.streams import EVENTS_CONSUMER, LOGS_CONSUMER, ConsumerSpec
+from towpath_fabric.pull import PullConsumer
+from towpath_fabric.service import Service
+from towpath_fabric.streams import ensure_consumer
+from towpath_log_writer.adapters.tables import HistoryTables
+from towpath_log_writer.app import EventReader, LogReader, Metrics
+from towpath_log_writer.reading import Reading
+from towpath_log_writer.repair import Repairer
+from towpath_log_writer.settings import LogWriterSettings
+from towpath_log_writer.writing import Writer
+
+ROLE = "log_writer"
+
+
+def build(settings: LogWriterSettings) -> Service:
+    """Wire the log-writer; it serves once the service runs."""
+    service = Service(ROLE, settings)
+
+    async def start() -> None:
+        bus, pool, log = service.bus, service.pool, service.log
+        tables, metrics = HistoryTables(pool), Metrics(service.registry)
+        writer = Writer(tables, log)
+        events, logs = (_consumer(service, spec, settings) for spec in (EVENTS_CONSUMER, LOGS_CONSUMER))
+        reader = EventReader(events, writer, settings, metrics, log)
+        repairer = Repairer(bus, tables, writer, log, behind=reader.behind)
+        reader.repairer = repairer
+        reading = Reading(pool)
+        bus.answer(GET_HISTORY, reading.get_history)
+        bus.answer(GET_LLM_CALLS, reading.get_llm_calls)
+        for consumer in (events, logs):
+            await consumer.start()
+            service.on_stop(consumer.stop)
+        service.loop(reader.run)
+        service.loop(LogReader(logs, tables, settings, metrics, log).run)
+        service.loop(repairer.repair)
+        service.loop(lambda: repairer.sweep(settings.history_sweep_s))
+
+    service.on_start(start)
+    return service
+
+
+def _consumer(service: Service, spec: ConsumerSpec, settings: LogWriterSettings) -> PullConsumer:
+    nc = service.bus.nc
+    return PullConsumer(nc, spec, window=2 * settings.history_batch, rebind=lambda: ensure_consumer(nc, spec))
+
+
+if __name__ == "__main__":
+    sys.exit(build(LogWriterSettings.load()).run())

@@ -1,0 +1,115 @@
+"""Rows of history while a batch is put together, and JSON as Postgres can store it.
+
+Law: a row holds only what this batch says about it; None means "nothing said". The statements in queries.sql merge it
+with what is stored.
+"""
+
+import re
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from pydantic_core import to_json
+
+RESULT_CHARS = 1_000
+"""A result up to this size is shown within its step; a larger one only in tool_execution."""
+
+_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
+
+
+def json_text(value: Any) -> str:
+    """Write *value* as JSON that Postgres takes: without U+0000, and with infinities as strings."""
+    text = to_json(value, inf_nan_mode="strings").decode()
+    return _NUL.sub(r"\1\\ufffd", text) if "\\u0000" in text else text
+
+
+def plain(text: str) -> str:
+    """Return *text* without the character that a Postgres text can't hold."""
+    return text.replace("\x00", "\ufffd") if "\x00" in text else text
+
+
+@dataclass(slots=True, kw_only=True)
+class NewRun:
+    """A row of agent_execution_history."""
+
+    run_id: UUID
+    project: str
+    agent_id: str
+    kind: str
+    network: str
+    version: int
+    caller: str
+    at: datetime
+    snapshot: dict[str, Any]
+
+
+@dataclass(slots=True, kw_only=True)
+class RunChange:
+    """What became of a run that exists."""
+
+    run_id: UUID
+    status: str
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+    total_steps: int | None = None
+    final_status: str | None = None
+    reason: str | None = None
+    escalation_reason: str | None = None
+    total_cost_usd: float | None = None
+    total_tokens: int | None = None
+    snapshot: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class StepRow:
+    """What is said about a step. `attempts`, `tokens` and `cost` add to what is stored."""
+
+    run_id: UUID
+    step: int
+    project: str
+    began_at: datetime
+    ended_at: datetime
+    agent_id: str | None = None
+    epoch: int | None = None
+    input_preview: str | None = None
+    reasoning: str | None = None
+    action: str | None = None
+    result: dict[str, Any] = field(default_factory=dict)
+    validation: dict[str, Any] | None = None
+    success: bool | None = None
+    error: str | None = None
+    attempts: int = 0
+    tokens: int = 0
+    cost: float | None = 0.0
+    decisions: dict[str, Any] = field(default_factory=dict)
+
+    def succeed(self, value: bool) -> None:
+        """Note how something in the step went; a step succeeds when everything in it does."""
+        self.success = value if self.success is None else self.success and value
+
+
+@dataclass(slots=True, kw_only=True)
+class ToolRow:
+    """What is said about a tool call."""
+
+    run_id: UUID
+    execution_id: UUID
+    project: str
+    step: int
+    call_index: int
+    agent_id: str
+    tool: str
+    status: str
+    args: str | None = None
+    result: str | None = None
+    result_digest: str | None = None
+    result_bytes: int | None = None
+    blob: bool | None = None
+    failure: str | None = None
+    denial: str | None = None
+    duration_ms: int | None = None
+    worker: str | None = None
+    policy_version: int | None = None
+    requested_at: datetime | None = None
+    finished_at: datetime | None = None

@@ -1,0 +1,143 @@
+-- migrate:up
+-- Execution history (design §9): what happened in a run, for people and for analysis. The record is the run log; these
+-- tables are made from it and can be made again. The first two have the columns of source design 2 and more.
+
+CREATE TABLE history.agent_execution_history (
+  id                uuid PRIMARY KEY,            -- the run id
+  agent_id          text NOT NULL,               -- the agent that began
+  task_id           text NOT NULL,               -- the run id again, as source design 2 names it
+  project_id        text NOT NULL,
+  kind              text NOT NULL,
+  network           text NOT NULL,
+  version           integer NOT NULL,
+  caller            text NOT NULL,
+  created_at        timestamptz NOT NULL,
+  started_at        timestamptz NOT NULL,        -- when it was admitted; until then, when it was accepted
+  completed_at      timestamptz,
+  total_steps       integer,
+  status            text NOT NULL,               -- queued, running, quarantined, or one of the final statuses
+  final_status      text,                        -- success, failed, escalated
+  reason            text,
+  escalation_reason text,
+  total_cost_usd    numeric(18, 8),              -- NULL while the run goes on, and where a price is unknown
+  total_tokens      bigint,
+  state_snapshot    jsonb NOT NULL               -- task and, at the end, the final state
+);
+CREATE INDEX agent_execution_history_project ON history.agent_execution_history (project_id, id DESC);
+
+CREATE TABLE history.agent_execution_steps (
+  execution_id    uuid NOT NULL REFERENCES history.agent_execution_history (id) ON DELETE CASCADE,
+  step_number     integer NOT NULL,
+  id              uuid NOT NULL,
+  project_id      text NOT NULL,
+  "timestamp"     timestamptz NOT NULL,          -- when the decision was asked for
+  ended_at        timestamptz NOT NULL,          -- when the last thing happened in the step
+  duration_ms     integer GENERATED ALWAYS AS ((extract(epoch FROM ended_at - "timestamp") * 1000)::integer) STORED,
+  agent_id        text,
+  epoch           integer,
+  input_preview   text,
+  reasoning       text,
+  action          jsonb,                         -- what the model proposed
+  result          jsonb,                         -- by call index; large results only in tool_execution
+  validation      jsonb,
+  success         boolean,
+  error           text,
+  attempt_number  integer NOT NULL,              -- decisions asked for in the step
+  tokens_used     bigint NOT NULL,
+  cost_usd        numeric(18, 8),                -- NULL where a price is unknown
+  decisions       jsonb,                         -- by request id: model, usage, cost, digests, time
+  PRIMARY KEY (execution_id, step_number)
+) WITH (fillfactor = 70);
+
+CREATE TABLE history.tool_execution (
+  run_id         uuid NOT NULL,
+  execution_id   uuid NOT NULL,
+  project_id     text NOT NULL,
+  step_number    integer NOT NULL,
+  call_index     integer NOT NULL,
+  agent_id       text NOT NULL,
+  tool           text NOT NULL,
+  args           json,
+  status         text NOT NULL,
+  result         json,
+  result_digest  text,
+  result_bytes   bigint,
+  blob           boolean,
+  failure        json,
+  denial         json,
+  duration_ms    integer,
+  worker         text,
+  policy_version integer,
+  requested_at   timestamptz,
+  finished_at    timestamptz,
+  PRIMARY KEY (run_id, execution_id)
+) WITH (fillfactor = 70);
+
+CREATE TABLE history.llm_call (
+  run_id        uuid NOT NULL,
+  request_id    uuid NOT NULL,
+  attempt       integer NOT NULL,
+  call          integer NOT NULL,
+  project_id    text NOT NULL,
+  step_number   integer NOT NULL,
+  agent_id      text NOT NULL,
+  kind          text NOT NULL,
+  model         text NOT NULL,
+  started_at    timestamptz NOT NULL,
+  duration_ms   integer NOT NULL,
+  input_tokens  bigint NOT NULL,
+  output_tokens bigint NOT NULL,
+  total_tokens  bigint NOT NULL,
+  cost_usd      numeric(18, 8),
+  price_source  text NOT NULL,
+  prompt_digest text NOT NULL,
+  raw_digest    text,
+  prompt        text,                            -- bodies only of runs with debug
+  raw_text      text,
+  error         text,
+  PRIMARY KEY (run_id, request_id, attempt, call)
+);
+
+CREATE TABLE history.tool_log (
+  run_id       uuid NOT NULL,
+  execution_id uuid NOT NULL,
+  id           uuid NOT NULL,
+  project_id   text NOT NULL,
+  tool         text NOT NULL,
+  worker       text NOT NULL,
+  at           timestamptz NOT NULL,
+  level        text NOT NULL,
+  message      text NOT NULL,
+  fields       json NOT NULL,
+  PRIMARY KEY (run_id, execution_id, id)
+);
+
+-- How far each run's log is in these tables. `prior_seq` makes a write conditional on what its writer believed.
+CREATE TABLE history.run_cursor (
+  run_id    uuid PRIMARY KEY,
+  project   text NOT NULL,
+  seq       bigint NOT NULL,
+  prior_seq bigint NOT NULL
+) WITH (fillfactor = 50);
+
+CREATE TABLE history.skipped_event (
+  run_id     uuid NOT NULL,
+  seq        bigint NOT NULL,
+  type       text NOT NULL,
+  error      text NOT NULL,
+  skipped_at timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (run_id, seq)
+);
+
+-- Until when every run that moved is known to be in these tables.
+CREATE TABLE history.sweep (
+  one   boolean PRIMARY KEY DEFAULT true CHECK (one),
+  since timestamptz NOT NULL
+);
+INSERT INTO history.sweep (since) VALUES ('epoch');
+
+GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA history TO towpath_log_writer;
+
+-- migrate:down
+DROP TABLE history.sweep, history.skipped_event, history.run_cursor, history.tool_log, history.llm_call,
+  history.tool_execution, history.agent_execution_steps, history.agent_execution_history;

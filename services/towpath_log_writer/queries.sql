@@ -1,0 +1,163 @@
+-- name: held
+SELECT run_id, seq FROM history.run_cursor WHERE run_id = ANY($1::uuid[])
+
+-- Moves cursors only where they stand where the writer believed; rows in one order, so that two writers can't block each
+-- other. A row that is not returned belongs to another writer's newer state.
+-- name: move_cursors
+INSERT INTO history.run_cursor AS c (run_id, project, seq, prior_seq)
+SELECT * FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bigint[])
+ON CONFLICT (run_id) DO UPDATE SET seq = excluded.seq, prior_seq = excluded.prior_seq
+WHERE c.seq = excluded.prior_seq
+RETURNING run_id
+
+-- name: add_runs
+INSERT INTO history.agent_execution_history (
+  id, agent_id, task_id, project_id, kind, network, version, caller, created_at, started_at, status, state_snapshot)
+SELECT r.id, r.agent_id, r.id::text, r.project_id, r.kind, r.network, r.version, r.caller, r.at, r.at, 'queued',
+  r.snapshot::jsonb
+FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::int[], $7::text[], $8::timestamptz[],
+  $9::text[]) AS r (id, agent_id, project_id, kind, network, version, caller, at, snapshot)
+ON CONFLICT (id) DO NOTHING
+
+-- name: change_runs
+UPDATE history.agent_execution_history AS h SET
+  status = r.status,
+  started_at = COALESCE(r.started_at, h.started_at),
+  completed_at = COALESCE(r.completed_at, h.completed_at),
+  total_steps = COALESCE(r.total_steps, h.total_steps),
+  final_status = COALESCE(r.final_status, h.final_status),
+  reason = COALESCE(r.reason, h.reason),
+  escalation_reason = COALESCE(r.escalation_reason, h.escalation_reason),
+  total_cost_usd = COALESCE(r.total_cost_usd::numeric, h.total_cost_usd),
+  total_tokens = COALESCE(r.total_tokens, h.total_tokens),
+  state_snapshot = h.state_snapshot || r.snapshot::jsonb
+FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::timestamptz[], $5::int[], $6::text[], $7::text[],
+  $8::text[], $9::float8[], $10::bigint[], $11::text[]) AS r (id, status, started_at, completed_at, total_steps,
+  final_status, reason, escalation_reason, total_cost_usd, total_tokens, snapshot)
+WHERE h.id = r.id
+
+-- name: merge_steps
+INSERT INTO history.agent_execution_steps AS s (
+  execution_id, step_number, id, project_id, "timestamp", ended_at, agent_id, epoch, input_preview, reasoning, action,
+  result, validation, success, error, attempt_number, tokens_used, cost_usd, decisions)
+SELECT r.execution_id, r.step_number, r.id, r.project_id, r.began_at, r.ended_at, r.agent_id, r.epoch, r.input_preview,
+  r.reasoning, r.action::jsonb, r.result::jsonb, r.validation::jsonb, r.success, r.error, r.attempts, r.tokens,
+  r.cost::numeric, r.decisions::jsonb
+FROM unnest($1::uuid[], $2::int[], $3::uuid[], $4::text[], $5::timestamptz[], $6::timestamptz[], $7::text[], $8::int[],
+  $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::bool[], $15::text[], $16::int[], $17::bigint[],
+  $18::float8[], $19::text[]) AS r (execution_id, step_number, id, project_id, began_at, ended_at, agent_id, epoch,
+  input_preview, reasoning, action, result, validation, success, error, attempts, tokens, cost, decisions)
+ON CONFLICT (execution_id, step_number) DO UPDATE SET
+  "timestamp" = LEAST(s."timestamp", excluded."timestamp"),
+  ended_at = GREATEST(s.ended_at, excluded.ended_at),
+  agent_id = COALESCE(excluded.agent_id, s.agent_id),
+  epoch = COALESCE(excluded.epoch, s.epoch),
+  input_preview = COALESCE(excluded.input_preview, s.input_preview),
+  reasoning = COALESCE(excluded.reasoning, s.reasoning),
+  action = COALESCE(excluded.action, s.action),
+  result = COALESCE(s.result || excluded.result, excluded.result, s.result),
+  validation = COALESCE(excluded.validation, s.validation),
+  success = CASE WHEN excluded.success IS NULL THEN s.success ELSE COALESCE(s.success, true) AND excluded.success END,
+  error = COALESCE(excluded.error, s.error),
+  attempt_number = s.attempt_number + excluded.attempt_number,
+  tokens_used = s.tokens_used + excluded.tokens_used,
+  cost_usd = s.cost_usd + excluded.cost_usd,
+  decisions = COALESCE(s.decisions || excluded.decisions, excluded.decisions, s.decisions)
+
+-- name: merge_tools
+INSERT INTO history.tool_execution AS t (
+  run_id, execution_id, project_id, step_number, call_index, agent_id, tool, status, args, result, result_digest,
+  result_bytes, blob, failure, denial, duration_ms, worker, policy_version, requested_at, finished_at)
+SELECT r.run_id, r.execution_id, r.project_id, r.step_number, r.call_index, r.agent_id, r.tool, r.status, r.args::json,
+  r.result::json, r.result_digest, r.result_bytes, r.blob, r.failure::json, r.denial::json, r.duration_ms, r.worker,
+  r.policy_version, r.requested_at, r.finished_at
+FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::int[], $5::int[], $6::text[], $7::text[], $8::text[], $9::text[],
+  $10::text[], $11::text[], $12::bigint[], $13::bool[], $14::text[], $15::text[], $16::int[], $17::text[], $18::int[],
+  $19::timestamptz[], $20::timestamptz[]) AS r (run_id, execution_id, project_id, step_number, call_index, agent_id,
+  tool, status, args, result, result_digest, result_bytes, blob, failure, denial, duration_ms, worker, policy_version,
+  requested_at, finished_at)
+ON CONFLICT (run_id, execution_id) DO UPDATE SET
+  status = excluded.status,
+  args = COALESCE(excluded.args, t.args),
+  result = COALESCE(excluded.result, t.result),
+  result_digest = COALESCE(excluded.result_digest, t.result_digest),
+  result_bytes = COALESCE(excluded.result_bytes, t.result_bytes),
+  blob = COALESCE(excluded.blob, t.blob),
+  failure = COALESCE(excluded.failure, t.failure),
+  denial = COALESCE(excluded.denial, t.denial),
+  duration_ms = COALESCE(excluded.duration_ms, t.duration_ms),
+  worker = COALESCE(excluded.worker, t.worker),
+  policy_version = COALESCE(excluded.policy_version, t.policy_version),
+  requested_at = COALESCE(excluded.requested_at, t.requested_at),
+  finished_at = COALESCE(excluded.finished_at, t.finished_at)
+
+-- name: skip_events
+INSERT INTO history.skipped_event (run_id, seq, type, error)
+SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[])
+ON CONFLICT (run_id, seq) DO NOTHING
+
+-- name: add_llm_calls
+INSERT INTO history.llm_call (
+  run_id, request_id, attempt, call, project_id, step_number, agent_id, kind, model, started_at, duration_ms,
+  input_tokens, output_tokens, total_tokens, cost_usd, price_source, prompt_digest, raw_digest, prompt, raw_text, error)
+SELECT r.run_id, r.request_id, r.attempt, r.call, r.project_id, r.step_number, r.agent_id, r.kind, r.model,
+  r.started_at, r.duration_ms, r.input_tokens, r.output_tokens, r.total_tokens, r.cost_usd::numeric, r.price_source,
+  r.prompt_digest, r.raw_digest, r.prompt, r.raw_text, r.error
+FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::int[], $5::text[], $6::int[], $7::text[], $8::text[], $9::text[],
+  $10::timestamptz[], $11::int[], $12::bigint[], $13::bigint[], $14::bigint[], $15::float8[], $16::text[], $17::text[],
+  $18::text[], $19::text[], $20::text[], $21::text[]) AS r (run_id, request_id, attempt, call, project_id, step_number,
+  agent_id, kind, model, started_at, duration_ms, input_tokens, output_tokens, total_tokens, cost_usd, price_source,
+  prompt_digest, raw_digest, prompt, raw_text, error)
+ON CONFLICT (run_id, request_id, attempt, call) DO NOTHING
+
+-- name: add_tool_logs
+INSERT INTO history.tool_log (run_id, execution_id, id, project_id, tool, worker, at, level, message, fields)
+SELECT r.run_id, r.execution_id, r.id, r.project_id, r.tool, r.worker, r.at, r.level, r.message, r.fields::json
+FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::text[],
+  $9::text[], $10::text[]) AS r (run_id, execution_id, id, project_id, tool, worker, at, level, message, fields)
+ON CONFLICT (run_id, execution_id, id) DO NOTHING
+
+-- name: swept_until
+SELECT since FROM history.sweep
+
+-- name: set_swept
+UPDATE history.sweep SET since = $1 WHERE since < $1
+
+-- name: run_history
+SELECT c.seq, row_to_json(h)::text AS history
+FROM history.run_cursor c JOIN history.agent_execution_history h ON h.id = c.run_id
+WHERE c.run_id = $1 AND h.project_id = $2
+
+-- name: run_steps
+SELECT step_number, row_to_json(s)::text AS step FROM history.agent_execution_steps s
+WHERE execution_id = $1 AND step_number > $2 ORDER BY step_number LIMIT $3
+
+-- name: step_tools
+SELECT t.step_number, t.tool_execution::text AS tool_execution FROM (
+  SELECT x.step_number, x.call_index, row_to_json(x) AS tool_execution FROM history.tool_execution x
+  WHERE x.run_id = $1 AND x.step_number BETWEEN $2 AND $3) t
+ORDER BY t.step_number, t.call_index
+
+-- name: tool_logs
+SELECT execution_id, row_to_json(l)::text AS log FROM history.tool_log l
+WHERE run_id = $1 AND execution_id = ANY($2::uuid[]) ORDER BY at, id LIMIT $3
+
+-- What the events say of a decision stands for model calls whose logs were lost, or that were never sent (scripts).
+-- name: llm_calls
+SELECT call FROM (
+  SELECT l.step_number, l.started_at AS at, l.attempt, l.call AS nth, row_to_json(l)::text AS call
+  FROM history.llm_call l WHERE l.run_id = $1 AND l.project_id = $2
+  UNION ALL
+  SELECT s.step_number, (d.value ->> 'at')::timestamptz, 0, 0, json_build_object(
+    'run_id', s.execution_id, 'request_id', d.key, 'project_id', s.project_id, 'step_number', s.step_number,
+    'agent_id', s.agent_id, 'model', d.value -> 'model', 'duration_ms', d.value -> 'duration_ms',
+    'input_tokens', d.value -> 'input_tokens', 'output_tokens', d.value -> 'output_tokens',
+    'total_tokens', d.value -> 'total_tokens', 'cost_usd', d.value -> 'cost_usd',
+    'price_source', d.value -> 'price_source', 'prompt_digest', d.value -> 'prompt_digest',
+    'raw_digest', d.value -> 'raw_digest', 'script', d.value -> 'script', 'error', d.value -> 'error')::text
+  FROM history.agent_execution_steps s, jsonb_each(s.decisions) d
+  WHERE s.execution_id = $1 AND s.project_id = $2 AND NOT EXISTS (
+    SELECT FROM history.llm_call l WHERE l.run_id = s.execution_id AND l.request_id = d.key::uuid)
+) calls
+ORDER BY step_number, at, attempt, nth
+OFFSET $3 LIMIT $4
