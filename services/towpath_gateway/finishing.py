@@ -38,9 +38,9 @@ async def _debug(platform: Platform, project: str, run_id: UUID, entries: list[L
     """Return the raw texts; without the log-writer there are none, which `missing` says, and the answer stands."""
     wanted = asked_requests(entries)
     try:
-        calls = (await platform.llm_calls(project, run_id, wanted)).calls
+        calls = await platform.llm_calls(project, run_id, wanted)
     except ProblemError as error:
         if error.problem.code not in {"unavailable", "run_not_found"}:
             raise
-        calls = ()
+        calls = []
     return run_debug(calls, wanted)

@@ -24,7 +24,7 @@ from towpath_contracts.events import (
     ToolCallFinished,
 )
 from towpath_contracts.problems import problem
-from towpath_contracts.views import CancelRun
+from towpath_contracts.views import CancelRun, LlmCalls
 
 TASK = {"network": "support", "user_message": "Refund order 8812"}
 
@@ -173,6 +173,37 @@ async def test_debug_adds_raw_prompts_and_texts(client: httpx2.AsyncClient, peer
     body = (await client.post("/run", json={**TASK, "debug": True})).json()
     assert body["debug"]["missing"] == 0
     assert [(step["prompt"], step["raw_text"]) for step in body["debug"]["steps"]] == [("You are…", '{"action"}')]
+
+
+async def test_the_raw_texts_of_a_long_run_come_in_pages(client: httpx2.AsyncClient, peer: PlatformPeer) -> None:
+    calls = [
+        {"request_id": str(uuid.uuid4()), "step_number": n, "agent_id": "main", "prompt": str(n)} for n in range(5)
+    ]
+
+    def page(body: dict[str, int]) -> LlmCalls:
+        after = body["after"]
+        return LlmCalls(calls=tuple(calls[after : after + 2]), next_after=after + 2 if after + 2 < len(calls) else None)
+
+    async def known(run: PeerRun) -> None:
+        calls[0]["request_id"] = str(ids.request_id(run.run_id, 1, "decide", 0))
+        await play(peer, run)
+
+    peer.on_submit = known
+    peer.answers[rpc.GET_LLM_CALLS.subject] = page
+    body = (await client.post("/run", json={**TASK, "debug": True})).json()
+    steps = body["debug"]["steps"]
+    assert [(step["step"], step["agent_key"], step["prompt"]) for step in steps] == [
+        (n, "main", str(n)) for n in range(5)
+    ]
+
+
+async def test_a_history_that_is_not_written_yet_is_empty(client: httpx2.AsyncClient, peer: PlatformPeer) -> None:
+    run_id = (await client.post("/v1/runs", json=TASK)).json()["run_id"]
+    peer.answers[rpc.GET_HISTORY.subject] = problem("run_not_found", "no history")
+    empty = await client.get(f"/v1/runs/{run_id}/history?after_step=3")
+    assert (empty.status_code, empty.json()["seq"], empty.json()["steps"]) == (200, 0, [])
+    assert peer.requests(rpc.GET_HISTORY.subject)[0]["after_step"] == 3
+    assert (await client.get(f"/v1/runs/{uuid.uuid4()}/history")).status_code == 404
 
 
 async def test_lost_debug_texts_do_not_lose_the_answer(client: httpx2.AsyncClient, peer: PlatformPeer) -> None:

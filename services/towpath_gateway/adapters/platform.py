@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from towpath_contracts import rpc, subjects
-from towpath_contracts.base import Message
+from towpath_contracts.base import JsonObject, Message
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.events import FINAL_STATUSES, LogEntry
 from towpath_contracts.problems import ProblemError, problem
@@ -28,6 +28,9 @@ CHECK_S = 2.0
 PAGE = 500
 LLM_CALLS_WAIT_S = 3.0
 """How long the raw texts of a debug run are waited for; they travel apart from the run and may be lost (design §4)."""
+
+LLM_CALLS_CHARS = 32 * 1024 * 1024
+"""How much raw text one answer may hold; a long run's calls beyond it are counted as missing."""
 
 _LLM_CALLS_POLL_S = 0.1
 
@@ -97,12 +100,12 @@ class Platform:
                     return view
                 await self._next_reason(feed, left)
 
-    async def llm_calls(self, project: str, run_id: UUID, requests: frozenset[str]) -> LlmCalls:
+    async def llm_calls(self, project: str, run_id: UUID, requests: frozenset[str]) -> list[JsonObject]:
         """Return the recorded model calls of a run, waiting a little until those of *requests* are there."""
         deadline = monotonic() + LLM_CALLS_WAIT_S
         while True:
-            found: LlmCalls = await self.ask(rpc.GET_LLM_CALLS, GetLlmCalls(project=project, run_id=run_id))
-            seen = {str(call.get("request_id")) for call in found.calls}
+            found = await self._recorded(project, run_id)
+            seen = {str(call.get("request_id")) for call in found}
             if requests <= seen or monotonic() > deadline or self.stopping.is_set():
                 return found
             await asyncio.sleep(_LLM_CALLS_POLL_S)
@@ -121,6 +124,19 @@ class Platform:
         if digest_text(data) != digest:
             raise ProblemError(problem("internal", f"the stored bytes are not those of {digest}"))
         return data
+
+    async def _recorded(self, project: str, run_id: UUID) -> list[JsonObject]:
+        """Return what is recorded, up to the page that fills LLM_CALLS_CHARS."""
+        calls: list[JsonObject] = []
+        room, after = LLM_CALLS_CHARS, 0
+        while True:
+            request = GetLlmCalls(project=project, run_id=run_id, after=after)
+            page: LlmCalls = await self.ask(rpc.GET_LLM_CALLS, request)
+            calls += page.calls
+            room -= sum(len(str(call.get(text) or "")) for call in page.calls for text in ("prompt", "raw_text"))
+            if page.next_after is None or room < 0:
+                return calls
+            after = page.next_after
 
     async def _next_reason(self, feed: Feed, left: float) -> None:
         """Wait until there is a reason to look again: the run's end was told, or CHECK_S is over."""

@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from pydantic import AliasChoices, Field
+
 from towpath_contracts.base import JsonObject, Message, Value
 from towpath_contracts.deciding import Cost, Usage
 from towpath_contracts.events import DecisionMissed, DecisionReceived, LogEntry
@@ -25,10 +27,10 @@ class Latency(Value):
 
 
 class DebugStep(Value):
-    """One model call of a debug run, as it was sent and as it came back."""
+    """One model call of a debug run, as it was sent and as it came back. History has other names for two of these."""
 
-    step: int = 0
-    agent_key: str = ""
+    step: int = Field(default=0, validation_alias=AliasChoices("step_number", "step"))
+    agent_key: str = Field(default="", validation_alias=AliasChoices("agent_id", "agent_key"))
     kind: str = ""
     model: str = ""
     attempt: int = 0

@@ -168,11 +168,21 @@ async def cancel_run(run_id: UUID, parts: PartsOf, principal: RunsWriter, stop: 
     responses=documented("run_not_found"),
     summary="The execution history of a run",
 )
-async def get_history(run_id: UUID, parts: PartsOf, principal: RunsReader) -> Response:
+async def get_history(
+    run_id: UUID,
+    parts: PartsOf,
+    principal: RunsReader,
+    after_step: Annotated[int, Query(ge=-1, description="`next_after_step` of the page before")] = -1,
+) -> Response:
     """Return the history as recorded so far; `seq` says how far it has read the log."""
     await parts.platform.run(principal.project, run_id)
-    request = GetHistory(project=principal.project, run_id=run_id)
-    return json_answer(await parts.platform.ask(rpc.GET_HISTORY, request))
+    request = GetHistory(project=principal.project, run_id=run_id, after_step=after_step)
+    try:
+        return json_answer(await parts.platform.ask(rpc.GET_HISTORY, request))
+    except ProblemError as error:
+        if error.problem.code != "run_not_found":
+            raise
+    return json_answer(History(seq=0, history=None, steps=()))  # the run is there, its history is not yet
 
 
 def _stream(parts: Parts, stream: RunStream) -> Response:
