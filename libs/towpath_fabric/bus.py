@@ -31,6 +31,10 @@ PING_INTERVAL_S = 5
 """With two unanswered pings a frozen broker is noticed in 15 s (reliability.md §2, reconnect)."""
 
 
+ANSWERS_AT_ONCE = 1_024
+"""Per subject. FastStream answers one by one unless told otherwise, and one question that waits would hold up all."""
+
+
 async def _undecoded(message: Any) -> Any:
     return message
 
@@ -186,7 +190,7 @@ class Bus:
             headers = {PROBLEM_HEADER: reply.code} if isinstance(reply, Problem) else {}
             return NatsResponse(reply.model_dump_json().encode(), headers=headers)
 
-        self.broker.subscriber(subject, queue=self.role)(serve)
+        self.broker.subscriber(subject, queue=self.role, max_workers=ANSWERS_AT_ONCE)(serve)
 
     async def close(self) -> None:
         """Drain and close; safe to call twice."""
