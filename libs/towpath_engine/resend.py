@@ -12,8 +12,8 @@ from towpath_engine.remember import TOOL_RESEND_S
 from towpath_engine.state import EffectKind, PendingEffect, RunState
 from towpath_engine.transition import Transition
 
-MAX_RESEND_S = 60
-"""Resends back off to once a minute (design §4)."""
+MAX_RESEND_S = 15
+"""Resends back off to this: how late a lost claim's lease or a lost outcome is noticed, for one message a call."""
 
 
 def resend(t: Transition, pending: PendingEffect) -> None:
