@@ -113,7 +113,7 @@ class Client:
             async with scope:
                 view = await self._transport.get(run_id)
                 while view.status not in FINAL_STATUSES:
-                    view = await self._transport.ended(run_id, view)
+                    view = await self._transport.ended(run_id)
                 return view
         except TimeoutError as error:
             if not scope.expired():

@@ -10,7 +10,7 @@ from uuid import UUID
 from towpath.client.transport import Transport
 from towpath.files import PolicyFile, load_network, load_policy
 from towpath.networks import Network
-from towpath_contracts.access import AccessVerdict, AuditPage, PolicyApplied, PolicyView, ToolsDescribed
+from towpath_contracts.access import AccessVerdict, AuditPage, Permissions, PolicyApplied, PolicyView, ToolsDescribed
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks import NetworkList, NetworkSpec, NetworkVersion
 from towpath_contracts.views import Done, GatePage, GateView
@@ -111,6 +111,13 @@ class Policy:
         """
         body = {"network": network, "agent_key": agent_key, "tool": tool, **details}
         return AccessVerdict.model_validate(await self._transport.request("POST", "/v1/policy/check", body=body))
+
+    async def permissions(self, network: str, agent_key: str, *, agent_type: str = "") -> Permissions:
+        """Say what the matrix gives an agent, tool by tool."""
+        path = f"/v1/permissions/{network}/{agent_key}"
+        return Permissions.model_validate(
+            await self._transport.request("GET", path, query={"agent_type": agent_type or None})
+        )
 
 
 class Audit:

@@ -61,6 +61,7 @@ class HttpTransport:
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         timeout = httpx2.Timeout(ANSWER_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
         self._http = httpx2.AsyncClient(base_url=self.address, headers=headers, timeout=timeout)
+        self._met = False
 
     async def submit(self, task: SubmitTask, wait_s: float) -> RunAccepted | RunView:
         """POST /v1/runs, repeated under its idempotency key while the gateway can't be reached."""
@@ -76,11 +77,12 @@ class HttpTransport:
         """GET /v1/runs/{id}."""
         return RunView.model_validate(await self.request("GET", f"/v1/runs/{run_id}"))
 
-    async def ended(self, run_id: UUID, view: RunView) -> RunView:
-        """Follow the run's events to their end, then fetch it."""
-        async for _ in self.events(run_id, view.seq):
-            continue
-        return await self.get(run_id)
+    async def ended(self, run_id: UUID) -> RunView:
+        """GET /v1/runs/{id} with `Prefer: wait`."""
+        headers = {"Prefer": f"wait={int(MAX_WAIT_S)}"}
+        path = f"/v1/runs/{run_id}"
+        _, answer = await self._patiently("GET", path, READ_PATIENCE_S, None, headers=headers)
+        return RunView.model_validate(answer)
 
     async def cancel(self, run_id: UUID, reason: str) -> Done:
         """POST /v1/runs/{id}/cancel."""
@@ -117,8 +119,9 @@ class HttpTransport:
                     method, path, json=body, params=asked, headers=headers, timeout=ANSWER_TIMEOUT_S + MAX_WAIT_S
                 )
             except httpx2.TransportError as error:
-                await patience.wait(_no_contact(self.address, error))
+                await self._bear(patience, error)
                 continue
+            self._met = True
             if response.is_success:
                 return response.status_code, response.json() if response.content else {}
             refusal = refusal_of(response.status_code, response.content)
@@ -137,9 +140,16 @@ class HttpTransport:
                     yield entry
                 await self._between(cursor, patience)
             except httpx2.TransportError as error:
-                await patience.wait(_no_contact(self.address, error))
+                await self._bear(patience, error)
             except UnavailableError as error:
                 await patience.wait(error, error.problem.retry_after_s or 0.0)
+
+    async def _bear(self, patience: Patience, error: httpx2.TransportError) -> None:
+        """Wait before the next try; an address where nobody has ever answered is not tried again."""
+        lost = unreachable(self.address, f"{type(error).__name__}: {error}".removesuffix(": "))
+        if not self._met:
+            raise lost from error
+        await patience.wait(lost)
 
     async def _between(self, cursor: _Cursor, patience: Patience) -> None:
         """Wait a moment after a stream that was closed, or a page that was read to its end."""
@@ -152,6 +162,7 @@ class HttpTransport:
         timeout = httpx2.Timeout(SILENCE_S, connect=CONNECT_TIMEOUT_S)
         path = f"/v1/runs/{run_id}/events"
         async with self._http.sse(path, headers=headers, timeout=timeout, max_event_size=MAX_EVENT_BYTES) as source:
+            self._met = True
             if source.response.is_error:
                 raise refusal_of(source.response.status_code, await source.response.aread())
             if "text/event-stream" not in source.response.headers.get("content-type", ""):
@@ -200,7 +211,3 @@ def _entry(text: str) -> LogEntry | None:
         return LogEntry.model_validate_json(text)
     except ValidationError:
         return None
-
-
-def _no_contact(address: str, error: httpx2.TransportError) -> UnavailableError:
-    return unreachable(address, f"{type(error).__name__}: {error}".removesuffix(": "))

@@ -32,6 +32,8 @@ WAIT_MS = 20_000
 """How long the orchestrator holds a question for something new."""
 PATIENCE_S = 10.0
 STREAM_PATIENCE_S = 120.0
+_FROM_THE_SUBJECT = {"project", "actor"}
+"""Fields that clients do not send: they follow from the caller in the subject."""
 
 
 class NatsTransport:
@@ -53,7 +55,7 @@ class NatsTransport:
         """Ask on `task.get.<caller>`."""
         return await self._patiently(subjects.task_get(self._caller), GetRun(project="", run_id=run_id), RunView)
 
-    async def ended(self, run_id: UUID, view: RunView) -> RunView:
+    async def ended(self, run_id: UUID) -> RunView:
         """Let the orchestrator answer when the run has ended, or when its wait is over."""
         asked = GetRun(project="", run_id=run_id, wait_ms=WAIT_MS)
         return await self._patiently(subjects.task_get(self._caller), asked, RunView, WAIT_MS / 1000)
@@ -98,12 +100,12 @@ class NatsTransport:
     async def _connect(self) -> Connection:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                return await nats.connect(
+                connection = await nats.connect(
                     self.address,
                     name=f"towpath-client/{self._caller}",
                     inbox_prefix=f"_INBOX_client_{self._caller}.{uuid4().hex[:12]}",
                     error_cb=self._note,
-                    max_reconnect_attempts=-1,
+                    max_reconnect_attempts=1,
                     reconnect_time_wait=0.25,
                     ping_interval=5,
                     max_outstanding_pings=2,
@@ -111,6 +113,8 @@ class NatsTransport:
                 )
         except (OSError, TimeoutError, nats_errors.Error) as error:
             raise unreachable(_without_password(self.address), self._fault or str(error) or "no answer") from error
+        connection.options["max_reconnect_attempts"] = -1  # give up soon where nobody ever was, later never
+        return connection
 
     async def _note(self, error: Exception) -> None:
         """Remember what the connection last complained about; the next refusal says it."""
@@ -121,17 +125,16 @@ class NatsTransport:
     ) -> A:
         patience = Patience(patience_s)
         while True:
+            connection = await self._open()  # an address where nobody answers is not tried again
             try:
-                return await self._ask(subject, asked, answer, wait_s)
+                return await self._ask(connection, subject, asked, answer, wait_s)
             except UnavailableError as error:
                 await patience.wait(error, error.problem.retry_after_s or 0.0)
 
-    async def _ask(self, subject: str, asked: BaseModel, answer: type[A], wait_s: float) -> A:
-        connection = await self._open()
+    async def _ask(self, connection: Connection, subject: str, asked: BaseModel, answer: type[A], wait_s: float) -> A:
         try:
-            reply = await connection.request(
-                subject, asked.model_dump_json().encode(), timeout=ANSWER_TIMEOUT_S + wait_s
-            )
+            body = asked.model_dump_json(exclude=_FROM_THE_SUBJECT).encode()
+            reply = await connection.request(subject, body, timeout=ANSWER_TIMEOUT_S + wait_s)
         except (TimeoutError, nats_errors.Error) as error:
             raise self._silence(subject, error) from error
         if reply.headers and PROBLEM_HEADER in reply.headers:

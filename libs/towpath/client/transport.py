@@ -24,8 +24,8 @@ class Transport(Protocol):
     async def get(self, run_id: UUID) -> RunView:
         """Return one run."""
 
-    async def ended(self, run_id: UUID, view: RunView) -> RunView:
-        """Return the run once it has changed since *view*, or after a while; not before it is worth looking again."""
+    async def ended(self, run_id: UUID) -> RunView:
+        """Return the run once it has ended, or as it stands after a while."""
 
     def events(self, run_id: UUID, after: int) -> AsyncIterator[LogEntry]:
         """Yield every event after seq *after* once, in order, until the run has ended."""

@@ -1,0 +1,57 @@
+"""A TCP proxy that can cut every connection, so that a client's way of coming back is seen."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+
+class TcpProxy:
+    """Forwards to a port of this machine; `cut` breaks what is open, `open` says whether new ones are taken."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._writers: set[asyncio.StreamWriter] = set()
+        self.port = 0
+        self.open = True
+        self.connections = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not self.open:
+            writer.transport.abort()
+            return
+        self.connections += 1
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        self._writers |= {writer, far_writer}
+        try:
+            await asyncio.gather(self._pipe(reader, far_writer), self._pipe(far_reader, writer))
+        finally:
+            for one in (writer, far_writer):
+                self._writers.discard(one)
+                one.close()
+
+    async def _pipe(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(65_536):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    def cut(self) -> None:
+        """Break every connection at once."""
+        for writer in tuple(self._writers):
+            writer.transport.abort()
+
+
+@asynccontextmanager
+async def tcp_proxy(port: int) -> AsyncIterator[TcpProxy]:
+    """Forward to *port* until the block ends."""
+    proxy = TcpProxy(port)
+    server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
+    proxy.port = server.sockets[0].getsockname()[1]
+    try:
+        yield proxy
+    finally:
+        server.close()
+        proxy.cut()
+        await server.wait_closed()
