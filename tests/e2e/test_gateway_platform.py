@@ -1,0 +1,201 @@
+"""The HTTP API on the whole platform: features A10, A13, A15 and E9, with keys, approvals and a killed orchestrator."""
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import pytest_asyncio
+from pydantic import SecretStr
+from tests.support.sse import frames
+
+from towpath_embedded.identity import temporary_folder
+from towpath_embedded.platform import Platform
+from towpath_embedded.roles import WorkerCommand
+from towpath_gateway.__main__ import create_key
+from towpath_gateway.adapters.keys import NewKey
+from towpath_gateway.core.keys import SCOPES
+from towpath_gateway.settings import GatewaySettings
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SAMPLE = Path(__file__).parents[2] / "examples" / "support"
+
+
+def use(tool: str, **params: Any) -> dict[str, Any]:
+    """Return the decision to use a tool, as a model writes it."""
+    return {
+        "action": "USE_TOOL",
+        "action_reasoning": "as planned",
+        "action_details": {"tool_name": tool, "tool_params": params},
+    }
+
+
+FIND = use("orders.find", order_id="8812")
+REFUND = use("orders.refund", order_id="8812", amount=129)
+ANSWER = {"action": "RESPOND", "action_reasoning": "done", "action_details": {"payload": "done"}}
+TASK = {"network": "support", "agent_key": "billing", "user_message": "Refund order 8812"}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def platform() -> AsyncIterator[Platform]:
+    with temporary_folder() as folder:
+        running = Platform(
+            folder / "data",
+            replicas={"orchestrator": 2},
+            environment={"SHOP_DATABASE": str(folder / "orders.sqlite3")},
+            role_environment={
+                "tas": {"TOWPATH_POLICY_FILE": str(SAMPLE / "policy.yaml")},
+                "gateway": {"TOWPATH_AUTH": "on"},
+            },
+            workers=[WorkerCommand(modules=(str(SAMPLE / "tools.py"),))],
+            durable=False,
+        )
+        async with running:
+            yield running
+
+
+async def key_for(platform: Platform, caller: str, project: str = "default") -> str:
+    settings = GatewaySettings(database_url=SecretStr(platform.dsn("gateway")))
+    new = NewKey(caller=caller, scopes=SCOPES, roles=("approver", "policy_admin"))
+    return await create_key(settings, new, project)
+
+
+def client_of(platform: Platform, key: str) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(base_url=platform.gateway_url, headers={"Authorization": f"Bearer {key}"}, timeout=60)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def alice(platform: Platform) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client of the default project, with the sample network published."""
+    async with client_of(platform, await key_for(platform, f"alice-{uuid.uuid4().hex[:6]}")) as client:
+        import yaml
+
+        spec = yaml.safe_load((SAMPLE / "network.yaml").read_text())
+        for _ in range(100):
+            published = await client.post("/v1/networks", json={"spec": spec})
+            if published.status_code in {200, 201}:
+                break
+            await asyncio.sleep(0.2)
+        assert published.status_code in {200, 201}, published.text
+        yield client
+
+
+async def test_run_returns_the_transcript_and_the_raw_texts(alice: httpx2.AsyncClient) -> None:
+    answer = await alice.post("/run", json={**TASK, "script": [FIND, ANSWER], "debug": True})
+    assert answer.status_code == 200, answer.text
+    body = answer.json()
+    assert (body["status"], body["final"]) == ("completed", {"message": "done"})
+    assert [entry["type"] for entry in body["execution_log"]] == ["agent", "tool", "agent"]
+    assert [step["step"] for step in body["debug"]["steps"]] == [1, 2]
+    assert all(step["prompt"] and step["raw_text"] for step in body["debug"]["steps"])
+    payload = (await alice.get(f"/v1/runs/{body['run_id']}/tools/{body['tool_refs'][0]}")).json()
+    assert payload["merged_params"] == {"order_id": "8812"}
+    assert payload["result"]["order_id"] == "8812"
+    silent = (await alice.post("/run", json={**TASK, "script": [FIND, ANSWER]})).json()
+    assert silent["debug"] is None
+    assert "You are billing" not in json.dumps(silent)
+
+
+async def test_a_run_over_its_steps_answers_with_its_transcript(alice: httpx2.AsyncClient) -> None:
+    script = [{**FIND, "action_reasoning": str(n)} for n in range(3)]
+    body = (await alice.post("/run", json={**TASK, "script": script, "max_steps": 2})).json()
+    assert (body["status"], body["reason"], body["steps"]) == ("failed", "max_steps_exceeded", 2)
+    assert len(body["tool_refs"]) == 2
+    assert body["last_output"]["order_id"] == "8812"
+
+
+async def test_one_instruction_and_one_prompt_need_no_model(alice: httpx2.AsyncClient) -> None:
+    one = await alice.post("/v1/networks/support/invoke", json={"agent_key": "billing", "decision": FIND})
+    assert (one.status_code, one.json()["steps"], len(one.json()["tool_refs"])) == (200, 1, 1)
+    prompt = (await alice.post("/v1/networks/support/prompt", json={"agent_key": "billing"})).json()
+    assert "orders.refund" in prompt["prompt"]
+    assert (await alice.post("/v1/networks/support/prompt", json={"agent_key": "nobody"})).status_code == 422
+
+
+async def test_an_approval_waits_for_another_person(platform: Platform, alice: httpx2.AsyncClient) -> None:
+    run_id = (await alice.post("/v1/runs", json={**TASK, "script": [REFUND, ANSWER]})).json()["run_id"]
+    gate = await pending_gate(alice, run_id)
+    own = await alice.post(f"/v1/gates/{gate['gate_id']}/approve")
+    assert (own.status_code, own.json()["code"]) == (403, "requester_may_not_approve")
+    async with client_of(platform, await key_for(platform, f"bob-{uuid.uuid4().hex[:6]}")) as bob:
+        stale = await bob.post(f"/v1/gates/{gate['gate_id']}/approve", json={"digest": "sha256:" + "0" * 64})
+        assert (stale.status_code, stale.json()["code"]) == (409, "digest_changed")
+        yes = await bob.post(f"/v1/gates/{gate['gate_id']}/approve", json={"digest": gate["detail"]["digest"]})
+        assert yes.status_code == 200, yes.text
+        ended = await bob.get(f"/v1/runs/{run_id}", headers={"Prefer": "wait=20"})
+        assert ended.json()["status"] == "completed"
+        again = await bob.post(f"/v1/gates/{gate['gate_id']}/approve")
+        assert (again.status_code, again.json()["code"]) == (409, "gate_settled")
+        phases = {entry["phase"] for entry in (await bob.get(f"/v1/audit?run_id={run_id}")).json()["entries"]}
+        assert any(phase.startswith("approval") for phase in phases), phases
+
+
+async def test_other_projects_see_and_reach_nothing(platform: Platform, alice: httpx2.AsyncClient) -> None:
+    run_id = (await alice.post("/v1/runs", json={**TASK, "script": [REFUND, ANSWER]})).json()["run_id"]
+    gate = await pending_gate(alice, run_id)
+    async with client_of(platform, await key_for(platform, f"eve-{uuid.uuid4().hex[:6]}", "bank")) as eve:
+        for path in ("", "/events", "/history"):
+            assert (await eve.get(f"/v1/runs/{run_id}{path}")).status_code == 404
+        assert (await eve.post(f"/v1/runs/{run_id}/cancel")).status_code == 404
+        assert (await eve.post(f"/v1/gates/{gate['gate_id']}/approve")).status_code == 404
+        assert (await eve.get("/v1/gates?status=all")).json()["gates"] == []
+        assert (await eve.get("/v1/runs")).json()["runs"] == []
+        assert (await eve.get("/v1/networks")).json()["networks"] == []
+        assert (await eve.get(f"/v1/audit?run_id={run_id}")).json()["entries"] == []
+        refused = await eve.post("/v1/runs", json={**TASK, "script": [ANSWER]})
+        assert (refused.status_code, refused.json()["code"]) == (404, "network_not_found")
+    assert (await alice.post(f"/v1/runs/{run_id}/cancel", json={"reason": "enough"})).status_code == 202
+    ended = await alice.get(f"/v1/runs/{run_id}", headers={"Prefer": "wait=20"})
+    assert ended.json()["status"] == "cancelled"
+
+
+async def test_one_idempotency_key_is_one_run(alice: httpx2.AsyncClient) -> None:
+    headers = {"Idempotency-Key": f"order-{uuid.uuid4()}"}
+    task = {**TASK, "script": [ANSWER]}
+    answers = await asyncio.gather(*(alice.post("/v1/runs", json=task, headers=headers) for _ in range(8)))
+    assert {answer.status_code for answer in answers} == {202}
+    assert len({answer.json()["run_id"] for answer in answers}) == 1
+    other = await alice.post("/v1/runs", json={**task, "user_message": "other"}, headers=headers)
+    assert (other.status_code, other.json()["code"]) == (409, "idempotency_conflict")
+
+
+async def test_a_stream_is_whole_although_orchestrators_are_killed(
+    platform: Platform, alice: httpx2.AsyncClient
+) -> None:
+    script = [
+        step
+        for number, order in enumerate(("8811", "8812", "8813"), 1)
+        for step in (use("orders.find", order_id=order), use("orders.refund", order_id=order, amount=number))
+    ]
+    task = {**TASK, "script": [*script, ANSWER]}
+    run_id = (await alice.post("/v1/runs", json=task)).json()["run_id"]
+    seen: list[int] = []
+    path = f"/v1/runs/{run_id}/events"
+    async with alice.stream("GET", path, headers={"Accept": "text/event-stream"}) as response:
+        async for frame in frames(response):
+            if frame.id is not None:
+                seen.append(int(frame.id))
+            if frame.id in {"6", "12"}:
+                names = [name for name in platform.processes if name.startswith("orchestrator")]
+                platform.kill(names[0] if frame.id == "6" else names[1])
+            if frame.event == "end":
+                break
+    page = (await alice.get(f"{path}?limit=1000")).json()
+    assert seen == [entry["seq"] for entry in page["entries"]] == list(range(1, page["seq"] + 1))
+    assert page["status"] == "completed"
+    assert len([entry for entry in page["entries"] if entry["event"]["type"] == "tool_call_finished"]) == 6
+    assert sum(state.restarts for state in platform.processes.values()) >= 2
+
+
+async def pending_gate(client: httpx2.AsyncClient, run_id: str) -> dict[str, Any]:
+    for _ in range(200):
+        gates = (await client.get(f"/v1/gates?run_id={run_id}")).json()["gates"]
+        if gates:
+            return dict(gates[0])
+        await asyncio.sleep(0.05)
+    raise AssertionError("no gate was opened")
