@@ -18,7 +18,7 @@ from towpath_contracts.problems import ProblemError
 from towpath_embedded import process as processes
 from towpath_embedded.ports import LOOPBACK, free_port
 
-START_TIMEOUT_S = 60  # imports alone take seconds on a loaded machine with cold files
+START_TIMEOUT_S = 120  # imports alone take half a minute on a machine that is very busy
 STOP_TIMEOUT_S = 15  # a role drains for `stop_grace_s` (10 s) at most
 PORT_ATTEMPTS = 3
 HTTP_TIMEOUT_S = 3.0

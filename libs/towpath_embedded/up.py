@@ -13,11 +13,9 @@ from pathlib import Path
 from towpath_contracts.problems import ProblemError, problem
 from towpath_embedded.following import Logs, policy_notice
 from towpath_embedded.identity import temporary_folder
-from towpath_embedded.networks import NetworkFolder
 from towpath_embedded.platform import Platform
 from towpath_embedded.roles import WorkerCommand
 from towpath_embedded.screen import Screen
-from towpath_embedded.unfinished import farewell, unfinished
 from towpath_fabric.clock import monotonic
 
 
@@ -77,6 +75,8 @@ async def _run(options: UpOptions, data: Path, screen: Screen) -> int:
 async def _serve(options: UpOptions, platform: Platform, screen: Screen, stopping: asyncio.Event, began: float) -> int:
     tasks = [asyncio.create_task(_logs(options, platform, screen).follow())]
     if options.networks is not None and not options.servers_only:
+        from towpath_embedded.networks import NetworkFolder  # an HTTP client and YAML: not on the way to readiness
+
         folder = NetworkFolder(options.networks, platform.gateway_url, screen.notice)
         await folder.publish_changed()
         tasks.append(asyncio.create_task(folder.watch()))
@@ -87,6 +87,8 @@ async def _serve(options: UpOptions, platform: Platform, screen: Screen, stoppin
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+    from towpath_embedded.unfinished import farewell, unfinished  # the HTTP client again
+
     counts = {} if options.servers_only else await unfinished(platform.gateway_url)
     screen.notice(farewell(counts, ephemeral=options.ephemeral))
     return 0
