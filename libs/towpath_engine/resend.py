@@ -30,7 +30,7 @@ def _wait_s(state: RunState, pending: PendingEffect) -> float:
     if any(gate.execution_id == pending.effect_id for gate in state.gates):
         return GATE_RESEND_S
     if pending.kind is EffectKind.DECIDE:
-        return max(state.created.step_timeout_ms / 1000 + DECIDE_GRACE_S, _backed_off_s(pending.attempt))
+        return state.created.step_timeout_ms / 1000 + DECIDE_GRACE_S
     return _backed_off_s(pending.attempt)
 
 

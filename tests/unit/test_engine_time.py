@@ -135,11 +135,6 @@ def test_a_decision_is_asked_for_again_only_after_its_lease(step_timeout_ms: int
     assert again.attempt == 4 and again.model_copy(update={"attempt": 1}) == request
 
 
-def test_a_short_lease_backs_off() -> None:
-    machine = Machine(snapshot(step_timeout_ms=1), timeout_ms=10_000_000)
-    assert waits(machine, 4) == pytest.approx([DECIDE_GRACE_S + 0.001] * 2 + [20, 40], abs=0.01)
-
-
 def test_a_timer_before_its_time_says_nothing() -> None:
     machine = Machine()
     assert machine.timer() == [] and machine.timer(after=LEASE - 1) == []
