@@ -79,7 +79,7 @@ def snapshot(*agents: CompiledAgent, tools: tuple[ToolSpec, ...] = TOOLS, **more
     )
 
 
-def task(network: Snapshot, **more: Any) -> RunCreated:
+def task(network: Snapshot, /, **more: Any) -> RunCreated:
     return RunCreated.model_validate(
         {
             "project": "default",
@@ -122,7 +122,7 @@ def respond(payload: Any = "done") -> dict[str, Any]:
 class Machine:
     """One run: the state, everything that happened, and a clock that tests move."""
 
-    def __init__(self, network: Snapshot | None = None, *, start: bool = True, **options: Any) -> None:
+    def __init__(self, network: Snapshot | None = None, /, *, start: bool = True, **options: Any) -> None:
         self.network = network or snapshot()
         self.now = START
         self.state, first = create(RUN, self.network, task(self.network, **options), self.now)

@@ -1,0 +1,72 @@
+"""One run in a hostile world, many times, each from one seed: invariants after every fact, and an end every time.
+
+A failure names its seed; `lived(seed)` repeats it exactly.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+
+from tests.support.engine_machine import RUN, Machine, snapshot
+from tests.support.engine_world import T, World
+
+from towpath_contracts import facts
+
+SEEDS = range(500)
+ROUGH_TURNS = 40
+CALM_TURNS = 400
+
+
+class Seeded:
+    """Choices that follow from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def pick(self, items: Sequence[T]) -> T:
+        return items[self._random.randrange(len(items))]
+
+    def happens(self, percent: int) -> bool:
+        return self._random.random() * 100 < percent
+
+
+def lived(seed: int) -> Machine:
+    """Return a run after its rough time and the peace that follows."""
+    chance = Seeded(seed)
+    network = snapshot(max_steps=chance.pick((3, 6, 12)), force_respond=chance.happens(30))
+    machine = Machine(
+        network,
+        start=False,
+        single_instruction=chance.happens(10),
+        max_tool_errors=chance.pick((2, 8)),
+        context_limit=chance.pick((0, 80, 32_768)),
+        system_params={"account": "acme"} if chance.happens(80) else {},
+    )
+    world = World(machine, chance)
+    world.feed(facts.RunAdmitted(run_id=RUN))
+    for turn in range(ROUGH_TURNS + CALM_TURNS):
+        world.calm = turn >= ROUGH_TURNS
+        if world.over:
+            return machine
+        world.turn()
+    msg = f"seed {seed}: still {machine.state.status} with {machine.state.pending}"
+    raise AssertionError(msg)
+
+
+def test_runs_end_in_a_hostile_world_and_everything_is_tried() -> None:
+    ends: Counter[str] = Counter()
+    events: Counter[str] = Counter()
+    for seed in SEEDS:
+        try:
+            machine = lived(seed)
+        except Exception as error:  # the seed is what a reader needs to repeat it
+            error.add_note(f"seed {seed}")
+            raise
+        ends[machine.finished.reason] += 1
+        events.update(entry.event.type for entry in machine.entries)
+    assert {"responded", "max_steps_exceeded", "max_tool_errors_exceeded", "cancelled", "deadline_exceeded"} <= set(
+        ends
+    )
+    assert {"loop_detected", "dead_lettered", "provider_unavailable", "instruction_done"} <= set(ends)
+    assert len(events) == 19, "every event of the contract was met"
+    assert min(events.values()) >= 5, events

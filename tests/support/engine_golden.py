@@ -1,0 +1,142 @@
+"""Golden histories: a run's facts and its log as they were recorded once (design §5, style point 14).
+
+A file is added, never edited: what an older engine wrote must still be read, and its facts must still give its log.
+`python -m tests.support.engine_golden FILE` records those scenes of the file's name that have no file yet.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from tests.support.engine_machine import RUN, Machine, respond, route, snapshot, use, use_all
+
+from towpath_contracts import facts
+from towpath_contracts.canonical import canonical_json
+from towpath_contracts.deciding import ScriptUse, Usage
+from towpath_contracts.events import LogEntry
+from towpath_contracts.networks import Snapshot
+
+FOLDER = Path(__file__).parents[1] / "golden"
+
+
+def answer() -> Machine:
+    """A tool call and an answer."""
+    machine = Machine()
+    machine.decide(use("echo", text="hello"), after=0.8)
+    machine.finish(result={"echo": "hello"}, duration_ms=12, worker="w1", after=0.2)
+    machine.decide(respond({"message": "It said hello."}), after=0.7)
+    return machine
+
+
+def wandering() -> Machine:
+    """Routes, refusals, an unreadable answer, and a last step that is forced."""
+    machine = Machine(snapshot(max_steps=7, force_respond=True, force_respond_agent="expert"))
+    machine.decide(route("clerk", {"order": 7}))
+    machine.decide(respond("not mine to say"))
+    machine.decide(use("pay", amount="5"))
+    machine.decide({"action": "DANCE"})
+    machine.miss("invalid_output", "no JSON", script=ScriptUse(queue="*", index=3), usage=Usage(model_calls=2))
+    machine.decide(route("triage"))
+    machine.decide(respond("Refunded."))
+    return machine
+
+
+def together() -> Machine:
+    """Parallel calls: one fails, one is denied, one waits for a person, one is in doubt and tried again."""
+    machine = Machine(system_params={"account": "acme"})
+    calls = (("echo", {"text": "a"}), ("lookup", {"text": "b"}), ("pay", {"amount": "5"}), ("echo", {"text": "d"}))
+    machine.decide(use_all(*calls))
+    machine.fail(1, message="row 7 is missing", after=1)
+    machine.want_approval(RUN, 2)
+    machine.unknown(3)
+    machine.deny(0)
+    machine.timer(after=30)
+    machine.resolve("retry", gate_id=machine.state.gates[1].gate_id, after=600)
+    machine.resolve("approved", approval_id=RUN, after=60)
+    machine.finish(3, result="d", after=1)
+    machine.finish(2, result={"paid": 5}, after=1)
+    machine.decide(respond("Paid."))
+    return machine
+
+
+def stopped() -> Machine:
+    """A cancel while one call runs and another was never seen by the tool-access service."""
+    machine = Machine()
+    machine.decide(use_all(("echo", {"text": "a"}), ("lookup", {"text": "b"}), ("echo", {"text": "c"})))
+    machine.cancel(after=1)
+    machine.fenced(voided=[machine.call_id(0)], live=[machine.call_id(1)])
+    machine.timer(after=2)
+    machine.finish(1, result="it happened", after=1)
+    machine.finish(2, None, status="void")
+    return machine
+
+
+def circling() -> Machine:
+    """The same call until it is stopped, the same error on the way."""
+    machine = Machine()
+    for name in ("alpha", "beta", "gamma"):
+        machine.decide(use(name))
+    for _ in range(2):
+        machine.decide(use("echo", text="again"))
+        machine.finish(result="same")
+    machine.decide(use("echo", text="again"))
+    machine.decide(use("echo", text="again"))
+    return machine
+
+
+def overdue() -> Machine:
+    """A worker that never answers: resends, the deadline, and a fence that is stored after the end."""
+    machine = Machine(timeout_ms=60_000)
+    machine.decide(use("echo", text="a"), after=2)
+    for _ in range(5):
+        machine.wake()
+    machine.wake()
+    machine.fenced(voided=[machine.call_id(0)])
+    return machine
+
+
+SCENES: dict[str, Callable[[], Machine]] = {
+    scene.__name__: scene for scene in (answer, wandering, together, stopped, circling, overdue)
+}
+
+
+def written(machine: Machine) -> str:
+    """Return the golden file of what *machine* lived through, one line for each fact and event."""
+    lines = [
+        '{"snapshot": ' + canonical_json(machine.network.model_dump(mode="json")) + ",",
+        '"facts": [',
+        ",\n".join(f'["{at.isoformat()}", {fact.model_dump_json()}]' for fact, at in machine.facts),
+        '],\n"events": [',
+        ",\n".join(entry.model_dump_json() for entry in machine.entries),
+        "]}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+class Golden:
+    """A recorded history."""
+
+    def __init__(self, path: Path) -> None:
+        body: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        self.texts: list[dict[str, Any]] = body["events"]
+        self.snapshot = Snapshot.model_validate(body["snapshot"])
+        self.entries = tuple(LogEntry.model_validate_json(json.dumps(text)) for text in self.texts)
+        self.facts = [(facts.fact_adapter.validate_json(json.dumps(fact)), _time(at)) for at, fact in body["facts"]]
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def record(name: str) -> None:
+    """Write the golden file of a scene; raises FileExistsError where it has one."""
+    with (FOLDER / f"{name}.json").open("x", encoding="utf-8") as file:
+        file.write(written(SCENES[name]()))
+
+
+if __name__ == "__main__":
+    for chosen in sys.argv[1:] or SCENES:
+        record(chosen)
