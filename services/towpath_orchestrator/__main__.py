@@ -18,6 +18,7 @@ from towpath_orchestrator.registry import Registry
 from towpath_orchestrator.sender import Sender
 from towpath_orchestrator.settings import OrchestratorSettings
 from towpath_orchestrator.submit import Intake
+from towpath_orchestrator.tracing import RunTracing
 
 
 class Orchestrator:
@@ -39,6 +40,7 @@ class Orchestrator:
         tables = RunTables(pool)
         registry = Registry(pool, tables, bus)
         loop = CommitLoop(pool, tables, inbox, arrived, self._settings, self._metrics, service.log)
+        loop.tracing = RunTracing(pool, service.telemetry, service.log)
         loop.sender = Sender(bus, self._metrics, loop.add)
         intake = Intake(pool, tables, loop, self._settings, registry.find)
         reading = Reading(pool, loop.waiters)

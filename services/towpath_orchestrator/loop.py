@@ -29,6 +29,7 @@ from towpath_orchestrator.inbox import DeadLetters, Item, parse
 from towpath_orchestrator.metrics import Metrics
 from towpath_orchestrator.sender import Sender
 from towpath_orchestrator.settings import OrchestratorSettings
+from towpath_orchestrator.tracing import RunTracing
 
 CONFLICT_TRIES = 5
 """Times a contested run is redone before its facts are handed back to the broker."""
@@ -61,6 +62,7 @@ class CommitLoop:
         self.cache = StateCache(settings.cache_runs)
         self.waiters = Waiters()
         self.sender: Sender | None = None
+        self.tracing: RunTracing | None = None
         self._saving: set[asyncio.Task[None]] = set()
         self._errors: dict[UUID, str] = {}
         self._dead = DeadLetters(pool, metrics, log)
@@ -302,6 +304,8 @@ class CommitLoop:
         self.waiters.moved(state.run_id)
         if state.is_final and isinstance(moved.entries[-1].event, ev.RunFinished):
             self._metrics.runs.labels(str(state.status)).inc()
+            if self.tracing is not None:
+                self.tracing.ended(state.run_id)
 
     async def _unknown(self, items: list[Item]) -> None:
         for item in items:
