@@ -46,6 +46,7 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
+        self._captured_signals.clear()  # uvicorn would raise them again at the end: a clean stop is not a crash
         self._tell()
 
 
