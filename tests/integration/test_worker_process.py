@@ -1,6 +1,7 @@
 """The worker as a process: modules and files, readiness, a clean end, a sudden end."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -68,7 +69,16 @@ async def test_a_worker_serves_a_file_and_a_module_and_the_builtin_toolset(
             assert (await tas.call("mark.pure", {"n": 3}, toolset="marks")).result == {"n": 3}
             assert "Z" in (await tas.call("clock.now", {}, toolset="builtin")).result["iso"].replace("+00:00", "Z")
             worker.terminate()
-            assert await worker.ended() in {0, 143, -15}
+            assert await worker.ended() == 0
+
+
+async def test_ctrl_c_ends_a_worker_without_a_traceback(nats_server: Nats, folder: Path, tools: Path) -> None:
+    async with TasPeer(nats_server.url()):
+        with worker_process(folder, nats_server.url(), str(tools)) as worker:
+            await worker.wait_ready()
+            worker.process.send_signal(signal.SIGINT)
+            assert await worker.ended() == 0
+            assert "Traceback" not in worker.log.read_text()
 
 
 async def test_a_terminated_worker_takes_nothing_new_and_finishes_what_it_began(
