@@ -70,6 +70,7 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "Requests from there are not taken",
         "Without keys only programs on this machine are served; set TOWPATH_AUTH=on and use a key.",
     ),
+    ProblemKind("answer_too_large", 422, "The answer is too large", "Ask for less at once: lower the limit."),
     ProblemKind("unauthenticated", 401, "No valid credential", "Send a key: Authorization: Bearer KEY."),
     ProblemKind("forbidden", 403, "The credential lacks the scope", "Use a key with the scope named in detail."),
     ProblemKind("not_found", 404, "There is no such thing here", "Check the id, and that the key is of its project."),

@@ -27,6 +27,9 @@ R = TypeVar("R", bound=Message)
 ASK_TIMEOUT_S = 5.0
 """How long a service waits for another's answer before it says `unavailable`."""
 
+HEADERS_ROOM = 1_024
+"""Bytes of a message kept free for its headers."""
+
 PING_INTERVAL_S = 5
 """With two unanswered pings a frozen broker is noticed in 15 s (reliability.md §2, reconnect)."""
 
@@ -158,6 +161,8 @@ class Bus:
         """Ask on any subject; like `ask`."""
         try:
             reply = await self.nc.request(subject, request.model_dump_json().encode(), timeout=timeout_s)
+        except nats_errors.MaxPayloadError as error:
+            raise ProblemError(problem("request_too_large", f"no message to {subject} can hold this")) from error
         except (TimeoutError, nats_errors.Error) as error:
             raise ProblemError(problem("unavailable", f"no answer on {subject}", retry_after_s=2)) from error
         if reply.headers and PROBLEM_HEADER in reply.headers:
@@ -187,8 +192,12 @@ class Bus:
                 reply = problem_from_validation(error, request.__name__)
             except ProblemError as error:
                 reply = error.problem
+            body = reply.model_dump_json().encode()
+            if len(body) > self.nc.max_payload - HEADERS_ROOM:
+                reply = problem("answer_too_large", f"{subject}: {len(body)} bytes are more than one message holds")
+                body = reply.model_dump_json().encode()
             headers = {PROBLEM_HEADER: reply.code} if isinstance(reply, Problem) else {}
-            return NatsResponse(reply.model_dump_json().encode(), headers=headers)
+            return NatsResponse(body, headers=headers)
 
         self.broker.subscriber(subject, queue=self.role, max_workers=ANSWERS_AT_ONCE)(serve)
 

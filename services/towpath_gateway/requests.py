@@ -4,6 +4,7 @@ Law: a body is refused before it is held whole when it is too large, and before 
 for `application/json` also keeps web pages of other sites out: a browser asks first before it sends that (CORS).
 """
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -14,6 +15,9 @@ from towpath_contracts.problems import ProblemError, problem
 from towpath_gateway.core.bodies import MAX_BODY_BYTES, is_json, read_json
 from towpath_gateway.errors import RefusedError
 
+BODY_S = 30.0
+"""How long a body may take to come in: who sends slower than 35 kB/s holds a connection for nothing."""
+
 
 class StrictRequest(Request):
     """A request whose body is at most MAX_BODY_BYTES of JSON."""
@@ -21,7 +25,10 @@ class StrictRequest(Request):
     async def body(self) -> bytes:
         """Return the body; refuses a large one while it comes in, and one that is not JSON."""
         if not hasattr(self, "_body"):
-            self._body = await self._bounded()
+            try:
+                self._body = await asyncio.wait_for(self._bounded(), BODY_S)
+            except TimeoutError as error:
+                raise RefusedError(problem("request_malformed", f"no whole body within {BODY_S:.0f} s")) from error
             if self._body and not is_json(self.headers.get("content-type")):
                 detail = f"Content-Type is {self.headers.get('content-type')!r}"
                 raise RefusedError(problem("media_type_unsupported", detail))

@@ -18,6 +18,12 @@ from towpath_contracts import rpc, subjects
 from towpath_contracts.events import LogEntry, NoteAdded, RunEvents, RunStarted
 from towpath_contracts.problems import problem
 from towpath_embedded.nats import Nats
+from towpath_fabric.bus import Bus
+from towpath_fabric.settings import Settings
+from towpath_fabric.telemetry import Telemetry
+from towpath_gateway import streaming
+from towpath_gateway.adapters.platform import Platform
+from towpath_gateway.core.sse import BYE
 
 TASK = {"network": "support", "user_message": "hello"}
 STREAM = {"Accept": "text/event-stream"}
@@ -128,6 +134,40 @@ async def test_a_long_log_comes_whole_and_in_order(client: httpx2.AsyncClient, p
     await peer.finish(run)
     async with client.stream("GET", f"/v1/runs/{run.run_id}/events", headers=STREAM) as response:
         assert numbered(await until(frames(response), "end")) == [str(seq) for seq in range(1, 1_203)]
+
+
+async def test_large_events_come_in_smaller_pages(client: httpx2.AsyncClient, peer: PlatformPeer) -> None:
+    run = await a_run(client, peer)
+    await peer.add(run, *(note(str(number) + "x" * 60_000) for number in range(40)), tell=False)
+    await peer.finish(run)
+    async with client.stream("GET", f"/v1/runs/{run.run_id}/events", headers=STREAM) as response:
+        assert numbered(await until(frames(response), "end")) == [str(seq) for seq in range(1, 43)]
+    page = (await client.get(f"/v1/runs/{run.run_id}/events?limit=1000")).json()
+    assert 0 < len(page["entries"]) < page["seq"] == 42
+
+
+async def test_a_silent_stream_is_kept_open(
+    nats_url: str, peer: PlatformPeer, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streaming, "PING_S", 0.2)
+    run = await a_run(client, peer)
+    settings = Settings.load(nats_url=nats_url)
+    bus = Bus("gateway", settings)
+    await bus.connect()
+    stopping = asyncio.Event()
+    try:
+        platform = Platform(bus, stopping, Telemetry("gateway", settings))
+        first = await platform.page("default", run.run_id, 0)
+        stream = streaming.RunStream(platform, "default", run.run_id, first, 0).frames()
+        assert (await anext(stream)).startswith(b"retry:")
+        assert (await anext(stream)).startswith(b"id: 1\n")
+        begun = time.monotonic()
+        assert [await anext(stream) for _ in range(3)] == [b": ping\n\n"] * 3
+        assert 0.5 < time.monotonic() - begun < 2
+        stopping.set()
+        assert [frame async for frame in stream] == [BYE]
+    finally:
+        await bus.close()
 
 
 async def test_dropping_a_stream_stops_nothing(client: httpx2.AsyncClient, peer: PlatformPeer) -> None:

@@ -141,6 +141,8 @@ class PlatformPeer:
         else:
             reply = self._answer(message.subject, message.data)
         if reply is not None:
+            if len(reply.model_dump_json()) > self.nc.max_payload - 1_024:
+                reply = problem("answer_too_large", "more than one message holds")
             headers = {rpc.PROBLEM_HEADER: reply.code} if isinstance(reply, Problem) else None
             await self.nc.publish(message.reply, reply.model_dump_json().encode(), headers=headers)
 

@@ -17,7 +17,7 @@ from towpath_contracts.spans import SpanLink, submit_span
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_contracts.tools import BlobChunk, BlobGet
 from towpath_contracts.views import EventPage, GetEvents, GetLlmCalls, GetRun, LlmCalls, RunView
-from towpath_fabric.bus import Bus
+from towpath_fabric.bus import ASK_TIMEOUT_S, Bus
 from towpath_fabric.clock import monotonic, wall_ns
 from towpath_fabric.telemetry import Telemetry
 from towpath_gateway.adapters.feed import Feed
@@ -66,10 +66,17 @@ class Platform:
         return view
 
     async def page(self, project: str, run_id: UUID, after: int, limit: int = PAGE, wait_ms: int = 0) -> EventPage:
-        """Return the events after seq *after*, waiting up to *wait_ms* for the first."""
-        request = GetEvents(project=project, run_id=run_id, after=after, limit=limit, wait_ms=wait_ms)
-        page: EventPage = await self.bus.ask(rpc.EVENTS, request, timeout_s=5.0 + wait_ms / 1_000)
-        return page
+        """Return events after seq *after*, waiting up to *wait_ms* for the first; fewer where they are large."""
+        while True:
+            request = GetEvents(project=project, run_id=run_id, after=after, limit=limit, wait_ms=wait_ms)
+            try:
+                page: EventPage = await self.bus.ask(rpc.EVENTS, request, timeout_s=ASK_TIMEOUT_S + wait_ms / 1_000)
+            except ProblemError as error:
+                if error.problem.code != "answer_too_large" or limit == 1:
+                    raise
+                limit = max(1, limit // 4)
+            else:
+                return page
 
     async def events(self, project: str, run_id: UUID) -> list[LogEntry]:
         """Return the whole log of a run."""

@@ -1,0 +1,40 @@
+"""A request or an answer that no message can hold is refused at once, not waited for."""
+
+import time
+
+import pytest
+
+from towpath_contracts.problems import ProblemError
+from towpath_contracts.rpc import Method
+from towpath_contracts.views import Done
+from towpath_embedded.nats import Nats
+from towpath_fabric.bus import Bus
+from towpath_fabric.settings import Settings
+
+ECHO = Method("tas", "echo", Done, Done)
+
+
+async def test_what_is_too_large_is_refused_at_once(nats_server: Nats) -> None:
+    settings = Settings.load(nats_url=nats_server.url())
+    tas, gateway = Bus("tas", settings), Bus("gateway", settings)
+
+    async def repeat(request: Done) -> Done:
+        return Done(detail=request.detail * 2)
+
+    tas.answer(ECHO, repeat)
+    await tas.connect()
+    await tas.broker.start()
+    await gateway.connect()
+    try:
+        assert (await gateway.ask(ECHO, Done(detail="ab"))).detail == "abab"
+        begun = time.monotonic()
+        with pytest.raises(ProblemError) as answer:
+            await gateway.ask(ECHO, Done(detail="x" * 600_000))
+        assert answer.value.problem.code == "answer_too_large"
+        with pytest.raises(ProblemError) as request:
+            await gateway.ask(ECHO, Done(detail="x" * 2_000_000))
+        assert request.value.problem.code == "request_too_large"
+        assert time.monotonic() - begun < 2
+    finally:
+        await gateway.close()
+        await tas.close()
