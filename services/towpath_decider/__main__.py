@@ -26,6 +26,7 @@ def build(settings: DeciderSettings) -> Service:
         service.registry,
         pool=settings.decider_pool,
         concurrency=settings.decider_concurrency,
+        telemetry=service.telemetry,
     )
     service.bus.answer(RENDER_PROMPT, decider.render_prompt)
     service.on_start(decider.start)

@@ -18,16 +18,18 @@ from towpath_contracts import subjects
 from towpath_contracts.deciding import DecisionRequest, RenderedPrompt, RenderPrompt
 from towpath_contracts.facts import DecisionFailed, DecisionMade
 from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.spans import decision_span
 from towpath_contracts.streams import decide_consumer
 from towpath_decider.asking import Asker, Outcome, defect, log_calls
 from towpath_decider.core.accounting import NOTHING
 from towpath_decider.core.prompt import render
 from towpath_decider.core.template import PromptInvalidError
 from towpath_fabric.bus import Bus
-from towpath_fabric.clock import monotonic
+from towpath_fabric.clock import monotonic, wall_ns
 from towpath_fabric.logs import Logger
 from towpath_fabric.pull import PullConsumer, ack, in_progress, nak, term
 from towpath_fabric.streams import ensure_consumer
+from towpath_fabric.telemetry import Telemetry
 
 PROGRESS_EVERY_S = 6.0
 """A third of DECIDE's ack wait: two lost words do not lose the request."""
@@ -67,9 +69,18 @@ class Decider:
     """Answers the decision requests of one pool, many at once."""
 
     def __init__(
-        self, bus: Bus, asker: Asker, log: Logger, registry: CollectorRegistry, *, pool: str, concurrency: int
+        self,
+        bus: Bus,
+        asker: Asker,
+        log: Logger,
+        registry: CollectorRegistry,
+        *,
+        pool: str,
+        concurrency: int,
+        telemetry: Telemetry | None = None,
     ) -> None:
         """*concurrency* requests are answered at the same time at most; others stay with the broker."""
+        self._telemetry = telemetry
         self._bus = bus
         self._asker = asker
         self._log = log
@@ -177,10 +188,12 @@ class Decider:
         if known is not None:
             await self._store(job, known)
             return
+        start_ns = wall_ns()
         outcome = await self._asker.answer(job.request)
         self._remember(outcome.fact)
         stored = await self._store(job, outcome.fact)
         self._count(job, outcome)
+        self._trace(job, outcome.fact, start_ns)
         if stored:
             await self._tell_calls(outcome)
 
@@ -230,6 +243,21 @@ class Decider:
             provider = "unknown"  # the string comes from a task: it must not become a label
         self._decisions.labels(provider, result).inc()
         self._seconds.labels(provider).observe(monotonic() - job.began)
+
+    def _trace(self, job: Job, fact: DecisionMade | DecisionFailed, start_ns: int) -> None:
+        if self._telemetry is None or not self._telemetry.enabled:
+            return
+        span = decision_span(
+            job.request,
+            start_ns=start_ns,
+            end_ns=wall_ns(),
+            usage=fact.usage,
+            cost=fact.cost,
+            prompt_digest=fact.prompt_digest,
+            raw_digest=fact.raw_digest,
+            error=fact.code if isinstance(fact, DecisionFailed) else None,
+        )
+        self._telemetry.record(fact.run_id, span)
 
     def _release(self, count: int) -> None:
         if self._consumer is not None:

@@ -100,6 +100,7 @@ class ToolAccess:
         requests = Requests(
             *(asked, Lane(pool), self._book, sender, DeadLetters(pool, "TOOLREQ", metrics, log), metrics, log),
             batch_size=size,
+            telemetry=service.telemetry,
         )
         outcomes = Outcomes(
             *(ended, Lane(pool), self._book, sender, tickets, bus, DeadLetters(pool, "TOOLOUT", metrics, log)),

@@ -52,7 +52,15 @@ def make(service: Service, settings: WorkerSettings, toolbox: Toolbox, hooks: tu
         project=settings.project,
         concurrency=settings.worker_concurrency,
     )
-    worker = Worker(service.bus, toolbox, options=options, log=service.log, registry=service.registry, hooks=hooks)
+    worker = Worker(
+        service.bus,
+        toolbox,
+        options=options,
+        log=service.log,
+        registry=service.registry,
+        hooks=hooks,
+        telemetry=service.telemetry,
+    )
     service.health.check("worker", worker.ready)
     service.loop(worker.run)
 

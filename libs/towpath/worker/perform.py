@@ -18,10 +18,12 @@ from towpath.worker.call import Call, Stage, call_function
 from towpath.worker.metrics import WorkerMetrics
 from towpath.worker.results import CutOffError, Result, ResultRefusedError, encode_result, failure_of
 from towpath.worker.toollog import ToolLogWriter
+from towpath_contracts.spans import tool_span
 from towpath_contracts.tools import ToolFailure, ToolOutcome
 from towpath_fabric.bus import Bus
-from towpath_fabric.clock import monotonic
+from towpath_fabric.clock import monotonic, wall_ns
 from towpath_fabric.logs import Logger
+from towpath_fabric.telemetry import Telemetry
 
 Status = Literal["succeeded", "failed", "ticket_expired"]
 
@@ -30,7 +32,15 @@ class Performer:
     """Performs calls in this process: async functions on the event loop, plain ones in *threads*."""
 
     def __init__(
-        self, bus: Bus, *, worker: str, threads: Executor, hooks: Hooks, metrics: WorkerMetrics, log: Logger
+        self,
+        bus: Bus,
+        *,
+        worker: str,
+        threads: Executor,
+        hooks: Hooks,
+        metrics: WorkerMetrics,
+        log: Logger,
+        telemetry: Telemetry | None = None,
     ) -> None:
         self._bus = bus
         self._worker = worker
@@ -38,6 +48,7 @@ class Performer:
         self._hooks = hooks
         self._metrics = metrics
         self._log = log
+        self._telemetry = telemetry
         self._toollog = ToolLogWriter(bus, worker)
 
     async def perform(self, call: Call, tool: AnyTool, timeout_s: float) -> ToolOutcome:
@@ -54,7 +65,11 @@ class Performer:
             stop=call.stop,
             write_log=self._toollog.for_call(call.invocation),
         )
+        start_ns = wall_ns()
         outcome = await self._outcome(call, tool, context, timeout_s)
+        if self._telemetry is not None and self._telemetry.enabled:
+            span = tool_span(call.invocation, outcome, start_ns=start_ns, end_ns=wall_ns())
+            self._telemetry.record(call.invocation.run_id, span)
         self._metrics.outcomes.labels(tool.name, outcome.status).inc()
         self._metrics.seconds.labels(tool.name).observe(outcome.duration_ms / 1000)
         return outcome

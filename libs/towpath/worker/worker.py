@@ -30,6 +30,7 @@ from towpath_contracts.tools import CancelTool, ToolInvocation
 from towpath_fabric.bus import Bus
 from towpath_fabric.logs import Logger
 from towpath_fabric.pull import PullConsumer, nak
+from towpath_fabric.telemetry import Telemetry
 
 DEFAULT_CONCURRENCY = 16
 
@@ -62,7 +63,9 @@ class Worker:
         log: Logger,
         registry: CollectorRegistry,
         hooks: tuple[Hook, ...] = (),
+        telemetry: Telemetry | None = None,
     ) -> None:
+        self._telemetry = telemetry
         self._bus = bus
         self._toolbox = toolbox
         self._options = options
@@ -86,6 +89,7 @@ class Worker:
             hooks=self._hooks,
             metrics=self._metrics,
             log=self._log,
+            telemetry=self._telemetry,
         )
         return CallServer(
             self._bus,

@@ -5,16 +5,20 @@ known is taken for new, and Postgres says so if it is not.
 """
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nats.aio.msg import Msg
 from pydantic import ValidationError
 
 from towpath_contracts.canonical import canonical_json, digest_text
+from towpath_contracts.spans import authorization_span
 from towpath_contracts.tools import ToolRequest
+from towpath_fabric.clock import wall_ns
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.logs import Logger
 from towpath_fabric.pull import PullConsumer, ack, deliveries, nak
+from towpath_fabric.telemetry import Telemetry
 from towpath_tas.adapters.lane import Lane
 from towpath_tas.app.aside import DeadLetters
 from towpath_tas.app.book import Book, Entry, Picture
@@ -78,7 +82,9 @@ class Requests:
         log: Logger,
         *,
         batch_size: int,
+        telemetry: Telemetry | None = None,
     ) -> None:
+        self._telemetry = telemetry
         self._consumer = consumer
         self._lane = lane
         self._book = book
@@ -118,9 +124,28 @@ class Requests:
 
     async def _handle(self, items: list[Item]) -> None:
         entries = [item.entry() for item in items]
+        start_ns = wall_ns()
         await self._book.apply(self._lane, entries)
         for item, entry in zip(items, entries, strict=True):
             await self._finish(item, entry)
+        if self._telemetry is not None and self._telemetry.enabled:
+            self._trace(self._telemetry, zip(items, entries, strict=True), start_ns)
+
+    @staticmethod
+    def _trace(telemetry: Telemetry, handled: Iterable[tuple[Item, Entry]], start_ns: int) -> None:
+        for item, entry in handled:
+            for note in entry.step.notes:
+                if note.phase == "decision":
+                    span = authorization_span(
+                        item.request,
+                        start_ns=start_ns,
+                        end_ns=wall_ns(),
+                        verdict=note.verdict,
+                        rule=note.call.rule,
+                        policy_version=note.call.policy_version,
+                        args_digest=item.args_digest,
+                    )
+                    telemetry.record(item.request.run_id, span)
 
     async def _finish(self, item: Item, entry: Entry) -> None:
         if entry.error:
