@@ -1,0 +1,160 @@
+"""`towpath demo` as a newcomer runs it: everything starts, one run happens and is recorded, nothing stays behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TOWPATH = Path(sys.executable).parent / "towpath"
+COLD_LIMIT_S = 60
+START_LIMIT_S = 90
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Return this process's environment without a model's key, so that the demo plays its script."""
+    return {**{name: value for name, value in os.environ.items() if name != "GEMINI_API_KEY"}, **more}
+
+
+def children(pid: int) -> set[int]:
+    """Return every living process that descends from *pid*."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
+            except OSError:  # it ended meanwhile
+                continue
+            if state != "Z":
+                parents[int(entry.name)] = int(parent)
+    found, looked = {pid}, 0
+    while looked != len(found):
+        looked = len(found)
+        found |= {child for child, parent in parents.items() if parent in found}
+    return found - {pid}
+
+
+def gone(pids: set[int], within_s: float) -> bool:
+    """Say whether all of *pids* end within a time."""
+    end = time.monotonic() + within_s
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+@pytest.fixture(scope="module")
+def shown() -> tuple[dict[str, Any], str, float]:
+    """What one run of the demo prints, and how long it took."""
+    began = time.monotonic()
+    done = subprocess.run(
+        [TOWPATH, "demo", "--yes", "--json"],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=180,
+    )
+    took = time.monotonic() - began
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stdout.splitlines()
+    return json.loads(line), done.stderr, took
+
+
+def test_the_numbers_of_the_demo_agree(shown: tuple[dict[str, Any], str, float]) -> None:
+    told, _, took = shown
+    assert told["status"] == "completed"
+    assert told["steps"] >= 4
+    assert told["history_steps"] == told["steps"]
+    assert told["tool_calls"] >= 2
+    assert told["approvals"] >= 1
+    assert told["audit_entries"] >= told["tool_calls"]
+    assert "129.00" in told["answer"]["message"]
+    assert took < COLD_LIMIT_S
+
+
+def test_the_demo_says_that_no_model_was_asked(shown: tuple[dict[str, Any], str, float]) -> None:
+    told, said, _ = shown
+    assert told["model"] == "scripted:task"
+    assert "no model is asked" in said
+
+
+def test_the_demo_shows_every_step(shown: tuple[dict[str, Any], str, float]) -> None:
+    _, said, _ = shown
+    for part in (
+        "hands over to billing",
+        "orders.find order_id=8812",
+        "waits for a person",
+        "refund_id=rf_",
+        "answers",
+    ):
+        assert part in said, said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_demo_leaves_nothing_running(number: signal.Signals) -> None:
+    process = subprocess.Popen(
+        [TOWPATH, "demo", "--yes"],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        end = time.monotonic() + START_LIMIT_S
+        while len(children(process.pid)) < 8:  # up, Postgres, NATS and services are starting
+            assert process.poll() is None
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        started = children(process.pid)
+        os.kill(process.pid, number)
+        said, _ = process.communicate(timeout=90)
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+    assert process.returncode == 130
+    assert b"Traceback" not in said
+    assert gone(started, 10)
+
+
+def test_a_kept_demo_can_be_run_again_on_its_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("kept")
+    done = subprocess.run(
+        [TOWPATH, "demo", "--yes", "--json", "--data", folder],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=180,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (folder / ".towpath").is_dir()
+    assert "is kept in" in done.stderr
+
+
+def test_a_worker_that_waits_for_its_broker_ends_when_it_is_told(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "towpath_worker", "--builtin"],
+        env=environment(TOWPATH_NATS_URL="nats://127.0.0.1:1"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=tmp_path,
+    )
+    assert process.stdout is not None
+    try:
+        while b"Waiting for application startup" not in process.stdout.readline():
+            assert process.poll() is None
+        process.terminate()
+        assert process.wait(timeout=10) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()

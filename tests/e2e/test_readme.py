@@ -1,0 +1,170 @@
+"""The README is true: its code blocks are taken out and run, as they stand, in an empty folder.
+
+Only addresses are changed, so that a platform on the default ports is left alone.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+BIN = Path(sys.executable).parent
+START_LIMIT_S = 120
+
+
+class Block(NamedTuple):
+    """A fenced block: its language, the name after it, and its text."""
+
+    language: str
+    name: str
+    text: str
+
+
+def blocks() -> list[Block]:
+    """Return every fenced block of the README, in order."""
+    found = re.findall(r"^```(\w*) ?(\S*)\n(.*?)^```$", README.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    return [Block(*parts) for parts in found]
+
+
+def named(name: str) -> Block:
+    """Return the one block called *name*."""
+    (block,) = [block for block in blocks() if block.name == name]
+    return block
+
+
+class Place(NamedTuple):
+    """The folder with the README's files, and the platform that runs on it."""
+
+    folder: Path
+    http: str
+    nats: str
+    state: dict[str, Any]
+
+    def moved(self, text: str) -> str:
+        """Return *text* with the addresses of this platform."""
+        return text.replace("http://127.0.0.1:8787", self.http).replace("nats://127.0.0.1:4222", self.nats)
+
+    def shell(self, name: str) -> str:
+        """Run a block of shell commands and return what it printed."""
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", self.moved(named(name).text)],
+            cwd=self.folder, env=environment(), capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+def environment() -> dict[str, str]:
+    """Return this process's environment with `towpath` on the path, as the README asks for."""
+    return {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """The README's own files and its own `towpath up`, on free ports."""
+    folder = tmp_path_factory.mktemp("readme")
+    for block in blocks():
+        if re.fullmatch(r"\w+\.(py|yaml|json)", block.name):
+            (folder / block.name).write_text(block.text, "utf-8")
+    command = [*named("up").text.split(), "--port", "auto", "--nats-port", "auto", "--json"]
+    process = subprocess.Popen(
+        command, cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert process.stdout is not None
+    try:
+        state = json.loads(process.stdout.readline())
+        assert "gateway_url" in state, state
+        yield Place(folder, state["gateway_url"], state["nats_url"], state)
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+        process.stdout.close()
+
+
+def test_the_readme_names_the_two_commands_and_the_test_command() -> None:
+    commands = [block.text.strip() for block in blocks() if block.language == "sh"]
+    assert "pip install uv && uv run towpath demo" in commands
+    assert "uv run --group dev pytest" in commands
+    assert "run --group dev pytest" in (ROOT / ".ci/run").read_text("utf-8").splitlines()[-1]
+
+
+def test_the_task_runs_over_http(place: Place) -> None:
+    run = json.loads(place.shell("http"))
+    assert run["status"] == "completed"
+    assert run["final"] == {"message": "12 lamps are left."}
+
+
+def test_the_task_runs_by_a_bare_request_over_nats(place: Place) -> None:
+    script = place.folder / "moved.py"
+    script.write_text(place.moved(named("submit.py").text), "utf-8")
+    done = subprocess.run(
+        [BIN / "python", script], cwd=place.folder, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    run = json.loads(done.stdout)
+    assert run["status"] == "completed", run
+    assert run["caller"] == "anonymous"
+
+
+def test_what_came_of_it_can_be_looked_at(place: Place) -> None:
+    place.shell("http")
+    shown = place.shell("look")
+    runs = json.JSONDecoder().raw_decode(shown)[0]["runs"]
+    assert {run["network"] for run in runs} == {"stock"}
+
+
+def test_the_audit_knows_the_calls(place: Place) -> None:
+    place.shell("http")
+    entries = json.JSONDecoder().raw_decode(place.shell("audit"))[0]["entries"]
+    assert {entry["verdict"] for entry in entries if entry["phase"] == "decision"} == {"allow"}
+    assert any(entry["phase"] == "outcome" and entry["verdict"] == "succeeded" for entry in entries)
+
+
+def test_another_worker_joins_the_platform_of_its_folder(place: Place) -> None:
+    process = subprocess.Popen(
+        ["bash", "-c", f"exec {named('worker').text}"],
+        cwd=place.folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    assert process.stdout is not None
+    try:
+        end = time.monotonic() + START_LIMIT_S
+        while b'"started"' not in (line := process.stdout.readline()):
+            assert line, "the worker ended"
+            assert time.monotonic() < end
+        process.terminate()
+        assert process.wait(timeout=30) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_the_map_names_what_is_there() -> None:
+    (text,) = [block.text for block in blocks() if "libs/towpath_contracts/" in block.text]
+    wanted = {word.rstrip("/") for word in text.split() if re.fullmatch(r"(libs|services)/\w+/", word)}
+    there = {
+        str(path.relative_to(ROOT))
+        for folder in ("libs", "services")
+        for path in (ROOT / folder).iterdir()
+        if (path / "__init__.py").is_file()
+    }
+    assert wanted == there
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "AGENTS.md", "examples/support/README.md"])
+def test_links_between_documents_lead_somewhere(name: str) -> None:
+    page = ROOT / name
+    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8")):
+        assert (page.parent / target).exists(), target
