@@ -150,6 +150,14 @@ async def test_a_call_that_does_not_end_in_time_is_a_timeout(nats_server: Nats, 
         worker_tools.RELEASE.set()
 
 
+async def test_a_timeout_of_what_cannot_be_undone_warns_against_a_repeat(nats_server: Nats) -> None:
+    async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()):
+        failure = (await tas.call("pay_and_hang", effect_class="irreversible")).failure
+        assert failure is not None
+        assert (failure.code, failure.retryable) == ("tool_timeout", False)
+        assert "may have happened" in failure.hint
+
+
 async def test_a_thread_that_runs_over_keeps_its_slot_until_it_ends(nats_server: Nats) -> None:
     async with TasPeer(nats_server.url()) as tas, serving(nats_server.url(), concurrency=1) as held:
         await tas.call("hang_in_a_thread")

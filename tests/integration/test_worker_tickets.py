@@ -118,7 +118,7 @@ async def test_a_refused_claim_is_acknowledged_and_nothing_runs(nats_server: Nat
 
 
 async def test_no_answer_to_a_claim_means_ask_again_with_the_same_id(nats_server: Nats) -> None:
-    answers: list[ClaimAnswer | None] = [None, None, GRANTED]
+    answers: list[ClaimAnswer | None] = [None, ClaimAnswer(granted=False, reason="unavailable"), GRANTED]
     async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()):
         tas.claim = lambda _asked: answers.pop(0)
         call = await tas.dispatch(tas.invocation("pay", {"amount": 1}, effect_class="irreversible"))

@@ -56,6 +56,13 @@ async def hang() -> None:
     await asyncio.sleep(3600)
 
 
+@tool(timeout="300ms")
+async def pay_and_hang() -> None:
+    """Do what can't be undone, and never say so."""
+    CALLS.append("pay_and_hang")
+    await asyncio.sleep(3600)
+
+
 @tool(effect_class="pure", timeout="300ms")
 async def ignore_the_end() -> str:
     """End late, whatever is asked."""

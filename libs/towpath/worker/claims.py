@@ -18,8 +18,11 @@ ANSWER_S = 2.0
 
 LONGEST_PAUSE_S = 3.0
 
-EXPIRED_REASONS = frozenset({"ticket_expired", "expired", "outdated"})
-"""Refusals that mean: authorise this call again."""
+EXPIRED = "ticket_expired"
+"""The refusal that means: authorise this call again."""
+
+UNAVAILABLE = "unavailable"
+"""The refusal that means: TAS could not store the claim; ask again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +37,7 @@ class Claim:
     @property
     def expired(self) -> bool:
         """Whether the ticket ran out, so that the call has to be authorised again."""
-        return not self.granted and self.reason in EXPIRED_REASONS
+        return not self.granted and self.reason == EXPIRED
 
 
 async def claim_start(bus: Bus, question: ClaimStart, expires_at: float) -> Claim:
@@ -42,12 +45,8 @@ async def claim_start(bus: Bus, question: ClaimStart, expires_at: float) -> Clai
     pause_s = 0.1
     while True:
         asked_s = monotonic()
-        try:
-            answer: ClaimAnswer = await bus.ask(CLAIM_START, question, timeout_s=ANSWER_S)
-        except ProblemError as error:
-            if not (error.problem.retryable or error.problem.code == "internal"):
-                return Claim(granted=False, reason=error.problem.code)
-        else:
+        answer = await _ask(bus, question)
+        if answer is not None:
             return Claim(
                 granted=answer.granted,
                 reason=answer.reason,
@@ -57,4 +56,15 @@ async def claim_start(bus: Bus, question: ClaimStart, expires_at: float) -> Clai
         await asyncio.sleep(pause_s)
         pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
         if wall().timestamp() > expires_at:
-            return Claim(granted=False, reason="ticket_expired")
+            return Claim(granted=False, reason=EXPIRED)
+
+
+async def _ask(bus: Bus, question: ClaimStart) -> ClaimAnswer | None:
+    """Return TAS's word, or None where there is none yet."""
+    try:
+        answer: ClaimAnswer = await bus.ask(CLAIM_START, question, timeout_s=ANSWER_S)
+    except ProblemError as error:
+        if error.problem.retryable or error.problem.code == "internal":
+            return None
+        return ClaimAnswer(granted=False, reason=error.problem.code)
+    return None if not answer.granted and answer.reason == UNAVAILABLE else answer

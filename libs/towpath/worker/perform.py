@@ -19,7 +19,7 @@ from towpath.worker.metrics import WorkerMetrics
 from towpath.worker.results import CutOffError, Result, ResultRefusedError, encode_result, failure_of
 from towpath.worker.toollog import ToolLogWriter
 from towpath_contracts.spans import tool_span
-from towpath_contracts.tools import ToolFailure, ToolOutcome
+from towpath_contracts.tools import EffectClass, ToolFailure, ToolOutcome
 from towpath_fabric.bus import Bus
 from towpath_fabric.clock import monotonic, wall_ns
 from towpath_fabric.logs import Logger
@@ -111,8 +111,10 @@ class Performer:
             if not task.cancelling():
                 return ToolFailure(code="tool_exception", message="CancelledError: the tool cancelled itself")
             task.uncancel()  # this cancellation was the call's own and ends here
-            return cancelled(call)
-        except (CutOffError, ResultRefusedError, ToolError) as error:
+            return unsure(tool, cancelled(call))
+        except CutOffError as error:
+            return unsure(tool, failure_of(error))
+        except (ResultRefusedError, ToolError) as error:
             return failure_of(error)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - every exception of a user's function is a result
             self._note(call, error)
@@ -183,6 +185,14 @@ class Performer:
 def cancelled(call: Call) -> ToolFailure:
     """Say that the call was stopped on request."""
     return ToolFailure(code="cancelled", message=call.cancel_reason or "cancelled")
+
+
+def unsure(tool: AnyTool, failure: ToolFailure) -> ToolFailure:
+    """Return *failure* of a call that was cut off in the middle, so that nobody repeats what may have happened."""
+    if tool.spec.effect_class in {EffectClass.PURE, EffectClass.IDEMPOTENT}:
+        return failure
+    hint = "It may have happened all the same: find out before calling it again."
+    return failure.model_copy(update={"retryable": False, "hint": hint})
 
 
 def _carried(result: Result) -> dict[str, Any]:
