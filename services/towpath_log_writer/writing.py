@@ -55,10 +55,12 @@ class Writer:
 
     async def _until_stored(self, entries: dict[UUID, list[Entry]], projects: dict[UUID, str]) -> dict[UUID, str]:
         tries = 0
+        begun = {run for run, found in entries.items() if min((entry.seq for entry in found), default=0) == 1}
         while True:
             try:
-                missing = await self._store(entries, projects)
+                missing = await self._store(entries, projects, begun)
             except CursorsMovedError as error:
+                begun -= error.runs  # so they were not new
                 for run in error.runs:
                     self._held.pop(run, None)
             except (*DATABASE_DOWN, asyncpg.PostgresError) as error:
@@ -72,11 +74,13 @@ class Writer:
                 self.waiting_for_database = False
                 return missing
 
-    async def _store(self, entries: dict[UUID, list[Entry]], projects: dict[UUID, str]) -> dict[UUID, str]:
+    async def _store(
+        self, entries: dict[UUID, list[Entry]], projects: dict[UUID, str], begun: set[UUID]
+    ) -> dict[UUID, str]:
         # A log that arrives from its first event on is most likely new; if not, moving its cursor will say so.
-        begun = [run for run, found in entries.items() if run not in self._held and min(e.seq for e in found) == 1]
         for run in begun:
-            self._keep(run, 0)
+            if run not in self._held:
+                self._keep(run, 0)
         held = await self.held(entries)
         segments: list[Segment] = []
         missing: dict[UUID, str] = {}

@@ -27,7 +27,9 @@ from towpath_fabric.bus import Bus
 from towpath_fabric.settings import Settings
 from towpath_fabric.streams import ensure_streams
 
-RUN_COLUMNS = "status, final_status, total_steps, total_tokens, total_cost_usd, reason, completed_at, state_snapshot - 'task_id'"
+RUN_COLUMNS = (
+    "status, final_status, total_steps, total_tokens, total_cost_usd, reason, completed_at, state_snapshot - 'task_id'"
+)
 STEP_COLUMNS = (
     'step_number, "timestamp", ended_at, duration_ms, reasoning, action, validation, success, error, attempt_number,'
     " tokens_used, cost_usd"
@@ -212,6 +214,8 @@ async def test_two_log_writers_tell_everything_once(
     first = await place.told(runs[0])
     for run in runs:
         assert await place.told(run) == first
+    counted = "SELECT DISTINCT attempt_number, tokens_used FROM history.agent_execution_steps"
+    assert await place.rows(counted) == [(1, 110)]
 
 
 async def test_what_postgres_refuses_is_set_aside_and_the_rest_is_told(place: Place, writer: ServiceProcess) -> None:

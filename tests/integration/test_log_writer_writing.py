@@ -1,0 +1,89 @@
+"""Writers side by side on one database: every event is told exactly once, whoever believes what (design §4)."""
+
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import asyncpg
+import pytest
+from tests.conftest import DatabaseUrl
+from tests.support import run_history as h
+
+from towpath_contracts.events import RunEvents
+from towpath_fabric.logs import configure
+from towpath_fabric.settings import Settings
+from towpath_log_writer.adapters.tables import HistoryTables
+from towpath_log_writer.core.sequence import EventBatch
+from towpath_log_writer.writing import Writer
+
+RUN = uuid.UUID("0192f0c1-2f00-7000-8000-00000000000b")
+
+
+@pytest.fixture
+async def pool(database: DatabaseUrl) -> AsyncIterator[Any]:
+    opened = await asyncpg.create_pool(database("log_writer"), min_size=1, max_size=4)
+    yield opened
+    await opened.close()
+
+
+def writer(pool: Any) -> Writer:
+    return Writer(HistoryTables(pool), configure("log_writer", Settings.load(log_level="error")))
+
+
+def batches(messages: Sequence[RunEvents]) -> list[EventBatch]:
+    return [EventBatch.model_validate_json(message.model_dump_json()) for message in messages]
+
+
+async def counted(pool: Any) -> list[tuple[int, int, int]]:
+    query = "SELECT step_number, attempt_number, tokens_used FROM history.agent_execution_steps ORDER BY 1"
+    return [tuple(row) for row in await pool.fetch(query)]
+
+
+async def test_a_writer_that_believes_an_old_cursor_tells_nothing_twice(pool: Any) -> None:
+    told = batches(h.messages(RUN, h.whole_run(RUN, 6)))
+    first, second = writer(pool), writer(pool)
+    assert await first.add(told[:4]) == {}
+    assert await second.add(told[:6]) == {}
+    assert await first.add(told[2:8]) == {}  # believes that it holds four; the other told six
+    assert await second.add(told) == {}
+    assert await first.add(told) == {}
+    assert await counted(pool) == [(step, 1, 110) for step in range(1, 7)]
+    assert (await first.held([RUN]))[RUN] == (await second.held([RUN]))[RUN] == told[-1].entries[-1].seq
+
+
+async def test_a_new_writer_that_is_told_from_the_beginning_tells_nothing_twice(pool: Any) -> None:
+    told = batches(h.messages(RUN, h.whole_run(RUN, 3)))
+    await writer(pool).add(told)
+    await writer(pool).add(told)
+    assert await counted(pool) == [(step, 1, 110) for step in range(1, 4)]
+
+
+async def test_a_gap_is_named_and_nothing_behind_it_is_told(pool: Any) -> None:
+    told = batches(h.messages(RUN, h.whole_run(RUN, 4)))
+    late = writer(pool)
+    assert await late.add([*told[:3], *told[4:]]) == {RUN: "default"}
+    assert (await late.held([RUN]))[RUN] == told[2].entries[-1].seq
+    assert await late.add(told[3:]) == {}
+    assert await counted(pool) == [(step, 1, 110) for step in range(1, 5)]
+
+
+async def test_every_way_to_cut_a_history_into_batches_gives_the_same_rows(pool: Any) -> None:
+    transitions = h.whole_run(RUN, 3)
+    transitions[2] = [*transitions[2][:1], h.calls(RUN, 1, 2)]
+    transitions[3] = [h.finished(RUN, 1, 0), h.denied(RUN, 1, 1), h.asked(RUN, 2)]
+    rows = []
+    for size in (1, 2, 3, 100):
+        run = uuid.uuid5(RUN, str(size))
+        entries = [entry for message in h.messages(run, transitions) for entry in message.entries]
+        own = writer(pool)
+        for start in range(0, len(entries), size):
+            part = RunEvents(run_id=run, project="default", entries=tuple(entries[start : start + size]))
+            await own.add(batches([part]))
+        step = await pool.fetchrow(
+            "SELECT result, validation, success, error, reasoning, ended_at, cost_usd, tokens_used, attempt_number"
+            " FROM history.agent_execution_steps WHERE execution_id = $1 AND step_number = 1",
+            run,
+        )
+        rows.append(tuple(step))
+    assert rows[1:] == rows[:1] * 3
+    assert (rows[0][2], rows[0][3]) == (False, "permission_denied: no rule allows it")
