@@ -130,6 +130,8 @@ class Service:
     @contextlib.asynccontextmanager
     async def _lifespan(self) -> AsyncIterator[None]:
         self._event_loop = asyncio.get_running_loop()
+        if self._server is not None and self._server.should_exit:  # told before there was a loop to tell it to
+            self.stopping.set()
         watchdog = asyncio.create_task(LoopWatchdog().run())
         await self._unless_stopped(self._start_parts())
         for loop in self._loops:
