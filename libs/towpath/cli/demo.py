@@ -105,9 +105,7 @@ def _folder(data: Path | None) -> Iterator[Path]:
 @contextlib.asynccontextmanager
 async def _platform(files: Path, folder: Path, out: Output, *, keep: bool) -> AsyncIterator[Child]:
     """Start the platform with the sample; SIGTERM stops it like Ctrl-C."""
-    task = asyncio.current_task()
-    assert task is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
     out.say("  starting NATS, Postgres and every service …")
     place = ("--data", str(folder / ".towpath")) if keep else ("--ephemeral",)
     offered = ("--worker", str(files / "tools.py"), "--policy", str(files / "policy.yaml"), "--networks", str(files))
