@@ -26,7 +26,7 @@ from towpath_embedded.ports import LOOPBACK, require_free
 from towpath_embedded.postgres import Postgres
 from towpath_embedded.process import Unit, trim
 from towpath_embedded.roles import Role, WorkerCommand
-from towpath_embedded.state import locked, remove_state, write_state
+from towpath_embedded.state import locked, predecessor_gone, remove_state, write_state
 from towpath_embedded.supervisor import Notice, ProcessState, Supervisor
 from towpath_fabric.clock import wall
 from towpath_fabric.migrations import migrate
@@ -186,6 +186,7 @@ class Platform:
     async def start_servers(self) -> None:
         """Start NATS and Postgres alone, migrated and with all streams; `stop` stops them."""
         self._lock.enter_context(locked(self.data))
+        await predecessor_gone(self.data)
         self.logs.mkdir(mode=0o700, exist_ok=True)
         self._trimming = asyncio.create_task(self._trim_logs(), name="trim logs")
         for name, port in self._ports.items():

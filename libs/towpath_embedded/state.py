@@ -4,6 +4,7 @@ Law: the lock tells the truth, because the kernel drops it with its owner; the f
 that was killed, so it counts only while the lock is held.
 """
 
+import asyncio
 import contextlib
 import fcntl
 import json
@@ -19,6 +20,7 @@ from towpath_fabric.clock import wall
 
 LOCK_FILE = "lock"
 STATE_FILE = "state.json"
+PREDECESSOR_TIMEOUT_S = 15.0  # a role drains for ten seconds at most
 
 
 @contextlib.contextmanager
@@ -56,6 +58,33 @@ def read_state(data: Path) -> dict[str, Any] | None:
     except OSError:
         return None
     return None
+
+
+async def predecessor_gone(data: Path) -> None:
+    """Wait until the processes of a platform that was killed on *data* have ended, as they do by themselves.
+
+    Called with the lock held, so a state file that is still there was left by a killed platform. Its processes hold
+    ports and data for a moment. The wait is bounded, because their pids may meanwhile belong to others.
+    """
+    try:
+        left: dict[str, Any] = json.loads((data / STATE_FILE).read_text())
+        pids = [int(entry["pid"]) for entry in left["processes"].values() if entry["pid"]]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(PREDECESSOR_TIMEOUT_S):
+            while any(_runs(pid) for pid in pids):  # noqa: ASYNC110 - not our children: nothing tells us
+                await asyncio.sleep(0.05)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's
+        return True
+    return True
 
 
 def remove_state(data: Path) -> None:

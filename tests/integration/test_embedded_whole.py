@@ -185,9 +185,11 @@ def test_up_goes_on_with_the_runs_it_left_unfinished(folder: Path) -> None:
         run_id = asyncio.run(_submit_and_wait_for_the_gate(ready["gateway_url"]))
         os.kill(ready["pid"], signal.SIGINT)
         assert "unfinished runs are kept; they go on with the next start: 1 waiting" in err.wait_for("stopping")
-    with up(folder, "--json", *words) as (_, out, _):
-        ready = json.loads(out.wait_for("gateway_url"))
-        assert asyncio.run(_end(ready["gateway_url"], run_id))["status"] == "completed"
+    with up(folder, *words) as (_, out, _):
+        shown = out.wait_for("API").split()
+        assert "nats://127.0.0.1:" in out.wait_for("NATS")
+        assert "Ctrl-C stops all" in out.wait_for("ready in")
+        assert asyncio.run(_end(shown[1].removesuffix("/v1"), run_id))["status"] == "completed"
 
 
 async def _submit_and_wait_for_the_gate(gateway_url: str) -> str:
@@ -201,11 +203,3 @@ async def _submit_and_wait_for_the_gate(gateway_url: str) -> str:
 async def _end(gateway_url: str, run_id: str) -> dict[str, Any]:
     async with httpx2.AsyncClient(base_url=gateway_url, timeout=10) as client:
         return await ended(client, run_id)
-
-
-def test_a_person_sees_the_addresses(folder: Path) -> None:
-    with up(folder, "--ephemeral") as (_, out, _):
-        shown = out.wait_for("API")
-        assert "http://127.0.0.1:" in shown
-        assert "nats://127.0.0.1:" in out.wait_for("NATS")
-        assert "ready in" in out.wait_for("ready in")
