@@ -10,7 +10,6 @@ import asyncio
 import json
 import os
 import statistics
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,13 @@ import nats
 
 from towpath_contracts import rpc
 from towpath_contracts.networks import PublishNetwork
+from towpath_embedded.identity import temporary_folder
 from towpath_embedded.platform import Platform
 from towpath_embedded.roles import WorkerCommand
 
 HERE = Path(__file__).parent
 TICK = os.sysconf("SC_CLK_TCK")
+SCALED = ("orchestrator", "decider", "tas")
 
 
 def script(steps: int, tool: str) -> list[dict[str, Any]]:
@@ -150,11 +151,10 @@ async def length(client: Client, tool: str, repeats: int) -> dict[str, float]:
 
 async def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Start the platform, measure, stop it."""
-    with tempfile.TemporaryDirectory(prefix="twp-", dir="/var/tmp") as folder:
-        Path(folder).chmod(0o755)
+    with temporary_folder() as folder:
         platform = Platform(
-            Path(folder) / "d",
-            replicas={role: options.replicas for role in ("orchestrator", "decider", "tas")},
+            folder / "d",
+            replicas={**dict.fromkeys(SCALED, options.replicas), "log_writer": options.log_writers},
             role_environment={"tas": {"TOWPATH_POLICY_FILE": str(HERE / "w1-policy.yaml")}},
             workers=[WorkerCommand(modules=(str(HERE / "echo_tools.py"),), count=options.replicas, concurrency=64)],
         )
@@ -190,6 +190,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--tools", default="pure,idempotent,irreversible")
     parser.add_argument("--replicas", type=int, default=1)
+    parser.add_argument("--log-writers", type=int, default=1)
     parser.add_argument("--hold", type=float, default=0)
     print(json.dumps(asyncio.run(measure(parser.parse_args()))))
 
