@@ -12,7 +12,7 @@ from towpath.cli.output import Column
 
 app = App(name="audit", help="Search what was decided and done.")
 
-COLUMNS = (
+_COLUMNS = (
     Column("entry", "entry_id"),
     Column("at", lambda row: str(row["at"])[:19].replace("T", " ")),
     Column("phase", "phase"),
@@ -68,6 +68,6 @@ async def search(*, run: str | None = None, filters: Filters = _ALL, common: Com
     if out.format in {"json", "yaml"}:
         out.data(found)
         return
-    out.rows("entries", found["entries"], COLUMNS, empty="No entry fits.")
+    out.rows("entries", found["entries"], _COLUMNS, empty="No entry fits.")
     if page.next_before is not None:
         out.say(f"more: --before {page.next_before}", "dim")

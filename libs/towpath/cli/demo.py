@@ -16,12 +16,11 @@ from uuid import UUID
 
 from cyclopts import Parameter
 
-from towpath.cli.audit import COLUMNS
 from towpath.cli.errors import OK, RUN_FAILED
 from towpath.cli.files import read_script
 from towpath.cli.following import Follower, GateAsker, ask_at_gate, somebody_is_there
 from towpath.cli.model_keys import ModelKeys
-from towpath.cli.output import Output
+from towpath.cli.output import Column, Output
 from towpath.cli.platform import Child, embedded
 from towpath.cli.text import plain_json
 from towpath.client.client import Client
@@ -32,6 +31,11 @@ from towpath_fabric.clock import monotonic
 
 Flag = Annotated[bool, Parameter(negative="")]
 
+_AUDIT = (
+    Column("  phase", lambda row: f"  {row['phase']}"),
+    *(Column(name, name) for name in ("verdict", "tool", "rule")),
+    Column("by", lambda row: row["actor"] or row["caller"]),
+)
 MODEL = "gemini:gemini-2.5-flash"
 MESSAGE = "Please refund order 8812, it arrived broken."
 HISTORY_TIMEOUT_S = 20.0
@@ -170,4 +174,5 @@ async def _history(client: Client, run_id: UUID, seq: int, steps: int) -> Histor
 async def _show_audit(client: Client, run_id: UUID, out: Output) -> None:
     page = await client.audit.search(run_id=run_id)
     out.say("\n  the audit of this run (towpath audit search --run …, GET /v1/audit?run_id=…):", "bold")
-    out.rows("entries", [entry.model_dump(mode="json") for entry in page.entries], COLUMNS[:-1], empty="  nothing")
+    rows = [entry.model_dump(mode="json") for entry in reversed(page.entries)]
+    out.rows("entries", rows, _AUDIT, empty="  nothing")

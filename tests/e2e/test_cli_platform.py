@@ -1,0 +1,213 @@
+"""The command line against a whole platform with the sample: what a person does in a day."""
+
+import json
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from towpath.cli import main
+
+SAMPLE = Path(__file__).parents[2] / "examples" / "support"
+TOWPATH = Path(sys.executable).parent / "towpath"
+MESSAGE = "Please refund order 8812, it arrived broken."
+
+Ask = Callable[..., tuple[int, Any]]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a platform that serves the sample."""
+    command = [
+        *(TOWPATH, "up", "--ephemeral", "--json", "--port", "auto", "--nats-port", "auto"),
+        *("--worker", SAMPLE / "tools.py", "--policy", SAMPLE / "policy.yaml", "--networks", SAMPLE),
+    ]
+    folder = tmp_path_factory.mktemp("cli")
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert process.stdout is not None
+    try:
+        state = json.loads(process.stdout.readline())
+        assert "gateway_url" in state, state
+        yield state["gateway_url"]
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+        process.stdout.close()
+
+
+@pytest.fixture
+def ask(server: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Ask:
+    """Run one command line with JSON output; gives the exit code and what was printed."""
+    monkeypatch.setenv("TOWPATH_SERVER", server)
+
+    def run(*words: str) -> tuple[int, Any]:
+        code = main([*words, "-o", "json"])
+        shown = capsys.readouterr()
+        return code, json.loads(shown.out or shown.err)
+
+    return run
+
+
+def script(tmp_path: Path, amount: float) -> str:
+    """Return a script that refunds *amount* of order 8812 and answers."""
+    decisions = json.loads((SAMPLE / "script.json").read_text("utf-8"))
+    decisions[2]["action_details"]["tool_params"]["amount"] = amount
+    path = tmp_path / "script.json"
+    path.write_text(json.dumps(decisions), "utf-8")
+    return str(path)
+
+
+def waiting(ask: Ask, tmp_path: Path, amount: float = 101.0) -> tuple[str, str]:
+    """Start a run that waits for a person; returns its id and its gate's."""
+    code, run = ask("run", "support", MESSAGE, "--script", script(tmp_path, amount), "--wait", "5s")
+    assert (code, run["status"]) == (5, "waiting")
+    code, found = ask("gates", "list", "--run", run["run_id"])
+    assert code == 0
+    (gate,) = found["gates"]
+    return run["run_id"], gate["gate_id"]
+
+
+def test_a_small_refund_goes_through_and_its_record_can_be_read(ask: Ask, tmp_path: Path) -> None:
+    code, run = ask("run", "support", MESSAGE, "--script", script(tmp_path, 5.0), "--label", "team=shop")
+    assert (code, run["status"], run["labels"]) == (0, "completed", {"team": "shop"})
+    code, page = ask("runs", "list", "--label", "team=shop")
+    assert run["run_id"] in [listed["run_id"] for listed in page["runs"]]
+    code, shown = ask("runs", "show", run["run_id"][-12:])
+    assert (code, shown["run_id"]) == (0, run["run_id"])
+    code, log = ask("runs", "events", run["run_id"])
+    assert [entry["seq"] for entry in log["events"]] == list(range(1, shown["seq"] + 1))
+    code, audit = ask("audit", "search", "--run", run["run_id"], "--phase", "outcome")
+    assert [entry["tool"] for entry in audit["entries"]] == ["orders.refund", "orders.find"]
+
+
+def test_an_approval_lets_the_run_go_on(ask: Ask, tmp_path: Path) -> None:
+    run_id, gate_id = waiting(ask, tmp_path)
+    code, gate = ask("gates", "show", gate_id[:13])
+    assert (code, gate["detail"]["rule"]) == (0, "refunds-over-100")
+    code, _ = ask("gates", "approve", gate_id, "--digest", "sha256:" + "0" * 64)
+    assert code != 0, "another call than the one that was shown must not be approved"
+    code, _ = ask("gates", "approve", gate_id, "--reason", "checked")
+    assert code == 0
+    code, run = ask("runs", "watch", run_id)
+    assert (code, run["status"]) == (0, "completed")
+    code, refused = ask("gates", "approve", gate_id)
+    assert (code, refused["code"]) == (1, "gate_settled")
+
+
+def test_a_denial_needs_a_reason_and_the_model_sees_it(ask: Ask, tmp_path: Path) -> None:
+    run_id, gate_id = waiting(ask, tmp_path)
+    code, refused = ask("gates", "deny", gate_id, "--reason", " ")
+    assert (code, refused["code"]) == (2, "reason_required")
+    code, _ = ask("gates", "deny", gate_id, "--reason", "too much")
+    assert code == 0
+    code, run = ask("runs", "watch", run_id)
+    assert (code, run["status"]) == (0, "completed"), "a denial is a result for the model and never ends a run"
+    _, audit = ask("audit", "search", "--run", run_id, "--tool", "orders.refund", "--phase", "outcome")
+    assert audit["entries"] == []
+
+
+def test_a_cancelled_run_stops_and_its_exit_code_says_so(ask: Ask, tmp_path: Path) -> None:
+    run_id, _ = waiting(ask, tmp_path)
+    code, run = ask("runs", "cancel", run_id, "--reason", "wrong order", "--wait")
+    assert (code, run["status"]) == (0, "cancelled")
+    code, run = ask("runs", "watch", run_id)
+    assert (code, run["status"]) == (1, "cancelled")
+
+
+def test_a_person_at_the_terminal_is_asked(server: str, tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    command = [TOWPATH, "run", "support", MESSAGE, "--script", script(tmp_path, 102.0)]
+    environment = {**os.environ, "TOWPATH_SERVER": server, "NO_COLOR": "1", "TERM": "xterm", "COLUMNS": "200"}
+    process = subprocess.Popen(command, env=environment, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    said, answers = "", [("[s]kip", b"a\n"), ("reason:", b"looks right\n")]
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        if select.select([ours], [], [], 0.2)[0]:
+            try:
+                said += os.read(ours, 65_536).decode("utf-8", "replace")
+            except OSError:  # the other side is closed
+                break
+        if answers and answers[0][0] in said:
+            os.write(ours, answers.pop(0)[1])
+    os.close(ours)
+    assert process.wait(timeout=10) == 0, said
+    assert "approved: looks right" in said
+    assert "completed in" in said
+
+
+def test_what_does_not_exist_is_not_found(ask: Ask) -> None:
+    code, refused = ask("run", "nowhere", "hello")
+    assert (code, refused["code"]) == (3, "network_not_found")
+    code, refused = ask("runs", "show", "01920000-0000-7000-8000-000000000000")
+    assert (code, refused["code"]) == (3, "run_not_found")
+
+
+def test_networks_are_validated_published_and_shown(ask: Ask, tmp_path: Path) -> None:
+    code, found = ask("networks", "publish", str(SAMPLE / "network.yaml"))
+    assert (code, found["networks"][0]["unchanged"]) == (0, True)
+    code, shown = ask("networks", "show", "support")
+    assert (code, set(shown["snapshot"]["agents"])) == (0, {"triage", "billing", "tech"})
+    bad = tmp_path / "bad.yaml"
+    bad.write_text(
+        (SAMPLE / "network.yaml").read_text("utf-8").replace("is_default: true", "is_default: false"), "utf-8"
+    )
+    code, refused = ask("networks", "validate", str(bad))
+    assert (code, refused["code"]) == (2, "network_invalid")
+    assert "default_agent_missing" in {entry["code"] for entry in refused["errors"]}
+
+
+@pytest.mark.parametrize(
+    ("agent", "amount", "code", "verdict"),
+    [("billing", 99, 0, "allow"), ("billing", 129, 5, "require_approval"), ("tech", 1, 4, "deny")],
+)
+def test_the_matrix_can_be_asked(ask: Ask, agent: str, amount: int, code: int, verdict: str) -> None:
+    args = json.dumps({"order_id": "8812", "amount": amount})
+    words = ("--network", "support", "--agent", agent, "--tool", "orders.refund", "--args", args)
+    got, said = ask("policy", "check", *words)
+    assert (got, said["verdict"]) == (code, verdict)
+
+
+def test_a_bad_matrix_changes_nothing(ask: Ask, tmp_path: Path) -> None:
+    _, before = ask("policy", "show")
+    bad = tmp_path / "policy.yaml"
+    bad.write_text("kind: Policy\nrules:\n  - {name: a, tool: '*', effect: perhaps}\n", "utf-8")
+    code, refused = ask("policy", "apply", str(bad))
+    assert (code, refused["code"]) == (2, "policy_invalid")
+    assert ask("policy", "show")[1]["version"] == before["version"]
+
+
+def test_tools_and_their_versions_are_listed(ask: Ask) -> None:
+    code, found = ask("tools", "list")
+    effects = {tool["name"]: tool["effect_class"] for tool in found["tools"]}
+    assert (code, effects["orders.find"], effects["orders.refund"]) == (0, "pure", "irreversible")
+
+
+def test_a_key_is_shown_once_and_can_be_revoked(ask: Ask) -> None:
+    code, made = ask("keys", "create", "--caller", "shop", "--scope", "runs:read", "--expires", "24h")
+    assert (code, made["key"].split(".")[0]) == (0, f"twp_{made['prefix'].removeprefix('twp_')}")
+    _, found = ask("keys", "list")
+    assert [key["key"] for key in found["keys"] if key["prefix"] == made["prefix"]] == [None]
+    code, _ = ask("keys", "revoke", made["prefix"])
+    assert code == 0
+
+
+def test_the_doctor_finds_nothing_wrong(ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, found = ask("doctor")
+    assert (code, [check for check in found["checks"] if check["good"] is False]) == (0, [])
+
+
+def test_tables_are_for_people(server: str, ask: Ask, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tools", "list", "-o", "table"]) == 0
+    assert re.search(r"^tool\s+version\s+toolset", capsys.readouterr().out)
+    assert main(["tools", "list", "-o", "jsonl"]) == 0
+    assert all(json.loads(line)["name"] for line in capsys.readouterr().out.splitlines())
