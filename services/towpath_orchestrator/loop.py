@@ -21,6 +21,7 @@ from towpath_engine.effects import Effect
 from towpath_engine.state import RunState
 from towpath_engine.transition import Transition
 from towpath_fabric.db import DATABASE_DOWN
+from towpath_fabric.lane import Lane
 from towpath_fabric.logs import Logger
 from towpath_fabric.pull import PullConsumer, ack
 from towpath_orchestrator.adapters.run_tables import Moved, RunTables, commit_batch, event_text, times
@@ -65,6 +66,7 @@ class CommitLoop:
         self.tracing: RunTracing | None = None
         self._saving: set[asyncio.Task[None]] = set()
         self._errors: dict[UUID, str] = {}
+        self._lane = Lane(pool)
         self._dead = DeadLetters(pool, metrics, log)
         self._clock = DatabaseClock()
         self._wary = 0
@@ -160,8 +162,7 @@ class CommitLoop:
         if now is not None and self._wary == 0 and len(cached) == len(run_ids):
             return cached, now, True
         self._wary = max(0, self._wary - 1)
-        async with self._pool.acquire() as connection:
-            now, seqs = await times(connection, run_ids)
+        now, seqs = await times(self._lane, run_ids)
         self._clock.set(now)
         return await self._states(run_ids, seqs), now, False
 
@@ -169,8 +170,7 @@ class CommitLoop:
         """Return the runs whose facts were ignored on a state that was not the newest (design §4, step 2)."""
         if not trusted:
             return set()
-        async with self._pool.acquire() as connection:
-            _now, seqs = await times(connection, idle)
+        _now, seqs = await times(self._lane, idle)
         stale = {run_id for run_id in idle if seqs.get(run_id) != states[run_id].seq}
         for run_id in stale:
             self._stale(run_id)
@@ -208,7 +208,7 @@ class CommitLoop:
         return found
 
     def _advance(self, state: RunState, items: list[Item], now: datetime) -> tuple[Moved, list[Effect]]:
-        moved = Moved(before_seq=state.seq, state=state)
+        moved = Moved(before_seq=state.seq, state=state, gates=bool(state.gates))
         wanted: dict[UUID, Effect] = {}
         for item in items:
             self._metrics.facts.labels(item.fact.type).inc()
@@ -224,6 +224,7 @@ class CommitLoop:
             moved.entries.extend(entries)
             moved.texts.extend(event_text(entry.event) for entry in entries)
             moved.state = after
+            moved.gates = moved.gates or bool(after.gates)
             wanted.update({effect.effect.effect_id: effect for effect in effects})
         pending = {p.effect_id for p in moved.state.pending}
         return moved, [effect for key, effect in wanted.items() if key in pending]
@@ -255,8 +256,7 @@ class CommitLoop:
     async def _commit_rows(self, batch: list[Moved], now: datetime) -> set[UUID]:
         """Commit a batch; a run that Postgres refuses must not take the others with it."""
         try:
-            async with self._pool.acquire() as connection:
-                return await commit_batch(connection, batch, now)
+            return await commit_batch(self._lane, batch, now)
         except asyncpg.PostgresError as error:
             if isinstance(error, DATABASE_DOWN):
                 raise

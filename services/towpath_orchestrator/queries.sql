@@ -30,7 +30,11 @@ WITH wanted AS (
   SELECT f.run_id, f.first_seq, $13, f.fact::json, $21
   FROM unnest($18::uuid[], $19::bigint[], $20::text[]) AS f (run_id, first_seq, fact)
   JOIN moved ON moved.run_id = f.run_id
-), opened AS (
+)
+
+-- name: commit_gates
+-- Joined to commit_batch where gates open, close or end with their run.
+opened AS (
   INSERT INTO runs.gate (gate_id, run_id, project, network, gate_type, status, reason, detail, execution_id, approval_id,
                          opened_at, expires_at)
   SELECT g.gate_id, g.run_id, g.project, g.network, g.gate_type, 'pending', g.reason, g.detail, g.execution_id,
@@ -50,6 +54,8 @@ WITH wanted AS (
   WHERE g.run_id = moved.run_id AND w.ended_at IS NOT NULL AND g.status = 'pending'
     AND g.gate_id NOT IN (SELECT c.gate_id FROM json_to_recordset($23::json) AS c (gate_id uuid))
 )
+
+-- name: commit_end
 SELECT run_id FROM moved
 
 -- name: create_runs

@@ -9,12 +9,12 @@ from towpath_contracts.base import Message
 from towpath_contracts.problems import ProblemError, problem
 from towpath_contracts.streams import TOOLOUT_CONSUMER, TOOLREQ_CONSUMER, exec_consumer
 from towpath_fabric.db import DATABASE_DOWN
+from towpath_fabric.lane import Lane
 from towpath_fabric.pull import PullConsumer
 from towpath_fabric.service import Service
 from towpath_fabric.streams import ensure_streams
 from towpath_fabric.tickets import TicketSigner
 from towpath_tas.adapters.keys import KeyFileError, load_key
-from towpath_tas.adapters.lane import Lane
 from towpath_tas.adapters.ledger_tables import QUERIES
 from towpath_tas.app.access import Access
 from towpath_tas.app.aside import DeadLetters

@@ -17,15 +17,21 @@ from towpath_engine.advance import wake_at
 from towpath_engine.evolve import evolve
 from towpath_engine.state import RunState, dump_state, initial, load_state
 from towpath_fabric.db import Queries
+from towpath_fabric.lane import Lane
 
 QUERIES = Queries.load("towpath_orchestrator")
+
+COMMIT = f"{QUERIES.commit_batch} {QUERIES.commit_end}"
+COMMIT_WITH_GATES = f"{QUERIES.commit_batch}, {QUERIES.commit_gates} {QUERIES.commit_end}"
+"""Most batches touch no gate; leaving that part out saves a fifth of the statement's time."""
 
 
 @dataclass(slots=True)
 class Moved:
     """One run of a batch: the state it was in, the state it is in, what made the difference.
 
-    `facts` are (first seq, JSON text); `texts` are the JSON texts of `entries`, made once and used twice.
+    `facts` are (first seq, JSON text); `texts` are the JSON texts of `entries`, made once and used twice; `gates` says
+    whether any gate was or is open.
     """
 
     before_seq: int
@@ -33,6 +39,7 @@ class Moved:
     entries: list[LogEntry] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     facts: list[tuple[int, str]] = field(default_factory=list)
+    gates: bool = False
 
 
 def event_text(event: ev.AnyEvent) -> str:
@@ -131,24 +138,19 @@ def _closed_gates(batch: list[Moved]) -> str:
     return json.dumps(rows) if rows else "[]"
 
 
-async def times(connection: Any, run_ids: list[UUID]) -> tuple[datetime, dict[UUID, int]]:
+async def times(lane: Lane, run_ids: list[UUID]) -> tuple[datetime, dict[UUID, int]]:
     """Return Postgres's clock and the stored seq of each of the runs that exist."""
-    rows = await connection.fetch(QUERIES.times, run_ids)
+    rows = await lane.fetch(QUERIES.times, run_ids)
     return rows[0]["now"], {row["run_id"]: row["seq"] for row in rows if row["run_id"] is not None}
 
 
-async def commit_batch(connection: Any, batch: list[Moved], now: datetime) -> set[UUID]:
+async def commit_batch(lane: Lane, batch: list[Moved], now: datetime) -> set[UUID]:
     """Commit every run that is still where it was read; returns the ids of those that moved on."""
-    rows = await connection.fetch(
-        QUERIES.commit_batch,
-        *_run_columns(batch),
-        now,
-        *_event_columns(batch),
-        *_fact_columns(batch),
-        ENGINE_VERSION,
-        _opened_gates(batch),
-        _closed_gates(batch),
-    )
+    values = [*_run_columns(batch), now, *_event_columns(batch), *_fact_columns(batch), ENGINE_VERSION]
+    if any(moved.gates for moved in batch):
+        rows = await lane.fetch(COMMIT_WITH_GATES, *values, _opened_gates(batch), _closed_gates(batch))
+    else:
+        rows = await lane.fetch(COMMIT, *values)
     return {row["run_id"] for row in rows}
 
 

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from towpath_contracts.tools import CallStatus, EffectClass
 from towpath_fabric.db import Queries
-from towpath_tas.adapters.lane import Lane
+from towpath_fabric.lane import Lane
 from towpath_tas.core.call import Approval, Call, Claim, Note, Step
 
 QUERIES = Queries.load("towpath_tas.adapters")

@@ -16,8 +16,8 @@ import asyncpg
 
 from towpath_fabric.clock import monotonic
 from towpath_fabric.db import DATABASE_DOWN
+from towpath_fabric.lane import Lane
 from towpath_fabric.logs import Logger
-from towpath_tas.adapters.lane import Lane
 from towpath_tas.adapters.ledger_tables import (
     QUERIES,
     Count,

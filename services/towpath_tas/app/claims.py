@@ -17,8 +17,8 @@ from towpath_contracts.rpc import CLAIM_START, PROBLEM_HEADER
 from towpath_contracts.tools import ClaimAnswer, ClaimStart
 from towpath_fabric.bus import Bus, problem_from_validation
 from towpath_fabric.db import DATABASE_DOWN
+from towpath_fabric.lane import Lane
 from towpath_fabric.logs import Logger
-from towpath_tas.adapters.lane import Lane
 from towpath_tas.app.book import Book, Entry, Picture
 from towpath_tas.app.sending import Sender, Tickets
 from towpath_tas.core.call import Step

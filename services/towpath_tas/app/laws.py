@@ -8,8 +8,8 @@ import json
 from typing import Any
 
 from towpath_contracts.tools import ToolSpec
+from towpath_fabric.lane import Lane
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
-from towpath_tas.adapters.lane import Lane
 from towpath_tas.adapters.ledger_tables import QUERIES, Seen
 from towpath_tas.core.authorization import Law
 from towpath_tas.core.matrix import Matrix

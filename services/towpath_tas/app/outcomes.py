@@ -16,9 +16,9 @@ from towpath_contracts.rpc import CONFIRM_HEADER
 from towpath_contracts.tools import OutcomeConfirmed, ToolOutcome
 from towpath_fabric.bus import Bus
 from towpath_fabric.db import DATABASE_DOWN
+from towpath_fabric.lane import Lane
 from towpath_fabric.logs import Logger
 from towpath_fabric.pull import PullConsumer, ack, deliveries, nak
-from towpath_tas.adapters.lane import Lane
 from towpath_tas.app.aside import DeadLetters
 from towpath_tas.app.book import Book, Entry, Picture
 from towpath_tas.app.sending import Sender, Tickets

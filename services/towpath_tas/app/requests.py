@@ -16,10 +16,10 @@ from towpath_contracts.spans import authorization_span
 from towpath_contracts.tools import ToolRequest
 from towpath_fabric.clock import wall_ns
 from towpath_fabric.db import DATABASE_DOWN
+from towpath_fabric.lane import Lane
 from towpath_fabric.logs import Logger
 from towpath_fabric.pull import PullConsumer, ack, deliveries, nak
 from towpath_fabric.telemetry import Telemetry
-from towpath_tas.adapters.lane import Lane
 from towpath_tas.app.aside import DeadLetters
 from towpath_tas.app.book import Book, Entry, Picture
 from towpath_tas.app.sending import Sender

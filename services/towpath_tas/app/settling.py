@@ -12,7 +12,7 @@ from towpath_contracts.access import FenceAnswer, RaiseFence, SettleCall
 from towpath_contracts.problems import Problem, ProblemError, problem
 from towpath_contracts.tools import CallStatus
 from towpath_contracts.views import Done, ResolveGate
-from towpath_tas.adapters.lane import Lane
+from towpath_fabric.lane import Lane
 from towpath_tas.adapters.ledger_tables import QUERIES, call_from_row, change_calls
 from towpath_tas.app.book import NOTHING, Book, Entry, Picture
 from towpath_tas.app.sending import Sender

@@ -276,7 +276,7 @@ END $$;
 GRANT SELECT, INSERT, UPDATE ON tas.project_state, tas.tool, tas.tool_call, tas.approval, tas.fence, tas.rule_count
   TO towpath_tas;
 GRANT SELECT, INSERT ON tas.policy_version, tas.permission_rule, tas.audit_entry TO towpath_tas;
-GRANT SELECT, INSERT, DELETE ON tas.blob_piece TO towpath_tas;
+GRANT SELECT, INSERT, UPDATE, DELETE ON tas.blob_piece TO towpath_tas;
 REVOKE EXECUTE ON FUNCTION tas.stale_projects, tas.write_notes, tas.open_calls, tas.change_calls FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION tas.stale_projects, tas.write_notes, tas.open_calls, tas.change_calls TO towpath_tas;
 
