@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 from uuid import uuid4
 
+import structlog
 from faststream.nats import NatsBroker, NatsMessage, NatsResponse
 from faststream.nats.security import NatsUserPassword
 from nats import errors as nats_errors
@@ -89,6 +90,8 @@ class Bus:
         self._words: dict[str, asyncio.Future[bool]] = {}
         self._words_inbox = ""
         self._asked = 0
+        self.outages: tuple[type[BaseException], ...] = (OSError,)
+        """What handlers raise while something they need is away; who asked is told to try again."""
 
     @property
     def nc(self) -> Client:
@@ -192,6 +195,11 @@ class Bus:
                 reply = problem_from_validation(error, request.__name__)
             except ProblemError as error:
                 reply = error.problem
+            except self.outages as error:
+                reply = problem("unavailable", f"{subject}: {type(error).__name__}", retry_after_s=2)
+            except Exception as error:  # noqa: BLE001 - the outermost edge: who asks gets an answer, and we a log line
+                structlog.get_logger(self.role).error("a request failed", subject=subject, exc_info=error)
+                reply = problem("internal", f"{subject}: {type(error).__name__}")
             body = reply.model_dump_json().encode()
             if len(body) > self.nc.max_payload - HEADERS_ROOM:
                 reply = problem("answer_too_large", f"{subject}: {len(body)} bytes are more than one message holds")

@@ -23,6 +23,9 @@ DATABASE_DOWN = (
 )
 """What is raised while Postgres is away; it says nothing about the message being handled (design §6)."""
 
+STILL_STARTING = (OSError, asyncpg.PostgresConnectionError, asyncpg.CannotConnectNowError)
+"""What a first connection meets when Postgres is not up yet; a wrong address or password is something else."""
+
 
 class Queries:
     """The named statements of one file."""

@@ -6,13 +6,13 @@ subscribers, loops; stop in reverse. A loop that ends by an error ends the proce
 
 import asyncio
 import contextlib
+import importlib
 import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from types import FrameType
 from typing import Any
 
-import asyncpg
 import uvicorn
 from faststream.asgi import AsgiFastStream
 from prometheus_client import CollectorRegistry
@@ -21,7 +21,6 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from towpath_fabric.bus import Bus
-from towpath_fabric.db import open_pool
 from towpath_fabric.health import Health, LoopWatchdog, Receive, Scope, Send
 from towpath_fabric.logs import Logger, configure
 from towpath_fabric.settings import Settings
@@ -95,10 +94,12 @@ class Service:
 
     async def open_database(self) -> None:
         """Open the pool, waiting for Postgres as long as it takes, and make it a readiness check."""
+        db = importlib.import_module("towpath_fabric.db")  # a worker is installed without asyncpg
+        self.bus.outages = db.DATABASE_DOWN
         while self.pool is None:
             try:
-                self.pool = await open_pool(self.settings.dsn(), self.settings.database_pool, f"towpath_{self.role}")
-            except (OSError, asyncpg.PostgresConnectionError, asyncpg.CannotConnectNowError) as error:
+                self.pool = await db.open_pool(self.settings.dsn(), self.settings.database_pool, f"towpath_{self.role}")
+            except db.STILL_STARTING as error:
                 self.log.warning("postgres is away", error=str(error))
                 await asyncio.sleep(0.5)
 

@@ -1,0 +1,65 @@
+"""Requests between services: every question gets an answer, side by side, whatever the handler does."""
+
+import asyncio
+
+import pytest
+
+from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.views import Done, GetRun
+from towpath_embedded.nats import Nats
+from towpath_fabric.bus import Bus
+from towpath_fabric.settings import Settings
+
+QUESTION = GetRun(project="p", run_id="00000000-0000-0000-0000-000000000001")
+
+
+class DatabaseAwayError(Exception):
+    """What a driver raises while its server is away."""
+
+
+async def answer(asked: GetRun, subject: str) -> Done:
+    match subject.rpartition(".")[2]:
+        case "slow":
+            await asyncio.sleep(0.5)
+        case "broken":
+            raise KeyError("secret")
+        case "away":
+            raise DatabaseAwayError
+        case "refuses":
+            raise ProblemError(problem("run_not_found", "none"))
+    return Done(detail=subject)
+
+
+async def test_every_question_gets_an_answer(nats_server: Nats) -> None:
+    bus = Bus("tester", Settings.load(nats_url=nats_server.url()))
+    bus.outages = (*bus.outages, DatabaseAwayError)
+    bus.answer_subject("svc.tester.*", GetRun, answer)
+    await bus.connect()
+    await bus.broker.start()
+    try:
+        assert (await bus.ask_subject("svc.tester.fine", QUESTION, Done)).detail == "svc.tester.fine"
+        for subject, code, retryable in (
+            ("broken", "internal", False),
+            ("away", "unavailable", True),
+            ("refuses", "run_not_found", False),
+        ):
+            with pytest.raises(ProblemError) as caught:
+                await bus.ask_subject(f"svc.tester.{subject}", QUESTION, Done, timeout_s=3)
+            assert (caught.value.problem.code, caught.value.problem.retryable) == (code, retryable)
+            assert "secret" not in caught.value.problem.detail
+        with pytest.raises(ProblemError, match="request_invalid"):
+            await bus.ask_subject("svc.tester.fine", Done(), Done, timeout_s=3)
+    finally:
+        await bus.close()
+
+
+async def test_a_question_that_waits_holds_up_no_other(nats_server: Nats) -> None:
+    bus = Bus("tester", Settings.load(nats_url=nats_server.url()))
+    bus.answer_subject("svc.tester.*", GetRun, answer)
+    await bus.connect()
+    await bus.broker.start()
+    try:
+        async with asyncio.timeout(2.5):
+            await asyncio.gather(*(bus.ask_subject("svc.tester.slow", QUESTION, Done) for _ in range(20)))
+    finally:
+        await bus.close()
