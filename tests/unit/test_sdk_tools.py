@@ -389,3 +389,8 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
         "for name in towpath.__all__: getattr(towpath, name)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_worker_needs_no_driver_of_the_database() -> None:
+    code = "import sys; sys.modules['asyncpg'] = None; import towpath_worker.__main__"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
