@@ -150,3 +150,15 @@ async def test_every_problem_code_is_explained(client: httpx2.AsyncClient) -> No
         shown = (await client.get(f"/problems/{entry['code']}")).json()
         assert shown["remedy"]
         assert shown == entry
+
+
+@pytest.mark.parametrize("name", ["no%20spaces", "newline%0A", "-dash", "x" * 129, "%C3%BC"])
+async def test_a_name_that_can_be_none_names_nothing(client: httpx2.AsyncClient, peer: PlatformPeer, name: str) -> None:
+    body = {"agent_key": "main", "decision": {}}
+    for answer in (
+        await client.post(f"/v1/networks/{name}/invoke", json=body),
+        await client.post(f"/v1/networks/{name}/prompt", json={}),
+    ):
+        assert answer.status_code == 404
+        assert answer.json()["code"] in {"network_not_found", "not_found"}
+    assert peer.asked == []

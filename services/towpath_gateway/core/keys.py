@@ -27,7 +27,7 @@ SCOPES: tuple[str, ...] = (
 ROLES: tuple[str, ...] = ("approver", "policy_admin")
 """Roles the platform itself asks for; policies may name others."""
 
-_KEY = re.compile(r"^twp_([a-z0-9]{12})\.([A-Za-z0-9_-]{43})$")
+_KEY = re.compile(r"twp_([a-z0-9]{12})\.([A-Za-z0-9_-]{43})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ def secret_digest(secret: str) -> bytes:
 
 def split_key(text: str) -> tuple[str, str] | None:
     """Return (prefix, secret), or None for text that can't be a key."""
-    found = _KEY.match(text)
+    found = _KEY.fullmatch(text)
     return (found.group(1), found.group(2)) if found else None
 
 

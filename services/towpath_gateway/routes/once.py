@@ -37,7 +37,7 @@ router = APIRouter(route_class=StrictRoute, tags=["source 0"])
 SCRIPTED_MODEL = "scripted:task"
 """Plays the script that comes with the task; it is named for what it is (design §8)."""
 
-_NAME = re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9_.:/-]{0,127}$")
+_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.:/-]{0,127}")
 
 Prefer = Annotated[
     str | None, Header(description="`wait=N` answers 408 after N seconds instead of the server's own limit.")
@@ -184,6 +184,6 @@ def _limit(parts: Parts, prefer: str | None) -> float:
 
 def _name(text: str) -> str:
     """Return a network's name from the path; a text that can't be one names nothing."""
-    if not _NAME.match(text):
+    if not _NAME.fullmatch(text):
         raise ProblemError(problem("network_not_found", "that is not a network's name"))
     return text
