@@ -17,6 +17,7 @@ from towpath.cli.app import make_app
 from towpath.cli.errors import exit_code, lines
 from towpath.cli.options import Common, running_server
 from towpath_contracts.problems import REGISTRY, problem
+from towpath_tas.adapters.keys import load_key
 
 TOWPATH = Path(sys.executable).parent / "towpath"
 COMMANDS = [
@@ -24,7 +25,16 @@ COMMANDS = [
     *("gates list", "gates show", "gates approve", "gates deny", "gates resolve"),
     *("networks validate", "networks publish", "networks list", "networks show"),
     *("policy apply", "policy check", "policy show", "tools list", "audit search"),
-    *("keys create", "keys list", "keys revoke", "db migrate", "db status", "streams ensure", "streams authority"),
+    *(
+        "keys create",
+        "keys list",
+        "keys revoke",
+        "keys ticket",
+        "db migrate",
+        "db status",
+        "streams ensure",
+        "streams authority",
+    ),
     *("doctor", "explain", "version"),
 ]
 
@@ -147,6 +157,18 @@ def test_a_code_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)["status"] == 409
     assert main(["explain", "gate_setled"]) == 3
     assert "gate_settled" in capsys.readouterr().err
+
+
+def test_the_key_that_signs_tickets_is_made_once_and_for_its_owner_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "ticket.key"
+    assert main(["keys", "ticket", str(file)]) == 0
+    assert json.loads(capsys.readouterr().out)["made"] is True
+    key = load_key(file)
+    assert main(["keys", "ticket", str(file)]) == 0
+    assert load_key(file).private_bytes_raw() == key.private_bytes_raw()
+    assert main(["keys", "ticket", str(tmp_path / "nowhere" / "ticket.key")]) == 2
 
 
 def test_the_server_is_the_option_then_the_environment_then_the_platform_here_then_the_default(

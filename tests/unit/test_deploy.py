@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 BIN = Path(sys.executable).parent
 ROLES = ("gateway", "orchestrator", "decider", "tas", "worker", "log_writer")
-ONCE = ("migrate", "streams")
+ONCE = ("migrate", "streams", "ticket_key")
 
 
 def compose() -> dict[str, Any]:
@@ -117,7 +117,7 @@ def test_each_user_of_the_broker_has_its_own_password(secrets: dict[str, dict[st
 
 def test_only_owners_of_a_schema_reach_postgres(secrets: dict[str, dict[str, str]]) -> None:
     services = compose()["services"]
-    with_data = {name for name, service in services.items() if "data" in service["networks"]} - {"postgres"}
+    with_data = {name for name, service in services.items() if "data" in service.get("networks", ())} - {"postgres"}
     with_dsn = {name.removesuffix(".env") for name, found in secrets.items() if "TOWPATH_DATABASE_URL" in found}
     assert with_data == with_dsn == {"migrate", "orchestrator", "tas", "gateway", "log_writer"}
 

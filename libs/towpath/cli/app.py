@@ -25,7 +25,7 @@ _COMMANDS = (
     ("policy", "towpath.cli.policy:app", "Apply and ask the permission matrix."),
     ("tools", "towpath.cli.tools:app", "Look at the tools that workers offer."),
     ("audit", "towpath.cli.audit:app", "Search what was decided and done."),
-    ("keys", "towpath.cli.keys:app", "Create, list and revoke API keys."),
+    ("keys", "towpath.cli.keys:app", "Create, list and revoke API keys; make the key that signs tickets."),
 )
 _PLATFORM = (
     ("db", "towpath.cli.database:app", "Bring the database up to date."),

@@ -32,8 +32,7 @@ from towpath_fabric.clock import monotonic
 Flag = Annotated[bool, Parameter(negative="")]
 
 _AUDIT = (
-    Column("  phase", lambda row: f"  {row['phase']}"),
-    *(Column(name, name) for name in ("verdict", "tool", "rule")),
+    *(Column(name, name) for name in ("phase", "verdict", "tool", "rule")),
     Column("by", lambda row: row["actor"] or row["caller"]),
 )
 MODEL = "gemini:gemini-2.5-flash"

@@ -1,14 +1,18 @@
 """`towpath keys`: the API keys of a project."""
 
+import base64
+import os
+from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from towpath.cli.options import COMMON, Common, examples
+from towpath.cli.options import COMMON, PRINTED, Common, Printed, examples
 from towpath.cli.output import Column
 from towpath.tools import seconds
+from towpath_contracts.problems import ProblemError, problem
 
-app = App(name="keys", help="Create, list and revoke API keys.")
+app = App(name="keys", help="Create, list and revoke API keys; make the key that signs tickets.")
 
 Many = Annotated[tuple[str, ...], Parameter(negative="")]
 
@@ -82,3 +86,23 @@ async def revoke(key: str, /, *, common: Common = COMMON) -> None:
         out.say(f"{key} is revoked")
     else:
         out.data({"prefix": key, "revoked": True})
+
+
+@app.command(help_epilogue=examples("towpath keys ticket /var/lib/towpath/ticket.key"))
+def ticket(file: Path, /, *, printed: Printed = PRINTED) -> None:
+    """Make the key that the tool-access service signs tickets with; one that is there already is kept.
+
+    Args:
+        file: What TOWPATH_TICKET_KEY_FILE of every replica will name; only its owner may read it.
+    """
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    made = True
+    try:
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
+            opened.write(base64.b64encode(Ed25519PrivateKey.generate().private_bytes_raw()) + b"\n")
+    except FileExistsError:
+        made = False
+    except OSError as error:
+        raise ProblemError(problem("file_missing", f"{file} can't be written: {error.strerror}")) from error
+    printed.out().record({"file": str(file), "made": made}, (Column("file", "file"), Column("made", "made")))
