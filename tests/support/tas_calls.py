@@ -1,0 +1,161 @@
+"""Calls, messages and rulings for tests of the ledger's rules, without any process."""
+
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from towpath_contracts.canonical import canonical_json, digest_text
+from towpath_contracts.tools import (
+    CallStatus,
+    ClaimStart,
+    Denial,
+    EffectClass,
+    ToolFailure,
+    ToolOutcome,
+    ToolRequest,
+    ToolSpec,
+)
+from towpath_contracts.views import ResolveGate
+from towpath_tas.core.authorization import Asked, Ruling, asked_in
+from towpath_tas.core.call import Approval, Call, Step
+from towpath_tas.core.ledger import on_request
+from towpath_tas.core.registry import ToolVersion, spec_digest
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+RUN = UUID("01930000-0000-7000-8000-000000000001")
+ARGS = {"order_id": "A-1", "amount": 10}
+DEADLINE_S = 60
+TIMEOUT_MS = 5_000
+
+
+def after(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+def version(effect_class: EffectClass, number: int = 1) -> ToolVersion:
+    spec = ToolSpec(
+        name="orders.refund",
+        toolset="orders",
+        effect_class=effect_class,
+        timeout_ms=TIMEOUT_MS,
+        description=f"version {number}",
+    )
+    return ToolVersion(spec=spec, version=number, digest=spec_digest(spec), owner="team")
+
+
+def ruling(effect: str = "allow", effect_class: EffectClass = EffectClass.IRREVERSIBLE, **more: Any) -> Ruling:
+    said: dict[str, Any] = {
+        "effect": effect,
+        "tool": version(effect_class),
+        "policy_version": 1,
+        "rule": "rule-1",
+        "basis": (("rule-1", "d1"),),
+        "expires_s": 3_600,
+        "denial": Denial(violation_type="permission_denied", reason="no") if effect == "deny" else None,
+        **more,
+    }
+    return Ruling(**said)
+
+
+def request(**changes: Any) -> ToolRequest:
+    said = {
+        "execution_id": uuid.uuid5(RUN, "call:1:0"),
+        "run_id": RUN,
+        "project": "default",
+        "network": "support",
+        "snapshot_digest": "sha256:s",
+        "agent_key": "billing",
+        "caller": "anna",
+        "step": 1,
+        "call_index": 0,
+        "tool": "orders.refund",
+        "toolset": "orders",
+        "args": ARGS,
+        "fence": 0,
+        "deadline": after(DEADLINE_S),
+        "labels": {"team": "a"},
+        **changes,
+    }
+    return ToolRequest.model_validate(said)
+
+
+def ask(
+    call: Call | None,
+    said: ToolRequest | None = None,
+    ruled: Ruling | None = None,
+    *,
+    now: datetime = NOW,
+    fence: int = 0,
+    approval: Approval | None = None,
+) -> Step:
+    """Put a request to the ledger."""
+    message = said or request()
+    text = canonical_json(message.args)
+    answer = ruled or ruling()
+
+    def authorize(_: Asked) -> Ruling:
+        return answer
+
+    return on_request(
+        call, message, asked_in(message, text), digest_text(text), authorize, now=now, fence=fence, approval=approval
+    )
+
+
+def permitted(effect_class: EffectClass = EffectClass.IRREVERSIBLE) -> Call:
+    """A call that was permitted and dispatched."""
+    call = ask(None, ruled=ruling(effect_class=effect_class)).call
+    assert call is not None
+    assert call.status is CallStatus.PERMITTED
+    return call
+
+
+def waiting() -> tuple[Call, Approval]:
+    """A call that waits for a person."""
+    step = ask(None, ruled=ruling("require_approval"))
+    assert step.call is not None
+    return step.call, step.approvals[0]
+
+
+def claim(call: Call, claim_id: UUID | None = None, **changes: Any) -> ClaimStart:
+    said = {
+        "execution_id": call.execution_id,
+        "run_id": call.run_id,
+        "claim_id": claim_id or uuid.uuid4(),
+        "attempt": call.attempt,
+        "worker": "w1",
+        "ticket": "t",
+        **changes,
+    }
+    return ClaimStart.model_validate(said)
+
+
+def outcome(call: Call, claim_id: UUID | None = None, **changes: Any) -> ToolOutcome:
+    said: dict[str, Any] = {
+        "execution_id": call.execution_id,
+        "run_id": call.run_id,
+        "attempt": call.attempt,
+        "claim_id": claim_id,
+        "tool": call.tool,
+        "status": "succeeded",
+        "result": {"ok": True},
+        "worker": "w1",
+        **changes,
+    }
+    if said["status"] == "failed":
+        said.setdefault("failure", ToolFailure(code="broken", message="it broke"))
+    return ToolOutcome.model_validate(said)
+
+
+def word(approval: Approval, verdict: str = "approved", **changes: Any) -> ResolveGate:
+    said = {
+        "project": "default",
+        "gate_id": uuid.uuid4(),
+        "approval_id": approval.approval_id,
+        "verdict": verdict,
+        "reason": "because",
+        "actor": "paula",
+        "roles": ("approver",),
+        **changes,
+    }
+    return ResolveGate.model_validate(said)

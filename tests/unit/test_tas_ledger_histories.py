@@ -1,0 +1,236 @@
+"""Hostile histories: any messages in any order, at any time, and a world that does what granted claims let it do.
+
+The judge knows only what leaves the ledger (dispatches, answers, facts) and checks after every message.
+"""
+
+import json
+import uuid
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.support.tas_calls import NOW, RUN, after, ask, claim, outcome, request, ruling, word
+
+from towpath_contracts.tools import CallStatus, EffectClass
+from towpath_tas.core import approvals
+from towpath_tas.core.authorization import Asked, Ruling
+from towpath_tas.core.call import FINAL, Approval, Call, Dispatch, Step, Tell
+from towpath_tas.core.claims import on_claim
+from towpath_tas.core.outcomes import on_outcome
+from towpath_tas.core.settling import on_fence, on_settle
+
+WORKERS = [uuid.uuid5(RUN, f"claim:{n}") for n in range(4)]
+EFFECTS = ("allow", "allow", "allow", "deny", "require_approval")
+
+
+class Histories(RuleBasedStateMachine):
+    """One call, several workers, one person, a clock, and a policy that somebody edits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.call: Call | None = None
+        self.approval: Approval | None = None
+        self.fence = 0
+        self.seconds = 0.0
+        self.effect = "allow"
+        self.basis = "d1"
+        self.approved_digest = ""
+        self.granted: dict[UUID, tuple[int, float]] = {}
+        self.retries = 0
+        self.dispatched: list[Call] = []
+        self.told: list[dict[str, Any]] = []
+        self.final_fact: str | None = None
+        self.person_spoke = False
+
+    @initialize(effect_class=st.sampled_from(EffectClass), effect=st.sampled_from(EFFECTS))
+    def begin(self, effect_class: EffectClass, effect: str) -> None:
+        self.effect_class = effect_class
+        self.effect = effect
+
+    @property
+    def now(self) -> datetime:
+        return after(self.seconds)
+
+    def law(self, _: Asked | None = None) -> Ruling:
+        return ruling(self.effect, self.effect_class, basis=(("rule-1", self.basis),))
+
+    @rule(seconds=st.sampled_from([0.5, 16.0, 16.0, 30.0, 200.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.seconds += seconds
+
+    @rule(effect=st.sampled_from(EFFECTS), basis=st.sampled_from(["d1", "d2"]), really=st.integers(0, 3))
+    def somebody_edits_the_policy(self, effect: str, basis: str, really: int) -> None:
+        if really == 0:  # seldom, or hardly any call would ever get far
+            self.effect, self.basis = effect, basis
+
+    @rule(later=st.sampled_from([300, 300, 300, 600]), same=st.sampled_from([True, True, True, True, False]))
+    def the_run_asks(self, later: int, same: bool) -> None:
+        said = request(deadline=after(later), args={"order_id": "A-1" if same or self.call is None else "B"})
+        step = ask(self.call, said, self.law(), now=self.now, fence=self.fence, approval=self.approval)
+        if self.call is not None and not same:
+            assert step.dead, "another call under the same id is refused"
+            assert step.call is None
+        self.take(step)
+
+    @rule(
+        worker=st.sampled_from(WORKERS),
+        behind=st.sampled_from([0, 0, 0, 1]),
+        expired=st.sampled_from([False, False, False, True]),
+    )
+    @precondition(lambda self: self.dispatched)
+    def a_worker_claims(self, worker: UUID, behind: int, expired: bool) -> None:
+        assert self.call is not None
+        asked = claim(self.call, worker, attempt=max(1, self.call.attempt - behind))
+        before = dict(self.granted)
+        step, answer = on_claim(self.call, asked, "expired" if expired else "", now=self.now)
+        assert not (answer.granted and (expired or asked.attempt != self.call.attempt)), "an outdated ticket is refused"
+        if answer.granted and self.effect_class is not EffectClass.PURE:
+            self.judge_grant(worker, before, step)
+            self.granted[worker] = (self.call.attempt, self.seconds + answer.lease_ms / 1000)
+        self.take(step)
+
+    def judge_grant(self, worker: UUID, before: dict[UUID, tuple[int, float]], step: Step) -> None:
+        assert self.call is not None
+        assert self.call.status in {CallStatus.PERMITTED, CallStatus.STARTED}, "nothing final is started"
+        assert step.call is not None, "a grant is always stored"
+        assert self.now < self.call.deadline, "nothing starts after the deadline"
+        others = [held for holder, held in before.items() if holder != worker]
+        if self.effect_class is EffectClass.IRREVERSIBLE:
+            assert len(others) <= self.retries, "at most one claim per person's word"
+        else:
+            assert all(until <= self.seconds for _, until in others), "one live claim at a time"
+
+    @rule(
+        worker=st.sampled_from(WORKERS),
+        status=st.sampled_from(["succeeded", "failed", "ticket_expired"]),
+        behind=st.sampled_from([0, 0, 0, 1]),
+        forged=st.sampled_from([False, False, False, True]),
+    )
+    @precondition(lambda self: self.dispatched)
+    def a_worker_reports(self, worker: UUID, status: str, behind: int, forged: bool) -> None:
+        assert self.call is not None
+        said = outcome(self.call, worker, status=status, attempt=max(1, self.call.attempt - behind), result=str(worker))
+        step = on_outcome(self.call, said, "forged" if forged else "", self.law, now=self.now, approval=self.approval)
+        if step.call is not None and step.call.status in {CallStatus.SUCCEEDED, CallStatus.FAILED} and not forged:
+            held = self.effect_class is EffectClass.PURE or worker in self.granted or status == "ticket_expired"
+            assert held, "only a holder's outcome counts"
+        assert not (forged and step.call is not None), "a forged ticket changes nothing"
+        self.take(step)
+
+    @rule(really=st.integers(0, 5))
+    @precondition(lambda self: self.call is not None)
+    def the_run_is_cancelled(self, really: int) -> None:
+        assert self.call is not None
+        if really != 0:
+            return
+        self.fence = 1
+        self.take(on_fence(self.call, "cancelled", now=self.now))
+
+    @rule(verdict=st.sampled_from(["approved", "denied"]), actor=st.sampled_from(["paula", "paula", "anna"]))
+    @precondition(lambda self: self.approval is not None)
+    def a_person_decides(self, verdict: str, actor: str) -> None:
+        assert self.call is not None
+        assert self.approval is not None
+        said = approvals.resolve(self.call, self.approval, word(self.approval, verdict, actor=actor), now=self.now)
+        if isinstance(said, Step):
+            assert actor != "anna" or verdict == "denied"
+            self.approved_digest = self.approval.digest if verdict == "approved" else ""
+            self.take(said)
+
+    @rule(verdict=st.sampled_from(["happened", "did_not_happen", "retry"]))
+    @precondition(lambda self: self.call is not None and self.call.status is CallStatus.UNKNOWN)
+    def a_person_settles(self, verdict: Any) -> None:
+        assert self.call is not None
+        step = on_settle(self.call, verdict, "paula", "looked", now=self.now)
+        if step is None:
+            assert self.person_spoke
+            return
+        self.retries += verdict == "retry"
+        self.person_spoke = verdict != "retry"
+        self.final_fact = None
+        self.take(step)
+
+    def take(self, step: Step) -> None:
+        """Store a step as the book would, and look at what it sends."""
+        before = self.call
+        if step.call is not None:
+            assert step.call.revision == (before.revision if before else 0) + 1, "one revision per step"
+            self.judge_change(before, step)
+            self.call = step.call
+            for changed in step.approvals:
+                self.approval = changed
+        for effect in step.effects:
+            match effect:
+                case Dispatch(call=call):
+                    self.judge_dispatch(step, call)
+                case Tell(fact=fact):
+                    self.judge_fact(json.loads(fact), fact)
+                case _:
+                    continue
+
+    def judge_change(self, before: Call | None, step: Step) -> None:
+        assert step.call is not None
+        if step.call.status is CallStatus.FAILED and self.granted and before is not None:
+            assert before.accepted != step.call.accepted or step.call.settled_by, (
+                "only a report or a person says failed"
+            )
+        if before is not None and before.status in FINAL:
+            assert before.status is CallStatus.UNKNOWN, f"{before.status} became {step.call.status}"
+            assert not before.settled_by, "a person's word is final"
+        if step.call.status is CallStatus.FAILED and step.call.fact and '"not_started"' in step.call.fact:
+            assert not self.granted, "what may have begun is never called not started"
+        if step.call.status is CallStatus.VOID:
+            assert not self.granted, "what may have begun is never called void"
+
+    def judge_dispatch(self, step: Step, call: Call) -> None:
+        assert call == self.call, "what is sent is what is stored"
+        assert call.status in {CallStatus.PERMITTED, CallStatus.STARTED}
+        assert not any(fact["type"] == "tool.denied" for fact in self.told), "what was denied is never sent"
+        assert self.fence == 0 or self.retries, "a stopped run sends nothing, but what a person wants once more"
+        if self.effect_class is EffectClass.IRREVERSIBLE:
+            assert len(self.granted) <= self.retries, "what may have happened is not sent again"
+        if step.decides and call.attempt == 1:
+            covered = self.approval is not None and self.approval.status == "consumed"
+            assert self.effect == "allow" or covered, "sent against the law"
+        if step.approvals and self.effect == "require_approval":
+            assert step.approvals[0].digest == self.approved_digest, "an approval is for exactly one call"
+        self.dispatched.append(call)
+
+    def judge_fact(self, fact: dict[str, Any], text: str) -> None:
+        self.told.append(fact)
+        if fact["type"] not in {"tool.finished", "tool.denied"}:
+            return
+        if self.final_fact is not None and '"unknown"' not in self.final_fact:
+            assert text == self.final_fact, "the end of a call is told once and for all"
+        self.final_fact = text
+
+    @invariant()
+    def the_row_makes_sense(self) -> None:
+        if self.call is None:
+            return
+        if self.call.status in FINAL:
+            assert self.call.fact, "an end can always be told again"
+        if self.call.status is CallStatus.STARTED:
+            assert self.call.holder is not None
+        if self.call.status is CallStatus.AWAITING_APPROVAL:
+            assert self.approval is not None
+            assert self.approval.status in {"pending", "approved", "denied"}
+
+    def teardown(self) -> None:
+        """Whatever happened, asking again after every clock has run out ends the call (or it waits for a person)."""
+        for _ in range(3):
+            self.seconds += 10_000
+            self.the_run_asks(300, same=True)
+        assert self.call is not None
+        assert self.call.status in FINAL | {CallStatus.AWAITING_APPROVAL}, self.call.status
+
+
+TestHistories = Histories.TestCase
+TestHistories.settings = settings(max_examples=400, stateful_step_count=40, deadline=None)
+
+
+def test_the_clock_of_the_histories_is_the_ledgers() -> None:
+    assert after(0) == NOW

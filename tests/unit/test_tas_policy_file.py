@@ -1,0 +1,130 @@
+"""A policy file is taken whole or refused with every problem at once, each with its line."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from towpath_tas.adapters.cel import compile_condition
+from towpath_tas.core.matrix import Rule
+from towpath_tas.core.policy_file import PolicyFile, read_policy, rule_from_row, rule_row
+
+GOOD = """
+kind: Policy
+rules:
+  - name: refunds-small
+    who: {network: support, agent: "billing", agent_type: "*", caller: "*"}
+    tool: "orders.*"
+    operation: "*"
+    effect: allow
+    when: "args.amount <= 100"
+    max_calls_per_run: 20
+    note: small ones
+    owner: finance
+  - {name: large, tool: orders.refund, effect: require_approval, expires_s: 3600}
+"""
+
+
+def read(text: str) -> PolicyFile:
+    return read_policy(text, compile_condition)
+
+
+def test_a_good_file_becomes_rules() -> None:
+    found = read(GOOD)
+    assert found.problems == ()
+    first, second = found.rules
+    assert (first.network, first.agent, first.caller, first.max_calls_per_run) == ("support", "billing", "*", 20)
+    assert (second.effect, second.expires_s, second.operation) == ("require_approval", 3600, "*")
+
+
+def test_every_problem_is_told_at_once_with_its_line() -> None:
+    found = read(
+        """kind: Policy
+rules:
+  - name: a b
+    effect: alow
+  - name: ok
+    effect: deny
+    max_calls_per_run: 0
+    expires_s: 5
+  - name: ok
+    efect: allow
+    tool: [x]
+  - effect: allow
+    when: args.amount <=
+    who: {agnt: x}
+"""
+    )
+    told = {(problem.pointer, problem.detail.split(":")[0]) for problem in found.problems}
+    assert found.rules == ()
+    assert told == {
+        ("/rules/0/name", "line 3"),
+        ("/rules/0/effect", "line 4"),
+        ("/rules/1/max_calls_per_run", "line 7"),
+        ("/rules/1/expires_s", "line 8"),
+        ("/rules/2/efect", "line 10"),
+        ("/rules/2/effect", "line 9"),
+        ("/rules/2/tool", "line 11"),
+        ("/rules/3/name", "line 12"),
+        ("/rules/3/when", "line 13"),
+        ("/rules/3/who/agnt", "line 14"),
+    }
+    assert any("did you mean 'effect'" in problem.detail for problem in found.problems)
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("", "empty"),
+        ("a: [", "not YAML"),
+        ("- x", "mapping"),
+        ("kind: Network\nrules: []", "kind: Policy"),
+        ("kind: Policy", "rules: []"),
+        ("kind: Policy\nrules: 3", "list"),
+        ("kind: Policy\nrules: [3]", "mapping"),
+        ("kind: Policy\nrules: [&a {name: x, effect: deny}, *a]", "aliases"),
+        ("kind: Policy\nrules: [{name: x, effect: deny}, {name: x, effect: deny}]", "stands above"),
+        ("kind: Policy\nrules: [{name: x, name: y, effect: deny}]", "given twice"),
+        ("kind: Policy\nrules: [{name: x, effect: deny, tool: 'a b'}]", "not a pattern"),
+        ("kind: Policy\nrules: [{name: x, effect: deny, max_calls_per_run: 3}]", "no limit"),
+        ("kind: Policy\nrules: [{name: x, effect: allow, expires_s: 600}]", "expires"),
+        ("kind: Policy\nrules: [{name: x, effect: allow, when: amount > 1}]", "unknown name"),
+        ("kind: Policy\n\trules: []", "not YAML"),
+        ("kind: Policy\nrules: []\nrulez: []", "did you mean 'rules'"),
+    ],
+)
+def test_a_bad_file_is_refused_with_the_reason(text: str, word: str) -> None:
+    found = read(text)
+    assert any(word in problem.detail for problem in found.problems), found.problems
+    assert found.rules == ()
+
+
+def test_no_rules_is_a_policy_that_denies_everything() -> None:
+    assert read("kind: Policy\nrules: []") == PolicyFile()
+
+
+def test_notes_do_not_change_what_a_rule_is() -> None:
+    one, other = read(GOOD), read(GOOD.replace("small ones", "others").replace("finance", "law"))
+    assert [rule.digest for rule in one.rules] == [rule.digest for rule in other.rules]
+    third = read(GOOD.replace("100", "200"))
+    assert third.rules[0].digest != one.rules[0].digest
+
+
+def test_a_rule_survives_its_row() -> None:
+    for rule in read(GOOD).rules:
+        assert rule_from_row({**rule_row(rule), "of_a_newer_release": 1}) == rule
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_answered(text: str) -> None:
+    found = read(text)
+    assert bool(found.problems) or all(isinstance(rule, Rule) for rule in found.rules)
+
+
+@given(
+    st.lists(
+        st.sampled_from([*GOOD.splitlines(), "- x", "{", "rules:", "  - name: &a b", "? a", "!!int x"]), max_size=15
+    )
+)
+def test_any_mixture_of_lines_is_answered(lines: list[str]) -> None:
+    found = read("\n".join(lines))
+    assert not (found.problems and found.rules)

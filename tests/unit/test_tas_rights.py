@@ -1,0 +1,238 @@
+"""Authorization is the conjunction of registry, arguments, grant and matrix; denials help; tools are proposed."""
+
+import uuid
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from towpath_contracts.canonical import canonical_json
+from towpath_contracts.tools import EffectClass, ToolSpec
+from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
+from towpath_tas.core.arguments import Arguments
+from towpath_tas.core.authorization import Asked, Law, Ruling
+from towpath_tas.core.denial import rank
+from towpath_tas.core.matrix import Matrix, Rule, Who
+from towpath_tas.core.registry import Registry, ToolVersion, judge, spec_digest
+
+PARAMETERS = {
+    "type": "object",
+    "properties": {"amount": {"type": "number"}, "customer": {"type": "string", "pattern": "^C-\\d+$"}},
+    "required": ["amount"],
+    "additionalProperties": False,
+}
+
+
+def spec(name: str, **more: Any) -> ToolSpec:
+    said = {"name": name, "toolset": "orders", "parameters": PARAMETERS, "effect_class": "idempotent", **more}
+    return ToolSpec.model_validate(said)
+
+
+def stored(one: ToolSpec, version: int = 1, owner: str = "team") -> ToolVersion:
+    return ToolVersion(spec=one, version=version, digest=spec_digest(one), owner=owner)
+
+
+TOOLS = [stored(spec(name)) for name in ("orders.find", "orders.refund", "mail.send")]
+ALLOW = Rule(name="all", effect="allow", tool="orders.*", digest="d")
+
+
+def law(*rules: Rule, tools: list[ToolVersion] = TOOLS) -> Law:
+    return Law(Matrix(rules, compile_condition, 7), Registry(tools, matches, 3), compile_grant)
+
+
+def asked(tool: str = "orders.refund", args: Any = None, grant: Any = None, operation: str = "call") -> Asked:
+    given_args = {"amount": 5} if args is None else args
+    return Asked(
+        run_id=uuid.uuid4(),
+        project="default",
+        who=Who("support", "billing", "", "anna"),
+        step=1,
+        tool=tool,
+        operation=operation,
+        args=given_args,
+        args_text=canonical_json(given_args),
+        labels={"team": "a"},
+        grant=grant,
+    )
+
+
+def violation(ruling: Ruling) -> str:
+    return ruling.denial.violation_type if ruling.denial else ""
+
+
+def test_a_clear_yes_names_its_rule_and_versions() -> None:
+    ruling = law(ALLOW).rule(asked())
+    assert (ruling.effect, ruling.rule, ruling.policy_version, ruling.basis) == ("allow", "all", 7, (("all", "d"),))
+
+
+def test_an_unknown_tool_is_denied_and_the_nearest_allowed_one_is_named() -> None:
+    ruling = law(ALLOW).rule(asked("orders.refnd"))
+    assert violation(ruling) == "tool_unknown"
+    assert ruling.denial is not None
+    assert ruling.denial.suggestion == "Did you mean orders.refund?"
+    assert ruling.denial.allowed_tools[0] == "orders.refund"
+
+
+def test_no_rule_is_permission_denied_with_an_alternative() -> None:
+    ruling = law(ALLOW).rule(asked("mail.send"))
+    assert violation(ruling) == "permission_denied"
+    assert ruling.denial is not None
+    assert set(ruling.denial.allowed_tools) == {"orders.find", "orders.refund"}
+    assert "Try orders." in ruling.denial.suggestion
+
+
+def test_a_condition_that_was_not_met_is_told() -> None:
+    small = Rule(name="small", effect="allow", tool="orders.refund", when="args.amount <= 3")
+    denial = law(small).rule(asked()).denial
+    assert denial is not None
+    assert denial.suggestion == "Rule small would allow it where args.amount <= 3."
+
+
+def test_another_operation_is_another_reason() -> None:
+    assert violation(law(ALLOW).rule(asked(operation="delete"))) == "operation_unknown"
+
+
+@pytest.mark.parametrize(
+    ("args", "word"),
+    [
+        ({}, "'amount' is a required property"),
+        ({"amount": "5"}, "amount: '5' is not of type 'number'"),
+        ({"amount": 1, "x": 2}, "'x' was unexpected"),
+        ({"amount": 1, "customer": "D-1"}, "customer: 'D-1' does not match"),
+    ],
+)
+def test_invalid_arguments_are_denied_before_any_rule_is_asked(args: dict[str, Any], word: str) -> None:
+    ruling = law(ALLOW).rule(asked(args=args))
+    assert violation(ruling) == "invalid_arguments"
+    assert word in ruling.reason
+
+
+def test_values_that_the_system_filled_in_are_never_told() -> None:
+    hidden = spec("orders.refund", system_params=("customer",))
+    ruling = law(ALLOW, tools=[stored(hidden)]).rule(asked(args={"amount": 1, "customer": "secret-value"}))
+    assert violation(ruling) == "invalid_arguments"
+    assert "secret-value" not in ruling.reason
+
+
+def test_a_failed_choice_does_not_tell_the_values_inside() -> None:
+    parameters = {"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}
+    found = Arguments(parameters, matches).problems({"token": "secret-value"}, "{}")
+    assert found == ["arguments: does not satisfy anyOf"]
+
+
+def test_arguments_that_are_too_large_or_too_deep_are_refused() -> None:
+    check = Arguments({"type": "object"}, matches)
+    assert "characters" in check.problems({"a": "x" * 300_000}, "x" * 300_000)[0]
+    deep: Any = {}
+    for _ in range(80):
+        deep = {"a": deep}
+    assert "deeper" in check.problems(deep, "")[0]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "objekt"},
+        {"properties": {"a": {"pattern": "(?=x)"}}},
+        {"properties": {"a": {"pattern": "("}}},
+        {"patternProperties": {"^x": {}}, "additionalProperties": False},
+        {"description": "x" * 70_000},
+    ],
+)
+def test_a_schema_that_can_not_be_checked_safely_is_refused(schema: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        Arguments(schema, matches)
+
+
+def test_a_reference_is_never_fetched() -> None:
+    check = Arguments({"properties": {"a": {"$ref": "http://127.0.0.1:9/x.json"}}}, matches)
+    assert "can't be applied" in check.problems({"a": 1}, "{}")[0]
+
+
+def test_pattern_properties_are_checked() -> None:
+    check = Arguments({"patternProperties": {"^n_": {"type": "number"}}}, matches)
+    assert check.problems({"n_a": 1, "other": "x"}, "{}") == []
+    assert check.problems({"n_a": "x"}, "{}") == ["n_a: 'x' is not of type 'number'"]
+
+
+@pytest.mark.parametrize(
+    ("grant", "effect"),
+    [
+        (None, "allow"),
+        ([], "deny"),
+        ([{"tool": "orders.*"}], "allow"),
+        ([{"tool": "mail.*"}], "deny"),
+        ([{"tool": "orders.refund", "operation": "read"}], "deny"),
+        ([{"tool": "orders.refund", "when": "args.amount < 6"}], "allow"),
+        ([{"tool": "orders.refund", "when": "args.amount < 5"}], "deny"),
+        ([{"tool": "orders.refund", "when": "args.nothing"}], "deny"),
+        ([{"tool": "orders.refund", "when": "args."}], "deny"),
+        ([{"tool": "orders.refund", "when": "[1].all(x, true)"}], "deny"),
+        ([{"tool": "mail.*"}, {"tool": "orders.refund"}], "allow"),
+        ([{}], "deny"),
+    ],
+)
+def test_a_grant_narrows_and_never_widens(grant: Any, effect: str) -> None:
+    ruling = law(ALLOW).rule(asked(grant=grant))
+    assert ruling.effect == effect
+    if effect == "deny":
+        assert violation(ruling) == "not_granted"
+    assert law().rule(asked(grant=grant)).effect == "deny"
+
+
+def test_a_limit_tells_what_it_is() -> None:
+    limited = Rule(name="few", effect="allow", tool="orders.*", max_calls_per_run=1)
+    first = law(limited).rule(asked(), {"few": 0})
+    assert (first.effect, first.counted) == ("allow", ("few",))
+    second = law(limited).rule(asked(), {"few": 1})
+    assert violation(second) == "limit_exceeded"
+
+
+def test_the_nearest_tools_come_first() -> None:
+    names = ["mail.send", "orders.find_all", "orders.find", "refunds.list"]
+    assert rank([spec(name) for name in names], "orders.fnd")[:2] == ("orders.find", "orders.find_all")
+
+
+@given(st.text(max_size=40), st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5), max_size=3))
+def test_nothing_unknown_is_ever_allowed(tool: str, args: dict[str, Any]) -> None:
+    ruling = law(ALLOW).rule(asked(tool, args))
+    assert ruling.effect == "deny" or (tool.startswith("orders.") and "amount" in args)
+
+
+OLD = spec("orders.refund")
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({}, "unchanged"),
+        ({"description": "better"}, "accepted"),
+        ({"parameters": {"type": "object"}}, "accepted"),
+        ({"effect_class": EffectClass.IRREVERSIBLE}, "accepted"),
+        ({"effect_class": EffectClass.RECONCILABLE}, "accepted"),
+        ({"effect_class": EffectClass.PURE}, "pending"),
+        ({"trusted_output": True}, "pending"),
+        ({"toolset": "others"}, "pending"),
+        ({"operation": "read"}, "pending"),
+        ({"sensitive": True}, "accepted"),
+    ],
+)
+def test_what_only_tightens_is_taken_and_what_weakens_waits(change: dict[str, Any], status: str) -> None:
+    new = OLD.model_copy(update=change)
+    assert judge(new, "team", stored(OLD), trusting=False).status == status
+    assert judge(new, "team", stored(OLD), trusting=True).status in {"accepted", "unchanged"}
+
+
+def test_a_tool_is_not_taken_over_by_another_owner() -> None:
+    assert judge(OLD, "stranger", stored(OLD), trusting=False).status == "pending"
+
+
+def test_a_sensitive_tool_stays_sensitive() -> None:
+    sensitive = OLD.model_copy(update={"sensitive": True})
+    assert judge(OLD, "team", stored(sensitive), trusting=False).status == "pending"
+
+
+def test_a_new_tool_is_taken_unless_it_claims_to_be_trusted() -> None:
+    assert judge(OLD, "team", None, trusting=False).status == "accepted"
+    assert judge(OLD.model_copy(update={"trusted_output": True}), "team", None, trusting=False).status == "pending"
