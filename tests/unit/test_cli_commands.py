@@ -24,7 +24,7 @@ COMMANDS = [
     *("demo", "run", "runs list", "runs show", "runs watch", "runs events", "runs cancel"),
     *("gates list", "gates show", "gates approve", "gates deny", "gates resolve"),
     *("networks validate", "networks publish", "networks list", "networks show"),
-    *("policy apply", "policy check", "policy show", "tools list", "audit search"),
+    *("policy apply", "policy check", "policy show", "tools list", "tools accept", "tools refuse", "audit search"),
     *(
         "keys create",
         "keys list",

@@ -23,7 +23,7 @@ _COMMANDS = (
     ("gates", "towpath.cli.gates:app", "Decide what waits for a person."),
     ("networks", "towpath.cli.networks:app", "Validate, publish and look at networks."),
     ("policy", "towpath.cli.policy:app", "Apply and ask the permission matrix."),
-    ("tools", "towpath.cli.tools:app", "Look at the tools that workers offer."),
+    ("tools", "towpath.cli.tools:app", "Look at the tools that workers offer; decide those that wait."),
     ("audit", "towpath.cli.audit:app", "Search what was decided and done."),
     ("keys", "towpath.cli.keys:app", "Create, list and revoke API keys; make the key that signs tickets."),
 )

@@ -1,13 +1,15 @@
 """`towpath tools`: what the workers offer."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from towpath.cli.options import COMMON, Common, examples
 from towpath.cli.output import Column
 
-app = App(name="tools", help="Look at the tools that workers offer.")
+app = App(name="tools", help="Look at the tools that workers offer; decide those that wait.")
+
+Version = Annotated[int, Parameter(name="--version")]
 
 
 def _parameters(row: Any) -> str:
@@ -31,3 +33,35 @@ async def list_tools(*, common: Common = COMMON) -> None:
     )
     rows = [spec.model_dump(mode="json") for spec in described.tools]
     common.out().rows("tools", rows, columns, empty="No worker has offered a tool. Start one: towpath worker MODULE.")
+
+
+@app.command(help_epilogue=examples("towpath tools accept orders.find --version 1 --reason 'reads our own database'"))
+async def accept(name: str, /, *, number: Version, reason: str = "", common: Common = COMMON) -> None:
+    """Take a version of a tool that waits: a weaker effect class, trusted output, or another worker's tool.
+
+    Args:
+        name: The tool.
+        number: Which version, as the worker's log names it.
+        reason: Why; it stands in the audit.
+    """
+    await _decide(name, number, reason, common, accepted=True)
+
+
+@app.command(help_epilogue=examples("towpath tools refuse orders.find --version 2 --reason 'it writes'"))
+async def refuse(name: str, /, *, number: Version, reason: str, common: Common = COMMON) -> None:
+    """Refuse a version of a tool that waits; the one before stays.
+
+    Args:
+        name: The tool.
+        number: Which version, as the worker's log names it.
+        reason: Why; it stands in the audit.
+    """
+    await _decide(name, number, reason, common, accepted=False)
+
+
+async def _decide(name: str, number: int, reason: str, common: Common, *, accepted: bool) -> None:
+    body = {"version": number, "accept": accepted, "reason": reason}
+    async with common.asking() as client:
+        await client.request("POST", f"/v1/tools/{name}/proposal", body=body)
+    row = {"tool": name, "version": number, "accepted": accepted}
+    common.out().record(row, [Column(title, title) for title in row])

@@ -1,0 +1,232 @@
+"""The production settings work: every process of deploy/compose.yaml with its own command, secrets and rights.
+
+Containers are left out; what is changed is only what a container's network and volumes would change: addresses, ports
+and folders.
+"""
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from towpath_embedded.identity import temporary_folder
+from towpath_embedded.ports import free_port
+from towpath_embedded.postgres import Postgres
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+SAMPLE = ROOT / "examples" / "support"
+BIN = Path(sys.executable).parent
+ROLES = ("log_writer", "tas", "orchestrator", "decider", "worker", "gateway")
+READY_LIMIT_S = 90
+
+
+class Deployment:
+    """The processes of the compose file, started one by one."""
+
+    def __init__(self, folder: Path, postgres: Postgres) -> None:
+        self.folder = folder
+        self.postgres = postgres
+        self.compose: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))["services"]
+        self.nats_port, self.gateway_port = free_port(), free_port()
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        for name in ("make-secrets", "roles.sh", "authority.conf"):
+            (folder / name).write_bytes((DEPLOY / name).read_bytes())
+        (folder / "state").mkdir(mode=0o700)
+        subprocess.run(["bash", folder / "make-secrets"], check=True, capture_output=True)
+
+    @property
+    def url(self) -> str:
+        """Where the gateway answers."""
+        return f"http://127.0.0.1:{self.gateway_port}"
+
+    def secrets(self, name: str) -> dict[str, str]:
+        """The variables of one file that make-secrets made."""
+        path = self.folder / "secrets" / name
+        return dict(line.split("=", 1) for line in path.read_text("utf-8").splitlines()) if path.exists() else {}
+
+    def environment(self, name: str) -> dict[str, str]:
+        """What compose gives to the service *name*, at the addresses of this machine."""
+        service = self.compose[name]
+        files = service.get("env_file", [])
+        given = dict(service.get("environment", {}))
+        for entry in files if isinstance(files, list) else [files]:
+            given |= self.secrets(Path(entry if isinstance(entry, str) else entry["path"]).name)
+        health_port = free_port()
+        given |= {"TOWPATH_HEALTH_HOST": "127.0.0.1", "TOWPATH_HEALTH_PORT": str(health_port)}
+        if name == "gateway":
+            given["TOWPATH_GATEWAY_PORT"] = str(self.gateway_port)
+        if name in {"orchestrator", "decider"}:
+            given["TOWPATH_ALLOW_SCRIPTS"] = "1"  # no model is reached from a test
+        here = {name: value for name, value in os.environ.items() if not name.startswith(("TOWPATH_", "GEMINI_"))}
+        return here | {variable: self.here(str(value)) for variable, value in given.items()}
+
+    def here(self, text: str) -> str:
+        """Return *text* with this machine's addresses and folders in place of the containers'."""
+        socket = re.search(r"host=([^&]+)", self.postgres.dsn())
+        assert socket is not None
+        text = re.sub(r"@postgres:5432/(\w+)", rf"@/\1?host={socket[1]}&port=5432", text)
+        text = text.replace("nats://nats:4222", f"nats://127.0.0.1:{self.nats_port}")
+        return text.replace("/var/lib/towpath", str(self.folder / "state")).replace("/tools/", f"{SAMPLE}/")
+
+    def command(self, name: str) -> list[str]:
+        """What the service *name* runs."""
+        return [str(BIN / "towpath"), *(self.here(word) for word in self.compose[name]["command"])]
+
+    def once(self, name: str) -> str:
+        """Run a service that ends, and return what it printed."""
+        done = subprocess.run(
+            self.command(name), env=self.environment(name), cwd=self.folder, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def start(self, name: str, command: list[str], environment: dict[str, str], ready: str) -> None:
+        """Start a service and wait until it is ready."""
+        log = (self.folder / f"{name}.log").open("wb")
+        with log:
+            self.processes[name] = subprocess.Popen(
+                command, env=environment, cwd=self.folder, stdout=log, stderr=subprocess.STDOUT
+            )
+        end = time.monotonic() + READY_LIMIT_S
+        while not answers(ready):
+            said = (self.folder / f"{name}.log").read_text("utf-8", "replace")[-2_000:]
+            assert self.processes[name].poll() is None, said
+            assert time.monotonic() < end, said
+            time.sleep(0.1)
+
+    def start_nats(self) -> None:
+        """Start the broker with deploy/nats.conf."""
+        monitoring = free_port()
+        text = (DEPLOY / "nats.conf").read_text("utf-8").replace("/data", str(self.folder / "streams"))
+        text = text.replace("port: 4222", f'listen: "127.0.0.1:{self.nats_port}"')
+        (self.folder / "nats.conf").write_text(text.replace("0.0.0.0:8222", f"127.0.0.1:{monitoring}"), "utf-8")
+        command = [str(BIN / "nats-server"), "-c", str(self.folder / "nats.conf")]
+        ready = f"http://127.0.0.1:{monitoring}/healthz?js-enabled-only=true"
+        self.start("nats", command, self.secrets("nats.env"), ready)
+
+    def make_roles(self) -> None:
+        """Run what Postgres's image runs when it makes its data folder."""
+        dsn = self.postgres.dsn()
+        folder = re.search(r"host=([^&]+)", dsn)
+        assert folder is not None
+        asyncio.run(self.postgres.ensure_database())
+        psql = Path(next(Path(sys.prefix).rglob("pginstall/bin/psql")))
+        environment = {
+            **self.secrets("postgres.env"),
+            "PATH": f"{psql.parent}:{os.environ['PATH']}",
+            "POSTGRES_USER": "postgres",
+            "POSTGRES_DB": "towpath",
+            "PGHOST": folder[1],
+        }
+        done = subprocess.run(
+            ["bash", self.folder / "roles.sh"], env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+
+    def start_all(self) -> None:
+        """Start everything in the order of the compose file's conditions."""
+        self.make_roles()
+        self.start_nats()
+        owner = self.here("postgresql://postgres@postgres:5432/towpath")
+        migrate = {**self.environment("migrate"), "TOWPATH_DATABASE_URL": owner}
+        subprocess.run(self.command("migrate"), env=migrate, check=True, capture_output=True)
+        self.once("streams")
+        self.once("ticket_key")
+        for role in ROLES:
+            environment = self.environment(role)
+            port = self.gateway_port if role == "gateway" else environment["TOWPATH_HEALTH_PORT"]
+            self.start(role, self.command(role), environment, f"http://127.0.0.1:{port}/readyz")
+
+    def stop(self) -> None:
+        """Stop everything, last started first."""
+        for process in reversed(self.processes.values()):
+            process.terminate()
+            process.wait(timeout=30)
+
+    def key(self, caller: str, *roles: str) -> str:
+        """Make a key as an operator does, in the gateway's container."""
+        words = ["create-key", "--project", "default", "--caller", caller, "--roles", *roles]
+        command = [sys.executable, "-m", "towpath_gateway", *words]
+        return subprocess.run(
+            command, env=self.environment("gateway"), check=True, capture_output=True, text=True
+        ).stdout.strip()
+
+    def ask(self, key: str, *words: str) -> tuple[int, Any]:
+        """Run the command line with a key."""
+        environment = {**os.environ, "TOWPATH_SERVER": self.url, "TOWPATH_API_KEY": key}
+        done = subprocess.run(
+            [BIN / "towpath", *words, "-o", "json"], env=environment, capture_output=True, text=True, check=False
+        )
+        return done.returncode, json.loads(done.stdout or done.stderr)
+
+
+def answers(url: str) -> bool:
+    """Say whether *url* answers 200."""
+    try:
+        with urllib.request.urlopen(url, timeout=2) as response:
+            return bool(response.status == 200)
+    except OSError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def deployment() -> Iterator[Deployment]:
+    """The platform as deploy/ runs it."""
+    with temporary_folder() as folder:
+        postgres = Postgres(folder / "postgres", durable=False)
+        asyncio.run(postgres.start())
+        deployed = Deployment(folder, postgres)
+        try:
+            deployed.start_all()
+            yield deployed
+        finally:
+            deployed.stop()
+            asyncio.run(postgres.stop())
+
+
+def test_a_request_without_a_key_is_refused(deployment: Deployment) -> None:
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(f"{deployment.url}/v1/runs", timeout=5)
+    refused.value.close()
+    assert refused.value.code == 401
+
+
+def test_a_refund_is_asked_for_by_one_person_and_approved_by_another(deployment: Deployment) -> None:
+    shop, mia = deployment.key("shop", "approver", "policy_admin"), deployment.key("mia", "approver")
+    assert deployment.ask(shop, "policy", "apply", str(SAMPLE / "policy.yaml"))[0] == 0
+    code, refused = deployment.ask(shop, "networks", "publish", str(SAMPLE / "network.yaml"))
+    assert (code, {entry["code"] for entry in refused["errors"]}) == (2, {"tool_unknown"}), "trusted output waits"
+    code, _ = deployment.ask(shop, "tools", "accept", "orders.find", "--version", "1", "--reason", "our own database")
+    assert code == 0
+    code, published = deployment.ask(shop, "networks", "publish", str(SAMPLE / "network.yaml"))
+    assert code == 0, published
+    script = ("--script", str(SAMPLE / "script.json"))
+    code, run = deployment.ask(shop, "run", "support", "Please refund order 8812.", *script, "--wait", "10s")
+    assert (code, run["status"]) == (5, "waiting"), run
+    _, found = deployment.ask(mia, "gates", "list", "--run", run["run_id"])
+    (gate,) = found["gates"]
+    code, refused = deployment.ask(shop, "gates", "approve", gate["gate_id"])
+    assert (code, refused["code"]) == (4, "requester_may_not_approve")
+    assert deployment.ask(mia, "gates", "approve", gate["gate_id"], "--reason", "checked")[0] == 0
+    code, run = deployment.ask(shop, "runs", "watch", run["run_id"])
+    assert (code, run["status"], run["caller"]) == (0, "completed", "shop"), run
+    _, audit = deployment.ask(mia, "audit", "search", "--run", run["run_id"], "--phase", "approval.approved")
+    assert [entry["actor"] for entry in audit["entries"]] == ["mia"]
+
+
+def test_services_leave_in_order_and_without_an_error(deployment: Deployment) -> None:
+    for name, process in list(deployment.processes.items())[:0:-1]:
+        process.terminate()
+        assert process.wait(timeout=30) == 0, name
