@@ -1,20 +1,18 @@
 """The decider over real NATS: requests in, facts out, and what happens when something in between dies (design §8)."""
 
 import asyncio
-import base64
 import json
 import signal
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import nats
 import pytest
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 from prometheus_client import CollectorRegistry
+from tests.support.asking import POOL, Asking, all_acknowledged, eventually, pending, shorten_ack_wait
 from tests.support.decisions import RESPOND, USE_TOOL, as_text, context, request
 from tests.support.gemini_server import gemini, says
 from tests.support.service_process import ServiceProcess, service_process
@@ -22,12 +20,11 @@ from tests.support.service_process import ServiceProcess, service_process
 from towpath_contracts import subjects
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.deciding import DecisionRequest, LlmCall, RenderedPrompt, RenderPrompt, ScriptPosition
-from towpath_contracts.facts import AnyFact, DecisionFailed, DecisionMade, fact_adapter
+from towpath_contracts.facts import DecisionFailed, DecisionMade
 from towpath_contracts.ids import request_id
 from towpath_contracts.problems import Problem
 from towpath_contracts.rpc import BLOB_GET_RUNS, PROBLEM_HEADER, RENDER_PROMPT
-from towpath_contracts.streams import ConsumerSpec, decide_consumer
-from towpath_contracts.tools import BlobChunk, BlobGet
+from towpath_contracts.streams import decide_consumer
 from towpath_decider import app
 from towpath_decider.adapters.scripted import ScriptedProvider
 from towpath_decider.adapters.scripts import BlobScripts, FileScripts
@@ -37,58 +34,7 @@ from towpath_embedded.nats import Nats
 from towpath_fabric.bus import Bus
 from towpath_fabric.logs import configure
 from towpath_fabric.settings import Settings
-from towpath_fabric.streams import ensure_consumer, ensure_streams
-
-POOL = "default"
-WAIT_S = 20.0
-
-
-@dataclass
-class Asking:
-    """The orchestrator's side of the protocol: it asks, keeps scripts, and collects facts."""
-
-    nc: Client
-    scripts: dict[str, bytes] = field(default_factory=dict)
-    facts: list[AnyFact] = field(default_factory=list)
-    message_ids: list[str] = field(default_factory=list)
-    blobs_asked: int = 0
-
-    async def ask(self, wanted: DecisionRequest) -> None:
-        """Put a request into DECIDE."""
-        await self.nc.jetstream().publish(subjects.decide(POOL), wanted.model_dump_json().encode())
-
-    def script(self, entries: list[Any], cursors: dict[str, int] | None = None) -> ScriptPosition:
-        """Keep a script and return its position."""
-        data = json.dumps(entries).encode()
-        digest = digest_text(data)
-        self.scripts[digest] = data
-        return ScriptPosition(digest=digest, cursors=cursors or {})
-
-    async def on_fact(self, message: Msg) -> None:
-        self.facts.append(fact_adapter.validate_json(message.data))
-        self.message_ids.append((message.headers or {}).get("Nats-Msg-Id", ""))
-
-    async def on_blob_get(self, message: Msg) -> None:
-        wanted = BlobGet.model_validate_json(message.data)
-        self.blobs_asked += 1
-        half = (len(self.scripts[wanted.digest]) + 1) // 2
-        piece = self.scripts[wanted.digest][wanted.index * half : (wanted.index + 1) * half]
-        chunk = BlobChunk(
-            digest=wanted.digest, index=wanted.index, total=2, data_base64=base64.b64encode(piece).decode()
-        )
-        await message.respond(chunk.model_dump_json().encode())
-
-    async def until(self, count: int) -> list[AnyFact]:
-        """Wait for *count* facts in all."""
-        await eventually(lambda: len(self.facts) >= count)
-        return self.facts
-
-
-async def eventually(true: Callable[[], bool], within_s: float = WAIT_S) -> None:
-    end = asyncio.get_running_loop().time() + within_s
-    while not true():
-        assert asyncio.get_running_loop().time() < end, "it did not come true in time"
-        await asyncio.sleep(0.01)
+from towpath_fabric.streams import ensure_streams
 
 
 @pytest.fixture
@@ -112,18 +58,6 @@ async def decider(nats_server: Nats, folder: Path, asking: Asking) -> AsyncItera
 def numbered(number: int, **changes: Any) -> DecisionRequest:
     run = uuid.UUID(int=(1 << 100) + number)
     return request(run_id=run, request_id=request_id(run, 1, "decide", 0), **changes)
-
-
-async def pending(asking: Asking) -> int:
-    info = await asking.nc.jetstream().consumer_info("DECIDE", decide_consumer(POOL).durable)
-    return int(info.num_pending or 0) + int(info.num_ack_pending or 0)
-
-
-async def all_acknowledged(asking: Asking) -> None:
-    end = asyncio.get_running_loop().time() + WAIT_S
-    while await pending(asking):
-        assert asyncio.get_running_loop().time() < end
-        await asyncio.sleep(0.02)
 
 
 async def test_a_scripted_request_becomes_a_fact_and_is_acknowledged(asking: Asking, decider: ServiceProcess) -> None:
@@ -211,6 +145,24 @@ async def test_a_decider_that_is_stopped_hands_its_requests_back(
         assert isinstance(fact, DecisionMade)
         assert asking.blobs_asked == 4  # the second decider asked for the script again: it made the decision
         assert decider.process.wait(15) in (0, -signal.SIGTERM)  # uvicorn raises the signal again at its end
+
+
+async def test_a_request_of_a_killed_decider_is_answered_by_another(
+    asking: Asking, nats_server: Nats, folder: Path
+) -> None:
+    await shorten_ack_wait(asking, 2)
+    with service_process("decider", folder, nats_server.url(), allow_scripts="1") as first:
+        await first.wait_ready()
+        await asking.ask(request(script=asking.script([{**RESPOND, "delay_ms": 1_500}])))
+        await eventually(lambda: asking.blobs_asked == 2)
+        first.kill()
+    assert asking.facts == []
+    with service_process("decider", folder, nats_server.url(), allow_scripts="1") as second:
+        await second.wait_ready()
+        (fact,) = await asking.until(1)
+        await all_acknowledged(asking)
+    assert isinstance(fact, DecisionMade)
+    assert len(asking.facts) == 1
 
 
 async def test_a_script_from_a_file_is_played(asking: Asking, decider: ServiceProcess, folder: Path) -> None:
@@ -331,20 +283,12 @@ async def test_a_long_call_is_kept_alive_and_made_once(
 ) -> None:
     monkeypatch.setattr(app, "PROGRESS_EVERY_S", 0.2)
     monkeypatch.setattr(app, "BEAT_S", 0.1)
-    await asking.nc.jetstream().delete_consumer("DECIDE", decide_consumer(POOL).durable)
-    short = ConsumerSpec(
-        stream="DECIDE",
-        durable=decide_consumer(POOL).durable,
-        filter_subject=subjects.decide(POOL),
-        ack_wait_s=1,
-        max_ack_pending=64,
-    )
-    await ensure_consumer(asking.nc, short)
+    await shorten_ack_wait(asking, 1)
     await in_process()
     await asking.ask(request(script=asking.script([{**RESPOND, "delay_ms": 2_500}])))
     await asking.until(1)
     await all_acknowledged(asking)
-    info = await asking.nc.jetstream().consumer_info("DECIDE", short.durable)
+    info = await asking.nc.jetstream().consumer_info("DECIDE", decide_consumer(POOL).durable)
     assert (info.num_redelivered or 0) == 0
     assert len(asking.facts) == 1
 
