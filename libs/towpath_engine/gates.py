@@ -46,12 +46,11 @@ def open_unknown_gate(t: Transition, fact: facts.ToolFinished) -> None:
     if call is None or (gate is not None and gate.gate_type == UNKNOWN_EFFECT):
         return
     close_gate(t, fact.execution_id, "settled", "the call ran, and its outcome is unknown")
-    earlier = len(call.closed_gates) + (gate is not None)
     tool = call.call.tool
     message = fact.failure.message if fact.failure else "the worker was lost while the call ran"
     t.emit(
         ev.GateOpened(
-            gate_id=gate_id(t.state.run_id, f"unknown:{fact.execution_id}:{earlier}"),
+            gate_id=gate_id(t.state.run_id, f"unknown:{fact.execution_id}:{len(call.closed_gates)}"),
             gate_type=UNKNOWN_EFFECT,
             execution_id=fact.execution_id,
             reason=f"nobody knows whether {tool} happened: {message}",

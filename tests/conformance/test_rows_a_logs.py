@@ -185,6 +185,9 @@ def test_A12_forcing_without_a_name_finds_an_agent_that_may_answer() -> None:
     machine = Machine(snapshot(force_respond=True, max_steps=2))
     machine.decide(route("clerk"))
     assert machine.state.agent_key == "triage", "the default agent, since the clerk may not respond"
+    named = Machine(snapshot(force_respond=True, force_respond_agent="expert", max_steps=2))
+    named.decide(route("clerk", "the order is 7"))
+    assert (named.state.agent_key, named.context.handoff) == ("expert", "the order is 7"), "what was handed over stays"
     alone = Machine(snapshot(force_respond=True, max_steps=1))
     assert alone.events(ev.NoteAdded) == [], "a run of one step is not forced"
 

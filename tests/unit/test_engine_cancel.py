@@ -119,6 +119,33 @@ def test_what_nobody_knows_of_is_listed_as_unknown_after_a_moment() -> None:
     assert outcomes(machine) == ["unknown", "unknown"]
 
 
+def test_a_later_answer_may_still_void_a_call() -> None:
+    machine = with_calls()
+    machine.cancel()
+    machine.fenced()
+    assert types(machine.fenced(voided=[machine.call_id(0)])) == ["fence_stored", "effect_resent"]
+    assert types(machine.fenced(voided=[machine.call_id(1)])) == ["fence_stored", "run_finished"]
+    assert outcomes(machine) == ["did_not_happen", "did_not_happen"]
+
+
+def test_a_call_that_is_said_to_be_void_is_not_waited_for() -> None:
+    machine = with_calls()
+    machine.cancel()
+    both = [machine.call_id(0), machine.call_id(1)]
+    machine.fenced(voided=both, live=both)
+    assert machine.events(ev.FenceStored)[0].live == ()
+    assert outcomes(machine) == ["did_not_happen", "did_not_happen"]
+
+
+def test_an_answer_that_only_lacks_what_has_finished_meanwhile_says_nothing_new() -> None:
+    machine = with_calls()
+    machine.cancel()
+    machine.fenced(live=[machine.call_id(0), machine.call_id(1)])
+    machine.finish(0)
+    assert machine.fenced(live=[machine.call_id(1)], after=60) == []
+    assert machine.state.status == "cancelling"
+
+
 def test_a_claim_that_stops_living_gets_the_same_patience() -> None:
     machine = with_calls()
     machine.cancel()
@@ -192,7 +219,7 @@ def test_a_cancel_closes_the_gates_and_ends_the_wait() -> None:
     assert types(machine.cancel()) == ["gate_closed", "cancel_accepted"]
     (closed,) = machine.events(ev.GateClosed)
     assert (closed.verdict, closed.reason) == ("void", "the run is cancelled")
-    assert machine.want_approval(RUN) == [], "no gate opens while a run is being cancelled"
+    assert machine.want_approval(machine.call_id()) == [], "no gate opens while a run is being cancelled"
     machine.fenced(voided=[machine.call_id()])
     assert machine.finished.status == "cancelled"
 
@@ -235,8 +262,10 @@ def test_every_end_with_open_calls_raises_the_fence_and_insists_on_it(end: str) 
     assert machine.finished.reason == {"deadline": "deadline_exceeded", "dead_letter": "dead_lettered"}[end]
     assert outcomes(machine) == ["happened", "unknown"]
     assert [f.fence for f in fences(machine)] == [machine.finished.fence] == [1]
+    assert machine.timer(after=FENCE_RESEND_S - 0.1) == []
     machine.wake()
     assert [f.fence for f in fences(machine)] == [1]
+    assert machine.fenced(fence=0) == [] and machine.fenced(fence=2) == []
     assert machine.finish(1, "too late") == []
     assert types(machine.fenced(live=[machine.call_id(1)])) == ["fence_stored"]
     assert machine.state.pending == () and wake_at(machine.state) is None

@@ -148,6 +148,12 @@ def test_a_waiting_call_is_asked_for_every_half_minute() -> None:
         assert [request.attempt for request in asked(machine)] == [attempt]
 
 
+def test_the_run_wakes_for_the_expiry_of_a_gate() -> None:
+    machine = paying()
+    machine.want_approval(FIRST, hours=0.001)
+    assert wake_at(machine.state) == machine.state.gates[0].expires_at
+
+
 def test_an_expired_approval_is_closed_and_its_fate_asked_for() -> None:
     machine = paying()
     machine.want_approval(FIRST, hours=0.001)

@@ -116,6 +116,17 @@ def test_the_third_equal_error_nudges_and_the_fourth_stops() -> None:
     assert (machine.finished.status, machine.finished.reason) == ("failed", "loop_detected")
 
 
+def test_a_nudge_is_given_once_and_steps_without_an_error_do_not_stop_the_run() -> None:
+    machine = Machine()
+    for _ in range(3):
+        failing(machine, "disk is full")
+    machine.decide(route("expert"))
+    failing(machine, "disk is full", external=True)
+    assert loops(machine) == [("errors", 3, "nudge")] and not machine.state.is_final
+    failing(machine, "disk is full")
+    assert machine.finished.reason == "loop_detected"
+
+
 @pytest.mark.parametrize(
     "messages",
     [
