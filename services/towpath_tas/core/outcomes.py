@@ -12,7 +12,7 @@ from towpath_contracts.tools import CallStatus, EffectClass, ToolOutcome
 from towpath_tas.core import approvals, facts
 from towpath_tas.core.authorization import Authorize, Ruling, asked_again, binding, binding_digest
 from towpath_tas.core.call import Approval, Call, Note, Step, Tell
-from towpath_tas.core.ledger import MAX_ATTEMPTS, dispatch_next, fail, say_again
+from towpath_tas.core.ledger import MAX_ATTEMPTS, dispatch_next, fail, say_again, unknown
 
 
 def on_outcome(
@@ -35,10 +35,8 @@ def on_outcome(
         return _authorize_again(call, outcome, authorize, now=now, approval=approval)
     if not _from_holder(call, outcome):
         return _evidence(call, outcome, "no claim was granted to it")
-    if call.status in {CallStatus.PERMITTED, CallStatus.STARTED}:
-        return _accept(call, outcome)
-    if call.status is CallStatus.UNKNOWN and not call.settled_by:
-        return _accept(call, outcome)
+    if call.status in {CallStatus.PERMITTED, CallStatus.STARTED, CallStatus.UNKNOWN}:
+        return _accept(call, outcome)  # a person's word on an unknown call makes it succeeded or failed, so it stands
     return _evidence(call, outcome, f"the call is {call.status} already")
 
 
@@ -80,9 +78,11 @@ def _authorize_again(
     if call.attempt >= MAX_ATTEMPTS:
         return fail(call, "not_started", f"{call.attempt} tickets ended before a worker could start; check its clock")
     ruling = authorize(asked_again(call))
-    if ruling.effect == "deny":
-        return approvals.deny(call, ruling)
-    if ruling.effect == "require_approval" and not _covered(call, approval, ruling):
+    if ruling.effect == "deny" or (ruling.effect == "require_approval" and not _covered(call, approval, ruling)):
+        if call.ever_claimed:  # "denied" would say that it did not happen
+            return unknown(call, "it may not run again, and an earlier attempt was started and never reported")
+        if ruling.effect == "deny":
+            return approvals.deny(call, ruling)
         return approvals.ask(call, ruling, now=now, before=approval)
     step = dispatch_next(call, "the ticket ended", policy_version=ruling.policy_version, rule=ruling.rule)
     return Step(call=step.call, notes=step.notes, effects=step.effects, decides=True)

@@ -38,7 +38,7 @@ def on_settle(
     call: Call, verdict: Literal["happened", "did_not_happen", "retry"], actor: str, reason: str, *, now: datetime
 ) -> Step | None:
     """Return what a person's word makes of an unknown call; None where the call is not open to it."""
-    if call.status is not CallStatus.UNKNOWN or call.settled_by:
+    if call.status is not CallStatus.UNKNOWN:
         return None
     match verdict:
         case "happened":
