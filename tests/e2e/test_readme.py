@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from towpath import Client
+
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 BIN = Path(sys.executable).parent
@@ -113,6 +115,16 @@ def test_the_task_runs_by_a_bare_request_over_nats(place: Place) -> None:
     run = json.loads(done.stdout)
     assert run["status"] == "completed", run
     assert run["caller"] == "anonymous"
+
+
+@pytest.mark.parametrize("way", ["http", "nats"])
+async def test_the_task_runs_by_the_client_over_both_ways(place: Place, way: str) -> None:
+    task = json.loads((place.folder / "task.json").read_text("utf-8"))
+    async with Client(place.http if way == "http" else place.nats) as client:
+        accepted = await client.submit(task.pop("network"), task.pop("user_message"), **task)
+        kinds = [entry.event.type async for entry in client.events(accepted.run_id)]
+        run = await client.result(accepted.run_id, timeout=20)
+    assert (kinds[0], kinds[-1], run.status) == ("run_created", "run_finished", "completed")
 
 
 def test_what_came_of_it_can_be_looked_at(place: Place) -> None:
