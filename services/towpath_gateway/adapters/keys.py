@@ -68,10 +68,13 @@ class KeyList(Message):
 
 
 class Keys:
-    """Keys in Postgres. *pool* is asked for at each use, since it is opened after this object is made."""
+    """Keys in Postgres. *pool* is asked for at each use, since it is opened after this object is made.
 
-    def __init__(self, pool: "Callable[[], asyncpg.Pool[Any]]") -> None:
-        self._pool = pool
+    Without a database there are no keys, and every use is refused.
+    """
+
+    def __init__(self, pool: "Callable[[], asyncpg.Pool[Any] | None]") -> None:
+        self._maybe_pool = pool
         self._cache: OrderedDict[str, tuple[float, StoredKey, datetime]] = OrderedDict()
 
     async def principal(self, prefix: str, secret: str) -> Principal:
@@ -119,6 +122,12 @@ class Keys:
         self._cache.pop(prefix, None)
         if found is None:
             raise ProblemError(problem("key_not_found", f"{prefix} is no key of this project"))
+
+    def _pool(self) -> "asyncpg.Pool[Any]":
+        pool = self._maybe_pool()
+        if pool is None:
+            raise ProblemError(problem("unavailable", "this gateway has no database, so it has no keys"))
+        return pool
 
     async def _find(self, prefix: str) -> tuple[StoredKey, datetime] | None:
         cached = self._cache.get(prefix)
