@@ -23,10 +23,10 @@ from towpath_contracts.streams import decide_consumer
 from towpath_decider.asking import Asker, Outcome, defect, log_calls
 from towpath_decider.core.accounting import NOTHING
 from towpath_decider.core.prompt import render
-from towpath_decider.core.template import PromptInvalidError
 from towpath_fabric.bus import Bus
 from towpath_fabric.clock import monotonic, wall_ns
 from towpath_fabric.logs import Logger
+from towpath_fabric.prompts import PromptInvalidError
 from towpath_fabric.pull import PullConsumer, ack, in_progress, nak, term
 from towpath_fabric.streams import ensure_consumer
 from towpath_fabric.telemetry import Telemetry

@@ -27,8 +27,8 @@ from towpath_decider.core.conversation import (
     converse,
 )
 from towpath_decider.core.prompt import Prompt, render
-from towpath_decider.core.template import PromptInvalidError
 from towpath_fabric.clock import monotonic, wall
+from towpath_fabric.prompts import PromptInvalidError
 
 MESSAGE_CHARS = 2_000
 """The longest reason of a failure; it is shown to people and, for `invalid_output`, to the model."""

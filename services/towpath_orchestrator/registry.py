@@ -6,9 +6,6 @@ reported at once.
 
 from typing import Any
 
-import jinja2
-from jinja2 import meta
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 from pydantic import ValidationError
 
 from towpath_contracts.access import DescribeTools, GetPolicy, ToolsDescribed
@@ -25,28 +22,19 @@ from towpath_engine.publish import check, compile_prompt, compile_snapshot, snap
 from towpath_engine.replay import create
 from towpath_fabric.bus import Bus, problem_from_validation
 from towpath_fabric.ids import new_run_id
+from towpath_fabric.prompts import PromptInvalidError, compile_base
 from towpath_orchestrator.adapters.run_tables import QUERIES, RunTables
-
-PROMPT_NAMES = frozenset({"tools", "routes", "agent_key", "tool_history", "user_message", "display_name"})
-"""What a prompt template may name; rendering is strict, so anything else would fail in the middle of a run."""
 
 
 def check_prompts(spec: NetworkSpec) -> list[ProblemDetail]:
-    """Return every prompt template that can't be compiled or names something unknown."""
-    environment = ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined)
+    """Return every prompt template that the decider would refuse in the middle of a run."""
     problems = []
     for index, agent in enumerate(spec.agents):
-        pointer = f"/agents/{index}/prompt_template"
         try:
-            names = meta.find_undeclared_variables(environment.parse(compile_prompt(agent.prompt_template)))
-        except jinja2.TemplateSyntaxError as error:
-            detail = f"{agent.key}, line {error.lineno}: {error.message}"
-            problems.append(ProblemDetail(pointer=pointer, code="prompt_invalid", detail=detail))
-            continue
-        unknown = sorted(names - PROMPT_NAMES)
-        if unknown:
-            detail = f"{agent.key} names {', '.join(unknown)}; a prompt may name {', '.join(sorted(PROMPT_NAMES))}"
-            problems.append(ProblemDetail(pointer=pointer, code="prompt_invalid", detail=detail))
+            compile_base(compile_prompt(agent.prompt_template))
+        except PromptInvalidError as error:
+            pointer = f"/agents/{index}/prompt_template"
+            problems.append(ProblemDetail(pointer=pointer, code="prompt_invalid", detail=f"{agent.key}: {error}"))
     return problems
 
 

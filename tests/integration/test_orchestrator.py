@@ -163,3 +163,18 @@ async def test_hostile_facts_are_set_aside_and_the_run_is_untouched(
     connection = await asyncpg.connect(database())
     assert await connection.fetchval("SELECT count(*) FROM runs.dead_letter") >= 4
     await connection.close()
+
+
+async def test_a_prompt_that_the_decider_would_refuse_is_not_published(
+    database: Any, nats_server: Any, peers: Peers
+) -> None:
+    agents = [
+        {**NETWORK["agents"][0], "prompt_template": text} for text in ("{% for x in tools %}{% endfor %}", "{{ y }}")
+    ]
+    spec = {"name": "bad", "agents": [agents[0], {**agents[1], "key": "b", "is_default": False}]}
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        request = PublishNetwork(project="default", actor="test", spec=spec)
+        reply = await peers.raw(rpc.PUBLISH_NETWORK.subject, request.model_dump_json().encode())
+    found = json.loads(reply.data)
+    assert (found["code"], [entry["code"] for entry in found["errors"]]) == ("network_invalid", ["prompt_invalid"] * 2)
+    assert [entry["pointer"] for entry in found["errors"]] == ["/agents/0/prompt_template", "/agents/1/prompt_template"]

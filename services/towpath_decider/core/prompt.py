@@ -14,7 +14,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.deciding import OfferedRoute, OfferedTool, PromptContext, ToolOutput
 from towpath_contracts.decisions import MAX_CALLS_PER_DECISION
-from towpath_decider.core.template import compile_base
+from towpath_fabric.prompts import compile_base
 
 MARK_CHARS = 16
 """64 bits of digest: a text that holds its own mark can't be found by trying."""
