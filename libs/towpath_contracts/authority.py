@@ -7,6 +7,10 @@ Law: whatever is not listed is refused by the broker. Answers to requests are al
 from dataclasses import dataclass
 
 from towpath_contracts import subjects
+from towpath_contracts.base import JsonObject
+
+RESPONSE_EXPIRES = "5m"
+"""How long a request may be answered: longer than any wait a question may ask for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,3 +106,13 @@ def client_rights(caller: str) -> UserRights:
     own = tuple(f"task.{verb}.{caller}" for verb in ("submit", "enqueue", "get", "events", "cancel"))
     plain = (subjects.TASK_SUBMIT_ANONYMOUS,) if caller == subjects.ANONYMOUS else ()
     return UserRights(publish=own + plain, subscribe=("_INBOX.>", f"_INBOX_client_{caller}.>"))
+
+
+def broker_permissions(rights: UserRights) -> JsonObject:
+    """Return *rights* as nats-server's `permissions`; what is listed nowhere is denied.
+
+    A request may be answered once, however late, without a right to publish to its sender's inbox.
+    """
+    sides = (("publish", rights.publish), ("subscribe", rights.subscribe))
+    allowed = {side: {"allow": list(words)} if words else {"deny": [">"]} for side, words in sides}
+    return {**allowed, "allow_responses": {"max": 1, "expires": RESPONSE_EXPIRES}}

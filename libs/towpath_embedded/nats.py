@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from urllib.parse import quote
 
-from towpath_contracts.authority import UserRights
+from towpath_contracts.authority import UserRights, broker_permissions
 from towpath_contracts.problems import ProblemError, problem
 from towpath_embedded import process as processes
 from towpath_embedded.ports import LOOPBACK, free_port
@@ -27,7 +27,6 @@ MAX_PAYLOAD = "1MB"
 MAX_FILE_STORE = "10GB"  # twice what the streams of `towpath_contracts.streams` may hold
 MAX_MEMORY_STORE = "256MB"
 WRITE_DEADLINE = "10s"  # a client that does not read this long is dropped instead of filling memory
-RESPONSE_EXPIRES = "5m"
 
 
 class Nats:
@@ -151,13 +150,7 @@ class Nats:
         return passwords
 
     def _user(self, name: str) -> str:
-        rights = self._users[name]
-        permissions: dict[str, object] = {
-            side: {"allow": list(subjects)} if subjects else {"deny": [">"]}
-            for side, subjects in (("publish", rights.publish), ("subscribe", rights.subscribe))
-        }
-        # A request may be answered once, however late, without a right to publish to its sender's inbox.
-        permissions["allow_responses"] = {"max": 1, "expires": RESPONSE_EXPIRES}
+        permissions = broker_permissions(self._users[name])
         # The server reads JSON as a form of its own notation.
         return "    " + json.dumps({"user": name, "password": self._passwords[name], "permissions": permissions})
 

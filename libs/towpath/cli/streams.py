@@ -11,7 +11,6 @@ from towpath_contracts.problems import ProblemError, problem
 app = App(name="streams", help="Declare the broker's streams and consumers, and who may use them.")
 
 CONNECT_TIMEOUT_S = 5
-RESPONSE_EXPIRES = "5m"
 
 
 @app.command(help_epilogue=examples("towpath streams ensure", "towpath streams ensure --nats-url nats://host:4222"))
@@ -74,7 +73,7 @@ def authority_configuration(callers: tuple[str, ...] = ()) -> str:
     """Return the `authorization` part of a nats-server configuration for the authority table and *callers*."""
     import json
 
-    from towpath_contracts.authority import USERS, client_rights
+    from towpath_contracts.authority import USERS, broker_permissions, client_rights
 
     lines = [
         "# Who may publish and subscribe what. Written by: towpath streams authority",
@@ -82,17 +81,12 @@ def authority_configuration(callers: tuple[str, ...] = ()) -> str:
         "  users = [",
     ]
     for name, rights in {**USERS, **{caller: client_rights(caller) for caller in callers}}.items():
-        sides = (("publish", rights.publish), ("subscribe", rights.subscribe))
-        permissions = {side: {"allow": list(words)} if words else {"deny": [">"]} for side, words in sides}
-        # A request may be answered once, however late, without a right to publish to its sender's inbox.
-        responses = {"max": 1, "expires": RESPONSE_EXPIRES}
         variable = f"NATS_PASSWORD_{name.upper().replace('-', '_')}"
+        permissions = json.dumps(broker_permissions(rights), indent=2).replace("\n", "\n      ")
         lines += [
             "    {",
             f"      user: {json.dumps(name)}, password: ${variable}",
-            f"      permissions: {json.dumps({**permissions, 'allow_responses': responses}, indent=2)}".replace(
-                "\n", "\n      "
-            ),
+            f"      permissions: {permissions}",
             "    }",
         ]
     return "\n".join([*lines, "  ]", "}", ""])
