@@ -17,7 +17,7 @@ def _append(kind: str, ctx: ToolContext) -> None:
         os.close(handle)
 
 
-@tool(name="mark.irreversible", effect_class="irreversible", toolset="marks", timeout=10)
+@tool(name="mark.irreversible", effect_class="irreversible", toolset="marks", timeout=3)
 async def irreversible(n: int, ctx: ToolContext) -> dict[str, int]:
     """Leave a mark that can't be taken back."""
     _append("irreversible", ctx)
@@ -25,14 +25,14 @@ async def irreversible(n: int, ctx: ToolContext) -> dict[str, int]:
     return {"n": n}
 
 
-@tool(name="mark.idempotent", effect_class="idempotent", toolset="marks", timeout=10)
+@tool(name="mark.idempotent", effect_class="idempotent", toolset="marks", timeout=3)
 async def idempotent(n: int, ctx: ToolContext) -> dict[str, int]:
     """Leave a mark that counts once per key."""
     _append("idempotent", ctx)
     return {"n": n}
 
 
-@tool(name="mark.pure", effect_class="pure", toolset="marks", timeout=10)
+@tool(name="mark.pure", effect_class="pure", toolset="marks", timeout=3)
 async def pure(n: int, ctx: ToolContext) -> dict[str, int]:
     """Look only."""
     _append("pure", ctx)
