@@ -63,8 +63,9 @@ rules:
 class TasCaller:
     """Use: `async with TasCaller(url) as tas`. Facts, invocations and confirmations are kept by execution id."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, project: str = "default") -> None:
         self.url = url
+        self.project = project
         self.facts: dict[UUID, list[dict[str, Any]]] = {}
         self.run_facts: dict[UUID, list[dict[str, Any]]] = {}
         self.invocations: dict[UUID, list[ToolInvocation]] = {}
@@ -124,18 +125,18 @@ class TasCaller:
             raise ProblemError(Problem.model_validate_json(reply.data))
         return method.answer.model_validate_json(reply.data)
 
-    async def register(self, *specs: ToolSpec, owner: str = "team", project: str = "default") -> ToolsRegistered:
+    async def register(self, *specs: ToolSpec, owner: str = "team") -> ToolsRegistered:
         """Offer tools of one toolset."""
         given = specs or TOOLS
         request = RegisterTools(
-            toolset=given[0].toolset, worker="test-worker", owner=owner, tools=tuple(given), project=project
+            toolset=given[0].toolset, worker="test-worker", owner=owner, tools=tuple(given), project=self.project
         )
         answer: ToolsRegistered = await self.send(rpc.REGISTER_TOOLS, request)
         return answer
 
-    async def apply(self, text: str, project: str = "default") -> Any:
+    async def apply(self, text: str) -> Any:
         """Apply a policy."""
-        return await self.send(rpc.APPLY_POLICY, ApplyPolicy(project=project, actor="tester", text=text))
+        return await self.send(rpc.APPLY_POLICY, ApplyPolicy(project=self.project, actor="tester", text=text))
 
     async def set_up(self, policy: str = OPEN) -> None:
         """Register the tools and apply a policy."""
@@ -148,7 +149,7 @@ class TasCaller:
         said = {
             "execution_id": uuid.uuid5(run_id, f"call:{uuid.uuid4()}"),
             "run_id": run_id,
-            "project": "default",
+            "project": self.project,
             "network": "support",
             "snapshot_digest": "sha256:snapshot",
             "agent_key": "billing",
@@ -234,7 +235,7 @@ class TasCaller:
     async def audit(self, **filters: Any) -> tuple[AuditEntry, ...]:
         """Return audit entries, oldest first."""
         page: AuditPage = await self.send(
-            rpc.AUDIT_QUERY, AuditQuery.model_validate({"project": "default", "limit": 1_000, **filters})
+            rpc.AUDIT_QUERY, AuditQuery.model_validate({"project": self.project, "limit": 1_000, **filters})
         )
         return tuple(reversed(page.entries))
 
