@@ -114,7 +114,10 @@ class Bus:
         return self._nc
 
     async def post(self, subject: str, body: bytes, headers: Mapping[str, str] | None = None) -> bool:
-        """Send without waiting; False when the connection is down (the caller's memory will say it again)."""
+        """Send without waiting; False when the connection is down (the caller's memory will say it again).
+
+        Raises MaxPayloadError for a body that no message holds: the caller has to know its limits.
+        """
         try:
             await self.nc.publish(subject, body, headers=dict(headers) if headers else None)
         except (

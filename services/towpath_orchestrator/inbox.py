@@ -9,7 +9,7 @@ from typing import Any
 from nats.aio.msg import Msg
 from pydantic import ValidationError
 
-from towpath_contracts.facts import SOURCE_FACTS, AnyFact, fact_adapter
+from towpath_contracts.facts import SOURCE_FACTS, AnyFact, DecisionFailed, DecisionMade, fact_adapter
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.logs import Logger
 from towpath_fabric.pull import nak, term
@@ -18,6 +18,13 @@ from towpath_orchestrator.metrics import Metrics
 
 MAX_FAILURES = 5
 """Failures of a message's own handling before it becomes a dead letter (design §6)."""
+
+
+MAX_DECISION_BYTES = 256 * 1024
+"""A larger decision is taken for a malformed one: it would not fit the events and messages that follow from it."""
+
+MAX_FACT_BYTES = 512 * 1024
+"""No honest fact comes near this; large results travel as blobs."""
 
 
 @dataclass(slots=True)
@@ -49,7 +56,20 @@ def parse(message: Msg) -> Parsed:
         return Parsed(item=None, reason=f"{source} may not send {fact.type}")
     if str(fact.run_id) != run:
         return Parsed(item=None, reason="the fact is of another run than its subject")
+    if isinstance(fact, DecisionMade) and len(message.data) > MAX_DECISION_BYTES:
+        refused = _too_large(fact)
+        return Parsed(item=Item(fact=refused, text=refused.model_dump_json(), message=message))
+    if len(message.data) > MAX_FACT_BYTES:
+        return Parsed(item=None, reason=f"a fact of {len(message.data)} bytes; the limit is {MAX_FACT_BYTES}")
     return Parsed(item=Item(fact=fact, text=message.data.decode(), message=message))
+
+
+def _too_large(fact: DecisionMade) -> DecisionFailed:
+    return DecisionFailed(
+        code="invalid_output",
+        message=f"the decision is larger than {MAX_DECISION_BYTES} bytes",
+        **fact.model_dump(exclude={"type", "decision"}),
+    )
 
 
 class DeadLetters:

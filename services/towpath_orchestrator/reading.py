@@ -34,8 +34,33 @@ from towpath_orchestrator.cache import Waiters
 LOOK_S = 0.25
 """Whoever waits also looks this often: another replica may have moved the run."""
 
+PAGE_BYTES = 600_000
+"""A page is cut here, below the broker's 1 MiB; its reader asks on from where it ends."""
+
+BRIEF_BYTES = 4_096
+"""In lists, an answer longer than this is left out; the run itself has it."""
+
 CHUNK_BYTES = 256 * 1024
 """Largest piece of a blob in one message (design §6)."""
+
+
+def within_page(rows: list[Any], column: str) -> list[Any]:
+    """Return the first rows whose *column* fits one page together, at least one."""
+    kept: list[Any] = []
+    size = 0
+    for row in rows:
+        size += len(row[column] or "")
+        if kept and size > PAGE_BYTES:
+            break
+        kept.append(row)
+    return kept
+
+
+def brief(row: Any) -> RunView:
+    """Turn a run row into a row of a list: without the last output, and without a long answer."""
+    whole = view(row)
+    final = whole.final if len(row["outcome"] or "") <= BRIEF_BYTES else None
+    return whole.model_copy(update={"final": final, "last_output": None})
 
 
 def view(row: Any) -> RunView:
@@ -103,8 +128,9 @@ class Reading:
         rows = await self._pool.fetch(
             QUERIES.list_runs, request.project, request.status, request.network, label, request.before, request.limit
         )
-        runs = tuple(view(row) for row in rows)
-        return RunPage(runs=runs, next_before=runs[-1].run_id if len(runs) == request.limit else None)
+        runs = tuple(brief(row) for row in within_page(rows, "user_message"))
+        more = len(runs) == request.limit or len(runs) < len(rows)
+        return RunPage(runs=runs, next_before=runs[-1].run_id if more else None)
 
     async def events(self, request: GetEvents) -> EventPage:
         """Return a page of a run's log, waiting up to `wait_ms` for something new."""
@@ -125,7 +151,7 @@ class Reading:
         if run is None:
             raise ProblemError(problem("run_not_found", f"no run {run_id}" + (f" in {project}" if project else "")))
         rows = await self._pool.fetch(QUERIES.events_page, run_id, after, limit) if run["seq"] > after else []
-        entries = tuple(read_entry(row) for row in rows)
+        entries = tuple(read_entry(row) for row in within_page(rows, "event"))
         return EventPage(run_id=run_id, entries=entries, seq=run["seq"], status=run["status"])
 
     async def sweep(self, request: SweepRuns) -> SweptRuns:
@@ -140,7 +166,7 @@ class Reading:
         rows = await self._pool.fetch(
             QUERIES.list_gates, request.project, status, request.run_id, request.gate_id, request.limit
         )
-        return GatePage(gates=tuple(_gate(row) for row in rows))
+        return GatePage(gates=tuple(_gate(row) for row in within_page(rows, "detail")))
 
     async def blob(self, request: BlobGet) -> BlobChunk:
         """Return one piece of a blob."""

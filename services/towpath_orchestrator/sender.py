@@ -12,7 +12,7 @@ from towpath_contracts import subjects
 from towpath_contracts.access import FenceAnswer, RaiseFence
 from towpath_contracts.deciding import DecisionRequest
 from towpath_contracts.events import LogEntry
-from towpath_contracts.facts import FenceRaised
+from towpath_contracts.facts import FenceRaised, MessageDead
 from towpath_contracts.problems import ProblemError
 from towpath_contracts.rpc import RAISE_FENCE
 from towpath_engine.effects import Effect
@@ -20,6 +20,9 @@ from towpath_fabric.bus import Bus
 from towpath_orchestrator.metrics import Metrics
 
 MESSAGE_ID = "Nats-Msg-Id"
+
+MAX_BODY_BYTES = 1_000_000
+"""What a message may hold; the broker's limit is 1 MiB with headers."""
 
 
 def pool_of(model: str) -> str:
@@ -40,7 +43,7 @@ def events_body(run_id: UUID, project: str, entries: list[LogEntry], texts: list
 class Sender:
     """Says what a committed transition wants said."""
 
-    def __init__(self, bus: Bus, metrics: Metrics, local: Callable[[FenceRaised], None]) -> None:
+    def __init__(self, bus: Bus, metrics: Metrics, local: Callable[[FenceRaised | MessageDead], None]) -> None:
         """*local* takes facts that this process learns by asking."""
         self._bus = bus
         self._metrics = metrics
@@ -49,7 +52,12 @@ class Sender:
 
     async def tell(self, run_id: UUID, project: str, entries: list[LogEntry], texts: list[str]) -> None:
         """Publish the events of one transition."""
-        await self._bus.post(subjects.run_event(run_id), events_body(run_id, project, entries, texts))
+        body = events_body(run_id, project, entries, texts)
+        if len(body) <= MAX_BODY_BYTES:
+            await self._bus.post(subjects.run_event(run_id), body)
+        elif len(entries) > 1:  # whoever misses one that fits no message finds it by the sweep
+            for entry, text in zip(entries, texts, strict=True):
+                await self.tell(run_id, project, [entry], [text])
 
     async def send(self, effect: Effect) -> None:
         """Send one effect."""
@@ -61,7 +69,13 @@ class Sender:
         if isinstance(message, DecisionRequest):
             subject = subjects.decide(pool_of(message.model))
         self._metrics.effects.labels(effect.effect.kind).inc()
-        await self._bus.post(subject, message.model_dump_json().encode(), {MESSAGE_ID: effect.message_id})
+        body = message.model_dump_json().encode()
+        if len(body) > MAX_BODY_BYTES:
+            reason = f"it has {len(body)} bytes; the broker carries {MAX_BODY_BYTES}"
+            dead = MessageDead(run_id=message.run_id, stream=subject, reason=reason, effect_id=effect.effect.effect_id)
+            self._local(dead)
+            return
+        await self._bus.post(subject, body, {MESSAGE_ID: effect.message_id})
 
     def _ask_fence(self, request: RaiseFence) -> None:
         task = asyncio.create_task(self._raise_fence(request))

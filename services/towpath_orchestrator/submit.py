@@ -36,6 +36,9 @@ KEY_HOURS = 24
 
 SUBMIT_TIMEOUT_S = 10.0
 
+TASK_LIMITS = {"user_message": 256 * 1024, "system_params": 32 * 1024, "labels": 16 * 1024}
+"""Bytes of JSON. Each goes into every message of the run, which the broker limits to 1 MiB."""
+
 OVERLOADED_RETRY_S = 5
 
 
@@ -65,6 +68,10 @@ def check_task(task: SubmitTask, snapshot: Snapshot, settings: OrchestratorSetti
         details.append(
             ProblemDetail(pointer="/model", code="model_unknown", detail=f"{task.model!r} is not provider:model")
         )
+    for name, limit in TASK_LIMITS.items():
+        size = len(canonical_json(getattr(task, name)).encode())
+        if size > limit:
+            return problem("request_too_large", f"{name} has {size} bytes; the limit is {limit}")
     if task.script is not None and not settings.scripts_allowed:
         return problem("script_not_allowed", "this platform does not play scripts")
     if not details:

@@ -178,3 +178,16 @@ async def test_a_prompt_that_the_decider_would_refuse_is_not_published(
     found = json.loads(reply.data)
     assert (found["code"], [entry["code"] for entry in found["errors"]]) == ("network_invalid", ["prompt_invalid"] * 2)
     assert [entry["pointer"] for entry in found["errors"]] == ["/agents/0/prompt_template", "/agents/1/prompt_template"]
+
+
+async def test_what_fits_no_message_is_refused_or_ends_its_own_run(
+    database: Any, nats_server: Any, peers: Peers
+) -> None:
+    peers.decide = lambda request: use("x" * 300_000) if request.step == 1 else respond("done")
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        await publish(peers)
+        assert (await submit(peers, system_params={"p": "x" * 40_000}))["code"] == "request_too_large"
+        view = await ended(peers, (await submit(peers))["run_id"])
+        assert (view.status, view.step) == ("completed", 2)
+        page = await peers.ask(rpc.EVENTS, GetEvents(project="default", run_id=view.run_id))
+        assert "decision_missed" in [entry.event.type for entry in page.entries]
