@@ -35,6 +35,7 @@ from towpath_fabric.streams import ensure_streams
 READY_TIMEOUT_S = 60.0
 TRIM_S = 10.0  # a log outgrows its limit by what is written in this time
 SERVICES = ("log_writer", "tas", "orchestrator", "decider", "gateway")
+SERVERS = ("nats", "postgres")
 _log = logging.getLogger(__name__)
 BUILTIN_WORKER = WorkerCommand(builtin=True)
 
@@ -162,12 +163,17 @@ class Platform:
             raise
 
     async def stop(self) -> None:
-        """Stop every process in order; what is stored stays. Calling it twice is harmless."""
+        """Stop every process in order; what is stored stays. Calling it twice is harmless.
+
+        Where nothing is kept nobody drains for anybody, so the services stop together and the servers after them.
+        """
         if self._trimming is not None:
             self._trimming.cancel()
             await asyncio.gather(self._trimming, return_exceptions=True)
         names = list(self._supervisor.processes)
-        await self._supervisor.stop([[n for n in names if roles.role_of(n) == role] for role in roles.STOP_ORDER])
+        in_order = [[n for n in names if roles.role_of(n) == role] for role in roles.STOP_ORDER]
+        together = [[n for n in names if roles.role_of(n) not in SERVERS], [n for n in names if n in SERVERS]]
+        await self._supervisor.stop(in_order if self._durable else together)
         if self._nats is not None:
             remove_state(self.data)
         self._lock.close()
