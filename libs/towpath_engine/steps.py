@@ -161,8 +161,7 @@ def resend_decision(t: Transition, code: str, feedback: str) -> None:
 
 
 def _call_tools(t: Transition, instruction: CallTools) -> None:
-    polling = all(t.state.snapshot.tools[call.tool].polling for call in instruction.calls)
-    if not polling and would_loop(t.state.detectors, instruction.calls):
+    if would_loop(t.state.detectors, instruction.calls):
         _refuse_loop(t, instruction)
         return
     _issue(t, instruction)

@@ -149,6 +149,7 @@ def test_A6_a_route_to_itself_keeps_the_epoch() -> None:
     machine.finish(result="kept")
     machine.decide(route("a", "note to myself"))
     assert (machine.state.epoch, machine.context.handoff) == (0, "note to myself")
+    assert machine.events(ev.AgentTransferred)[0].epoch == 0
     assert [output.text for output in machine.context.outputs] == ["kept"]
 
 

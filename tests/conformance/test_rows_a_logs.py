@@ -123,6 +123,8 @@ def test_A11_the_limit_counts_bytes_not_characters() -> None:
     machine.decide(use("lookup", text="x"))
     machine.finish(result="é" * 51)
     assert (outputs(machine), machine.context.older_count) == ([], 2)
+    machine.decide(route("expert"))
+    assert (machine.context.older_outputs, machine.context.older_count) == ((), 0), "older ones are of the epoch too"
 
 
 def test_A11_the_summary_is_the_last_ten_entries_of_the_log() -> None:
@@ -188,6 +190,12 @@ def test_A12_forcing_without_a_name_finds_an_agent_that_may_answer() -> None:
     named = Machine(snapshot(force_respond=True, force_respond_agent="expert", max_steps=2))
     named.decide(route("clerk", "the order is 7"))
     assert (named.state.agent_key, named.context.handoff) == ("expert", "the order is 7"), "what was handed over stays"
+    there = Machine(snapshot(force_respond=True, max_steps=4))
+    for number in range(3):
+        there.decide(use("echo", text=str(number)))
+        there.fail()
+    assert there.events(ev.AgentTransferred) == [], "the current agent may respond, so it stays"
+    assert ["failed in the same way" in note for note in there.context.notes] == [True, False]
     alone = Machine(snapshot(force_respond=True, max_steps=1))
     assert alone.events(ev.NoteAdded) == [], "a run of one step is not forced"
 

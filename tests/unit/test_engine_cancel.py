@@ -75,6 +75,7 @@ def test_a_live_claim_is_waited_for_and_its_outcome_is_told() -> None:
     assert types(machine.finish(1, result="it happened")) == ["tool_call_finished", "run_finished"]
     assert outcomes(machine) == ["did_not_happen", "happened"]
     assert machine.finished.last_output == "it happened"
+    assert machine.state.pending == (), "the fence is stored: nothing is left to ask for"
 
 
 def test_the_fence_is_asked_for_again_until_no_claim_lives() -> None:

@@ -135,6 +135,7 @@ def test_a_dead_letter_that_names_nothing_pending_leaves_the_run_alone() -> None
         {"action": "RESPOND", "action_details": {"payload": {"x": float("nan")}}},
         {"action": "USE_TOOL", "action_details": {"tool_name": "echo", "tool_params": {"x": float("-inf")}}},
         {f"field {n}": n for n in range(5_000)},
+        {**respond("x"), **{f"field {n}": n for n in range(5_000)}},
         {"action": "RESPOND", "action_details": {"payload": {}}, "\x00": "\x00"},
     ],
 )
@@ -163,6 +164,8 @@ def test_unreadable_output_is_fed_back_and_its_script_entry_is_not_played_again(
     (request,) = machine.requests
     assert isinstance(request, DecisionRequest) and request.script is not None
     assert request.script.cursors == {"*": 5}
+    machine.miss("invalid_output", "no JSON", script=ScriptUse(queue="triage", index=0))
+    assert machine.state.cursors == {"*": 5, "triage": 1}
     assert request.script.digest == "sha256:aa"
 
 

@@ -28,6 +28,7 @@ def test_the_third_equal_call_in_a_row_is_refused_and_the_fourth_stops_the_run()
     events = machine.decide(use("echo", text="x"))
     assert types(events) == ["decision_received", "loop_detected", "decision_refused", "decision_requested"]
     assert loops(machine) == [("calls", 3, "nudge")]
+    assert machine.state.detectors.error_count == 0, "a refused loop is no error of its own"
     assert "echo was just called 2 times with the same arguments" in machine.context.feedback[0]
     assert types(machine.decide(use("echo", text="x"))) == ["decision_received", "loop_detected", "run_finished"]
     assert loops(machine)[-1] == ("calls", 3, "stop")
@@ -95,6 +96,24 @@ def test_a_polling_tool_may_be_called_again_and_again() -> None:
         call(machine, both)
     machine.decide(both)
     assert loops(machine) == [("calls", 3, "nudge")], "only a decision of nothing but polling tools is exempt"
+
+
+def test_polling_in_between_does_not_hide_a_loop() -> None:
+    machine = Machine()
+    for _ in range(2):
+        call(machine, use("echo", text="x"))
+        call(machine, use("poll", text="x"))
+    machine.decide(use("echo", text="x"))
+    assert loops(machine) == [("calls", 3, "nudge")]
+
+
+def test_only_the_last_eight_loops_are_remembered() -> None:
+    machine = Machine(max_steps=100)
+    for number in range(10):
+        for _ in range(2):
+            call(machine, use("echo", text=str(number)))
+        machine.decide(use("echo", text=str(number)))
+    assert len(loops(machine)) == 10 and len(machine.state.detectors.nudged) == 8
 
 
 def failing(machine: Machine, message: str, **more: Any) -> None:
