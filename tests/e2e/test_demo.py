@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.gemini_server import gemini, says
 
+ROOT = Path(__file__).parents[2]
 TOWPATH = Path(sys.executable).parent / "towpath"
 COLD_LIMIT_S = 60
 START_LIMIT_S = 90
@@ -138,6 +140,28 @@ def test_a_kept_demo_can_be_run_again_on_its_folder(tmp_path_factory: pytest.Tem
     assert done.returncode == 0, done.stderr
     assert (folder / ".towpath").is_dir()
     assert "is kept in" in done.stderr
+
+
+def test_with_a_key_a_model_decides() -> None:
+    script = json.loads((ROOT / "examples/support/script.json").read_text("utf-8"))
+    decisions = [{name: part for name, part in entry.items() if name != "agent"} for entry in script]
+    with gemini(*(says(json.dumps(decision)) for decision in decisions)) as server:
+        done = subprocess.run(
+            [TOWPATH, "demo", "--yes", "--json"],
+            env=environment(GEMINI_API_KEY="no-real-key", TOWPATH_GEMINI_BASE_URL=server.url),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=180,
+        )
+        prompts = [json.dumps(seen.body) for seen in server.seen]
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["model"], told["steps"], told["status"]) == ("gemini:gemini-2.5-flash", 4, "completed")
+    assert len(prompts) == 4
+    assert all("arrived broken" in prompt for prompt in prompts)
+    assert "decisions come from gemini" in done.stderr
+    assert "no-real-key" not in done.stderr + done.stdout
 
 
 def test_a_worker_that_waits_for_its_broker_ends_when_it_is_told(tmp_path: Path) -> None:
