@@ -65,13 +65,17 @@ class CallStatus(StrEnum):
 
 
 class ToolFailure(Value):
-    """Why a call has no result. `code` is stable; `hint` is shown to the model."""
+    """Why a call has no result. `code` is stable; `hint` is shown to the model.
+
+    `uncertain` says that the call was cut off in the middle and may have happened all the same.
+    """
 
     code: str
     message: str
     retryable: bool = False
     hint: str = ""
     external: bool = False
+    uncertain: bool = False
 
 
 class Denial(Value):

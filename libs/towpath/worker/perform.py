@@ -192,7 +192,7 @@ def unsure(tool: AnyTool, failure: ToolFailure) -> ToolFailure:
     if tool.spec.effect_class in {EffectClass.PURE, EffectClass.IDEMPOTENT}:
         return failure
     hint = "It may have happened all the same: find out before calling it again."
-    return failure.model_copy(update={"retryable": False, "hint": hint})
+    return failure.model_copy(update={"retryable": False, "hint": hint, "uncertain": True})
 
 
 def _carried(result: Result) -> dict[str, Any]:

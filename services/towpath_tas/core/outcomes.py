@@ -35,9 +35,25 @@ def on_outcome(
         return _authorize_again(call, outcome, authorize, now=now, approval=approval)
     if not _from_holder(call, outcome):
         return _evidence(call, outcome, "no claim was granted to it")
+    if _unclear(call, outcome):
+        return _cut_off(call, outcome)
     if call.status in {CallStatus.PERMITTED, CallStatus.STARTED, CallStatus.UNKNOWN}:
         return _accept(call, outcome)  # a person's word on an unknown call makes it succeeded or failed, so it stands
     return _evidence(call, outcome, f"the call is {call.status} already")
+
+
+def _unclear(call: Call, outcome: ToolOutcome) -> bool:
+    """Say whether the worker cut the call off and can't tell whether it happened: not a failure, but unknown."""
+    may_not_repeat = call.effect_class in {EffectClass.IRREVERSIBLE, EffectClass.RECONCILABLE}
+    return may_not_repeat and outcome.failure is not None and outcome.failure.uncertain
+
+
+def _cut_off(call: Call, outcome: ToolOutcome) -> Step:
+    if call.status not in {CallStatus.PERMITTED, CallStatus.STARTED} or outcome.failure is None:
+        return _evidence(call, outcome, f"the call is {call.status} already")
+    step = unknown(call, f"{outcome.failure.code}: {outcome.failure.message}")
+    note = Note(phase="evidence", verdict=outcome.status, call=call, actor=outcome.worker, detail=_detail(outcome))
+    return Step(call=step.call, notes=(*step.notes, note), effects=step.effects)
 
 
 def _accept(call: Call, outcome: ToolOutcome) -> Step:
