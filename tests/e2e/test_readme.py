@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 BIN = Path(sys.executable).parent
 START_LIMIT_S = 120
+ANSWER = {"message": "12 lamps are left; two are set aside for you."}
 
 
 class Block(NamedTuple):
@@ -102,7 +103,8 @@ def test_the_readme_names_the_two_commands_and_the_test_command() -> None:
 def test_the_task_runs_over_http(place: Place) -> None:
     run = json.loads(place.shell("http"))
     assert run["status"] == "completed"
-    assert run["final"] == {"message": "12 lamps are left."}
+    assert run["final"] == ANSWER
+    assert run["last_output"] == "2 of lamp set aside"
 
 
 def test_the_task_runs_by_a_bare_request_over_nats(place: Place) -> None:
@@ -114,6 +116,7 @@ def test_the_task_runs_by_a_bare_request_over_nats(place: Place) -> None:
     assert done.returncode == 0, done.stderr
     run = json.loads(done.stdout)
     assert run["status"] == "completed", run
+    assert run["final"] == ANSWER
     assert run["caller"] == "anonymous"
 
 
