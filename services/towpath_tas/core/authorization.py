@@ -22,7 +22,7 @@ from towpath_tas.core.denial import (
     denied_grant,
     denied_unknown,
 )
-from towpath_tas.core.matrix import Effect, Matrix, Verdict, Who, glob_matches
+from towpath_tas.core.matrix import MAX_REMEMBERED, Effect, Matrix, Verdict, Who, glob_matches
 from towpath_tas.core.registry import Registry, ToolVersion
 
 
@@ -75,13 +75,14 @@ class Ruling:
 Authorize = Callable[[Asked], Ruling]
 
 
-@dataclass(frozen=True, slots=True)
 class Law:
     """Everything that decides in one project at one moment: the matrix and the registry."""
 
-    matrix: Matrix
-    registry: Registry
-    compile_grant: Compiler
+    def __init__(self, matrix: Matrix, registry: Registry, compile_grant: Compiler) -> None:
+        self.matrix = matrix
+        self.registry = registry
+        self.compile_grant = compile_grant
+        self._alternatives: dict[tuple[Who, str], tuple[str, ...]] = {}
 
     def rule(self, asked: Asked, used: Mapping[str, int] | None = None) -> Ruling:
         """Answer *asked*; *used* counts the run's earlier calls by the name of a limited rule."""
@@ -149,13 +150,23 @@ class Law:
         return self._no(denial, tool, counted=tuple(rule.name for rule in verdict.counted))
 
     def _allowed(self, asked: Asked) -> tuple[str, ...]:
-        specs = [
-            found.spec
-            for found in self.registry.tools.values()
-            if asked.grant is None
-            or any(glob_matches(str(entry.get("tool", "")), found.spec.name) for entry in asked.grant)
-        ]
-        return allowed_tools(self.matrix, asked.who, specs, asked.tool)
+        if asked.grant is not None:
+            grant = asked.grant
+            specs = [
+                tool.spec
+                for name, tool in self.registry.tools.items()
+                if any(glob_matches(str(entry.get("tool", "")), name) for entry in grant)
+            ]
+            return allowed_tools(self.matrix, asked.who, specs, asked.tool)
+        key = (asked.who, asked.tool)
+        found = self._alternatives.get(key)
+        if found is None:  # likeness of names is slow to tell, and a model that is denied is denied again
+            specs = [tool.spec for tool in self.registry.tools.values()]
+            found = allowed_tools(self.matrix, asked.who, specs, asked.tool)
+            if len(self._alternatives) >= MAX_REMEMBERED:
+                self._alternatives.clear()
+            self._alternatives[key] = found
+        return found
 
     def _no(self, denial: Denial, tool: ToolVersion | None, counted: tuple[str, ...] = ()) -> Ruling:
         return Ruling(
