@@ -1,4 +1,4 @@
-"""Policies, tools, approvals, the audit and blobs of a real TAS process (design §7)."""
+"""Policies, tools, approvals and the audit of a real TAS process (design §7)."""
 
 import asyncio
 import base64
@@ -16,7 +16,6 @@ from tests.support.waiting import eventually
 
 from towpath_contracts import rpc
 from towpath_contracts.access import AccessVerdict
-from towpath_contracts.canonical import digest_text
 from towpath_contracts.problems import ProblemError
 from towpath_embedded.nats import Nats
 
@@ -279,49 +278,6 @@ async def test_the_service_can_not_rewrite_its_audit(tas: Running, shared_tas: A
         await connection.close()
 
 
-async def test_a_large_result_is_stored_in_pieces_under_its_digest(tas: Running) -> None:
-    caller = tas.caller
-    invocation = await caller.call("orders.find")
-    data = bytes(range(256)) * 2_000
-    for index, piece in enumerate(pieces(data)):
-        await caller.ask(rpc.BLOB_PUT, **chunk(invocation, data, index, piece))
-    stored = await query(tas.dsn, "SELECT data, size FROM runs.blob WHERE digest = $1", digest_text(data))
-    assert [(one["data"], one["size"]) for one in stored] == [(data, len(data))]
-    left = await query(tas.dsn, "SELECT FROM tas.blob_piece WHERE digest = $1", digest_text(data))
-    assert left == []
-    again = await caller.ask(rpc.BLOB_PUT, **chunk(invocation, data, 0, pieces(data)[0]))
-    assert again.detail == "stored"
-
-
-@pytest.mark.parametrize(
-    ("change", "code"),
-    [
-        ({"ticket": ""}, "forbidden"),
-        ({"ticket": "e30.e30"}, "forbidden"),
-        ({"execution_id": str(uuid.uuid4())}, "forbidden"),
-        ({"digest": "sha256:" + "0" * 64}, "request_invalid"),
-        ({"index": 1, "total": 1}, "request_invalid"),
-        ({"total": 65}, "request_too_large"),
-        ({"data_base64": base64.b64encode(bytes(256 * 1024 + 1)).decode()}, "request_too_large"),
-        ({"data_base64": "!"}, "request_invalid"),
-        ({"index": 1, "total": 2}, "request_invalid"),
-    ],
-)
-async def test_a_blob_that_is_not_in_order_is_refused(tas: Running, change: dict[str, Any], code: str) -> None:
-    invocation = await tas.caller.call("orders.find")
-    data = uuid.uuid4().bytes
-    with pytest.raises(ProblemError, match=code):
-        await tas.caller.ask(rpc.BLOB_PUT, **{**chunk(invocation, data, 0, data), **change})
-    assert await query(tas.dsn, "SELECT FROM runs.blob WHERE digest = $1", digest_text(data)) == []
-
-
-async def test_a_finished_call_stores_no_more_blobs(tas: Running) -> None:
-    invocation = await tas.caller.call("orders.find")
-    await tas.caller.confirmation(await tas.caller.report(invocation))
-    with pytest.raises(ProblemError, match="forbidden"):
-        await tas.caller.ask(rpc.BLOB_PUT, **chunk(invocation, b"x", 0, b"x"))
-
-
 async def test_in_production_a_weaker_tool_waits_for_an_admin(
     nats_server: Nats, database: Callable[..., str], folder: Path
 ) -> None:
@@ -390,20 +346,3 @@ async def gate_resolved(caller: TasCaller, run_id: uuid.UUID) -> dict[str, Any]:
 
     await eventually(lambda: found() != [])
     return found()[0]
-
-
-def pieces(data: bytes) -> list[bytes]:
-    """Cut *data* as a worker does."""
-    return [data[start : start + 256 * 1024] for start in range(0, len(data), 256 * 1024)]
-
-
-def chunk(invocation: Any, data: bytes, index: int, piece: bytes) -> dict[str, Any]:
-    """Make one piece of a blob."""
-    return {
-        "digest": digest_text(data),
-        "index": index,
-        "total": len(pieces(data)),
-        "data_base64": base64.b64encode(piece).decode(),
-        "ticket": invocation.ticket,
-        "execution_id": str(invocation.execution_id),
-    }

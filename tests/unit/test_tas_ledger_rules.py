@@ -5,19 +5,7 @@ import uuid
 from typing import Any
 
 import pytest
-from tests.support.tas_calls import (
-    NOW,
-    after,
-    ask,
-    claim,
-    outcome,
-    permitted,
-    request,
-    ruling,
-    version,
-    waiting,
-    word,
-)
+from tests.support.tas_calls import NOW, after, ask, claim, outcome, permitted, request, ruling, version, waiting, word
 
 from towpath_contracts.problems import Problem
 from towpath_contracts.tools import CallStatus, EffectClass
