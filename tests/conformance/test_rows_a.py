@@ -15,6 +15,7 @@ from towpath_contracts.problems import REGISTRY
 from towpath_contracts.tools import ToolRequest
 from towpath_engine.context import agent_parameters, build_context
 from towpath_engine.publish import check, compile_prompt, compile_snapshot, snapshot_body
+from towpath_engine.validation import merge_arguments
 
 ECHO, PAY = tool("echo"), tool("pay", required=("amount", "account"), system=("account", "token"))
 TOOLS = {"echo": ECHO, "pay": PAY}
@@ -73,7 +74,7 @@ def test_A2_all_problems_are_reported_at_once() -> None:
 
 
 def test_A2_a_cycle_with_an_exit_is_fine() -> None:
-    around = [
+    around: list[dict[str, Any]] = [
         {"key": "a", "is_default": True, "allowed_routes": ["b"]},
         {"key": "b", "allowed_routes": ["a", "c"]},
         {"key": "c", "allowed_routes": ["a"], "allow_respond": True},
@@ -112,14 +113,15 @@ def test_A5_a_decision_is_read_strictly() -> None:
         assert decision_adapter.validate_python(decision).action == decision["action"]
     schema = decision_schema()
     assert set(schema["discriminator"]["mapping"]) == {"USE_TOOL", "ROUTE_TO_AGENT", "RESPOND"}
-    for broken in (
+    everything_broken: tuple[dict[str, Any], ...] = (
         {**respond("x"), "action": "DANCE"},
         {**respond("x"), "mood": "good"},
         {"action": "RESPOND", "action_reasoning": "r", "action_details": {"payload": "x", "extra": 1}},
         {"action": "RESPOND", "action_reasoning": "r"},
         {"action_details": {}},
         {},
-    ):
+    )
+    for broken in everything_broken:
         machine = Machine()
         assert types(machine.decide(broken)) == ["decision_received", "decision_refused", "decision_requested"]
         assert machine.events(ev.DecisionRefused)[0].code == "decision_invalid"
@@ -233,3 +235,6 @@ def test_A8_a_parameter_that_the_system_lacks_is_named() -> None:
     machine.decide(use("pay", amount="5"))
     assert "required parameter 'account': the system did not provide" in machine.context.feedback[0]
     assert "'token'" not in machine.context.feedback[0], "it is not required"
+    merged, problems = merge_arguments(PAY, {"amount": "5", "account": "mine"}, {})
+    assert merged == {"amount": "5"}, "what the model says about it is dropped"
+    assert len(problems) == 2 and "set by the system" in problems[0] and "did not provide" in problems[1]

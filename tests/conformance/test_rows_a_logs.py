@@ -44,6 +44,18 @@ def test_A9_execution_log_has_exact_shapes_and_truncations() -> None:
     assert {len(agent_step["decision"][key]) for key in ("action_reasoning", "action_details")} == {120}
 
 
+def test_A9_an_echo_leaves_an_agent_a_tool_and_an_agent_entry() -> None:
+    machine = Machine()
+    machine.decide(use("echo", text="hi"))
+    machine.finish(result={"echo": "hi"})
+    assert machine.context.outputs[0].text == '{"echo":"hi"}', "in full in the second prompt"
+    machine.decide(respond("done"))
+    assert [entry["type"] for entry in machine.log.execution_log] == ["agent", "tool", "agent"]
+    assert len(machine.log.tool_log) == 1 and len(machine.events(ev.DecisionRequested)) == 2
+    assert [i["kind"] for i in machine.log.instructions] == ["call_tools", "finish"]
+    assert machine.log.execution_log[2]["input_preview"] == 'echo: {"echo":"hi"}'
+
+
 @pytest.mark.parametrize("most", [50, 80, 100, 120])
 def test_A9_a_text_that_fits_is_kept_whole(most: int) -> None:
     assert truncate("x" * most, most) == "x" * most

@@ -156,6 +156,8 @@ class Watch:
                 assert (event.status == "cancelled") == self.cancelled, "a cancel wins over every other end"
                 assert event.status == "completed" or event.final["status"] == "error"
                 self.fence, self.ended, self.asked = event.fence, True, set()
+            case _:
+                return
 
     def _opened(self, instruction: CallTools) -> None:
         for index, call in enumerate(instruction.calls):

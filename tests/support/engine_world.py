@@ -266,7 +266,7 @@ def strange_facts(name: UUID, run_id: UUID, world: World) -> list[facts.AnyFact]
 
 def stops(world: World) -> list[facts.AnyFact]:
     """Facts that end or park a run before its time."""
-    pending = [effect.effect.effect_id for effect in world.messages] or [None]
+    pending: list[UUID | None] = [effect.effect.effect_id for effect in world.messages] or [None]
     return [
         facts.CancelRequested(run_id=RUN, by="ann"),
         facts.CancelRequested(run_id=RUN, by="bob"),

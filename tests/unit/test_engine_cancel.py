@@ -1,5 +1,6 @@
 """Cancel and the fence (design §7): nothing new starts, nothing that happened is hidden, the run always ends."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from towpath_contracts import events as ev
 from towpath_contracts import facts
 from towpath_contracts.access import RaiseFence
 from towpath_contracts.tools import ToolRequest
-from towpath_engine.advance import wake_at
+from towpath_engine.advance import advance, wake_at
 from towpath_engine.evolve import FENCE_RESEND_S
 from towpath_engine.remember import QUEUE_MS
 from towpath_engine.state import EffectKind
@@ -108,6 +109,13 @@ def test_a_timer_never_repeats_a_call_under_the_new_fence() -> None:
     asked = [r for r in machine.requests if isinstance(r, ToolRequest)]
     assert len(asked) == 2 and {r.fence for r in asked} == {0}
     assert [f.fence for f in fences(machine)] == [1]
+
+
+def test_a_call_is_asked_for_under_the_fence_of_its_run() -> None:
+    machine = Machine()
+    decision = facts.DecisionMade(run_id=RUN, request_id=machine.request_id, attempt=1, decision=use("echo", text="x"))
+    _, effects, _ = advance(replace(machine.state, fence=3), decision, machine.now)
+    assert [effect.message.fence for effect in effects] == [3]
 
 
 def test_what_nobody_knows_of_is_listed_as_unknown_after_a_moment() -> None:

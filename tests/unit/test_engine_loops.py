@@ -126,7 +126,7 @@ def test_the_third_equal_error_nudges_and_the_fourth_stops() -> None:
     machine = Machine()
     for _ in range(2):
         failing(machine, "disk is full")
-    assert loops(machine) == [] and machine.context.notes == ()
+    assert loops(machine) == [] and not machine.context.notes
     failing(machine, "disk is full")
     assert loops(machine) == [("errors", 3, "nudge")]
     assert "The last 3 steps failed in the same way" in machine.context.notes[0]
