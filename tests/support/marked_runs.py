@@ -90,6 +90,7 @@ async def ask(nc: Client, subject: str, body: dict[str, Any], patience_s: float 
         try:
             answer = json.loads((await nc.request(subject, json.dumps(body).encode(), timeout=12)).data)
             if answer.get("code") != "unavailable":
+                assert "code" not in answer, answer
                 return answer
         except (TimeoutError, nats.errors.Error):
             answer = {}
