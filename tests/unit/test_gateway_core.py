@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from towpath_contracts.deciding import Cost, Usage
 from towpath_contracts.events import DecisionMissed, DecisionReceived, LogEntry, NoteAdded
 from towpath_contracts.problems import ProblemError
+from towpath_contracts.strict_json import MAX_DEPTH
 from towpath_contracts.views import RunView
 from towpath_gateway.core import sse
 from towpath_gateway.core.answers import asked_requests, run_answer, run_debug, trace_id_of
-from towpath_gateway.core.bodies import MAX_DEPTH, is_json, read_json
+from towpath_gateway.core.bodies import is_json, read_json
 from towpath_gateway.core.headers import (
     idempotency_key,
     last_event_id,

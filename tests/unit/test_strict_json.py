@@ -1,0 +1,83 @@
+"""JSON as everybody can read it: what is refused, what is not, and that both ways of asking agree."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from towpath_contracts.strict_json import MAX_DEPTH, check_json, fault_of
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "Expecting value"),
+        (b"{} {}", "Extra data"),
+        (b'"\xed\xa0\x80"', "byte 1 is not UTF-8"),
+        (b"[NaN]", "NaN is not JSON"),
+        (b"-Infinity", "-Infinity is not JSON"),
+        (b'{"a": -1e999}', "too large"),
+        (b"9" * 400 + b".0", "too large"),
+        (b"9" * 5000, "digits"),
+        (b'{"a": "\\u0000"}', r"U\+0000"),
+        (b'{"\\u0000": 1}', r"U\+0000"),
+        (b'"a\x00b"', "control character"),
+        (b'["\\uD83D"]', "surrogate"),
+        (b'["\\udc00\\ud83d"]', "surrogate"),
+        (b"[" * 65 + b"]" * 65, "64 levels"),
+        (b'{"a":' * 65 + b"1" + b"}" * 65, "64 levels"),
+        (b'["]]",' * 65 + b"1" + b"]" * 65, "64 levels"),
+        (b'["\\\\",' * 65 + b"1" + b"]" * 65, "64 levels"),
+        (b"[" * 100_000, "64 levels"),
+    ],
+)
+def test_what_somebody_could_not_read_is_refused(data: bytes, why: str) -> None:
+    said = check_json(data)
+    assert said is not None
+    assert re.search(why, said)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"null",
+        b"[" * 64 + b"]" * 64,
+        b'{"a":' * 64 + b"1" + b"}" * 64,
+        b"[" + b"[]," * 500 + b"[]]",
+        b'"\\ud83d\\ude00"',
+        b'"\\\\u0000 \\\\ud800"',
+        b'"' + b"[" * 500 + b'"',
+        b"[" + b'"[[",' * 500 + b'"\\"[["]',
+        b"1e308",
+        '{"ключ": "значение"}'.encode(),
+    ],
+)
+def test_what_everybody_can_read_is_not(data: bytes) -> None:
+    assert check_json(data) is None
+
+
+def test_the_limit_is_what_is_asked_for() -> None:
+    assert check_json(b"[[[]]]", max_depth=3) is None
+    assert check_json(b"[[[]]]", max_depth=2) == "more than 2 levels of nesting"
+    assert fault_of(([[]],), max_depth=2) == "more than 2 levels of nesting"
+    assert fault_of({"a": {"b": 1}}, max_depth=2) is None
+
+
+@given(VALUES, st.integers(1, 6))
+def test_a_value_is_judged_like_its_text(value: Any, levels: int) -> None:
+    assert (check_json(json.dumps(value).encode(), max_depth=levels) is None) == (
+        fault_of(value, max_depth=levels) is None
+    )
+
+
+def test_depth_is_found_beside_wide_data() -> None:
+    deep: Any = "end"
+    for _ in range(MAX_DEPTH + 1):
+        deep = {"wide": list(range(50)), "deep": deep}
+    assert fault_of(deep) == "more than 64 levels of nesting"
