@@ -8,8 +8,11 @@ from datetime import datetime
 from pydantic import Field
 
 from towpath_contracts.base import ClientValue, JsonObject, Message, Name, Value
-from towpath_contracts.tasks import MAX_STEPS_CAP
+from towpath_contracts.tasks import MAX_STEPS_CAP, MAX_TIMEOUT_MS
 from towpath_contracts.tools import ToolSpec
+
+MAX_STEP_TIMEOUT_MS = 3_600_000
+"""No model call may take longer than an hour."""
 
 DEFAULT_CONTEXT_LIMIT = 32_768
 """Bytes of full tool output that a prompt may hold (feature A11)."""
@@ -42,8 +45,8 @@ class NetworkSpec(ClientValue):
     agents: tuple[AgentSpec, ...] = Field(max_length=50)
     max_steps: int = Field(default=10, ge=1, le=MAX_STEPS_CAP)
     max_tool_errors: int = Field(default=8, ge=1, le=MAX_STEPS_CAP)
-    timeout_ms: int = Field(default=300_000, ge=1)
-    step_timeout_ms: int = Field(default=60_000, ge=1)
+    timeout_ms: int = Field(default=300_000, ge=1, le=MAX_TIMEOUT_MS)
+    step_timeout_ms: int = Field(default=60_000, ge=1, le=MAX_STEP_TIMEOUT_MS)
     force_respond: bool = False
     force_respond_agent: str | None = None
     context_limit: int = Field(default=DEFAULT_CONTEXT_LIMIT, ge=0, le=200_000)

@@ -7,12 +7,15 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from towpath_contracts.base import ClientMessage, ClientValue, JsonObject, Message, Name
 
 MAX_STEPS_CAP = 1_000
 """Server cap of `max_steps` (design §5)."""
+
+MAX_TIMEOUT_MS = 7 * 24 * 3_600_000
+"""Server cap of a run's active time: a week."""
 
 
 class GrantRule(ClientValue):
@@ -32,12 +35,12 @@ class SubmitTask(ClientMessage):
 
     network: Name
     user_message: str = Field(default="", max_length=100_000)
-    version: int | None = Field(default=None, ge=1)
+    version: int | None = Field(default=None, ge=1, le=2**31 - 1)
     agent_key: str | None = None
     system_params: JsonObject = Field(default_factory=dict)
     max_steps: int | None = Field(default=None, ge=1, le=MAX_STEPS_CAP)
     max_tool_errors: int | None = Field(default=None, ge=1, le=MAX_STEPS_CAP)
-    timeout_ms: int | None = Field(default=None, ge=1, le=7 * 24 * 3_600_000)
+    timeout_ms: int | None = Field(default=None, ge=1, le=MAX_TIMEOUT_MS)
     model: str | None = Field(default=None, max_length=256)
     script: tuple[Any, ...] | None = Field(default=None, max_length=MAX_STEPS_CAP)
     grant: tuple[GrantRule, ...] | None = Field(default=None, max_length=256)
@@ -46,6 +49,14 @@ class SubmitTask(ClientMessage):
     debug: bool = False
     single_instruction: bool = False
     idempotency_key: str | None = Field(default=None, min_length=1, max_length=255)
+
+    @field_validator("idempotency_key")
+    @classmethod
+    def _printable(cls, value: str | None) -> str | None:
+        if value is not None and not value.isprintable():
+            msg = "use printable characters"
+            raise ValueError(msg)
+        return value
 
     @model_validator(mode="after")
     def _something_to_do(self) -> "SubmitTask":

@@ -13,7 +13,14 @@ from towpath_contracts.tools import ToolSpec
 
 _PLACEHOLDER = re.compile(r"(?<!\{)\{(tools|routes|agent_key|tool_history)\}(?!\})")
 
-PROVIDERS = frozenset({"gemini", "google", "openai", "anthropic", "local", "scripted", "agent"})
+PROVIDERS = frozenset({"gemini", "google", "scripted"})
+"""Prefixes of model strings that a decider serves."""
+
+
+def model_is_known(model: str) -> bool:
+    """Say whether *model* is `provider:name` of a provider that is served."""
+    provider, _, name = model.partition(":")
+    return provider in PROVIDERS and bool(name) and name.isprintable()
 
 
 def _problem(pointer: str, code: str, detail: str) -> ProblemDetail:
@@ -103,9 +110,9 @@ def _check_models(spec: NetworkSpec) -> list[ProblemDetail]:
     models = [("/model", spec.model)]
     models += [(f"/agents/{i}/model", a.model) for i, a in enumerate(spec.agents) if a.model is not None]
     for pointer, model in models:
-        provider, colon, rest = model.partition(":")
-        if not colon or not rest or provider not in PROVIDERS:
-            problems.append(_problem(pointer, "model_unknown", f"{model!r} is not provider:model"))
+        if not model_is_known(model):
+            served = ", ".join(sorted(PROVIDERS))
+            problems.append(_problem(pointer, "model_unknown", f"{model!r} is not provider:model of {served}"))
     return problems
 
 

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ValidationError
 from towpath_contracts.base import Message
 from towpath_contracts.problems import Problem, ProblemDetail, ProblemError, problem
 from towpath_contracts.rpc import PROBLEM_HEADER, Method
+from towpath_contracts.strict_json import check_json
 from towpath_fabric.settings import Settings
 
 B = TypeVar("B", bound=BaseModel)
@@ -183,15 +184,26 @@ class Bus:
 
         self.answer_subject(method.subject, method.request, without_subject)
 
-    def answer_subject(self, subject: str, request: type[B], handler: Callable[[B, str], Awaitable[Message]]) -> None:
+    def answer_subject(
+        self,
+        subject: str,
+        request: type[B],
+        handler: Callable[[B, str], Awaitable[Message]],
+        *,
+        strict: bool = False,
+    ) -> None:
         """Serve requests on *subject*, which may have wildcards; *handler* also gets the subject that was asked.
 
-        Problems are answers too, so a caller never waits for a timeout.
+        Problems are answers too, so a caller never waits for a timeout. *strict* also refuses JSON that others behind
+        could not store or read: for what clients send.
         """
 
         async def serve(message: NatsMessage) -> NatsResponse:
             reply: Message
             try:
+                fault = check_json(message.body) if strict else None
+                if fault is not None:
+                    raise ProblemError(problem("request_malformed", f"{subject}: {fault}"))  # noqa: TRY301
                 parsed = request.model_validate_json(message.body)
                 reply = await handler(parsed, message.raw_message.subject)
             except ValidationError as error:

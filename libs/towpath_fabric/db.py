@@ -16,9 +16,11 @@ DATABASE_DOWN = (
     OSError,
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.AdminShutdownError,
-    asyncpg.CrashShutdownError,
+    asyncpg.OperatorInterventionError,  # class 57: shut down, starting, cancelled by an operator
+    asyncpg.InsufficientResourcesError,  # class 53: disk full, out of memory, too many connections
+    asyncpg.PostgresSystemError,  # class 58: I/O errors
+    asyncpg.TransactionRollbackError,  # class 40: deadlock, serialization
+    asyncpg.ReadOnlySQLTransactionError,  # a standby, or a database that somebody protects
     TimeoutError,
 )
 """What is raised while Postgres is away; it says nothing about the message being handled (design §6)."""

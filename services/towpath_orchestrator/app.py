@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError
 from towpath_contracts import rpc, subjects
 from towpath_contracts.base import ClientMessage, Message
 from towpath_contracts.problems import ProblemError
+from towpath_contracts.strict_json import check_json
 from towpath_contracts.tasks import SubmitTask
 from towpath_contracts.views import CancelRun, GetEvents, GetRun
 from towpath_fabric.bus import Bus
@@ -83,7 +84,7 @@ class Clients:
 def serve_clients(bus: Bus, clients: Clients) -> None:
     """Answer the `task.*` subjects."""
     for subject in (subjects.TASK_SUBMIT_ALL, subjects.TASK_SUBMIT_ANONYMOUS):
-        bus.answer_subject(subject, SubmitTask, clients.submit)
+        bus.answer_subject(subject, SubmitTask, clients.submit, strict=True)
     bus.answer_subject(subjects.TASK_GET_ALL, ClientGetRun, clients.get)
     bus.answer_subject(subjects.TASK_EVENTS_ALL, ClientGetEvents, clients.events)
     bus.answer_subject(subjects.TASK_CANCEL_ALL, ClientCancel, clients.cancel)
@@ -128,6 +129,10 @@ class Enqueued:
 
     async def _accept(self, message: Msg) -> None:
         caller = _caller(message.subject)
+        fault = check_json(message.data)
+        if fault is not None:
+            await self._refuse(message, f"not a task: {fault}")
+            return
         try:
             task = SubmitTask.model_validate_json(message.data)
             key = task.idempotency_key or _delivery_key(message)
@@ -139,6 +144,9 @@ class Enqueued:
                 await nak(message, 2)
             else:
                 await self._refuse(message, f"{error.problem.code}: {error.problem.detail}")
+        except Exception as error:  # noqa: BLE001 - whatever one task brings along, the next one must be taken
+            self._log.error("an enqueued task failed", subject=message.subject, exc_info=error)
+            await self._refuse(message, f"{type(error).__name__}")
         else:
             await ack(message)
 

@@ -5,11 +5,13 @@ Law: a source may send only its own fact types, and only about the run that its 
 
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from nats.aio.msg import Msg
 from pydantic import ValidationError
 
 from towpath_contracts.facts import SOURCE_FACTS, AnyFact, DecisionFailed, DecisionMade, fact_adapter
+from towpath_contracts.strict_json import MAX_DEPTH, check_json
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.logs import Logger
 from towpath_fabric.pull import nak, term
@@ -56,20 +58,38 @@ def parse(message: Msg) -> Parsed:
         return Parsed(item=None, reason=f"{source} may not send {fact.type}")
     if str(fact.run_id) != run:
         return Parsed(item=None, reason="the fact is of another run than its subject")
-    if isinstance(fact, DecisionMade) and len(message.data) > MAX_DECISION_BYTES:
-        refused = _too_large(fact)
+    fault = _fault(message.data)
+    if isinstance(fact, DecisionMade) and (fault is not None or len(message.data) > MAX_DECISION_BYTES):
+        refused = _refused(fact, fault or f"it is larger than {MAX_DECISION_BYTES} bytes")
         return Parsed(item=Item(fact=refused, text=refused.model_dump_json(), message=message))
+    if fault is not None:
+        return Parsed(item=None, reason=f"not JSON that can be stored: {fault}")
     if len(message.data) > MAX_FACT_BYTES:
         return Parsed(item=None, reason=f"a fact of {len(message.data)} bytes; the limit is {MAX_FACT_BYTES}")
     return Parsed(item=Item(fact=fact, text=message.data.decode(), message=message))
 
 
-def _too_large(fact: DecisionMade) -> DecisionFailed:
+def _fault(data: bytes) -> str | None:
+    """Say what would stop a reader of the log: deep nesting, NaN. U+0000 in a tool's output is no fault."""
+    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH and b"NaN" not in data and b"Infinity" not in data:
+        return None
+    return check_json(data.replace(b"\\u0000", b"?"))
+
+
+def _refused(fact: DecisionMade, why: str) -> DecisionFailed:
     return DecisionFailed(
         code="invalid_output",
-        message=f"the decision is larger than {MAX_DECISION_BYTES} bytes",
+        message=f"the decision can't be taken: {why}",
         **fact.model_dump(exclude={"type", "decision"}),
     )
+
+
+def run_of(subject: str) -> UUID | None:
+    """Return the run that an inbox subject names, None where that is no id."""
+    try:
+        return UUID(subject.rpartition(".")[2])
+    except ValueError:
+        return None
 
 
 class DeadLetters:
@@ -86,7 +106,13 @@ class DeadLetters:
         self._metrics.dead.labels("INBOX").inc()
         try:
             await self._pool.execute(
-                QUERIES.add_dead_letter, "INBOX", message.subject, None, reason, message.data[:1_000_000], failures
+                QUERIES.add_dead_letter,
+                "INBOX",
+                message.subject,
+                run_of(message.subject),
+                reason,
+                message.data[:1_000_000],
+                failures,
             )
         except DATABASE_DOWN:
             await nak(message, 1)

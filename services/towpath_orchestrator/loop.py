@@ -24,7 +24,7 @@ from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.lane import Lane
 from towpath_fabric.logs import Logger
 from towpath_fabric.pull import PullConsumer, ack
-from towpath_orchestrator.adapters.run_tables import Moved, RunTables, commit_batch, event_text, times
+from towpath_orchestrator.adapters.run_tables import QUERIES, Moved, RunTables, commit_batch, event_text, times
 from towpath_orchestrator.cache import DatabaseClock, StateCache, Waiters
 from towpath_orchestrator.inbox import DeadLetters, Item, parse
 from towpath_orchestrator.metrics import Metrics
@@ -66,6 +66,7 @@ class CommitLoop:
         self.tracing: RunTracing | None = None
         self._saving: set[asyncio.Task[None]] = set()
         self._errors: dict[UUID, str] = {}
+        self._unreadable: dict[UUID, str] = {}
         self._lane = Lane(pool)
         self._dead = DeadLetters(pool, metrics, log)
         self._clock = DatabaseClock()
@@ -127,7 +128,7 @@ class CommitLoop:
         for run_id, items in facts.items():
             state = states.get(run_id)
             if state is None:
-                await self._unknown(items)
+                await self._unknown(items, self._unreadable.pop(run_id, "there is no such run"))
                 continue
             moved, effects[run_id] = self._advance(state, items, now)
             if moved.entries:
@@ -201,11 +202,23 @@ class CommitLoop:
                 self._metrics.loads.inc()
             else:
                 self._stale(run_id)
-            loaded = await self._tables.load(run_id)
+            loaded = await self._load(run_id)
             if loaded is not None:
                 self.cache.put(loaded)
                 found[run_id] = loaded
         return found
+
+    async def _load(self, run_id: UUID) -> RunState | None:
+        """Load a run; one whose log can't be folded is parked, and the others go on (design §5)."""
+        try:
+            return await self._tables.load(run_id)
+        except DATABASE_DOWN:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with one log must not stop the loop
+            self._log.error("a run's log can't be read, it is parked", run_id=str(run_id), exc_info=error)
+            self._unreadable[run_id] = f"the run's log can't be read: {type(error).__name__}"
+            await self._pool.execute(QUERIES.park_unreadable, run_id)
+            return None
 
     def _advance(self, state: RunState, items: list[Item], now: datetime) -> tuple[Moved, list[Effect]]:
         moved = Moved(before_seq=state.seq, state=state, gates=bool(state.gates))
@@ -214,6 +227,7 @@ class CommitLoop:
             self._metrics.facts.labels(item.fact.type).inc()
             try:
                 entries, effects, after = advance(moved.state, item.fact, now)
+                texts = [event_text(entry.event) for entry in entries]
             except Exception as error:  # noqa: BLE001 - whatever a core bug raises, this run is parked and the others go on
                 self._log.error("the machine can't advance a run", run_id=str(state.run_id), exc_info=error)
                 self._park(moved, item, now, repr(error))
@@ -222,7 +236,7 @@ class CommitLoop:
                 continue
             moved.facts.append((moved.state.seq + 1, item.text))
             moved.entries.extend(entries)
-            moved.texts.extend(event_text(entry.event) for entry in entries)
+            moved.texts.extend(texts)
             moved.state = after
             moved.gates = moved.gates or bool(after.gates)
             wanted.update({effect.effect.effect_id: effect for effect in effects})
@@ -307,10 +321,10 @@ class CommitLoop:
             if self.tracing is not None:
                 self.tracing.ended(state.run_id)
 
-    async def _unknown(self, items: list[Item]) -> None:
+    async def _unknown(self, items: list[Item], reason: str) -> None:
         for item in items:
             if item.message is not None:
-                await self._dead.set_aside(item.message, "there is no such run")
+                await self._dead.set_aside(item.message, reason)
 
     async def _acknowledge(self, items: list[Item]) -> None:
         for item in items:

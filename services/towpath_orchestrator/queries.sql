@@ -37,10 +37,10 @@ WITH wanted AS (
 opened AS (
   INSERT INTO runs.gate (gate_id, run_id, project, network, gate_type, status, reason, detail, execution_id, approval_id,
                          opened_at, expires_at)
-  SELECT g.gate_id, g.run_id, g.project, g.network, g.gate_type, 'pending', g.reason, g.detail, g.execution_id,
+  SELECT g.gate_id, g.run_id, g.project, g.network, g.gate_type, g.status, g.reason, g.detail, g.execution_id,
          g.approval_id, $13, g.expires_at
   FROM json_to_recordset($22::json) AS g (gate_id uuid, run_id uuid, project text, network text, gate_type text,
-    reason text, detail json, execution_id uuid, approval_id uuid, expires_at timestamptz)
+    status text, reason text, detail json, execution_id uuid, approval_id uuid, expires_at timestamptz)
   JOIN moved ON moved.run_id = g.run_id
   ON CONFLICT (gate_id) DO NOTHING
 ), closed AS (
@@ -116,6 +116,11 @@ SELECT seq, at, event FROM runs.run_event WHERE run_id = $1 AND seq > $2 ORDER B
 INSERT INTO runs.run_snapshot (run_id, seq, engine_version, state) VALUES ($1, $2, $3, $4)
 ON CONFLICT (run_id) DO UPDATE SET seq = excluded.seq, engine_version = excluded.engine_version, state = excluded.state
 WHERE runs.run_snapshot.seq < excluded.seq OR runs.run_snapshot.engine_version <> excluded.engine_version
+
+-- name: park_unreadable
+-- A log that can't be folded: the run is parked and nothing wakes it (design §5).
+UPDATE runs.run SET status = 'quarantined', reason = 'log_unreadable', wake_at = NULL, updated_at = now()
+WHERE run_id = $1 AND ended_at IS NULL
 
 -- name: move_wake
 UPDATE runs.run r SET wake_at = w.wake_at

@@ -24,9 +24,6 @@ class OrchestratorSettings(Settings):
     reconcile_ms: int = 250
     """How often overdue runs are looked for (design §4)."""
 
-    max_inline_bytes: int = 256 * 1024
-    """Largest message body that is sent inline (design §8)."""
-
     allow_scripts: bool = False
     allow_anonymous: bool = False
 

@@ -22,7 +22,7 @@ from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_engine import ENGINE_VERSION
 from towpath_engine.advance import advance, wake_at
 from towpath_engine.effects import Effect
-from towpath_engine.publish import PROVIDERS
+from towpath_engine.publish import model_is_known
 from towpath_engine.replay import create
 from towpath_engine.state import RunState
 from towpath_fabric.db import DATABASE_DOWN
@@ -64,7 +64,7 @@ def check_task(task: SubmitTask, snapshot: Snapshot, settings: OrchestratorSetti
     if task.agent_key is not None and task.agent_key not in snapshot.agents:
         known = ", ".join(snapshot.agents)
         details.append(ProblemDetail(pointer="/agent_key", code="agent_not_found", detail=f"agents are: {known}"))
-    if task.model is not None and (":" not in task.model or task.model.partition(":")[0] not in PROVIDERS):
+    if task.model is not None and not model_is_known(task.model):
         details.append(
             ProblemDetail(pointer="/model", code="model_unknown", detail=f"{task.model!r} is not provider:model")
         )
@@ -209,7 +209,22 @@ class Intake:
             for submission in batch:
                 await self._commit_safely([submission])
 
+    def _begin_all(self, batch: list[Submission], now: datetime) -> list[Submission]:
+        """Begin every submission; one that the machine can't begin is refused alone."""
+        begun = []
+        for submission in batch:
+            try:
+                self._begin(submission, now)
+            except Exception as error:  # noqa: BLE001 - whatever a core bug raises, the other tasks go on
+                refused = problem("internal", f"the run can't begin: {type(error).__name__}: {error}")
+                if not submission.answer.done():
+                    submission.answer.set_exception(ProblemError(refused))
+            else:
+                begun.append(submission)
+        return begun
+
     def _begin(self, submission: Submission, now: datetime) -> None:
+        submission.admitted, submission.effects = None, ()
         state, first = create(submission.run_id, submission.snapshot, submission.task, now)
         submission.entries = [first]
         if self.active < self._settings.max_active_runs and not self.queued:
@@ -223,8 +238,9 @@ class Intake:
     async def _commit(self, batch: list[Submission]) -> None:
         async with self._pool.acquire() as connection:
             now = await connection.fetchval(QUERIES.now)
-            for submission in batch:
-                self._begin(submission, now)
+            batch = self._begin_all(batch, now)
+            if not batch:
+                return
             rows = await connection.fetch(QUERIES.create_runs, *_columns(batch, now))
         made = {row["run_id"] for row in rows}
         for submission in batch:

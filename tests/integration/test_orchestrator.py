@@ -191,3 +191,51 @@ async def test_what_fits_no_message_is_refused_or_ends_its_own_run(
         assert (view.status, view.step) == ("completed", 2)
         page = await peers.ask(rpc.EVENTS, GetEvents(project="default", run_id=view.run_id))
         assert "decision_missed" in [entry.event.type for entry in page.entries]
+
+
+def deep(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+async def test_hostile_tasks_networks_and_decisions_stop_no_orchestrator(
+    database: Any, nats_server: Any, peers: Peers
+) -> None:
+    peers.decide = lambda request: respond("done") if request.step > 1 else {**use("x"), "action_reasoning": deep(150)}
+    async with orchestrator(database("orchestrator"), nats_server.url()) as process:
+        await publish(peers)
+        js = peers.nc.jetstream()
+        nan = b'{"network": "solo", "user_message": "x", "system_params": {"x": NaN}}'
+        await js.publish("task.enqueue.anonymous", nan)
+        assert json.loads((await peers.raw("task.submit", nan)).data)["code"] == "request_malformed"
+        assert (await submit(peers, model="agent:foo bar"))["code"] == "model_unknown"
+        with_nul = b'{"network": "solo", "user_message": "x", "idempotency_key": "a\\u0000b"}'
+        assert json.loads((await peers.raw("task.submit", with_nul)).data)["code"] == "request_malformed"
+        endless = PublishNetwork(
+            project="default", actor="t", spec={**NETWORK, "name": "endless", "timeout_ms": 10**15}
+        )
+        reply = await peers.raw(rpc.PUBLISH_NETWORK.subject, endless.model_dump_json().encode())
+        assert json.loads(reply.data)["code"] == "network_invalid"
+        assert (await ended(peers, (await submit(peers))["run_id"])).status == "completed"
+        assert process.returncode is None
+
+
+async def test_a_log_that_can_not_be_read_parks_its_run_alone(database: Any, nats_server: Any, peers: Peers) -> None:
+    peers.answer_tools = False
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        await publish(peers)
+        broken = (await submit(peers))["run_id"]
+        await peers.until(lambda: bool(peers.requests))
+    connection = await asyncpg.connect(database())
+    await connection.execute(
+        'UPDATE runs.run_event SET event = \'{"type": "from_the_future"}\' WHERE run_id = $1 AND seq = 3', broken
+    )
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        await peers.finish(peers.requests[0])
+        peers.answer_tools = True
+        assert (await ended(peers, (await submit(peers))["run_id"])).status == "completed"
+        status = await connection.fetchval("SELECT status FROM runs.run WHERE run_id = $1", broken)
+    await connection.close()
+    assert status == "quarantined"

@@ -91,7 +91,7 @@ def test_the_snapshot_holds_what_a_run_needs_and_no_more() -> None:
     network = spec(
         {**LEAD, "prompt_template": "Hi {agent_key}", "model": "gemini:x", "respond_guidance": "short"},
         {"key": "other", "respond_schema": {"type": "object"}},
-        model="openai:y",
+        model="google:y",
         max_steps=7,
         context_limit=99,
     )
@@ -100,5 +100,5 @@ def test_the_snapshot_holds_what_a_run_needs_and_no_more() -> None:
     assert list(compiled.tools) == ["echo"], "tools that no agent has stay out"
     lead, other = compiled.agents["lead"], compiled.agents["other"]
     assert (lead.prompt, lead.model, lead.respond_guidance) == ("Hi {{ agent_key }}", "gemini:x", "short")
-    assert (other.model, other.respond_schema, other.allow_respond) == ("openai:y", {"type": "object"}, False)
+    assert (other.model, other.respond_schema, other.allow_respond) == ("google:y", {"type": "object"}, False)
     assert Snapshot.model_validate(snapshot_body(compiled)) == compiled

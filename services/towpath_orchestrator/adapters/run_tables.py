@@ -97,7 +97,13 @@ def _fact_columns(batch: list[Moved]) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)] if rows else [[], [], []]
 
 
+_GATE_STATUS = {"approved": "approved", "denied": "denied", "expired": "expired", "void": "void"}
+
+
 def _opened_gates(batch: list[Moved]) -> str:
+    """Write the opened gates; one that the same batch closes again is stored as closed at once."""
+    events = [entry.event for moved in batch for entry in moved.entries]
+    closed = {event.gate_id: event.verdict for event in events if isinstance(event, ev.GateClosed)}
     rows = [
         {
             "gate_id": str(entry.event.gate_id),
@@ -105,6 +111,9 @@ def _opened_gates(batch: list[Moved]) -> str:
             "project": moved.state.created.project,
             "network": moved.state.created.network,
             "gate_type": entry.event.gate_type,
+            "status": _GATE_STATUS.get(closed.get(entry.event.gate_id, ""), "settled")
+            if entry.event.gate_id in closed
+            else "pending",
             "reason": storable(entry.event.reason),
             "detail": entry.event.detail,
             "execution_id": str(entry.event.execution_id) if entry.event.execution_id else None,
@@ -116,9 +125,6 @@ def _opened_gates(batch: list[Moved]) -> str:
         if isinstance(entry.event, ev.GateOpened)
     ]
     return json.dumps(rows) if rows else "[]"
-
-
-_GATE_STATUS = {"approved": "approved", "denied": "denied", "expired": "expired", "void": "void"}
 
 
 def _closed_gates(batch: list[Moved]) -> str:
