@@ -8,7 +8,7 @@ outside is refused at the edge, so no process behind it can be stopped by one va
 import json
 import re
 from itertools import accumulate
-from math import isinf, isnan
+from math import isfinite, isinf, isnan
 from typing import Any, NoReturn
 
 MAX_DEPTH = 64
@@ -28,8 +28,8 @@ class NotStrictJsonError(ValueError):
     """The text is not JSON as everybody can read it; the message is a phrase that says why."""
 
 
-def read_strict(data: bytes, *, max_depth: int = MAX_DEPTH) -> Any:
-    """Return the value of *data*; raises NotStrictJsonError."""
+def read_strict(data: bytes, *, max_depth: int = MAX_DEPTH, allow_nul: bool = False) -> Any:
+    """Return the value of *data*; raises NotStrictJsonError. *allow_nul* lets U+0000 pass, for who replaces it."""
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -46,7 +46,7 @@ def read_strict(data: bytes, *, max_depth: int = MAX_DEPTH) -> Any:
         _refuse(str(error))
     # Decoded text is bad only by an escape, and without that many brackets nothing is deep: most bodies end here.
     if "\\u" in text and _SUSPICIOUS_ESCAPE.search(text):
-        fault = fault_of(value, max_depth=max_depth)
+        fault = fault_of(value, max_depth=max_depth, allow_nul=allow_nul)
         if fault is not None:
             _refuse(fault)
     elif text.count("[") + text.count("{") > max_depth and _depth(data) > max_depth:
@@ -54,23 +54,23 @@ def read_strict(data: bytes, *, max_depth: int = MAX_DEPTH) -> Any:
     return value
 
 
-def check_json(data: bytes, *, max_depth: int = MAX_DEPTH) -> str | None:
+def check_json(data: bytes, *, max_depth: int = MAX_DEPTH, allow_nul: bool = False) -> str | None:
     """Return None when *data* is strict JSON of at most *max_depth* levels, else a phrase that says what is wrong."""
     try:
-        read_strict(data, max_depth=max_depth)
+        read_strict(data, max_depth=max_depth, allow_nul=allow_nul)
     except NotStrictJsonError as error:
         return str(error)
     return None
 
 
-def fault_of(value: Any, *, max_depth: int = MAX_DEPTH) -> str | None:
+def fault_of(value: Any, *, max_depth: int = MAX_DEPTH, allow_nul: bool = False) -> str | None:
     """Like `check_json`, of a value that is parsed already (dicts, lists or tuples, and scalars)."""
     level, depth = [value], 0
     while level:
         below: list[Any] = []
         for part in level:
             if isinstance(part, str):
-                fault = _fault_of_text(part)
+                fault = _fault_of_text(part, allow_nul)
                 if fault is not None:
                     return fault
             elif isinstance(part, dict):
@@ -79,8 +79,8 @@ def fault_of(value: Any, *, max_depth: int = MAX_DEPTH) -> str | None:
                 below.extend(part.values())
             elif isinstance(part, list | tuple):
                 below.extend(part)
-            elif isinstance(part, float) and (isinf(part) or isnan(part)):
-                return f"{part} is not JSON"
+            elif isinstance(part, float) and not isfinite(part):
+                return "NaN is not JSON" if isnan(part) else "a number is too large"
         depth += 1
         if depth >= max_depth and any(isinstance(part, dict | list | tuple) for part in below):
             return _too_deep(max_depth)
@@ -94,8 +94,8 @@ def _depth(valid: bytes) -> int:
     return max(accumulate(memoryview(steps).cast("b")), default=0)
 
 
-def _fault_of_text(text: str) -> str | None:
-    if "\0" in text:
+def _fault_of_text(text: str, allow_nul: bool) -> str | None:
+    if "\0" in text and not allow_nul:
         return "a string holds U+0000, which can't be stored"
     if not text.isascii() and _SURROGATE.search(text):
         return "a string holds half of a surrogate pair"

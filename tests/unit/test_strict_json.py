@@ -69,6 +69,11 @@ def test_the_limit_is_what_is_asked_for() -> None:
     assert fault_of({"a": {"b": 1}}, max_depth=2) is None
 
 
+def test_nul_passes_where_it_is_replaced_later() -> None:
+    assert check_json(b'["\\u0000", "\\\\u0000"]', allow_nul=True) is None
+    assert check_json(b'["\\u0000", "\\ud800"]', allow_nul=True) == "a string holds half of a surrogate pair"
+
+
 @given(VALUES, st.integers(1, 6))
 def test_a_value_is_judged_like_its_text(value: Any, levels: int) -> None:
     assert (check_json(json.dumps(value).encode(), max_depth=levels) is None) == (
