@@ -40,6 +40,11 @@ def test_braces_and_quotes_inside_strings_do_not_end_the_object() -> None:
         ('{"action": "RESPOND"', "not JSON"),
         ('{"a": NaN}', "not JSON"),
         ('{"a": 1e999}', "a number is too large"),
+        ('{"a": -1e999}', "a number is too large"),
+        ('{"a":' + "[" * 48 + "]" * 48 + "}", "more than 48 levels"),
+        ('{"a":' * 49 + "1" + "}" * 49, "more than 48 levels"),
+        ("```json\n" + '{"a":' * 49 + "1" + "}" * 49 + "\n```", "not JSON"),
+        ("so: " + '{"a":' * 49 + "1" + "}" * 49, "not JSON"),
         ('{"a": "\\u0000"}', "U\\+0000"),
         ('{"\\u0000": 1}', "U\\+0000"),
         ('{"a": "\\ud800"}', "not JSON"),
@@ -51,6 +56,10 @@ def test_what_is_no_usable_object_is_refused_with_a_reason(text: str, reason: st
     found = find_object(text)
     assert isinstance(found, Refused)
     assert re.search(reason, found.reason)
+
+
+def test_an_answer_may_be_as_deep_as_values_may() -> None:
+    assert isinstance(find_object('{"a":' * 48 + "1" + "}" * 48), Accepted)
 
 
 @given(st.text(alphabet=st.sampled_from('{}"\\`\n abc:1,[]')) | st.text())

@@ -55,6 +55,17 @@ def test_a_good_answer_is_asked_for_once() -> None:
     assert (len(asked), waits, result) == (1, [], Answered(value=RESPOND))
 
 
+@pytest.mark.parametrize("hostile", ['{"a":' * 60 + "1" + "}" * 60, '{"a":' * 300 + "1" + "}" * 300, "NaN", "1e999"])
+def test_what_others_can_not_read_is_fed_back_and_then_given_up(hostile: str) -> None:
+    text = as_text({**RESPOND, "action_details": {"payload": {"deep": "HERE"}}}).replace('"HERE"', hostile)
+    reply = Reply(text=text, usage=Usage(model_calls=1), cost=NOTHING)
+    asked, _, result = play(reply, reply)
+    assert len(asked) == 2
+    assert isinstance(result, GaveUp)
+    assert result.code == "invalid_output"
+    assert isinstance(play(reply, GOOD)[2], Answered)
+
+
 def test_a_malformed_answer_is_repaired_once() -> None:
     asked, waits, result = play(BAD, GOOD)
     assert result == Answered(value=RESPOND)

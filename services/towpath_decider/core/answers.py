@@ -17,6 +17,7 @@ from referencing.exceptions import Unresolvable
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions import decision_adapter
+from towpath_contracts.strict_json import MAX_VALUE_DEPTH, fault_of
 
 MAX_CANDIDATES = 16
 """Places in a text where an object is looked for; a model that writes prose rarely opens more braces than this."""
@@ -26,7 +27,6 @@ MAX_ERRORS = 5
 
 _FENCED = re.compile(r"```[a-zA-Z0-9_-]*[ \t]*\r?\n(.*?)```", re.DOTALL)
 _SIGN = re.compile(r'["{}\\]')
-_INFINITE = (float("inf"), float("-inf"))
 
 Check = Callable[[JsonObject], str]
 """Says what is wrong with an object; an empty text means that it is accepted."""
@@ -79,25 +79,8 @@ def _parse(text: str) -> Accepted | Refused:
         return Refused(reason=f"not JSON: {error}" if text.strip() else "the answer is empty")
     if not isinstance(value, dict):
         return Refused(reason=f"a JSON object is wanted, not {type(value).__name__}")
-    defect = _defect(value)
-    return Refused(reason=defect) if defect else Accepted(value=value)
-
-
-def _defect(value: object) -> str:
-    """Say what in *value* could not be stored or sent on; nesting is bounded by the parser's own limit."""
-    pending = [value]
-    while pending:
-        item = pending.pop()
-        if isinstance(item, dict):
-            pending.extend(item)
-            pending.extend(item.values())
-        elif isinstance(item, list):
-            pending.extend(item)
-        elif isinstance(item, str) and "\x00" in item:
-            return "a string holds the character U+0000, which is not allowed"
-        elif isinstance(item, float) and item in _INFINITE:  # 1e999 is JSON, but would be written back as Infinity
-            return "a number is too large"
-    return ""
+    fault = fault_of(value, max_depth=MAX_VALUE_DEPTH)  # what could not be stored, sent on or read by others
+    return Accepted(value=value) if fault is None else Refused(reason=fault)
 
 
 def _candidates(text: str) -> list[str]:
