@@ -54,6 +54,24 @@ def test_what_is_not_json_is_refused(returned: object) -> None:
     assert caught.value.code == "result_invalid"
 
 
+def nested(levels: int) -> object:
+    value: object = 1
+    for level in range(levels):
+        value = [value] if level % 2 else {"in": value}
+    return value
+
+
+@pytest.mark.parametrize("levels", [49, 65, 201, 5_000])
+def test_a_result_that_others_could_not_read_is_refused(levels: int) -> None:
+    with pytest.raises(ResultRefusedError) as caught:
+        encode_result(nested(levels))
+    assert caught.value.code == "result_invalid"
+
+
+def test_a_result_may_be_as_deep_as_values_may() -> None:
+    assert encode_result(nested(48)).value == nested(48)
+
+
 def test_a_result_is_measured_in_bytes() -> None:
     assert not encode_result("x" * (INLINE_RESULT_BYTES - 2)).is_large
     assert encode_result("ü" * (INLINE_RESULT_BYTES // 2)).is_large

@@ -11,6 +11,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from towpath.arguments import ArgumentsInvalidError
 from towpath.errors import ToolError
 from towpath_contracts.canonical import canonical_json, digest_text
+from towpath_contracts.strict_json import MAX_VALUE_DEPTH, check_json
 from towpath_contracts.tools import INLINE_RESULT_BYTES, MAX_RESULT_BYTES, ToolFailure
 
 MAX_MESSAGE_CHARS = 2_000
@@ -53,6 +54,10 @@ def encode_result(returned: Any) -> Result:
     if len(data) > MAX_RESULT_BYTES:
         said = f"the result has {len(data)} bytes, at most {MAX_RESULT_BYTES} are taken; return less, or a reference"
         raise ResultRefusedError("result_too_large", said)
+    # Readers of JSON stop at some depth: an outcome that none of them can read would be said again for ever.
+    fault = check_json(data, max_depth=MAX_VALUE_DEPTH, allow_nul=True)  # the platform replaces U+0000
+    if fault is not None:
+        raise ResultRefusedError("result_invalid", f"the tool returned what others can't read: {fault}")
     return Result(value=value, data=data, digest=digest_text(data))
 
 
