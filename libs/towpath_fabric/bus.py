@@ -39,6 +39,9 @@ PING_INTERVAL_S = 5
 ANSWERS_AT_ONCE = 1_024
 """Per subject. FastStream answers one by one unless told otherwise, and one question that waits would hold up all."""
 
+BAD_PREFIXES = 100
+"""First parts of impossible subjects that are logged, each once; what is sent again and again is no news."""
+
 
 async def _undecoded(message: Any) -> Any:
     return message
@@ -91,6 +94,7 @@ class Bus:
         self._words: dict[str, asyncio.Future[bool]] = {}
         self._words_inbox = ""
         self._asked = 0
+        self._bad_prefixes: set[str] = set()
         self.outages: tuple[type[BaseException], ...] = (OSError,)
         """What handlers raise while something they need is away; who asked is told to try again."""
 
@@ -117,6 +121,7 @@ class Bus:
     async def post(self, subject: str, body: bytes, headers: Mapping[str, str] | None = None) -> bool:
         """Send without waiting; False when the connection is down (the caller's memory will say it again).
 
+        False also for a subject that no message can have, e.g. from a name with a space: one bad name stops no loop.
         Raises MaxPayloadError for a body that no message holds: the caller has to know its limits.
         """
         try:
@@ -127,7 +132,16 @@ class Bus:
             nats_errors.ConnectionDrainingError,
         ):
             return False
+        except nats_errors.BadSubjectError:
+            self._log_bad_subject(subject)
+            return False
         return True
+
+    def _log_bad_subject(self, subject: str) -> None:
+        prefix = subject.partition(".")[0][:64]
+        if prefix not in self._bad_prefixes and len(self._bad_prefixes) < BAD_PREFIXES:
+            self._bad_prefixes.add(prefix)
+            structlog.get_logger(self.role).error("a subject that can't be sent on", subject=subject[:200])
 
     async def store(
         self, subject: str, body: bytes, headers: Mapping[str, str] | None = None, timeout_s: float = 2.0

@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from structlog.testing import capture_logs
 
 from towpath_contracts.problems import ProblemError
 from towpath_contracts.rpc import Method
@@ -38,3 +39,16 @@ async def test_what_is_too_large_is_refused_at_once(nats_server: Nats) -> None:
     finally:
         await gateway.close()
         await tas.close()
+
+
+async def test_a_subject_that_no_message_can_have_is_refused_and_logged_once(nats_server: Nats) -> None:
+    bus = Bus("tas", Settings.load(nats_url=nats_server.url()))
+    await bus.connect()
+    try:
+        with capture_logs() as logs:
+            for subject in ("tool.call.a b", "tool.call.a\tb", "run.event.\r\nPUB x", ""):
+                assert not await bus.post(subject, b"{}")
+            assert await bus.post("tool.call.fine", b"{}")
+        assert [line["subject"] for line in logs] == ["tool.call.a b", "run.event.\r\nPUB x", ""]
+    finally:
+        await bus.close()
