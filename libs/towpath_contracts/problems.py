@@ -142,6 +142,7 @@ REGISTRY: dict[str, ProblemKind] = _registry(
     ProblemKind(
         "gate_settled", 409, "The gate is already settled", "Nothing is left to do: towpath gates list --status all."
     ),
+    ProblemKind("fence_raised", 409, "The run was stopped", "Nothing of it can start any more; start a new run."),
     ProblemKind("reason_required", 400, "A denial needs a reason", "Say why: the model sees it."),
     ProblemKind(
         "digest_changed", 409, "The call changed since it was shown", "Look at the gate again before you decide."

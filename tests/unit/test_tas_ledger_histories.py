@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.support.tas_calls import NOW, RUN, after, ask, claim, outcome, request, ruling, word
 
+from towpath_contracts.problems import Problem
 from towpath_contracts.tools import CallStatus, EffectClass
 from towpath_tas.core import approvals
 from towpath_tas.core.authorization import Asked, Ruling
@@ -86,7 +87,8 @@ class Histories(RuleBasedStateMachine):
         assert self.call is not None
         asked = claim(self.call, worker, attempt=max(1, self.call.attempt - behind))
         before = dict(self.granted)
-        step, answer = on_claim(self.call, asked, "expired" if expired else "", now=self.now)
+        step, answer = on_claim(self.call, asked, "expired" if expired else "", now=self.now, fence=self.fence)
+        assert not (answer.granted and self.fence), "nothing of a stopped run starts"
         assert not (answer.granted and (expired or asked.attempt != self.call.attempt)), "an outdated ticket is refused"
         if answer.granted and self.effect_class is not EffectClass.PURE:
             self.judge_grant(worker, before, step)
@@ -117,7 +119,8 @@ class Histories(RuleBasedStateMachine):
         if really != 0:  # workers get lost now and then
             return
         said = outcome(self.call, worker, status=status, attempt=max(1, self.call.attempt - behind), result=str(worker))
-        step = on_outcome(self.call, said, "forged" if forged else "", self.law, now=self.now, approval=self.approval)
+        fault = "forged" if forged else ""
+        step = on_outcome(self.call, said, fault, self.law, now=self.now, approval=self.approval, fence=self.fence)
         if step.call is not None and step.call.status in {CallStatus.SUCCEEDED, CallStatus.FAILED} and not forged:
             held = self.effect_class is EffectClass.PURE or worker in self.granted or status == "ticket_expired"
             assert held, "only a holder's outcome counts"
@@ -148,8 +151,10 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.call is not None and self.call.status is CallStatus.UNKNOWN)
     def a_person_settles(self, verdict: Any) -> None:
         assert self.call is not None
-        step = on_settle(self.call, verdict, "paula", "looked", now=self.now)
-        assert step is not None
+        step = on_settle(self.call, verdict, "paula", "looked", now=self.now, fence=self.fence)
+        if isinstance(step, Problem):
+            assert (verdict, self.fence) == ("retry", 1), "a person's word counts, but for a retry of a stopped run"
+            return
         self.retries += verdict == "retry"
         self.final_fact = None
         self.take(step)
@@ -190,7 +195,7 @@ class Histories(RuleBasedStateMachine):
         assert call == self.call, "what is sent is what is stored"
         assert call.status in {CallStatus.PERMITTED, CallStatus.STARTED}
         assert not any(fact["type"] == "tool.denied" for fact in self.told), "what was denied is never sent"
-        assert self.fence == 0 or self.retries, "a stopped run sends nothing, but what a person wants once more"
+        assert self.fence == 0, "a stopped run sends nothing"
         if self.effect_class is EffectClass.IRREVERSIBLE:
             assert len(self.granted) <= self.retries, "what may have happened is not sent again"
         if step.decides and call.attempt == 1:

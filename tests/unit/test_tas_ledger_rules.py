@@ -221,7 +221,7 @@ def test_a_late_outcome_settles_an_unknown_call_but_not_a_persons_word() -> None
     late = on_outcome(unknown, outcome(unknown, claim_id), "", allow, now=LATE)
     assert become(late).status is CallStatus.SUCCEEDED
     settled = on_settle(unknown, "did_not_happen", "paula", "looked", now=LATE)
-    assert settled is not None
+    assert isinstance(settled, Step)
     after_word = on_outcome(settled.call, outcome(unknown, claim_id), "", allow, now=LATE)
     assert (after_word.call, [note.phase for note in after_word.notes]) == (None, ["evidence"])
 
@@ -373,16 +373,20 @@ def test_a_fence_voids_stops_and_leaves() -> None:
 def test_a_person_settles_an_unknown_call_once() -> None:
     unknown = become(ask(started(EffectClass.IRREVERSIBLE, uuid.uuid4()), now=LEASE_OVER))
     happened = on_settle(unknown, "happened", "paula", "saw it", now=LATE)
-    assert happened is not None
+    assert isinstance(happened, Step)
     assert (become(happened).status, become(happened).settled_by) == (CallStatus.SUCCEEDED, "paula")
-    assert on_settle(become(happened), "retry", "paula", "", now=LATE) is None
-    assert on_settle(permitted(), "happened", "paula", "", now=NOW) is None
+    for refused in (
+        on_settle(become(happened), "retry", "paula", "", now=LATE),
+        on_settle(permitted(), "happened", "paula", "", now=NOW),
+    ):
+        assert isinstance(refused, Problem)
+        assert refused.code == "gate_settled"
 
 
 def test_retry_lets_an_irreversible_call_run_once_more() -> None:
     unknown = become(ask(started(EffectClass.IRREVERSIBLE, uuid.uuid4()), now=LEASE_OVER))
     step = on_settle(unknown, "retry", "paula", "it did not", now=LATE)
-    assert step is not None
+    assert isinstance(step, Step)
     call = become(step)
     assert (call.status, call.attempt, dispatched(step)) == (CallStatus.PERMITTED, 2, [call])
     granted, answer = on_claim(call, claim(call), "", now=LATE)

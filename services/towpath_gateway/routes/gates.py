@@ -25,6 +25,7 @@ Verdict = Literal["approved", "denied", "happened", "did_not_happen", "retry"]
 _REFUSALS = (
     "gate_not_found",
     "gate_settled",
+    "fence_raised",
     "verdict_invalid",
     "digest_changed",
     "role_missing",

@@ -42,7 +42,7 @@ class Item:
 
     def decide(self, picture: Picture) -> Step:
         """Ask the core, and keep its answer for when the step is stored."""
-        step, self.answer = on_claim(picture.call, self.asked, self.fault, now=picture.now)
+        step, self.answer = on_claim(picture.call, self.asked, self.fault, now=picture.now, fence=picture.fence)
         return step
 
 

@@ -47,6 +47,7 @@ class Item:
             picture.authorize,
             now=picture.now,
             approval=picture.approval,
+            fence=picture.fence,
         )
 
     def entry(self) -> Entry:

@@ -68,8 +68,7 @@ class Settling:
             call = picture.call
             if call is None or call.project != request.project:
                 return problem("tool_call_not_found", f"no call {request.execution_id} in {request.project}")
-            step = on_settle(call, request.verdict, request.actor, request.reason, now=picture.now)
-            return step or problem("gate_settled", f"the call is {call.status}")
+            return on_settle(call, request.verdict, request.actor, request.reason, now=picture.now, fence=picture.fence)
 
         await self._settle(request.run_id, request.execution_id, request.project, decide)
         return Done(detail=f"call {request.execution_id}: {request.verdict}")

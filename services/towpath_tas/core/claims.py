@@ -19,12 +19,14 @@ LEASE_SLACK_MS = 10_000
 """On top of the tool's timeout: for starting, for stopping, and for the outcome to arrive."""
 
 
-def on_claim(call: Call | None, asked: ClaimStart, fault: str, *, now: datetime) -> tuple[Step, ClaimAnswer]:
+def on_claim(
+    call: Call | None, asked: ClaimStart, fault: str, *, now: datetime, fence: int = 0
+) -> tuple[Step, ClaimAnswer]:
     """Return the answer to a claim, and what it makes of the call.
 
-    *fault* says what is wrong with the ticket (`TicketFault`), and is empty for a good one.
+    *fault* says what is wrong with the ticket (`TicketFault`), and is empty for a good one; *fence* is the stored one.
     """
-    reason = _refusal(call, asked, fault, now=now)
+    reason = _refusal(call, asked, fault, now=now, fence=fence)
     if call is None or reason:
         return _refused(call, asked, reason or "unknown_call")
     if call.effect_class is EffectClass.PURE:
@@ -40,7 +42,7 @@ def on_claim(call: Call | None, asked: ClaimStart, fault: str, *, now: datetime)
     return Step(call=started, notes=(note,)), _granted(call)
 
 
-def _refusal(call: Call | None, asked: ClaimStart, fault: str, *, now: datetime) -> str:
+def _refusal(call: Call | None, asked: ClaimStart, fault: str, *, now: datetime, fence: int) -> str:
     """Return why the claim is refused; an empty string when it is not. Each word is part of the contract."""
     if call is None:
         return "unknown_call"
@@ -48,6 +50,8 @@ def _refusal(call: Call | None, asked: ClaimStart, fault: str, *, now: datetime)
         return str(call.status)
     if asked.attempt != call.attempt:
         return "outdated"
+    if fence > call.fence:
+        return "fence_raised"
     if fault:
         return f"ticket_{fault}"
     if now >= call.deadline:

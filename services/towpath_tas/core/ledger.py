@@ -44,12 +44,13 @@ def on_request(
         return _refuse_conflict(call, differing)
     if call.status in FINAL:
         return say_again(call)
-    if fence > request.fence and not call.ever_claimed:
+    stopped = fence > min(call.fence, request.fence)
+    if stopped and not call.ever_claimed:
         return void(call)
     if call.status is CallStatus.AWAITING_APPROVAL:
         deadline = max(call.deadline, request.deadline)
         return approvals.on_repeat(call, asked, approval, authorize, now=now, deadline=deadline)
-    return _go_on(call, max(call.deadline, request.deadline), now=now, stopped=fence > request.fence)
+    return _go_on(call, max(call.deadline, request.deadline), now=now, stopped=stopped)
 
 
 def say_again(call: Call) -> Step:

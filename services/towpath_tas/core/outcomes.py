@@ -23,8 +23,12 @@ def on_outcome(
     *,
     now: datetime,
     approval: Approval | None = None,
+    fence: int = 0,
 ) -> Step:
-    """Return what an outcome makes of its call; *fault* says what is wrong with its ticket, if anything."""
+    """Return what an outcome makes of its call.
+
+    *fault* says what is wrong with its ticket, if anything; *fence* is the stored one.
+    """
     if call is None:
         return Step(dead="an outcome for a call that is not in the ledger")
     if fault:
@@ -32,7 +36,7 @@ def on_outcome(
     if call.accepted == _key(outcome):
         return say_again(call)  # the same outcome again: its confirmation was lost
     if outcome.status == "ticket_expired":
-        return _authorize_again(call, outcome, authorize, now=now, approval=approval)
+        return _authorize_again(call, outcome, authorize, now=now, approval=approval, stopped=fence > call.fence)
     if not _from_holder(call, outcome):
         return _evidence(call, outcome, "no claim was granted to it")
     if _unclear(call, outcome):
@@ -86,11 +90,12 @@ def _digested(outcome: ToolOutcome) -> tuple[str, ToolOutcome]:
 
 
 def _authorize_again(
-    call: Call, outcome: ToolOutcome, authorize: Authorize, *, now: datetime, approval: Approval | None
+    call: Call, outcome: ToolOutcome, authorize: Authorize, *, now: datetime, approval: Approval | None, stopped: bool
 ) -> Step:
     """The ticket was too old to start with: ask the matrix once more, and send the next attempt."""
-    if call.status is not CallStatus.PERMITTED or outcome.attempt != call.attempt or now >= call.deadline:
-        return Step()  # another attempt is under way, or the next request will find the deadline over
+    elsewhere = call.status is not CallStatus.PERMITTED or outcome.attempt != call.attempt
+    if elsewhere or stopped or now >= call.deadline:
+        return Step()  # another attempt is under way, or the next request will find the deadline over or the fence
     if call.attempt >= MAX_ATTEMPTS:
         return fail(call, "not_started", f"{call.attempt} tickets ended before a worker could start; check its clock")
     ruling = authorize(asked_again(call))

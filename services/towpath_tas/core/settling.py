@@ -1,12 +1,13 @@
 """Ending calls from outside: a raised fence, and a person's word on an unknown call (design §7, cancel).
 
 Law: a fence ends what never started and stops what runs; it never says of a started call that it did not happen. A
-person's word on an unknown call is final; only `retry` opens the call again.
+person's word on an unknown call is final; only `retry` opens the call again, and not in a run that was stopped.
 """
 
 from datetime import datetime, timedelta
 from typing import Literal
 
+from towpath_contracts.problems import Problem, problem
 from towpath_contracts.tools import CallStatus, EffectClass
 from towpath_tas.core import facts
 from towpath_tas.core.call import FINAL, Call, Note, Step, Stop, Tell
@@ -35,17 +36,25 @@ def is_live(call: Call, now: datetime) -> bool:
 
 
 def on_settle(
-    call: Call, verdict: Literal["happened", "did_not_happen", "retry"], actor: str, reason: str, *, now: datetime
-) -> Step | None:
-    """Return what a person's word makes of an unknown call; None where the call is not open to it."""
+    call: Call,
+    verdict: Literal["happened", "did_not_happen", "retry"],
+    actor: str,
+    reason: str,
+    *,
+    now: datetime,
+    fence: int = 0,
+) -> Step | Problem:
+    """Return what a person's word makes of an unknown call, or why it does not count; *fence* is the stored one."""
     if call.status is not CallStatus.UNKNOWN:
-        return None
+        return problem("gate_settled", f"the call is {call.status}")
     match verdict:
         case "happened":
             return _happened(call, actor, reason)
         case "did_not_happen":
             message = reason or "a person found that it did not happen"
             return fail(call, "did_not_happen", message, actor=actor, settled_by=actor)
+        case "retry" if fence > call.fence:
+            return problem("fence_raised", f"run {call.run_id} was stopped; the call can't run again")
         case "retry":
             deadline = now + timedelta(milliseconds=call.timeout_ms) + RETRY_GRACE
             step = dispatch_next(call, f"{actor} said retry: {reason}", deadline=deadline, fact=None)
