@@ -16,6 +16,7 @@ DATABASE_DOWN = (
     OSError,
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # how a connection cut in the middle of an answer shows itself
     asyncpg.OperatorInterventionError,  # class 57: shut down, starting, cancelled by an operator
     asyncpg.InsufficientResourcesError,  # class 53: disk full, out of memory, too many connections
     asyncpg.PostgresSystemError,  # class 58: I/O errors
