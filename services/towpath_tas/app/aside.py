@@ -32,8 +32,8 @@ class DeadLetters:
         self._metrics = metrics
         self._log = log
 
-    async def set_aside(self, message: Msg, reason: str, run_id: UUID | None = None, failures: int = 1) -> None:
-        """Store *message* as a dead letter, then take it out of the stream."""
+    async def set_aside(self, message: Msg, reason: str, run_id: UUID | None = None, failures: int = 1) -> bool:
+        """Store *message* as a dead letter, then take it out of the stream; False where it can not be stored now."""
         self._log.warning("message set aside", subject=message.subject, reason=reason)
         body = message.data[:MAX_BODY]
         try:
@@ -42,9 +42,10 @@ class DeadLetters:
             )
         except DATABASE_DOWN:
             await nak(message, RETRY_S)
-            return
+            return False
         self._metrics.dead.labels(self._stream).inc()
         await term(message)
+        return True
 
     async def failed(self, message: Msg, error: str, run_id: UUID | None) -> None:
         """Count a failure of *message*'s own handling; hand it back, or set it aside when it has failed too often."""

@@ -8,10 +8,12 @@ would change nothing.
 import asyncio
 from collections import defaultdict
 from dataclasses import dataclass
+from uuid import UUID
 
 from nats.aio.msg import Msg
 from pydantic import ValidationError
 
+from towpath_contracts.base import Message
 from towpath_contracts.rpc import CONFIRM_HEADER
 from towpath_contracts.tools import OutcomeConfirmed, ToolOutcome
 from towpath_fabric.bus import Bus
@@ -28,6 +30,13 @@ from towpath_tas.metrics import Metrics
 
 DATABASE_WAIT_S = 0.25
 CONTESTED_S = 0.2
+
+
+class Named(Message):
+    """What of an outcome names it to its worker; the rest may be unreadable."""
+
+    execution_id: UUID
+    attempt: int
 
 
 @dataclass(slots=True)
@@ -54,11 +63,6 @@ class Item:
         """Return what the book has to do."""
         again = deliveries(self.message) > 1 or self.outcome.status == "ticket_expired"
         return Entry(run_id=self.outcome.run_id, execution_id=self.outcome.execution_id, decide=self.decide, read=again)
-
-    def confirm_to(self) -> str:
-        """Return the subject on which the worker waits, or an empty string."""
-        subject: str = (self.message.headers or {}).get(CONFIRM_HEADER, "")
-        return subject if _is_inbox(subject) else ""
 
     @property
     def key(self) -> str:
@@ -114,22 +118,37 @@ class Outcomes:
         try:
             outcome = ToolOutcome.model_validate_json(message.data)
         except ValidationError as error:
-            await self._dead.set_aside(message, f"not a tool outcome: {error.error_count()} problem(s)")
+            if await self._dead.set_aside(message, f"not a tool outcome: {error.error_count()} problem(s)"):
+                await self._confirm_unreadable(message)
             return None
         fault = self._tickets.fault(
             outcome.ticket, outcome.execution_id, outcome.attempt, outcome.run_id, at_start=False
         )
         return Item(message, outcome, fault)
 
+    async def _confirm_unreadable(self, message: Msg) -> None:
+        """Let the worker forget an outcome that can never be taken, where it can be seen which one it was."""
+        subject = _confirm_to(message)
+        if not subject:
+            return
+        try:
+            named = Named.model_validate_json(message.data)
+        except ValidationError:
+            return
+        await self._confirm(subject, f"{named.execution_id}:{named.attempt}")
+
+    async def _confirm(self, subject: str, *keys: str) -> None:
+        await self._bus.post(subject, OutcomeConfirmed(keys=keys).model_dump_json().encode())
+
     async def _handle(self, items: list[Item]) -> None:
         entries = [item.entry() for item in items]
         await self._book.apply(self._lane, entries)
         confirmed: dict[str, list[str]] = defaultdict(list)
         for item, entry in zip(items, entries, strict=True):
-            if await self._finish(item, entry) and (subject := item.confirm_to()):
+            if await self._finish(item, entry) and (subject := _confirm_to(item.message)):
                 confirmed[subject].append(item.key)
         for subject, keys in confirmed.items():
-            await self._bus.post(subject, OutcomeConfirmed(keys=tuple(keys)).model_dump_json().encode())
+            await self._confirm(subject, *keys)
 
     async def _finish(self, item: Item, entry: Entry) -> bool:
         """Send and acknowledge; say whether the outcome has found its place."""
@@ -145,6 +164,12 @@ class Outcomes:
         else:
             await ack(item.message)
         return True
+
+
+def _confirm_to(message: Msg) -> str:
+    """Return the subject on which the worker waits, or an empty string."""
+    subject: str = (message.headers or {}).get(CONFIRM_HEADER, "")
+    return subject if _is_inbox(subject) else ""
 
 
 def _is_inbox(subject: str) -> bool:
