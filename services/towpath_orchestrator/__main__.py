@@ -43,7 +43,7 @@ class Orchestrator:
         loop.tracing = RunTracing(pool, service.telemetry, service.log)
         loop.sender = Sender(bus, self._metrics, loop.add)
         intake = Intake(pool, tables, loop, self._settings, registry.find)
-        reading = Reading(pool, loop.waiters)
+        reading = Reading(pool, loop.waiters, loop.endings)
         acting = Acting(reading, bus)
         reconciler = Reconciler(pool, loop, intake, self._settings, self._metrics, service.log)
         serve_clients(bus, Clients(intake, reading, acting))

@@ -62,6 +62,7 @@ class CommitLoop:
         self._local: deque[Item] = deque()
         self.cache = StateCache(settings.cache_runs)
         self.waiters = Waiters()
+        self.endings = Waiters()
         self.sender: Sender | None = None
         self.tracing: RunTracing | None = None
         self._saving: set[asyncio.Task[None]] = set()
@@ -317,6 +318,7 @@ class CommitLoop:
             await self.sender.tell(state.run_id, state.created.project, moved.entries, moved.texts)
         self.waiters.moved(state.run_id)
         if state.is_final and isinstance(moved.entries[-1].event, ev.RunFinished):
+            self.endings.moved(state.run_id)
             self._metrics.runs.labels(str(state.status)).inc()
             if self.tracing is not None:
                 self.tracing.ended(state.run_id)

@@ -103,9 +103,11 @@ def _gate(row: Any) -> GateView:
 class Reading:
     """Read side of the orchestrator."""
 
-    def __init__(self, pool: Any, waiters: Waiters) -> None:
+    def __init__(self, pool: Any, waiters: Waiters, endings: Waiters) -> None:
+        """*waiters* hear of every transition, *endings* only of the last one: most wait for that."""
         self._pool = pool
         self._waiters = waiters
+        self._endings = endings
 
     async def get_run(self, request: GetRun) -> RunView:
         """Return a run, waiting up to `wait_ms` for its end."""
@@ -117,7 +119,7 @@ class Reading:
             left = until - monotonic()
             if row["status"] in FINAL_STATUSES or left <= 0:
                 return view(row)
-            await self._waiters.wait(request.run_id, min(left, LOOK_S))
+            await self._endings.wait(request.run_id, min(left, LOOK_S))
 
     async def list_runs(self, request: ListRuns) -> RunPage:
         """Return a page of runs, newest first."""
