@@ -136,12 +136,15 @@ def decide_consumer(pool: str) -> ConsumerSpec:
     )
 
 
-def exec_consumer(toolset: str) -> ConsumerSpec:
-    """The consumer that every worker of *toolset* shares."""
+def exec_consumer(project: str, toolset: str) -> ConsumerSpec:
+    """The consumer that every worker of *toolset* in *project* shares.
+
+    Neither name can hold the `=` between them, so that no two pairs share a consumer.
+    """
     return ConsumerSpec(
         stream="TOOLEXEC",
-        durable=f"exec_{toolset}",
-        filter_subject=subjects.tool_exec(toolset),
+        durable=f"exec_{project}={toolset}",
+        filter_subject=subjects.tool_exec(project, toolset),
         ack_wait_s=20,
         max_ack_pending=1_024,
     )

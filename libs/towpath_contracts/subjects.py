@@ -14,7 +14,7 @@ TASK_CANCEL_ALL = "task.cancel.*"
 RUN_INBOX_ALL = "run.inbox.*.*"
 DECIDE_ALL = "decide.*"
 TOOL_REQUEST = "tool.request"
-TOOL_EXEC_ALL = "tool.exec.*"
+TOOL_EXEC_ALL = "tool.exec.*.*"
 TOOL_OUTCOME = "tool.outcome"
 TOOL_CANCEL_ALL = "tool.cancel.*"
 RUN_EVENT_ALL = "run.event.*"
@@ -65,9 +65,9 @@ def decide(pool: str) -> str:
     return f"decide.{pool}"
 
 
-def tool_exec(toolset: str) -> str:
-    """Where the workers of *toolset* take their invocations."""
-    return f"tool.exec.{toolset}"
+def tool_exec(project: str, toolset: str) -> str:
+    """Where the workers of *toolset* in *project* take their invocations."""
+    return f"tool.exec.{project}.{toolset}"
 
 
 def tool_cancel(execution_id: UUID) -> str:

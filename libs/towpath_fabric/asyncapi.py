@@ -98,7 +98,7 @@ CHANNELS: tuple[Channel, ...] = (
     ),
     Channel(
         key="toolExec",
-        address="tool.exec.{toolset}",
+        address="tool.exec.{project}.{toolset}",
         sender="tool-access service",
         receiver="tool worker",
         summary="Run a permitted call; the worker believes the ticket, not the envelope.",

@@ -117,12 +117,12 @@ class ToolAccess:
             service.loop(loop)
 
     async def _ensure(self) -> None:
-        """Declare streams and consumers, also those of every toolset that was ever registered."""
+        """Declare streams and consumers, also those of every toolset that a project ever registered."""
         try:
             rows: list[Any] = await self._service.pool.fetch(QUERIES.toolsets)
         except DATABASE_DOWN as error:
             raise TimeoutError from error  # "not now": whoever wanted this tries again
-        extra = tuple(exec_consumer(row["toolset"]) for row in rows)
+        extra = tuple(exec_consumer(row["project"], row["toolset"]) for row in rows)
         await ensure_streams(self._service.bus.nc, extra)
 
 

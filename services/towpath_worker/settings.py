@@ -5,6 +5,7 @@ Law: a worker never opens Postgres, whatever its environment says.
 
 from pydantic import Field
 
+from towpath_contracts.base import Token
 from towpath_fabric.settings import Settings
 
 
@@ -17,4 +18,4 @@ class WorkerSettings(Settings):
 
     worker_concurrency: int = Field(default=16, ge=1, le=1_024)
     worker_owner: str = Field(default="worker", min_length=1, max_length=64)
-    project: str = "default"
+    project: Token = "default"

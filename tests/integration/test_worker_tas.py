@@ -69,7 +69,7 @@ async def ask(caller: TasCaller, tool: str, args: dict[str, Any], **changes: Any
 
 
 async def emptied(caller: TasCaller) -> None:
-    await caller.quiet("TOOLEXEC", exec_consumer("default").durable)
+    await caller.quiet("TOOLEXEC", exec_consumer("default", "default").durable)
 
 
 async def test_a_pure_and_an_irreversible_call_end_in_ledger_and_audit(house: House) -> None:

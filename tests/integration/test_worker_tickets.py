@@ -17,6 +17,7 @@ from towpath_embedded.nats import Nats
 from towpath_fabric.tickets import TicketSigner
 
 ARGS = {"a": 1, "b": 2}
+OURS = {"project": "default"}
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +50,10 @@ def changed(tas: TasPeer, **changes: Any) -> ToolInvocation:
         (lambda tas: changed(tas, run_id=uuid.uuid4()), "ticket_mismatch"),
         (lambda tas: changed(tas, execution_id=uuid.uuid4()), "ticket_mismatch"),
         (lambda tas: changed(tas, attempt=2), "ticket_mismatch"),
-        (lambda tas: changed(tas, project="other"), "ticket_mismatch"),
+        (lambda tas: tas.invocation("add", ARGS, project="other"), "misdirected"),
+        (lambda tas: tas.invocation("add", ARGS, project="other", expires_in_s=-1), "misdirected"),
+        (lambda tas: changed(tas, project="other"), "misdirected"),
+        (lambda tas: tas.invocation("add", ARGS, project="other").model_copy(update=OURS), "ticket_mismatch"),
     ],
 )
 async def test_a_call_without_a_good_ticket_never_runs(nats_server: Nats, make: Any, reason: str) -> None:
@@ -102,7 +106,7 @@ async def test_the_envelope_may_not_make_a_call_weaker_than_its_ticket(nats_serv
 async def test_a_malformed_delivery_is_taken_out_and_the_next_one_runs(nats_server: Nats) -> None:
     async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()) as held:
         assert (await tas.call("add", ARGS)).status == "succeeded"
-        await tas.nc.jetstream().publish(subjects.tool_exec("default"), b"\xff{not json")
+        await tas.nc.jetstream().publish(subjects.tool_exec("default", "default"), b"\xff{not json")
         await eventually(lambda: held.count("towpath_worker_refused_total", reason="malformed") == 1)
         assert (await tas.call("add", ARGS)).status == "succeeded"
         await tas.all_acknowledged()

@@ -36,6 +36,7 @@ async def serving(
     url: str,
     *,
     name: str = "worker-1",
+    project: str = "default",
     concurrency: int = 16,
     tools: Iterable[AnyTool] | None = None,
     hooks: tuple[Hook, ...] = (),
@@ -50,7 +51,7 @@ async def serving(
     worker = Worker(
         bus,
         Toolbox(found if tools is None else tools),
-        options=WorkerOptions(name=name, concurrency=concurrency),
+        options=WorkerOptions(name=name, project=project, concurrency=concurrency),
         log=structlog.wrap_logger(logging.getLogger("worker"), wrapper_class=structlog.stdlib.BoundLogger),
         registry=registry,
         hooks=hooks,

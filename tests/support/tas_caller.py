@@ -102,7 +102,7 @@ class TasCaller:
 
     async def _on_invocation(self, message: Msg) -> None:
         invocation = ToolInvocation.model_validate_json(message.data)
-        assert message.subject == subjects.tool_exec(invocation.toolset)
+        assert message.subject == subjects.tool_exec(invocation.project, invocation.toolset)
         self.message_ids.append((message.headers or {})["Nats-Msg-Id"])
         self.invocations.setdefault(invocation.execution_id, []).append(invocation)
         if self.auto is not None:

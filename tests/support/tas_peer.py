@@ -96,7 +96,7 @@ class TasPeer:
 
     async def _on_register(self, asked: RegisterTools) -> Message:
         self.registered.append(asked)
-        await ensure_consumer(self.nc, exec_consumer(asked.toolset))
+        await ensure_consumer(self.nc, exec_consumer(asked.project, asked.toolset))
         standings = tuple(
             ToolStanding(name=one.name, version=1, digest=digest(one.name), status="accepted") for one in asked.tools
         )
@@ -156,9 +156,9 @@ class TasPeer:
         return ToolInvocation(tool=tool, args=args, effect_class=effect_class, **said)
 
     async def dispatch(self, invocation: ToolInvocation) -> ToolInvocation:
-        """Put a call into the stream, as TAS does."""
+        """Put a call into the stream of the project `default`, whatever the call says."""
         await self.nc.jetstream().publish(
-            subjects.tool_exec(invocation.toolset), invocation.model_dump_json().encode(), timeout=5
+            subjects.tool_exec("default", invocation.toolset), invocation.model_dump_json().encode(), timeout=5
         )
         return invocation
 
@@ -184,7 +184,7 @@ class TasPeer:
 
     async def left(self, toolset: str = "default") -> tuple[int, int]:
         """Return how many deliveries wait, and how many are out and not acknowledged."""
-        info = await self.nc.jetstream().consumer_info("TOOLEXEC", exec_consumer(toolset).durable)
+        info = await self.nc.jetstream().consumer_info("TOOLEXEC", exec_consumer("default", toolset).durable)
         return info.num_pending, info.num_ack_pending
 
     async def all_acknowledged(self, toolset: str = "default", within_s: float = 10) -> None:

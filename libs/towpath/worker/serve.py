@@ -37,6 +37,7 @@ class CallServer:
         toolbox: Toolbox,
         *,
         worker: str,
+        project: str,
         registration: Registration,
         performer: Performer,
         outbox: Outbox,
@@ -46,6 +47,7 @@ class CallServer:
         self._bus = bus
         self._toolbox = toolbox
         self._worker = worker
+        self._project = project
         self._registration = registration
         self._performer = performer
         self._outbox = outbox
@@ -99,6 +101,11 @@ class CallServer:
 
     async def _permitted(self, call: Call, toolset: str) -> TicketClaims | ToolOutcome | None:
         """Return what the ticket says, the outcome for an expired one, or None for a call that must never run."""
+        said = call.invocation
+        if (said.project, said.toolset) != (self._project, toolset):
+            detail = f"{call.key}: of {said.project}, {said.toolset}"
+            await self.refuse(call.deliveries[-1], "misdirected", detail=detail)
+            return None
         try:
             claims = self._verified(call)
         except TicketRefusedError as error:
@@ -108,9 +115,8 @@ class CallServer:
                 return self._performer.expired(call)
             await self.refuse(call.deliveries[-1], f"ticket_{error.reason}", detail=f"{call.key}: {error}")
             return None
-        said = call.invocation
-        if (claims.project, toolset) != (said.project, said.toolset):
-            await self.refuse(call.deliveries[-1], "ticket_mismatch", detail=f"{call.key}: project or toolset")
+        if claims.project != said.project:
+            await self.refuse(call.deliveries[-1], "ticket_mismatch", detail=f"{call.key}: of another project")
             return None
         return claims
 

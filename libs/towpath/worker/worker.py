@@ -43,7 +43,10 @@ CANCEL_WAIT_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
-    """How a worker runs. `name` is this process; `owner` answers for the tools and is the same for all replicas."""
+    """How a worker runs. `name` is this process; `owner` answers for the tools and is the same for all replicas.
+
+    `project` is the one whose calls it takes.
+    """
 
     name: str
     owner: str = "worker"
@@ -95,6 +98,7 @@ class Worker:
             self._bus,
             self._toolbox,
             worker=self._options.name,
+            project=self._options.project,
             registration=self._registration,
             performer=performer,
             outbox=self._outbox,
@@ -163,7 +167,10 @@ class Worker:
 
     async def _pull(self, toolset: str) -> None:
         consumer = PullConsumer(
-            self._bus.nc, exec_consumer(toolset), window=self._options.concurrency, rebind=self._registration.rebind
+            self._bus.nc,
+            exec_consumer(self._options.project, toolset),
+            window=self._options.concurrency,
+            rebind=self._registration.rebind,
         )
         self._slots.consumers.append(consumer)
         await consumer.start()

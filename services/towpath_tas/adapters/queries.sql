@@ -92,7 +92,7 @@ UPDATE tas.tool SET status = $4, decided_at = clock_timestamp(), decided_by = $5
 WHERE project = $1 AND name = $2 AND version = $3 AND status = 'pending' RETURNING name;
 
 -- name: toolsets
-SELECT DISTINCT toolset FROM tas.tool WHERE status = 'accepted';
+SELECT DISTINCT project, toolset FROM tas.tool WHERE status = 'accepted';
 
 -- name: add_audit
 INSERT INTO tas.audit_entry (project, run_id, execution_id, phase, verdict, tool, operation, network, agent_key, caller,

@@ -101,7 +101,7 @@ class Sender:
         self._metrics.dispatches.inc()
         body = invocation_body(call, self._tickets.make(call))
         headers = {MESSAGE_ID: f"{call.execution_id}:{call.attempt}"}
-        await self._bus.post(subjects.tool_exec(call.toolset), body, headers)
+        await self._bus.post(subjects.tool_exec(call.project, call.toolset), body, headers)
 
     def _count(self, step: Step) -> None:
         for note in step.notes:

@@ -49,7 +49,7 @@ class Tools:
     async def register(self, request: RegisterTools) -> ToolsRegistered:
         """Take a worker's proposal, and make sure that its queue exists; raises ProblemError for an unusable one."""
         _check(request)
-        await self._ensure_queue(request.toolset)
+        await self._ensure_queue(request.project, request.toolset)
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.fetchrow(QUERIES.lock_project, request.project)
             known = await _known(connection, request.project, [spec.name for spec in request.tools])
@@ -85,9 +85,9 @@ class Tools:
             await connection.execute(QUERIES.add_audit, [entry])
         return Done(detail=f"{request.name} version {request.version}: {status}")
 
-    async def _ensure_queue(self, toolset: str) -> None:
+    async def _ensure_queue(self, project: str, toolset: str) -> None:
         """A broker that lost its data has no streams either: then everything is declared again."""
-        consumer = exec_consumer(toolset)
+        consumer = exec_consumer(project, toolset)
         try:
             try:
                 await ensure_consumer(self._bus.nc, consumer)
