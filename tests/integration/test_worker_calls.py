@@ -104,6 +104,7 @@ async def test_a_tool_error_keeps_what_it_says(nats_server: Nats) -> None:
             "retryable": True,
             "hint": "Search first",
             "external": True,
+            "uncertain": False,
         }
 
 
