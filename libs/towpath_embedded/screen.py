@@ -61,7 +61,7 @@ def _rows(state: dict[str, Any], *, ephemeral: bool) -> list[tuple[str, str, str
     kept = "thrown away at the end" if ephemeral else "kept between runs; towpath up --ephemeral to throw away"
     gateway = state["gateway_url"]
     rows = [
-        ("API", f"{gateway}/v1", f"docs at {gateway}/docs"),
+        ("API", f"{gateway}/v1", f"described by {gateway}/openapi.json"),
         ("Metrics", f"{gateway}/metrics", ""),
     ]
     return [

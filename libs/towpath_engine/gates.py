@@ -54,7 +54,13 @@ def open_unknown_gate(t: Transition, fact: facts.ToolFinished) -> None:
             gate_type=UNKNOWN_EFFECT,
             execution_id=fact.execution_id,
             reason=f"nobody knows whether {tool} happened: {message}",
-            detail={"tool": tool, "worker": fact.worker, "verdicts": ["happened", "did_not_happen", "retry"]},
+            detail={
+                "tool": tool,
+                "args": json_safe(call.call.shown_args()),
+                "agent": t.state.agent_key,
+                "worker": fact.worker,
+                "verdicts": ["happened", "did_not_happen", "retry"],
+            },
             expires_at=t.now + timedelta(hours=UNKNOWN_GATE_HOURS),
         )
     )

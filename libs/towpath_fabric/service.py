@@ -6,6 +6,7 @@ subscribers, loops; stop in reverse. A loop that ends by an error ends the proce
 
 import asyncio
 import contextlib
+import gc
 import importlib
 import os
 import sys
@@ -47,6 +48,17 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
         self._captured_signals.clear()  # uvicorn would raise them again at the end: a clean stop is not a crash
         self._tell()
+
+
+def _settle_garbage() -> None:
+    """Leave what was built at start out of every later collection, and collect the young less often.
+
+    A service makes a few thousand short-lived objects per batch, nearly all freed by reference counting; looking for
+    cycles after every 700 of them cost several per cent of its time.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
 
 
 class Service:
@@ -139,6 +151,7 @@ class Service:
             task = asyncio.create_task(loop(), name=getattr(loop, "__qualname__", repr(loop)))
             task.add_done_callback(self._finished)
             self._tasks.append(task)
+        _settle_garbage()
         self.log.info("started")
         try:
             yield

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from functools import partial
 
 from towpath_contracts.streams import INBOX_CONSUMER, TASKS_CONSUMER
 from towpath_fabric.pull import PullConsumer
@@ -41,7 +42,7 @@ class Orchestrator:
         registry = Registry(pool, tables, bus)
         loop = CommitLoop(pool, tables, inbox, arrived, self._settings, self._metrics, service.log)
         loop.tracing = RunTracing(pool, service.telemetry, service.log)
-        loop.sender = Sender(bus, self._metrics, loop.add)
+        sender = loop.sender = Sender(bus, self._metrics, loop.add)
         intake = Intake(pool, tables, loop, self._settings, registry.find)
         reading = Reading(pool, loop.waiters, loop.endings)
         acting = Acting(reading, bus)
@@ -55,6 +56,7 @@ class Orchestrator:
         service.loop(loop.run)
         service.loop(intake.run)
         service.loop(reconciler.run)
+        service.loop(partial(sender.follow_reconnects, loop.cache.states))
         service.loop(reconciler.keep_house)
         service.loop(Enqueued(tasks, intake, pool, service.log).run)
 

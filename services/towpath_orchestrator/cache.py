@@ -36,6 +36,10 @@ class StateCache:
         while len(self._states) > self._most:
             self._states.popitem(last=False)
 
+    def states(self) -> list[RunState]:
+        """Return every state that is remembered."""
+        return list(self._states.values())
+
     def drop(self, run_id: UUID) -> None:
         """Forget a state that proved wrong."""
         self._states.pop(run_id, None)

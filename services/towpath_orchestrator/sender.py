@@ -15,11 +15,15 @@ from towpath_contracts.events import LogEntry
 from towpath_contracts.facts import FenceRaised, MessageDead
 from towpath_contracts.problems import ProblemError
 from towpath_contracts.rpc import RAISE_FENCE
-from towpath_engine.effects import Effect
+from towpath_engine.effects import Effect, message_of
+from towpath_engine.state import RunState
 from towpath_fabric.bus import Bus
 from towpath_orchestrator.metrics import Metrics
 
 MESSAGE_ID = "Nats-Msg-Id"
+
+RECONNECT_LOOK_S = 0.5
+"""How often the connection is looked at; streams are back within this time after the server."""
 
 MAX_BODY_BYTES = 1_000_000
 """What a message may hold; the broker's limit is 1 MiB with headers."""
@@ -58,6 +62,23 @@ class Sender:
         elif len(entries) > 1:  # whoever misses one that fits no message finds it by the sweep
             for entry, text in zip(entries, texts, strict=True):
                 await self.tell(run_id, project, [entry], [text])
+
+    async def follow_reconnects(self, states: Callable[[], list[RunState]]) -> None:
+        """Say again what is pending whenever the broker came back: what was on its way when it died may be lost.
+
+        The attempt stays the same, so what the broker still has is not stored twice; without this a lost decision
+        request would wait for its lease to end.
+        """
+        seen = self._bus.nc.stats["reconnects"]
+        while True:
+            await asyncio.sleep(RECONNECT_LOOK_S)
+            if self._bus.nc.stats["reconnects"] == seen or not self._bus.nc.is_connected:
+                continue
+            seen = self._bus.nc.stats["reconnects"]
+            await asyncio.sleep(RECONNECT_LOOK_S)
+            for state in states():
+                for pending in state.pending:
+                    await self.send(message_of(state, pending))
 
     async def send(self, effect: Effect) -> None:
         """Send one effect."""

@@ -120,6 +120,19 @@ def test_the_task_runs_by_a_bare_request_over_nats(place: Place) -> None:
     assert run["caller"] == "anonymous"
 
 
+def test_the_task_runs_from_the_command_line(place: Place) -> None:
+    assert "12 lamps are left" in place.shell("cli")
+
+
+def test_the_task_runs_from_python(place: Place) -> None:
+    script = place.folder / "client.py"
+    done = subprocess.run(
+        [BIN / "python", script], cwd=place.folder, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == str(ANSWER)
+
+
 @pytest.mark.parametrize("way", ["http", "nats"])
 async def test_the_task_runs_by_the_client_over_both_ways(place: Place, way: str) -> None:
     task = json.loads((place.folder / "task.json").read_text("utf-8"))

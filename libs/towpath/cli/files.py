@@ -40,6 +40,8 @@ def parse_json(text: str, source: str) -> Any:
 def read_script(path: Path) -> list[Any]:
     """Return the decisions in *path*: a JSON array."""
     script = read_json(path)
+    if isinstance(script, dict) and "script" in script:  # a whole task brings its script along
+        script = script["script"]
     if not isinstance(script, list):
         raise ProblemError(problem("request_invalid", f"{path} holds no JSON array of decisions"))
     return script

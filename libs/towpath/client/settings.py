@@ -1,13 +1,26 @@
 """Which platform a client talks to when the code does not say: `TOWPATH_SERVER`, `TOWPATH_API_KEY`.
 
-Law: an argument wins over the environment.
+Law: an argument wins over the environment, and the environment over the platform that runs on `./.towpath`.
 """
 
-from pydantic import SecretStr
+import json
+from pathlib import Path
+
+from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 DEFAULT_SERVER = "http://127.0.0.1:8787"
 """Where `towpath up` listens."""
+
+
+def server_here(folder: Path = Path(".towpath")) -> str | None:
+    """Return the address of the platform that says it runs on *folder*; None where none does."""
+    try:
+        state = json.loads((folder / "state.json").read_text("utf-8"))
+        address = state["gateway_url"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return address if isinstance(address, str) else None
 
 
 class ClientSettings(BaseSettings):
@@ -15,5 +28,5 @@ class ClientSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="TOWPATH_", extra="ignore", frozen=True)
 
-    server: str = DEFAULT_SERVER
+    server: str = Field(default_factory=lambda: server_here() or DEFAULT_SERVER)
     api_key: SecretStr | None = None
