@@ -141,7 +141,8 @@ SELECT (SELECT count(*) FROM runs.run WHERE status IN ('running', 'waiting', 'ca
 -- Callers take turns: first everybody's first, then everybody's second (design §4, admission).
 SELECT run_id FROM (
   SELECT run_id, row_number() OVER (PARTITION BY caller ORDER BY priority DESC, run_id) AS turn
-  FROM (SELECT run_id, caller, priority FROM runs.run WHERE status = 'queued' LIMIT 20000) AS waiting) AS turns
+  FROM (SELECT run_id, caller, priority FROM runs.run WHERE status = 'queued'
+        ORDER BY priority DESC, run_id LIMIT 20000) AS waiting) AS turns
 ORDER BY turn, run_id LIMIT $1
 
 -- name: project_of_caller
