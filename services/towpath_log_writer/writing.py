@@ -11,6 +11,7 @@ from uuid import UUID
 
 import asyncpg
 
+from towpath_fabric.clock import wall
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.logs import Logger
 from towpath_log_writer.adapters.tables import DATA_AT_FAULT, CursorsMovedError, HistoryTables
@@ -22,6 +23,9 @@ CURSORS_KEPT = 20_000
 
 WAITS_S = (0.1, 0.5, 1.0, 2.0)
 """Between attempts while Postgres is away or busy; the last one is repeated."""
+
+UNREAD_TYPE = "unread"
+"""The type under which an event is set aside whose own type could not be read."""
 
 
 class Writer:
@@ -53,6 +57,25 @@ class Writer:
         async with self._writing:
             return await self._until_stored(entries, projects)
 
+    async def pass_over(self, run: UUID, project: str, seq: int, error: Exception) -> None:
+        """Set event *seq* aside, the next of *run*, of which nothing can be read; waits while Postgres is away."""
+        tries = 0
+        entry = Entry(seq=seq, at=wall(), event={"type": UNREAD_TYPE})
+        async with self._writing:
+            while True:
+                try:
+                    if (await self.held([run]))[run] == seq - 1:
+                        segment = Segment(run_id=run, project=project, held=seq - 1, entries=(entry,))
+                        await self._skip(segment, error)
+                except CursorsMovedError:
+                    self._held.pop(run, None)
+                except (*DATABASE_DOWN, asyncpg.PostgresError) as fault:
+                    await self._wait_for_database(fault, tries)
+                    tries += 1
+                else:
+                    self.waiting_for_database = False
+                    return  # it is set aside, or somebody else went on meanwhile
+
     async def _until_stored(self, entries: dict[UUID, list[Entry]], projects: dict[UUID, str]) -> dict[UUID, str]:
         tries = 0
         begun = {run for run, found in entries.items() if min((entry.seq for entry in found), default=0) == 1}
@@ -64,15 +87,18 @@ class Writer:
                 for run in error.runs:
                     self._held.pop(run, None)
             except (*DATABASE_DOWN, asyncpg.PostgresError) as error:
-                # Commits are not waited for on disk, so after a crash cursors may stand further back than believed.
-                self._held.clear()
-                self.waiting_for_database = True
-                self._log.warning("history waits for postgres", error=type(error).__name__)
-                await asyncio.sleep(WAITS_S[min(tries, len(WAITS_S) - 1)])
+                await self._wait_for_database(error, tries)
                 tries += 1
             else:
                 self.waiting_for_database = False
                 return missing
+
+    async def _wait_for_database(self, error: Exception, tries: int) -> None:
+        # Commits are not waited for on disk, so after a crash cursors may stand further back than believed.
+        self._held.clear()
+        self.waiting_for_database = True
+        self._log.warning("history waits for postgres", error=type(error).__name__)
+        await asyncio.sleep(WAITS_S[min(tries, len(WAITS_S) - 1)])
 
     async def _store(
         self, entries: dict[UUID, list[Entry]], projects: dict[UUID, str], begun: set[UUID]

@@ -39,6 +39,8 @@ class RunLog:
     runs: dict[UUID, KeptRun] = field(default_factory=dict)
     reads: list[EventsSince] = field(default_factory=list)
     answering: bool = True
+    spoilt: dict[tuple[UUID, int], str] = field(default_factory=dict)
+    unreadable: set[UUID] = field(default_factory=set)
 
     async def start(self) -> None:
         """Answer readers."""
@@ -61,6 +63,9 @@ class RunLog:
     async def _on_events_since(self, message: Msg) -> None:
         wanted = EventsSince.model_validate_json(message.data)
         self.reads.append(wanted)
+        if wanted.run_id in self.unreadable:
+            await self._refuse(message, problem("internal", "this log can't be read"))
+            return
         run = self.runs.get(wanted.run_id)
         if run is None:
             refused = problem("run_not_found", "no such run")
@@ -68,9 +73,20 @@ class RunLog:
             return
         entries = tuple(entry for entry in run.entries if entry.seq > wanted.after)[: wanted.limit]
         page = EventPage(run_id=wanted.run_id, entries=entries, seq=len(run.entries), status="completed")
-        body = page.model_dump_json().encode()
+        body = self._spoil(page)
         if len(body) < MOST_BYTES:  # what does not fit into a message is never answered
             await message.respond(body)
+
+    def _spoil(self, page: EventPage) -> bytes:
+        """Write an answer in which the events that the test named are some other JSON text."""
+        texts = [
+            f'{{"seq": {entry.seq}, "at": "{entry.at.isoformat()}", "event": {spoilt}}}'
+            if (spoilt := self.spoilt.get((page.run_id, entry.seq)))
+            else entry.model_dump_json()
+            for entry in page.entries
+        ]
+        empty = page.model_copy(update={"entries": ()}).model_dump_json()
+        return empty.replace('"entries":[]', f'"entries":[{",".join(texts)}]').encode()
 
     async def _on_sweep(self, message: Msg) -> None:
         if not self.answering:
