@@ -11,7 +11,7 @@ from nats.aio.msg import Msg
 from pydantic import ValidationError
 
 from towpath_contracts.facts import SOURCE_FACTS, AnyFact, DecisionFailed, DecisionMade, fact_adapter
-from towpath_contracts.strict_json import MAX_DEPTH, check_json
+from towpath_contracts.strict_json import check_json
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.logs import Logger
 from towpath_fabric.pull import nak, term
@@ -58,7 +58,7 @@ def parse(message: Msg) -> Parsed:
         return Parsed(item=None, reason=f"{source} may not send {fact.type}")
     if str(fact.run_id) != run:
         return Parsed(item=None, reason="the fact is of another run than its subject")
-    fault = _fault(message.data)
+    fault = check_json(message.data, allow_nul=True)  # a tool's output may hold U+0000; json text can store it
     if isinstance(fact, DecisionMade) and (fault is not None or len(message.data) > MAX_DECISION_BYTES):
         refused = _refused(fact, fault or f"it is larger than {MAX_DECISION_BYTES} bytes")
         return Parsed(item=Item(fact=refused, text=refused.model_dump_json(), message=message))
@@ -67,13 +67,6 @@ def parse(message: Msg) -> Parsed:
     if len(message.data) > MAX_FACT_BYTES:
         return Parsed(item=None, reason=f"a fact of {len(message.data)} bytes; the limit is {MAX_FACT_BYTES}")
     return Parsed(item=Item(fact=fact, text=message.data.decode(), message=message))
-
-
-def _fault(data: bytes) -> str | None:
-    """Say what would stop a reader of the log: deep nesting, NaN. U+0000 in a tool's output is no fault."""
-    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH and b"NaN" not in data and b"Infinity" not in data:
-        return None
-    return check_json(data.replace(b"\\u0000", b"?"))
 
 
 def _refused(fact: DecisionMade, why: str) -> DecisionFailed:
