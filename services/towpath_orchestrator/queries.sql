@@ -149,10 +149,11 @@ ORDER BY turn, run_id LIMIT $1
 SELECT project FROM gateway.principal WHERE caller = $1
 
 -- name: add_blob
-INSERT INTO runs.blob (digest, data, size) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING
+INSERT INTO runs.blob (project, digest, data, size) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING
 
 -- name: get_blob
-SELECT data FROM runs.blob WHERE digest = $1
+-- Whoever asks names the run that names the blob; a run reaches its own project's blobs only.
+SELECT b.data FROM runs.blob b JOIN runs.run r ON r.project = b.project WHERE b.digest = $1 AND r.run_id = $2
 
 -- name: network_version
 SELECT project, name, version, digest, published_at, published_by FROM runs.network_version

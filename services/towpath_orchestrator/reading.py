@@ -171,8 +171,8 @@ class Reading:
         return GatePage(gates=tuple(_gate(row) for row in within_page(rows, "detail")))
 
     async def blob(self, request: BlobGet) -> BlobChunk:
-        """Return one piece of a blob."""
-        data = await self._pool.fetchval(QUERIES.get_blob, request.digest)
+        """Return one piece of a blob of the project of the run that is named."""
+        data = await self._pool.fetchval(QUERIES.get_blob, request.digest, request.run_id)
         if data is None:
             raise ProblemError(problem("not_found", f"no blob {request.digest}"))
         total = max(1, -(-len(data) // CHUNK_BYTES))

@@ -166,7 +166,7 @@ class Intake:
         if self.queued >= self._settings.max_queued_runs:
             detail = f"{self.queued} runs wait already"
             raise ProblemError(problem("overloaded", detail, retry_after_s=OVERLOADED_RETRY_S))
-        script_digest = await self._store_script(task)
+        script_digest = await self._store_script(task, project)
         submission = Submission(
             run_id=new_run_id(),
             task=created_event(task, version, snapshot, caller, script_digest),
@@ -179,12 +179,12 @@ class Intake:
         self._arrived.set()
         return await submission.answer
 
-    async def _store_script(self, task: SubmitTask) -> str | None:
+    async def _store_script(self, task: SubmitTask, project: str) -> str | None:
         if task.script is None:
             return None
         text = canonical_json(list(task.script))
         name = digest(list(task.script))
-        await self._pool.execute(QUERIES.add_blob, name, text.encode(), len(text))
+        await self._pool.execute(QUERIES.add_blob, project, name, text.encode(), len(text))
         return name
 
     async def run(self) -> None:

@@ -11,7 +11,9 @@ from tests.support.orchestrator_peers import NETWORK, Peers, connected, orchestr
 from towpath_contracts import rpc
 from towpath_contracts.access import GetPolicy
 from towpath_contracts.base import Message
+from towpath_contracts.canonical import digest
 from towpath_contracts.networks import PublishNetwork
+from towpath_contracts.tools import BlobGet
 from towpath_contracts.views import CancelRun, GetEvents, GetRun, ListGates, ListRuns, PreviewPrompt, ResolveGate
 
 
@@ -81,3 +83,21 @@ async def test_a_project_sees_nothing_of_another(database: Any, nats_server: Any
         assert [run.run_id.hex for run in (await peers.ask(rpc.LIST_RUNS, ListRuns(project="p2"))).runs] == [
             run_id.replace("-", "")
         ]
+
+
+async def test_a_run_reaches_only_the_blobs_of_its_own_project(database: Any, nats_server: Any, peers: Peers) -> None:
+    await add_caller(database(), "bob", "p2")
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        for project in ("default", "p2"):
+            await peers.ask(rpc.PUBLISH_NETWORK, PublishNetwork(project=project, actor="x", spec=NETWORK))
+        plain = {"network": "solo", "user_message": "hi"}
+        mine = json.loads((await peers.raw("task.submit", json.dumps(plain).encode())).data)["run_id"]
+        script = [respond("secret")]
+        task = json.dumps({**plain, "script": script}).encode()
+        theirs = json.loads((await peers.raw("task.submit.bob", task)).data)["run_id"]
+        name = digest(script)
+        wanted = BlobGet(digest=name, run_id=theirs)
+        assert (await peers.ask(rpc.BLOB_GET_RUNS, wanted)).digest == name
+        for run_id in (mine, None):
+            body = BlobGet(digest=name, run_id=run_id).model_dump_json().encode()
+            assert await refused(peers, rpc.BLOB_GET_RUNS.subject, body) == "not_found"

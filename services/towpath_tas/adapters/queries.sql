@@ -142,10 +142,10 @@ DELETE FROM tas.blob_piece WHERE execution_id = $1 AND digest = $2;
 DELETE FROM tas.blob_piece WHERE arrived_at < clock_timestamp() - interval '1 hour';
 
 -- name: add_blob
-INSERT INTO runs.blob (digest, data, size) VALUES ($1, $2, $3) ON CONFLICT (digest) DO NOTHING;
+INSERT INTO runs.blob (project, digest, data, size) VALUES ($1, $2, $3, $4) ON CONFLICT (project, digest) DO NOTHING;
 
 -- name: blob_exists
-SELECT true FROM runs.blob WHERE digest = $1;
+SELECT true FROM runs.blob WHERE project = $1 AND digest = $2;
 
 -- name: blob_wanted
 SELECT true FROM tas.tool_call

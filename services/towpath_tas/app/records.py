@@ -12,7 +12,7 @@ from typing import Any
 from towpath_contracts.access import AuditEntry, AuditPage, AuditQuery
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.problems import ProblemError, problem
-from towpath_contracts.tools import MAX_RESULT_BYTES, BlobChunk
+from towpath_contracts.tools import MAX_RESULT_BYTES, BlobChunk, TicketClaims
 from towpath_contracts.views import Done
 from towpath_fabric.tickets import TicketRefusedError
 from towpath_tas.adapters.ledger_tables import QUERIES
@@ -56,8 +56,9 @@ class Blobs:
 
     async def put(self, chunk: BlobChunk) -> Done:
         """Take one piece; the last one completes the blob. Raises ProblemError for anything that is not in order."""
-        execution_id = await self._allowed(chunk)
-        if await self._pool.fetchval(QUERIES.blob_exists, chunk.digest):
+        claims = await self._allowed(chunk)
+        execution_id = claims.execution_id
+        if await self._pool.fetchval(QUERIES.blob_exists, claims.project, chunk.digest):
             return Done(detail="stored")
         await self._pool.execute(QUERIES.add_piece, execution_id, chunk.digest, chunk.index, _data(chunk))
         if chunk.index < chunk.total - 1:
@@ -68,10 +69,10 @@ class Blobs:
         if [row["piece"] for row in rows] != list(range(chunk.total)) or digest_text(data) != chunk.digest:
             detail = f"{len(rows)} of {chunk.total} pieces are here and make another digest; send all of them again"
             raise ProblemError(problem("request_invalid", detail))
-        await self._pool.execute(QUERIES.add_blob, chunk.digest, data, len(data))
+        await self._pool.execute(QUERIES.add_blob, claims.project, chunk.digest, data, len(data))
         return Done(detail="stored")
 
-    async def _allowed(self, chunk: BlobChunk) -> Any:
+    async def _allowed(self, chunk: BlobChunk) -> TicketClaims:
         if not 0 <= chunk.index < chunk.total:
             raise ProblemError(problem("request_invalid", f"piece {chunk.index} of {chunk.total} can't be"))
         if chunk.total > MAX_CHUNKS:
@@ -84,7 +85,7 @@ class Blobs:
             raise ProblemError(problem("forbidden", "the ticket is for another call"))
         if not await self._pool.fetchval(QUERIES.blob_wanted, claims.run_id, claims.execution_id):
             raise ProblemError(problem("forbidden", "the call is not under way"))
-        return claims.execution_id
+        return claims
 
 
 def _data(chunk: BlobChunk) -> bytes:
