@@ -15,7 +15,7 @@ from towpath_contracts.problems import ProblemError
 from towpath_contracts.strict_json import MAX_DEPTH
 from towpath_contracts.views import RunView
 from towpath_gateway.core import sse
-from towpath_gateway.core.answers import asked_requests, run_answer, run_debug, trace_id_of
+from towpath_gateway.core.answers import asked_requests, requests_with_text, run_answer, run_debug, trace_id_of
 from towpath_gateway.core.bodies import is_json, read_json
 from towpath_gateway.core.headers import (
     idempotency_key,
@@ -312,3 +312,10 @@ def test_raw_texts_are_ordered_and_missing_ones_are_counted() -> None:
     debug = run_debug(rows, wanted)
     assert [step.prompt for step in debug.steps] == ["first", "again", "second"]
     assert debug.missing == 1
+
+
+def test_a_call_known_from_its_event_alone_has_no_text_yet() -> None:
+    told, heard = str(uuid.uuid4()), str(uuid.uuid4())
+    rows = [{"request_id": told, "step": 1, "model": "scripted:"}, {"request_id": heard, "step": 2, "prompt": ""}]
+    assert requests_with_text(rows) == {heard}
+    assert run_debug(rows, frozenset({told, heard})).missing == 1

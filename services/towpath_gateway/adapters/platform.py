@@ -21,6 +21,7 @@ from towpath_fabric.bus import ASK_TIMEOUT_S, Bus
 from towpath_fabric.clock import monotonic, wall_ns
 from towpath_fabric.telemetry import Telemetry
 from towpath_gateway.adapters.feed import Feed
+from towpath_gateway.core.answers import requests_with_text
 
 CHECK_S = 2.0
 """How often a reader asks for the truth while it waits (design §4)."""
@@ -108,12 +109,11 @@ class Platform:
                 await self._next_reason(feed, left)
 
     async def llm_calls(self, project: str, run_id: UUID, requests: frozenset[str]) -> list[JsonObject]:
-        """Return the recorded model calls of a run, waiting a little until those of *requests* are there."""
+        """Return the recorded model calls of a run, waiting a little until the texts of *requests* are there."""
         deadline = monotonic() + LLM_CALLS_WAIT_S
         while True:
             found = await self._recorded(project, run_id)
-            seen = {str(call.get("request_id")) for call in found}
-            if requests <= seen or monotonic() > deadline or self.stopping.is_set():
+            if requests <= requests_with_text(found) or monotonic() > deadline or self.stopping.is_set():
                 return found
             await asyncio.sleep(_LLM_CALLS_POLL_S)
 

@@ -104,11 +104,15 @@ def asked_requests(entries: Iterable[LogEntry]) -> frozenset[str]:
 
 
 def run_debug(calls: Iterable[JsonObject], wanted: frozenset[str]) -> RunDebug:
-    """Return the recorded model calls in order, and how many of the wanted requests have none."""
+    """Return the recorded model calls in order, and how many of the wanted requests have no raw texts."""
     rows = list(calls)
     steps = sorted((DebugStep.model_validate(row) for row in rows), key=lambda row: (row.step, row.attempt, row.call))
-    seen = {str(row.get("request_id")) for row in rows}
-    return RunDebug(steps=tuple(steps), missing=len(wanted - seen))
+    return RunDebug(steps=tuple(steps), missing=len(wanted - requests_with_text(rows)))
+
+
+def requests_with_text(calls: Iterable[JsonObject]) -> frozenset[str]:
+    """Return the decision requests whose prompt has arrived; history lists a call from its event before its texts."""
+    return frozenset(str(call.get("request_id")) for call in calls if call.get("prompt") is not None)
 
 
 def trace_id_of(run_id: UUID) -> str:
