@@ -16,7 +16,7 @@ _folder: Final = os.environ.get(VARIABLE, "")
 
 
 def crash_point(name: str) -> None:
-    """Kill this process where the point *name* is armed; *name* is `<role>.<place>`, a literal so that it can be listed."""
+    """Kill this process where *name* is armed: `<role>.<place>`, always a literal, so that it can be listed."""
     if _folder:
         _pass(Path(_folder) / name)
 
