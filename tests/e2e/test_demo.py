@@ -101,6 +101,7 @@ def test_the_demo_shows_every_step(shown: tuple[dict[str, Any], str, float]) -> 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_demo_leaves_nothing_running(number: signal.Signals) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have told this process to ignore it
     process = subprocess.Popen(
         [TOWPATH, "demo", "--yes"],
         env=environment(),

@@ -108,7 +108,9 @@ def _folder(data: Path | None) -> Iterator[Path]:
 @contextlib.asynccontextmanager
 async def _platform(files: Path, folder: Path, out: Output, *, keep: bool) -> AsyncIterator[Child]:
     """Start the platform with the sample; SIGTERM stops it like Ctrl-C."""
-    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
+    interrupted = signal.getsignal(signal.SIGINT)
+    # A shell that starts a job in the background has it ignore SIGINT; SIGTERM must end it all the same.
+    signal.signal(signal.SIGTERM, interrupted if callable(interrupted) else signal.default_int_handler)
     out.say("  starting NATS, Postgres and every service …")
     place = ("--data", str(folder / ".towpath")) if keep else ("--ephemeral",)
     offered = ("--worker", str(files / "tools.py"), "--policy", str(files / "policy.yaml"), "--networks", str(files))
