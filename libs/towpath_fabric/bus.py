@@ -21,6 +21,7 @@ from towpath_contracts.base import Message
 from towpath_contracts.problems import Problem, ProblemDetail, ProblemError, problem
 from towpath_contracts.rpc import PROBLEM_HEADER, Method
 from towpath_contracts.strict_json import check_json
+from towpath_fabric.crash_points import flush_first
 from towpath_fabric.settings import Settings
 
 B = TypeVar("B", bound=BaseModel)
@@ -114,6 +115,7 @@ class Bus:
                 self._words_inbox = nc.new_inbox()
                 await nc.subscribe(f"{self._words_inbox}.*", cb=self._on_word)
                 self._nc = nc
+                flush_first(nc.flush)
             except (OSError, nats_errors.Error):
                 await asyncio.sleep(0.5)
         return self._nc

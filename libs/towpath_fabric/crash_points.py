@@ -2,35 +2,79 @@
 
 Law: without the test-only variable a crash point costs one call and does nothing. With it, it names a folder: a file
 there that bears the name of a point kills the next process that passes it, once. The file is gone when the point was
-hit, so whoever armed it knows; a number in the file says at which passing.
+hit, so whoever armed it knows; a number in the file says at which passing. Every hit leaves a line in `.hits`.
 """
 
+import asyncio
+import functools
 import os
 import signal
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
 VARIABLE: Final = "TOWPATH_CRASH_POINTS"
 
-_folder: Final = os.environ.get(VARIABLE, "")
+HITS: Final = ".hits"
+"""The file in that folder that gets a line `name pid` right before every kill."""
+
+FLUSH_S: Final = 2.0
+"""What was sent is waited for this long before the kill; longer than that the broker is away."""
+
+Flush = Callable[[], Awaitable[object]]
+
+_flushes: list[Flush] = []
 
 
 def crash_point(name: str) -> None:
     """Kill this process where *name* is armed: `<role>.<place>`, always a literal, so that it can be listed."""
-    if _folder:
-        _pass(Path(_folder) / name)
+    if (folder := _folder()) and (claimed := _reached(Path(folder) / name)) is not None:
+        _end(claimed, name)
 
 
-def _pass(armed: Path) -> None:
+async def crash_point_sent(name: str) -> None:
+    """Like `crash_point`, for the moment when the broker has all that was sent: what is sent waits in memory at first.
+
+    Before the kill every connection that was named by `flush_first` is flushed.
+    """
+    if (folder := _folder()) and (claimed := _reached(Path(folder) / name)) is not None:
+        for flush in _flushes:
+            try:
+                await asyncio.wait_for(flush(), FLUSH_S)
+            except Exception:  # noqa: BLE001, S112 - whatever the connection says, the process ends here
+                continue
+        _end(claimed, name)
+
+
+def flush_first(flush: Flush) -> None:
+    """Have `crash_point_sent` call *flush* before it kills; nothing is kept where no point can be armed."""
+    if _folder():
+        _flushes.append(flush)
+
+
+@functools.cache
+def _folder() -> str:
+    """The folder of this process; read at first use, because a forked process gets its environment after the import."""
+    return os.environ.get(VARIABLE, "")
+
+
+def _reached(armed: Path) -> Path | None:
+    """Count a passing of the point; return the claimed file where it is the one that kills."""
     try:
         left = int(armed.read_text() or "1")
         claimed = armed.with_name(f".{armed.name}.{os.getpid()}")
         armed.rename(claimed)  # of several processes one gets it
     except (FileNotFoundError, ValueError):  # not armed, or just being written
-        return
+        return None
     if left > 1:
         claimed.write_text(str(left - 1))
         claimed.rename(armed)
-        return
+        return None
+    return claimed
+
+
+def _end(claimed: Path, name: str) -> None:
+    with (claimed.parent / HITS).open("a") as hits:
+        hits.write(f"{name} {os.getpid()}\n")
     claimed.unlink()
     os.kill(os.getpid(), signal.SIGKILL)

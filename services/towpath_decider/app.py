@@ -25,6 +25,7 @@ from towpath_decider.core.accounting import NOTHING
 from towpath_decider.core.prompt import render
 from towpath_fabric.bus import Bus
 from towpath_fabric.clock import monotonic, wall_ns
+from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_fabric.logs import Logger
 from towpath_fabric.prompts import PromptInvalidError
 from towpath_fabric.pull import PullConsumer, ack, in_progress, nak, term
@@ -157,6 +158,7 @@ class Decider:
         except ValidationError as error:
             await self._refuse(message, error)
             return
+        crash_point("decider.taken")
         job = self._jobs.get(request.request_id)
         if job is not None:  # delivered again, or asked again: one call answers both
             job.messages.append(message)
@@ -189,13 +191,16 @@ class Decider:
             await self._store(job, known)
             return
         start_ns = wall_ns()
+        crash_point("decider.before_model")
         outcome = await self._asker.answer(job.request)
+        crash_point("decider.answered")
         self._remember(outcome.fact)
         stored = await self._store(job, outcome.fact)
         self._count(job, outcome)
         self._trace(job, outcome.fact, start_ns)
         if stored:
             await self._tell_calls(outcome)
+            await crash_point_sent("decider.logged")
 
     def _known_answer(self, request: DecisionRequest) -> DecisionMade | DecisionFailed | None:
         """A decision answers every attempt; a failure only its own, since a later attempt means: try again."""
@@ -225,8 +230,10 @@ class Decider:
                 return False
             await asyncio.sleep(STORE_WAITS_S[min(tries, len(STORE_WAITS_S) - 1)])
             tries += 1
+        crash_point("decider.stored")
         for message in job.messages:
             await ack(message)
+        await crash_point_sent("decider.acked")
         return True
 
     async def _tell_calls(self, outcome: Outcome) -> None:

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from towpath_contracts import subjects
 from towpath_contracts.deciding import LlmCall, ToolLog
 from towpath_fabric.clock import monotonic
+from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.logs import Logger
 from towpath_fabric.pull import PullConsumer, ack
@@ -74,13 +75,16 @@ class EventReader:
         linger_s = self._settings.history_linger_ms / 1000
         while True:
             messages = await gather_batch(self._consumer, self._settings.history_batch, linger_s)
+            crash_point("log_writer.taken")
             self._arrived = monotonic()
             self._pending = int(messages[-1].metadata.num_pending or 0)
             self._metrics.backlog.set(self._pending)
             missing = await self._writer.add(self._read(messages))
             if self.repairer is not None:
                 self.repairer.ask_for(missing)
+            crash_point("log_writer.before_ack")
             await ack(messages[-1])  # stands for all before it (`ack_all`)
+            await crash_point_sent("log_writer.acked")
 
     def _read(self, messages: Iterable[Msg]) -> list[EventBatch]:
         batches = []
@@ -115,7 +119,9 @@ class LogReader:
         while True:
             messages = await gather_batch(self._consumer, self._settings.history_batch, linger_s)
             calls, logs = self._read(messages)
+            crash_point("log_writer.logs_taken")
             await self._store(calls, logs)
+            crash_point("log_writer.logs_written")
             await ack(messages[-1])
 
     def _read(self, messages: Iterable[Msg]) -> tuple[list[LlmCall], list[ToolLog]]:

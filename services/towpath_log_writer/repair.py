@@ -17,6 +17,7 @@ from towpath_contracts.rpc import EVENTS_SINCE, SWEEP_RUNS
 from towpath_contracts.views import EventsSince, SweepRuns, SweptRuns
 from towpath_fabric.bus import Bus
 from towpath_fabric.clock import monotonic
+from towpath_fabric.crash_points import crash_point
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.logs import Logger
 from towpath_log_writer.adapters.tables import HistoryTables
@@ -90,6 +91,7 @@ class Repairer:
         """Look at runs that moved; True when there are more to look at now."""
         since = self._swept or await self._tables.swept_until()
         swept: SweptRuns = await self._bus.ask(SWEEP_RUNS, SweepRuns(since=since, limit=SWEEP_ROWS))
+        crash_point("log_writer.swept")
         held = await self._writer.held({run.run_id for run in swept.runs}.union(self._late.ids))
         self._late.settle(held)
         self._late.note(swept.runs, held, due=monotonic() + every_s)
@@ -100,6 +102,7 @@ class Repairer:
             return False  # what moved later is looked at when some of these are complete
         if swept.runs:
             self._swept = swept.until if full else swept.until - OVERLAP
+        crash_point("log_writer.before_note")
         await self._store_swept(self._swept or since)
         return full
 

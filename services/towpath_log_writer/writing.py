@@ -12,6 +12,7 @@ from uuid import UUID
 import asyncpg
 
 from towpath_fabric.clock import wall
+from towpath_fabric.crash_points import crash_point
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.logs import Logger
 from towpath_log_writer.adapters.tables import DATA_AT_FAULT, CursorsMovedError, HistoryTables
@@ -122,7 +123,9 @@ class Writer:
 
     async def _write(self, segments: list[Segment]) -> None:
         try:
+            crash_point("log_writer.before_write")
             await self._tables.write(segments, project(segments))
+            crash_point("log_writer.written")
         except DATA_AT_FAULT as error:
             parts = halves(segments)
             if not parts:

@@ -8,6 +8,7 @@ from towpath_contracts.problems import ProblemError, problem
 from towpath_contracts.rpc import SETTLE_CALL
 from towpath_contracts.views import CancelRun, Done, GetRun, ListGates, ResolveGate
 from towpath_fabric.bus import Bus
+from towpath_fabric.crash_points import crash_point
 from towpath_orchestrator.reading import Reading
 
 UNKNOWN_VERDICTS = ("happened", "did_not_happen", "retry")
@@ -21,11 +22,13 @@ class Acting:
         self._bus = bus
 
     async def _store(self, fact: AnyFact) -> None:
+        crash_point("orchestrator.before_word")
         subject = subjects.run_inbox("orchestrator", fact.run_id)
         if not await self._bus.store(subject, fact.model_dump_json().encode()):
             raise ProblemError(
                 problem("unavailable", "the broker did not take the request; ask again", retry_after_s=2)
             )
+        crash_point("orchestrator.word_stored")
 
     async def cancel(self, request: CancelRun) -> Done:
         """Ask a run to stop; it answers `cancelling` and then `cancelled` in its own log."""

@@ -13,6 +13,7 @@ from towpath_contracts.strict_json import check_json
 from towpath_contracts.tasks import SubmitTask
 from towpath_contracts.views import CancelRun, GetEvents, GetRun
 from towpath_fabric.bus import Bus
+from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.logs import Logger
 from towpath_fabric.pull import PullConsumer, ack, nak, term
@@ -128,6 +129,7 @@ class Enqueued:
             await asyncio.gather(*(self._accept(message) for message in await self._consumer.take(64)))
 
     async def _accept(self, message: Msg) -> None:
+        crash_point("orchestrator.enqueued_taken")
         caller = _caller(message.subject)
         fault = check_json(message.data)
         if fault is not None:
@@ -148,7 +150,9 @@ class Enqueued:
             self._log.error("an enqueued task failed", subject=message.subject, exc_info=error)
             await self._refuse(message, f"{type(error).__name__}")
         else:
+            crash_point("orchestrator.enqueued_accepted")
             await ack(message)
+            await crash_point_sent("orchestrator.enqueued_acked")
 
     async def _refuse(self, message: Msg, reason: str) -> None:
         self._log.warning("an enqueued task was refused", subject=message.subject, reason=reason)

@@ -20,6 +20,7 @@ from towpath_engine.advance import advance
 from towpath_engine.effects import Effect
 from towpath_engine.state import RunState
 from towpath_engine.transition import Transition
+from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.lane import Lane
 from towpath_fabric.logs import Logger
@@ -98,6 +99,7 @@ class CommitLoop:
         size = self._settings.batch_size
         items = [self._local.popleft() for _ in range(min(size, len(self._local)))]
         for message in self._inbox.take_now(size - len(items)):
+            crash_point("orchestrator.pulled")
             parsed = parse(message)
             if parsed.item is None:
                 await self._dead.set_aside(message, parsed.reason)
@@ -123,6 +125,7 @@ class CommitLoop:
     async def _once(self, facts: dict[UUID, list[Item]]) -> dict[UUID, list[Item]]:
         """Read, advance, commit, send, acknowledge; returns the contested runs."""
         states, now, trusted = await self._read(list(facts))
+        crash_point("orchestrator.read")
         batch: list[Moved] = []
         effects: dict[UUID, list[Effect]] = {}
         idle: list[UUID] = []
@@ -136,9 +139,11 @@ class CommitLoop:
                 batch.append(moved)
             else:
                 idle.append(run_id)
+        crash_point("orchestrator.advanced")
         committed = await self._commit(batch, now)
         for run_id in committed:
             await self._send(effects[run_id])
+        crash_point("orchestrator.effects_posted")
         await asyncio.sleep(0)  # the effects go out before the rest is written
         done: list[Item] = []
         for moved in batch:
@@ -148,7 +153,9 @@ class CommitLoop:
         stale = await self._check_idle(idle, states, trusted=trusted) if idle else set()
         await self._rest([states[run_id] for run_id in idle if run_id not in stale], facts)
         done += [item for run_id in idle if run_id not in stale for item in facts[run_id]]
+        crash_point("orchestrator.before_ack")
         await self._acknowledge(done)
+        await crash_point_sent("orchestrator.acked")
         contested = {moved.state.run_id for moved in batch} - committed
         return {run_id: facts[run_id] for run_id in (*contested, *stale)}
 
@@ -256,7 +263,9 @@ class CommitLoop:
         if not batch:
             return set()
         started = time.perf_counter()
+        crash_point("orchestrator.before_commit")
         committed = await self._commit_rows(batch, now)
+        crash_point("orchestrator.committed")
         self._metrics.commit_seconds.observe(time.perf_counter() - started)
         self._metrics.batch.observe(len(batch))
         for moved in batch:

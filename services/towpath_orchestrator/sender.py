@@ -18,6 +18,7 @@ from towpath_contracts.rpc import RAISE_FENCE
 from towpath_engine.effects import Effect, message_of
 from towpath_engine.state import RunState
 from towpath_fabric.bus import Bus
+from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_orchestrator.metrics import Metrics
 
 MESSAGE_ID = "Nats-Msg-Id"
@@ -59,6 +60,7 @@ class Sender:
         body = events_body(run_id, project, entries, texts)
         if len(body) <= MAX_BODY_BYTES:
             await self._bus.post(subjects.run_event(run_id), body)
+            await crash_point_sent("orchestrator.events_told")
         elif len(entries) > 1:  # whoever misses one that fits no message finds it by the sweep
             for entry, text in zip(entries, texts, strict=True):
                 await self.tell(run_id, project, [entry], [text])
@@ -97,6 +99,7 @@ class Sender:
             self._local(dead)
             return
         await self._bus.post(subject, body, {MESSAGE_ID: effect.message_id})
+        await crash_point_sent("orchestrator.effect_sent")
 
     def _ask_fence(self, request: RaiseFence) -> None:
         task = asyncio.create_task(self._raise_fence(request))
@@ -104,8 +107,10 @@ class Sender:
         task.add_done_callback(self._asking.discard)
 
     async def _raise_fence(self, request: RaiseFence) -> None:
+        crash_point("orchestrator.before_fence")
         try:
             answer: FenceAnswer = await self._bus.ask(RAISE_FENCE, request)
         except ProblemError:
             return  # the fence stays pending and is asked for again by the reconciler
+        crash_point("orchestrator.fence_answered")
         self._local(FenceRaised(run_id=request.run_id, fence=answer.fence, voided=answer.voided, live=answer.live))

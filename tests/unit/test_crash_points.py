@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from towpath_fabric.crash_points import HITS
+
 CODE = """
 from towpath_fabric.crash_points import crash_point
 for number in range(3):
@@ -28,7 +30,8 @@ def test_an_unarmed_point_does_nothing(tmp_path: Path) -> None:
 def test_an_armed_point_kills_once_at_the_passing_asked_for(tmp_path: Path) -> None:
     (tmp_path / "role.place").write_text("")
     assert passed(tmp_path) == (-signal.SIGKILL, ["0"])
-    assert list(tmp_path.iterdir()) == []
+    assert [left.name for left in tmp_path.iterdir()] == [HITS]
+    assert (tmp_path / HITS).read_text().split()[0] == "role.place"
     assert passed(tmp_path) == (0, ["0", "1", "2"])
     (tmp_path / "role.place").write_text("3")
     assert passed(tmp_path) == (-signal.SIGKILL, ["0", "1", "2"])

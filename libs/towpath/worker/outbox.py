@@ -15,6 +15,7 @@ from towpath_contracts.subjects import TOOL_OUTCOME
 from towpath_contracts.tools import OutcomeConfirmed
 from towpath_fabric.bus import Bus
 from towpath_fabric.clock import monotonic
+from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_fabric.pull import ack, in_progress, nak
 
 RESEND_S = 3.0
@@ -58,6 +59,7 @@ class Outbox:
     async def post(self, key: str, body: bytes, deliveries: list[Msg]) -> None:
         """Send the outcome *key* and hold it with the *deliveries* that it will acknowledge."""
         held = self._held[key] = _Held(body, deliveries)
+        crash_point("worker.outcome_kept")
         await self._send(held)
 
     async def attach(self, key: str, delivery: Msg) -> bool:
@@ -92,6 +94,7 @@ class Outbox:
     async def _send(self, held: _Held) -> None:
         held.sent_s = monotonic()
         await self._bus.post(TOOL_OUTCOME, held.body, self._headers)
+        await crash_point_sent("worker.outcome_sent")
 
     async def _on_confirmed(self, message: Msg) -> None:
         try:
@@ -100,6 +103,8 @@ class Outbox:
             return  # not a confirmation: what is held stays held
         for key in confirmed.keys:
             held = self._held.pop(key, None)
+            crash_point("worker.confirmed")
             for delivery in held.deliveries if held is not None else ():
                 await ack(delivery)
+                await crash_point_sent("worker.acked")
         self._moved.set()

@@ -22,6 +22,7 @@ from towpath_contracts.spans import tool_span
 from towpath_contracts.tools import EffectClass, ToolFailure, ToolOutcome
 from towpath_fabric.bus import Bus
 from towpath_fabric.clock import monotonic, wall_ns
+from towpath_fabric.crash_points import crash_point
 from towpath_fabric.logs import Logger
 from towpath_fabric.telemetry import Telemetry
 
@@ -82,7 +83,9 @@ class Performer:
         if call.cancel_reason is not None:
             return self.failed(call, cancelled(call))
         await self._tell("pre_tool_call", call, context)
+        crash_point("worker.before_tool")
         found = await self._run(call, tool, arguments, timeout_s)
+        crash_point("worker.after_tool")
         if call.stage is Stage.RUNNING:  # not reported as hung meanwhile
             call.stage = Stage.REPORTING
         if isinstance(found, Result):

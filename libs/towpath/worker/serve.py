@@ -20,6 +20,7 @@ from towpath_contracts.canonical import digest
 from towpath_contracts.tools import ClaimStart, EffectClass, TicketClaims, ToolFailure, ToolOutcome
 from towpath_fabric.bus import Bus
 from towpath_fabric.clock import monotonic, wall
+from towpath_fabric.crash_points import crash_point
 from towpath_fabric.logs import Logger
 from towpath_fabric.pull import ack, nak, term
 from towpath_fabric.tickets import TicketFault, TicketRefusedError
@@ -61,13 +62,16 @@ class CallServer:
             return await self.report(call, claims)
         if claims is None:
             return None
+        crash_point("worker.verified")
         tool = self._toolbox.find(call.invocation.tool, toolset)
         if tool is None:
             self._metrics.refused.labels("tool_unknown").inc()
             return await nak(call.deliveries[-1], UNKNOWN_TOOL_DELAY_S)
         timeout_s = min(call.invocation.timeout_ms, tool.spec.timeout_ms) / 1000
         if claims.effect_class is not EffectClass.PURE or tool.spec.effect_class is not EffectClass.PURE:
+            crash_point("worker.before_claim")
             claim = await self._claim(call, claims)
+            crash_point("worker.claim_answered")
             if claim.expired:
                 return await self.report(call, self._performer.expired(call))
             if not claim.granted:
@@ -82,6 +86,7 @@ class CallServer:
         """Hand the outcome to the outbox, unless the call was reported as hung before it ended."""
         if call.stage is Stage.ABANDONED:
             return
+        crash_point("worker.outcome_made")
         call.stage = Stage.REPORTING
         await self._outbox.post(call.key, outcome.model_dump_json().encode(), call.deliveries)
 

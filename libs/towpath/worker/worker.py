@@ -28,6 +28,7 @@ from towpath_contracts import subjects
 from towpath_contracts.streams import exec_consumer
 from towpath_contracts.tools import CancelTool, ToolInvocation
 from towpath_fabric.bus import Bus
+from towpath_fabric.crash_points import crash_point
 from towpath_fabric.logs import Logger
 from towpath_fabric.pull import PullConsumer, nak
 from towpath_fabric.telemetry import Telemetry
@@ -194,6 +195,7 @@ class Worker:
             return None
         if here is not None:  # TAS must hear of the attempt that still runs here before another one begins
             return await nak(message, OTHER_ATTEMPT_DELAY_S)
+        crash_point("worker.taken")
         call = Call(invocation=invocation, deliveries=[message])
         self._slots.occupy(call)
         call.task = asyncio.create_task(self._server.serve(call, toolset))

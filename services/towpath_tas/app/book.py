@@ -15,6 +15,7 @@ from uuid import UUID
 import asyncpg
 
 from towpath_fabric.clock import monotonic
+from towpath_fabric.crash_points import crash_point
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.lane import Lane
 from towpath_fabric.logs import Logger
@@ -141,8 +142,10 @@ class Book:
             if not todo:
                 return
             await self._look(lane, todo)
+            crash_point("tas.looked")
             decided = [entry for entry in todo if self._decide(entry)]
             await self._count(lane, decided)
+            crash_point("tas.decided")
             settled = await self._write(lane, [entry for entry in decided if not entry.error])
             todo = [entry for entry in todo if entry not in settled and not entry.error]
             for entry in todo:
@@ -239,9 +242,13 @@ class Book:
         steps = [entry.step for entry in group]
         first = steps[0].call
         if first is not None and first.revision == 1:
+            crash_point("tas.before_open")
             written = await open_calls(lane, steps, _counts(group), _seen(group))
+            crash_point("tas.opened")
         else:
+            crash_point("tas.before_change")
             written = await change_calls(lane, steps, _seen(entry for entry in group if entry.step.decides))
+            crash_point("tas.changed")
         self._metrics.write_seconds.observe(time.perf_counter() - began)
         self.clock.set(written.at)
         for project in written.stale:

@@ -16,6 +16,7 @@ from towpath_contracts.problems import Problem, problem
 from towpath_contracts.rpc import CLAIM_START, PROBLEM_HEADER
 from towpath_contracts.tools import ClaimAnswer, ClaimStart
 from towpath_fabric.bus import Bus, problem_from_validation
+from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.lane import Lane
 from towpath_fabric.logs import Logger
@@ -79,6 +80,7 @@ class Claims:
             self._arrived.clear()
             messages, self._waiting = self._waiting, []
             self._metrics.batch.labels("claim").observe(len(messages))
+            crash_point("tas.claim_taken")
             items = [item for message in messages if (item := await self._parsed(message)) is not None]
             try:
                 await self._handle(items)
@@ -106,12 +108,14 @@ class Claims:
             Entry(run_id=item.asked.run_id, execution_id=item.asked.execution_id, decide=item.decide) for item in items
         ]
         await self._book.apply(self._lane, entries)
+        crash_point("tas.claim_before_reply")
         for item, entry in zip(items, entries, strict=True):
             if entry.error or entry.contested:
                 await self._reply(item.message, problem("unavailable", entry.error or "the call is contested"))
             else:
                 await self._sender.send(entry.step)
                 await self._reply(item.message, item.answer)
+                await crash_point_sent("tas.claim_replied")
 
     async def _reply(self, message: Msg, answer: Message) -> None:
         headers = {PROBLEM_HEADER: answer.code} if isinstance(answer, Problem) else None

@@ -17,6 +17,7 @@ from towpath_contracts.base import Message
 from towpath_contracts.rpc import CONFIRM_HEADER
 from towpath_contracts.tools import OutcomeConfirmed, ToolOutcome
 from towpath_fabric.bus import Bus
+from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.lane import Lane
 from towpath_fabric.logs import Logger
@@ -103,6 +104,7 @@ class Outcomes:
         while True:
             messages = await self._consumer.take(self._batch_size)
             self._metrics.batch.labels("outcome").observe(len(messages))
+            crash_point("tas.outcome_taken")
             items = [item for message in messages if (item := await self._parsed(message)) is not None]
             while items:
                 try:
@@ -143,12 +145,14 @@ class Outcomes:
     async def _handle(self, items: list[Item]) -> None:
         entries = [item.entry() for item in items]
         await self._book.apply(self._lane, entries)
+        crash_point("tas.outcome_written")
         confirmed: dict[str, list[str]] = defaultdict(list)
         for item, entry in zip(items, entries, strict=True):
             if await self._finish(item, entry) and (subject := _confirm_to(item.message)):
                 confirmed[subject].append(item.key)
         for subject, keys in confirmed.items():
             await self._confirm(subject, *keys)
+            await crash_point_sent("tas.outcome_confirmed")
 
     async def _finish(self, item: Item, entry: Entry) -> bool:
         """Send and acknowledge; say whether the outcome has found its place."""
@@ -159,10 +163,12 @@ class Outcomes:
             await nak(item.message, CONTESTED_S)
             return False
         await self._sender.send(entry.step)
+        await crash_point_sent("tas.outcome_before_ack")
         if entry.step.dead:
             await self._dead.set_aside(item.message, entry.step.dead, entry.run_id)
         else:
             await ack(item.message)
+            await crash_point_sent("tas.outcome_acked")
         return True
 
 

@@ -15,6 +15,7 @@ from towpath_contracts.canonical import canonical_json, digest_text
 from towpath_contracts.spans import authorization_span
 from towpath_contracts.tools import ToolRequest
 from towpath_fabric.clock import wall_ns
+from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.lane import Lane
 from towpath_fabric.logs import Logger
@@ -99,6 +100,7 @@ class Requests:
         while True:
             messages = await self._consumer.take(self._batch_size)
             self._metrics.batch.labels("request").observe(len(messages))
+            crash_point("tas.request_taken")
             items = [item for message in messages if (item := await self._parsed(message)) is not None]
             while items:
                 try:
@@ -126,6 +128,7 @@ class Requests:
         entries = [item.entry() for item in items]
         start_ns = wall_ns()
         await self._book.apply(self._lane, entries)
+        crash_point("tas.request_written")
         for item, entry in zip(items, entries, strict=True):
             await self._finish(item, entry)
         if self._telemetry is not None and self._telemetry.enabled:
@@ -155,7 +158,9 @@ class Requests:
             await nak(item.message, CONTESTED_S)
             return
         await self._sender.send(entry.step)
+        await crash_point_sent("tas.request_before_ack")
         if entry.step.dead:
             await self._dead.set_aside(item.message, entry.step.dead, entry.run_id)
         else:
             await ack(item.message)
+            await crash_point_sent("tas.request_acked")

@@ -10,6 +10,7 @@ from uuid import UUID
 from towpath_contracts import subjects
 from towpath_contracts.tools import CancelTool, TicketClaims
 from towpath_fabric.bus import Bus
+from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_fabric.tickets import TicketRefusedError, TicketSigner, TicketVerifier
 from towpath_tas.app.book import Clock
 from towpath_tas.core.call import Call, Dispatch, Step, Stop, Tell
@@ -90,18 +91,22 @@ class Sender:
                 case Dispatch():
                     await self._dispatch(effect.call)
                 case Tell():
+                    crash_point("tas.before_tell")
                     self._metrics.facts.inc()
                     await self._bus.post(subjects.run_inbox("tas", effect.run_id), effect.fact.encode())
+                    await crash_point_sent("tas.told")
                 case Stop():
                     body = CancelTool(execution_id=effect.execution_id, reason=effect.reason).model_dump_json()
                     await self._bus.post(subjects.tool_cancel(effect.execution_id), body.encode())
         self._count(step)
 
     async def _dispatch(self, call: Call) -> None:
+        crash_point("tas.before_dispatch")
         self._metrics.dispatches.inc()
         body = invocation_body(call, self._tickets.make(call))
         headers = {MESSAGE_ID: f"{call.execution_id}:{call.attempt}"}
         await self._bus.post(subjects.tool_exec(call.project, call.toolset), body, headers)
+        await crash_point_sent("tas.dispatched")
 
     def _count(self, step: Step) -> None:
         for note in step.notes:

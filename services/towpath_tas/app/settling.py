@@ -12,6 +12,7 @@ from towpath_contracts.access import FenceAnswer, RaiseFence, SettleCall
 from towpath_contracts.problems import Problem, ProblemError, problem
 from towpath_contracts.tools import CallStatus
 from towpath_contracts.views import Done, ResolveGate
+from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_fabric.lane import Lane
 from towpath_tas.adapters.ledger_tables import QUERIES, call_from_row, change_calls
 from towpath_tas.app.book import NOTHING, Book, Entry, Picture
@@ -39,9 +40,13 @@ class Settling:
             steps = [on_fence(call, request.reason, now=row["at"]) for call in calls]
             changed = [step for step in steps if step.call is not None]
             if changed:
+                crash_point("tas.fence_before_change")
                 await change_calls(connection, changed, [])
+            crash_point("tas.fence_before_commit")
+        crash_point("tas.fence_committed")
         for step in steps:
             await self._sender.send(step)
+        await crash_point_sent("tas.fence_before_reply")
         after = [step.call or call for call, step in zip(calls, steps, strict=True)]
         return _fence_answer(request, row["fence"], after, row["at"])
 
@@ -92,11 +97,13 @@ class Settling:
             await self._book.apply(lane, [entry])
         finally:
             await lane.close()
+        crash_point("tas.word_written")
         if refused:
             raise ProblemError(refused[0])
         if entry.error or entry.contested:
             raise ProblemError(problem("unavailable", entry.error or "the call is contested", retry_after_s=1))
         await self._sender.send(entry.step)
+        await crash_point_sent("tas.word_told")
 
 
 def _fence_answer(request: RaiseFence, fence: int, calls: Sequence[Call], now: datetime) -> FenceAnswer:
