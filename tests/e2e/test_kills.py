@@ -10,9 +10,9 @@ from urllib.request import urlopen
 
 import httpx2
 import nats
-from tests.support.checker import judge
 from tests.support.marked_runs import TOOLS, platform_of, publish, quiet, script, submit
 
+from towpath_embedded.chaos.judge import judge
 from towpath_embedded.platform import Platform
 
 KILLS_EACH = 3

@@ -6,9 +6,9 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import nats
-from tests.support.checker import judge
 from tests.support.marked_runs import platform_of, publish, quiet, submit
 
+from towpath_embedded.chaos.judge import judge
 from towpath_embedded.platform import Platform
 
 
