@@ -7,9 +7,12 @@ logs where an error came from, never its text, which may hold what a client sent
 import traceback
 
 from fastapi import FastAPI
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from towpath_contracts.problems import problem
 from towpath_fabric.clock import monotonic
+from towpath_gateway.errors import problem_response
 from towpath_gateway.parts import Parts
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -22,6 +25,7 @@ class Edge:
     def __init__(self, app: ASGIApp, parts: Parts) -> None:
         self._app = app
         self._parts = parts
+        self._under_way = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request or refuse what is not HTTP as the application does."""
@@ -38,12 +42,21 @@ class Edge:
                 message["headers"] = [*message.get("headers", []), *_HEADERS]
             await send(message)
 
+        self._under_way += 1
         try:
-            await self._app(scope, receive, noting)
+            if self._under_way > self._parts.settings.max_requests:
+                await self._refuse_flood(scope, receive, noting)
+            else:
+                await self._app(scope, receive, noting)
         except Exception as error:  # noqa: BLE001 - the outermost loop: one broken request must not end the others
             self._log(scope, error)
         finally:
+            self._under_way -= 1
             self._count(scope, status, monotonic() - started)
+
+    async def _refuse_flood(self, scope: Scope, receive: Receive, send: Send) -> None:
+        found = problem("overloaded", f"{self._under_way - 1} requests are under way here", retry_after_s=1)
+        await problem_response(found, Request(scope, receive))(scope, receive, send)
 
     def _log(self, scope: Scope, error: Exception) -> None:
         frames = "".join(traceback.format_tb(error.__traceback__))

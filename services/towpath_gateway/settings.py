@@ -21,6 +21,8 @@ class GatewaySettings(Settings):
     auth: Literal["auto", "on"] = "auto"
     run_wait_s: float = 120.0
     max_streams: int = 1_000
+    max_requests: int = 2_000
+    """Requests under way at once, streams included; more are refused before they are read (429, Retry-After)."""
 
     @property
     def asks_for_keys(self) -> bool:

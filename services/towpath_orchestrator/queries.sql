@@ -134,16 +134,31 @@ WHERE run_id IN (
 RETURNING run_id
 
 -- name: load_counts
-SELECT (SELECT count(*) FROM runs.run WHERE status IN ('running', 'waiting', 'cancelling')) AS active,
-       (SELECT count(*) FROM (SELECT 1 FROM runs.run WHERE status = 'queued' LIMIT $1) AS q) AS queued
+-- Who holds how much of the room, and how many wait for it. A run that waits for a person holds none.
+SELECT q.queued, a.caller, a.network, a.active
+FROM (SELECT count(*) AS queued FROM (SELECT 1 FROM runs.run WHERE status = 'queued' LIMIT $1) AS w) AS q
+LEFT JOIN (SELECT caller, network, count(*) AS active FROM runs.run WHERE status IN ('running', 'cancelling')
+           GROUP BY caller, network) AS a ON true
 
 -- name: next_queued
--- Callers take turns: first everybody's first, then everybody's second (design §4, admission).
-SELECT run_id FROM (
-  SELECT run_id, row_number() OVER (PARTITION BY caller ORDER BY priority DESC, run_id) AS turn
-  FROM (SELECT run_id, caller, priority FROM runs.run WHERE status = 'queued'
-        ORDER BY priority DESC, run_id LIMIT 20000) AS waiting) AS turns
-ORDER BY turn, run_id LIMIT $1
+-- Whoever holds least comes next: everybody's first, then everybody's second (design §4, admission). Nobody's runs of
+-- one network get more than $2, so that a slow one leaves room for the others.
+WITH active AS (
+  SELECT caller, network, count(*) AS held FROM runs.run WHERE status IN ('running', 'cancelling')
+  GROUP BY caller, network
+), waiting AS (
+  SELECT run_id, caller, network, priority FROM runs.run WHERE status = 'queued'
+  ORDER BY priority DESC, run_id LIMIT 20000
+), placed AS (
+  SELECT w.run_id,
+         coalesce(c.held, 0) + row_number() OVER (PARTITION BY w.caller ORDER BY w.priority DESC, w.run_id) AS turn,
+         coalesce(a.held, 0)
+           + row_number() OVER (PARTITION BY w.caller, w.network ORDER BY w.priority DESC, w.run_id) AS share
+  FROM waiting w
+  LEFT JOIN active a ON a.caller = w.caller AND a.network = w.network
+  LEFT JOIN (SELECT caller, sum(held)::bigint AS held FROM active GROUP BY caller) AS c ON c.caller = w.caller
+)
+SELECT run_id FROM placed WHERE share <= $2 ORDER BY turn, run_id LIMIT $1
 
 -- name: project_of_caller
 SELECT project FROM gateway.principal WHERE caller = $1

@@ -5,9 +5,11 @@ that means.
 """
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 from towpath_contracts.facts import RunAdmitted, TimerFired
+from towpath_fabric.crash_points import crash_point
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.logs import Logger
 from towpath_orchestrator.adapters.run_tables import QUERIES
@@ -47,14 +49,21 @@ class Reconciler:
     async def look(self) -> None:
         """Claim overdue runs and admit queued ones."""
         for row in await self._pool.fetch(QUERIES.claim_overdue, CLAIM_LIMIT):
+            crash_point("orchestrator.overdue_claimed")
             self._loop.add(TimerFired(run_id=row["run_id"]))
-        counts = await self._pool.fetchrow(QUERIES.load_counts, self._settings.max_queued_runs)
-        self._intake.active, self._intake.queued = counts["active"], counts["queued"]
-        self._metrics.active.set(counts["active"])
-        self._metrics.queued.set(counts["queued"])
-        room = min(self._settings.max_active_runs - counts["active"], counts["queued"], CLAIM_LIMIT)
+        await self._admit()
+
+    async def _admit(self) -> None:
+        rows = await self._pool.fetch(QUERIES.load_counts, self._settings.max_queued_runs)
+        queued: int = rows[0]["queued"]
+        held = Counter({(row["caller"], row["network"]): row["active"] for row in rows if row["active"]})
+        self._intake.held, self._intake.queued = held, queued
+        self._metrics.active.set(held.total())
+        self._metrics.queued.set(queued)
+        room = min(self._settings.max_active_runs - held.total(), queued, CLAIM_LIMIT)
         if room > 0:
-            for row in await self._pool.fetch(QUERIES.next_queued, room):
+            for row in await self._pool.fetch(QUERIES.next_queued, room, self._settings.active_share):
+                crash_point("orchestrator.before_admit")
                 self._loop.add(RunAdmitted(run_id=row["run_id"]))
 
     async def keep_house(self) -> None:

@@ -1,5 +1,9 @@
 """Settings of the orchestrator."""
 
+import math
+
+from pydantic import Field
+
 from towpath_fabric.settings import Settings
 
 
@@ -7,7 +11,16 @@ class OrchestratorSettings(Settings):
     """Limits of one orchestrator replica; every replica is given the same."""
 
     max_active_runs: int = 1_000
-    """Runs that are started at the same time; more wait as `queued` (design §4, admission)."""
+    """Runs that are started at the same time; more wait as `queued` (design §4, admission).
+
+    A run that waits for a person is not counted.
+    """
+
+    max_active_share: float = Field(default=0.8, gt=0, le=1)
+    """How much of `max_active_runs` one caller's runs of one network may hold: slow tools leave room for the others."""
+
+    max_waiting_submits: int = 4_096
+    """Tasks in this process's memory that are not stored yet; more are refused with `overloaded`."""
 
     max_queued_runs: int = 100_000
     """Beyond this a submit is refused with `overloaded`."""
@@ -26,6 +39,11 @@ class OrchestratorSettings(Settings):
 
     allow_scripts: bool = False
     allow_anonymous: bool = False
+
+    @property
+    def active_share(self) -> int:
+        """Runs that one caller may have under way in one network."""
+        return math.ceil(self.max_active_runs * self.max_active_share)
 
     @property
     def scripts_allowed(self) -> bool:

@@ -5,6 +5,7 @@ arrive while a transaction is in flight share the next one.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -25,6 +26,7 @@ from towpath_engine.effects import Effect
 from towpath_engine.publish import model_is_known
 from towpath_engine.replay import create
 from towpath_engine.state import RunState
+from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.ids import new_run_id
 from towpath_orchestrator.adapters.run_tables import QUERIES, Moved, RunTables, event_text, storable
@@ -128,7 +130,8 @@ class Intake:
         self._waiting: list[Submission] = []
         self._arrived = asyncio.Event()
         self._projects: dict[str, tuple[str, float]] = {}
-        self.active = 0
+        self.held: Counter[tuple[str, str]] = Counter()
+        """Runs under way by caller and network, as last counted, and what was begun here since."""
         self.queued = 0
 
     async def project_of(self, caller: str) -> str:
@@ -163,9 +166,7 @@ class Intake:
         refused = check_task(task, snapshot, self._settings)
         if refused is not None:
             raise ProblemError(refused)
-        if self.queued >= self._settings.max_queued_runs:
-            detail = f"{self.queued} runs wait already"
-            raise ProblemError(problem("overloaded", detail, retry_after_s=OVERLOADED_RETRY_S))
+        self._refuse_flood()
         script_digest = await self._store_script(task, project)
         submission = Submission(
             run_id=new_run_id(),
@@ -177,7 +178,18 @@ class Intake:
         )
         self._waiting.append(submission)
         self._arrived.set()
-        return await submission.answer
+        accepted = await submission.answer
+        crash_point("orchestrator.submit_before_reply")
+        return accepted
+
+    def _refuse_flood(self) -> None:
+        """Raise `overloaded` rather than take what can be neither stored soon nor started for long."""
+        if self.queued >= self._settings.max_queued_runs:
+            detail = f"{self.queued} runs wait already"
+            raise ProblemError(problem("overloaded", detail, retry_after_s=OVERLOADED_RETRY_S))
+        if len(self._waiting) >= self._settings.max_waiting_submits:
+            detail = f"{len(self._waiting)} tasks wait to be stored"
+            raise ProblemError(problem("overloaded", detail, retry_after_s=1))
 
     async def _store_script(self, task: SubmitTask, project: str) -> str | None:
         if task.script is None:
@@ -227,13 +239,17 @@ class Intake:
         submission.admitted, submission.effects = None, ()
         state, first = create(submission.run_id, submission.snapshot, submission.task, now)
         submission.entries = [first]
-        if self.active < self._settings.max_active_runs and not self.queued:
+        if not self.queued and self._has_room(submission.task):
             fact = RunAdmitted(run_id=submission.run_id)
             entries, submission.effects, state = advance(state, fact, now)
             submission.entries.extend(entries)
             submission.admitted = fact.model_dump_json()
-            self.active += 1
+            self.held[submission.task.caller, submission.task.network] += 1
         submission.state = state
+
+    def _has_room(self, task: RunCreated) -> bool:
+        own = self.held[task.caller, task.network]
+        return self.held.total() < self._settings.max_active_runs and own < self._settings.active_share
 
     async def _commit(self, batch: list[Submission]) -> None:
         async with self._pool.acquire() as connection:
@@ -241,7 +257,9 @@ class Intake:
             batch = self._begin_all(batch, now)
             if not batch:
                 return
+            crash_point("orchestrator.submit_before_commit")
             rows = await connection.fetch(QUERIES.create_runs, *_columns(batch, now))
+            crash_point("orchestrator.submit_committed")
         made = {row["run_id"] for row in rows}
         for submission in batch:
             if submission.run_id in made:
@@ -267,11 +285,12 @@ class Intake:
             )
         self._loop.cache.put(state)
         await self._loop.announce(_moved(submission, state), list(submission.effects))
+        await crash_point_sent("orchestrator.submit_announced")
 
     async def _repeated(self, submission: Submission) -> None:
         """Answer a task whose key is taken: the first run for the same request, a conflict for another."""
         if submission.admitted is not None:
-            self.active -= 1
+            self.held[submission.task.caller, submission.task.network] -= 1
         task = submission.task
         row = await self._pool.fetchrow(QUERIES.idempotent_run, task.project, task.caller, submission.idempotency_key)
         if submission.answer.done():

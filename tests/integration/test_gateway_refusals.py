@@ -162,3 +162,15 @@ async def test_a_name_that_can_be_none_names_nothing(client: httpx2.AsyncClient,
         assert answer.status_code == 404
         assert answer.json()["code"] in {"network_not_found", "not_found"}
     assert peer.asked == []
+
+
+async def test_a_flood_of_requests_is_refused_at_the_door(nats_url: str, tmp_path: Path, peer: PlatformPeer) -> None:
+    peer.answers["task.submit"] = problem("overloaded", "10,000 runs wait", retry_after_s=9)
+    with gateway_process(tmp_path, nats_url, embedded="true", max_requests="1") as narrow:
+        await narrow.wait_ready()
+        async with narrow.client() as client:
+            answers = await asyncio.gather(*(client.post("/v1/runs", json=TASK) for _ in range(50)))
+            assert {answer.status_code for answer in answers} == {429}
+            said = {(answer.headers["retry-after"], answer.json()["code"]) for answer in answers}
+            assert said == {("9", "overloaded"), ("1", "overloaded")}
+            assert (await client.get("/readyz")).status_code == 200

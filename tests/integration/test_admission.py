@@ -1,0 +1,127 @@
+"""Who gets room: slow runs, waiting runs and floods leave it to others (design §4, admission)."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from nats.aio.msg import Msg
+from tests.support.orchestrator_peers import NETWORK, Peers, connected, orchestrator, respond, use
+
+from towpath_contracts import rpc
+from towpath_contracts.facts import ApprovalRequired
+from towpath_contracts.networks import PublishNetwork
+from towpath_contracts.tasks import SubmitTask
+from towpath_contracts.tools import ToolRequest
+from towpath_contracts.views import GetRun
+from towpath_fabric.clock import wall
+
+
+class SlowPeers(Peers):
+    """Keeps the calls of the network `slow` until they are let go."""
+
+    async def _tool(self, message: Msg) -> None:
+        request = ToolRequest.model_validate_json(message.data)
+        if request.network == "slow":
+            self.requests.append(request)
+        else:
+            await self.finish(request)
+
+    def held(self) -> set[Any]:
+        return {request.run_id for request in self.requests}
+
+
+def one_call(request: Any) -> dict[str, Any]:
+    return use("go") if request.step == 1 else respond("done")
+
+
+@pytest.fixture
+async def peers(nats_server: Any) -> AsyncIterator[SlowPeers]:
+    async with connected(nats_server.url()) as nc:
+        found = SlowPeers(nc, one_call)
+        await found.start()
+        yield found
+        await found.stop()
+
+
+async def publish(peers: Peers) -> None:
+    for name in ("solo", "slow"):
+        spec = {**NETWORK, "name": name}
+        await peers.ask(rpc.PUBLISH_NETWORK, PublishNetwork(project="default", actor="test", spec=spec))
+
+
+async def submit(peers: Peers, network: str) -> dict[str, Any]:
+    task = SubmitTask(network=network, user_message="hello")
+    reply = await peers.raw("task.submit", task.model_dump_json().encode())
+    answer: dict[str, Any] = json.loads(reply.data)
+    return answer
+
+
+async def ended(peers: Peers, run_id: str) -> str:
+    while True:
+        view = await peers.ask(rpc.GET_RUN, GetRun(project="default", run_id=run_id, wait_ms=5_000))
+        if view.ended_at is not None:
+            return str(view.status)
+
+
+async def test_runs_of_a_slow_network_leave_room_for_others(database: Any, nats_server: Any, peers: SlowPeers) -> None:
+    async with orchestrator(database("orchestrator"), nats_server.url(), TOWPATH_MAX_ACTIVE_RUNS="10"):
+        await publish(peers)
+        slow = [(await submit(peers, "slow"))["run_id"] for _ in range(20)]
+        await peers.until(lambda: len(peers.held()) == 8)
+        quick = [(await submit(peers, "solo"))["run_id"] for _ in range(5)]
+        async with asyncio.timeout(60):
+            assert {await ended(peers, run_id) for run_id in quick} == {"completed"}
+        assert len(peers.held()) == 8
+        done: set[Any] = set()
+        async with asyncio.timeout(60):
+            while len(done) < len(slow):
+                for request in [r for r in peers.requests if r.execution_id not in done]:
+                    done.add(request.execution_id)
+                    await peers.finish(request)
+                await asyncio.sleep(0.05)
+            assert {await ended(peers, run_id) for run_id in slow} == {"completed"}
+
+
+async def test_a_run_that_waits_for_a_person_holds_no_room(database: Any, nats_server: Any, peers: SlowPeers) -> None:
+    async with orchestrator(database("orchestrator"), nats_server.url(), TOWPATH_MAX_ACTIVE_RUNS="1"):
+        await publish(peers)
+        await submit(peers, "slow")
+        await peers.until(lambda: len(peers.held()) == 1)
+        other = await submit(peers, "solo")
+        assert other["status"] == "queued"
+        [request] = peers.requests
+        fact = ApprovalRequired(
+            run_id=request.run_id,
+            execution_id=request.execution_id,
+            approval_id=uuid4(),
+            tool=request.tool,
+            args=request.args,
+            args_digest="sha256:" + "1" * 64,
+            digest="sha256:" + "0" * 64,
+            rule="ask",
+            reason="a person must see it",
+            expires_at=wall() + timedelta(hours=1),
+        )
+        await peers.send("tas", fact.run_id, fact.model_dump_json().encode())
+        async with asyncio.timeout(60):
+            assert await ended(peers, other["run_id"]) == "completed"
+
+
+async def test_tasks_beyond_what_can_be_held_are_refused_and_the_rest_completes(
+    database: Any, nats_server: Any, peers: SlowPeers
+) -> None:
+    limits = {"TOWPATH_MAX_WAITING_SUBMITS": "20", "TOWPATH_MAX_ACTIVE_RUNS": "10"}
+    async with orchestrator(database("orchestrator"), nats_server.url(), **limits):
+        await publish(peers)
+        answers = await asyncio.gather(*(submit(peers, "solo") for _ in range(600)))
+        accepted = [answer["run_id"] for answer in answers if "run_id" in answer and "code" not in answer]
+        refused = [answer for answer in answers if "code" in answer]
+        assert len(accepted) + len(refused) == 600
+        assert refused, "the flood never went over the limit"
+        assert {(r["code"], r["retryable"], r["retry_after_s"]) for r in refused} == {("overloaded", True, 1)}
+        async with asyncio.timeout(90):
+            assert {await ended(peers, run_id) for run_id in accepted} == {"completed"}
