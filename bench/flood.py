@@ -1,0 +1,167 @@
+"""A flood: thousands of tasks submitted at once. How much memory does every process need, and does everything end?
+
+Every process is a real one, Postgres has fsync on. Prints one JSON line. Usage:
+`uv run python bench/flood.py [--tasks 10000] [--steps 1] [--http 0] [--replicas 1]`.
+A refused task (429 or 503 with Retry-After, or the same as a Problem over NATS) is submitted again when it says so.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import statistics
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import httpx2
+import nats
+
+from towpath_contracts import rpc
+from towpath_contracts.networks import PublishNetwork
+from towpath_embedded.identity import temporary_folder
+from towpath_embedded.platform import Platform
+from towpath_embedded.roles import WorkerCommand
+from w1 import HERE, SCALED, network, role_of, script, tree
+
+TOOL = "echo_pure"
+SAMPLE_S = 0.5
+MIB = 1024 * 1024
+
+
+class Memory:
+    """The peak of every role's proportional memory, its processes added up."""
+
+    def __init__(self) -> None:
+        self.peak: dict[str, int] = {}
+        self.idle: dict[str, int] = {}
+
+    def sample(self) -> None:
+        """Look once."""
+        now: Counter[str] = Counter()
+        for pid in tree(os.getpid()):
+            with contextlib.suppress(OSError, IndexError):
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+                name = "client" if pid == os.getpid() else role_of(words)
+                now[name] += int(rollup.partition("\nPss:")[2].split()[0]) * 1024
+        self.idle = self.idle or dict(now)
+        for name, used in now.items():
+            self.peak[name] = max(self.peak.get(name, 0), used)
+
+    async def watch(self) -> None:
+        """Look until cancelled."""
+        while True:
+            self.sample()
+            await asyncio.sleep(SAMPLE_S)
+
+
+async def by_nats(nc: Any, body: bytes, refusals: Counter[str]) -> float:
+    """Submit until it is accepted; returns when that was."""
+    while True:
+        answer = json.loads((await nc.request("task.submit", body, timeout=300)).data)
+        if "run_id" in answer and "code" not in answer:
+            return time.perf_counter()
+        if not answer.get("retryable"):
+            raise SystemExit(f"a task was refused for good: {answer}")
+        refusals[f"nats {answer['code']}"] += 1
+        await asyncio.sleep(answer["retry_after_s"])
+
+
+async def by_http(client: httpx2.AsyncClient, task: dict[str, Any], refusals: Counter[str]) -> float:
+    """Submit until it is accepted; returns when that was."""
+    while True:
+        answer = await client.post("/v1/runs", json=task)
+        if answer.status_code == 202:
+            return time.perf_counter()
+        if answer.status_code not in {429, 503}:
+            raise SystemExit(f"a task was refused for good: {answer.status_code} {answer.text}")
+        refusals[f"http {answer.status_code}"] += 1
+        await asyncio.sleep(float(answer.headers["retry-after"]))
+
+
+async def ended(connection: Any, tasks: int) -> dict[str, int]:
+    """Wait until *tasks* runs have ended; returns how many have which status."""
+    while True:
+        rows = await connection.fetch(
+            "SELECT status, count(*) AS n, count(ended_at) AS e FROM runs.run GROUP BY status"
+        )
+        if sum(row["e"] for row in rows) >= tasks:
+            return {row["status"]: row["n"] for row in rows}
+        await asyncio.sleep(1)
+
+
+async def flood(platform: Platform, options: argparse.Namespace) -> dict[str, Any]:
+    """Submit everything at once and wait for the end."""
+    nc = await nats.connect(platform.nats_url)
+    control = await nats.connect(platform.nats_url_of("gateway"), inbox_prefix=b"_INBOX_gateway")
+    body = PublishNetwork(project="default", actor="bench", spec=network(TOOL)).model_dump_json()
+    await control.request(rpc.PUBLISH_NETWORK.subject, body.encode(), timeout=10)
+    await control.close()
+    task = {"network": f"w1-{TOOL}", "user_message": "go", "script": script(options.steps, TOOL)}
+    refusals: Counter[str] = Counter()
+    limits = httpx2.Limits(max_connections=options.http or 1)
+    started = time.perf_counter()
+    async with httpx2.AsyncClient(base_url=platform.gateway_url, timeout=300, limits=limits) as client:
+        text = json.dumps(task).encode()
+        accepted = await asyncio.gather(
+            *(by_nats(nc, text, refusals) for _ in range(options.tasks - options.http)),
+            *(by_http(client, task, refusals) for _ in range(options.http)),
+        )
+    await nc.close()
+    connection = await asyncpg.connect(platform.dsn())
+    statuses = await ended(connection, options.tasks)
+    took = time.perf_counter() - started
+    waits = await connection.fetch("SELECT extract(epoch FROM started_at - created_at)::float AS s FROM runs.run")
+    await connection.close()
+    waited = sorted(row["s"] for row in waits if row["s"] is not None)
+    return {
+        "tasks": options.tasks,
+        "over_http": options.http,
+        "accepted_s": round(max(accepted) - started, 1),
+        "refusals": dict(refusals),
+        "statuses": statuses,
+        "all_ended_s": round(took, 1),
+        "steps_per_s": round(options.tasks * (options.steps + 1) / took, 1),
+        "start_wait_s_p50": round(statistics.median(waited), 2),
+        "start_wait_s_p99": round(waited[int(len(waited) * 0.99)], 2),
+    }
+
+
+async def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Start the platform, flood it, stop it."""
+    with temporary_folder() as folder:
+        platform = Platform(
+            folder / "d",
+            replicas=dict.fromkeys(SCALED, options.replicas),
+            role_environment={"tas": {"TOWPATH_POLICY_FILE": str(HERE / "w1-policy.yaml")}},
+            workers=[WorkerCommand(modules=(str(HERE / "echo_tools.py"),), count=options.replicas, concurrency=64)],
+        )
+        async with platform:
+            memory = Memory()
+            memory.sample()
+            watching = asyncio.create_task(memory.watch())
+            found = await flood(platform, options)
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+            restarts = sum(state.restarts for state in platform.processes.values())
+    idle = {name: round(used / MIB, 1) for name, used in memory.idle.items()}
+    peak = {name: round(used / MIB, 1) for name, used in memory.peak.items()}
+    return {"workload": "flood", **found, "restarts": restarts, "memory_mib_idle": idle, "memory_mib_peak": peak}
+
+
+def main() -> None:
+    """Parse the arguments, print one JSON line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tasks", type=int, default=10_000)
+    parser.add_argument("--steps", type=int, default=1)
+    parser.add_argument("--http", type=int, default=0)
+    parser.add_argument("--replicas", type=int, default=1)
+    print(json.dumps(asyncio.run(measure(parser.parse_args()))))
+
+
+if __name__ == "__main__":
+    main()
