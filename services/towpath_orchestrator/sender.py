@@ -71,12 +71,12 @@ class Sender:
         The attempt stays the same, so what the broker still has is not stored twice; without this a lost decision
         request would wait for its lease to end.
         """
-        seen = self._bus.nc.stats["reconnects"]
+        seen = self._bus.reconnects
         while True:
             await asyncio.sleep(RECONNECT_LOOK_S)
-            if self._bus.nc.stats["reconnects"] == seen or not self._bus.nc.is_connected:
+            if self._bus.reconnects == seen or not self._bus.connected:
                 continue
-            seen = self._bus.nc.stats["reconnects"]
+            seen = self._bus.reconnects
             await asyncio.sleep(RECONNECT_LOOK_S)
             for state in states():
                 for pending in state.pending:

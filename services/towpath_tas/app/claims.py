@@ -8,14 +8,13 @@ import asyncio
 from dataclasses import dataclass, field
 
 from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription
 from pydantic import ValidationError
 
 from towpath_contracts.base import Message
 from towpath_contracts.problems import Problem, problem
 from towpath_contracts.rpc import CLAIM_START, PROBLEM_HEADER
 from towpath_contracts.tools import ClaimAnswer, ClaimStart
-from towpath_fabric.bus import Bus, problem_from_validation
+from towpath_fabric.bus import Bus, Ear, problem_from_validation
 from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.lane import Lane
@@ -62,16 +61,16 @@ class Claims:
         self._log = log
         self._waiting: list[Msg] = []
         self._arrived = asyncio.Event()
-        self._subscription: Subscription | None = None
+        self._ear: Ear | None = None
 
     async def start(self) -> None:
         """Take questions; replicas share them. Not through FastStream: this is on the way of every effect."""
-        self._subscription = await self._bus.nc.subscribe(CLAIM_START.subject, queue=self._bus.role, cb=self._on_asked)
+        self._ear = await self._bus.listen(CLAIM_START.subject, self._on_asked, shared=True)
 
     async def stop(self) -> None:
         """Take no more questions."""
-        if self._subscription is not None and not self._bus.nc.is_closed:
-            await self._subscription.unsubscribe()
+        if self._ear is not None:
+            await self._ear.stop()
 
     async def run(self) -> None:
         """Answer for ever."""
