@@ -20,6 +20,7 @@ from towpath_contracts.facts import DecisionFailed, DecisionMade
 from towpath_contracts.problems import ProblemError, problem
 from towpath_contracts.spans import decision_span
 from towpath_contracts.streams import decide_consumer
+from towpath_decider.adapters.provider import PlatformAwayError
 from towpath_decider.asking import Asker, Outcome, defect, log_calls
 from towpath_decider.core.accounting import NOTHING
 from towpath_decider.core.prompt import render
@@ -44,6 +45,9 @@ STORE_WAITS_S = (0.1, 0.3, 1.0, 2.0)
 
 ANSWERS_KEPT = 1_024
 """Answers that are said again when their request comes again: a lost ack must not pay the model twice."""
+
+AWAY_PAUSE_S = 1.0
+"""Before a request comes again that could not be worked on because a part of the platform was away."""
 
 LOG_BYTES = 900_000
 """A log message may be as large as the broker carries; above this its bodies are left out."""
@@ -175,9 +179,11 @@ class Decider:
         try:
             await self._answer(job)
         except asyncio.CancelledError:
-            for message in job.messages:
-                await nak(message, 0)
+            await _hand_back(job, 0)
             raise
+        except PlatformAwayError as error:  # an outage is no answer: it must not end a run
+            self._log.warning("a decision has to wait", run_id=str(job.request.run_id), reason=str(error))
+            await _hand_back(job, AWAY_PAUSE_S)
         except Exception as error:  # noqa: BLE001 - the outermost loop of a request: a defect must not end the others
             self._log.exception("a decision failed", run_id=str(job.request.run_id), step=job.request.step)
             await self._store(job, defect(job.request, error))  # told, so that it is not tried again for ever
@@ -284,6 +290,11 @@ class Decider:
         else:
             await nak(message, STORE_WAITS_S[-1])
         self._release(1)
+
+
+async def _hand_back(job: Job, delay_s: float) -> None:
+    for message in job.messages:
+        await nak(message, delay_s)
 
 
 def _refusal(data: bytes, error: ValidationError) -> DecisionFailed | None:

@@ -1,7 +1,7 @@
 """One decision from its request to its fact: render, converse, count.
 
-Law: every request ends in exactly one fact, whatever the model, the network or the template does. Nothing here touches
-the broker, so it runs the same in a test and in a service.
+Law: every request ends in exactly one fact, whatever the model, the network or the template does; only an outage of the
+platform itself ends it without one. Nothing here touches the broker, so it runs the same in a test and in a service.
 """
 
 import asyncio
@@ -88,7 +88,7 @@ class Asker:
         self._sleep = sleep
 
     async def answer(self, request: DecisionRequest) -> Outcome:
-        """Return the decision, or why there is none. Raises nothing but CancelledError."""
+        """Return the decision, or why there is none. Raises nothing but CancelledError and PlatformAwayError."""
         notes = Notes(request=request, started=monotonic())
         try:
             async with asyncio.timeout(request.timeout_ms / 1000):

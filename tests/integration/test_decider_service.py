@@ -321,6 +321,21 @@ async def test_a_fact_that_could_not_be_stored_is_stored_later_and_only_then_ack
     assert (await js.stream_info("INBOX")).state.messages == 1
 
 
+async def test_an_outage_of_the_platform_is_no_answer_to_a_request(
+    asking: Asking, in_process: Callable[[], Awaitable[Decider]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "AWAY_PAUSE_S", 0.05)
+    await in_process()
+    asking.database_is_away = True
+    await asking.ask(request(script=asking.script([RESPOND])))
+    await eventually(lambda: asking.blobs_refused >= 5)  # more often than a conversation has attempts
+    assert asking.facts == []
+    asking.database_is_away = False
+    (fact,) = await asking.until(1)
+    assert isinstance(fact, DecisionMade)
+    await all_acknowledged(asking)
+
+
 async def test_a_consumer_that_vanished_is_made_again(
     asking: Asking, in_process: Callable[[], Awaitable[Decider]]
 ) -> None:

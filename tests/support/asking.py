@@ -14,6 +14,8 @@ from towpath_contracts import subjects
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.deciding import DecisionRequest, ScriptPosition
 from towpath_contracts.facts import AnyFact, fact_adapter
+from towpath_contracts.problems import problem
+from towpath_contracts.rpc import PROBLEM_HEADER
 from towpath_contracts.streams import ConsumerSpec, decide_consumer
 from towpath_contracts.tools import BlobChunk, BlobGet
 from towpath_fabric.streams import ensure_consumer
@@ -31,6 +33,8 @@ class Asking:
     facts: list[AnyFact] = field(default_factory=list)
     message_ids: list[str] = field(default_factory=list)
     blobs_asked: int = 0
+    blobs_refused: int = 0
+    database_is_away: bool = False
 
     async def ask(self, wanted: DecisionRequest) -> None:
         """Put a request into DECIDE."""
@@ -49,6 +53,11 @@ class Asking:
 
     async def on_blob_get(self, message: Msg) -> None:
         wanted = BlobGet.model_validate_json(message.data)
+        if self.database_is_away:
+            self.blobs_refused += 1
+            away = problem("unavailable", f"{message.subject}: ConnectionRefusedError", retry_after_s=2)
+            await self.nc.publish(message.reply, away.model_dump_json().encode(), headers={PROBLEM_HEADER: away.code})
+            return
         self.blobs_asked += 1
         half = (len(self.scripts[wanted.digest]) + 1) // 2
         piece = self.scripts[wanted.digest][wanted.index * half : (wanted.index + 1) * half]

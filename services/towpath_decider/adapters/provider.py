@@ -10,11 +10,18 @@ from towpath_contracts.deciding import DecisionRequest
 from towpath_decider.core.conversation import CallFailure, Question, Reply
 
 
+class PlatformAwayError(Exception):
+    """Another part of the platform does not answer: nothing was asked, and the request has to come again."""
+
+
 class Provider(Protocol):
     """A source of answers."""
 
     async def complete(self, request: DecisionRequest, question: Question) -> Reply | CallFailure:
-        """Ask *question*, which is part of *request*; may be cancelled at any await."""
+        """Ask *question*, which is part of *request*; may be cancelled at any await.
+
+        Raises PlatformAwayError alone, where something of the platform itself was needed and could not be had.
+        """
         ...
 
     async def close(self) -> None:

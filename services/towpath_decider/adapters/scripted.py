@@ -31,7 +31,10 @@ class ScriptedProvider:
         self._sleep = sleep
 
     async def complete(self, request: DecisionRequest, question: Question) -> Reply | CallFailure:
-        """Say the entry's next text; fails with `script_exhausted` when nothing is left for the agent."""
+        """Say the entry's next text; fails with `script_exhausted` when nothing is left for the agent.
+
+        Raises PlatformAwayError where the task's script can't be fetched just now.
+        """
         if not self._allowed:
             message = "scripts are switched off here: set TOWPATH_ALLOW_SCRIPTS=1, or use a real model"
             return CallFailure(code="script_not_allowed", message=message)

@@ -13,6 +13,7 @@ from towpath_contracts.canonical import digest_text
 from towpath_contracts.problems import ProblemError
 from towpath_contracts.rpc import BLOB_GET_RUNS
 from towpath_contracts.tools import BlobChunk, BlobGet
+from towpath_decider.adapters.provider import PlatformAwayError
 from towpath_decider.core.conversation import CallFailure
 from towpath_decider.core.script import Script
 from towpath_fabric.bus import Bus
@@ -45,7 +46,7 @@ class BlobScripts:
         self._coming: dict[str, asyncio.Task[Script]] = {}
 
     async def get(self, digest: str, run_id: UUID) -> Script:
-        """Return the script of *digest*, on behalf of *run_id*. Raises ScriptError."""
+        """Return the script of *digest*, on behalf of *run_id*. Raises ScriptError, PlatformAwayError."""
         script = self._known.get(digest)
         if script is not None:
             self._known.move_to_end(digest)
@@ -69,9 +70,10 @@ class BlobScripts:
         try:
             data = await fetch_blob(self._bus, digest, run_id)
         except ProblemError as error:
-            retryable = error.problem.retryable
             message = f"the script {digest} could not be fetched: {error}"
-            raise ScriptError(CallFailure(code="script_unavailable", message=message, retryable=retryable)) from error
+            if error.problem.retryable:
+                raise PlatformAwayError(message) from error
+            raise ScriptError(CallFailure(code="script_unavailable", message=message)) from error
         try:
             if digest_text(data) != digest:
                 msg = "its contents do not match its digest"
