@@ -16,6 +16,7 @@ from towpath_orchestrator.metrics import Metrics
 from towpath_orchestrator.reading import Reading
 from towpath_orchestrator.reconciler import Reconciler
 from towpath_orchestrator.registry import Registry
+from towpath_orchestrator.resuming import Resuming
 from towpath_orchestrator.sender import Sender
 from towpath_orchestrator.settings import OrchestratorSettings
 from towpath_orchestrator.submit import Intake
@@ -58,6 +59,7 @@ class Orchestrator:
         service.loop(reconciler.run)
         service.loop(partial(sender.follow_reconnects, loop.cache.states))
         service.loop(reconciler.keep_house)
+        service.loop(Resuming(pool, tables, sender, service.log, most=self._settings.max_active_runs).run)
         service.loop(Enqueued(tasks, intake, pool, service.log).run)
 
     async def _ensure(self) -> None:

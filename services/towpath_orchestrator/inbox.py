@@ -14,7 +14,7 @@ from towpath_contracts.facts import SOURCE_FACTS, AnyFact, DecisionFailed, Decis
 from towpath_contracts.strict_json import check_json
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.logs import Logger
-from towpath_fabric.pull import nak, term
+from towpath_fabric.pull import deliveries, nak, term
 from towpath_orchestrator.adapters.run_tables import QUERIES
 from towpath_orchestrator.metrics import Metrics
 
@@ -36,6 +36,11 @@ class Item:
     fact: AnyFact
     text: str
     message: Msg | None = None
+
+    @property
+    def again(self) -> bool:
+        """Whether the broker has delivered this fact before."""
+        return self.message is not None and deliveries(self.message) > 1
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ import asyncpg
 from towpath_contracts import events as ev
 from towpath_contracts.facts import AnyFact, TimerFired
 from towpath_engine.advance import advance
-from towpath_engine.effects import Effect
+from towpath_engine.effects import Effect, message_of
 from towpath_engine.state import RunState
 from towpath_engine.transition import Transition
 from towpath_fabric.crash_points import crash_point, crash_point_sent
@@ -151,8 +151,11 @@ class CommitLoop:
                 await self._told(moved)
                 done.extend(facts[moved.state.run_id])
         stale = await self._check_idle(idle, states, trusted=trusted) if idle else set()
-        await self._rest([states[run_id] for run_id in idle if run_id not in stale], facts)
-        done += [item for run_id in idle if run_id not in stale for item in facts[run_id]]
+        rested = [run_id for run_id in idle if run_id not in stale]
+        await self._rest([states[run_id] for run_id in rested], facts)
+        for run_id in rested:
+            await self._send(effects[run_id])
+            done.extend(facts[run_id])
         crash_point("orchestrator.before_ack")
         await self._acknowledge(done)
         await crash_point_sent("orchestrator.acked")
@@ -231,6 +234,7 @@ class CommitLoop:
     def _advance(self, state: RunState, items: list[Item], now: datetime) -> tuple[Moved, list[Effect]]:
         moved = Moved(before_seq=state.seq, state=state, gates=bool(state.gates))
         wanted: dict[UUID, Effect] = {}
+        again = False
         for item in items:
             self._metrics.facts.labels(item.fact.type).inc()
             try:
@@ -241,6 +245,7 @@ class CommitLoop:
                 self._park(moved, item, now, repr(error))
                 return moved, []
             if not entries:
+                again = again or item.again
                 continue
             moved.facts.append((moved.state.seq + 1, item.text))
             moved.entries.extend(entries)
@@ -248,6 +253,8 @@ class CommitLoop:
             moved.state = after
             moved.gates = moved.gates or bool(after.gates)
             wanted.update({effect.effect.effect_id: effect for effect in effects})
+        if again:  # folded before, and perhaps by a process that died before it could send (design §4)
+            return moved, [message_of(moved.state, pending) for pending in moved.state.pending]
         pending = {p.effect_id for p in moved.state.pending}
         return moved, [effect for key, effect in wanted.items() if key in pending]
 

@@ -133,6 +133,11 @@ WHERE run_id IN (
   SELECT run_id FROM runs.run WHERE wake_at <= now() ORDER BY wake_at LIMIT $1 FOR UPDATE SKIP LOCKED)
 RETURNING run_id
 
+-- name: moved_lately
+-- Whose effects a process that died may have left unsent. Runs that wait for people are asked about soon enough.
+SELECT run_id FROM runs.run WHERE status = 'running' AND updated_at > now() - make_interval(secs => $1)
+ORDER BY updated_at DESC LIMIT $2
+
 -- name: load_counts
 -- Who holds how much of the room, and how many wait for it. A run that waits for a person holds none.
 SELECT q.queued, a.caller, a.network, a.active
