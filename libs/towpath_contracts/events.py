@@ -13,7 +13,7 @@ from pydantic import Field, TypeAdapter
 from towpath_contracts.base import JsonObject, Message, Value
 from towpath_contracts.deciding import Cost, ScriptUse, Usage
 from towpath_contracts.decisions import Instruction
-from towpath_contracts.tools import Denial, ToolFailure
+from towpath_contracts.tools import Denial, ProbeWord, ToolFailure
 
 
 class RunCreated(Value):
@@ -121,7 +121,7 @@ class InstructionIssued(Value):
 
 
 class ToolCallFinished(Value):
-    """A call has an outcome."""
+    """A call has an outcome. `probe` is what the tool's probe found out, `settled_by` the person whose word it is."""
 
     type: Literal["tool_call_finished"] = "tool_call_finished"
     execution_id: UUID
@@ -139,6 +139,8 @@ class ToolCallFinished(Value):
     duration_ms: int = 0
     worker: str = ""
     policy_version: int = 0
+    probe: ProbeWord = ""
+    settled_by: str = ""
 
 
 class ToolCallDenied(Value):

@@ -12,7 +12,7 @@ from pydantic import Field, TypeAdapter
 
 from towpath_contracts.base import JsonObject, Message
 from towpath_contracts.deciding import Cost, ScriptUse, Usage
-from towpath_contracts.tools import Denial, ToolFailure
+from towpath_contracts.tools import Denial, Doubt, ProbeWord, ToolFailure
 
 
 class FactBase(Message):
@@ -65,7 +65,11 @@ class DecisionFailed(FactBase):
 
 
 class ToolFinished(FactBase):
-    """A tool call has an outcome in the ledger."""
+    """A tool call has an outcome in the ledger.
+
+    `attempt` is the ledger's: a doubt about one attempt is asked about once, however often it is told. `settled_by`
+    names the person whose word it is; `doubt` says what is known where the status is `unknown`.
+    """
 
     type: Literal["tool.finished"] = "tool.finished"
     execution_id: UUID
@@ -78,6 +82,10 @@ class ToolFinished(FactBase):
     duration_ms: int = 0
     worker: str = ""
     policy_version: int = 0
+    attempt: int = 0
+    settled_by: str = ""
+    probe: ProbeWord = ""
+    doubt: Doubt | None = None
 
 
 class ToolDenied(FactBase):

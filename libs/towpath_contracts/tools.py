@@ -29,11 +29,16 @@ class EffectClass(StrEnum):
     IRREVERSIBLE = "irreversible"
 
 
+ProbeWord = Literal["", "happened", "did_not_happen", "unclear", "failed"]
+"""What a tool's probe said about an earlier start of the call: `failed` is a probe without an answer, empty is none."""
+
+
 class ToolSpec(Value):
     """A tool as its worker offers it.
 
     `parameters` is the JSON Schema of all arguments; `system_params` names those that a model never sees and may not
-    set (feature A8). `operation` is the word the matrix knows this call by.
+    set (feature A8). `operation` is the word the matrix knows this call by. `has_probe` says that its worker can find
+    out whether a call happened; a `reconcilable` tool without one is treated as irreversible.
     """
 
     name: Name
@@ -48,6 +53,7 @@ class ToolSpec(Value):
     sensitive: bool = False
     polling: bool = False
     summary: str = Field(default="", max_length=256)
+    has_probe: bool = False
 
 
 class CallStatus(StrEnum):
@@ -76,6 +82,19 @@ class ToolFailure(Value):
     hint: str = ""
     external: bool = False
     uncertain: bool = False
+
+
+class Doubt(Value):
+    """What the ledger knows of a call that nobody can answer for: for the person who has to (design §7).
+
+    Times are Postgres's; `worker`, `claimed_at` and `lease_until` are of the newest start that was granted.
+    """
+
+    worker: str = ""
+    claimed_at: datetime | None = None
+    lease_until: datetime | None = None
+    starts: int = 0
+    probe: ProbeWord = ""
 
 
 class Denial(Value):
@@ -156,16 +175,21 @@ class ClaimStart(Message):
 
 
 class ClaimAnswer(Message):
-    """TAS's answer: granted with a time to start in and a lease, or refused with the reason."""
+    """TAS's answer: granted with a time to start in and a lease, or refused with the reason.
+
+    `probe` says that an earlier start was granted whose outcome is not known. `required`: the tool runs only if its
+    probe says that it did not happen. `preferred`, after a person's `retry`: it runs unless the probe says it happened.
+    """
 
     granted: bool
     reason: str = ""
     start_by_ms: int = 0
     lease_ms: int = 0
+    probe: Literal["", "required", "preferred"] = ""
 
 
 class ToolOutcome(Message):
-    """Worker to TAS: what came of a delivery."""
+    """Worker to TAS: what came of a delivery. `probe` is what the tool's probe said, where it was asked."""
 
     execution_id: UUID
     run_id: UUID
@@ -181,6 +205,7 @@ class ToolOutcome(Message):
     duration_ms: int = 0
     worker: str = ""
     ticket: str = ""
+    probe: ProbeWord = ""
 
 
 class OutcomeConfirmed(Message):

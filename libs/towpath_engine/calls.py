@@ -9,7 +9,7 @@ from towpath_contracts import facts
 from towpath_contracts.canonical import json_safe
 from towpath_contracts.tools import ToolFailure
 from towpath_engine.cancel import finish_if_quiet
-from towpath_engine.gates import UNKNOWN_EFFECT, ask_again, close_gate, find_gate, open_unknown_gate
+from towpath_engine.gates import UNKNOWN_EFFECT, ask_again, close_gate, close_settled, find_gate, open_unknown_gate
 from towpath_engine.state import OpenGate, Status
 from towpath_engine.steps import join_calls
 from towpath_engine.transition import Transition
@@ -23,7 +23,7 @@ def tool_finished(t: Transition, fact: facts.ToolFinished) -> None:
     if fact.status == "unknown" and t.state.status is not Status.CANCELLING:
         open_unknown_gate(t, fact)
         return
-    close_gate(t, fact.execution_id, "settled", "the call has an outcome")
+    close_settled(t, fact)
     t.emit(
         ev.ToolCallFinished(
             execution_id=fact.execution_id,
@@ -41,6 +41,8 @@ def tool_finished(t: Transition, fact: facts.ToolFinished) -> None:
             duration_ms=fact.duration_ms,
             worker=fact.worker,
             policy_version=fact.policy_version,
+            probe=fact.probe,
+            settled_by=fact.settled_by,
         )
     )
     _after_call(t)

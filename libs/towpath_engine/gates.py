@@ -9,10 +9,11 @@ from uuid import UUID
 
 from towpath_contracts import events as ev
 from towpath_contracts import facts
+from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import json_safe
 from towpath_contracts.ids import gate_id
 from towpath_engine.resend import resend
-from towpath_engine.state import OpenGate, RunState, Status
+from towpath_engine.state import OpenCall, OpenGate, RunState, Status
 from towpath_engine.transition import Transition
 
 UNKNOWN_GATE_HOURS = 24
@@ -20,17 +21,34 @@ UNKNOWN_GATE_HOURS = 24
 
 UNKNOWN_EFFECT = "unknown_effect"
 
+ACTS_LATE = (
+    "The worker that was given the call may only be frozen, or cut off from the broker: it may still act. Retry only "
+    "when you know that it can't."
+)
+"""Shown beside `retry` (design §7, cancel)."""
+
 
 def gate_of(state: RunState, execution_id: UUID) -> OpenGate | None:
     """Return the open gate of a call."""
     return next((gate for gate in state.gates if gate.execution_id == execution_id), None)
 
 
-def close_gate(t: Transition, execution_id: UUID, verdict: str, reason: str) -> None:
+def close_gate(t: Transition, execution_id: UUID, verdict: str, reason: str, by: str = "") -> None:
     """Close the open gate of a call, where it has one."""
     gate = gate_of(t.state, execution_id)
     if gate is not None:
-        t.emit(ev.GateClosed(gate_id=gate.gate_id, verdict=verdict, reason=reason))
+        t.emit(ev.GateClosed(gate_id=gate.gate_id, verdict=verdict, reason=reason, by=by))
+
+
+def close_settled(t: Transition, fact: facts.ToolFinished) -> None:
+    """Close the gate of a call that has its outcome: by a person's word, which may come before the word's own fact."""
+    if not fact.settled_by:
+        close_gate(t, fact.execution_id, "settled", "the call has an outcome")
+        return
+    happened = fact.status == "succeeded"
+    said = fact.result.get("reason", "") if isinstance(fact.result, dict) else ""
+    reason = str(said) if happened else (fact.failure.message if fact.failure else "")
+    close_gate(t, fact.execution_id, "happened" if happened else "did_not_happen", reason, fact.settled_by)
 
 
 def close_all(t: Transition, reason: str) -> None:
@@ -40,17 +58,20 @@ def close_all(t: Transition, reason: str) -> None:
 
 
 def open_unknown_gate(t: Transition, fact: facts.ToolFinished) -> None:
-    """Ask a person what became of a call whose outcome can't be known; once per doubt."""
+    """Ask a person what became of a call whose outcome can't be known; once per doubt, however often it is told."""
     call = t.state.open_call(fact.execution_id)
     gate = gate_of(t.state, fact.execution_id)
     if call is None or (gate is not None and gate.gate_type == UNKNOWN_EFFECT):
         return
+    wanted = _doubt_gate(t.state, call, fact)
+    if wanted in call.closed_gates:
+        return  # told again, after a person has let the call run once more
     close_gate(t, fact.execution_id, "settled", "the call ran, and its outcome is unknown")
     tool = call.call.tool
     message = fact.failure.message if fact.failure else "the worker was lost while the call ran"
     t.emit(
         ev.GateOpened(
-            gate_id=gate_id(t.state.run_id, f"unknown:{fact.execution_id}:{len(call.closed_gates)}"),
+            gate_id=wanted,
             gate_type=UNKNOWN_EFFECT,
             execution_id=fact.execution_id,
             reason=f"nobody knows whether {tool} happened: {message}",
@@ -60,10 +81,25 @@ def open_unknown_gate(t: Transition, fact: facts.ToolFinished) -> None:
                 "agent": t.state.agent_key,
                 "worker": fact.worker,
                 "verdicts": ["happened", "did_not_happen", "retry"],
+                **_known(fact),
             },
             expires_at=t.now + timedelta(hours=UNKNOWN_GATE_HOURS),
         )
     )
+
+
+def _doubt_gate(state: RunState, call: OpenCall, fact: facts.ToolFinished) -> UUID:
+    """Name the gate by the ledger's attempt that is in doubt; facts of older ledgers don't tell it."""
+    doubt = f"attempt {fact.attempt}" if fact.attempt else str(len(call.closed_gates))
+    return gate_id(state.run_id, f"unknown:{fact.execution_id}:{doubt}")
+
+
+def _known(fact: facts.ToolFinished) -> JsonObject:
+    """Say what the ledger knows, and what a person must think of before a retry."""
+    if fact.doubt is None:
+        return {}
+    why = fact.failure.message if fact.failure else ""
+    return {**fact.doubt.model_dump(mode="json"), "attempt": fact.attempt, "why": why, "retry_warning": ACTS_LATE}
 
 
 def approval_required(t: Transition, fact: facts.ApprovalRequired) -> None:

@@ -50,7 +50,7 @@ TOOLS = (
     tool("orders.find", "pure", operation="read"),
     tool("orders.tag", "idempotent", operation="write"),
     tool("orders.refund", "irreversible", operation="write"),
-    tool("orders.ship", "reconcilable", operation="write"),
+    tool("orders.ship", "reconcilable", operation="write", has_probe=True),
 )
 
 OPEN = """

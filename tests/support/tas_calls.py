@@ -40,6 +40,7 @@ def version(effect_class: EffectClass, number: int = 1) -> ToolVersion:
         effect_class=effect_class,
         timeout_ms=TIMEOUT_MS,
         description=f"version {number}",
+        has_probe=effect_class is EffectClass.RECONCILABLE,
     )
     return ToolVersion(spec=spec, version=number, digest=spec_digest(spec), owner="team")
 

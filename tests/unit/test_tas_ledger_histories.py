@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.support.tas_calls import NOW, RUN, after, ask, claim, outcome, request, ruling, word
 
 from towpath_contracts.problems import Problem
-from towpath_contracts.tools import CallStatus, EffectClass
+from towpath_contracts.tools import CallStatus, EffectClass, ToolFailure
 from towpath_tas.core import approvals
 from towpath_tas.core.authorization import Asked, Ruling
 from towpath_tas.core.call import FINAL, Approval, Call, Dispatch, Step, Tell
@@ -41,6 +41,7 @@ class Histories(RuleBasedStateMachine):
         self.seconds = 0.0
         self.approved_digest = ""
         self.granted: dict[UUID, tuple[int, float]] = {}
+        self.never_began: set[UUID] = set()
         self.retries = 0
         self.dispatched: list[Call] = []
         self.told: list[dict[str, Any]] = []
@@ -92,6 +93,11 @@ class Histories(RuleBasedStateMachine):
         assert not (answer.granted and (expired or asked.attempt != self.call.attempt)), "an outdated ticket is refused"
         if answer.granted and self.effect_class is not EffectClass.PURE:
             self.judge_grant(worker, before, step)
+            probed = self.effect_class is EffectClass.RECONCILABLE and any(holder != worker for holder in before)
+            assert bool(answer.probe) is probed, "what may have happened is looked for before it runs again"
+            assert answer.probe != "preferred" or self.retries, "only a person lets it run on an unclear probe"
+            self.never_began.discard(worker)
+            self.granted.pop(worker, None)  # the newest comes last
             self.granted[worker] = (self.call.attempt, self.seconds + answer.lease_ms / 1000)
         self.take(step)
 
@@ -104,11 +110,12 @@ class Histories(RuleBasedStateMachine):
         if self.effect_class is EffectClass.IRREVERSIBLE:
             assert len(others) <= self.retries, "at most one claim per person's word"
         else:
-            assert all(until <= self.seconds for _, until in others), "one live claim at a time"
+            live = [holder for holder in before if holder not in {worker, *self.never_began}]
+            assert all(before[holder][1] <= self.seconds for holder in live), "one live claim at a time"
 
     @rule(
         worker=st.sampled_from(WORKERS),
-        status=st.sampled_from(["succeeded", "failed", "ticket_expired"]),
+        status=st.sampled_from(["succeeded", "failed", "not_started", "ticket_expired"]),
         behind=st.sampled_from([0, 0, 0, 1]),
         forged=st.sampled_from([False, False, False, True]),
         really=st.integers(0, 2),
@@ -118,14 +125,30 @@ class Histories(RuleBasedStateMachine):
         assert self.call is not None
         if really != 0:  # workers get lost now and then
             return
-        said = outcome(self.call, worker, status=status, attempt=max(1, self.call.attempt - behind), result=str(worker))
+        attempt = max(1, self.call.attempt - behind)
+        more: dict[str, Any] = {"status": status, "attempt": attempt, "result": str(worker)}
+        if status == "not_started":
+            more |= {"status": "failed", "failure": ToolFailure(code=status, message="it came too late")}
+            if not forged and self.call.status not in FINAL:
+                self.never_began.add(worker)
+        said = outcome(self.call, worker, **more)
         fault = "forged" if forged else ""
         step = on_outcome(self.call, said, fault, self.law, now=self.now, approval=self.approval, fence=self.fence)
         if step.call is not None and step.call.status in {CallStatus.SUCCEEDED, CallStatus.FAILED} and not forged:
             held = self.effect_class is EffectClass.PURE or worker in self.granted or status == "ticket_expired"
             assert held, "only a holder's outcome counts"
+            self.judge_report(worker, step.call, status)
         assert not (forged and step.call is not None), "a forged ticket changes nothing"
         self.take(step)
+
+    def judge_report(self, worker: UUID, call: Call, status: str) -> None:
+        """A failure of one start never speaks for another one that may have happened."""
+        if self.effect_class is EffectClass.PURE or call.status is CallStatus.SUCCEEDED:
+            return
+        newest = list(self.granted)[-1] if self.granted else worker
+        assert worker == newest or status == "ticket_expired", "an earlier start failed, a later one may not have"
+        others = set(self.granted) - self.never_began - {worker}
+        assert status != "not_started" or not others, "it did not begin, but another start may have"
 
     @rule(really=st.integers(0, 5))
     @precondition(lambda self: self.call is not None)
@@ -187,7 +210,7 @@ class Histories(RuleBasedStateMachine):
             assert before.status is CallStatus.UNKNOWN, f"{before.status} became {step.call.status}"
             assert not before.settled_by, "a person's word is final"
         if step.call.status is CallStatus.FAILED and step.call.fact and '"not_started"' in step.call.fact:
-            assert not self.granted, "what may have begun is never called not started"
+            assert not set(self.granted) - self.never_began, "what may have begun is never called not started"
         if step.call.status in {CallStatus.VOID, CallStatus.DENIED, CallStatus.AWAITING_APPROVAL}:
             assert not self.granted, "of what may have begun it is never said that it did not"
 

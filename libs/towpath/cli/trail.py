@@ -13,6 +13,15 @@ from towpath_contracts.decisions import CallTools, Finish, Instruction, ToolCall
 
 _DONE, _WAITS, _FAILED, _NOTE, _UNCLEAR = "✓", "◐", "✕", "·", "?"
 _STYLES = {_DONE: "green", _WAITS: "yellow", _FAILED: "red", _NOTE: "dim", _UNCLEAR: "magenta"}
+_CLOSED = {
+    "approved": _DONE,
+    "happened": _DONE,
+    "retry": _DONE,
+    "settled": _DONE,
+    "did_not_happen": _NOTE,
+    "void": _NOTE,
+}
+"""How the end of a wait is shown; denied and expired as what they are."""
 WIDTH = 96
 
 
@@ -59,7 +68,7 @@ class Trail:
             case ev.GateOpened():
                 return [self._waits(event)]
             case ev.GateClosed():
-                mark = _DONE if event.verdict in {"approved", "happened", "retry"} else _FAILED
+                mark = _CLOSED.get(event.verdict, _FAILED)
                 said = f": {one_line(event.reason, 60)}" if event.reason else ""
                 return [Line(mark, event.by or "gate", f"{event.verdict}{said}")]
             case _:
@@ -118,6 +127,8 @@ class Trail:
         what = self._call(event.execution_id)
         match event.status:
             case "succeeded":
+                took = "found by its probe" if event.probe == "happened" else took
+                took = f"{event.settled_by} says it happened" if event.settled_by else took
                 return Line(_DONE, event.agent_key, what, f"{took} · {brief(event.result, 60)}")
             case "unknown":
                 return Line(_UNCLEAR, event.agent_key, what, "nobody knows whether it happened")

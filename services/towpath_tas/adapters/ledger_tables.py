@@ -163,10 +163,25 @@ def _approvals(steps: Sequence[Step]) -> list[tuple[Any, ...]]:
 
 def _claims_text(claims: Sequence[Claim]) -> str:
     rows = [
-        [str(claim.claim_id), claim.attempt, claim.worker, claim.until.isoformat() if claim.until else None]
+        [
+            str(claim.claim_id),
+            claim.attempt,
+            claim.worker,
+            _written_time(claim.until),
+            _written_time(claim.at),
+            claim.probe,
+        ]
         for claim in claims
     ]
     return json.dumps(rows, separators=(",", ":"))
+
+
+def _written_time(at: datetime | None) -> str | None:
+    return at.isoformat() if at else None
+
+
+def _read_time(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None
 
 
 def _claims_from(text: str) -> tuple[Claim, ...]:
@@ -178,9 +193,11 @@ def _claims_from(text: str) -> tuple[Claim, ...]:
             attempt=attempt,
             worker=worker,
             granted=True,
-            until=datetime.fromisoformat(until) if until else None,
+            until=_read_time(until),
+            at=_read_time(more[0]) if more else None,
+            probe=more[1] if more else "",
         )
-        for claim_id, attempt, worker, until in json.loads(text)
+        for claim_id, attempt, worker, until, *more in json.loads(text)  # older rows end with `until`
     )
 
 

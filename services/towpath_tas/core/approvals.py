@@ -17,6 +17,7 @@ from towpath_tas.core import facts
 from towpath_tas.core.authorization import Asked, Authorize, Ruling, binding, binding_changes, binding_digest
 from towpath_tas.core.call import Approval, Call, Dispatch, Note, Step, Tell
 from towpath_tas.core.denial import denied_by_person, denied_lost
+from towpath_tas.core.registry import promised
 
 APPROVER = "approver"
 """The role whose holders may settle approvals."""
@@ -149,7 +150,7 @@ def _use(
         fact=None,
         deadline=deadline,
         tool_version=ruling.tool.version if ruling.tool else call.tool_version,
-        effect_class=spec.effect_class if spec else call.effect_class,
+        effect_class=promised(spec) if spec else call.effect_class,
         timeout_ms=spec.timeout_ms if spec else call.timeout_ms,
         toolset=spec.toolset if spec else call.toolset,
     )

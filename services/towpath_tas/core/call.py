@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from towpath_contracts.tools import CallStatus, EffectClass
@@ -19,7 +19,7 @@ FINAL = frozenset({CallStatus.DENIED, CallStatus.SUCCEEDED, CallStatus.FAILED, C
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """One worker's wish to start, and the answer. `until` is the end of a granted lease."""
+    """One worker's wish to start, and the answer. `until` is the end of a granted lease, `at` when it was granted."""
 
     claim_id: UUID
     attempt: int
@@ -27,6 +27,8 @@ class Claim:
     granted: bool
     reason: str = ""
     until: datetime | None = None
+    at: datetime | None = None
+    probe: Literal["", "required", "preferred"] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +36,7 @@ class Call:
     """One ledger row. `context` is JSON: the labels and the grant that a later authorization needs again.
 
     `fact` is what was last told to the run about this call, as JSON, and is told again on a repeat. `accepted` names
-    whose outcome was taken; `settled_by` the person who settled an unknown call.
+    whose outcome was taken; `settled_by` the person who settled an unknown call, also by letting it run again.
     """
 
     run_id: UUID
@@ -81,6 +83,11 @@ class Call:
             if claim.granted and claim.attempt == self.attempt:
                 return claim
         return None
+
+    @property
+    def last_granted(self) -> Claim | None:
+        """The claim that was granted last, whatever the attempt: the newest start that may have had an effect."""
+        return next((claim for claim in reversed(self.claims) if claim.granted), None)
 
     @property
     def ever_claimed(self) -> bool:

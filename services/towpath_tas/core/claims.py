@@ -1,16 +1,19 @@
 """Who may start a call right now (design §7, a call).
 
 Law: `irreversible` has one claim until a person says retry; `idempotent` and `reconcilable` have one at a time, the
-next when the lease of the last is over. A claim that is not clearly granted means: do not run. A refusal changes
-nothing, so asking again with the same claim id is always safe.
+next when the lease of the last is over, and a `reconcilable` call is probed before it runs again. A claim that is not
+clearly granted means: do not run. A refusal changes nothing, so asking again with the same claim id is always safe.
 """
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Literal
 
 from towpath_contracts.tools import CallStatus, ClaimAnswer, ClaimStart, EffectClass
 from towpath_tas.core.call import Call, Claim, Note, Step
 from towpath_tas.core.ledger import lease_over
+
+Probing = Literal["", "required", "preferred"]
 
 START_BY_MS = 5_000
 """Between the answer and the start of the tool; a worker that slept longer must not start (design §7, cancel)."""
@@ -30,16 +33,32 @@ def on_claim(
     if call is None or reason:
         return _refused(call, asked, reason or "unknown_call")
     if call.effect_class is EffectClass.PURE:
-        return Step(), _granted(call)
+        return Step(), _granted(call, "")
     until = now + timedelta(milliseconds=call.timeout_ms + LEASE_SLACK_MS)
     holder = call.holder
     if holder is not None and holder.claim_id == asked.claim_id:
         kept = tuple(replace(claim, until=until) if claim is holder else claim for claim in call.claims)
-        return Step(call=call.changed(claims=kept)), _granted(call)
-    claim = Claim(claim_id=asked.claim_id, attempt=call.attempt, worker=asked.worker, granted=True, until=until)
-    started = call.changed(status=CallStatus.STARTED, claims=(*call.claims, claim))
-    note = Note(phase="claim", verdict="granted", call=started, actor=asked.worker, detail=_detail(asked))
-    return Step(call=started, notes=(note,)), _granted(call)
+        return Step(call=call.changed(claims=kept)), _granted(call, holder.probe)
+    claim = Claim(
+        claim_id=asked.claim_id,
+        attempt=call.attempt,
+        worker=asked.worker,
+        granted=True,
+        until=until,
+        at=now,
+        probe=_probe(call),
+    )
+    started = call.changed(status=CallStatus.STARTED, claims=(*call.claims, claim), settled_by="")
+    detail = {**_detail(asked), "probe": claim.probe} if claim.probe else _detail(asked)
+    note = Note(phase="claim", verdict="granted", call=started, actor=asked.worker, detail=detail)
+    return Step(call=started, notes=(note,)), _granted(call, claim.probe)
+
+
+def _probe(call: Call) -> Probing:
+    """Say whether to ask the tool's probe first. A person's `retry` is for one start; then the rule holds again."""
+    if call.effect_class is not EffectClass.RECONCILABLE or not call.ever_claimed:
+        return ""
+    return "preferred" if call.settled_by else "required"
 
 
 def _refusal(call: Call | None, asked: ClaimStart, fault: str, *, now: datetime, fence: int) -> str:
@@ -73,8 +92,9 @@ def _refused(call: Call | None, asked: ClaimStart, reason: str) -> tuple[Step, C
     return Step(notes=(note,)), answer
 
 
-def _granted(call: Call) -> ClaimAnswer:
-    return ClaimAnswer(granted=True, start_by_ms=START_BY_MS, lease_ms=call.timeout_ms + LEASE_SLACK_MS)
+def _granted(call: Call, probe: Probing) -> ClaimAnswer:
+    lease_ms = call.timeout_ms + LEASE_SLACK_MS
+    return ClaimAnswer(granted=True, start_by_ms=START_BY_MS, lease_ms=lease_ms, probe=probe)
 
 
 def _detail(asked: ClaimStart) -> dict[str, object]:

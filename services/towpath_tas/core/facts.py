@@ -9,8 +9,8 @@ from typing import Any, Literal
 from uuid import UUID
 
 from towpath_contracts.facts import ApprovalRequired, ExecutionConflict, GateResolved, ToolDenied, ToolFinished
-from towpath_contracts.tools import Denial, ToolFailure, ToolOutcome
-from towpath_tas.core.call import Approval, Call
+from towpath_contracts.tools import Denial, Doubt, ProbeWord, ToolFailure, ToolOutcome
+from towpath_tas.core.call import Approval, Call, Claim
 
 
 def finished(
@@ -19,8 +19,12 @@ def finished(
     *,
     failure: ToolFailure | None = None,
     result: Any = None,
+    settled_by: str = "",
+    probe: ProbeWord = "",
 ) -> str:
-    """A call has ended without a worker's outcome."""
+    """A call has ended without a worker's outcome; *probe* is what an outcome that ends nothing has said."""
+    unknown = status == "unknown"
+    last = call.last_granted if unknown else None
     return ToolFinished(
         run_id=call.run_id,
         fact_id=f"{call.execution_id}:{status}:{call.attempt}",
@@ -28,8 +32,20 @@ def finished(
         status=status,
         result=result,
         failure=failure,
+        worker=last.worker if last is not None else "",
         policy_version=call.policy_version,
+        attempt=call.attempt,
+        settled_by=settled_by,
+        probe=probe,
+        doubt=_doubt(call, last, probe) if unknown else None,
     ).model_dump_json()
+
+
+def _doubt(call: Call, last: Claim | None, probe: ProbeWord) -> Doubt:
+    starts = sum(claim.granted for claim in call.claims)
+    if last is None:
+        return Doubt(starts=starts, probe=probe)
+    return Doubt(worker=last.worker, claimed_at=last.at, lease_until=last.until, starts=starts, probe=probe)
 
 
 def reported(call: Call, outcome: ToolOutcome, result_digest: str | None) -> str:
@@ -47,6 +63,8 @@ def reported(call: Call, outcome: ToolOutcome, result_digest: str | None) -> str
         duration_ms=outcome.duration_ms,
         worker=outcome.worker,
         policy_version=call.policy_version,
+        attempt=outcome.attempt,
+        probe=outcome.probe,
     ).model_dump_json()
 
 

@@ -16,10 +16,11 @@ import json
 from datetime import datetime
 from typing import Any
 
-from towpath_contracts.tools import CallStatus, EffectClass, ToolFailure, ToolRequest
+from towpath_contracts.tools import CallStatus, EffectClass, ProbeWord, ToolFailure, ToolRequest
 from towpath_tas.core import approvals, facts
 from towpath_tas.core.authorization import Asked, Authorize, Ruling
 from towpath_tas.core.call import FINAL, Approval, Call, Dispatch, Note, Step, Tell
+from towpath_tas.core.registry import promised
 
 MAX_ATTEMPTS = 20
 """Dispatches of one call. More means that no worker will ever finish it (clocks that disagree, leases that run out)."""
@@ -68,13 +69,15 @@ def void(call: Call) -> Step:
     )
 
 
-def unknown(call: Call, reason: str) -> Step:
-    """End a call that was started and never reported: nobody can say whether it happened."""
+def unknown(call: Call, reason: str, *, probe: ProbeWord = "") -> Step:
+    """End a call that was started and never clearly reported: nobody can say whether it happened."""
     failure = ToolFailure(code="outcome_unknown", message=reason, hint="A person has to find out whether it happened.")
-    ended = call.changed(status=CallStatus.UNKNOWN, fact=facts.finished(call, "unknown", failure=failure))
+    fact = facts.finished(call, "unknown", failure=failure, probe=probe)
+    ended = call.changed(status=CallStatus.UNKNOWN, fact=fact, settled_by="")
+    detail = {"reason": reason, "probe": probe} if probe else {"reason": reason}
     return Step(
         call=ended,
-        notes=(Note(phase="outcome", verdict="unknown", call=ended, detail={"reason": reason}),),
+        notes=(Note(phase="outcome", verdict="unknown", call=ended, detail=detail),),
         effects=_tell(ended),
     )
 
@@ -83,7 +86,9 @@ def fail(call: Call, code: str, message: str, *, hint: str = "", actor: str = ""
     """End a call of which it is certain that it has no effect that matters."""
     failure = ToolFailure(code=code, message=message, retryable=True, hint=hint, external=True)
     ended = call.changed(
-        status=CallStatus.FAILED, fact=facts.finished(call, "failed", failure=failure), settled_by=settled_by
+        status=CallStatus.FAILED,
+        fact=facts.finished(call, "failed", failure=failure, settled_by=settled_by),
+        settled_by=settled_by,
     )
     note = Note(phase="outcome", verdict="failed", call=ended, actor=actor, detail={"code": code, "reason": message})
     return Step(call=ended, notes=(note,), effects=_tell(ended))
@@ -146,7 +151,7 @@ def _new_row(request: ToolRequest, asked: Asked, args_digest: str, ruling: Rulin
         operation=spec.operation if spec else request.operation,
         toolset=spec.toolset if spec else request.toolset,
         tool_version=ruling.tool.version if ruling.tool else 0,
-        effect_class=spec.effect_class if spec else EffectClass.IRREVERSIBLE,
+        effect_class=promised(spec) if spec else EffectClass.IRREVERSIBLE,
         timeout_ms=spec.timeout_ms if spec else 0,
         args=asked.args_text,
         args_digest=args_digest,

@@ -14,6 +14,9 @@ from towpath_tas.core.authorization import Authorize, Ruling, asked_again, bindi
 from towpath_tas.core.call import Approval, Call, Note, Step, Tell
 from towpath_tas.core.ledger import MAX_ATTEMPTS, dispatch_next, fail, say_again, unknown
 
+NEVER_BEGAN = frozenset({"not_started", "cancelled"})
+"""Failures that say that the function was not called; a `cancelled` in the middle is marked uncertain."""
+
 
 def on_outcome(
     call: Call | None,
@@ -41,9 +44,33 @@ def on_outcome(
         return _evidence(call, outcome, "no claim was granted to it")
     if _unclear(call, outcome):
         return _cut_off(call, outcome)
-    if call.status in {CallStatus.PERMITTED, CallStatus.STARTED, CallStatus.UNKNOWN}:
-        return _accept(call, outcome)  # a person's word on an unknown call makes it succeeded or failed, so it stands
-    return _evidence(call, outcome, f"the call is {call.status} already")
+    if call.status not in {CallStatus.PERMITTED, CallStatus.STARTED, CallStatus.UNKNOWN}:
+        return _evidence(call, outcome, f"the call is {call.status} already")  # a person's word stands, too
+    overtaken = _overtaken(call, outcome)
+    if overtaken:
+        return _evidence(call, outcome, overtaken)
+    if _only_this_start_failed(call, outcome):
+        return _not_this_time(call, outcome, late=now >= call.deadline or fence > call.fence)
+    return _accept(call, outcome)
+
+
+def _overtaken(call: Call, outcome: ToolOutcome) -> str:
+    """Return why an outcome of an earlier start says nothing about the call any more; empty where it still does.
+
+    That one start failed does not say that a later one will; and that it happened says nothing about a second effect
+    that a person let happen.
+    """
+    if call.effect_class is EffectClass.PURE:
+        return ""
+    last = call.last_granted
+    if outcome.status == "failed":
+        again = call.status is CallStatus.PERMITTED and outcome.attempt < call.attempt
+        later = last is not None and last.claim_id != outcome.claim_id
+        return "a later start of the call decides" if again or later else ""
+    second = call.status is CallStatus.STARTED and last is not None and last.claim_id != outcome.claim_id
+    if second and call.effect_class is EffectClass.IRREVERSIBLE:
+        return "a person let the call run again, and that start decides"
+    return ""
 
 
 def _unclear(call: Call, outcome: ToolOutcome) -> bool:
@@ -52,10 +79,28 @@ def _unclear(call: Call, outcome: ToolOutcome) -> bool:
     return may_not_repeat and outcome.failure is not None and outcome.failure.uncertain
 
 
+def _only_this_start_failed(call: Call, outcome: ToolOutcome) -> bool:
+    """Say whether the outcome is that this start never began, while an earlier one may have happened."""
+    failure = outcome.failure
+    never_began = failure is not None and failure.code in NEVER_BEGAN and not failure.uncertain
+    return never_began and any(claim.granted and claim.claim_id != outcome.claim_id for claim in call.claims)
+
+
+def _not_this_time(call: Call, outcome: ToolOutcome, *, late: bool) -> Step:
+    """Go on as had nothing been heard: `failed` would say of the earlier start that it did not happen."""
+    if call.status is CallStatus.UNKNOWN:
+        return _evidence(call, outcome, "an earlier start was never reported")
+    if call.effect_class is EffectClass.IRREVERSIBLE or late or call.attempt >= MAX_ATTEMPTS:
+        return unknown(call, "an earlier attempt was started and never reported, and the last one never began")
+    return dispatch_next(call, "the last attempt never began")
+
+
 def _cut_off(call: Call, outcome: ToolOutcome) -> Step:
     if call.status not in {CallStatus.PERMITTED, CallStatus.STARTED} or outcome.failure is None:
         return _evidence(call, outcome, f"the call is {call.status} already")
-    step = unknown(call, f"{outcome.failure.code}: {outcome.failure.message}")
+    if _overtaken(call, outcome):
+        return _evidence(call, outcome, _overtaken(call, outcome))
+    step = unknown(call, f"{outcome.failure.code}: {outcome.failure.message}", probe=outcome.probe)
     note = Note(phase="evidence", verdict=outcome.status, call=call, actor=outcome.worker, detail=_detail(outcome))
     return Step(call=step.call, notes=(*step.notes, note), effects=step.effects)
 
@@ -69,6 +114,7 @@ def _accept(call: Call, outcome: ToolOutcome) -> Step:
         status=CallStatus.SUCCEEDED if succeeded else CallStatus.FAILED,
         fact=facts.reported(call, outcome, result_digest),
         accepted=_key(outcome),
+        settled_by="",
     )
     note = Note(
         phase="outcome",
@@ -149,4 +195,6 @@ def _detail(outcome: ToolOutcome) -> dict[str, object]:
         detail["claim_id"] = str(outcome.claim_id)
     if outcome.failure is not None:
         detail["code"] = outcome.failure.code
+    if outcome.probe:
+        detail["probe"] = outcome.probe
     return detail

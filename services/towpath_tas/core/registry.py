@@ -57,8 +57,15 @@ class Registry:
 
 
 def spec_digest(spec: ToolSpec) -> str:
-    """Return the digest of everything that a spec says."""
-    return digest(spec.model_dump(mode="json"))
+    """Return the digest of everything that a spec says; one without a probe has the digest it had before probes."""
+    said = spec.model_dump(mode="json")
+    return digest(said if spec.has_probe else {name: value for name, value in said.items() if name != "has_probe"})
+
+
+def promised(spec: ToolSpec) -> EffectClass:
+    """Return what may be done about a call of *spec*: without its probe, `reconcilable` can't be reconciled."""
+    unprobed = spec.effect_class is EffectClass.RECONCILABLE and not spec.has_probe
+    return EffectClass.IRREVERSIBLE if unprobed else spec.effect_class
 
 
 def judge(spec: ToolSpec, owner: str, current: ToolVersion | None, *, trusting: bool) -> Standing:
@@ -79,8 +86,8 @@ def _doubts(spec: ToolSpec, owner: str, current: ToolVersion | None) -> list[str
         return ["trusted output is claimed"] if spec.trusted_output else []
     old = current.spec
     doubts = []
-    if _STRICTNESS[spec.effect_class] < _STRICTNESS[old.effect_class]:
-        doubts.append(f"the effect class would weaken from {old.effect_class} to {spec.effect_class}")
+    if _STRICTNESS[promised(spec)] < _STRICTNESS[promised(old)]:
+        doubts.append(f"the effect class would weaken from {promised(old)} to {promised(spec)}")
     if spec.trusted_output and not old.trusted_output:
         doubts.append("trusted output is claimed")
     if old.sensitive and not spec.sensitive:

@@ -57,7 +57,7 @@ def on_settle(
             return problem("fence_raised", f"run {call.run_id} was stopped; the call can't run again")
         case "retry":
             deadline = now + timedelta(milliseconds=call.timeout_ms) + RETRY_GRACE
-            step = dispatch_next(call, f"{actor} said retry: {reason}", deadline=deadline, fact=None)
+            step = dispatch_next(call, f"{actor} said retry: {reason}", deadline=deadline, fact=None, settled_by=actor)
             notes = tuple(
                 Note(phase="settled", verdict="retry", call=note.call, actor=actor, detail=note.detail)
                 for note in step.notes
@@ -68,7 +68,9 @@ def on_settle(
 def _happened(call: Call, actor: str, reason: str) -> Step:
     result = {"note": "A person found that the call happened; its own result was lost.", "reason": reason}
     ended = call.changed(
-        status=CallStatus.SUCCEEDED, fact=facts.finished(call, "succeeded", result=result), settled_by=actor
+        status=CallStatus.SUCCEEDED,
+        fact=facts.finished(call, "succeeded", result=result, settled_by=actor),
+        settled_by=actor,
     )
     note = Note(phase="settled", verdict="happened", call=ended, actor=actor, detail={"reason": reason})
     return Step(call=ended, notes=(note,), effects=(Tell(run_id=ended.run_id, fact=ended.fact or ""),))
