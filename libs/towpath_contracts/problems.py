@@ -151,6 +151,12 @@ REGISTRY: dict[str, ProblemKind] = _registry(
     ProblemKind("requester_may_not_approve", 403, "Who asked may not approve", "Let another person decide."),
     ProblemKind("role_missing", 403, "The role is missing", "A person with the role in detail must do it."),
     ProblemKind("run_finished", 409, "The run has already ended", "Nothing is left to stop."),
+    ProblemKind(
+        "fork_refused", 409, "The run can't be forked from there", "Name another step, or wait until this one is over."
+    ),
+    ProblemKind(
+        "dead_letter_settled", 409, "The dead letter is settled", "Nothing is left to do: towpath queues dead list."
+    ),
     ProblemKind("key_not_found", 404, "There is no such key", "List keys: towpath keys list."),
     ProblemKind(
         "caller_taken", 409, "The caller belongs to another project", "Choose another name: a caller has one project."

@@ -6,7 +6,7 @@ a reader need not guess from the body.
 
 from typing import NamedTuple
 
-from towpath_contracts import access, deciding, networks, tasks, tools, views
+from towpath_contracts import access, deciding, networks, replaying, tasks, tools, views
 from towpath_contracts.base import Message
 
 PROBLEM_HEADER = "Towpath-Problem"
@@ -41,6 +41,9 @@ LIST_NETWORKS = Method("orchestrator", "list_networks", access.GetPolicy, networ
 GET_NETWORK = Method("orchestrator", "get_network", views.PreviewPrompt, networks.NetworkVersion)
 PREVIEW_PROMPT = Method("orchestrator", "preview_prompt", views.PreviewPrompt, views.PromptPreview)
 BLOB_GET_RUNS = Method("orchestrator", "blob_get", tools.BlobGet, tools.BlobChunk)
+RECORD = Method("orchestrator", "record", replaying.GetRecord, replaying.RecordPiece)
+REPLAY_RUNS = Method("orchestrator", "replay_runs", replaying.ReplayRuns, replaying.ReplayPage)
+FORK_RUN = Method("orchestrator", "fork_run", replaying.ForkRun, tasks.RunAccepted)
 
 RENDER_PROMPT = Method("decider", "render_prompt", deciding.RenderPrompt, deciding.RenderedPrompt)
 
@@ -75,6 +78,9 @@ METHODS: tuple[Method, ...] = (
     GET_NETWORK,
     PREVIEW_PROMPT,
     BLOB_GET_RUNS,
+    RECORD,
+    REPLAY_RUNS,
+    FORK_RUN,
     RENDER_PROMPT,
     CLAIM_START,
     RAISE_FENCE,

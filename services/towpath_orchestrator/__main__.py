@@ -8,9 +8,11 @@ from towpath_contracts.streams import INBOX_CONSUMER, TASKS_CONSUMER
 from towpath_fabric.pull import PullConsumer
 from towpath_fabric.service import Service
 from towpath_fabric.streams import ensure_streams
+from towpath_orchestrator import replay_command
 from towpath_orchestrator.acting import Acting
 from towpath_orchestrator.adapters.run_tables import RunTables
-from towpath_orchestrator.app import Clients, Enqueued, serve_clients, serve_services
+from towpath_orchestrator.app import Clients, Enqueued, serve_clients, serve_records, serve_services
+from towpath_orchestrator.gate import ReplayGate
 from towpath_orchestrator.loop import CommitLoop
 from towpath_orchestrator.metrics import Metrics
 from towpath_orchestrator.reading import Reading
@@ -50,6 +52,7 @@ class Orchestrator:
         reconciler = Reconciler(pool, loop, intake, self._settings, self._metrics, service.log)
         serve_clients(bus, Clients(intake, reading, acting))
         serve_services(bus, reading, acting, registry)
+        serve_records(bus, ReplayGate(pool))
         await inbox.start()
         await tasks.start()
         service.on_stop(inbox.stop)
@@ -67,7 +70,9 @@ class Orchestrator:
 
 
 def main() -> int:
-    """Run one replica; returns the exit code."""
+    """Run one replica, or with `replay` a replay of stored runs; returns the exit code."""
+    if sys.argv[1:2] == ["replay"]:
+        return replay_command.main(sys.argv[2:])
     settings = OrchestratorSettings.load()
     service = Service("orchestrator", settings)
     service.on_start(Orchestrator(service, settings).start)

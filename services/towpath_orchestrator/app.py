@@ -19,6 +19,7 @@ from towpath_fabric.logs import Logger
 from towpath_fabric.pull import PullConsumer, ack, nak, term
 from towpath_orchestrator.acting import Acting
 from towpath_orchestrator.adapters.run_tables import QUERIES
+from towpath_orchestrator.gate import ReplayGate
 from towpath_orchestrator.reading import Reading
 from towpath_orchestrator.registry import Registry
 from towpath_orchestrator.submit import Intake
@@ -106,6 +107,12 @@ def serve_services(bus: Bus, reading: Reading, acting: Acting, registry: Registr
     bus.answer(rpc.LIST_NETWORKS, registry.list)
     bus.answer(rpc.GET_NETWORK, registry.show)
     bus.answer(rpc.PREVIEW_PROMPT, registry.preview)
+
+
+def serve_records(bus: Bus, replays: ReplayGate) -> None:
+    """Answer what `svc.orchestrator.*` tells of stored runs."""
+    bus.answer(rpc.RECORD, replays.record)
+    bus.answer(rpc.REPLAY_RUNS, replays.replay)
 
 
 def _delivery_key(message: Msg) -> str:

@@ -22,6 +22,7 @@ from towpath_tas.adapters.keys import load_key
 TOWPATH = Path(sys.executable).parent / "towpath"
 COMMANDS = [
     *("demo", "run", "runs list", "runs show", "runs watch", "runs events", "runs cancel"),
+    *("runs replay", "runs export", "runs fork"),
     *("gates list", "gates show", "gates approve", "gates deny", "gates resolve"),
     *("networks validate", "networks publish", "networks list", "networks show"),
     *("policy apply", "policy check", "policy show", "tools list", "tools accept", "tools refuse", "audit search"),

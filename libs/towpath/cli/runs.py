@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from towpath.cli import naming
+from towpath.cli import histories, naming
 from towpath.cli.errors import OK
 from towpath.cli.following import Follower, ask_at_gate, somebody_is_there
 from towpath.cli.options import COMMON, Common, examples
@@ -13,7 +13,8 @@ from towpath.cli.run import conclude
 from towpath.cli.text import plain_json
 from towpath.cli.trail import Trail, answer_text
 
-app = App(name="runs", help="Look at runs, follow and cancel them.")
+app = App(name="runs", help="Look at runs, follow and cancel them; replay, export and fork what is stored.")
+histories.add_to(app)
 
 
 def _network(row: Any) -> str:

@@ -130,6 +130,26 @@ class Client:
         """Ask a run to stop. It has stopped when its status says so."""
         return await self._transport.cancel(_uuid(run_id), reason)
 
+    async def fork(
+        self,
+        run_id: UUID | str,
+        from_step: int,
+        *,
+        note: str = "",
+        script: list[Any] | None = None,
+        idempotency_key: str | None = None,
+    ) -> RunAccepted:
+        """Start a new run that shares what *run_id* did before step *from_step*; *note* is told to the model.
+
+        No call before that step is made again. *script* replaces the decisions from there on. HTTP only.
+        """
+        body: JsonObject = {"from_step": from_step, "note": note, "script": script}
+        body["idempotency_key"] = idempotency_key or f"client-{uuid4().hex}"
+        sent = {name: value for name, value in body.items() if value is not None}
+        return RunAccepted.model_validate(
+            await self._transport.request("POST", f"/v1/runs/{_uuid(run_id)}/fork", body=sent)
+        )
+
     async def runs(self, **filters: Any) -> RunPage:
         """Return a page of runs, newest first. HTTP only.
 

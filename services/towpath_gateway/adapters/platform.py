@@ -44,9 +44,9 @@ class Platform:
         self.stopping = stopping
         self.telemetry = telemetry
 
-    async def ask(self, method: rpc.Method, request: Message) -> Any:
+    async def ask(self, method: rpc.Method, request: Message, timeout_s: float = ASK_TIMEOUT_S) -> Any:
         """Ask *method*; raises ProblemError."""
-        return await self.bus.ask(method, request)
+        return await self.bus.ask(method, request, timeout_s)
 
     async def submit(self, caller: str, task: SubmitTask, link: SpanLink | None = None) -> RunAccepted:
         """Submit *task* as *caller*; returns once the run is committed. *link* is the client's own span.

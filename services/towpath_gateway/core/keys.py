@@ -13,6 +13,7 @@ from datetime import datetime
 SCOPES: tuple[str, ...] = (
     "runs:read",
     "runs:write",
+    "runs:operate",
     "networks:read",
     "networks:write",
     "gates:read",
@@ -24,7 +25,7 @@ SCOPES: tuple[str, ...] = (
 )
 """Everything a key may be allowed to do."""
 
-ROLES: tuple[str, ...] = ("approver", "policy_admin")
+ROLES: tuple[str, ...] = ("approver", "policy_admin", "operator")
 """Roles the platform itself asks for; policies may name others."""
 
 _KEY = re.compile(r"twp_([a-z0-9]{12})\.([A-Za-z0-9_-]{43})")

@@ -1,0 +1,59 @@
+"""Replays many stored runs, page by page: the regression gate of a new version (design §5).
+
+Law: read only. Pages are bounded in runs and in time, so that neither an answer nor a hot loop waits long for one.
+"""
+
+import asyncio
+from typing import Any
+
+from towpath_contracts.replaying import GetRecord, RecordPiece, ReplayPage, ReplayResult, ReplayRuns
+from towpath_engine import ENGINE_VERSION
+from towpath_fabric.clock import monotonic
+from towpath_orchestrator.records import QUERIES, StoredRecord
+from towpath_orchestrator.replaying import Replay
+
+
+class ReplayGate:
+    """Answers `svc.orchestrator.replay_runs` and `svc.orchestrator.record`."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+        self._turn = asyncio.Semaphore(1)  # replays take the processor from live runs: one at a time
+
+    async def record(self, request: GetRecord) -> RecordPiece:
+        """Return the next piece of a run's record."""
+        record = await StoredRecord.open(self._pool, request.run_id, request.project)
+        return await record.piece(request.cursor)
+
+    async def replay(self, request: ReplayRuns) -> ReplayPage:
+        """Replay one run, or the next page of many; raises ProblemError `run_not_found` for one that is not there."""
+        async with self._turn:
+            if request.run_id is not None:
+                record = await StoredRecord.open(self._pool, request.run_id, request.project or None)
+                return _page([await Replay(record).run()], always=True)
+            return await self._many(request)
+
+    async def _many(self, request: ReplayRuns) -> ReplayPage:
+        until = monotonic() + request.budget_ms / 1_000
+        filters = (request.project or None, request.network, request.since, request.after, request.limit)
+        rows = await self._pool.fetch(QUERIES.runs_to_replay, *filters)
+        results: list[ReplayResult] = []
+        for row in rows:
+            record = await StoredRecord.open(self._pool, row["run_id"], None)
+            results.append(await Replay(record).run())
+            if monotonic() > until:
+                break
+        more = len(results) < len(rows) or len(rows) == request.limit
+        return _page(results, next_after=results[-1].run_id if more and results else None)
+
+
+def _page(results: list[ReplayResult], *, always: bool = False, **more: Any) -> ReplayPage:
+    told = [result for result in results if always or result.verdict != "identical"]
+    return ReplayPage(
+        engine_version=ENGINE_VERSION,
+        runs=len(results),
+        events=sum(result.events for result in results),
+        identical=sum(result.verdict == "identical" for result in results),
+        results=tuple(told),
+        **more,
+    )
