@@ -22,6 +22,7 @@ from towpath_contracts.base import Message
 from towpath_contracts.problems import Problem, ProblemDetail, ProblemError, problem
 from towpath_contracts.rpc import PROBLEM_HEADER, Method
 from towpath_contracts.strict_json import check_json
+from towpath_fabric.careful_client import make_careful
 from towpath_fabric.crash_points import flush_first
 from towpath_fabric.settings import Settings
 
@@ -33,6 +34,9 @@ ASK_TIMEOUT_S = 5.0
 
 HEADERS_ROOM = 1_024
 """Bytes of a message kept free for its headers."""
+
+MAX_ECHO = 128
+"""Characters of a correlation id that an answer repeats."""
 
 PING_INTERVAL_S = 5
 """With two unanswered pings a frozen broker is noticed in 15 s (reliability.md §2, reconnect)."""
@@ -81,6 +85,11 @@ def problem_from_validation(error: ValidationError, what: str) -> Problem:
     return problem("request_invalid", f"{what}: {len(details)} problem(s)", errors=details)
 
 
+def _echoed(correlation_id: str | None) -> str:
+    """Return what an answer repeats of its question's headers: never so much that no message holds it."""
+    return correlation_id[:MAX_ECHO] if correlation_id and correlation_id[:MAX_ECHO].isprintable() else "-"
+
+
 def _say_no(word: "asyncio.Future[bool]") -> None:
     if not word.done():
         word.set_result(False)
@@ -125,7 +134,7 @@ class Bus:
         """Connect once; later calls return the same connection. Waits as long as the broker is away."""
         while self._nc is None:
             try:
-                nc = await self.broker.connect()
+                nc = make_careful(await self.broker.connect())
                 self._words_inbox = nc.new_inbox()
                 await nc.subscribe(f"{self._words_inbox}.*", cb=self._on_word)
                 self._nc = nc
@@ -250,7 +259,7 @@ class Bus:
                 reply = problem("answer_too_large", f"{subject}: {len(body)} bytes are more than one message holds")
                 body = reply.model_dump_json().encode()
             headers = {PROBLEM_HEADER: reply.code} if isinstance(reply, Problem) else {}
-            return NatsResponse(body, headers=headers)
+            return NatsResponse(body, headers=headers, correlation_id=_echoed(message.correlation_id))
 
         self.broker.subscriber(subject, queue=self.role, max_workers=ANSWERS_AT_ONCE)(serve)
 
