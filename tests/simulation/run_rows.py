@@ -1,0 +1,265 @@
+"""The tables of schema `runs` in memory, and what the orchestrator's statements do to them.
+
+Law: the same conditions as in queries.sql: a run moves only from the seq that was expected, an event has its seq once,
+a key makes one run. The names of the methods are those of the statements.
+"""
+
+import json
+from collections import defaultdict
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from tests.simulation.database import Database, Session, refuse_twice
+
+from towpath_orchestrator.adapters import run_tables
+from towpath_orchestrator.adapters.run_tables import QUERIES
+
+ACTIVE = ("running", "cancelling")
+CLAIMED_FOR = timedelta(seconds=5)
+
+Row = dict[str, Any]
+
+
+class RunRows:
+    """Runs, their events, facts, gates, keys, snapshots and dead letters."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.runs: dict[UUID, Row] = {}
+        self.events: dict[UUID, dict[int, Row]] = defaultdict(dict)
+        self.facts: dict[UUID, dict[int, Row]] = defaultdict(dict)
+        self.gates: dict[UUID, Row] = {}
+        self.keys: dict[tuple[str, str, str], Row] = {}
+        self.saved: dict[UUID, Row] = {}
+        self.snapshots: dict[str, str] = {}
+        self.versions: list[Row] = []
+        self.blobs: dict[tuple[str, str], bytes] = {}
+        self.dead_letters: list[Row] = []
+        self.failures: dict[tuple[str, int], int] = defaultdict(int)
+        self.callers: dict[str, str] = {}
+        self.ignore_seq = False
+        database.statements |= {
+            text: getattr(self, name)
+            for name, text in QUERIES._statements.items()  # noqa: SLF001 - the list of names is the point here
+            if hasattr(self, name)
+        }
+        database.statements[run_tables.COMMIT] = self.commit
+        database.statements[run_tables.COMMIT_WITH_GATES] = self.commit
+
+    def now(self, _session: Session) -> list[Any]:
+        return [(self.database.now(),)]
+
+    def times(self, _session: Session, run_ids: list[UUID]) -> list[Row]:
+        now = self.database.now()
+        found = [{"now": now, "run_id": r, "seq": self.runs[r]["seq"]} for r in run_ids if r in self.runs]
+        return found or [{"now": now, "run_id": None, "seq": None}]
+
+    def commit(self, _session: Session, *v: Any) -> list[Row]:
+        """`commit_batch`, with `commit_gates` where its two values are there."""
+        names = ("run_id", "expected", "seq", "status", "reason", "fence", "wake_at", "agent_key", "step")
+        wanted = {row[0]: row for row in zip(*v[:12], strict=True)}
+        at = v[12]
+        moved = {r: row for r, row in wanted.items() if r in self.runs and self._expected(r, row[1])}
+        told = [row for row in zip(*v[13:17], strict=True) if row[0] in moved]
+        kept = [row for row in zip(*v[17:20], strict=True) if row[0] in moved]
+        for run_id, seq, _type, _text in told:
+            if not self.ignore_seq:
+                refuse_twice(self.events[run_id], seq, "run_event_pkey")
+        for run_id, first, _text in kept:
+            if not self.ignore_seq:
+                refuse_twice(self.facts[run_id], first, "run_fact_pkey")
+        for run_id, row in moved.items():
+            values = dict(zip(names, row, strict=False))
+            del values["expected"]
+            ends = {"started_at": row[9], "ended_at": row[10], "outcome": row[11], "updated_at": at}
+            self.runs[run_id].update(values | ends)
+        self._tell(told, at)
+        self._keep(kept, at, v[20])
+        if len(v) > 21:
+            self._gates(moved, at, json.loads(v[21]), json.loads(v[22]))
+        return [{"run_id": run_id} for run_id in moved]
+
+    def _expected(self, run_id: UUID, seq: int) -> bool:
+        if self.runs[run_id]["seq"] == seq:
+            return True
+        self.database.seen.note("seq_conflict")
+        return self.ignore_seq
+
+    def _tell(self, rows: list[Any], at: datetime) -> None:
+        for run_id, seq, kind, text in rows:
+            json.loads(text)
+            self.events[run_id][seq] = {"seq": seq, "at": at, "type": kind, "event": text}
+            self.database.seen.say(f"{at:%H:%M:%S.%f} log {str(run_id)[-4:]} {seq} {kind} {text[:160]}")
+
+    def _keep(self, rows: list[Any], at: datetime, version: str) -> None:
+        for run_id, first, text in rows:
+            self.facts[run_id][first] = {"first_seq": first, "at": at, "fact": text, "engine_version": version}
+
+    def _gates(self, moved: dict[UUID, Any], at: datetime, opened: list[Row], closed: list[Row]) -> None:
+        """All three parts see the table as it was before the statement, as CTEs do."""
+        before = set(self.gates)
+        for gate in closed:
+            found = self.gates.get(UUID(gate["gate_id"]))
+            if UUID(gate["run_id"]) in moved and found is not None:
+                found.update(status=gate["status"], verdict=gate["verdict"], closed_at=at, closed_by=gate["by"])
+                found["closed_reason"] = gate["reason"]
+        named = {UUID(gate["gate_id"]) for gate in closed}
+        for gate_id in before - named:
+            found = self.gates[gate_id]
+            if found["run_id"] in moved and moved[found["run_id"]][10] is not None and found["status"] == "pending":
+                found.update(status="void", closed_at=at, closed_reason="the run ended")
+        for gate in opened:
+            if UUID(gate["run_id"]) in moved:
+                self.gates.setdefault(UUID(gate["gate_id"]), _gate_row(gate, at))
+                self.database.seen.note(f"gate_{gate['gate_type']}")
+
+    def create_runs(self, _session: Session, *v: Any) -> list[Row]:
+        names = ("run_id", "project", "network", "version", "snapshot_digest", "status", "seq", "wake_at", "caller")
+        names += ("priority", "agent_key", "step", "max_steps", "user_message", "labels", "debug", "started_at")
+        at = v[19]
+        made: set[UUID] = set()
+        for row in zip(*v[:19], strict=True):
+            values = dict(zip(names, row[:17], strict=True))
+            key, digest = row[17], row[18]
+            full = (values["project"], values["caller"], key)
+            if key is not None and full in self.keys:
+                continue
+            if key is not None:
+                self.keys[full] = {"run_id": values["run_id"], "request_digest": digest, "created_at": at}
+            ends = {"reason": "", "fence": 0, "ended_at": None, "outcome": None, "created_at": at, "updated_at": at}
+            self.runs[values["run_id"]] = {"kind": "network", **values, **ends}
+            made.add(values["run_id"])
+        self._tell([row for row in zip(*v[20:24], strict=True) if row[0] in made], at)
+        self._keep([row for row in zip(*v[24:27], strict=True) if row[0] in made], at, v[27])
+        return [{"run_id": run_id} for run_id in made]
+
+    def idempotent_run(self, _session: Session, project: str, caller: str, key: str) -> list[Row]:
+        found = self.keys.get((project, caller, key))
+        if found is None:
+            return []
+        run = self.runs[found["run_id"]]
+        fields = ("run_id", "project", "network", "version", "status", "created_at")
+        return [{"request_digest": found["request_digest"], **{name: run[name] for name in fields}}]
+
+    def load_run(self, _session: Session, run_id: UUID, version: str) -> list[Row]:
+        run = self.runs.get(run_id)
+        if run is None:
+            return []
+        saved = self.saved.get(run_id)
+        fits = saved is not None and saved["engine_version"] == version
+        if fits:
+            self.database.seen.note("loaded_from_snapshot")
+        return [
+            {
+                "snapshot_digest": run["snapshot_digest"],
+                "snapshot_seq": saved["seq"] if fits and saved else None,
+                "state": saved["state"] if fits and saved else None,
+                "task": self.events[run_id][1]["event"],
+            }
+        ]
+
+    def load_tail(self, _session: Session, run_id: UUID, after: int) -> list[Row]:
+        return [row for seq, row in sorted(self.events[run_id].items()) if seq > after]
+
+    def save_snapshot(self, _session: Session, run_id: UUID, seq: int, version: str, state: str) -> list[Row]:
+        old = self.saved.get(run_id)
+        if old is None or old["seq"] < seq or old["engine_version"] != version:
+            self.saved[run_id] = {"seq": seq, "engine_version": version, "state": state}
+        return []
+
+    def park_unreadable(self, _session: Session, run_id: UUID) -> list[Row]:
+        run = self.runs[run_id]
+        if run["ended_at"] is None:
+            run.update(status="quarantined", reason="log_unreadable", wake_at=None)
+        return []
+
+    def move_wake(self, _session: Session, ids: list[UUID], seqs: list[int], wakes: list[Any]) -> list[Row]:
+        for run_id, seq, wake in zip(ids, seqs, wakes, strict=True):
+            if self.runs[run_id]["seq"] == seq:
+                self.runs[run_id]["wake_at"] = wake
+        return []
+
+    def claim_overdue(self, _session: Session, limit: int) -> list[Row]:
+        now = self.database.now()
+        due = [run for run in self.runs.values() if run["wake_at"] is not None and run["wake_at"] <= now]
+        due.sort(key=lambda run: run["wake_at"])
+        for run in due[:limit]:
+            run["wake_at"] = now + CLAIMED_FOR
+        return [{"run_id": run["run_id"]} for run in due[:limit]]
+
+    def moved_lately(self, _session: Session, seconds: float, most: int) -> list[Row]:
+        since = self.database.now() - timedelta(seconds=seconds)
+        late = [run for run in self.runs.values() if run["status"] == "running" and run["updated_at"] > since]
+        late.sort(key=lambda run: run["updated_at"], reverse=True)
+        return [{"run_id": run["run_id"]} for run in late[:most]]
+
+    def load_counts(self, _session: Session, limit: int) -> list[Row]:
+        queued = min(limit, sum(run["status"] == "queued" for run in self.runs.values()))
+        held: dict[tuple[str, str], int] = defaultdict(int)
+        for run in self.runs.values():
+            if run["status"] in ACTIVE:
+                held[run["caller"], run["network"]] += 1
+        rows = [{"queued": queued, "caller": c, "network": n, "active": count} for (c, n), count in held.items()]
+        return rows or [{"queued": queued, "caller": None, "network": None, "active": None}]
+
+    def next_queued(self, _session: Session, room: int, *_share: int) -> list[Row]:
+        """Fairness is not what is tested here: the oldest first."""
+        waiting = sorted(run["run_id"] for run in self.runs.values() if run["status"] == "queued")
+        return [{"run_id": run_id} for run_id in waiting[:room]]
+
+    def project_of_caller(self, _session: Session, caller: str) -> list[Row]:
+        return [{"project": self.callers[caller]}] if caller in self.callers else []
+
+    def network_version(self, _session: Session, project: str, name: str, version: int | None) -> list[Row]:
+        fits = [
+            row
+            for row in self.versions
+            if (row["project"], row["name"]) == (project, name) and version in (None, row["version"])
+        ]
+        return fits[-1:]
+
+    def snapshot(self, _session: Session, digest: str) -> list[Row]:
+        return [{"snapshot": self.snapshots[digest]}] if digest in self.snapshots else []
+
+    def get_run(self, _session: Session, run_id: UUID, project: str) -> list[Row]:
+        run = self.runs.get(run_id)
+        return [dict(run)] if run is not None and run["project"] == project else []
+
+    def run_seq(self, _session: Session, run_id: UUID, project: str | None) -> list[Row]:
+        run = self.runs.get(run_id)
+        if run is None or project not in (None, run["project"]):
+            return []
+        return [{"seq": run["seq"], "status": run["status"]}]
+
+    def list_gates(
+        self, _session: Session, project: str, status: str | None, run_id: UUID | None, gate_id: UUID | None, limit: int
+    ) -> list[Row]:
+        fits = [
+            dict(gate)
+            for gate in self.gates.values()
+            if gate["project"] == project
+            and status in (None, gate["status"])
+            and run_id in (None, gate["run_id"])
+            and gate_id in (None, gate["gate_id"])
+        ]
+        return fits[:limit]
+
+    def add_dead_letter(self, _session: Session, *v: Any) -> list[Row]:
+        names = ("stream", "subject", "run_id", "reason", "body", "failures")
+        self.dead_letters.append(dict(zip(names, v, strict=True)))
+        self.database.seen.note("dead_letter")
+        return []
+
+    def count_failure(self, _session: Session, stream: str, sequence: int) -> list[Row]:
+        self.failures[stream, sequence] += 1
+        return [{"failures": self.failures[stream, sequence]}]
+
+
+def _gate_row(gate: Row, at: datetime) -> Row:
+    ids = {name: UUID(gate[name]) if gate[name] else None for name in ("gate_id", "run_id", "execution_id")}
+    ids["approval_id"] = UUID(gate["approval_id"]) if gate["approval_id"] else None
+    texts = {name: gate[name] for name in ("project", "network", "gate_type", "status", "reason")}
+    ends = {"closed_at": None, "closed_by": "", "closed_reason": "", "verdict": ""}
+    expires = datetime.fromisoformat(gate["expires_at"])
+    return {**ids, **texts, "detail": json.dumps(gate["detail"]), "opened_at": at, "expires_at": expires, **ends}

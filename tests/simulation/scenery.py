@@ -1,0 +1,95 @@
+"""The network, the tools and the matrix of every simulated world."""
+
+import json
+import random
+from typing import Any
+
+from tests.simulation.database import BEGAN
+from tests.simulation.ledger_rows import LedgerRows
+from tests.simulation.people import PROJECT
+from tests.simulation.run_rows import RunRows
+from tests.support.engine_machine import agent, respond, route, snapshot, tool, use, use_all
+
+from towpath_contracts.canonical import canonical_json, digest
+from towpath_contracts.deciding import DecisionRequest
+from towpath_contracts.tools import EffectClass, ToolSpec
+from towpath_tas.core.matrix import Rule
+from towpath_tas.core.policy_file import rule_row
+
+TIMEOUT_MS = 2_000
+
+
+def _tool(name: str, effect_class: EffectClass) -> ToolSpec:
+    more = {"has_probe": True} if effect_class is EffectClass.RECONCILABLE else {}
+    known = {key: value for key, value in more.items() if key in ToolSpec.model_fields}
+    return tool(name, toolset="sim", effect_class=effect_class, timeout_ms=TIMEOUT_MS, **known)
+
+
+TOOLS = (
+    _tool("look", EffectClass.PURE),
+    _tool("put", EffectClass.IDEMPOTENT),
+    _tool("move", EffectClass.RECONCILABLE),
+    _tool("pay", EffectClass.IRREVERSIBLE),
+    _tool("wire", EffectClass.IRREVERSIBLE),
+    _tool("purge", EffectClass.IRREVERSIBLE),
+)
+NAMES = tuple(one.name for one in TOOLS)
+NETWORK = snapshot(
+    agent("clerk", equipped_tools=NAMES, allowed_routes=("expert",), allow_respond=True),
+    agent("expert", equipped_tools=NAMES, allowed_routes=("clerk",), allow_respond=True),
+    tools=TOOLS,
+    max_steps=5,
+    timeout_ms=240_000,
+    step_timeout_ms=4_000,
+)
+SNAPSHOT_TEXT = canonical_json(NETWORK.model_dump(mode="json"))
+SNAPSHOT_DIGEST = digest(NETWORK.model_dump(mode="json"))
+
+RULES = (
+    Rule(name="all", effect="allow", tool="*"),
+    Rule(name="some-puts", effect="allow", tool="put", max_calls_per_run=3),
+    Rule(name="people-first", effect="require_approval", tool="wire", expires_s=600),
+    Rule(name="never", effect="deny", tool="purge"),
+)
+
+
+def furnish(runs: RunRows, ledger: LedgerRows) -> None:
+    """Publish the network, register the tools, apply the matrix."""
+    runs.callers["alice"] = PROJECT
+    runs.snapshots[SNAPSHOT_DIGEST] = SNAPSHOT_TEXT
+    version = {"project": PROJECT, "name": "desk", "version": 1, "digest": SNAPSHOT_DIGEST}
+    runs.versions.append({**version, "published_at": BEGAN, "published_by": "ann"})
+    ledger.versions[PROJECT] = (1, 1)
+    ledger.rules_of[PROJECT] = [json.dumps(rule_row(rule)) for rule in RULES]
+    ledger.tools_of[PROJECT] = [
+        {"name": one.name, "version": 1, "digest": f"d-{one.name}", "spec": one.model_dump_json(), "owner": "ann"}
+        for one in TOOLS
+    ]
+
+
+def change_rules(ledger: LedgerRows) -> None:
+    """Apply the same matrix again, as another version."""
+    policy, registry = ledger.versions[PROJECT]
+    ledger.versions[PROJECT] = (policy + 1, registry)
+
+
+class Wishes:
+    """What models want, drawn anew for every request: two answers to one question may differ."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+
+    def __call__(self, request: DecisionRequest) -> dict[str, Any]:
+        chance = self._chance
+        draw = chance.random()
+        if draw < 0.12 + 0.08 * request.step:
+            return respond(chance.choice(("done", {"answer": 42})))
+        if draw < 0.66:
+            return use(chance.choice(NAMES[:5]), text=chance.choice("abcdefgh"))
+        if draw < 0.92:
+            several = [(chance.choice(NAMES), {"text": f"{place}{chance.choice('abcd')}"}) for place in range(3)]
+            return use_all(*several)
+        if draw < 0.96:
+            other = "expert" if request.context.agent_key == "clerk" else "clerk"
+            return route(other, "ask")
+        return {"action": "DANCE"}

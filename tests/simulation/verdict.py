@@ -1,0 +1,174 @@
+"""The judge of a simulated world: what must hold of the tables, the outside and the logs, whatever happened.
+
+Law: it believes nothing that a service says of itself. While the world lives it asks, at every acknowledgement and
+every effect, whether the record was there first; at the end it compares everything with everything.
+"""
+
+import json
+from collections import Counter, defaultdict
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from tests.simulation.broker import Stored
+from tests.simulation.scenery import NETWORK
+
+from towpath_contracts.events import FINAL_STATUSES, LogEntry, event_adapter
+from towpath_contracts.facts import fact_adapter
+from towpath_contracts.tools import EffectClass
+from towpath_engine.advance import advance
+from towpath_engine.replay import fold, replay
+
+ALLOWED = frozenset({"allow", "retry", "again"})
+ONCE = (EffectClass.IRREVERSIBLE, EffectClass.RECONCILABLE)
+
+
+class Judge:
+    """Judges one world."""
+
+    def __init__(self, world: Any) -> None:
+        self._world = world
+        self._runs = world.runs
+        self._ledger = world.ledger
+
+    def decided(self, execution_id: UUID) -> bool:
+        """Say whether the audit holds a decision that lets this call happen."""
+        return any(
+            note["execution_id"] == execution_id and note["phase"] in ("decision", "approval.consumed")
+            for note in self._ledger.audit
+            if note["verdict"] == "allow"
+        )
+
+    def instructed(self, run_id: UUID, execution_id: UUID) -> bool:
+        """Say whether the run's log holds the instruction for this call."""
+        name = str(execution_id)
+        return any(
+            row["type"] == "instruction_issued" and name in row["event"] for row in self._runs.events[run_id].values()
+        )
+
+    def on_ack(self, message: Stored) -> None:
+        """A fact has left the inbox for good: what it says must be in the log, or change nothing."""
+        fact = fact_adapter.validate_json(message.data)
+        text = message.data.decode()
+        if any(row["fact"] == text for row in self._runs.facts[fact.run_id].values()):
+            return
+        state = fold(fact.run_id, NETWORK, self._log(fact.run_id))
+        entries, _, _ = advance(state, fact, self._world.now())
+        if entries and not all(entry.event.type in ("effect_resent", "decision_missed") for entry in entries):
+            self._world.complain(f"acknowledged before it was stored: {text[:300]}")
+
+    def all_ended(self) -> bool:
+        """Say whether every run has its last word, and nothing is owed to anybody."""
+        return all(run["status"] in FINAL_STATUSES and run["wake_at"] is None for run in self._runs.runs.values()) and (
+            not any(queue.messages for queue in self._world.broker.queues.values())
+        )
+
+    def what_hangs(self) -> str:
+        """Name what is not over."""
+        runs = [f"{r} {run['status']} {run['wake_at']}" for r, run in self._runs.runs.items() if run["wake_at"]]
+        queues = {name: len(queue.messages) for name, queue in self._world.broker.queues.items() if queue.messages}
+        missing = self._world.tasks - len(self._world.keys)
+        return f"{missing} tasks, {runs}, {queues}"
+
+    def judge(self) -> None:
+        """Compare everything with everything."""
+        self._lost()
+        self._acts()
+        for run_id in self._runs.runs:
+            self._run(run_id)
+        for letter in self._runs.dead_letters:
+            self._world.complain(f"dead letter: {letter['stream']} {letter['reason']}")
+        self._count()
+
+    def _lost(self) -> None:
+        for key, run_id in self._world.keys.items():
+            run = self._runs.runs.get(run_id)
+            if run is None:
+                self._world.complain(f"lost: {key} was accepted as {run_id}, which does not exist")
+            elif run["status"] not in FINAL_STATUSES:
+                self._world.complain(f"lost: {run_id} is {run['status']} {run['reason']}")
+
+    def _acts(self) -> None:
+        acts = defaultdict(list)
+        for act in self._world.outside.acts:
+            acts[act.execution_id].append(act)
+            if not act.decided:
+                self._world.complain(f"audit hole: {act.execution_id} happened without a decision")
+            if not act.instructed:
+                self._world.complain(f"{act.execution_id} happened, and the run knew nothing of it")
+            self._after_cancel(act)
+        for execution_id, found in acts.items():
+            allowed = 1 + self._world.outside.retries.get(execution_id, 0)
+            if found[0].effect_class is EffectClass.RECONCILABLE:
+                found = [act for act in found if not act.stale]
+            if found and found[0].effect_class in ONCE and len(found) > allowed:
+                self._world.complain(f"dup: {execution_id} happened {len(found)} times, allowed {allowed}")
+
+    def _after_cancel(self, act: Any) -> None:
+        run = self._runs.runs[act.run_id]
+        ended: datetime | None = run["ended_at"]
+        started_late = run["status"] == "cancelled" and ended is not None and act.began > ended
+        if started_late and act.effect_class is not EffectClass.PURE:
+            self._world.complain(f"{act.execution_id} began {act.began - ended} after its run was cancelled")
+
+    def _log(self, run_id: UUID) -> tuple[LogEntry, ...]:
+        return tuple(
+            LogEntry(seq=row["seq"], at=row["at"], event=event_adapter.validate_json(row["event"]))
+            for _, row in sorted(self._runs.events[run_id].items())
+        )
+
+    def _run(self, run_id: UUID) -> None:
+        log = self._log(run_id)
+        run = self._runs.runs[run_id]
+        if [entry.seq for entry in log] != list(range(1, run["seq"] + 1)):
+            self._world.complain(f"diff: the log of {run_id} has a gap")
+            return
+        facts = [
+            (fact_adapter.validate_json(row["fact"]), row["at"]) for _, row in sorted(self._runs.facts[run_id].items())
+        ]
+        differs = replay(run_id, NETWORK, log, facts)
+        if differs is not None:
+            self._world.complain(f"replay of {run_id}: {differs}")
+        state = fold(run_id, NETWORK, log)
+        if (state.status, state.fence) != (run["status"], run["fence"]):
+            self._world.complain(f"diff: {run_id} is {run['status']} in its row and {state.status} in its log")
+        self._world.seen.note(run["status"])
+        self._calls(run_id, run, log)
+
+    def _calls(self, run_id: UUID, run: dict[str, Any], log: tuple[LogEntry, ...]) -> None:
+        told: dict[UUID, str] = {}
+        times: Counter[UUID] = Counter()
+        for entry in log:
+            event: Any = entry.event
+            if event.type in ("tool_call_finished", "tool_call_denied"):
+                times[event.execution_id] += 1
+                told[event.execution_id] = getattr(event, "status", "denied")
+        for execution_id, count in times.items():
+            if count > 1:
+                self._world.complain(f"double: {execution_id} finished {count} times")
+        for execution_id in self._ledger.by_run[run_id]:
+            self._call(run, self._ledger.calls[execution_id], told.get(execution_id))
+
+    def _call(self, run: dict[str, Any], call: dict[str, Any], told: str | None) -> None:
+        execution_id, status = call["execution_id"], call["status"]
+        if status in ("requested", "permitted", "started", "awaiting_approval"):
+            self._world.complain(f"orphan: {execution_id} of a run that is {run['status']} is {status}")
+        elif told in ("succeeded", "failed", "denied") and told != status:
+            self._world.complain(f"diff: {execution_id} is {status} in the ledger and {told} in the log")
+        elif run["status"] == "completed" and told is None:
+            self._world.complain(f"diff: {execution_id} is in the ledger and not in the log of a completed run")
+        pure = call["effect_class"] == EffectClass.PURE
+        if status == "succeeded" and not pure and not self._world.outside.happened(execution_id):
+            self._world.complain(f"diff: {execution_id} succeeded and never happened")
+        if status in ("void", "denied") and not pure and self._world.outside.happened(execution_id):
+            self._world.complain(f"diff: {execution_id} is {status} and happened")
+
+    def _count(self) -> None:
+        for rows in self._runs.events.values():
+            for row in rows.values():
+                if row["type"] == "effect_resent":
+                    self._world.seen.note("effect_resent")
+
+    def summary(self) -> str:
+        """The ends of all runs, for people."""
+        return json.dumps(Counter(run["status"] for run in self._runs.runs.values()))

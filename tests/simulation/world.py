@@ -1,0 +1,201 @@
+"""One simulated world from one seed: a rough time, then peace in which everything that was accepted must end.
+
+The services are the real ones (`replicas`), each twice; what is around them is hostile (`broker`, `database`,
+`disasters`) or human (`people`). `lived(seed)` repeats a world exactly.
+"""
+
+import random
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tests.simulation.broker import Broker
+from tests.simulation.clockwork import Clockwork, Process
+from tests.simulation.coverage import Seen
+from tests.simulation.database import BEGAN, Database
+from tests.simulation.disasters import Disasters, Killed, crash_points_call
+from tests.simulation.ledger_rows import LedgerRows
+from tests.simulation.mutants import Mutants
+from tests.simulation.people import Act, Client, Decider, Outside, Person, Worker
+from tests.simulation.replicas import CALL_METRICS, RUN_METRICS, Replica, start_orchestrator, start_tas
+from tests.simulation.run_rows import RunRows
+from tests.simulation.scenery import Wishes, furnish
+from tests.simulation.verdict import Judge
+from tests.simulation.wire import SimBus
+
+from towpath_contracts.tools import ToolInvocation
+from towpath_fabric import clock, ids
+from towpath_fabric.tickets import TicketSigner, TicketVerifier
+from towpath_orchestrator.settings import OrchestratorSettings
+
+MOST_STEPS = 400_000
+PEACE_S = 1_500.0
+"""Longer than any run's own time: whatever is not over by then never ends."""
+
+SIGNER = TicketSigner(Ed25519PrivateKey.from_private_bytes(b"t" * 32))
+ROLES = ("orchestrator", "orchestrator", "tas", "tas", "decider", "decider", "worker", "worker")
+
+
+class World:
+    """Everything that one seed makes."""
+
+    def __init__(self, seed: int, *, keep: bool = False, mutants: Mutants | None = None) -> None:
+        self.seed = seed
+        self.chance = random.Random(seed)
+        self.seen = Seen(keep=keep)
+        self.mutants = mutants or Mutants()
+        self.loop = Clockwork(self._stream("order"))
+        self.database = Database(self.loop, self._stream("database"), self.seen)
+        self.runs = RunRows(self.database)
+        self.ledger = LedgerRows(self.database, self.runs)
+        self.broker = Broker(self.loop, self._stream("broker"), self.seen)
+        self.outside = Outside()
+        self.complaints: list[str] = []
+        self.keys: dict[str, UUID] = {}
+        self.cancels = self.chance.choice((0.0, 0.3, 0.7))
+        self.size = self.chance.choice((1, 4, 32))
+        self.cache = self.chance.choice((1, 2, 100))
+        self.max_active = self.chance.choice((1, 2, 100))
+        self.tasks = self.chance.choice((2, 3, 4))
+        self.processes: dict[int, Process] = {}
+        self._people_chance = self._stream("people")
+        furnish(self.runs, self.ledger)
+        self.mutants.weaken(self)
+        self.judge = Judge(self)
+        self.broker.acked_of_inbox = self.judge.on_ack
+        self.disasters = Disasters(self, self._stream("disasters"))
+
+    def _stream(self, name: str) -> random.Random:
+        return random.Random(f"{self.seed}/{name}")
+
+    def now(self) -> datetime:
+        """Postgres's clock."""
+        return self.database.now()
+
+    def complain(self, text: str) -> None:
+        """Something that must never be was seen."""
+        self.complaints.append(text)
+        self.seen.say(f"!!! {text}")
+
+    def accepted(self, key: str, run_id: UUID) -> None:
+        """A client was told that its task is a run."""
+        if self.keys.setdefault(key, run_id) != run_id:
+            self.complain(f"{key} became two runs")
+
+    def acted(self, said: ToolInvocation, worker: str, began: datetime, *, stale: bool) -> None:
+        """A tool did what it does."""
+        act = Act(
+            execution_id=said.execution_id,
+            run_id=said.run_id,
+            effect_class=said.effect_class,
+            worker=worker,
+            began=began,
+            at=self.now(),
+            decided=self.judge.decided(said.execution_id),
+            instructed=self.judge.instructed(said.run_id, said.execution_id),
+            stale=stale,
+        )
+        self.outside.acts.append(act)
+        if stale:
+            self.seen.note("stale_worker")
+        self.seen.say(f"{act.at:%H:%M:%S.%f} {worker} did {said.tool} {str(said.execution_id)[:6]}")
+
+    def lose(self, process: Process) -> None:
+        """Kill a process from within: nothing of it runs after this."""
+        self.loop.freeze(process)
+        self.loop.call_in(self.loop.outside, 0.0, self.disasters.kill, process)
+
+    def anything_waits(self) -> bool:
+        """Say whether a person would see an open gate."""
+        return any(gate["status"] == "pending" for gate in self.runs.gates.values())
+
+    def start(self, place: int) -> Process:
+        """Start the process at *place* of `ROLES`, with nothing in memory."""
+        role = ROLES[place]
+        process = self.processes[place] = Process(f"{role}-{place}")
+        self.loop.within(process, lambda: self._start(role, process))
+        return process
+
+    def _start(self, role: str, process: Process) -> None:
+        bus = SimBus(self.broker, process, role)
+        bus.complaints = self.complaints
+        replica = Replica(self.loop, process, self.complain)
+        if role == "orchestrator":
+            settings = OrchestratorSettings(
+                embedded=True,
+                reconcile_ms=1000,
+                snapshot_every=7,
+                cache_runs=self.cache,
+                batch_size=self.size,
+                max_active_runs=self.max_active,
+            )
+            replica.run(lambda: start_orchestrator(replica, self.database, bus, settings))
+        elif role == "tas":
+            replica.run(lambda: start_tas(replica, self.database, bus, SIGNER, self.size))
+        elif role == "decider":
+            replica.run(Decider(bus, self._people_chance, Wishes(self._people_chance)).run)
+        else:
+            replica.run(Worker(bus, self._people_chance, self, TicketVerifier(SIGNER.public_keys())).run)
+
+    async def life(self) -> None:
+        """The whole story."""
+        for place in range(len(ROLES)):
+            self.start(place)
+        people = SimBus(self.broker, self.loop.outside, "people")
+        self.loop.create_task(Person(people, self._people_chance, self).run(), name="person")
+        for number in range(self.tasks):
+            client = Client(people, self._people_chance, self)
+            self.loop.create_task(client.live(number), name=f"client {number}").add_done_callback(self._client_ended)
+        await self.disasters.rage()
+        await self.disasters.make_peace()
+        self.seen.say("peace")
+        await self._quiet()
+
+    def _client_ended(self, task: Any) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            self.complain(f"client: {task.exception()!r}")
+
+    async def _quiet(self) -> None:
+        until = self.loop.time() + PEACE_S
+        while self.loop.time() < until:
+            await self.disasters.pause(2.0)
+            if len(self.keys) == self.tasks and self.judge.all_ended():
+                return
+        self.complain(f"not over after {PEACE_S:.0f} s of peace: {self.judge.what_hangs()}")
+
+
+def lived(seed: int, *, keep: bool = False, mutants: Mutants | None = None) -> World:
+    """Let a world live from its seed, and judge it; complaints are in the world that is returned."""
+    world = World(seed, keep=keep, mutants=mutants)
+    before = _counters()
+    with ExitStack() as stack:
+        stack.enter_context(clock.simulated(world.loop.time, int(BEGAN.timestamp() * 1e9)))
+        stack.enter_context(ids.drawn_from(world._stream("ids").getrandbits))  # noqa: SLF001
+        stack.enter_context(crash_points_call(world.disasters.on_point))
+        stack.enter_context(world.mutants.applied())
+        try:
+            world.loop.run_world(world.life(), MOST_STEPS)
+            world.judge.judge()
+        except (RuntimeError, LookupError) as error:
+            world.complain(f"the world broke: {error!r}")
+        finally:
+            world.loop.end()
+    for context in world.loop.complaints:
+        if not isinstance(context.get("exception"), Killed):
+            world.complain(f"asyncio: {context}")
+    for name, count in _counters().items():
+        world.seen.counts[name] += int(count - before[name])
+    return world
+
+
+def _counters() -> dict[str, float]:
+    read: Callable[[Any], float] = lambda counter: counter._value.get()  # noqa: E731, SLF001
+    return {
+        "state_reloaded": read(RUN_METRICS.reloads),
+        "seq_conflicts": read(RUN_METRICS.conflicts),
+        "ledger_redone": read(CALL_METRICS.redone),
+    }
