@@ -230,6 +230,7 @@ class Bus:
         handler: Callable[[B, str], Awaitable[Message]],
         *,
         strict: bool = False,
+        at_once: int = ANSWERS_AT_ONCE,
     ) -> None:
         """Serve requests on *subject*, which may have wildcards; *handler* also gets the subject that was asked.
 
@@ -261,7 +262,7 @@ class Bus:
             headers = {PROBLEM_HEADER: reply.code} if isinstance(reply, Problem) else {}
             return NatsResponse(body, headers=headers, correlation_id=_echoed(message.correlation_id))
 
-        self.broker.subscriber(subject, queue=self.role, max_workers=ANSWERS_AT_ONCE)(serve)
+        self.broker.subscriber(subject, queue=self.role, max_workers=at_once)(serve)
 
     async def listen(self, subject: str, heard: Callable[[Msg], Awaitable[None]], *, shared: bool = False) -> "Ear":
         """Call *heard* for every message on *subject*; where *shared*, one replica of this role hears each.

@@ -24,6 +24,9 @@ from towpath_orchestrator.reading import Reading
 from towpath_orchestrator.registry import Registry
 from towpath_orchestrator.submit import Intake
 
+SUBMITS_AT_ONCE = 8_192
+"""Far more than are taken in at once: whoever comes on top is refused with a word, not kept waiting in silence."""
+
 
 class ClientGetRun(ClientMessage):
     """`task.get.<caller>`: GetRun without the project, which is the caller's."""
@@ -86,7 +89,7 @@ class Clients:
 def serve_clients(bus: Bus, clients: Clients) -> None:
     """Answer the `task.*` subjects."""
     for subject in (subjects.TASK_SUBMIT_ALL, subjects.TASK_SUBMIT_ANONYMOUS):
-        bus.answer_subject(subject, SubmitTask, clients.submit, strict=True)
+        bus.answer_subject(subject, SubmitTask, clients.submit, strict=True, at_once=SUBMITS_AT_ONCE)
     bus.answer_subject(subjects.TASK_GET_ALL, ClientGetRun, clients.get)
     bus.answer_subject(subjects.TASK_EVENTS_ALL, ClientGetEvents, clients.events)
     bus.answer_subject(subjects.TASK_CANCEL_ALL, ClientCancel, clients.cancel)

@@ -23,7 +23,11 @@ from towpath_engine.replay import create
 from towpath_fabric.bus import Bus, problem_from_validation
 from towpath_fabric.ids import new_run_id
 from towpath_fabric.prompts import PromptInvalidError, compile_base
+from towpath_fabric.rounds import Rounds
 from towpath_orchestrator.adapters.run_tables import QUERIES, RunTables
+
+Wanted = tuple[str, str, int | None]
+"""Project, network, version; None is the current one."""
 
 
 def check_prompts(spec: NetworkSpec) -> list[ProblemDetail]:
@@ -45,15 +49,24 @@ class Registry:
         self._pool = pool
         self._tables = tables
         self._bus = bus
+        self._versions = Rounds(self._look)
 
     async def find(self, project: str, name: str, version: int | None) -> NetworkVersion:
         """Return a version, the current one when none is named; raises ProblemError."""
-        row = await self._pool.fetchrow(QUERIES.network_version, project, name, version)
-        if row is not None:
-            return NetworkVersion(**dict(row), current=version is None)
+        found = await self._versions.get((project, name, version))
+        if found is not None:
+            return found
         if version is None:
             raise ProblemError(problem("network_not_found", f"{project} has no network {name!r}"))
         raise ProblemError(problem("version_not_found", f"{name!r} has no version {version}"))
+
+    async def _look(self, wanted: list[Wanted]) -> dict[Wanted, NetworkVersion]:
+        found = {}
+        for project, name, version in wanted:
+            row = await self._pool.fetchrow(QUERIES.network_version, project, name, version)
+            if row is not None:
+                found[project, name, version] = NetworkVersion(**dict(row), current=version is None)
+        return found
 
     async def publish(self, request: PublishNetwork) -> NetworkVersion:
         """Check and compile a network and store it as the next version, unless `dry_run`."""

@@ -19,8 +19,8 @@ class OrchestratorSettings(Settings):
     max_active_share: float = Field(default=0.8, gt=0, le=1)
     """How much of `max_active_runs` one caller's runs of one network may hold: slow tools leave room for the others."""
 
-    max_waiting_submits: int = 4_096
-    """Tasks in this process's memory that are not stored yet; more are refused with `overloaded`."""
+    max_waiting_submits: int = 2_048
+    """Tasks on their way into the database at once; more are refused with `overloaded` at once."""
 
     max_queued_runs: int = 100_000
     """Beyond this a submit is refused with `overloaded`."""

@@ -16,32 +16,33 @@ import asyncpg
 
 from towpath_contracts.canonical import canonical_json, digest
 from towpath_contracts.events import LogEntry, RunCreated
-from towpath_contracts.facts import RunAdmitted
+from towpath_contracts.facts import RunAdmitted, RunForked
 from towpath_contracts.networks import NetworkVersion, Snapshot
-from towpath_contracts.problems import Problem, ProblemDetail, ProblemError, problem
+from towpath_contracts.problems import ProblemError, problem
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_engine import ENGINE_VERSION
 from towpath_engine.advance import advance, wake_at
 from towpath_engine.effects import Effect
-from towpath_engine.publish import model_is_known
 from towpath_engine.replay import create
 from towpath_engine.state import RunState
 from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.ids import new_run_id
+from towpath_fabric.rounds import Rounds
 from towpath_orchestrator.adapters.run_tables import QUERIES, Moved, RunTables, event_text, storable
 from towpath_orchestrator.loop import CommitLoop
 from towpath_orchestrator.settings import OrchestratorSettings
+from towpath_orchestrator.tasks import check_task, created_event
 
 KEY_HOURS = 24
 """How long an idempotency key is remembered (design §6)."""
 
 SUBMIT_TIMEOUT_S = 10.0
 
-TASK_LIMITS = {"user_message": 256 * 1024, "system_params": 32 * 1024, "labels": 16 * 1024}
-"""Bytes of JSON. Each goes into every message of the run, which the broker limits to 1 MiB."""
-
 OVERLOADED_RETRY_S = 5
+
+NOT_ACCEPTED = "Postgres did not answer in time; nothing was accepted"
+AWAY = "Postgres went away; the task may have been accepted, and only its idempotency key will tell"
 
 
 @dataclass(slots=True)
@@ -58,57 +59,8 @@ class Submission:
     entries: list[LogEntry] = field(default_factory=list)
     effects: tuple[Effect, ...] = ()
     admitted: str | None = None
-
-
-def check_task(task: SubmitTask, snapshot: Snapshot, settings: OrchestratorSettings) -> Problem | None:
-    """Return every reason why *task* can't run on *snapshot*, as one problem."""
-    details: list[ProblemDetail] = []
-    if task.agent_key is not None and task.agent_key not in snapshot.agents:
-        known = ", ".join(snapshot.agents)
-        details.append(ProblemDetail(pointer="/agent_key", code="agent_not_found", detail=f"agents are: {known}"))
-    if task.model is not None and not model_is_known(task.model):
-        details.append(
-            ProblemDetail(pointer="/model", code="model_unknown", detail=f"{task.model!r} is not provider:model")
-        )
-    for name, limit in TASK_LIMITS.items():
-        size = len(canonical_json(getattr(task, name)).encode())
-        if size > limit:
-            return problem("request_too_large", f"{name} has {size} bytes; the limit is {limit}")
-    if task.script is not None and not settings.scripts_allowed:
-        return problem("script_not_allowed", "this platform does not play scripts")
-    if not details:
-        return None
-    code = details[0].code if len(details) == 1 else "request_invalid"
-    return problem(code, f"{len(details)} problem(s): {details[0].detail}", errors=tuple(details))
-
-
-def created_event(
-    task: SubmitTask, version: NetworkVersion, snapshot: Snapshot, caller: str, script_digest: str | None
-) -> RunCreated:
-    """Return the first event of the run: the task with every default filled in."""
-    model = task.model or ("scripted:task" if task.script is not None else None)
-    return RunCreated(
-        project=version.project,
-        caller=caller,
-        network=version.name,
-        version=version.version,
-        snapshot_digest=version.digest,
-        agent_key=task.agent_key or snapshot.default_agent_key,
-        user_message=task.user_message,
-        system_params=task.system_params,
-        model=model,
-        script_digest=script_digest,
-        max_steps=task.max_steps or snapshot.max_steps,
-        max_tool_errors=task.max_tool_errors or snapshot.max_tool_errors,
-        timeout_ms=task.timeout_ms or snapshot.timeout_ms,
-        step_timeout_ms=snapshot.step_timeout_ms,
-        context_limit=snapshot.context_limit,
-        grant=None if task.grant is None else tuple(rule.model_dump(mode="json") for rule in task.grant),
-        labels=task.labels,
-        debug=task.debug,
-        single_instruction=task.single_instruction,
-        priority=task.priority,
-    )
+    forked: RunForked | None = None
+    facts: list[tuple[int, str]] = field(default_factory=list)
 
 
 class Intake:
@@ -129,6 +81,8 @@ class Intake:
         self._find_version = find_version
         self._waiting: list[Submission] = []
         self._arrived = asyncio.Event()
+        self._coming = 0
+        self._scripts = Rounds(self._add_scripts)
         self._projects: dict[str, tuple[str, float]] = {}
         self.held: Counter[tuple[str, str]] = Counter()
         """Runs under way by caller and network, as last counted, and what was begun here since."""
@@ -150,25 +104,41 @@ class Intake:
 
     async def submit(self, task: SubmitTask, caller: str) -> RunAccepted:
         """Accept *task*, or raise ProblemError. Returns after the commit."""
+        self._refuse_flood()
+        self._coming += 1
         try:
-            return await asyncio.wait_for(self._submit(task, caller), SUBMIT_TIMEOUT_S)
+            submission = await self._checked(task, caller)
+            return await self._answer(submission)
         except DATABASE_DOWN as error:
-            raise ProblemError(
-                problem("unavailable", "Postgres is away; nothing was accepted", retry_after_s=2)
-            ) from error
+            raise ProblemError(problem("unavailable", AWAY, retry_after_s=2)) from error
         except asyncpg.PostgresError as error:
             raise ProblemError(problem("internal", f"the task could not be stored: {type(error).__name__}")) from error
+        finally:
+            self._coming -= 1
 
-    async def _submit(self, task: SubmitTask, caller: str) -> RunAccepted:
-        project = await self.project_of(caller)
-        version: NetworkVersion = await self._find_version(project, task.network, task.version)
-        snapshot = await self._tables.snapshot(version.digest)
-        refused = check_task(task, snapshot, self._settings)
-        if refused is not None:
-            raise ProblemError(refused)
-        self._refuse_flood()
-        script_digest = await self._store_script(task, project)
-        submission = Submission(
+    def _refuse_flood(self) -> None:
+        """Raise `overloaded` rather than take what can be neither stored soon nor started for long."""
+        if self.queued >= self._settings.max_queued_runs:
+            detail = f"{self.queued} runs wait already"
+            raise ProblemError(problem("overloaded", detail, retry_after_s=OVERLOADED_RETRY_S))
+        if self._coming >= self._settings.max_waiting_submits:
+            detail = f"{self._coming} tasks wait to be stored"
+            raise ProblemError(problem("overloaded", detail, retry_after_s=1))
+
+    async def _checked(self, task: SubmitTask, caller: str) -> Submission:
+        """Return *task* ready for the commit; raises ProblemError with everything that is wrong with it."""
+        try:
+            async with asyncio.timeout(SUBMIT_TIMEOUT_S):
+                project = await self.project_of(caller)
+                version: NetworkVersion = await self._find_version(project, task.network, task.version)
+                snapshot = await self._tables.snapshot(version.digest)
+                refused = check_task(task, snapshot, self._settings)
+                if refused is not None:
+                    raise ProblemError(refused)
+                script_digest = await self._store_script(task, project)
+        except DATABASE_DOWN as error:
+            raise ProblemError(problem("unavailable", NOT_ACCEPTED, retry_after_s=2)) from error
+        return Submission(
             run_id=new_run_id(),
             task=created_event(task, version, snapshot, caller, script_digest),
             snapshot=snapshot,
@@ -176,28 +146,34 @@ class Intake:
             request_digest=digest(task.model_dump(mode="json", exclude={"idempotency_key"})),
             answer=asyncio.get_running_loop().create_future(),
         )
+
+    async def _answer(self, submission: Submission) -> RunAccepted:
+        """Wait for the commit; raises ProblemError `unavailable`, which says whether the fate of the task is known."""
         self._waiting.append(submission)
         self._arrived.set()
-        accepted = await submission.answer
-        crash_point("orchestrator.submit_before_reply")
-        return accepted
-
-    def _refuse_flood(self) -> None:
-        """Raise `overloaded` rather than take what can be neither stored soon nor started for long."""
-        if self.queued >= self._settings.max_queued_runs:
-            detail = f"{self.queued} runs wait already"
-            raise ProblemError(problem("overloaded", detail, retry_after_s=OVERLOADED_RETRY_S))
-        if len(self._waiting) >= self._settings.max_waiting_submits:
-            detail = f"{len(self._waiting)} tasks wait to be stored"
-            raise ProblemError(problem("overloaded", detail, retry_after_s=1))
+        await asyncio.wait({submission.answer}, timeout=SUBMIT_TIMEOUT_S)
+        if submission.answer.done():
+            accepted = submission.answer.result()
+            crash_point("orchestrator.submit_before_reply")
+            return accepted
+        if submission in self._waiting:
+            self._waiting.remove(submission)
+            raise ProblemError(problem("unavailable", NOT_ACCEPTED, retry_after_s=2))
+        submission.answer.cancel()
+        raise ProblemError(problem("unavailable", AWAY, retry_after_s=2))
 
     async def _store_script(self, task: SubmitTask, project: str) -> str | None:
         if task.script is None:
             return None
         text = canonical_json(list(task.script))
         name = digest(list(task.script))
-        await self._pool.execute(QUERIES.add_blob, project, name, text.encode(), len(text))
+        await self._scripts.get((project, name, text))
         return name
+
+    async def _add_scripts(self, scripts: list[tuple[str, str, str]]) -> dict[tuple[str, str, str], None]:
+        for project, name, text in scripts:
+            await self._pool.execute(QUERIES.add_blob, project, name, text.encode(), len(text))
+        return {}
 
     async def run(self) -> None:
         """Commit waiting submissions for ever."""

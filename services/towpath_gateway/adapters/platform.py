@@ -26,6 +26,9 @@ from towpath_gateway.core.answers import requests_with_text
 CHECK_S = 2.0
 """How often a reader asks for the truth while it waits (design §4)."""
 
+SUBMIT_WAIT_S = 12.0
+"""Longer than the orchestrator's own limit, so that its word arrives: it knows whether the task was accepted."""
+
 PAGE = 500
 LLM_CALLS_WAIT_S = 3.0
 """How long the raw texts of a debug run are waited for; they travel apart from the run and may be lost (design §4)."""
@@ -54,7 +57,7 @@ class Platform:
         Raises ProblemError; after `unavailable` the run may exist all the same, and only an idempotency key tells.
         """
         begun = wall_ns()
-        accepted = await self.bus.ask_subject(subjects.task_submit(caller), task, RunAccepted)
+        accepted = await self.bus.ask_subject(subjects.task_submit(caller), task, RunAccepted, SUBMIT_WAIT_S)
         if self.telemetry.enabled and not accepted.duplicate:
             links = () if link is None else (link,)
             span = submit_span(network=task.network, start_ns=begun, end_ns=wall_ns(), caller=caller, links=links)
