@@ -4,12 +4,14 @@ Law: the configuration holds the passwords and is readable by its owner only; mo
 """
 
 import json
+import logging
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import metadata
 from pathlib import Path
 from urllib.parse import quote
@@ -27,13 +29,16 @@ MAX_PAYLOAD = "1MB"
 MAX_FILE_STORE = "10GB"  # twice what the streams of `towpath_contracts.streams` may hold
 MAX_MEMORY_STORE = "256MB"
 WRITE_DEADLINE = "10s"  # a client that does not read this long is dropped instead of filling memory
+REFUSES_STORE = "Can't start JetStream"  # the last words of a server that can't use its store at all
+DISK_FULL = "no space left"  # then the store is as good as ever
+_log = logging.getLogger(__name__)
 
 
 class Nats:
     """One server on the files below *folder*.
 
     Without *users* anybody on this machine may do anything (for tests). Who connects without a password is
-    *no_auth_user*, or refused where there is none.
+    *no_auth_user*, or refused where there is none. *notice* is told in one line what people should know.
     """
 
     name = "nats"
@@ -48,8 +53,10 @@ class Nats:
         users: Mapping[str, UserRights] | None = None,
         no_auth_user: str | None = None,
         log: Path | None = None,
+        notice: Callable[[str], None] = _log.warning,
     ) -> None:
         self.folder = folder.absolute()
+        self._notice = notice
         self.log = (log or folder / "nats.log").absolute()
         self.process: subprocess.Popen[bytes] | None = None
         self.port = port or free_port()
@@ -75,9 +82,26 @@ class Nats:
         """Return the password of *user*; raises KeyError for an unknown one."""
         return self._passwords[user]
 
+    def set_store_aside(self) -> Path:
+        """Rename the store of a server that is down, so that the next start begins with an empty one.
+
+        One damaged store is kept for whoever wants to look at it; an earlier one is removed. What was in it and still
+        matters is sent again from Postgres.
+        """
+        aside = self.folder / "store.damaged"
+        if aside.is_dir():
+            shutil.rmtree(aside)
+        aside.unlink(missing_ok=True)
+        if self.store.exists():
+            self.store.rename(aside)
+        self._notice(f"nats can't use its store; it goes on with an empty one, and the old one lies in {aside}")
+        return aside
+
     def spawn(self) -> None:
-        """Start the server process without waiting for it."""
+        """Start the server process without waiting for it; a store that the last one refused is set aside."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        if self._refused_its_store():
+            self.set_store_aside()
         for stale in self.folder.glob("nats-server_*.ports"):
             stale.unlink(missing_ok=True)
         configuration = self.folder / "nats.conf"
@@ -103,6 +127,8 @@ class Nats:
             if await processes.became_ready(self, timeout_s=START_TIMEOUT_S):
                 self._port_is_fixed = True  # others know it from now on
                 return
+            if self._refused_its_store():
+                continue
             if self._port_is_fixed or not processes.found_its_port_taken(self.log):
                 break
             # Somebody took the port between our choice and the server's start.
@@ -138,6 +164,14 @@ class Nats:
         if self._users:
             lines += ["authorization {", "  users = [", *map(self._user, self._users), "  ]", "}"]
         return "\n".join(lines) + "\n"
+
+    def _refused_its_store(self) -> bool:
+        """Say whether the last process ended because it could not use the store."""
+        status = None if self.process is None else self.process.poll()
+        if status is None or status < 0:
+            return False
+        tail = processes.log_tail(self.log, lines=4)
+        return REFUSES_STORE in tail and DISK_FULL not in tail
 
     def _load_passwords(self) -> dict[str, str]:
         """Read the passwords of earlier starts, so that a worker started by hand can connect again; add what misses."""

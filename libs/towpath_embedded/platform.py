@@ -10,17 +10,18 @@ import os
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import asyncpg
-import nats as nats_client
 
 from towpath_contracts import subjects
 from towpath_contracts.authority import USERS, client_rights
 from towpath_contracts.problems import ProblemError, problem
 from towpath_embedded import roles
+from towpath_embedded.broker_care import BrokerCare
 from towpath_embedded.nats import Nats
 from towpath_embedded.ports import LOOPBACK, require_free
 from towpath_embedded.postgres import Postgres
@@ -30,7 +31,6 @@ from towpath_embedded.state import locked, predecessor_gone, remove_state, write
 from towpath_embedded.supervisor import Notice, ProcessState, Supervisor
 from towpath_fabric.clock import wall
 from towpath_fabric.migrations import migrate
-from towpath_fabric.streams import ensure_streams
 
 READY_TIMEOUT_S = 60.0
 TRIM_S = 10.0  # a log outgrows its limit by what is written in this time
@@ -72,9 +72,10 @@ class Platform:
         self._ports = {"gateway": gateway_port, "nats": nats_port}
         self._durable = durable
         self._commands = dict(commands or {})
+        self._notice = notice
         self._supervisor = Supervisor(notice, self._write_state)
         self._lock = ExitStack()
-        self._trimming: asyncio.Task[None] | None = None
+        self._tending: list[asyncio.Task[None]] = []
         self._units: dict[str, Role] = {}
         self._nats: Nats | None = None
         self._postgres: Postgres | None = None
@@ -167,9 +168,10 @@ class Platform:
 
         Where nothing is kept nobody drains for anybody, so the services stop together and the servers after them.
         """
-        if self._trimming is not None:
-            self._trimming.cancel()
-            await asyncio.gather(self._trimming, return_exceptions=True)
+        for task in self._tending:
+            task.cancel()
+        await asyncio.gather(*self._tending, return_exceptions=True)
+        self._tending.clear()
         names = list(self._supervisor.processes)
         in_order = [[n for n in names if roles.role_of(n) == role] for role in roles.STOP_ORDER]
         together = [[n for n in names if roles.role_of(n) not in SERVERS], [n for n in names if n in SERVERS]]
@@ -194,7 +196,7 @@ class Platform:
         self._lock.enter_context(locked(self.data))
         await predecessor_gone(self.data)
         self.logs.mkdir(mode=0o700, exist_ok=True)
-        self._trimming = asyncio.create_task(self._trim_logs(), name="trim logs")
+        self._tending.append(asyncio.create_task(self._trim_logs(), name="trim logs"))
         for name, port in self._ports.items():
             if port is not None:
                 require_free(port, option="--port" if name == "gateway" else "--nats-port")
@@ -205,9 +207,12 @@ class Platform:
             users={**USERS, subjects.ANONYMOUS: client_rights(subjects.ANONYMOUS)},
             no_auth_user=subjects.ANONYMOUS,
             log=self.log("nats"),
+            notice=self._notice,
         )
         await self._supervisor.start([self._postgres, self._nats])
-        await asyncio.gather(self._prepare_database(), self._prepare_streams())
+        care = BrokerCare(self._nats, partial(self.hold, "nats"), partial(self.release, "nats"))
+        await asyncio.gather(self._prepare_database(), care.declare())
+        self._tending.append(asyncio.create_task(care.run(), name="tend the broker"))
         self._write_state()
 
     async def _start_all(self) -> None:
@@ -234,13 +239,6 @@ class Platform:
             await migrate(self.postgres.dsn())
         except asyncpg.PostgresError as error:
             raise ProblemError(problem("service_failed", f"The database could not be migrated: {error}")) from error
-
-    async def _prepare_streams(self) -> None:
-        connection = await nats_client.connect(self.nats.url("deploy"), inbox_prefix=b"_INBOX_deploy")
-        try:
-            await ensure_streams(connection)
-        finally:
-            await connection.close()
 
     def _service_units(self, role: str, count: int) -> list[Unit]:
         units: list[Unit] = []

@@ -5,7 +5,7 @@ Law: idempotent; it adds and updates, and never deletes a stream, so no message 
 
 from nats.aio.client import Client
 from nats.js import JetStreamContext, api
-from nats.js.errors import NotFoundError
+from nats.js.errors import APIError, NotFoundError
 
 from towpath_contracts.streams import CONSUMERS, STREAMS, ConsumerSpec, StreamSpec
 
@@ -55,9 +55,21 @@ async def ensure_consumer(nc: Client, spec: ConsumerSpec) -> None:
 
 
 async def ensure_streams(nc: Client, extra: tuple[ConsumerSpec, ...] = ()) -> None:
-    """Create or update every stream and consumer; *extra* are those of pools and toolsets."""
+    """Create or update every stream and consumer; *extra* are those of pools and toolsets.
+
+    One that the server can't serve (a damaged file) keeps no other from being declared; its error is raised at the end.
+    """
     js = nc.jetstream(timeout=10)
+    refused: APIError | None = None
     for stream in STREAMS:
-        await ensure_stream(js, stream)
+        try:
+            await ensure_stream(js, stream)
+        except APIError as error:
+            refused = refused or error
     for consumer in (*CONSUMERS, *extra):
-        await ensure_consumer(nc, consumer)
+        try:
+            await ensure_consumer(nc, consumer)
+        except APIError as error:
+            refused = refused or error
+    if refused is not None:
+        raise refused

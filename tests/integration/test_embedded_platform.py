@@ -2,15 +2,21 @@
 
 import asyncio
 import json
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
+from uuid import UUID
 
 import asyncpg
 import nats
+import nats.errors
 import pytest
+from nats.aio.client import Client
 
+from towpath_contracts import subjects
 from towpath_contracts.problems import ProblemError
-from towpath_contracts.streams import STREAMS
+from towpath_contracts.streams import CONSUMERS, STREAMS
+from towpath_embedded.chaos.broker_store import DAMAGES
 from towpath_embedded.platform import Platform
 from towpath_embedded.state import read_state
 
@@ -26,8 +32,14 @@ async def servers(folder: Path) -> AsyncIterator[Platform]:
         await platform.stop()
 
 
-async def streams(platform: Platform) -> set[str]:
-    connection = await nats.connect(platform.nats_url_of("deploy"), inbox_prefix=b"_INBOX_deploy")
+async def connected(platform: Platform, user: str = "deploy") -> Client:
+    """Connect as *user*; the server may be starting just now."""
+    prefix = f"_INBOX_{user}".encode()
+    return await nats.connect(platform.nats_url_of(user), inbox_prefix=prefix, reconnect_time_wait=0.1)
+
+
+async def streams(platform: Platform) -> set[str | None]:
+    connection = await connected(platform)
     try:
         return {info.config.name for info in await connection.jetstream().streams_info()}
     finally:
@@ -84,13 +96,67 @@ async def test_a_held_server_keeps_its_address_when_it_is_released(servers: Plat
     assert await count(address, "SELECT 1") == 1
 
 
-async def test_a_broker_that_lost_its_data_starts_empty(servers: Platform) -> None:
+async def served(platform: Platform) -> None:
+    """Wait until every stream is there and every consumer answers."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                if await streams(platform) == {spec.name for spec in STREAMS} and await consumers_answer(platform):
+                    return
+            except (OSError, nats.errors.Error):
+                pass
+            await asyncio.sleep(0.1)
+
+
+async def consumers_answer(platform: Platform) -> bool:
+    connection = await connected(platform)
+    try:
+        for spec in CONSUMERS:
+            await connection.jetstream().consumer_info(spec.stream, spec.durable)
+        return True
+    finally:
+        await connection.close()
+
+
+async def test_a_broker_that_lost_its_data_has_every_stream_again(servers: Platform) -> None:
     await servers.hold("nats")
     lost = servers.nats.store.rename(servers.data / "lost")
     servers.release("nats")
-    await servers.wait_ready()
-    assert await streams(servers) == set()
+    await served(servers)
     assert lost.is_dir()
+
+
+async def fill(platform: Platform) -> None:
+    """Leave some messages in the store."""
+    connection = await connected(platform)
+    gateway = await connected(platform, "gateway")
+    try:
+        for number in range(20):
+            await gateway.publish(subjects.run_inbox("gateway", UUID(int=number)), b"x" * 100)
+        await gateway.flush()
+        while not (await connection.jetstream().stream_info("INBOX")).state.messages:  # noqa: ASYNC110 - a level
+            await asyncio.sleep(0.05)
+    finally:
+        await gateway.close()
+        await connection.close()
+
+
+async def test_a_damaged_store_is_mended_or_set_aside(servers: Platform, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    aside = servers.nats.folder / "store.damaged"
+    for name in ("no-folder", "zero-consumers", "cut-tails"):  # the others: tests/e2e/test_servers.py and towpath chaos
+        damage = DAMAGES[name]
+        caplog.clear()
+        await fill(servers)
+        await servers.hold("nats")
+        damage.do(servers.nats.store)
+        servers.release("nats")
+        await served(servers)
+        assert aside.exists() == damage.server_refuses, name
+        assert ("goes on with an empty one" in caplog.text) == damage.server_refuses, name
+        if aside.is_dir():
+            shutil.rmtree(aside)
+        aside.unlink(missing_ok=True)
 
 
 async def test_a_second_platform_on_the_same_data_is_refused_and_harms_nothing(servers: Platform) -> None:

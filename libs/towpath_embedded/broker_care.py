@@ -1,0 +1,140 @@
+"""Sees to it that the embedded broker serves every stream, whatever became of its files.
+
+Law: nothing in the broker is the record (design §4), so a store that the server can't serve is set aside whole and the
+server goes on with an empty one; what still matters is sent again from Postgres. A full disk is not damage: then the
+store stays.
+"""
+
+import asyncio
+import shutil
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import nats as nats_client
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+from nats.js.errors import APIError, NotFoundError
+
+from towpath_contracts.problems import ProblemError
+from towpath_embedded.nats import Nats
+from towpath_embedded.process import failure
+from towpath_fabric.streams import ensure_streams
+
+LOOK_S = 0.25
+TRIES = 2  # a server that is just starting refuses for a moment; damage stays
+CONNECT_TIMEOUT_S = 5
+ROOM_BYTES = 32 * 1024 * 1024  # with less space than this a refusal says nothing about the files
+SERVER_ERRORS = 500
+
+
+class StoreDamagedError(Exception):
+    """The server runs and can't serve what lies in its store."""
+
+
+class BrokerCare:
+    """Declares the streams after every start of the broker, and replaces a store that can't be served.
+
+    *hold* ends the broker and keeps it down, *release* starts it again.
+    """
+
+    def __init__(self, nats: Nats, hold: Callable[[], Awaitable[None]], release: Callable[[], None]) -> None:
+        self._nats = nats
+        self._hold = hold
+        self._release = release
+        self._declared_for: int | None = None
+
+    async def declare(self) -> None:
+        """Declare every stream; a damaged store is replaced, once. Raises `service_failed` when that did not help."""
+        try:
+            try:
+                await self._declare_now()
+            except StoreDamagedError:
+                await self.replace()
+                await self._declare_now()
+        except (StoreDamagedError, OSError, NatsError) as error:
+            said = f"the streams could not be declared: {type(error).__name__} {error}"
+            raise ProblemError(failure(self._nats.name, self._nats.log, said)) from error
+
+    async def run(self) -> None:
+        """Declare again whenever the broker was started again, for ever; cancel to stop."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            pid = self._pid()
+            if pid is None or pid == self._declared_for or not await self._nats.ready():
+                continue
+            try:
+                await self._declare_or_replace()
+            except (OSError, NatsError):  # it has just gone down again, or its disk is full
+                continue
+
+    async def _declare_or_replace(self) -> None:
+        try:
+            await self._declare_now()
+        except StoreDamagedError:
+            await self.replace()
+
+    async def replace(self) -> None:
+        """Set the store aside and start the broker again, empty."""
+        await self._hold()
+        try:
+            self._nats.set_store_aside()
+        finally:
+            self._release()
+        while self._pid() is None or not await self._nats.ready():  # noqa: ASYNC110 - a child tells nobody
+            await asyncio.sleep(LOOK_S)
+
+    def _pid(self) -> int | None:
+        process = self._nats.process
+        return process.pid if process is not None and process.poll() is None else None
+
+    async def _declare_now(self) -> None:
+        pid = self._pid()
+        connection = await nats_client.connect(
+            self._nats.url("deploy"),
+            inbox_prefix=b"_INBOX_deploy",
+            connect_timeout=CONNECT_TIMEOUT_S,
+            allow_reconnect=False,
+            error_cb=_unheard,
+        )
+        try:
+            await self._declare_through(connection)
+        finally:
+            await connection.close()
+        self._declared_for = pid
+
+    async def _declare_through(self, connection: Client) -> None:
+        for tried in range(1, TRIES + 1):
+            try:
+                await ensure_streams(connection)
+                await require_served(connection, self._nats.store)
+            except APIError as error:
+                if tried == TRIES:
+                    if _is_damage(error) and shutil.disk_usage(self._nats.folder).free > ROOM_BYTES:
+                        raise StoreDamagedError(str(error)) from error
+                    raise
+            else:
+                return
+            await asyncio.sleep(LOOK_S)
+
+
+async def require_served(connection: Client, store: Path) -> None:
+    """Raise NotFoundError for a consumer that lies in *store* and that the server does not serve.
+
+    Those of pools and toolsets are declared by others, so the server's own refusal would not be seen here.
+    """
+    js = connection.jetstream()
+    for stream, consumer in _stored_consumers(store):
+        await js.consumer_info(stream, consumer)
+
+
+def _stored_consumers(store: Path) -> list[tuple[str, str]]:
+    places = store.glob("jetstream/*/streams/*/obs/*")
+    return sorted((place.parent.parent.name, place.name) for place in places if place.is_dir())
+
+
+async def _unheard(_error: Exception) -> None:
+    """The call that fails says so itself; nats-py would also log it with a traceback."""
+
+
+def _is_damage(error: APIError) -> bool:
+    return isinstance(error, NotFoundError) or (error.code or 0) >= SERVER_ERRORS
