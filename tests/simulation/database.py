@@ -164,7 +164,10 @@ class Session:
         self._check()
         await asyncio.sleep(database.hop_s())
         self._check()
-        handler = database.statements[statement]
+        handler = database.statements.get(statement)
+        if handler is None:
+            msg = f"tests/simulation has no table that knows this statement, teach it to run_rows or ledger_rows: {statement}"
+            raise LookupError(msg)
         while True:
             try:
                 rows: list[Any] = handler(self, *values)

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 from tests.simulation.clockwork import Process
@@ -144,14 +143,19 @@ class Disasters:
 @contextlib.contextmanager
 def crash_points_call(told: Callable[[str], None]) -> Iterator[None]:
     """Have every passing of a crash point told, instead of looking for files."""
-    before = (crash_points._folder, crash_points._reached)  # noqa: SLF001
-
-    def reached(place: Path) -> None:
-        told(place.name)
-
-    crash_points._folder = lambda: "simulation"  # type: ignore[assignment]  # noqa: SLF001
-    crash_points._reached = reached  # noqa: SLF001
+    code: Any = crash_points
+    before = (code._folder, code._reached, code.Path)  # noqa: SLF001
+    code._folder, code._reached, code.Path = (lambda: "simulation"), told, _Folder  # noqa: SLF001
     try:
         yield
     finally:
-        crash_points._folder, crash_points._reached = before  # noqa: SLF001
+        code._folder, code._reached, code.Path = before  # noqa: SLF001
+
+
+class _Folder:
+    """Stands where a path would: making real ones took a tenth of the time."""
+
+    def __init__(self, _name: str) -> None: ...
+
+    def __truediv__(self, name: str) -> str:
+        return name

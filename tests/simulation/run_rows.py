@@ -12,6 +12,7 @@ from uuid import UUID
 
 from tests.simulation.database import Database, Session, refuse_twice
 
+from towpath_fabric.db import Queries
 from towpath_orchestrator.adapters import run_tables
 from towpath_orchestrator.adapters.run_tables import QUERIES
 
@@ -41,7 +42,8 @@ class RunRows:
         self.ignore_seq = False
         database.statements |= {
             text: getattr(self, name)
-            for name, text in QUERIES._statements.items()  # noqa: SLF001 - the list of names is the point here
+            for queries in (QUERIES, Queries.load("towpath_orchestrator", "records.sql"))
+            for name, text in queries._statements.items()  # noqa: SLF001 - the list of names is the point here
             if hasattr(self, name)
         }
         database.statements[run_tables.COMMIT] = self.commit
@@ -225,6 +227,10 @@ class RunRows:
     def get_run(self, _session: Session, run_id: UUID, project: str) -> list[Row]:
         run = self.runs.get(run_id)
         return [dict(run)] if run is not None and run["project"] == project else []
+
+    def forked_from(self, _session: Session, run_id: UUID) -> list[Row]:
+        found = json.loads(self.events[run_id][1]["event"]).get("forked_from")
+        return [{"forked_from": None if found is None else json.dumps(found)}]
 
     def run_seq(self, _session: Session, run_id: UUID, project: str | None) -> list[Row]:
         run = self.runs.get(run_id)

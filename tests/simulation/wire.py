@@ -62,7 +62,7 @@ class Feed:
     ) -> None:
         self.bus = bus
         self.process = bus.process
-        self.paused = False
+        self._paused = False
         self.promised = 0
         self._window = window
         self._ready: deque[Delivery] = deque()
@@ -72,9 +72,20 @@ class Feed:
         bus.broker.offer_all(self._queue)
 
     @property
+    def paused(self) -> bool:
+        """Whether nothing more is wanted for the time being."""
+        return self._paused
+
+    @paused.setter
+    def paused(self, value: bool) -> None:
+        self._paused = value
+        if not value:
+            self._ask()
+
+    @property
     def has_room(self) -> bool:
         """Whether the broker may send more."""
-        return not self.paused and self.promised + len(self._ready) < self._window
+        return not self._paused and self.promised + len(self._ready) < self._window
 
     @property
     def waiting(self) -> int:
@@ -95,7 +106,7 @@ class Feed:
 
     def take_now(self, most: int) -> list[Delivery]:
         taken = [self._ready.popleft() for _ in range(min(most, len(self._ready)))]
-        if not self.paused and taken:
+        if not self._paused and taken:
             self._ask()
         return taken
 

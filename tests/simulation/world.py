@@ -37,6 +37,7 @@ PEACE_S = 1_500.0
 """Longer than any run's own time: whatever is not over by then never ends."""
 
 SIGNER = TicketSigner(Ed25519PrivateKey.from_private_bytes(b"t" * 32))
+SETTINGS = OrchestratorSettings(embedded=True, reconcile_ms=1000, snapshot_every=7)
 ROLES = ("orchestrator", "orchestrator", "tas", "tas", "decider", "decider", "worker", "worker")
 
 
@@ -59,7 +60,13 @@ class World:
         self.cancels = self.chance.choice((0.0, 0.3, 0.7))
         self.size = self.chance.choice((1, 4, 32))
         self.cache = self.chance.choice((1, 2, 100))
-        self.max_active = self.chance.choice((1, 2, 100))
+        self.settings = SETTINGS.model_copy(
+            update={
+                "cache_runs": self.cache,
+                "batch_size": self.size,
+                "max_active_runs": self.chance.choice((1, 2, 100)),
+            }
+        )
         self.tasks = self.chance.choice((2, 3, 4))
         self.processes: dict[int, Process] = {}
         self._people_chance = self._stream("people")
@@ -125,15 +132,7 @@ class World:
         bus.complaints = self.complaints
         replica = Replica(self.loop, process, self.complain)
         if role == "orchestrator":
-            settings = OrchestratorSettings(
-                embedded=True,
-                reconcile_ms=1000,
-                snapshot_every=7,
-                cache_runs=self.cache,
-                batch_size=self.size,
-                max_active_runs=self.max_active,
-            )
-            replica.run(lambda: start_orchestrator(replica, self.database, bus, settings))
+            replica.run(lambda: start_orchestrator(replica, self.database, bus, self.settings))
         elif role == "tas":
             replica.run(lambda: start_tas(replica, self.database, bus, SIGNER, self.size))
         elif role == "decider":

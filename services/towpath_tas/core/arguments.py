@@ -5,6 +5,7 @@ workers and arguments from models: neither may make the check slow (patterns run
 or make it fetch anything (references lead nowhere outside the schema).
 """
 
+import functools
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
@@ -77,7 +78,10 @@ def _told(error: ValidationError, hidden: Collection[str]) -> str:
     return f"{where}: {error.message[:300]}"
 
 
+@functools.cache
 def _validator_class(matches: Matches) -> Callable[..., Validator]:
+    """Making the class costs 2 ms, and every tool of every project wants it."""
+
     def pattern(_: Any, wanted: str, instance: Any, __: Any) -> Iterator[ValidationError]:
         if isinstance(instance, str) and not matches(wanted, instance):
             yield ValidationError(f"{instance[:100]!r} does not match {wanted!r}")
