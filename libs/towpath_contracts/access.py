@@ -203,6 +203,20 @@ class AuditPage(Message):
     total: int = 0
 
 
+class RecordAction(Message):
+    """A service to TAS: somebody did something that is no call and belongs in the audit, before it takes effect.
+
+    `action` is the entry's phase, such as `run.forked`.
+    """
+
+    project: str
+    action: str = Field(max_length=64)
+    actor: str
+    reason: str = Field(default="", max_length=2_000)
+    run_id: UUID | None = None
+    detail: JsonObject = Field(default_factory=dict)
+
+
 class ToolProposalDecision(Message):
     """A policy admin accepts or refuses a pending tool proposal (design §7)."""
 

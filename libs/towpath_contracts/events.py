@@ -16,6 +16,13 @@ from towpath_contracts.decisions import Instruction
 from towpath_contracts.tools import Denial, ProbeWord, ToolFailure
 
 
+class ForkedFrom(Value):
+    """The run that another one is forked from, and the first step that the fork decides anew."""
+
+    run_id: UUID
+    step: int
+
+
 class RunCreated(Value):
     """The task was accepted; `task` is what the caller asked for, with defaults filled in."""
 
@@ -41,6 +48,20 @@ class RunCreated(Value):
     debug: bool = False
     single_instruction: bool = False
     priority: int = 5
+    forked_from: ForkedFrom | None = None
+
+
+class RunForked(Value):
+    """The run takes over what `parent` knew before the step: `inherited` is that part of the engine's state.
+
+    `parent_seq` is the last event of the parent that is shared. Nothing that the parent asked of the outside is.
+    """
+
+    type: Literal["run_forked"] = "run_forked"
+    parent: ForkedFrom
+    parent_seq: int
+    by: str
+    inherited: JsonObject
 
 
 class RunStarted(Value):
@@ -262,6 +283,7 @@ class RunFinished(Value):
 
 Event = Annotated[
     RunCreated
+    | RunForked
     | RunStarted
     | DecisionRequested
     | DecisionReceived
@@ -285,6 +307,7 @@ Event = Annotated[
 
 AnyEvent = (
     RunCreated
+    | RunForked
     | RunStarted
     | DecisionRequested
     | DecisionReceived

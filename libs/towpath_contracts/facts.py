@@ -28,6 +28,16 @@ class RunAdmitted(FactBase):
     type: Literal["run.admitted"] = "run.admitted"
 
 
+class RunForked(FactBase):
+    """A run begins as a fork: what it inherits, who forked it, and a note for the model. Never sent over the inbox."""
+
+    type: Literal["run.forked"] = "run.forked"
+    parent_seq: int
+    by: str
+    note: str = ""
+    inherited: JsonObject
+
+
 class DecisionMade(FactBase):
     """A model answered with something that is a Decision in form."""
 
@@ -167,6 +177,7 @@ class MessageDead(FactBase):
 
 Fact = Annotated[
     RunAdmitted
+    | RunForked
     | DecisionMade
     | DecisionFailed
     | ToolFinished
@@ -183,6 +194,7 @@ Fact = Annotated[
 
 AnyFact = (
     RunAdmitted
+    | RunForked
     | DecisionMade
     | DecisionFailed
     | ToolFinished

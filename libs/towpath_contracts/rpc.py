@@ -60,6 +60,7 @@ APPLY_POLICY = Method("tas", "apply_policy", access.ApplyPolicy, access.PolicyAp
 GET_POLICY = Method("tas", "get_policy", access.GetPolicy, access.PolicyView)
 AUDIT_QUERY = Method("tas", "audit_query", access.AuditQuery, access.AuditPage)
 BLOB_PUT = Method("tas", "blob_put", tools.BlobChunk, views.Done)
+RECORD_ACTION = Method("tas", "record_action", access.RecordAction, views.Done)
 
 GET_LLM_CALLS = Method("log_writer", "get_llm_calls", views.GetLlmCalls, views.LlmCalls)
 GET_HISTORY = Method("log_writer", "get_history", views.GetHistory, views.History)
@@ -95,6 +96,7 @@ METHODS: tuple[Method, ...] = (
     GET_POLICY,
     AUDIT_QUERY,
     BLOB_PUT,
+    RECORD_ACTION,
     GET_LLM_CALLS,
     GET_HISTORY,
 )

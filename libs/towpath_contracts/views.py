@@ -12,7 +12,7 @@ from pydantic import Field
 
 from towpath_contracts.base import JsonObject, Message, Value
 from towpath_contracts.deciding import Cost, PromptContext, Usage
-from towpath_contracts.events import LogEntry
+from towpath_contracts.events import ForkedFrom, LogEntry
 
 
 class GetRun(Message):
@@ -61,6 +61,7 @@ class RunView(Message):
     cost: Cost = Cost()
     trace_id: str = ""
     debug: bool = False
+    forked_from: ForkedFrom | None = None
 
 
 class RunPage(Message):

@@ -12,6 +12,7 @@ from towpath_contracts.canonical import json_safe
 from towpath_engine.calls import expire_gates, gate_resolved, tool_denied, tool_finished
 from towpath_engine.cancel import after_the_end, cancel_requested, fence_raised, give_up_late_calls
 from towpath_engine.effects import Effect, message_of
+from towpath_engine.forking import forked
 from towpath_engine.gates import approval_required, close_all
 from towpath_engine.resend import resend
 from towpath_engine.state import EffectKind, RunState, Status
@@ -59,6 +60,8 @@ def _dispatch(t: Transition, fact: facts.AnyFact) -> None:  # noqa: C901 - one t
     match fact:
         case facts.RunAdmitted():
             _admitted(t)
+        case facts.RunForked():
+            forked(t, fact)
         case facts.DecisionMade():
             _decision_made(t, fact)
         case facts.DecisionFailed():

@@ -13,6 +13,7 @@ from towpath_contracts.decisions import CallTools
 from towpath_contracts.execution_log import REASONING_CHARS, agent_entry, as_text, truncate
 from towpath_contracts.ids import effect_id
 from towpath_engine.change import but
+from towpath_engine.inherited import taken_over
 from towpath_engine.loops import after_refusal
 from towpath_engine.remember import call_deadline, close_call, open_calls
 from towpath_engine.state import LOG_TAIL, EffectKind, OpenCall, OpenGate, PendingEffect, RunState, Status
@@ -55,6 +56,8 @@ def _apply(state: RunState, event: "ev.AnyEvent", at: datetime) -> RunState:  # 
     match event:
         case ev.RunCreated():
             return but(state, task=event, status=Status.QUEUED, agent_key=event.agent_key, created_at=at)
+        case ev.RunForked():
+            return taken_over(state, event)
         case ev.RunStarted():
             return but(state, status=Status.RUNNING, started_at=at)
         case ev.DecisionRequested():

@@ -12,6 +12,7 @@ from towpath_orchestrator import replay_command
 from towpath_orchestrator.acting import Acting
 from towpath_orchestrator.adapters.run_tables import RunTables
 from towpath_orchestrator.app import Clients, Enqueued, serve_clients, serve_records, serve_services
+from towpath_orchestrator.forks import Forks
 from towpath_orchestrator.gate import ReplayGate
 from towpath_orchestrator.loop import CommitLoop
 from towpath_orchestrator.metrics import Metrics
@@ -52,7 +53,7 @@ class Orchestrator:
         reconciler = Reconciler(pool, loop, intake, self._settings, self._metrics, service.log)
         serve_clients(bus, Clients(intake, reading, acting))
         serve_services(bus, reading, acting, registry)
-        serve_records(bus, ReplayGate(pool))
+        serve_records(bus, ReplayGate(pool), Forks(pool, intake, bus, self._settings, registry.find))
         await inbox.start()
         await tasks.start()
         service.on_stop(inbox.stop)

@@ -19,6 +19,7 @@ from towpath_fabric.logs import Logger
 from towpath_fabric.pull import PullConsumer, ack, nak, term
 from towpath_orchestrator.acting import Acting
 from towpath_orchestrator.adapters.run_tables import QUERIES
+from towpath_orchestrator.forks import Forks
 from towpath_orchestrator.gate import ReplayGate
 from towpath_orchestrator.reading import Reading
 from towpath_orchestrator.registry import Registry
@@ -112,10 +113,11 @@ def serve_services(bus: Bus, reading: Reading, acting: Acting, registry: Registr
     bus.answer(rpc.PREVIEW_PROMPT, registry.preview)
 
 
-def serve_records(bus: Bus, replays: ReplayGate) -> None:
+def serve_records(bus: Bus, replays: ReplayGate, forks: Forks) -> None:
     """Answer what `svc.orchestrator.*` tells of stored runs."""
     bus.answer(rpc.RECORD, replays.record)
     bus.answer(rpc.REPLAY_RUNS, replays.replay)
+    bus.answer(rpc.FORK_RUN, forks.fork)
 
 
 def _delivery_key(message: Msg) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from towpath_contracts.deciding import Cost, Usage
-from towpath_contracts.events import FINAL_STATUSES
+from towpath_contracts.events import FINAL_STATUSES, ForkedFrom
 from towpath_contracts.problems import ProblemError, problem
 from towpath_contracts.tools import BlobChunk, BlobGet
 from towpath_contracts.views import (
@@ -28,8 +28,11 @@ from towpath_contracts.views import (
     SweptRuns,
 )
 from towpath_fabric.clock import monotonic
+from towpath_fabric.db import Queries
 from towpath_orchestrator.adapters.run_tables import QUERIES, read_entry
 from towpath_orchestrator.cache import Waiters
+
+FORKED_FROM = Queries.load("towpath_orchestrator", "records.sql").forked_from
 
 LOOK_S = 0.25
 """Whoever waits also looks this often: another replica may have moved the run."""
@@ -118,8 +121,15 @@ class Reading:
                 raise ProblemError(problem("run_not_found", f"no run {request.run_id} in {request.project}"))
             left = until - monotonic()
             if row["status"] in FINAL_STATUSES or left <= 0:
-                return view(row)
+                return await self._whole(row)
             await self._endings.wait(request.run_id, min(left, LOOK_S))
+
+    async def _whole(self, row: Any) -> RunView:
+        """Add what only the first event tells; lists do without."""
+        text = await self._pool.fetchval(FORKED_FROM, row["run_id"])
+        if text is None:
+            return view(row)
+        return view(row).model_copy(update={"forked_from": ForkedFrom.model_validate_json(text)})
 
     async def list_runs(self, request: ListRuns) -> RunPage:
         """Return a page of runs, newest first."""

@@ -21,3 +21,7 @@ ORDER BY run_id LIMIT $5
 
 -- name: record_snapshot
 SELECT snapshot FROM runs.snapshot WHERE digest = $1
+
+-- name: forked_from
+-- JSON null is an SQL NULL here.
+SELECT event->'forked_from'#>>'{}' FROM runs.run_event WHERE run_id = $1 AND seq = 1

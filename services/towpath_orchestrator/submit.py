@@ -6,9 +6,10 @@ arrive while a transaction is in flight share the next one.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -58,7 +59,7 @@ class Submission:
     state: RunState | None = None
     entries: list[LogEntry] = field(default_factory=list)
     effects: tuple[Effect, ...] = ()
-    admitted: str | None = None
+    admitted: bool = False
     forked: RunForked | None = None
     facts: list[tuple[int, str]] = field(default_factory=list)
 
@@ -104,11 +105,14 @@ class Intake:
 
     async def submit(self, task: SubmitTask, caller: str) -> RunAccepted:
         """Accept *task*, or raise ProblemError. Returns after the commit."""
+        return await self.enter(partial(self._checked, task, caller))
+
+    async def enter(self, checked: Callable[[], Awaitable[Submission]]) -> RunAccepted:
+        """Accept what *checked* makes ready, or raise ProblemError. Returns after the commit."""
         self._refuse_flood()
         self._coming += 1
         try:
-            submission = await self._checked(task, caller)
-            return await self._answer(submission)
+            return await self._answer(await checked())
         except DATABASE_DOWN as error:
             raise ProblemError(problem("unavailable", AWAY, retry_after_s=2)) from error
         except asyncpg.PostgresError as error:
@@ -212,14 +216,14 @@ class Intake:
         return begun
 
     def _begin(self, submission: Submission, now: datetime) -> None:
-        submission.admitted, submission.effects = None, ()
+        submission.admitted, submission.effects, submission.facts = False, (), []
         state, first = create(submission.run_id, submission.snapshot, submission.task, now)
         submission.entries = [first]
+        if submission.forked is not None:
+            state = _folded(submission, state, submission.forked, now)
         if not self.queued and self._has_room(submission.task):
-            fact = RunAdmitted(run_id=submission.run_id)
-            entries, submission.effects, state = advance(state, fact, now)
-            submission.entries.extend(entries)
-            submission.admitted = fact.model_dump_json()
+            state = _folded(submission, state, RunAdmitted(run_id=submission.run_id), now)
+            submission.admitted = True
             self.held[submission.task.caller, submission.task.network] += 1
         submission.state = state
 
@@ -265,7 +269,7 @@ class Intake:
 
     async def _repeated(self, submission: Submission) -> None:
         """Answer a task whose key is taken: the first run for the same request, a conflict for another."""
-        if submission.admitted is not None:
+        if submission.admitted:
             self.held[submission.task.caller, submission.task.network] -= 1
         task = submission.task
         row = await self._pool.fetchrow(QUERIES.idempotent_run, task.project, task.caller, submission.idempotency_key)
@@ -286,6 +290,14 @@ class Intake:
 def storable_json(labels: dict[str, str]) -> str:
     """Write labels as jsonb takes them."""
     return canonical_json({storable(name): storable(value) for name, value in labels.items()})
+
+
+def _folded(submission: Submission, state: RunState, fact: RunForked | RunAdmitted, now: datetime) -> RunState:
+    """Fold a fact that comes with the submission, and keep what it gives."""
+    entries, submission.effects, after = advance(state, fact, now)
+    submission.entries.extend(entries)
+    submission.facts.append((state.seq + 1, fact.model_dump_json()))
+    return after
 
 
 def _moved(submission: Submission, state: RunState) -> Moved:
@@ -320,7 +332,7 @@ def _columns(batch: list[Submission], now: datetime) -> list[Any]:
         for s, state in pairs
     ]
     events = [(s.run_id, e.seq, e.event.type, event_text(e.event)) for s, _ in pairs for e in s.entries]
-    facts = [(s.run_id, 2, s.admitted) for s, _ in pairs if s.admitted is not None]
+    facts = [(s.run_id, first_seq, text) for s, _ in pairs for first_seq, text in s.facts]
     columns: list[Any] = [list(column) for column in zip(*runs, strict=True)]
     columns.append(now)
     columns += [list(column) for column in zip(*events, strict=True)]

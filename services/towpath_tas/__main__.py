@@ -79,6 +79,7 @@ class ToolAccess:
         self._serve(rpc.RESOLVE_APPROVAL, settling.resolve_approval)
         self._serve(rpc.SETTLE_CALL, settling.settle_call)
         self._serve(rpc.AUDIT_QUERY, audit.query)
+        self._serve(rpc.RECORD_ACTION, audit.record)
         self._serve(rpc.BLOB_PUT, blobs.put)
 
     def _serve(self, method: rpc.Method, handler: Handler) -> None:

@@ -28,6 +28,7 @@ class Watch:
         assert isinstance(first.event, ev.RunCreated)
         self.network, self.task = network, first.event
         self.seq, self.step, self.fence, self.ended = 1, 0, 0, False
+        self.started = False
         self.asked: set[UUID] = set()
         self.open: dict[UUID, int] = {}
         self.done: set[UUID] = set()
@@ -98,7 +99,9 @@ class Watch:
             case facts.FenceRaised():
                 return self.cancelled and fact.fence == self.fence
             case facts.RunAdmitted():
-                return self.seq == 1
+                return not self.started
+            case facts.RunForked():
+                return self.seq == 1 and self.task.forked_from is not None
             case facts.MessageDead():
                 return fact.effect_id in self.asked or fact.effect_id in self.open
             case facts.TimerFired() | facts.ExecutionConflict():
@@ -110,6 +113,11 @@ class Watch:
         self.seq = entry.seq
         assert not self.ended or event.type in AFTER_THE_END, f"{event.type} after the end"
         match event:
+            case ev.RunForked():
+                assert self.seq == 2, "a fork begins with what it inherits"
+                self.step = event.inherited["step"]
+            case ev.RunStarted():
+                self.started = True
             case ev.DecisionRequested():
                 assert not self.asked, "at most one decision is pending"
                 assert not self.open, "a step begins when the calls of the one before are finished"

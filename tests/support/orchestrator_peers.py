@@ -14,10 +14,11 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from towpath_contracts import rpc, streams, subjects
-from towpath_contracts.access import FenceAnswer, ToolsDescribed
+from towpath_contracts.access import FenceAnswer, RecordAction, ToolsDescribed
 from towpath_contracts.deciding import DecisionRequest
 from towpath_contracts.facts import DecisionMade, ToolFinished
 from towpath_contracts.tools import EffectClass, ToolRequest, ToolSpec
+from towpath_contracts.views import Done
 from towpath_fabric.pull import PullConsumer, ack
 from towpath_fabric.streams import ensure_streams
 
@@ -63,6 +64,7 @@ class Peers:
         self.requests: list[ToolRequest] = []
         self.decisions: list[DecisionRequest] = []
         self.fences: list[Any] = []
+        self.actions: list[RecordAction] = []
         self.answer_tools = True
         self._tasks: list[asyncio.Task[None]] = []
         self._consumers: list[PullConsumer] = []
@@ -71,6 +73,7 @@ class Peers:
         await ensure_streams(self.nc, (streams.decide_consumer("default"),))
         await self.nc.subscribe(rpc.DESCRIBE_TOOLS.subject, cb=self._describe)
         await self.nc.subscribe(rpc.RAISE_FENCE.subject, cb=self._fence)
+        await self.nc.subscribe(rpc.RECORD_ACTION.subject, cb=self._record)
         for spec, handle in (
             (streams.decide_consumer("default"), self._decide),
             (streams.TOOLREQ_CONSUMER, self._tool),
@@ -95,6 +98,10 @@ class Peers:
 
     async def _describe(self, message: Msg) -> None:
         await message.respond(ToolsDescribed(tools=(ECHO,)).model_dump_json().encode())
+
+    async def _record(self, message: Msg) -> None:
+        self.actions.append(RecordAction.model_validate_json(message.data))
+        await message.respond(Done().model_dump_json().encode())
 
     async def _fence(self, message: Msg) -> None:
         from towpath_contracts.access import RaiseFence

@@ -27,6 +27,11 @@ def _tokens(row: Any) -> str:
     return f"{row['usage']['model_calls']} calls · {row['usage']['total_tokens']} tokens{money}"
 
 
+def _parent(row: Any) -> str:
+    parent = row.get("forked_from")
+    return f"from {parent['run_id']} before step {parent['step']}" if parent else ""
+
+
 _LIST = (
     Column("run", "run_id"),
     Column("status", "status"),
@@ -39,6 +44,7 @@ _SHOW = (
     Column("run", "run_id"),
     Column("status", lambda row: f"{row['status']} {row['reason']}".strip()),
     Column("network", _network),
+    Column("forked", _parent),
     Column("agent", "agent_key"),
     Column("caller", "caller"),
     Column("message", "user_message"),

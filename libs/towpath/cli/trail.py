@@ -77,6 +77,9 @@ class Trail:
 
     def _others(self, event: ev.AnyEvent) -> list[Line]:
         match event:
+            case ev.RunForked():
+                parent = event.parent
+                return [Line(_NOTE, event.by or "towpath", f"forks {parent.run_id} from step {parent.step}")]
             case ev.DecisionMissed():
                 return [Line(_FAILED, event.agent_key, f"no decision: {event.code}", one_line(event.message, WIDTH))]
             case ev.DecisionRefused():

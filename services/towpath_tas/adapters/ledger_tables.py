@@ -128,11 +128,19 @@ def audit_row(note: Note) -> tuple[Any, ...]:
 
 
 def platform_audit(
-    project: str, phase: str, verdict: str, *, actor: str, version: int = 0, tool: str = "", detail: Any = None
+    project: str,
+    phase: str,
+    verdict: str,
+    *,
+    actor: str,
+    version: int = 0,
+    tool: str = "",
+    run_id: UUID | None = None,
+    detail: Any = None,
 ) -> tuple[Any, ...]:
-    """Return a row of the audit that belongs to no call: policies, tools."""
+    """Return a row of the audit that belongs to no call: policies, tools, what people do with runs."""
     text = json.dumps(detail or {}, separators=(",", ":"))
-    return (True, project, None, None, phase, verdict, tool, "", "", "", "", actor, None, version, "", text)
+    return (True, project, run_id, None, phase, verdict, tool, "", "", "", "", actor, None, version, "", text)
 
 
 def _written(row: Any) -> Written:

@@ -9,13 +9,13 @@ import binascii
 import json
 from typing import Any
 
-from towpath_contracts.access import AuditEntry, AuditPage, AuditQuery
+from towpath_contracts.access import AuditEntry, AuditPage, AuditQuery, RecordAction
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.problems import ProblemError, problem
 from towpath_contracts.tools import MAX_RESULT_BYTES, BlobChunk, TicketClaims
 from towpath_contracts.views import Done
 from towpath_fabric.tickets import TicketRefusedError
-from towpath_tas.adapters.ledger_tables import QUERIES
+from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit
 from towpath_tas.app.sending import Tickets
 
 MAX_TOTAL = 10_000
@@ -26,10 +26,19 @@ MAX_CHUNKS = MAX_RESULT_BYTES // CHUNK_BYTES
 
 
 class Audit:
-    """Answers questions about the audit."""
+    """Answers questions about the audit, and takes what people did that is no call."""
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
+
+    async def record(self, request: RecordAction) -> Done:
+        """Write an entry; when this answers it is committed."""
+        detail = {**request.detail, "reason": request.reason}
+        entry = platform_audit(
+            *(request.project, request.action, "asked"), actor=request.actor, run_id=request.run_id, detail=detail
+        )
+        await self._pool.execute(QUERIES.add_audit, [entry])
+        return Done(detail="recorded")
 
     async def query(self, request: AuditQuery) -> AuditPage:
         """Return a page of entries, newest first."""

@@ -1,0 +1,96 @@
+"""Forking: a new run that takes over what another one knew before a step (design §5).
+
+Law: what is inherited is knowledge, never work: no call, gate, request, fence, cost or time of the parent is taken
+over. The new run's ids follow from its own run id, so nothing that the parent did can be asked for again.
+"""
+
+from uuid import UUID
+
+from towpath_contracts import events as ev
+from towpath_contracts import facts
+from towpath_contracts.decisions import Finish
+from towpath_contracts.networks import Snapshot
+from towpath_engine.evolve import evolve
+from towpath_engine.state import RunState, Status, initial
+from towpath_engine.transition import Transition
+
+
+class ForkRefusedError(Exception):
+    """The run can't be forked from that step; the text says why."""
+
+
+def forked(t: Transition, fact: facts.RunForked) -> None:
+    """Begin a run as a fork. Only a run that was created as one, and nothing has happened to yet, can be told so."""
+    told = t.state.created.forked_from
+    if t.state.status is not Status.QUEUED or t.state.seq != 1 or told is None:
+        return
+    t.emit(ev.RunForked(parent=told, parent_seq=fact.parent_seq, by=fact.by, inherited=fact.inherited))
+    if fact.note:
+        t.emit(ev.NoteAdded(step=t.state.step, text=fact.note))
+
+
+class ForkPoint:
+    """Finds the state that a run was in just before a step, from its entries in order.
+
+    What the machine says at the beginning of a step (nudges, the forced last step) is left out: the fork's own
+    beginning says it again.
+    """
+
+    def __init__(self, run_id: UUID, snapshot: Snapshot, from_step: int) -> None:
+        self._from_step = from_step
+        self._state = initial(run_id, snapshot)
+        self._boundary = self._state
+        self._first_step: int | None = None
+        self._answered = False
+        self._over = False
+
+    def saw(self, entry: "ev.LogEntry") -> bool:
+        """Take the next entry; True once the point is found and no more entries are needed."""
+        event = entry.event
+        if isinstance(event, ev.DecisionRequested):
+            self._first_step = self._first_step or event.step
+            if event.step >= self._from_step:
+                return True
+        if isinstance(event, ev.RunFinished | ev.CancelAccepted | ev.RunQuarantined):
+            self._over = True
+            return True
+        self._answered = isinstance(event, ev.InstructionIssued) and isinstance(event.instruction, Finish)
+        self._state = evolve(self._state, entry)
+        if not _is_preamble(event):
+            self._boundary = self._state
+        return False
+
+    def state(self) -> RunState:
+        """Return the state before the step; raises ForkRefusedError."""
+        found, step = self._boundary, self._from_step
+        first = self._first_step
+        if first is None:
+            msg = "the run has not begun its first step"
+        elif step < first:
+            msg = f"the run is a fork that begins at step {first}: fork its parent"
+        elif step > found.step + 1:
+            msg = f"the run has {found.step} steps; name one from {first} to {found.step}"
+        elif self._answered:
+            msg = f"the run answered in step {found.step}: nothing comes after it"
+        elif found.pending or any(not call.status for call in found.calls):
+            msg = f"step {found.step} is not over: it waits for a decision or has calls without an outcome"
+        else:
+            return found
+        raise ForkRefusedError(msg)
+
+    @property
+    def seq(self) -> int:
+        """Seq of the last entry that is shared."""
+        return self._boundary.seq
+
+
+def _is_preamble(event: "ev.AnyEvent") -> bool:
+    match event:
+        case ev.NoteAdded():
+            return True
+        case ev.LoopDetected():
+            return event.detector == "errors"
+        case ev.AgentTransferred():
+            return event.forced
+        case _:
+            return False

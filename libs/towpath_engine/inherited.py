@@ -1,0 +1,60 @@
+"""What a fork takes over from its parent: what was known, and nothing of what was asked or spent.
+
+Law: the fields here are those of the state, written as JSON into the fork's own log, so that the fork needs its parent
+no more: it folds and replays from its own record.
+"""
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from towpath_contracts import events as ev
+from towpath_contracts.base import JsonObject
+from towpath_contracts.canonical import json_safe
+from towpath_contracts.deciding import OlderOutput, ToolOutput
+from towpath_engine.change import but
+from towpath_engine.state import Detectors, RunState
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inherited:
+    """The part of a state that a fork takes over; the fields are those of RunState."""
+
+    agent_key: str
+    epoch: int
+    step: int
+    requests: int
+    outputs: tuple[ToolOutput, ...] = ()
+    output_bytes: int = 0
+    older: tuple[OlderOutput, ...] = ()
+    older_count: int = 0
+    log_tail: tuple[JsonObject, ...] = ()
+    input_preview: str = ""
+    feedback: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    handoff: str | None = None
+    handoff_from: str | None = None
+    tool_errors: int = 0
+    cursors: dict[str, int] = field(default_factory=dict)
+    detectors: Detectors = field(default_factory=Detectors)
+    last_output: Any = None
+
+
+_NAMES = tuple(f.name for f in fields(Inherited))
+_adapter: TypeAdapter[Inherited] = TypeAdapter(Inherited)
+
+
+def inherited_of(state: RunState, *, new_script: bool) -> JsonObject:
+    """Return what a fork takes over from *state*; a *new_script* is played from its beginning."""
+    taken = Inherited(**{name: getattr(state, name) for name in _NAMES})
+    if new_script:
+        taken = but(taken, cursors={})
+    dumped: JsonObject = json_safe(_adapter.dump_python(taken, mode="json"))
+    return dumped
+
+
+def taken_over(state: RunState, event: "ev.RunForked") -> RunState:
+    """Return *state* with what the fork inherits. Raises pydantic's ValidationError for what is no state."""
+    taken = _adapter.validate_python(event.inherited)
+    return but(state, **{name: getattr(taken, name) for name in _NAMES})
