@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from towpath.files import load_network, load_policy
     from towpath.hooks import hook
     from towpath.networks import Agent, Network
+    from towpath.probes import DidNotHappen, Happened, Unclear
+    from towpath.process import ProcessResult, run_process
     from towpath.running import run
     from towpath.tools import Tool, tool
 
@@ -31,8 +33,11 @@ _HOMES = {
     "Client": "towpath.client",
     "DeclarationError": "towpath.errors",
     "DeniedError": "towpath.errors",
+    "DidNotHappen": "towpath.probes",
+    "Happened": "towpath.probes",
     "Network": "towpath.networks",
     "NotFoundError": "towpath.errors",
+    "ProcessResult": "towpath.process",
     "RefusedError": "towpath.errors",
     "RunTimeoutError": "towpath.errors",
     "System": "towpath.arguments",
@@ -41,10 +46,12 @@ _HOMES = {
     "ToolError": "towpath.errors",
     "TowpathError": "towpath.errors",
     "UnavailableError": "towpath.errors",
+    "Unclear": "towpath.probes",
     "hook": "towpath.hooks",
     "load_network": "towpath.files",
     "load_policy": "towpath.files",
     "run": "towpath.running",
+    "run_process": "towpath.process",
     "tool": "towpath.tools",
 }
 
@@ -53,8 +60,11 @@ __all__ = [
     "Client",
     "DeclarationError",
     "DeniedError",
+    "DidNotHappen",
+    "Happened",
     "Network",
     "NotFoundError",
+    "ProcessResult",
     "RefusedError",
     "RunTimeoutError",
     "System",
@@ -63,10 +73,12 @@ __all__ = [
     "ToolError",
     "TowpathError",
     "UnavailableError",
+    "Unclear",
     "hook",
     "load_network",
     "load_policy",
     "run",
+    "run_process",
     "tool",
 ]
 

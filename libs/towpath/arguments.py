@@ -74,7 +74,7 @@ def read_arguments(function: Callable[..., object]) -> Arguments:
     for parameter in inspect.signature(function).parameters.values():
         hint = hints.get(parameter.name)
         _must_be_offerable(parameter, hint, where)
-        if hint is ToolContext or ToolContext in get_args(hint):
+        if _is_context(hint):
             context = _only_one(context, parameter.name, where)
             continue
         if _is_system(hint):
@@ -88,6 +88,20 @@ def read_arguments(function: Callable[..., object]) -> Arguments:
         system=tuple(system),
         context=context,
     )
+
+
+def context_parameter(function: Callable[..., object], where: str) -> str | None:
+    """Return the name of the parameter that takes the ToolContext; raises DeclarationError where there are two."""
+    hints = _hints(function, where)
+    found: str | None = None
+    for name in inspect.signature(function).parameters:
+        if _is_context(hints.get(name)):
+            found = _only_one(found, name, where)
+    return found
+
+
+def _is_context(hint: Any) -> bool:
+    return hint is ToolContext or ToolContext in get_args(hint)
 
 
 def _hints(function: Callable[..., object], where: str) -> dict[str, Any]:

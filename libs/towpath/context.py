@@ -6,9 +6,11 @@ Law: a context tells and never decides; everything in it was checked against the
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
+from towpath.process import ProcessResult, run_process
 from towpath_fabric.clock import monotonic
 
 WriteLog = Callable[[str, str, dict[str, Any]], None]
@@ -45,6 +47,16 @@ class ToolContext:
     def remaining_s(self) -> float:
         """Seconds until the call is cut off; 0 when the time is over."""
         return max(0.0, self.deadline_s - monotonic())
+
+    async def run(self, *command: str | Path, **options: Any) -> ProcessResult:
+        """Run another program: `run_process`, limited to the time that this call has left.
+
+        Raises what `run_process` raises.
+        """
+        limit_s = options.pop("timeout_s", None)
+        left_s = self.remaining_s
+        timeout_s = left_s if limit_s is None else min(float(limit_s), left_s)
+        return await run_process(*command, timeout_s=timeout_s if timeout_s != float("inf") else None, **options)
 
     def log(self, message: str, *, level: str = "info", **fields: Any) -> None:
         """Write a line to the run's tool log. It may be lost; never put a secret in it."""

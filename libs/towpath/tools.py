@@ -14,6 +14,7 @@ from towpath.arguments import Arguments, read_arguments
 from towpath.context import ToolContext
 from towpath.docstrings import describe
 from towpath.errors import DeclarationError
+from towpath.probes import Probe, read_probe
 from towpath_contracts.base import JsonObject
 from towpath_contracts.tools import EffectClass, ToolSpec
 
@@ -26,12 +27,15 @@ _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 class Tool(Generic[P, R]):
-    """A function with its ToolSpec. Calling it calls the function."""
+    """A function with its ToolSpec. Calling it calls the function; `probe` finds out whether a call happened."""
 
-    def __init__(self, function: Callable[P, R], spec: ToolSpec, arguments: Arguments) -> None:
+    def __init__(
+        self, function: Callable[P, R], spec: ToolSpec, arguments: Arguments, probe: Probe | None = None
+    ) -> None:
         self.function = function
         self.spec = spec
         self.arguments = arguments
+        self.probe = probe
         self.is_async = inspect.iscoroutinefunction(function)
         functools.update_wrapper(self, function)
 
@@ -75,6 +79,7 @@ def tool(
     sensitive: bool = False,
     polling: bool = False,
     summary: str = "",
+    probe: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 
 
@@ -84,7 +89,9 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     The name is the function's unless given and may be dotted. Description and parameter texts come from the docstring,
     the schema from the annotations; a parameter `Annotated[T, System()]` is filled by the platform, one annotated
     `ToolContext` gets the context. `timeout` is seconds or text such as "30s". `summary` is a template over the
-    arguments that people see, e.g. "Refund {order_id}". Raises DeclarationError.
+    arguments that people see, e.g. "Refund {order_id}". A `reconcilable` tool has a `probe`: it takes the tool's own
+    arguments, or some of them, and says Happened, DidNotHappen or Unclear about an earlier start. Raises
+    DeclarationError.
     """
     if function is not None:
         return _declare(function)
@@ -104,6 +111,7 @@ def _declare(
     sensitive: bool = False,
     polling: bool = False,
     summary: str = "",
+    probe: Callable[..., Any] | None = None,
 ) -> AnyTool:
     if isinstance(function, Tool) or not inspect.isfunction(function):
         msg = f"@tool goes on a plain function, not on {function!r}"
@@ -112,6 +120,7 @@ def _declare(
         msg = f"{function.__qualname__}: a tool returns one result; a generator can't be a tool"
         raise DeclarationError(msg)
     arguments = read_arguments(function)
+    found = _probe(probe, function, str(effect_class))
     try:
         spec = ToolSpec(
             name=name if name is not None else function.__name__,
@@ -126,11 +135,28 @@ def _declare(
             sensitive=sensitive,
             polling=polling,
             summary=summary,
+            has_probe=found is not None,
         )
     except ValueError as error:  # pydantic's ValidationError is one too
         msg = f"{function.__module__}.{function.__qualname__}: {error}"
         raise DeclarationError(msg) from error
-    return Tool(function, spec, arguments)
+    return Tool(function, spec, arguments, found)
+
+
+def _probe(probe: Callable[..., Any] | None, function: Callable[..., Any], effect_class: str) -> Probe | None:
+    """Return the tool's probe; raises DeclarationError for a class that needs one and has none, or the other way."""
+    where = f"{function.__module__}.{function.__qualname__}"
+    reconcilable = effect_class == EffectClass.RECONCILABLE
+    if probe is None and reconcilable:
+        msg = (
+            f"{where}: a reconcilable tool needs probe=, a function that tells whether a call happened; "
+            "without one declare it irreversible"
+        )
+        raise DeclarationError(msg)
+    if probe is not None and not reconcilable:
+        msg = f"{where}: a probe is asked for reconcilable tools only, and this one is {effect_class}"
+        raise DeclarationError(msg)
+    return None if probe is None else read_probe(probe, function, where)
 
 
 def seconds(duration: str | float) -> float:

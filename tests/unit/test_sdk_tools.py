@@ -71,6 +71,7 @@ def test_every_option_is_in_the_spec() -> None:
         "sensitive": True,
         "polling": True,
         "summary": "Find {order_id}",
+        "has_probe": False,
     }
 
 

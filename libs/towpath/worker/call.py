@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from nats.aio.msg import Msg
@@ -22,7 +22,10 @@ from towpath_contracts.tools import ToolInvocation
 from towpath_fabric.clock import monotonic
 
 GRACE_S = 5.0
-"""How long after its time an interrupted async function may take to end before it counts as hung."""
+"""How long after its time an interrupted async function may take to end before it counts as hung.
+
+More than a program gets after SIGTERM (`towpath.process.GRACE_S`), less than the lease has over the tool's own time.
+"""
 
 
 class Stage(Enum):
@@ -45,6 +48,8 @@ class Call:
     claim_id: UUID | None = None
     began_s: float = 0.0
     until_s: float = 0.0
+    lease_until_s: float = float("inf")
+    probing: Literal["", "required", "preferred"] = ""
     beat_s: float = 0.0
     stop: threading.Event = field(default_factory=threading.Event)
     cancel_reason: str | None = None
@@ -98,14 +103,14 @@ async def call_function(tool: AnyTool, arguments: JsonObject, timeout_s: float, 
 
 async def _in_thread(function: Callable[..., Any], arguments: JsonObject, threads: Executor, call: Call) -> Any:
     context = contextvars.copy_context()
-    call.thread = threads.submit(context.run, _contained, function, arguments)
+    call.thread = threads.submit(context.run, contained, function, arguments)
     succeeded, value = await asyncio.wrap_future(call.thread)
     if not succeeded:
         raise value
     return value
 
 
-def _contained(function: Callable[..., Any], arguments: JsonObject) -> tuple[bool, Any]:
+def contained(function: Callable[..., Any], arguments: JsonObject) -> tuple[bool, Any]:
     """Return what the function returned or raised: StopIteration and SystemExit must not travel through a future."""
     try:
         return True, function(**arguments)

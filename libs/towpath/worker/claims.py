@@ -6,6 +6,7 @@ was sent, on this process's monotonic clock (design §7).
 
 import asyncio
 from dataclasses import dataclass
+from typing import Literal
 
 from towpath_contracts.problems import ProblemError
 from towpath_contracts.rpc import CLAIM_START
@@ -27,12 +28,16 @@ UNAVAILABLE = "unavailable"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What came of asking. A granted claim must start by `start_by_s` and end by `lease_until_s` (monotonic)."""
+    """What came of asking. A granted claim must start by `start_by_s` and end by `lease_until_s` (monotonic).
+
+    `probe` says whether the tool's probe is asked first, and what an unclear answer means (`ClaimAnswer`).
+    """
 
     granted: bool
     reason: str = ""
     start_by_s: float = 0.0
     lease_until_s: float = 0.0
+    probe: Literal["", "required", "preferred"] = ""
 
     @property
     def expired(self) -> bool:
@@ -52,6 +57,7 @@ async def claim_start(bus: Bus, question: ClaimStart, expires_at: float) -> Clai
                 reason=answer.reason,
                 start_by_s=asked_s + answer.start_by_ms / 1000,
                 lease_until_s=asked_s + answer.lease_ms / 1000,
+                probe=answer.probe,
             )
         await asyncio.sleep(pause_s)
         pause_s = min(pause_s * 2, LONGEST_PAUSE_S)

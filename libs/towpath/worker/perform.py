@@ -16,10 +16,11 @@ from towpath.tools import AnyTool
 from towpath.worker.blobs import put_blob
 from towpath.worker.call import Call, Stage, call_function
 from towpath.worker.metrics import WorkerMetrics
+from towpath.worker.probing import Answer, ask_probe, in_doubt
 from towpath.worker.results import CutOffError, Result, ResultRefusedError, encode_result, failure_of
 from towpath.worker.toollog import ToolLogWriter
 from towpath_contracts.spans import tool_span
-from towpath_contracts.tools import EffectClass, ToolFailure, ToolOutcome
+from towpath_contracts.tools import EffectClass, ProbeWord, ToolFailure, ToolOutcome
 from towpath_fabric.bus import Bus
 from towpath_fabric.clock import monotonic, wall_ns
 from towpath_fabric.crash_points import crash_point
@@ -27,6 +28,13 @@ from towpath_fabric.logs import Logger
 from towpath_fabric.telemetry import Telemetry
 
 Status = Literal["succeeded", "failed", "ticket_expired"]
+
+TOO_LATE = ToolFailure(
+    code="not_started", message="the worker came too late to start; nothing was done", retryable=True
+)
+
+REPORT_S = 1.0
+"""What is kept of a lease for reporting, when a cut-off call is looked up by its probe."""
 
 
 class Performer:
@@ -53,9 +61,12 @@ class Performer:
         self._toollog = ToolLogWriter(bus, worker)
 
     async def perform(self, call: Call, tool: AnyTool, timeout_s: float) -> ToolOutcome:
-        """Run the call for at most *timeout_s* and return its outcome; CancelledError only when the process stops."""
+        """Run the call for at most *timeout_s* and return its outcome; CancelledError only when the process stops.
+
+        A call that may have been started before is probed first, where TAS wants it (`call.probing`).
+        """
         call.began_s = call.beat_s = monotonic()
-        call.until_s = call.began_s + timeout_s
+        call.until_s = min(call.began_s + timeout_s, call.lease_until_s)
         context = ToolContext(
             execution_id=call.invocation.execution_id,
             run_id=call.invocation.run_id,
@@ -80,25 +91,63 @@ class Performer:
             arguments = tool.bind(call.invocation.args, context)
         except ArgumentsInvalidError as error:
             return self.failed(call, failure_of(error))
+        probed: ProbeWord = ""
+        if call.probing:
+            answer = await ask_probe(tool, arguments, context, call.lease_until_s - monotonic(), self._threads)
+            crash_point("worker.probed")
+            settled = await self._settled(call, answer)
+            if settled is not None:
+                return settled
+            probed = answer.said
         if call.cancel_reason is not None:
-            return self.failed(call, cancelled(call))
+            return self.failed(call, cancelled(call), probed)
         await self._tell("pre_tool_call", call, context)
+        left_s = call.lease_until_s - monotonic()
+        if left_s <= 0:
+            return self.failed(call, TOO_LATE, probed)
+        call.until_s = monotonic() + min(timeout_s, left_s)
         crash_point("worker.before_tool")
-        found = await self._run(call, tool, arguments, timeout_s)
+        found = await self._run(call, tool, arguments, min(timeout_s, left_s))
         crash_point("worker.after_tool")
         if call.stage is Stage.RUNNING:  # not reported as hung meanwhile
             call.stage = Stage.REPORTING
+        if isinstance(found, ToolFailure) and found.uncertain and tool.probe is not None:
+            found, probed = await self._looked_up(call, tool, arguments, context, found)
         if isinstance(found, Result):
             found = await self._stored(call, found)
         outcome = (
-            self.failed(call, found)
+            self.failed(call, found, probed)
             if isinstance(found, ToolFailure)
-            else self._make(call, "succeeded", **_carried(found))
+            else self._make(call, "succeeded", probe=probed, **_carried(found))
         )
         if outcome.failure is not None:
             await self._tell("error", call, context, outcome)
         await self._tell("post_tool_call", call, context, outcome)
         return outcome
+
+    async def _settled(self, call: Call, answer: Answer) -> ToolOutcome | None:
+        """Return the outcome that a probe's answer gives by itself, or None where the tool has to run."""
+        if answer.result is not None:
+            found = await self._stored(call, answer.result)
+            if isinstance(found, Result):
+                return self._make(call, "succeeded", probe=answer.said, **_carried(found))
+            return self.failed(call, in_doubt(answer, found.message), "failed")
+        if answer.said == "did_not_happen" or call.probing == "preferred":
+            return None
+        return self.failed(call, in_doubt(answer, "an earlier attempt was started and never reported"), answer.said)
+
+    async def _looked_up(
+        self, call: Call, tool: AnyTool, arguments: dict[str, Any], context: ToolContext, cut_off: ToolFailure
+    ) -> tuple[Result | ToolFailure, ProbeWord]:
+        """Ask the probe about a call that was cut off in the middle, while this worker still holds its lease."""
+        limit_s = call.lease_until_s - monotonic() - REPORT_S
+        answer = await ask_probe(tool, arguments, context, limit_s, self._threads)
+        if answer.result is not None:
+            return answer.result, answer.said
+        ended = call.thread is None or call.thread.done()
+        if answer.said == "did_not_happen" and ended:  # else its thread may do it yet
+            return cut_off.model_copy(update={"uncertain": False, "hint": "It did not happen."}), answer.said
+        return in_doubt(answer, f"{cut_off.code}: {cut_off.message}"), answer.said
 
     async def _run(
         self, call: Call, tool: AnyTool, arguments: dict[str, Any], timeout_s: float
@@ -133,9 +182,9 @@ class Performer:
             return failure_of(error)
         return result
 
-    def failed(self, call: Call, failure: ToolFailure) -> ToolOutcome:
-        """Return the outcome of a call that has no result."""
-        return self._make(call, "failed", failure=failure)
+    def failed(self, call: Call, failure: ToolFailure, probe: ProbeWord = "") -> ToolOutcome:
+        """Return the outcome of a call that has no result; *probe* is what its probe said."""
+        return self._make(call, "failed", failure=failure, probe=probe)
 
     def expired(self, call: Call) -> ToolOutcome:
         """Return the outcome of a call whose ticket ran out before it began: TAS authorises it again."""
@@ -192,8 +241,10 @@ def cancelled(call: Call) -> ToolFailure:
 
 def unsure(tool: AnyTool, failure: ToolFailure) -> ToolFailure:
     """Return *failure* of a call that was cut off in the middle, so that nobody repeats what may have happened."""
-    if tool.spec.effect_class in {EffectClass.PURE, EffectClass.IDEMPOTENT}:
+    if tool.spec.effect_class is EffectClass.PURE:
         return failure
+    if tool.spec.effect_class is EffectClass.IDEMPOTENT:
+        return failure.model_copy(update={"uncertain": True})  # it may run again; who lists effects must know
     hint = "It may have happened all the same: find out before calling it again."
     return failure.model_copy(update={"retryable": False, "hint": hint, "uncertain": True})
 

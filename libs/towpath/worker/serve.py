@@ -4,20 +4,22 @@ Law: each step either leads on or ends the call for a stated reason; the envelop
 confirms it (design §7).
 """
 
+from typing import Literal
 from uuid import uuid4
 
 from nats.aio.msg import Msg
 
+from towpath.tools import AnyTool
 from towpath.worker.call import Call, Stage
 from towpath.worker.claims import Claim, claim_start
 from towpath.worker.metrics import WorkerMetrics
 from towpath.worker.outbox import Outbox
-from towpath.worker.perform import Performer, cancelled
+from towpath.worker.perform import TOO_LATE, Performer, cancelled, unsure
 from towpath.worker.registration import Registration
 from towpath.worker.results import CutOffError, failure_of
 from towpath.worker.toolbox import Toolbox
 from towpath_contracts.canonical import digest
-from towpath_contracts.tools import ClaimStart, EffectClass, TicketClaims, ToolFailure, ToolOutcome
+from towpath_contracts.tools import ClaimStart, EffectClass, TicketClaims, ToolOutcome
 from towpath_fabric.bus import Bus
 from towpath_fabric.clock import monotonic, wall
 from towpath_fabric.crash_points import crash_point
@@ -79,7 +81,8 @@ class CallServer:
             late = self._too_late(call, claim)
             if late is not None:
                 return await self.report(call, late)
-            timeout_s = min(timeout_s, claim.lease_until_s - monotonic())
+            call.lease_until_s = claim.lease_until_s
+            call.probing = claim.probe or _probing(call, claims, tool)
         return await self.report(call, await self._performer.perform(call, tool, timeout_s))
 
     async def report(self, call: Call, outcome: ToolOutcome) -> None:
@@ -94,8 +97,10 @@ class CallServer:
         """Report a call whose function ignores that it was cut off; what it may return later is dropped."""
         error = CutOffError("the tool did not end in time and ignores that it was cut off")
         call.stage = Stage.ABANDONED
+        tool = self._toolbox.find(call.invocation.tool, call.invocation.toolset)
+        failure = failure_of(error) if tool is None else unsure(tool, failure_of(error))
         self._log.warning("a tool ignores its timeout", tool=call.invocation.tool, execution_id=call.key)
-        outcome = self._performer.failed(call, failure_of(error))
+        outcome = self._performer.failed(call, failure)
         await self._outbox.post(call.key, outcome.model_dump_json().encode(), call.deliveries)
 
     async def refuse(self, message: Msg, reason: str, *, detail: str = "") -> None:
@@ -161,6 +166,11 @@ class CallServer:
         if call.cancel_reason is not None:
             return self._performer.failed(call, cancelled(call))
         if monotonic() >= min(claim.start_by_s, claim.lease_until_s):
-            said = "the worker came too late to start; nothing was done"
-            return self._performer.failed(call, ToolFailure(code="not_started", message=said, retryable=True))
+            return self._performer.failed(call, TOO_LATE)
         return None
+
+
+def _probing(call: Call, claims: TicketClaims, tool: AnyTool) -> Literal["", "required"]:
+    """Return what to do where TAS does not say: an older one can't, and a later attempt may follow a start."""
+    reconcilable = claims.effect_class is tool.spec.effect_class is EffectClass.RECONCILABLE
+    return "required" if reconcilable and call.invocation.attempt > 1 else ""

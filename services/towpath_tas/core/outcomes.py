@@ -14,7 +14,7 @@ from towpath_tas.core.authorization import Authorize, Ruling, asked_again, bindi
 from towpath_tas.core.call import Approval, Call, Note, Step, Tell
 from towpath_tas.core.ledger import MAX_ATTEMPTS, dispatch_next, fail, say_again, unknown
 
-NEVER_BEGAN = frozenset({"not_started", "cancelled"})
+NEVER_BEGAN = frozenset({"not_started", "cancelled", "invalid_arguments"})
 """Failures that say that the function was not called; a `cancelled` in the middle is marked uncertain."""
 
 
@@ -82,6 +82,8 @@ def _unclear(call: Call, outcome: ToolOutcome) -> bool:
 def _only_this_start_failed(call: Call, outcome: ToolOutcome) -> bool:
     """Say whether the outcome is that this start never began, while an earlier one may have happened."""
     failure = outcome.failure
+    if outcome.probe == "did_not_happen":
+        return False
     never_began = failure is not None and failure.code in NEVER_BEGAN and not failure.uncertain
     return never_began and any(claim.granted and claim.claim_id != outcome.claim_id for claim in call.claims)
 

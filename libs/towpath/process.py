@@ -1,0 +1,141 @@
+"""Running another program inside a tool, so that it ends when the call ends (design §7, cancel).
+
+Law: the program and everything it starts are one process group; a cancel, a timeout and the end of the call signal the
+whole group, and whoever does not end in time is killed. What a program prints has a limit and never fills the memory.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from towpath.errors import ToolError
+
+MAX_OUTPUT_BYTES = 1024 * 1024
+GRACE_S = 3.0
+"""How long a program may take to end after SIGTERM; below the worker's own patience with an interrupted function."""
+
+_PIECE = 64 * 1024
+_REAPED_S = 2.0
+"""For the end of what was killed, and of its pipes; only a child in a session of its own can keep them longer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessResult:
+    """How a program ended. `truncated` says that it printed more than was kept."""
+
+    returncode: int
+    stdout: bytes
+    stderr: bytes
+    truncated: bool = False
+
+    @property
+    def text(self) -> str:
+        """The standard output as text; bytes that are no UTF-8 are replaced."""
+        return self.stdout.decode("utf-8", "replace")
+
+
+async def run_process(
+    *command: str | Path,
+    input: bytes = b"",  # noqa: A002 - the name that subprocess uses
+    cwd: str | Path | None = None,
+    env: Mapping[str, str] | None = None,
+    timeout_s: float | None = None,
+    grace_s: float = GRACE_S,
+    max_output_bytes: int = MAX_OUTPUT_BYTES,
+    check: bool = False,
+) -> ProcessResult:
+    """Run *command* in a session of its own, without a shell, and return how it ended.
+
+    *env* replaces the environment; without one the program gets only PATH, HOME and the locale, never the worker's own
+    secrets. When the call is cancelled or *timeout_s* is over, its process group gets SIGTERM and, *grace_s* seconds
+    later, SIGKILL. At most *max_output_bytes* of either output are kept. Raises ToolError: `process_not_found`,
+    `process_timeout` and, with *check*, `process_failed`. A program that leaves its session on purpose is not reached.
+    """
+    process = await _start(command, cwd, env)
+    readers = [asyncio.create_task(_read(stream, max_output_bytes)) for stream in (process.stdout, process.stderr)]
+    try:
+        async with asyncio.timeout(timeout_s):
+            await _feed(process, input)
+            outputs = await asyncio.gather(*readers)
+            code = await process.wait()
+    except TimeoutError as error:
+        said = f"{command[0]} did not end within {timeout_s:g} s"
+        raise ToolError("process_timeout", said, retryable=True, external=True) from error
+    finally:
+        await _end(process, readers, grace_s)
+    (stdout, more_out), (stderr, more_err) = outputs
+    if check and code != 0:
+        raise ToolError("process_failed", f"{command[0]} ended with {code}: {stderr[-500:].decode('utf-8', 'replace')}")
+    return ProcessResult(returncode=code, stdout=stdout, stderr=stderr, truncated=more_out or more_err)
+
+
+async def _start(
+    command: tuple[str | Path, ...], cwd: str | Path | None, env: Mapping[str, str] | None
+) -> asyncio.subprocess.Process:
+    try:
+        return await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=cwd,
+            env=dict(env) if env is not None else _plain_environment(),
+            start_new_session=True,
+        )
+    except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
+        raise ToolError("process_not_found", f"{command[0]} can't be started: {error.strerror}") from error
+
+
+def _plain_environment() -> dict[str, str]:
+    kept = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR")
+    return {name: value for name, value in os.environ.items() if name in kept}  # noqa: TID251 - a program needs a PATH
+
+
+async def _feed(process: asyncio.subprocess.Process, data: bytes) -> None:
+    if process.stdin is None:
+        return
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it need not read what it is given
+        process.stdin.write(data)
+        await process.stdin.drain()
+    process.stdin.close()
+
+
+async def _read(stream: asyncio.StreamReader | None, limit: int) -> tuple[bytes, bool]:
+    """Read to the end, and keep the first *limit* bytes: a program that is not read from would wait for ever."""
+    kept = bytearray()
+    size = 0
+    while stream is not None and (piece := await stream.read(_PIECE)):
+        size += len(piece)
+        kept += piece[: max(0, limit - len(kept))]
+    return bytes(kept), size > limit
+
+
+async def _end(
+    process: asyncio.subprocess.Process, readers: list["asyncio.Task[tuple[bytes, bool]]"], grace_s: float
+) -> None:
+    """Leave nothing of the program behind; a second cancel in the meantime does not spare it."""
+    left: set[asyncio.Task[Any]] = {asyncio.create_task(process.wait()), *readers}
+    try:
+        if process.returncode is None and _signal_group(process.pid, signal.SIGTERM):
+            await asyncio.wait(left, timeout=grace_s)
+    finally:
+        _signal_group(process.pid, signal.SIGKILL)  # also children that outlive the program itself
+        try:
+            await asyncio.wait(left, timeout=_REAPED_S)
+        finally:
+            for task in left:
+                task.cancel()
+
+
+def _signal_group(group: int, number: signal.Signals) -> bool:
+    """Signal every process of the group; False where none is left."""
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
