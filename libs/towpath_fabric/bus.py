@@ -121,6 +121,8 @@ class Bus:
         self._bad_prefixes: set[str] = set()
         self.outages: tuple[type[BaseException], ...] = (OSError,)
         """What handlers raise while something they need is away; who asked is told to try again."""
+        self.data_at_fault: tuple[type[BaseException], ...] = ()
+        """What handlers raise for a value that nothing can store; who asked is told that it is wrong."""
 
     @property
     def nc(self) -> Client:
@@ -250,6 +252,8 @@ class Bus:
                 reply = problem_from_validation(error, request.__name__)
             except ProblemError as error:
                 reply = error.problem
+            except self.data_at_fault as error:
+                reply = problem("request_invalid", f"{subject}: a value can't be stored ({type(error).__name__})")
             except self.outages as error:
                 reply = problem("unavailable", f"{subject}: {type(error).__name__}", retry_after_s=2)
             except Exception as error:  # noqa: BLE001 - the outermost edge: who asks gets an answer, and we a log line

@@ -26,6 +26,9 @@ DATABASE_DOWN = (
 )
 """What is raised while Postgres is away; it says nothing about the message being handled (design §6)."""
 
+DATA_AT_FAULT = (asyncpg.DataError,)
+"""What is raised for a value that Postgres can't hold, such as U+0000 in a text or a number beyond its column."""
+
 STILL_STARTING = (OSError, asyncpg.PostgresConnectionError, asyncpg.CannotConnectNowError)
 """What a first connection meets when Postgres is not up yet; a wrong address or password is something else."""
 

@@ -21,7 +21,7 @@ class Rounds(Generic[K, V]):
         self._asking: asyncio.Task[None] | None = None
 
     async def get(self, key: K) -> V | None:
-        """Return what the next round finds for *key*, None where it finds nothing; raises what *look* raises."""
+        """Return what the next round finds for *key*, None where it finds nothing; raises what *look* raises for it."""
         answer = self._waiting.get(key)
         if answer is None:
             answer = self._waiting[key] = asyncio.get_running_loop().create_future()
@@ -32,12 +32,20 @@ class Rounds(Generic[K, V]):
     async def _ask(self) -> None:
         while self._waiting:
             asked, self._waiting = self._waiting, {}
-            try:
-                found = await self._look(list(asked))
-            except Exception as error:  # noqa: BLE001 - whoever asked is told, whatever it is
-                for answer in asked.values():
-                    answer.set_exception(error)
-                    answer.exception()  # nobody may be waiting any more, and that is no mistake
-            else:
+            await self._round(asked)
+
+    async def _round(self, asked: "dict[K, asyncio.Future[V | None]]") -> None:
+        """Answer *asked*; where that fails, each key is asked for alone, so that one of them spoils it for no other."""
+        try:
+            found = await self._look(list(asked))
+        except Exception as error:  # noqa: BLE001 - whoever asked is told, whatever it is
+            if len(asked) > 1:
                 for key, answer in asked.items():
-                    answer.set_result(found.get(key))
+                    await self._round({key: answer})
+                return
+            for answer in asked.values():
+                answer.set_exception(error)
+                answer.exception()  # nobody may be waiting any more, and that is no mistake
+        else:
+            for key, answer in asked.items():
+                answer.set_result(found.get(key))

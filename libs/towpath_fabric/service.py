@@ -108,6 +108,7 @@ class Service:
         """Open the pool, waiting for Postgres as long as it takes, and make it a readiness check."""
         db = importlib.import_module("towpath_fabric.db")  # a worker is installed without asyncpg
         self.bus.outages = db.DATABASE_DOWN
+        self.bus.data_at_fault = db.DATA_AT_FAULT
         while self.pool is None:
             try:
                 self.pool = await db.open_pool(self.settings.dsn(), self.settings.database_pool, f"towpath_{self.role}")

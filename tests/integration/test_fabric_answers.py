@@ -17,6 +17,10 @@ class DatabaseAwayError(Exception):
     """What a driver raises while its server is away."""
 
 
+class TooLargeError(Exception):
+    """What a driver raises for a value that no column holds."""
+
+
 async def answer(asked: GetRun, subject: str) -> Done:
     match subject.rpartition(".")[2]:
         case "slow":
@@ -25,6 +29,8 @@ async def answer(asked: GetRun, subject: str) -> Done:
             raise KeyError("secret")
         case "away":
             raise DatabaseAwayError
+        case "unstorable":
+            raise TooLargeError
         case "refuses":
             raise ProblemError(problem("run_not_found", "none"))
     return Done(detail=subject)
@@ -33,6 +39,7 @@ async def answer(asked: GetRun, subject: str) -> Done:
 async def test_every_question_gets_an_answer(nats_server: Nats) -> None:
     bus = Bus("tester", Settings.load(nats_url=nats_server.url()))
     bus.outages = (*bus.outages, DatabaseAwayError)
+    bus.data_at_fault = (TooLargeError,)
     bus.answer_subject("svc.tester.*", GetRun, answer)
     await bus.connect()
     await bus.broker.start()
@@ -41,6 +48,7 @@ async def test_every_question_gets_an_answer(nats_server: Nats) -> None:
         for subject, code, retryable in (
             ("broken", "internal", False),
             ("away", "unavailable", True),
+            ("unstorable", "request_invalid", False),
             ("refuses", "run_not_found", False),
         ):
             with pytest.raises(ProblemError) as caught:

@@ -59,3 +59,15 @@ async def test_whoever_gives_up_spoils_it_for_nobody() -> None:
         await asyncio.wait_for(rounds.get("a"), 0.01)
     go.set()
     assert await patient == 7
+
+
+async def test_a_key_that_nobody_can_look_for_spoils_it_for_no_other() -> None:
+    async def look(keys: list[str]) -> dict[str, int]:
+        if "\0" in keys:
+            msg = "no such key"
+            raise ValueError(msg)
+        return dict.fromkeys(keys, 7)
+
+    rounds = Rounds(look)
+    found = await asyncio.gather(*(rounds.get(key) for key in ("a", "\0", "b")), return_exceptions=True)
+    assert [str(one) for one in found] == ["7", "no such key", "7"]
