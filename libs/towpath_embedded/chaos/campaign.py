@@ -1,0 +1,279 @@
+"""A campaign: runs on a whole platform, a fault at every boundary of the plan, and the record of what was struck.
+
+Law: every run is submitted under a key, as a client would; the moment of a strike is when the run's own log has reached
+the boundary; whatever was started is stopped.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from towpath.client.client import Client
+from towpath.errors import RefusedError, UnavailableError
+from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.tasks import RunAccepted
+from towpath_embedded.chaos import recording
+from towpath_embedded.chaos.faults import FAULTS, Fault, Strike, Striker
+from towpath_embedded.chaos.people import Person
+from towpath_embedded.chaos.plan import Boundary, Cell, boundaries_of, make_plan
+from towpath_embedded.chaos.watch import Log, Reader, Watch, types_in_order
+from towpath_embedded.chaos.workload import Workload, policy_text, tools_text
+from towpath_embedded.platform import Platform
+from towpath_embedded.roles import WorkerCommand
+from towpath_fabric.clock import monotonic
+
+REPLICAS = {"orchestrator": 2, "decider": 2, "tas": 2}
+WORKERS = 2
+REFERENCE_TIMEOUT_S = 60.0
+PUBLISH_TIMEOUT_S = 30.0
+SUBMIT_TIMEOUT_S = 120.0
+BOUNDARY_TIMEOUT_S = 180.0
+TRIES = 3
+"""Runs for one cell: a run whose call a person settled otherwise may end before it comes to the boundary."""
+
+HISTORY_TIMEOUT_S = 60.0
+_BEHIND = (
+    "SELECT count(*) AS runs FROM runs.run r LEFT JOIN history.run_cursor c USING (run_id)"
+    " WHERE c.seq IS DISTINCT FROM r.seq"
+)
+
+_log = logging.getLogger(__name__)
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orders:
+    """What a campaign does. *pace_s* is the time between two targets, *in_flight* how many may wait for their strike.
+
+    *bystanders* are runs beyond the targets that nobody aims at. *commands* replace those of roles.
+    """
+
+    workloads: tuple[Workload, ...]
+    faults: tuple[Fault, ...]
+    strikes: int
+    seed: int
+    bystanders: int = 0
+    stop_s: float = 2.0
+    pace_s: float = 1.0
+    in_flight: int = 12
+    patience_s: float = 180.0
+    commands: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class Target:
+    """One cell of the plan and what came of it."""
+
+    cell: Cell
+    run_id: str = ""
+    strike: Strike | None = None
+    log: Log | None = None
+
+    @property
+    def recovery_s(self) -> float | None:
+        """From the strike to the next entry of the run's log; None where none was to come."""
+        if self.strike is None or self.log is None:
+            return None
+        after = self.log.first_after(self.strike.at)
+        return None if after is None else after - self.strike.at
+
+
+@dataclass(slots=True, kw_only=True)
+class Deeds:
+    """What a campaign did: whom it struck, which runs there are, what the person at the gates said."""
+
+    boundaries: tuple[Boundary, ...] = ()
+    targets: list[Target] = field(default_factory=list)
+    references: dict[str, str] = field(default_factory=dict)
+    """The undisturbed run of each network."""
+    run_ids: dict[str, str] = field(default_factory=dict)
+    """Every run with its network."""
+    said: Mapping[str, int] = field(default_factory=dict)
+    quiet: bool = False
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+class Campaign:
+    """Carries out *orders* on *platform*; see `platform_for`."""
+
+    def __init__(self, orders: Orders, platform: Platform, folder: Path, tell: Tell) -> None:
+        self._orders = orders
+        self._platform = platform
+        self._outside = outside_of(folder)
+        self._tell = tell
+        self._by_name = {workload.name: workload for workload in orders.workloads}
+        self._submitted = 0
+        self._striker = Striker(platform, stop_s=orders.stop_s)
+        self._watch = Watch(platform.nats_url_of("gateway"), platform.dsn())
+        self._clients: tuple[Client, ...] = ()
+        self._struck = 0
+        self._began = monotonic()
+        self.deeds = Deeds()
+
+    async def run(self) -> Deeds:
+        """Do everything; the platform has started. Raises ProblemError where the networks can't be run at all."""
+        reader = Reader(self._platform.dsn())
+        http = Client(self._platform.gateway_url)
+        self._clients = (http, Client(self._platform.nats_url))
+        person = Person(http, reader, self._outside, self._striker)
+        deciding: asyncio.Task[None] | None = None
+        try:
+            async with self._watch:
+                await self._publish(http)
+                deciding = asyncio.create_task(person.decide(), name="person at the gates")
+                await self._refer()
+                await self._strike_all()
+                await self._quiet(reader)
+        finally:
+            if deciding is not None:
+                deciding.cancel()
+                await asyncio.gather(deciding, return_exceptions=True)
+            await reader.close()
+            for client in self._clients:
+                await client.close()
+        self.deeds.said = dict(person.said)
+        return self.deeds
+
+    async def _publish(self, client: Client) -> None:
+        for workload in self._orders.workloads:
+            end = monotonic() + PUBLISH_TIMEOUT_S
+            while True:
+                try:
+                    await client.networks.publish(workload.spec)
+                    break
+                except RefusedError as error:  # the tools may not be registered yet
+                    codes = {entry.code for entry in error.problem.errors}
+                    if "tool_unknown" not in codes or monotonic() > end:
+                        raise
+                await asyncio.sleep(0.2)
+
+    async def _refer(self) -> None:
+        """One undisturbed run of each network: its log gives the boundaries."""
+        began = monotonic()
+        found: list[Boundary] = []
+        for workload in self._orders.workloads:
+            run_id = await self._submit(workload)
+            self.deeds.references[workload.name] = run_id
+            if not await self._watch.until(run_id, lambda log: log.ended, REFERENCE_TIMEOUT_S):
+                detail = f"an undisturbed run of {workload.name} did not end within {REFERENCE_TIMEOUT_S:.0f} s"
+                raise ProblemError(problem("timeout", detail))
+            found += boundaries_of(workload.name, types_in_order(self._watch.logs[run_id]))
+        self.deeds.boundaries = tuple(found)
+        self.deeds.seconds["reference"] = monotonic() - began
+        self._tell(f"{len(found)} boundaries in {', '.join(self._by_name)}; {len(self._orders.faults)} faults")
+
+    async def _strike_all(self) -> None:
+        orders, began = self._orders, monotonic()
+        plan = make_plan(self.deeds.boundaries, [f.name for f in orders.faults], orders.strikes, orders.seed)
+        self.deeds.targets = [Target(cell=cell) for cell in plan]
+        names = list(self._by_name)
+        slots = asyncio.Semaphore(orders.in_flight)
+        async with asyncio.TaskGroup() as group:
+            for number in range(orders.bystanders):
+                await slots.acquire()
+                group.create_task(self._bystander(self._by_name[names[number % len(names)]], slots))
+            for target in self.deeds.targets:
+                await slots.acquire()
+                group.create_task(self._target(target, slots))
+                await asyncio.sleep(orders.pace_s)
+        await self._striker.settle()
+        self.deeds.seconds["strikes"] = monotonic() - began
+
+    async def _bystander(self, workload: Workload, slots: asyncio.Semaphore) -> None:
+        try:
+            await self._submit(workload)
+        finally:
+            slots.release()
+
+    async def _target(self, target: Target, slots: asyncio.Semaphore) -> None:
+        boundary = target.cell.boundary
+        try:
+            for _ in range(TRIES):
+                target.run_id = await self._submit(self._by_name[boundary.network])
+                target.log = self._watch.logs[target.run_id]
+                if await self._watch.until(target.run_id, lambda log: log.has(boundary), BOUNDARY_TIMEOUT_S):
+                    target.strike = await self._striker.strike(FAULTS[target.cell.fault])
+                    break
+        finally:
+            slots.release()
+        self._struck += 1
+        if self._struck % 10 == 0 or self._struck == len(self.deeds.targets):
+            ended = len(self._watch.logs) - len(self._watch.open())
+            took = monotonic() - self._began
+            self._tell(
+                f"{took:4.0f} s: {self._struck} of {len(self.deeds.targets)} strikes; {len(self._watch.logs)} runs, "
+                f"{ended} ended; last: {target.cell.fault} at {boundary.label}"
+            )
+
+    async def _submit(self, workload: Workload) -> str:
+        """Submit a run over HTTP or NATS in turn and follow it; asked again under its key as long as nobody answers."""
+        self._submitted += 1
+        number = self._submitted
+        client = self._clients[number % len(self._clients)]
+        key = f"chaos-{self._orders.seed}-{number}"
+        end = monotonic() + SUBMIT_TIMEOUT_S
+        accepted: RunAccepted | None = None
+        while accepted is None:
+            try:
+                accepted = await client.submit(
+                    workload.name, workload.message, script=list(workload.script), idempotency_key=key
+                )
+            except UnavailableError:
+                if monotonic() > end:
+                    raise
+        run_id = str(accepted.run_id)
+        self.deeds.run_ids[run_id] = workload.name
+        self._watch.follow(run_id)
+        return run_id
+
+    async def _quiet(self, reader: Reader) -> None:
+        """Wait until every run has ended and the history has read them all, or the patience is over."""
+        began = monotonic()
+        with contextlib.suppress(TimeoutError):
+            await self._platform.wait_ready(self._orders.patience_s)
+        while (left := self._watch.open()) and monotonic() - began < self._orders.patience_s:  # noqa: ASYNC110 - a level
+            await asyncio.sleep(0.2)
+        self._tell(f"every run has ended after {monotonic() - began:.0f} s" if not left else f"{len(left)} go on")
+        end = monotonic() + HISTORY_TIMEOUT_S
+        while (caught_up := await _caught_up(reader)) is False and monotonic() < end:
+            await asyncio.sleep(0.5)
+        self.deeds.quiet = not left and caught_up
+        self.deeds.seconds["quiescence"] = monotonic() - began
+
+
+async def _caught_up(reader: Reader) -> bool:
+    """Say whether the history holds every log to its end."""
+    rows = await reader.rows(_BEHIND)
+    return rows is not None and not rows[0]["runs"]
+
+
+def outside_of(folder: Path) -> Path:
+    """Return the outside file of a campaign in *folder*."""
+    return folder / "outside.txt"
+
+
+@contextlib.asynccontextmanager
+async def platform_for(orders: Orders, folder: Path, tell: Tell) -> AsyncIterator[Platform]:
+    """Start a platform in *folder* whose only worker serves the recording tools; it is stopped when the block ends."""
+    policy, tools = folder / "policy.yaml", folder / "tools.json"
+    policy.write_text(policy_text(orders.workloads))
+    tools.write_text(tools_text(orders.workloads))
+    settings = {recording.TOOLS_VARIABLE: str(tools), recording.OUTSIDE_VARIABLE: str(outside_of(folder))}
+    worker = WorkerCommand(modules=(recording.__name__,), count=WORKERS, concurrency=8, environment=settings)
+    platform = Platform(
+        folder / "platform",
+        replicas=REPLICAS,
+        role_environment={"tas": {"TOWPATH_POLICY_FILE": str(policy)}},
+        workers=[worker],
+        commands=orders.commands,
+        notice=_log.debug,
+        starts="fork",
+    )
+    began = monotonic()
+    async with platform:
+        tell(f"the platform is ready after {monotonic() - began:.1f} s: {len(platform.processes)} processes")
+        yield platform

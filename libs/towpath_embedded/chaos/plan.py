@@ -1,0 +1,69 @@
+"""Which fault strikes at which event of which run.
+
+Law: a plan is a pure function of the boundaries, the faults, the number of strikes and the seed; the boundaries come
+from an undisturbed run of the same network, so the same network and seed give the same plan.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+IGNORED = frozenset({"effect_resent"})
+"""Events that say how often something was sent; no undisturbed run has them, and they are no place to strike at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Boundary:
+    """The *nth* event of a type in the log of a run of *network*: the moment right after it was stored."""
+
+    network: str
+    event: str
+    nth: int
+
+    @property
+    def label(self) -> str:
+        """Name it for a table."""
+        return f"{self.network} {self.event}#{self.nth}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One strike of the plan."""
+
+    number: int
+    fault: str
+    boundary: Boundary
+
+
+def boundaries_of(network: str, types: Iterable[str]) -> tuple[Boundary, ...]:
+    """Return the boundaries of a log, given the types of its events in order."""
+    seen: Counter[str] = Counter()
+    found: list[Boundary] = []
+    for event in types:
+        if event not in IGNORED:
+            seen[event] += 1
+            found.append(Boundary(network=network, event=event, nth=seen[event]))
+    return tuple(found)
+
+
+def make_plan(boundaries: Sequence[Boundary], faults: Sequence[str], count: int, seed: int) -> tuple[Cell, ...]:
+    """Return *count* strikes, spread as evenly as they can be over faults and boundaries.
+
+    Every round visits each boundary once with another fault than in the rounds before, so `len(faults)` rounds are the
+    whole matrix; equal faults lie far apart, so that a service is well again before it is struck again.
+    """
+    chance = random.Random(seed)  # noqa: S311 - a schedule, no secret
+    order = list(range(len(boundaries)))
+    chance.shuffle(order)
+    turns = list(faults)
+    chance.shuffle(turns)
+    pairs: list[tuple[str, Boundary]] = []
+    turn = 0
+    while len(pairs) < count and order and turns:
+        for place, index in enumerate(order):
+            pairs.append((turns[(place + turn) % len(turns)], boundaries[index]))
+        turn += 1
+        if turn % len(turns) == 0:  # the matrix is complete: the next one in another order
+            chance.shuffle(order)
+    return tuple(Cell(number=n, fault=f, boundary=b) for n, (f, b) in enumerate(pairs[:count], 1))

@@ -1,0 +1,22 @@
+"""`python -m towpath_embedded.chaos.specs MODULE`: prints what the tools of a module are, as a JSON array.
+
+Law: a user's module is imported in this process alone, which then ends: what an import does beside declaring tools
+reaches neither the harness nor a worker.
+"""
+
+import sys
+
+from pydantic import TypeAdapter
+
+from towpath.worker.toolbox import collect, load_module
+from towpath_contracts.tools import ToolSpec
+
+
+def main(words: list[str]) -> None:
+    """Print the ToolSpecs of every module named in *words*."""
+    tools, _ = collect([load_module(word) for word in words])
+    sys.stdout.write(TypeAdapter(list[ToolSpec]).dump_json([tool.spec for tool in tools]).decode())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,180 @@
+"""Watching the logs of many runs grow, while everything that could tell of it is being killed.
+
+Law: what is said on NATS is taken as it comes, and Postgres is asked again and again for what was not heard; an entry
+counts from the moment at which it was seen first.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import asyncpg
+import nats
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from towpath_contracts import subjects
+from towpath_embedded.chaos.plan import Boundary
+from towpath_fabric.clock import monotonic
+
+POLL_S = 0.25
+QUERY_TIMEOUT_S = 5.0
+_NEWS = (
+    "SELECT e.run_id::text, e.seq, e.type FROM unnest($1::uuid[], $2::bigint[]) AS known (run_id, seq)"
+    " JOIN runs.run_event e ON e.run_id = known.run_id AND e.seq > known.seq"
+)
+AWAY = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
+"""What asking a database raises that has just been killed."""
+
+
+class Reader:
+    """Asks Postgres, with a new connection whenever the old one is gone."""
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._connection: Any = None
+        self._turn = asyncio.Lock()
+
+    async def rows(self, statement: str, *arguments: object) -> list[Any] | None:
+        """Return the rows, or None where the database does not answer just now."""
+        async with self._turn:
+            try:
+                if self._connection is None:
+                    self._connection = await asyncpg.connect(self._dsn, timeout=QUERY_TIMEOUT_S)
+                found: list[Any] = await self._connection.fetch(statement, *arguments, timeout=QUERY_TIMEOUT_S)
+            except AWAY:
+                self._drop()
+                return None
+            return found
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.terminate()
+        self._connection = None
+
+    async def close(self) -> None:
+        """Close the connection."""
+        self._drop()
+
+
+@dataclass(slots=True)
+class Log:
+    """What was seen of one run: types by seq, and when each was seen first (monotonic)."""
+
+    types: dict[int, str] = field(default_factory=dict)
+    seen_at: dict[int, float] = field(default_factory=dict)
+    grew: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def add(self, seq: int, event: str) -> None:
+        """Take an entry; a known one changes nothing."""
+        if seq not in self.types:
+            self.types[seq] = event
+            self.seen_at[seq] = monotonic()
+            self.grew.set()
+
+    @property
+    def contiguous(self) -> int:
+        """The last seq up to which nothing is missing."""
+        seq = 0
+        while seq + 1 in self.types:
+            seq += 1
+        return seq
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run has its final status."""
+        return "run_finished" in self.types.values()
+
+    def has(self, boundary: Boundary) -> bool:
+        """Say whether the log has reached *boundary*."""
+        return Counter(self.types.values())[boundary.event] >= boundary.nth
+
+    def first_after(self, moment: float) -> float | None:
+        """Return when the first entry after *moment* was seen."""
+        return min((at for at in self.seen_at.values() if at > moment), default=None)
+
+
+class Watch:
+    """Follows every run that it is told of. Use as a context manager."""
+
+    def __init__(self, nats_url: str, dsn: str) -> None:
+        self._nats_url = nats_url
+        self._reader = Reader(dsn)
+        self._nats: Client | None = None
+        self._polling: asyncio.Task[None] | None = None
+        self._early: dict[str, Log] = {}
+        self.logs: dict[str, Log] = {}
+
+    async def __aenter__(self) -> Self:
+        """Begin to listen and to poll."""
+        self._nats = await nats.connect(
+            self._nats_url,
+            inbox_prefix=b"_INBOX_gateway",
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=0.1,
+            error_cb=_ignore,
+        )
+        await self._nats.subscribe(subjects.RUN_EVENT_ALL, cb=self._heard)
+        self._polling = asyncio.create_task(self._poll(), name="watch runs")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Stop both."""
+        if self._polling is not None:
+            self._polling.cancel()
+            await asyncio.gather(self._polling, return_exceptions=True)
+        if self._nats is not None:
+            await self._nats.close()
+        await self._reader.close()
+
+    def follow(self, run_id: str) -> Log:
+        """Begin to follow *run_id*; what was heard of it before its submitter knew it counts as well."""
+        log = self.logs[run_id] = self.logs.get(run_id) or self._early.pop(run_id, None) or Log()
+        return log
+
+    async def until(self, run_id: str, true: Callable[[Log], bool], timeout_s: float) -> bool:
+        """Wait until the log of *run_id* is as wanted, or has ended; say whether it is as wanted."""
+        log = self.logs[run_id]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while not true(log) and not log.ended:
+                    log.grew.clear()
+                    await log.grew.wait()
+        return true(log)
+
+    def open(self) -> list[str]:
+        """Return the runs that have not been seen to end."""
+        return [run_id for run_id, log in self.logs.items() if not log.ended]
+
+    async def _heard(self, message: Msg) -> None:
+        said = json.loads(message.data)
+        log = self.logs.get(said["run_id"]) or self._early.setdefault(said["run_id"], Log())
+        for entry in said["entries"]:
+            log.add(entry["seq"], entry["event"]["type"])
+
+    async def _poll(self) -> None:
+        while True:
+            await asyncio.sleep(POLL_S)
+            incomplete = {run_id: log for run_id, log in self.logs.items() if not _whole(log)}
+            if not incomplete:
+                continue
+            known = [log.contiguous for log in incomplete.values()]
+            for run_id, seq, event in await self._reader.rows(_NEWS, list(incomplete), known) or ():
+                incomplete[run_id].add(seq, event)
+
+
+def _whole(log: Log) -> bool:
+    return log.ended and log.contiguous == max(log.types)
+
+
+async def _ignore(error: Exception) -> None:
+    """A broker that is killed on purpose is no news."""
+
+
+def types_in_order(log: Log) -> Sequence[str]:
+    """Return the types of a log that was seen whole."""
+    return [log.types[seq] for seq in sorted(log.types)]
