@@ -9,7 +9,6 @@ import os
 import secrets
 import shutil
 import signal
-import subprocess
 import sysconfig
 from collections.abc import Callable, Mapping
 from importlib import metadata
@@ -58,7 +57,7 @@ class Nats:
         self.folder = folder.absolute()
         self._notice = notice
         self.log = (log or folder / "nats.log").absolute()
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: processes.Child | None = None
         self.port = port or free_port()
         self.monitoring_port = free_port()
         self._port_is_fixed = port is not None

@@ -13,14 +13,14 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import asyncpg
 
 from towpath_contracts import subjects
 from towpath_contracts.authority import USERS, client_rights
 from towpath_contracts.problems import ProblemError, problem
-from towpath_embedded import roles
+from towpath_embedded import forks, process, roles
 from towpath_embedded.broker_care import BrokerCare
 from towpath_embedded.nats import Nats
 from towpath_embedded.ports import LOOPBACK, require_free
@@ -46,6 +46,7 @@ class Platform:
     *replicas* says how many processes a role has (1 where it is not named; 0 leaves it out). *environment* is added to
     every role's, *role_environment* to one role's. A port that is None is any free one. Without *durable* the database
     survives a kill of its server, but not one of the machine. *notice* is told in one line what people should know.
+    *starts* by "fork" are for tests, which start hundreds: see `towpath_embedded.forks`.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Platform:
         durable: bool = True,
         notice: Notice = _log.info,
         commands: Mapping[str, Sequence[str]] | None = None,
+        starts: Literal["exec", "fork"] = "exec",
     ) -> None:
         self.data = data.absolute()
         self.logs = self.data / "logs"
@@ -72,6 +74,8 @@ class Platform:
         self._ports = {"gateway": gateway_port, "nats": nats_port}
         self._durable = durable
         self._commands = dict(commands or {})
+        self._spawn: process.Spawn = forks.spawn if starts == "fork" else process.spawn
+        self._forks = forks.server() if starts == "fork" else None  # it imports while the servers start
         self._notice = notice
         self._supervisor = Supervisor(notice, self._write_state)
         self._lock = ExitStack()
@@ -217,6 +221,8 @@ class Platform:
 
     async def _start_all(self) -> None:
         await self.start_servers()
+        if self._forks is not None:
+            await self._forks.wait_ready()
         services = [
             unit
             for role in roles.START_ORDER
@@ -251,6 +257,7 @@ class Platform:
                 environment=self._environment_of(role, name),
                 port_variable="TOWPATH_GATEWAY_PORT" if role == "gateway" else "TOWPATH_HEALTH_PORT",
                 port=self._ports["gateway"] if first_gateway else None,
+                spawn=self._spawn,
             )
             units.append(self._units[name])
         return units
@@ -266,6 +273,7 @@ class Platform:
                 log=self.log(name),
                 environment={**self._environment_of("worker", name), **worker.environment},
                 directory=worker.directory,
+                spawn=self._spawn,
             )
             units.append(self._units[name])
         return units

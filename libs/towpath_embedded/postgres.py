@@ -8,7 +8,6 @@ import asyncio
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -68,7 +67,7 @@ class Postgres:
     def __init__(self, folder: Path, *, log: Path | None = None, durable: bool = True) -> None:
         self.folder = folder.absolute()
         self.log = (log or folder / "postgres.log").absolute()
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: processes.Child | None = None
         self._durable = durable
         self._identity = postgres_identity()
         self._home = runnable_home(postgres_home(), self._identity)

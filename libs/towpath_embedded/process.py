@@ -13,10 +13,10 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from towpath_contracts.problems import Problem, problem
 
@@ -47,12 +47,52 @@ class Identity:
 OWN_IDENTITY = Identity()
 
 
+class Child(Protocol):
+    """A process that this one started, however; `subprocess.Popen` is one."""
+
+    returncode: int | None
+
+    @property
+    def pid(self) -> int:
+        """Its process id, and that of its session."""
+
+    def poll(self) -> int | None:
+        """Return the exit status, negative for a signal, or None while it runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end and return the exit status; raise subprocess.TimeoutExpired after *timeout* seconds."""
+
+    def send_signal(self, sig: int) -> None:
+        """Send a signal; nothing happens when it has ended."""
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+
+
+class Spawn(Protocol):
+    """What starts a child: `spawn`, or `forks.spawn`."""
+
+    def __call__(
+        self,
+        command: Sequence[str | Path],
+        *,
+        log: Path,
+        environment: Mapping[str, str],
+        death_signal: signal.Signals,
+        directory: Path = Path("/"),
+    ) -> Child:
+        """Start *command*; see `spawn`."""
+
+
 class Unit(Protocol):
     """One child that is kept running: a server or a role."""
 
     name: str
     log: Path
-    process: subprocess.Popen[bytes] | None
+    process: Child | None
     stop_signal: signal.Signals
     stop_timeout_s: float
 
@@ -79,11 +119,8 @@ def spawn(
     directory: Path = Path("/"),
 ) -> subprocess.Popen[bytes]:
     """Start *command* with its output appended to *log*; *death_signal* reaches it when this process dies (Linux)."""
-    if threading.current_thread() is not threading.main_thread():
-        raise RuntimeError("Children are forked from the main thread only.")
-    log.parent.mkdir(parents=True, exist_ok=True)
-    trim(log)
-    with log.open("ab") as output:
+    require_main_thread()
+    with opened_log(log) as output:
         return subprocess.Popen(
             [os.fspath(word) for word in command],
             stdin=subprocess.DEVNULL,
@@ -92,11 +129,26 @@ def spawn(
             env=dict(environment),
             cwd=directory,
             start_new_session=True,
-            preexec_fn=_before_exec(identity, death_signal),  # noqa: PLW1509 - two system calls, resolved beforehand
+            preexec_fn=before_exec(identity, death_signal),  # noqa: PLW1509 - two system calls, resolved beforehand
             user=identity.user,
             group=identity.group,
             extra_groups=None if identity.user is None else (),
         )
+
+
+def require_main_thread() -> None:
+    """Raise RuntimeError in any other thread (see the law)."""
+    if threading.current_thread() is not threading.main_thread():
+        raise RuntimeError("Children are forked from the main thread only.")
+
+
+@contextlib.contextmanager
+def opened_log(log: Path) -> Iterator[BinaryIO]:
+    """Open *log* for a new process, which appends to it."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    trim(log)
+    with log.open("ab") as output:
+        yield output
 
 
 def run(
@@ -110,14 +162,14 @@ def run(
         check=False,
         env=dict(environment),
         cwd="/",
-        preexec_fn=_before_exec(identity),
+        preexec_fn=before_exec(identity),
         user=identity.user,
         group=identity.group,
         extra_groups=None if identity.user is None else (),
     )
 
 
-def _before_exec(identity: Identity, death_signal: signal.Signals | None = None) -> Callable[[], None] | None:
+def before_exec(identity: Identity, death_signal: signal.Signals | None = None) -> Callable[[], None] | None:
     """What a child does between fork and exec; it runs after the change of user, which would clear the signal."""
     libc = _libc
     if libc is None:
@@ -132,7 +184,7 @@ def _before_exec(identity: Identity, death_signal: signal.Signals | None = None)
     return prepare
 
 
-async def wait_exit(process: subprocess.Popen[bytes], *, timeout_s: float | None = None) -> int | None:
+async def wait_exit(process: Child, *, timeout_s: float | None = None) -> int | None:
     """Wait until *process* has ended and return its exit status; None when it still runs after *timeout_s*."""
     try:
         async with asyncio.timeout(timeout_s):
@@ -143,7 +195,7 @@ async def wait_exit(process: subprocess.Popen[bytes], *, timeout_s: float | None
     return process.returncode
 
 
-async def _exit_hint(process: subprocess.Popen[bytes]) -> None:
+async def _exit_hint(process: Child) -> None:
     """Return when *process* may have ended: at once on Linux, after a moment elsewhere."""
     if sys.platform != "linux":
         await asyncio.sleep(POLL_S)
@@ -163,7 +215,7 @@ async def _exit_hint(process: subprocess.Popen[bytes]) -> None:
         os.close(descriptor)
 
 
-async def stop(process: subprocess.Popen[bytes], *, with_signal: signal.Signals, timeout_s: float) -> bool:
+async def stop(process: Child, *, with_signal: signal.Signals, timeout_s: float) -> bool:
     """Ask *process* to end; kill it with its whole group after *timeout_s*. Return whether it ended when asked."""
     if process.poll() is not None:
         return True

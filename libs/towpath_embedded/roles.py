@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -57,7 +56,10 @@ class WorkerCommand:
 
 
 class Role:
-    """One process of a role. *port_variable* names the setting that tells it where to answer `/readyz`."""
+    """One process of a role. *port_variable* names the setting that tells it where to answer `/readyz`.
+
+    *spawn* is what starts it: `process.spawn`, or `forks.spawn`.
+    """
 
     stop_signal: signal.Signals = signal.SIGTERM
     stop_timeout_s: float = STOP_TIMEOUT_S
@@ -72,20 +74,22 @@ class Role:
         port_variable: str = "TOWPATH_HEALTH_PORT",
         port: int | None = None,
         directory: Path | None = None,
+        spawn: processes.Spawn = processes.spawn,
     ) -> None:
         self.name = name
         self.log = log
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: processes.Child | None = None
         self.port = port or free_port()
         self._port_is_fixed = port is not None
         self._command = tuple(command)
         self._environment = dict(environment)
         self._port_variable = port_variable
         self._directory = directory or Path.cwd()
+        self._spawn = spawn
 
     def spawn(self) -> None:
         """Start the process without waiting for it."""
-        self.process = processes.spawn(
+        self.process = self._spawn(
             self._command,
             log=self.log,
             environment={**self._environment, self._port_variable: str(self.port)},

@@ -1,0 +1,132 @@
+"""`python -m towpath_embedded.fork_server FD MODULE…`: imports the modules once and forks a process for every start.
+
+Law: nothing runs here that a fork would tear apart: no thread, no event loop, no connection. And the server learns
+nothing: what a process is told is read in that process, from a socket of its own, so no secret of one role is ever in
+the memory of another. Used by `towpath_embedded.forks` alone.
+"""
+
+import ctypes
+import gc
+import importlib
+import json
+import os
+import runpy
+import socket
+import sys
+import time
+from typing import Any, Final, NoReturn
+
+DESCRIPTORS: Final = 3
+"""What comes with a request: the socket with the order, the log, the directory."""
+
+READY: Final = b"r"
+START: Final = b"s"
+GO: Final = b"g"
+
+_ADOPTION_POLL_S = 0.000_2
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
+_NOT_STARTED = 125
+
+# Services import these only where they are needed, which is nearly always.
+_ALSO = (
+    *("towpath_fabric.db", "towpath.builtin", "uvloop", "uvicorn.lifespan.on", "uvicorn.protocols.http.auto"),
+    *("uvicorn.protocols.websockets.auto", "anyio._backends._asyncio", "encodings.idna"),
+)
+
+
+def main(words: list[str]) -> None:
+    """Import, say so, and fork until the other end is closed; in a forked process, run what it was asked to be."""
+    requests = socket.socket(fileno=int(words[0]))
+    parent = os.getppid()
+    _preload(words[1:])
+    requests.sendall(READY)
+    mine = _fork_until_closed(requests)
+    if mine is not None:
+        _become(parent, *mine)
+
+
+def _preload(modules: list[str]) -> None:
+    for module in modules:
+        importlib.import_module(f"{module}.__main__")
+        # It runs as `__main__` in the forked process; here only what it imports was wanted.
+        del sys.modules[f"{module}.__main__"]
+        del vars(sys.modules[module])["__main__"]
+    for module in _ALSO:
+        importlib.import_module(module)
+    gc.collect()
+    gc.freeze()  # collections in forked processes leave these pages alone, so they stay shared
+
+
+def _fork_until_closed(requests: socket.socket) -> list[int] | None:
+    """Serve; return None at the end, and in a forked process its descriptors.
+
+    A process is forked twice: the one between ends at once, so the kernel gives the new process to the platform, which
+    has asked for that. It is the platform's own child: its pid, its exit status and its end need no messenger.
+    """
+    while True:
+        said, passed, _, _ = socket.recv_fds(requests, len(START), DESCRIPTORS)
+        if not said:
+            return None
+        between = os.fork()
+        if between == 0:
+            between = os.getpid()
+            if os.fork():
+                os._exit(0)
+            requests.close()
+            _await_adoption(between)
+            return passed
+        for descriptor in passed:
+            os.close(descriptor)
+        os.waitpid(between, 0)
+
+
+def _await_adoption(between: int) -> None:
+    while os.getppid() == between:
+        time.sleep(_ADOPTION_POLL_S)
+
+
+def _become(parent: int, order: int, log: int, directory: int) -> None:
+    """Turn this forked process into the one that was ordered, and run it to its end."""
+    os.setsid()
+    wanted = _agree(order, parent)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.fchdir(directory)
+    for descriptor in (log, directory):
+        os.close(descriptor)
+    os.environ.clear()
+    os.environ.update(wanted["environment"])
+    time.tzset()
+    importlib.invalidate_caches()  # the directory may hold what was written after the server's start
+    if not sys.flags.safe_path:
+        sys.path[0] = os.getcwd()  # noqa: PTH109 - as `python -m` does it
+    sys.argv[1:] = wanted["words"]
+    runpy.run_module(wanted["module"], run_name="__main__", alter_sys=True)
+
+
+def _agree(order: int, parent: int) -> dict[str, Any]:
+    """Read the order and answer with the pid; go on only when the platform has heard it."""
+    with socket.socket(fileno=order) as platform:
+        with platform.makefile("rb") as lines:
+            line = lines.readline()
+        if not line.endswith(b"\n"):
+            _give_up()
+        wanted: dict[str, Any] = json.loads(line)
+        libc = ctypes.CDLL(None)
+        libc.prctl(_PR_SET_PDEATHSIG, wanted["death_signal"])
+        libc.prctl(_PR_SET_NAME, wanted["module"].encode()[:15])
+        if os.getppid() != parent:  # it ended before the signal was asked for
+            _give_up()
+        platform.sendall(f"{os.getpid()}\n".encode())
+        if platform.recv(len(GO)) != GO:
+            _give_up()
+    return wanted
+
+
+def _give_up() -> NoReturn:
+    os._exit(_NOT_STARTED)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,229 @@
+"""What the fork server starts can't be told from what is executed, and outlives neither platform nor secrets."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.waiting import eventually
+
+from towpath_embedded import fork_server, forks, process
+from towpath_embedded.platform import Platform
+from towpath_embedded.process import Child, Spawn
+from towpath_embedded.roles import module_command
+
+WAIT_S = 90
+
+PROBE = """
+import ctypes, json, os, sys, threading
+from pathlib import Path
+status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+death = ctypes.c_int()
+ctypes.CDLL(None).prctl(2, ctypes.byref(death))
+Path("facts.json").write_text(json.dumps({
+    "environment": dict(os.environ),
+    "directory": os.getcwd(),
+    "words": sys.argv,
+    "paths": sys.path,
+    "main": [sys.modules["__main__"].__name__, sys.modules["__main__"].__file__],
+    "leads": os.getsid(0) == os.getpgid(0) == os.getpid(),
+    "parent": os.getppid(),
+    "death": death.value,
+    "status": {name: status[name] for name in ("SigIgn", "SigBlk", "SigCgt", "Umask", "Threads")},
+    "threads": threading.active_count(),
+    "streams": [os.readlink(f"/proc/self/fd/{number}") for number in range(3)],
+    "open": len(os.listdir("/proc/self/fd")),
+    "buffered": [sys.stdout.line_buffering, sys.stderr.line_buffering, sys.stdout.write_through],
+}))
+print("said by the probe")
+sys.exit(7)
+"""
+
+CRASH = """
+from towpath_fabric.crash_points import crash_point
+crash_point("tests.here")
+raise SystemExit(0)
+"""
+
+SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(600)\n"
+
+PARENT = """
+import os, signal, sys, time
+from pathlib import Path
+from towpath_embedded import forks
+from towpath_embedded.roles import module_command
+server = forks.server()
+assert server.ready(90)
+folder = Path(sys.argv[1])
+child = forks.spawn(module_command("worker", "probe.py"), log=folder / "log", directory=folder,
+                    environment=forks.read_at_start(os.environ), death_signal=signal.SIGTERM)
+print(server.pid, child.pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def server() -> forks.ForkServer:
+    """The fork server of this process, ready."""
+    running = forks.server()
+    assert running is not None
+    assert running.ready(WAIT_S)
+    return running
+
+
+def worker(spawn: Spawn, folder: Path, program: str, **more: str) -> Child:
+    """Start a worker with *program* as its module and *more* in its environment."""
+    (folder / "probe.py").write_text(program)
+    return spawn(
+        module_command("worker", "probe.py", "--concurrency", "3"),
+        log=folder / "worker.log",
+        environment={**forks.read_at_start(os.environ), "PATH": os.environ["PATH"], **more},
+        death_signal=signal.SIGTERM,
+        directory=folder,
+    )
+
+
+def facts(spawn: Spawn, folder: Path, secret: str) -> dict[str, Any]:
+    folder.mkdir()
+    child = worker(spawn, folder, PROBE, TOWPATH_NATS_PASSWORD=secret, TZ="Asia/Tokyo")
+    assert child.wait(WAIT_S) == child.returncode == child.poll() == 7, (folder / "worker.log").read_text()
+    assert (folder / "worker.log").read_text() == "said by the probe\n"
+    found: dict[str, Any] = json.loads((folder / "facts.json").read_text().replace(str(folder), "FOLDER"))
+    return found
+
+
+def is_fork(pid: int | None) -> bool:
+    return fork_server.__name__.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+
+
+def in_memory(pid: int, text: str) -> bool:
+    """Search what the process may write; a text that it may only read came from a file."""
+    with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            span, rights = line.split()[:2]
+            begin, end = (int(part, 16) for part in span.split("-"))
+            if rights.startswith("rw"):
+                memory.seek(begin)
+                if text.encode() in memory.read(end - begin):
+                    return True
+    return False
+
+
+def runs(pid: int) -> bool:
+    """Say whether *pid* runs; one that ended and that nobody asked about does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_a_forked_process_is_like_an_executed_one(tmp_path: Path) -> None:
+    forked, executed = facts(forks.spawn, tmp_path / "forked", "s"), facts(process.spawn, tmp_path / "executed", "s")
+    assert forked == executed
+    assert forked["parent"] == os.getpid()
+
+
+def test_the_server_has_one_thread_and_knows_no_secret(server: forks.ForkServer, tmp_path: Path) -> None:
+    secret = uuid.uuid4().hex
+    facts(forks.spawn, tmp_path / "first", secret)
+    assert [path.name for path in Path(f"/proc/{server.pid}/task").iterdir()] == [str(server.pid)]
+    assert len(list(Path(f"/proc/{server.pid}/fd").iterdir())) == 4  # the three streams and the socket
+    assert not in_memory(server.pid, secret)
+    child = worker(forks.spawn, tmp_path, SLEEP, TOWPATH_NATS_PASSWORD=(other := uuid.uuid4().hex))
+    try:
+        assert in_memory(child.pid, other)  # so the search finds what is there
+        assert not in_memory(child.pid, secret)
+    finally:
+        child.kill()
+        child.wait(WAIT_S)
+
+
+async def test_signals_and_exit_statuses_are_those_of_a_child(tmp_path: Path) -> None:
+    child = worker(forks.spawn, tmp_path, SLEEP)
+    await eventually(lambda: "up" in (tmp_path / "worker.log").read_text(), within_s=WAIT_S)
+    assert child.poll() is None
+    with pytest.raises(subprocess.TimeoutExpired):
+        child.wait(0.01)
+    child.send_signal(signal.SIGSTOP)
+    await eventually(lambda: " T " in Path(f"/proc/{child.pid}/stat").read_text(), within_s=WAIT_S)
+    child.kill()
+    assert child.wait(WAIT_S) == -signal.SIGKILL
+    child.kill()  # harmless
+    assert not runs(child.pid)
+
+
+def test_a_crash_point_is_found_in_the_environment_of_the_forked_process(tmp_path: Path) -> None:
+    points = tmp_path / "points"
+    points.mkdir()
+    (points / "tests.here").write_text("")
+    assert worker(forks.spawn, tmp_path, CRASH, TOWPATH_CRASH_POINTS=str(points)).wait(WAIT_S) == -signal.SIGKILL
+    assert worker(forks.spawn, tmp_path, CRASH, TOWPATH_CRASH_POINTS=str(points)).wait(WAIT_S) == 0
+
+
+def test_what_the_server_could_not_become_is_executed(tmp_path: Path) -> None:
+    """A variable that an interpreter reads at its start, and a command that is not a service."""
+    seeded = worker(forks.spawn, tmp_path, SLEEP, PYTHONHASHSEED="7")
+    other = forks.spawn(
+        [sys.executable, "-c", SLEEP], log=tmp_path / "other", environment={}, death_signal=signal.SIGTERM
+    )
+    usual = worker(forks.spawn, tmp_path, SLEEP)
+    try:
+        assert [is_fork(child.pid) for child in (seeded, other, usual)] == [False, False, True]
+    finally:
+        for child in (seeded, other, usual):
+            child.kill()
+            child.wait(WAIT_S)
+    with pytest.raises(FileNotFoundError):
+        forks.spawn(
+            module_command("worker"),
+            log=tmp_path / "log",
+            environment=forks.read_at_start(os.environ),
+            death_signal=signal.SIGTERM,
+            directory=tmp_path / "missing",
+        )
+
+
+async def test_a_killed_server_is_replaced_and_its_processes_stay(folder: Path) -> None:
+    async with Platform(folder, starts="fork", durable=False, workers=(), replicas={"decider": 0}) as platform:
+        before = platform.processes
+        assert all(is_fork(before[name].pid) for name in ("gateway", "tas", "orchestrator", "log_writer"))
+        old = forks.server()
+        assert old is not None
+        os.kill(old.pid, signal.SIGKILL)
+        await eventually(lambda: not old.alive(), within_s=WAIT_S)
+        await again(platform, "log_writer")  # nothing waits for the new server
+        await eventually(lambda: (new := forks.server()) is not None and new.ready(), within_s=WAIT_S)
+        await again(platform, "tas")
+        after = platform.processes
+        assert after["gateway"] == before["gateway"]
+        assert is_fork(after["tas"].pid)
+        assert not is_fork(after["log_writer"].pid)
+    assert not any(runs(state.pid) for state in after.values() if state.pid)
+
+
+async def again(platform: Platform, name: str) -> None:
+    """Have *name* killed and started again."""
+    await platform.hold(name)
+    assert platform.processes[name].pid is None
+    platform.release(name)
+    await eventually(lambda: platform.processes[name].pid is not None, within_s=WAIT_S)
+    await platform.wait_ready()
+
+
+async def test_nothing_outlives_a_killed_platform(tmp_path: Path) -> None:
+    (tmp_path / "probe.py").write_text(SLEEP)
+    parent = await asyncio.create_subprocess_exec(sys.executable, "-c", PARENT, tmp_path, stdout=subprocess.PIPE)
+    try:
+        assert parent.stdout is not None
+        pids = [int(word) for word in (await parent.stdout.readline()).split()]
+        assert [is_fork(pid) for pid in pids] == [True, True]
+    finally:
+        parent.kill()
+        await parent.wait()
+    await eventually(lambda: not any(runs(pid) for pid in pids), within_s=WAIT_S)
