@@ -19,7 +19,8 @@ _STATEMENTS = {
     " WHERE $1::uuid[] IS NULL OR run_id = ANY ($1) ORDER BY run_id, seq",
     "gates": "SELECT gate_id::text, run_id::text, project, gate_type, status, execution_id::text FROM runs.gate"
     " WHERE $1::uuid[] IS NULL OR run_id = ANY ($1)",
-    "calls": "SELECT run_id::text, execution_id::text, project, tool, status, effect_class, attempt, settled_by"
+    "calls": "SELECT run_id::text, execution_id::text, project, tool, status, effect_class, attempt, settled_by,"
+    " step, call_index, args_digest, rule, policy_version"
     " FROM tas.tool_call WHERE $1::uuid[] IS NULL OR run_id = ANY ($1)",
     "audit": "SELECT run_id::text, execution_id::text, project, phase, verdict, actor, detail,"
     " extract(epoch FROM at)::float8 AS at FROM tas.audit_entry"

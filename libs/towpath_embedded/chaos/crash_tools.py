@@ -1,0 +1,50 @@
+"""The tools of the crash-point sweep, one of each effect class; each leaves a mark outside and does nothing else.
+
+Run by a tool worker whose environment names the outside file.
+"""
+
+import os
+from pathlib import Path
+from typing import Final
+
+from towpath import ToolContext, tool
+from towpath_embedded.chaos.outside import Mark, leave
+from towpath_fabric.clock import wall
+
+OUTSIDE_VARIABLE: Final = "TOWPATH_CHAOS_OUTSIDE"
+"""The setting that names the outside file."""
+
+TOOLSET: Final = "crash"
+
+
+def _happen(effect_class: str, ctx: ToolContext) -> None:
+    mark = Mark(
+        execution_id=str(ctx.execution_id),
+        effect_class=effect_class,
+        attempt=ctx.attempt,
+        at=wall().timestamp(),
+        pid=os.getpid(),
+        tool=ctx.tool,
+    )
+    leave(Path(os.environ[OUTSIDE_VARIABLE]), mark)
+
+
+@tool(name="crash.pure", effect_class="pure", toolset=TOOLSET, timeout=3)
+async def pure(n: int, ctx: ToolContext) -> dict[str, int]:
+    """Look, and say what was asked for."""
+    _happen("pure", ctx)
+    return {"n": n}
+
+
+@tool(name="crash.idempotent", effect_class="idempotent", toolset=TOOLSET, timeout=3)
+async def idempotent(n: int, ctx: ToolContext) -> dict[str, int]:
+    """Do what counts once per execution."""
+    _happen("idempotent", ctx)
+    return {"n": n}
+
+
+@tool(name="crash.irreversible", effect_class="irreversible", toolset=TOOLSET, timeout=3)
+async def irreversible(n: int, ctx: ToolContext) -> dict[str, int]:
+    """Do what can't be taken back."""
+    _happen("irreversible", ctx)
+    return {"n": n}

@@ -1,0 +1,144 @@
+"""Whether a run that was killed at came out as the one that was not (design §10, first row).
+
+Law: left out are times, attempt numbers, ids that are random, who did the work, and events of timers and resends; all
+else has to be equal, in order. Calls of one step end in any order, so they are compared in the order of the calls.
+"""
+
+import json
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from towpath_contracts.events import COMPARISON_IGNORES
+from towpath_embedded.chaos.record import Record, Row
+
+Place = tuple[int, int]
+"""Step and call index: what names a call in every run of the same script."""
+
+_UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+
+_PASSING: Final = frozenset(
+    {"attempt", "worker", "duration_ms", "resend_at", "expires_at", "deadline", "live", "voided", "effects"}
+) | {"prompt_digest"}
+"""Fields that say when and by whom, at any depth. What was voided or happened is in the ledger, which is compared; a
+prompt shows ids, so its digest is a run's own, and what it was made from is compared."""
+
+_ENDS: Final = frozenset({"tool_call_finished", "tool_call_denied"})
+
+_DOUBTED: Final = frozenset({"status", "result", "result_digest", "result_bytes", "failure", "settled_by", "probe"})
+"""What of a call's end a person's word decides, where its outcome was unknown."""
+
+_SHOWN: Final = frozenset({"input_preview", "last_output"})
+"""What shows such a word to the model afterwards."""
+
+_LEDGER: Final = ("step", "call_index", "tool", "status", "effect_class", "args_digest", "rule", "settled_by")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """What is compared of one run: how it ended, its log and its ledger, as texts."""
+
+    end: tuple[str, ...]
+    log: tuple[str, ...]
+    ledger: tuple[str, ...]
+
+
+def difference(record: Record, reference: str, run_id: str, doubted: Collection[str] = ()) -> str:
+    """Say how *run_id* differs from the run *reference*; an empty string where it does not.
+
+    *doubted* are the execution ids of calls that were unknown at a time: what a person said of them is left out.
+    """
+    places = {_place(row) for row in record.calls if row["run_id"] == run_id and row["execution_id"] in doubted}
+    wanted, found = trace(record, reference, places), trace(record, run_id, places)
+    for name in ("end", "log", "ledger"):
+        pair: tuple[tuple[str, ...], tuple[str, ...]] = getattr(wanted, name), getattr(found, name)
+        if pair[0] != pair[1]:
+            return f"{run_id}: the {name} differs from that of {reference}: {_first_difference(*pair)}"
+    return ""
+
+
+def trace(record: Record, run_id: str, doubted: Collection[Place] = ()) -> Trace:
+    """Return what has to be equal of *run_id*, without what a person decided about the calls at *doubted*."""
+    events = [row for row in record.events if row["run_id"] == run_id and row["type"] not in COMPARISON_IGNORES]
+    doubts = {row["gate_id"] for row in record.gates if row["gate_type"] == "unknown_effect"}
+    kept = [_plain(row, doubted) for row in _in_call_order(events) if row["event"].get("gate_id") not in doubts]
+    names = _Names()
+    return Trace(
+        end=tuple(f"{r['status']} {r['reason']} at step {r['step']}" for r in record.runs if r["run_id"] == run_id),
+        log=tuple(names.text(event) for event in _without_repeats(kept)),
+        ledger=tuple(sorted(_entry(row, doubted) for row in record.calls if row["run_id"] == run_id)),
+    )
+
+
+class _Names:
+    """Gives ids a name by the order in which they appear, so that two runs have the same names."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+
+    def text(self, event: Any) -> str:
+        return _UUID.sub(self._name, _TIME.sub("<time>", _json(event)))
+
+    def _name(self, found: re.Match[str]) -> str:
+        return self._known.setdefault(found.group(), f"<id {len(self._known) + 1}>")
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def _first_difference(wanted: Sequence[str], found: Sequence[str]) -> str:
+    shared = min(len(wanted), len(found))
+    place = next((n for n in range(shared) if wanted[n] != found[n]), shared)
+    return f"at {place} {_at(wanted, place)} became {_at(found, place)}"
+
+
+def _at(texts: Sequence[str], place: int) -> str:
+    return texts[place][:400] if place < len(texts) else "nothing"
+
+
+def _place(row: Row) -> Place:
+    return row["step"], row["call_index"]
+
+
+def _in_call_order(events: Sequence[Row]) -> list[Row]:
+    """The ends of one step's calls keep the places that they have together, and take them in the calls' own order."""
+    ordered = list(events)
+    for step in {row["event"]["step"] for row in events if row["type"] in _ENDS}:
+        spots = [n for n, row in enumerate(events) if row["type"] in _ENDS and row["event"]["step"] == step]
+        ends = sorted((events[n] for n in spots), key=lambda row: _place(row["event"]))
+        for spot, row in zip(spots, ends, strict=True):
+            ordered[spot] = row
+    return ordered
+
+
+def _plain(row: Row, doubted: Collection[Place]) -> Row:
+    event = {key: _timeless(value) for key, value in row["event"].items() if key not in _PASSING}
+    if row["type"] in _ENDS:
+        event = _undecided(event, doubted)
+    return {key: value for key, value in event.items() if key not in _SHOWN} if doubted else event
+
+
+def _timeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _timeless(inner) for key, inner in value.items() if key not in _PASSING}
+    return [_timeless(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _undecided(row: Row, doubted: Collection[Place]) -> Row:
+    return {key: value for key, value in row.items() if key not in _DOUBTED} if _place(row) in doubted else row
+
+
+def _without_repeats(events: Sequence[Row]) -> list[Row]:
+    """A fence is asked for until nothing lives under it; every answer after the first says the same."""
+    kept: list[Row] = []
+    for event in events:
+        if event["type"] != "fence_stored" or event not in kept:
+            kept.append(event)
+    return kept
+
+
+def _entry(row: Row, doubted: Collection[Place]) -> str:
+    return _json(_undecided({name: row[name] for name in _LEDGER}, doubted))

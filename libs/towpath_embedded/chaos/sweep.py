@@ -1,0 +1,362 @@
+"""`python -m towpath_embedded.chaos.sweep`: kills a process at every crash point and compares with runs left in peace.
+
+Law: a point counts only when its kill took place; every run of the platform is judged, also those that were hit by
+accident; an unknown outcome counts as explained only where a worker was killed while it held that very call.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import cycle
+from pathlib import Path
+from typing import Any, Final
+
+from towpath_embedded import roles
+from towpath_embedded.chaos import points as crash
+from towpath_embedded.chaos.crash_runs import CLASSES, MAX_ACTIVE, EffectClass, Ground, Kind, Task, platform_of
+from towpath_embedded.chaos.judge import Unknown, Verdict, weigh
+from towpath_embedded.chaos.outside import Mark, read_marks
+from towpath_embedded.chaos.points import Point
+from towpath_embedded.chaos.record import Record, read_record
+from towpath_embedded.chaos.sameness import difference
+from towpath_embedded.identity import temporary_folder
+from towpath_fabric.clock import monotonic, wall
+
+HIT_PATIENCE_S: Final = 60.0
+"""How long a point may wait for somebody to pass it."""
+
+BACK_PATIENCE_S: Final = 120.0
+END_PATIENCE_S: Final = 180.0
+LOOK_S: Final = 0.01
+TRAFFIC_S: Final = 0.3
+"""Between two runs that are submitted while points are armed."""
+
+IN_FLIGHT: Final = 30
+"""Runs that have not ended, above which no other is submitted: what is hit needs up to half a minute to go on."""
+
+UNCLAIMED: Final = frozenset(
+    {
+        "tas.claim_taken",
+        "tas.claim_before_reply",
+        "tas.claim_replied",
+        "worker.before_claim",
+        "worker.claim_answered",
+    }
+)
+"""Points that a pure call never passes, because it is not claimed."""
+
+KINDS: Final[tuple[Kind, ...]] = ("plain", "cancelled", "plain", "enqueued")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """Kill at the *nth* passing of a point while runs with tools of one class are under way (None: of all classes)."""
+
+    point: Point
+    nth: int
+    effect_class: EffectClass | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kill:
+    """A kill that took place: `process` is the name of the replica, `at` seconds since the epoch."""
+
+    point: str
+    nth: int
+    effect_class: str
+    process: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """An unknown outcome and the kill that made it so. `window` says between which two steps of the worker."""
+
+    execution_id: str
+    effect_class: str
+    window: str
+    point: str
+    verdicts: tuple[str, ...]
+
+
+@dataclass(kw_only=True)
+class SweepReport:
+    """What a sweep found."""
+
+    points: int
+    kills: list[Kill]
+    missed: list[str]
+    """Cases whose point nobody passed."""
+    verdict: Verdict
+    explained: list[Explained]
+    unexplained: list[str]
+    differences: list[str]
+    left: list[str]
+    """What was not over when it should have been."""
+    seconds: float
+
+    @property
+    def problems(self) -> list[str]:
+        """Everything that must not be, as sentences; empty where the sweep passed."""
+        found = [f"{name}: {sentence}" for name, sentences in self.verdict.findings.items() for sentence in sentences]
+        found += [f"never hit: {name}" for name in self.missed]
+        found += [f"unknown without a reason: {name}" for name in self.unexplained]
+        found += [f"difference: {sentence}" for sentence in self.differences]
+        return found + [f"left: {what}" for what in self.left]
+
+    def figures(self) -> dict[str, Any]:
+        """Return the figures of the catalogue's test 1, and where outcomes were unknown."""
+        return {
+            "points": self.points,
+            "points_hit": len({kill.point for kill in self.kills}),
+            "kills": len(self.kills),
+            "runs": self.verdict.runs,
+            "ended": self.verdict.ended,
+            **{name: len(sentences) for name, sentences in self.verdict.findings.items()},
+            "dead_letters": len(self.verdict.dead_letters),
+            "differences": len(self.differences),
+            "never_hit": len(self.missed),
+            "unknown": len(self.explained) + len(self.unexplained),
+            "unknown_unexplained": len(self.unexplained),
+            "unknown_at": sorted({f"{found.point}: {found.window}" for found in self.explained}),
+            "seconds": round(self.seconds, 1),
+        }
+
+
+def short_cases(found: Sequence[Point]) -> list[list[Case]]:
+    """Return one round: every point once, its first passing, while all classes are under way."""
+    return [[Case(point=point, nth=1, effect_class=None) for point in found]]
+
+
+def long_cases(found: Sequence[Point]) -> list[list[Case]]:
+    """Return a round for each class: every point that its calls pass, at the first and the second passing."""
+    return [
+        [
+            Case(point=point, nth=nth, effect_class=effect_class)
+            for point in found
+            if effect_class != "pure" or point.name not in UNCLAIMED
+            for nth in (1, 2)
+        ]
+        for effect_class in CLASSES
+    ]
+
+
+@dataclass(kw_only=True)
+class Sweep:
+    """One sweep on one platform that has started; *armed* is the folder that its processes look into."""
+
+    ground: Ground
+    armed: Path
+    kills: list[Kill] = field(default_factory=list)
+    missed: list[str] = field(default_factory=list)
+    _references: dict[tuple[Kind, EffectClass], str] = field(default_factory=dict)
+    _names: dict[int, str] = field(default_factory=dict)
+    _numbers: Iterable[int] = field(default_factory=lambda: iter(range(1_000_000)))
+    _submitting: set[asyncio.Task[str]] = field(default_factory=set)
+
+    async def run(self, rounds: Sequence[Sequence[Case]]) -> SweepReport:
+        """Kill at every case of *rounds*, one round after the other, and judge."""
+        began = time.monotonic()
+        left = await self._undisturbed()
+        for cases in rounds:
+            await self._round(cases)
+            if len(rounds) > 1:  # what this round left undone must not pass the points of the next
+                left += await self.ground.ended(self.ground.run_ids, END_PATIENCE_S)
+        left += await self.ground.ended(self.ground.run_ids, END_PATIENCE_S)
+        left += await self.ground.quiet(END_PATIENCE_S)
+        record = await read_record(self.ground.platform.dsn(), list(self.ground.run_ids))
+        marks = read_marks(self.ground.outside)
+        verdict = weigh(record, marks, list(self.ground.run_ids))
+        explained, unexplained = _explain(verdict.unknown, record, marks, self.kills)
+        return SweepReport(
+            points=len({case.point.name for cases in rounds for case in cases}),
+            kills=self.kills,
+            missed=self.missed,
+            verdict=verdict,
+            explained=explained,
+            unexplained=unexplained,
+            differences=self._differences(record, verdict.unknown),
+            left=sorted(set(left)),
+            seconds=time.monotonic() - began,
+        )
+
+    async def _undisturbed(self) -> list[str]:
+        """Run one of each sort before anything is killed: what all others are compared with."""
+        sorts: list[tuple[Kind, EffectClass]] = [("short", "pure")]
+        sorts += [("plain", effect_class) for effect_class in CLASSES]
+        sorts += [("cancelled", effect_class) for effect_class in CLASSES]
+        found = await asyncio.gather(*(self._submit(kind, effect_class) for kind, effect_class in sorts))
+        self._references = dict(zip(sorts, found, strict=True))
+        return await self.ground.ended(found, END_PATIENCE_S)
+
+    async def _round(self, cases: Sequence[Case]) -> None:
+        """Kill in every role at the same time, one process of each; meanwhile runs are submitted."""
+        classes = {case.effect_class for case in cases}
+        traffic = asyncio.create_task(self._traffic(CLASSES if None in classes else tuple(filter(None, classes))))
+        try:
+            by_role = {case.point.role: [c for c in cases if c.point.role == case.point.role] for case in cases}
+            async with asyncio.TaskGroup() as lanes:
+                for role, own in by_role.items():
+                    lanes.create_task(self._lane(role, own), name=f"kill {role}")
+        finally:
+            traffic.cancel()
+            await asyncio.gather(traffic, return_exceptions=True)
+        await asyncio.gather(*self._submitting)
+
+    async def _traffic(self, classes: Sequence[EffectClass]) -> None:
+        sorts = cycle((kind, effect_class) for kind in KINDS for effect_class in classes)
+        while True:
+            ended = await self.ground.fetch("SELECT count(*) FROM runs.run WHERE ended_at IS NOT NULL")
+            if len(self.ground.run_ids) + len(self._submitting) - ended[0][0] < IN_FLIGHT:
+                self._begin(*next(sorts))
+            await asyncio.sleep(TRAFFIC_S)
+
+    def _begin(self, kind: Kind, effect_class: EffectClass) -> None:
+        task = asyncio.create_task(self._submit(kind, effect_class))
+        self._submitting.add(task)
+        task.add_done_callback(self._submitting.discard)
+
+    async def _submit(self, kind: Kind, effect_class: EffectClass) -> str:
+        number = next(iter(self._numbers))
+        return await self.ground.submit(Task(kind=kind, effect_class=effect_class, key=f"{kind}-{number}"))
+
+    async def _lane(self, role: str, cases: Sequence[Case]) -> None:
+        for case in cases:
+            killed = await self._kill(case)
+            if killed is not None:
+                await self._back(role, killed)
+
+    async def _kill(self, case: Case) -> str | None:
+        """Arm the case's point and wait for the kill; return the name of the process, None where nobody passed."""
+        before = len(crash.hits(self.armed))
+        name, end = case.point.name, monotonic() + HIT_PATIENCE_S
+        self._look_at_processes()
+        crash.arm(self.armed, name, case.nth)
+        if name == "orchestrator.before_admit":
+            self._flood(case)
+        while True:
+            hit = next((hit for hit in crash.hits(self.armed)[before:] if hit.name == name), None)
+            if hit is not None:
+                break
+            if monotonic() > end and crash.disarm(self.armed, name):
+                self.missed.append(f"{name}, passing {case.nth}, {case.effect_class or 'all classes'}")
+                return None
+            await asyncio.sleep(LOOK_S)
+            self._look_at_processes()
+        process = self._names.get(hit.pid, "")
+        self.kills.append(
+            Kill(
+                point=name,
+                nth=case.nth,
+                effect_class=case.effect_class or "",
+                process=process,
+                at=wall().timestamp(),
+            )
+        )
+        return process
+
+    def _flood(self, case: Case) -> None:
+        """More runs than may be under way at once, so that some have to be admitted later."""
+        for _ in range(MAX_ACTIVE + 5):
+            self._begin("short", "pure")
+
+    def _look_at_processes(self) -> None:
+        found = self.ground.platform.processes
+        self._names.update({state.pid: name for name, state in found.items() if state.pid is not None})
+
+    async def _back(self, role: str, killed: str) -> None:
+        """Wait until every process of *role* does its work again, so that the next kill finds two of them."""
+        platform, end = self.ground.platform, monotonic() + BACK_PATIENCE_S
+        names = [name for name in platform.processes if roles.role_of(name) == role]
+        ports = {name: int(platform.health_url(name).rpartition(":")[2]) for name in names}
+        while True:
+            gone = platform.processes[killed].pid if killed else None
+            if gone is None or self._names.get(gone) == killed:
+                answers = await asyncio.gather(*(roles.http_status(port, "/readyz") for port in ports.values()))
+                if all(answer == 200 for answer in answers):
+                    return
+            if monotonic() > end:
+                raise TimeoutError(f"{killed} did not come back")
+            await asyncio.sleep(0.05)
+            self._look_at_processes()
+
+    def _differences(self, record: Record, unknown: Sequence[Unknown]) -> list[str]:
+        doubted = {found.execution_id for found in unknown}
+        found = [
+            difference(record, self._references[task.sort], run_id, doubted)
+            for run_id, task in self.ground.run_ids.items()
+            if run_id not in self._references.values()
+        ]
+        return [sentence for sentence in found if sentence]
+
+
+def _explain(
+    unknown: Sequence[Unknown], record: Record, marks: Sequence[Mark], kills: Sequence[Kill]
+) -> tuple[list[Explained], list[str]]:
+    """Find for every unknown call the kill of the worker that held its claim."""
+    claims: dict[str, list[Mapping[str, Any]]] = {}
+    for row in record.audit:
+        if row["phase"] == "claim" and row["verdict"] == "granted":
+            claims.setdefault(row["execution_id"], []).append(row)
+    happened = {mark.execution_id for mark in marks}
+    explained, unexplained = [], []
+    for found in unknown:
+        key = found.execution_id
+        kill = next(
+            (
+                kill
+                for claim in claims.get(key, ())
+                for kill in kills
+                if kill.process == claim["actor"] and kill.at >= claim["at"]
+            ),
+            None,
+        )
+        if kill is None or found.effect_class != "irreversible":
+            unexplained.append(f"{key} ({found.effect_class}): {found.why}")
+            continue
+        window = (
+            "after the tool, before the outcome was sent" if key in happened else "after the claim, before the tool"
+        )
+        explained.append(
+            Explained(
+                execution_id=key,
+                effect_class=found.effect_class,
+                window=window,
+                point=kill.point,
+                verdicts=found.verdicts,
+            )
+        )
+    return explained, unexplained
+
+
+async def sweep(folder: Path, rounds: Sequence[Sequence[Case]]) -> SweepReport:
+    """Start a platform below *folder*, sweep it, stop it."""
+    armed = folder / "armed"
+    async with platform_of(folder, armed=armed) as platform, Ground(platform, folder / "outside") as ground:
+        return await Sweep(ground=ground, armed=armed).run(rounds)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Sweep, print the figures and the problems; returns 1 where there are any."""
+    parser = argparse.ArgumentParser(prog="python -m towpath_embedded.chaos.sweep", description=__doc__)
+    parser.add_argument("--long", action="store_true", help="every point, both passings, each class of tools")
+    parser.add_argument("--only", action="append", help="points whose name begins so; may be repeated")
+    parser.add_argument("--json", action="store_true", help="print one JSON object with every kill")
+    asked = parser.parse_args(words)
+    found = [p for p in crash.points() if not asked.only or p.name.startswith(tuple(asked.only))]
+    rounds = long_cases(found) if asked.long else short_cases(found)
+    with temporary_folder() as folder:
+        report = asyncio.run(sweep(folder, rounds))
+    shown: dict[str, Any] = {**report.figures(), "problems": report.problems}
+    if asked.json:
+        shown |= {"kill_list": [asdict(k) for k in report.kills], "explained": [asdict(e) for e in report.explained]}
+    sys.stdout.write(json.dumps(shown, indent=None if asked.json else 1) + "\n")
+    return 1 if report.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
