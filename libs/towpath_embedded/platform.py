@@ -28,7 +28,7 @@ from towpath_embedded.postgres import Postgres
 from towpath_embedded.process import Unit, trim
 from towpath_embedded.roles import Role, WorkerCommand
 from towpath_embedded.state import locked, predecessor_gone, remove_state, write_state
-from towpath_embedded.supervisor import Notice, ProcessState, Supervisor
+from towpath_embedded.supervisor import LONGEST_PAUSE_S, Notice, ProcessState, Supervisor
 from towpath_fabric.clock import wall
 from towpath_fabric.migrations import migrate
 
@@ -46,7 +46,8 @@ class Platform:
     *replicas* says how many processes a role has (1 where it is not named; 0 leaves it out). *environment* is added to
     every role's, *role_environment* to one role's. A port that is None is any free one. Without *durable* the database
     survives a kill of its server, but not one of the machine. *notice* is told in one line what people should know.
-    *starts* by "fork" are for tests, which start hundreds: see `towpath_embedded.forks`.
+    *starts* by "fork" are for tests, which start hundreds: see `towpath_embedded.forks`; *longest_pause_s* is how long
+    a process that dies again and again is left down.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Platform:
         notice: Notice = _log.info,
         commands: Mapping[str, Sequence[str]] | None = None,
         starts: Literal["exec", "fork"] = "exec",
+        longest_pause_s: float = LONGEST_PAUSE_S,
     ) -> None:
         self.data = data.absolute()
         self.logs = self.data / "logs"
@@ -77,7 +79,7 @@ class Platform:
         self._spawn: process.Spawn = forks.spawn if starts == "fork" else process.spawn
         self._forks = forks.server() if starts == "fork" else None  # it imports while the servers start
         self._notice = notice
-        self._supervisor = Supervisor(notice, self._write_state)
+        self._supervisor = Supervisor(notice, self._write_state, longest_pause_s=longest_pause_s)
         self._lock = ExitStack()
         self._tending: list[asyncio.Task[None]] = []
         self._units: dict[str, Role] = {}

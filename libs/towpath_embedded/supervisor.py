@@ -45,8 +45,11 @@ class ProcessState:
 class Supervisor:
     """Watches children by name. *notice* is told in one line what people should know; *changed* after every restart."""
 
-    def __init__(self, notice: Notice, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, notice: Notice, changed: Callable[[], None], *, longest_pause_s: float = LONGEST_PAUSE_S
+    ) -> None:
         self._notice = notice
+        self._longest_pause_s = longest_pause_s
         self._changed = changed
         self._watched: dict[str, Watched] = {}
 
@@ -134,7 +137,7 @@ class Supervisor:
                 self._notice(f"{watched.unit.name} {_how_it_ended(watched.unit)}; it is started again")
                 pause = FIRST_PAUSE_S if monotonic() - began > STEADY_AFTER_S else pause
                 await asyncio.sleep(pause)
-                pause = min(pause * 2, LONGEST_PAUSE_S)
+                pause = min(pause * 2, self._longest_pause_s)
             await watched.released.wait()
             await self._restart(watched)
 

@@ -30,10 +30,10 @@ from towpath_embedded.roles import WorkerCommand
 from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import VARIABLE
 
-EffectClass = Literal["pure", "idempotent", "irreversible"]
+EffectClass = Literal["pure", "idempotent", "reconcilable", "irreversible"]
 Kind = Literal["plain", "cancelled", "enqueued", "short"]
 
-CLASSES: Final[tuple[EffectClass, ...]] = ("pure", "idempotent", "irreversible")
+CLASSES: Final[tuple[EffectClass, ...]] = ("pure", "idempotent", "reconcilable", "irreversible")
 NETWORK_NAME: Final = "crash"
 PERSON: Final = "somebody"
 MAX_ACTIVE: Final = 40
@@ -149,6 +149,8 @@ def platform_of(
         ],
         durable=False,
         commands=commands,
+        starts="fork",
+        longest_pause_s=0.2,
     )
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from towpath import ToolContext, tool
-from towpath_embedded.chaos.outside import Mark, leave
+from towpath.probes import DidNotHappen, Happened
+from towpath_embedded.chaos.outside import Mark, leave, read_marks
 from towpath_fabric.clock import wall
 
 OUTSIDE_VARIABLE: Final = "TOWPATH_CHAOS_OUTSIDE"
@@ -47,4 +48,17 @@ async def idempotent(n: int, ctx: ToolContext) -> dict[str, int]:
 async def irreversible(n: int, ctx: ToolContext) -> dict[str, int]:
     """Do what can't be taken back."""
     _happen("irreversible", ctx)
+    return {"n": n}
+
+
+def _happened(n: int, ctx: ToolContext) -> Happened | DidNotHappen:
+    """Look into the outside file; the worker that had the call before is dead, so nobody works on it any more."""
+    done = any(mark.execution_id == str(ctx.execution_id) for mark in read_marks(Path(os.environ[OUTSIDE_VARIABLE])))
+    return Happened({"n": n}) if done else DidNotHappen()
+
+
+@tool(name="crash.reconcilable", effect_class="reconcilable", probe=_happened, toolset=TOOLSET, timeout=3)
+async def reconcilable(n: int, ctx: ToolContext) -> dict[str, int]:
+    """Do what can be asked about afterwards."""
+    _happen("reconcilable", ctx)
     return {"n": n}

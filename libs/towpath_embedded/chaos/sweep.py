@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import cycle
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from towpath_embedded import roles
 from towpath_embedded.chaos import points as crash
@@ -49,16 +49,22 @@ UNCLAIMED: Final = frozenset(
 )
 """Points that a pure call never passes, because it is not claimed."""
 
+PROBED: Final = "worker.probed"
+"""Passed only by a reconcilable call that was started before and never reported."""
+
+LEAVES_DOUBT: Final = "worker.after_tool"
+"""Killed here, a worker leaves such a call behind."""
+
 KINDS: Final[tuple[Kind, ...]] = ("plain", "cancelled", "plain", "enqueued")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """Kill at the *nth* passing of a point while runs with tools of one class are under way (None: of all classes)."""
+    """Kill at the *nth* passing of a point while runs with tools of one class are under way (empty: of all)."""
 
     point: Point
     nth: int
-    effect_class: EffectClass | None
+    effect_class: EffectClass | Literal[""]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,22 +133,50 @@ class SweepReport:
         }
 
 
-def short_cases(found: Sequence[Point]) -> list[list[Case]]:
-    """Return one round: every point once, its first passing, while all classes are under way."""
-    return [[Case(point=point, nth=1, effect_class=None) for point in found]]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """Cases with the same traffic: runs whose tools are of *classes*. *settle* waits until all of them have ended."""
+
+    cases: tuple[Case, ...]
+    classes: tuple[EffectClass, ...]
+    settle: bool
 
 
-def long_cases(found: Sequence[Point]) -> list[list[Case]]:
-    """Return a round for each class: every point that its calls pass, at the first and the second passing."""
+def short_rounds(found: Sequence[Point]) -> list[Round]:
+    """Return rounds that hit every point once, at its first passing, while all classes are under way.
+
+    Before them a worker is killed in a reconcilable call, so that half a minute later there is something to probe.
+    """
+    first = tuple(_case(p, "reconcilable") for p in found if p.name == LEAVES_DOUBT)
+    rest = sorted((p for p in found if p.name != LEAVES_DOUBT), key=lambda p: p.name == PROBED)
     return [
-        [
-            Case(point=point, nth=nth, effect_class=effect_class)
-            for point in found
-            if effect_class != "pure" or point.name not in UNCLAIMED
-            for nth in (1, 2)
-        ]
+        Round(cases=first, classes=("reconcilable",), settle=False),
+        Round(cases=tuple(_case(p, "") for p in rest), classes=CLASSES, settle=True),
+    ]
+
+
+def long_rounds(found: Sequence[Point]) -> list[Round]:
+    """Return a round for each class: every point that its calls pass, at the first and at the second passing."""
+    return [
+        Round(
+            cases=tuple(_case(p, effect_class, nth) for p in _passed(found, effect_class) for nth in (1, 2)),
+            classes=(effect_class,),
+            settle=True,
+        )
         for effect_class in CLASSES
     ]
+
+
+def _case(point: Point, effect_class: EffectClass | Literal[""], nth: int = 1) -> Case:
+    return Case(point=point, nth=nth, effect_class=effect_class)
+
+
+def _passed(found: Sequence[Point], effect_class: EffectClass) -> list[Point]:
+    """The points that calls of a class pass; what needs a doubt comes last."""
+    never = (UNCLAIMED if effect_class == "pure" else frozenset()) | (
+        frozenset() if effect_class == "reconcilable" else {PROBED}
+    )
+    return sorted((p for p in found if p.name not in never), key=lambda p: p.name == PROBED)
 
 
 @dataclass(kw_only=True)
@@ -158,22 +192,21 @@ class Sweep:
     _numbers: Iterable[int] = field(default_factory=lambda: iter(range(1_000_000)))
     _submitting: set[asyncio.Task[str]] = field(default_factory=set)
 
-    async def run(self, rounds: Sequence[Sequence[Case]]) -> SweepReport:
+    async def run(self, rounds: Sequence[Round]) -> SweepReport:
         """Kill at every case of *rounds*, one round after the other, and judge."""
         began = time.monotonic()
         left = await self._undisturbed()
-        for cases in rounds:
-            await self._round(cases)
-            if len(rounds) > 1:  # what this round left undone must not pass the points of the next
+        for part in rounds:
+            await self._round(part)
+            if part.settle:  # what is left undone must not pass the points of the next round
                 left += await self.ground.ended(self.ground.run_ids, END_PATIENCE_S)
-        left += await self.ground.ended(self.ground.run_ids, END_PATIENCE_S)
         left += await self.ground.quiet(END_PATIENCE_S)
         record = await read_record(self.ground.platform.dsn(), list(self.ground.run_ids))
         marks = read_marks(self.ground.outside)
         verdict = weigh(record, marks, list(self.ground.run_ids))
         explained, unexplained = _explain(verdict.unknown, record, marks, self.kills)
         return SweepReport(
-            points=len({case.point.name for cases in rounds for case in cases}),
+            points=len({case.point.name for part in rounds for case in part.cases}),
             kills=self.kills,
             missed=self.missed,
             verdict=verdict,
@@ -193,15 +226,16 @@ class Sweep:
         self._references = dict(zip(sorts, found, strict=True))
         return await self.ground.ended(found, END_PATIENCE_S)
 
-    async def _round(self, cases: Sequence[Case]) -> None:
+    async def _round(self, part: Round) -> None:
         """Kill in every role at the same time, one process of each; meanwhile runs are submitted."""
-        classes = {case.effect_class for case in cases}
-        traffic = asyncio.create_task(self._traffic(CLASSES if None in classes else tuple(filter(None, classes))))
+        traffic = asyncio.create_task(self._traffic(part.classes), name="traffic")
+        lanes: dict[str, list[Case]] = {}
+        for case in part.cases:
+            lanes.setdefault(case.point.role, []).append(case)
         try:
-            by_role = {case.point.role: [c for c in cases if c.point.role == case.point.role] for case in cases}
-            async with asyncio.TaskGroup() as lanes:
-                for role, own in by_role.items():
-                    lanes.create_task(self._lane(role, own), name=f"kill {role}")
+            async with asyncio.TaskGroup() as group:
+                for role, cases in lanes.items():
+                    group.create_task(self._lane(role, cases), name=f"kill {role}")
         finally:
             traffic.cancel()
             await asyncio.gather(traffic, return_exceptions=True)
@@ -237,7 +271,7 @@ class Sweep:
         self._look_at_processes()
         crash.arm(self.armed, name, case.nth)
         if name == "orchestrator.before_admit":
-            self._flood(case)
+            self._flood()
         while True:
             hit = next((hit for hit in crash.hits(self.armed)[before:] if hit.name == name), None)
             if hit is not None:
@@ -252,14 +286,14 @@ class Sweep:
             Kill(
                 point=name,
                 nth=case.nth,
-                effect_class=case.effect_class or "",
+                effect_class=case.effect_class,
                 process=process,
                 at=wall().timestamp(),
             )
         )
         return process
 
-    def _flood(self, case: Case) -> None:
+    def _flood(self) -> None:
         """More runs than may be under way at once, so that some have to be admitted later."""
         for _ in range(MAX_ACTIVE + 5):
             self._begin("short", "pure")
@@ -333,7 +367,7 @@ def _explain(
     return explained, unexplained
 
 
-async def sweep(folder: Path, rounds: Sequence[Sequence[Case]]) -> SweepReport:
+async def sweep(folder: Path, rounds: Sequence[Round]) -> SweepReport:
     """Start a platform below *folder*, sweep it, stop it."""
     armed = folder / "armed"
     async with platform_of(folder, armed=armed) as platform, Ground(platform, folder / "outside") as ground:
@@ -348,7 +382,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON object with every kill")
     asked = parser.parse_args(words)
     found = [p for p in crash.points() if not asked.only or p.name.startswith(tuple(asked.only))]
-    rounds = long_cases(found) if asked.long else short_cases(found)
+    rounds = long_rounds(found) if asked.long else short_rounds(found)
     with temporary_folder() as folder:
         report = asyncio.run(sweep(folder, rounds))
     shown: dict[str, Any] = {**report.figures(), "problems": report.problems}
