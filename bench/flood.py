@@ -12,6 +12,7 @@ import json
 import os
 import statistics
 import time
+import uuid
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -59,22 +60,29 @@ class Memory:
             await asyncio.sleep(SAMPLE_S)
 
 
-async def by_nats(nc: Any, body: bytes, refusals: Counter[str]) -> float:
-    """Submit until it is accepted; returns when that was."""
+async def by_nats(nc: Any, task: dict[str, Any], refusals: Counter[str]) -> float:
+    """Submit until it is accepted, under one key; returns when that was."""
+    body = json.dumps({**task, "idempotency_key": uuid.uuid4().hex}).encode()
     while True:
         answer = json.loads((await nc.request("task.submit", body, timeout=300)).data)
         if "run_id" in answer and "code" not in answer:
             return time.perf_counter()
         if not answer.get("retryable"):
             raise SystemExit(f"a task was refused for good: {answer}")
-        refusals[f"nats {answer['code']}"] += 1
+        refusals[f"nats {answer['status']} {answer['code']}"] += 1
         await asyncio.sleep(answer["retry_after_s"])
 
 
 async def by_http(client: httpx2.AsyncClient, task: dict[str, Any], refusals: Counter[str]) -> float:
-    """Submit until it is accepted; returns when that was."""
+    """Submit until it is accepted, under one key, since a lost answer tells nothing; returns when that was."""
+    key = {"Idempotency-Key": uuid.uuid4().hex}
     while True:
-        answer = await client.post("/v1/runs", json=task)
+        try:
+            answer = await client.post("/v1/runs", json=task, headers=key)
+        except httpx2.TransportError as error:
+            refusals[f"http {type(error).__name__}"] += 1
+            await asyncio.sleep(1)
+            continue
         if answer.status_code == 202:
             return time.perf_counter()
         if answer.status_code not in {429, 503}:
@@ -106,9 +114,8 @@ async def flood(platform: Platform, options: argparse.Namespace) -> dict[str, An
     limits = httpx2.Limits(max_connections=options.http or 1)
     started = time.perf_counter()
     async with httpx2.AsyncClient(base_url=platform.gateway_url, timeout=300, limits=limits) as client:
-        text = json.dumps(task).encode()
         accepted = await asyncio.gather(
-            *(by_nats(nc, text, refusals) for _ in range(options.tasks - options.http)),
+            *(by_nats(nc, task, refusals) for _ in range(options.tasks - options.http)),
             *(by_http(client, task, refusals) for _ in range(options.http)),
         )
     await nc.close()

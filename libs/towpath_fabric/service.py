@@ -34,6 +34,10 @@ Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 CLOSE_POOL_S = 0.5
 """Nothing uses the pool any more when it is closed; connections that ended loops kept are dropped after this long."""
 
+KEEP_ALIVE_S = 75
+"""Longer than clients and proxies keep an idle connection: whoever closes first must not be us, while a request is on
+its way."""
+
 HEALTH_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
 
 
@@ -234,6 +238,7 @@ class Service:
             access_log=False,
             lifespan="on",
             loop="uvloop",
+            timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=int(self.settings.stop_grace_s),
         )
         self._server = _Server(config, self._tell_stopping)
