@@ -16,7 +16,7 @@ from towpath.errors import RefusedError, UnavailableError
 from towpath_contracts.problems import ProblemError, problem
 from towpath_contracts.tasks import RunAccepted
 from towpath_embedded.chaos import recording
-from towpath_embedded.chaos.faults import FAULTS, Fault, Strike, Striker
+from towpath_embedded.chaos.faults import FAULTS, Strike, Striker
 from towpath_embedded.chaos.people import Person
 from towpath_embedded.chaos.plan import Boundary, Cell, boundaries_of, make_plan
 from towpath_embedded.chaos.watch import Log, Reader, Watch, types_in_order
@@ -47,15 +47,17 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
-    """What a campaign does. *pace_s* is the time between two targets, *in_flight* how many may wait for their strike.
+    """What a campaign does: *strikes* with *faults*, and once with each of *rare*.
 
-    *bystanders* are runs beyond the targets that nobody aims at. *commands* replace those of roles.
+    *pace_s* is the time between two targets, *in_flight* how many of them may wait for their strike. *bystanders* are
+    runs beyond the targets that nobody aims at. *commands* replace those of roles.
     """
 
     workloads: tuple[Workload, ...]
-    faults: tuple[Fault, ...]
+    faults: tuple[str, ...]
     strikes: int
     seed: int
+    rare: tuple[str, ...] = ()
     bystanders: int = 0
     stop_s: float = 2.0
     pace_s: float = 1.0
@@ -164,11 +166,13 @@ class Campaign:
             found += boundaries_of(workload.name, types_in_order(self._watch.logs[run_id]))
         self.deeds.boundaries = tuple(found)
         self.deeds.seconds["reference"] = monotonic() - began
-        self._tell(f"{len(found)} boundaries in {', '.join(self._by_name)}; {len(self._orders.faults)} faults")
+        self._tell(
+            f"{len(found)} boundaries in {', '.join(self._by_name)}; {len({*self._orders.faults, *self._orders.rare})} faults"
+        )
 
     async def _strike_all(self) -> None:
         orders, began = self._orders, monotonic()
-        plan = make_plan(self.deeds.boundaries, [f.name for f in orders.faults], orders.strikes, orders.seed)
+        plan = make_plan(self.deeds.boundaries, orders.faults, orders.strikes, orders.seed, rare=orders.rare)
         self.deeds.targets = [Target(cell=cell) for cell in plan]
         names = list(self._by_name)
         slots = asyncio.Semaphore(orders.in_flight)
@@ -239,7 +243,7 @@ class Campaign:
             await asyncio.sleep(0.2)
         self._tell(f"every run has ended after {monotonic() - began:.0f} s" if not left else f"{len(left)} go on")
         end = monotonic() + HISTORY_TIMEOUT_S
-        while (caught_up := await _caught_up(reader)) is False and monotonic() < end:
+        while not (caught_up := await _caught_up(reader)) and monotonic() < end:  # noqa: ASYNC110 - a level
             await asyncio.sleep(0.5)
         self.deeds.quiet = not left and caught_up
         self.deeds.seconds["quiescence"] = monotonic() - began

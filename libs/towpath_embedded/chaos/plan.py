@@ -47,11 +47,14 @@ def boundaries_of(network: str, types: Iterable[str]) -> tuple[Boundary, ...]:
     return tuple(found)
 
 
-def make_plan(boundaries: Sequence[Boundary], faults: Sequence[str], count: int, seed: int) -> tuple[Cell, ...]:
-    """Return *count* strikes, spread as evenly as they can be over faults and boundaries.
+def make_plan(
+    boundaries: Sequence[Boundary], faults: Sequence[str], count: int, seed: int, *, rare: Sequence[str] = ()
+) -> tuple[Cell, ...]:
+    """Return *count* strikes, spread as evenly as they can be over faults and boundaries, and among them *rare* ones.
 
     Every round visits each boundary once with another fault than in the rounds before, so `len(faults)` rounds are the
-    whole matrix; equal faults lie far apart, so that a service is well again before it is struck again.
+    whole matrix; equal faults lie far apart, so that a service is well again before it is struck again. Each entry of
+    *rare* strikes once, somewhere between the others.
     """
     chance = random.Random(seed)  # noqa: S311 - a schedule, no secret
     order = list(range(len(boundaries)))
@@ -61,9 +64,11 @@ def make_plan(boundaries: Sequence[Boundary], faults: Sequence[str], count: int,
     pairs: list[tuple[str, Boundary]] = []
     turn = 0
     while len(pairs) < count and order and turns:
-        for place, index in enumerate(order):
-            pairs.append((turns[(place + turn) % len(turns)], boundaries[index]))
+        pairs += [(turns[(place + turn) % len(turns)], boundaries[index]) for place, index in enumerate(order)]
         turn += 1
         if turn % len(turns) == 0:  # the matrix is complete: the next one in another order
             chance.shuffle(order)
-    return tuple(Cell(number=n, fault=f, boundary=b) for n, (f, b) in enumerate(pairs[:count], 1))
+    del pairs[count:]
+    for fault in rare if boundaries else ():
+        pairs.insert(chance.randrange(len(pairs) + 1), (fault, chance.choice(boundaries)))
+    return tuple(Cell(number=n, fault=f, boundary=b) for n, (f, b) in enumerate(pairs, 1))

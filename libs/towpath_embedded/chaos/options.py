@@ -1,0 +1,157 @@
+"""What `towpath chaos` was asked for, checked as a whole.
+
+Law: every problem of a command line is told at once, before anything is started.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from towpath_contracts.problems import ProblemDetail, ProblemError, problem
+from towpath_embedded.chaos.campaign import Orders
+from towpath_embedded.chaos.faults import FAULTS, KILLS, Fault, named_faults
+from towpath_embedded.chaos.scenarios.catalogue import Scenario, catalogue
+from towpath_embedded.chaos.workload import Workload, WorkloadError, defaults, read_workload
+
+DEFAULT_SEED = 1
+QUICK_KILLS = 160
+FULL_KILLS = 1_000
+QUICK_RARE = 1
+FULL_RARE = 10
+"""How often each of the faults that are no kill strikes, beside the kills."""
+
+SHORT_STOP_S = 6.0
+"""Longer than the lease of a fact or of a call (5 s)."""
+
+LONG_STOP_S = 25.0
+"""Longer than the lease of a decision, too (20 s)."""
+
+LIMIT = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChaosOptions:
+    """The command line as it was given; see `towpath chaos --help`."""
+
+    network: Path | None = None
+    decisions: Path | None = None
+    tools: Path | None = None
+    policy: Path | None = None
+    faults: tuple[str, ...] = ()
+    kills: int | None = None
+    runs: int = 0
+    seed: int = DEFAULT_SEED
+    quick: bool = False
+    long: bool = False
+    data: Path | None = None
+    mutant: str | None = None
+    scenario: tuple[str, ...] = ()
+    privileged: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is to be done: a campaign, or scenarios of the catalogue."""
+
+    orders: Orders | None = None
+    scenarios: tuple[Scenario, ...] = ()
+
+
+def understand(options: ChaosOptions, mutants: Mapping[str, Mapping[str, Sequence[str]]]) -> Asked:
+    """Return what *options* ask for; raises ProblemError with every problem.
+
+    *mutants* gives the commands that replace those of roles, by the mutant's name.
+    """
+    wrong: list[ProblemDetail] = [*_files(options), *_numbers(options)]
+    faults, strange = named_faults(options.faults or (("kill",) if options.mutant else ("all",)))
+    wrong += [_fault("--faults", f"{word} names no fault; there are {', '.join(FAULTS)}") for word in strange]
+    if options.mutant is not None and options.mutant not in mutants:
+        wrong.append(_fault("--mutant", f"there is no mutant {options.mutant}; there are {', '.join(mutants)}"))
+    scenarios = _scenarios(options, wrong)
+    workloads = _workloads(options, wrong) if not scenarios else ()
+    if wrong:
+        raise ProblemError(problem("request_invalid", f"{len(wrong)} problem(s)", errors=tuple(wrong)))
+    if scenarios:
+        return Asked(scenarios=scenarios)
+    return Asked(orders=_orders(options, workloads, faults, mutants.get(options.mutant or "", {})))
+
+
+def _orders(
+    options: ChaosOptions,
+    workloads: tuple[Workload, ...],
+    faults: Iterable[Fault],
+    commands: Mapping[str, Sequence[str]],
+) -> Orders:
+    names = [fault.name for fault in faults]
+    often = tuple(name for name in names if name in KILLS) or tuple(names)
+    seldom = [name for name in names if name not in often]
+    each = QUICK_RARE if options.quick or options.kills else FULL_RARE
+    return Orders(
+        workloads=workloads,
+        faults=often,
+        rare=tuple(seldom) * each,
+        strikes=options.kills or (QUICK_KILLS if options.quick else FULL_KILLS),
+        seed=options.seed,
+        bystanders=options.runs,
+        stop_s=LONG_STOP_S if options.long else SHORT_STOP_S,
+        commands=commands,
+    )
+
+
+def _files(options: ChaosOptions) -> list[ProblemDetail]:
+    found: list[ProblemDetail] = []
+    if options.network is not None and options.decisions is None:
+        found.append(_fault("--decisions", "a network of your own needs --decisions FILE: what the model would say"))
+    if options.network is None:
+        given = [name for name in ("decisions", "tools", "policy") if getattr(options, name) is not None]
+        found += [_fault(f"--{name}", f"--{name} belongs to --network FILE") for name in given]
+    for name in ("network", "decisions", "tools", "policy"):
+        path: Path | None = getattr(options, name)
+        if path is not None and not path.is_file():
+            found.append(_fault(f"--{name}", f"{path} is no file"))
+    if options.data is not None and (options.data / "platform").exists():
+        found.append(_fault("--data", f"{options.data} holds an earlier platform; name a new folder"))
+    return found
+
+
+def _numbers(options: ChaosOptions) -> list[ProblemDetail]:
+    found: list[ProblemDetail] = []
+    if options.kills is not None and not 1 <= options.kills <= LIMIT:
+        found.append(_fault("--kills", f"--kills takes 1 to {LIMIT}, not {options.kills}"))
+    if not 0 <= options.runs <= LIMIT:
+        found.append(_fault("--runs", f"--runs takes 0 to {LIMIT}, not {options.runs}"))
+    if options.quick and options.long:
+        found.append(_fault("--long", "--quick and --long contradict each other"))
+    return found
+
+
+def _workloads(options: ChaosOptions, wrong: list[ProblemDetail]) -> tuple[Workload, ...]:
+    if options.network is None or options.decisions is None:
+        return defaults()
+    if any(entry.pointer in {"--network", "--decisions", "--tools", "--policy"} for entry in wrong):
+        return ()
+    try:
+        return (read_workload(options.network, options.decisions, tools=options.tools, policy=options.policy),)
+    except WorkloadError as error:
+        wrong += error.details
+        return ()
+
+
+def _scenarios(options: ChaosOptions, wrong: list[ProblemDetail]) -> tuple[Scenario, ...]:
+    """`all` are those that need no privileges; `--privileged` alone are those that do, and with `all` everything."""
+    if not options.scenario and not options.privileged:
+        return ()
+    found = catalogue()
+    known = {scenario.name: scenario for scenario in found}
+    strange = [name for name in options.scenario if name not in known and name != "all"]
+    wrong += [_fault("--scenario", f"there is no scenario {n}; there are {', '.join(known)}") for n in strange]
+    chosen = [s for s in found if s.name in options.scenario]
+    if "all" in options.scenario:
+        chosen += [scenario for scenario in found if not scenario.needs_privileges]
+    if options.privileged:
+        chosen += [scenario for scenario in found if scenario.needs_privileges]
+    return tuple(dict.fromkeys(chosen))
+
+
+def _fault(option: str, detail: str) -> ProblemDetail:
+    return ProblemDetail(pointer=option, code="invalid", detail=detail)

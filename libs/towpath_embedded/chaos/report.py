@@ -1,0 +1,171 @@
+"""What a campaign found, as one document: figures, the matrix of faults and boundaries, every finding in words.
+
+Law: no I/O. Whatever should not be stands in `problems`; the campaign has passed when there is none.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from towpath_embedded.chaos.campaign import Deeds, Target
+from towpath_embedded.chaos.faults import FAULTS
+from towpath_embedded.chaos.judge import Unknown, Verdict
+from towpath_embedded.chaos.record import Record, Row
+from towpath_embedded.chaos.sameness import difference
+
+SHARE = 0.95
+"""Of the runs, at least so many must complete: a platform on which everything fails loses nothing either."""
+
+SHOWN = 20
+"""Findings of one kind that the document holds in words; their number is always whole."""
+
+_ID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
+_COUNTED = ("lost", "duplicates", "unknown")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Everything that was looked at after a campaign: the judge's verdict, and what a replay and a comparison said."""
+
+    deeds: Deeds
+    record: Record
+    verdict: Verdict
+    differing: Sequence[str]
+    replay_mismatches: Sequence[str]
+
+
+def differing_runs(deeds: Deeds, record: Record, verdict: Verdict) -> list[str]:
+    """Say which runs came out otherwise than the undisturbed run of their network, and where."""
+    doubted: dict[str, set[str]] = defaultdict(set)
+    for unknown in verdict.unknown:
+        doubted[unknown.run_id].add(unknown.execution_id)
+    by_run = _by_run(record)
+    found: list[str] = []
+    for run_id, network in deeds.run_ids.items():
+        reference = deeds.references[network]
+        if run_id != reference and run_id in by_run:
+            both = _joined(by_run[reference], by_run[run_id])
+            found.append(difference(both, reference, run_id, doubted[run_id]))
+    return [text for text in found if text]
+
+
+def _by_run(record: Record) -> dict[str, dict[str, list[Row]]]:
+    """Only the parts that are compared, run by run: looking through all of it for each run would take minutes."""
+    parts: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for name in ("runs", "events", "gates", "calls"):
+        for row in getattr(record, name):
+            parts[row["run_id"]][name].append(row)
+    return parts
+
+
+def _joined(*parts: Mapping[str, list[Row]]) -> Record:
+    names = ("runs", "events", "gates", "calls")
+    return Record(**{name: [row for part in parts for row in part.get(name, [])] for name in names})
+
+
+def document(found: Found, *, seed: int, expected: Sequence[str], facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the report; *expected* are the faults that were ordered, *facts* what else it should say."""
+    verdict, targets = found.verdict, found.deeds.targets
+    struck = [target for target in targets if target.strike is not None]
+    blame = _blame(found)
+    findings = {
+        **{"duplicates" if name == "dup" else name: list(texts) for name, texts in verdict.findings.items()},
+        "differing": list(found.differing),
+        "replay_mismatches": list(found.replay_mismatches),
+    }
+    return {
+        "seed": seed,
+        **facts,
+        "strikes": len(struck),
+        "kills": sum(FAULTS[target.cell.fault].kills for target in struck),
+        "by_fault": _grouped(struck, blame, lambda target: target.cell.fault),
+        "by_boundary": _grouped(struck, blame, lambda target: target.cell.boundary.label),
+        "matrix": {
+            label: _grouped(group, blame, lambda target: target.cell.fault)
+            for label, group in _groups(struck, lambda target: target.cell.boundary.label).items()
+        },
+        "runs": len(found.deeds.run_ids),
+        "completed": verdict.completed,
+        "completed_share": round(verdict.share, 4),
+        **{name: len(texts) for name, texts in findings.items()},
+        "unknown": [_explained(unknown) for unknown in verdict.unknown],
+        "unknown_by_cause": _by_cause(verdict.unknown),
+        "gates": dict(found.deeds.said),
+        "effects": verdict.effects,
+        "repeats": verdict.repeats,
+        "dead_letters": len(verdict.dead_letters),
+        "recovery_s": _quantiles(struck),
+        "findings": {name: texts[:SHOWN] for name, texts in findings.items() if texts},
+        "problems": _problems(found, findings, expected),
+    }
+
+
+def _problems(found: Found, findings: Mapping[str, Sequence[str]], expected: Sequence[str]) -> list[str]:
+    problems = [f"{name}: {len(texts)}, for example {texts[0]}" for name, texts in findings.items() if texts]
+    hit = {target.cell.fault for target in found.deeds.targets if target.strike is not None}
+    problems += [f"the fault {name} never struck" for name in expected if name not in hit]
+    missed = [target.cell for target in found.deeds.targets if target.strike is None]
+    problems += [f"{cell.fault} never struck at {cell.boundary.label}: no run came to it" for cell in missed]
+    if not found.deeds.quiet:
+        problems.append("not everything came to rest: runs go on, or the history lags behind")
+    if found.verdict.share < SHARE:
+        problems.append(f"{found.verdict.share:.1%} of the runs completed; {SHARE:.0%} is the least")
+    return problems
+
+
+def _blame(found: Found) -> dict[str, dict[str, int]]:
+    """How many findings of each counted kind a run has; a finding names a run or one of its calls."""
+    run_of = {row["execution_id"]: row["run_id"] for row in found.record.calls}
+    counts: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(_COUNTED, 0))
+    for name, texts in (("lost", found.verdict.lost), ("duplicates", found.verdict.dup)):
+        for text in texts:
+            for key in set(_ID.findall(text)):
+                counts[run_of.get(key, key)][name] += 1
+    for unknown in found.verdict.unknown:
+        counts[unknown.run_id]["unknown"] += 1
+    return counts
+
+
+def _groups(targets: Iterable[Target], key: Any) -> dict[str, list[Target]]:
+    groups: dict[str, list[Target]] = defaultdict(list)
+    for target in targets:
+        groups[key(target)].append(target)
+    return dict(sorted(groups.items()))
+
+
+def _grouped(targets: Iterable[Target], blame: Mapping[str, dict[str, int]], key: Any) -> dict[str, dict[str, Any]]:
+    return {
+        name: {
+            "strikes": len(group),
+            **{kind: sum(blame[t.run_id][kind] for t in group if t.run_id in blame) for kind in _COUNTED},
+            "recovery_s": _quantiles(group),
+        }
+        for name, group in _groups(targets, key).items()
+    }
+
+
+def _quantiles(targets: Iterable[Target]) -> dict[str, float | None]:
+    """Seconds from the strike to the struck run's next event."""
+    times = sorted(target.recovery_s for target in targets if target.recovery_s is not None)
+    if not times:
+        return {"p50": None, "p99": None, "max": None}
+    return {"p50": _at(times, 0.50), "p99": _at(times, 0.99), "max": round(times[-1], 3)}
+
+
+def _at(times: Sequence[float], share: float) -> float:
+    return round(times[min(len(times) - 1, int(share * len(times)))], 3)
+
+
+def _explained(unknown: Unknown) -> dict[str, Any]:
+    fields = asdict(unknown)
+    where = f"{fields.pop('tool')} of run {unknown.run_id}"
+    return {"where": where, **fields, "verdicts": list(unknown.verdicts)}
+
+
+def _by_cause(unknown: Sequence[Unknown]) -> dict[str, int]:
+    causes: dict[str, int] = defaultdict(int)
+    for one in unknown:
+        causes[f"{one.effect_class}: {one.why}"] += 1
+    return dict(causes)
