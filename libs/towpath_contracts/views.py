@@ -13,6 +13,7 @@ from pydantic import Field
 from towpath_contracts.base import JsonObject, Message, Value
 from towpath_contracts.deciding import Cost, PromptContext, Usage
 from towpath_contracts.events import ForkedFrom, LogEntry
+from towpath_contracts.run_effects import RunEffect
 
 
 class GetRun(Message):
@@ -35,7 +36,11 @@ class ListRuns(Message):
 
 
 class RunView(Message):
-    """A run as its reader sees it."""
+    """A run as its reader sees it.
+
+    `effects` is filled once a run is being cancelled or has ended otherwise than completed: what became of its calls,
+    in order. Of very many only the newest are there, and `effects_left_out` counts the others; the log has them all.
+    """
 
     run_id: UUID
     project: str
@@ -62,6 +67,8 @@ class RunView(Message):
     trace_id: str = ""
     debug: bool = False
     forked_from: ForkedFrom | None = None
+    effects: tuple[RunEffect, ...] = ()
+    effects_left_out: int = 0
 
 
 class RunPage(Message):

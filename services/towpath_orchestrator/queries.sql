@@ -214,6 +214,9 @@ SELECT seq, status FROM runs.run WHERE run_id = $1 AND ($2::text IS NULL OR proj
 -- name: events_page
 SELECT seq, at, event FROM runs.run_event WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3
 
+-- name: effect_events
+SELECT seq, at, event FROM runs.run_event WHERE run_id = $1 AND seq > $2 AND type = ANY ($3::text[]) ORDER BY seq LIMIT $4
+
 -- name: facts_of
 SELECT first_seq, at, fact, engine_version FROM runs.run_fact WHERE run_id = $1 ORDER BY first_seq
 
@@ -225,14 +228,6 @@ SELECT * FROM runs.gate
 WHERE project = $1 AND ($2::text IS NULL OR status = $2) AND ($3::uuid IS NULL OR run_id = $3)
   AND ($4::uuid IS NULL OR gate_id = $4)
 ORDER BY opened_at LIMIT $5
-
--- name: add_dead_letter
-INSERT INTO runs.dead_letter (stream, subject, run_id, reason, body, failures) VALUES ($1, $2, $3, $4, $5, $6)
-
--- name: count_failure
-INSERT INTO runs.handling_failure (stream, sequence, failures, last) VALUES ($1, $2, 1, now())
-ON CONFLICT (stream, sequence) DO UPDATE SET failures = runs.handling_failure.failures + 1, last = now()
-RETURNING failures
 
 -- name: forget_failures
 DELETE FROM runs.handling_failure WHERE last < now() - interval '1 day'

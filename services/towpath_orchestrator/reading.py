@@ -11,6 +11,7 @@ from uuid import UUID
 from towpath_contracts.deciding import Cost, Usage
 from towpath_contracts.events import FINAL_STATUSES, ForkedFrom
 from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.run_effects import EFFECT_EVENTS, EffectList
 from towpath_contracts.tools import BlobChunk, BlobGet
 from towpath_contracts.views import (
     EventPage,
@@ -42,6 +43,14 @@ PAGE_BYTES = 600_000
 
 BRIEF_BYTES = 4_096
 """In lists, an answer longer than this is left out; the run itself has it."""
+
+TELLS_EFFECTS = (FINAL_STATUSES - {"completed"}) | {"cancelling", "quarantined"}
+
+MAX_EFFECTS = 1_000
+"""Effects in one answer: about 200 KB, well below the broker's 1 MiB."""
+
+EVENTS_AT_ONCE = 200
+"""Events read at once for the list of effects; each may hold a result of 64 KiB."""
 
 CHUNK_BYTES = 256 * 1024
 """Largest piece of a blob in one message (design §6)."""
@@ -121,7 +130,7 @@ class Reading:
                 raise ProblemError(problem("run_not_found", f"no run {request.run_id} in {request.project}"))
             left = until - monotonic()
             if row["status"] in FINAL_STATUSES or left <= 0:
-                return await self._whole(row)
+                return await self._with_effects(await self._whole(row))
             await self._endings.wait(request.run_id, min(left, LOOK_S))
 
     async def _whole(self, row: Any) -> RunView:
@@ -130,6 +139,19 @@ class Reading:
         if text is None:
             return view(row)
         return view(row).model_copy(update={"forked_from": ForkedFrom.model_validate_json(text)})
+
+    async def _with_effects(self, run: RunView) -> RunView:
+        """Add what became of the calls of a run that was stopped, or ended without its answer (design §7, cancel)."""
+        if run.status not in TELLS_EFFECTS:
+            return run
+        listed = EffectList()
+        after = 0
+        while rows := await self._pool.fetch(QUERIES.effect_events, run.run_id, after, EFFECT_EVENTS, EVENTS_AT_ONCE):
+            for row in rows:
+                listed.add(read_entry(row).event)
+            after = rows[-1]["seq"]
+        left_out = max(0, len(listed.effects) - MAX_EFFECTS)
+        return run.model_copy(update={"effects": listed.effects[left_out:], "effects_left_out": left_out})
 
     async def list_runs(self, request: ListRuns) -> RunPage:
         """Return a page of runs, newest first."""

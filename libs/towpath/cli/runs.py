@@ -8,9 +8,9 @@ from towpath.cli import histories, naming
 from towpath.cli.errors import OK
 from towpath.cli.following import Follower, ask_at_gate, somebody_is_there
 from towpath.cli.options import COMMON, Common, examples
-from towpath.cli.output import Column
+from towpath.cli.output import Column, Output
 from towpath.cli.run import conclude
-from towpath.cli.text import plain_json
+from towpath.cli.text import one_line, plain_json
 from towpath.cli.trail import Trail, answer_text
 
 app = App(name="runs", help="Look at runs, follow and cancel them; replay, export and fork what is stored.")
@@ -57,6 +57,15 @@ _SHOW = (
 )
 
 
+_EFFECT_MARKS = {
+    "happened": ("✓", "green"),
+    "failed": ("✕", "red"),
+    "did_not_happen": ("·", "dim"),
+    "unknown": ("?", "magenta"),
+    "open": ("◐", "yellow"),
+}
+
+
 @app.command(name="list", help_epilogue=examples("towpath runs list", "towpath runs list --status waiting -o json"))
 async def list_runs(
     *,
@@ -99,6 +108,9 @@ async def show(run: str, /, *, common: Common = COMMON) -> None:
             async for entry in _stored(client, run_id, 0):
                 for line in trail.lines(entry.event):
                     out.say(f"  {line}", line.style)
+            if view.effects:
+                out.say("\n  what became of its calls:")
+                _tell_effects(out, view)
 
 
 @app.command(help_epilogue=examples("towpath runs watch 0192f3", "towpath runs watch 0192f3 -o jsonl"))
@@ -154,7 +166,19 @@ async def cancel(
         view = await client.result(run_id) if wait else await client.get(run_id)
     out = common.out()
     out.record(view.model_dump(mode="json"), _SHOW[:2])
+    if out.for_people:
+        _tell_effects(out, view)
     return OK
+
+
+def _tell_effects(out: Output, view: Any) -> None:
+    """Say what became of the calls of a run that was stopped, one line each."""
+    if view.effects_left_out:
+        out.say(f"  … {view.effects_left_out} earlier calls", "dim")
+    for effect in view.effects:
+        mark, style = _EFFECT_MARKS[effect.outcome]
+        said = f" ({one_line(effect.source, 40)})" if effect.source else ""
+        out.say(f"  {mark} {effect.tool:<24} {effect.outcome}{said}  {effect.execution_id}", style)
 
 
 async def _stored(client: Any, run_id: Any, after: int) -> Any:
