@@ -24,6 +24,9 @@ EXPIRES_S = 30.0
 HEARTBEAT_S = 2.0
 """The server says it is alive this often while a request is idle; three missed beats mean the request is gone."""
 
+LOOK_S = 0.25
+"""How often a consumer looks whether its connection was replaced or its request lost."""
+
 Rebind = Callable[[], Awaitable[None]]
 
 
@@ -149,8 +152,12 @@ class PullConsumer:
     async def _keep(self) -> None:
         """Ask again when a request was lost: broker restarts, missing consumers, dropped heartbeats."""
         delay = 0.1
+        reconnects = self._nc.stats["reconnects"]
         while True:
             await asyncio.sleep(delay)
+            if self._nc.stats["reconnects"] != reconnects and self._nc.is_connected:
+                reconnects = self._nc.stats["reconnects"]
+                self.reset()  # the request went with the old connection; without this only its silence would tell
             if self._missing and self._rebind is not None and self._nc.is_connected:
                 delay = min(delay * 2, 2.0)
                 try:
@@ -159,7 +166,7 @@ class PullConsumer:
                     continue
                 self._missing = False
             else:
-                delay = 0.5
+                delay = LOOK_S
             if self._asked and monotonic() - self._heard > 3 * HEARTBEAT_S:
                 self._asked = 0
             if self._asked == 0 and self._nc.is_connected:

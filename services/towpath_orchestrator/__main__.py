@@ -5,15 +5,17 @@ import sys
 from functools import partial
 
 from towpath_contracts.streams import INBOX_CONSUMER, TASKS_CONSUMER
+from towpath_fabric.dead_letters import DeadLetters
 from towpath_fabric.pull import PullConsumer
 from towpath_fabric.service import Service
 from towpath_fabric.streams import ensure_streams
 from towpath_orchestrator import replay_command
 from towpath_orchestrator.acting import Acting
 from towpath_orchestrator.adapters.run_tables import RunTables
-from towpath_orchestrator.app import Clients, Enqueued, serve_clients, serve_records, serve_services
+from towpath_orchestrator.app import Clients, Enqueued, serve_clients, serve_letters, serve_records, serve_services
 from towpath_orchestrator.forks import Forks
 from towpath_orchestrator.gate import ReplayGate
+from towpath_orchestrator.letters import Letters
 from towpath_orchestrator.loop import CommitLoop
 from towpath_orchestrator.metrics import Metrics
 from towpath_orchestrator.reading import Reading
@@ -53,6 +55,7 @@ class Orchestrator:
         reconciler = Reconciler(pool, loop, intake, self._settings, self._metrics, service.log)
         serve_clients(bus, Clients(intake, reading, acting))
         serve_services(bus, reading, acting, registry)
+        serve_letters(bus, Letters(pool, bus, loop, self._metrics))
         serve_records(bus, ReplayGate(pool), Forks(pool, intake, bus, self._settings, registry.find))
         await inbox.start()
         await tasks.start()
@@ -61,10 +64,11 @@ class Orchestrator:
         service.loop(loop.run)
         service.loop(intake.run)
         service.loop(reconciler.run)
-        service.loop(partial(sender.follow_reconnects, loop.cache.states))
+        service.loop(partial(sender.follow_reconnects, loop.cache.states, self._ensure))
         service.loop(reconciler.keep_house)
         service.loop(Resuming(pool, tables, sender, service.log, most=self._settings.max_active_runs).run)
-        service.loop(Enqueued(tasks, intake, pool, service.log).run)
+        dead = DeadLetters(pool, "TASKS", self._metrics.dead, service.log)
+        service.loop(Enqueued(tasks, intake, dead, service.log).run)
 
     async def _ensure(self) -> None:
         await ensure_streams(self._service.bus.nc)

@@ -123,8 +123,15 @@ UPDATE runs.run SET status = 'quarantined', reason = 'log_unreadable', wake_at =
 WHERE run_id = $1 AND ended_at IS NULL
 
 -- name: move_wake
+-- Rows are locked in run_id order, as commit_batch does it: two replicas must not wait for each other.
+WITH wanted AS (
+  SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[]) AS w (run_id, seq, wake_at)
+), held AS (
+  SELECT r.run_id FROM runs.run r JOIN wanted w ON w.run_id = r.run_id AND w.seq = r.seq
+  ORDER BY r.run_id FOR UPDATE OF r
+)
 UPDATE runs.run r SET wake_at = w.wake_at
-FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[]) AS w (run_id, seq, wake_at)
+FROM wanted w JOIN held h ON h.run_id = w.run_id
 WHERE r.run_id = w.run_id AND r.seq = w.seq
 
 -- name: claim_overdue

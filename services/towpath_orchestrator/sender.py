@@ -5,8 +5,10 @@ that was not told is found by its readers' sweep (design §4).
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from uuid import UUID
+
+from nats import errors as nats_errors
 
 from towpath_contracts import subjects
 from towpath_contracts.access import FenceAnswer, RaiseFence
@@ -65,11 +67,14 @@ class Sender:
             for entry, text in zip(entries, texts, strict=True):
                 await self.tell(run_id, project, [entry], [text])
 
-    async def follow_reconnects(self, states: Callable[[], list[RunState]]) -> None:
+    async def follow_reconnects(
+        self, states: Callable[[], list[RunState]], ensure: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
         """Say again what is pending whenever the broker came back: what was on its way when it died may be lost.
 
         The attempt stays the same, so what the broker still has is not stored twice; without this a lost decision
-        request would wait for its lease to end.
+        request would wait for its lease to end. *ensure* declares the streams, which a broker without its data lacks:
+        what is sent before they are there is lost in silence.
         """
         seen = self._bus.reconnects
         while True:
@@ -77,7 +82,12 @@ class Sender:
             if self._bus.reconnects == seen or not self._bus.connected:
                 continue
             seen = self._bus.reconnects
-            await asyncio.sleep(RECONNECT_LOOK_S)
+            try:
+                if ensure is not None:
+                    await ensure()
+            except (TimeoutError, nats_errors.Error):
+                seen -= 1  # not ready yet: looked at again
+                continue
             for state in states():
                 for pending in state.pending:
                     await self.send(message_of(state, pending))
@@ -95,8 +105,16 @@ class Sender:
         body = message.model_dump_json().encode()
         if len(body) > MAX_BODY_BYTES:
             reason = f"it has {len(body)} bytes; the broker carries {MAX_BODY_BYTES}"
-            dead = MessageDead(run_id=message.run_id, stream=subject, reason=reason, effect_id=effect.effect.effect_id)
-            self._local(dead)
+            pending = effect.effect
+            self._local(
+                MessageDead(
+                    run_id=message.run_id,
+                    stream=subject,
+                    reason=reason,
+                    effect_id=pending.effect_id,
+                    attempt=pending.attempt,
+                )
+            )
             return
         await self._bus.post(subject, body, {MESSAGE_ID: effect.message_id})
         await crash_point_sent("orchestrator.effect_sent")

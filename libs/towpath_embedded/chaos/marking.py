@@ -1,0 +1,52 @@
+"""Three tools, one of each class that needs nobody's word; each leaves a mark outside and waits a moment.
+
+Run by a tool worker whose environment names the outside file.
+"""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Final
+
+from towpath import ToolContext, tool
+from towpath_embedded.chaos.outside import Mark, leave
+from towpath_fabric.clock import wall
+
+OUTSIDE_VARIABLE: Final = "TOWPATH_CHAOS_OUTSIDE"
+TOOLSET: Final = "marking"
+TOOLS: Final = ("marking.pure", "marking.idempotent", "marking.irreversible")
+PAUSE_S: Final = 0.01
+
+
+async def _happen(effect_class: str, ctx: ToolContext) -> None:
+    mark = Mark(
+        execution_id=str(ctx.execution_id),
+        effect_class=effect_class,
+        attempt=ctx.attempt,
+        at=wall().timestamp(),
+        pid=os.getpid(),
+        tool=ctx.tool,
+    )
+    leave(Path(os.environ[OUTSIDE_VARIABLE]), mark)
+    await asyncio.sleep(PAUSE_S)
+
+
+@tool(name="marking.pure", effect_class="pure", toolset=TOOLSET, timeout=3)
+async def pure(n: int, ctx: ToolContext) -> dict[str, int]:
+    """Look, and say what was asked for."""
+    await _happen("pure", ctx)
+    return {"n": n}
+
+
+@tool(name="marking.idempotent", effect_class="idempotent", toolset=TOOLSET, timeout=3)
+async def idempotent(n: int, ctx: ToolContext) -> dict[str, int]:
+    """Do what counts once per execution."""
+    await _happen("idempotent", ctx)
+    return {"n": n}
+
+
+@tool(name="marking.irreversible", effect_class="irreversible", toolset=TOOLSET, timeout=3)
+async def irreversible(n: int, ctx: ToolContext) -> dict[str, int]:
+    """Do what can't be taken back."""
+    await _happen("irreversible", ctx)
+    return {"n": n}
