@@ -122,18 +122,18 @@ class Campaign:
         http = Client(self._platform.gateway_url)
         self._clients = (http, Client(self._platform.nats_url))
         person = Person(http, reader, self._outside, self._striker)
-        deciding: asyncio.Task[None] | None = None
         try:
-            async with self._watch:
+            async with self._watch, asyncio.TaskGroup() as group:
                 await self._publish(http)
-                deciding = asyncio.create_task(person.decide(), name="person at the gates")
+                helping = [group.create_task(work) for work in (person.decide(), self._watch.poll())]
                 await self._refer()
                 await self._strike_all()
                 await self._quiet(reader)
+                for task in helping:
+                    task.cancel()
+        except* ProblemError as refused:
+            raise _first(refused) from refused
         finally:
-            if deciding is not None:
-                deciding.cancel()
-                await asyncio.gather(deciding, return_exceptions=True)
             await reader.close()
             for client in self._clients:
                 await client.close()
@@ -166,9 +166,8 @@ class Campaign:
             found += boundaries_of(workload.name, types_in_order(self._watch.logs[run_id]))
         self.deeds.boundaries = tuple(found)
         self.deeds.seconds["reference"] = monotonic() - began
-        self._tell(
-            f"{len(found)} boundaries in {', '.join(self._by_name)}; {len({*self._orders.faults, *self._orders.rare})} faults"
-        )
+        faults = len({*self._orders.faults, *self._orders.rare})
+        self._tell(f"{len(found)} boundaries in {', '.join(self._by_name)}; {faults} faults")
 
     async def _strike_all(self) -> None:
         orders, began = self._orders, monotonic()
@@ -247,6 +246,15 @@ class Campaign:
             await asyncio.sleep(0.5)
         self.deeds.quiet = not left and caught_up
         self.deeds.seconds["quiescence"] = monotonic() - began
+
+
+def _first(group: BaseExceptionGroup[ProblemError]) -> ProblemError:
+    """Take the first problem out of what a task group makes of it."""
+    found: BaseException = group
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    assert isinstance(found, ProblemError)
+    return found
 
 
 async def _caught_up(reader: Reader) -> bool:

@@ -20,6 +20,7 @@ from nats.aio.msg import Msg
 from towpath_contracts import subjects
 from towpath_embedded.chaos.plan import Boundary
 from towpath_fabric.clock import monotonic
+from towpath_fabric.db import DATABASE_DOWN
 
 POLL_S = 0.25
 QUERY_TIMEOUT_S = 5.0
@@ -27,8 +28,6 @@ _NEWS = (
     "SELECT e.run_id::text, e.seq, e.type FROM unnest($1::uuid[], $2::bigint[]) AS known (run_id, seq)"
     " JOIN runs.run_event e ON e.run_id = known.run_id AND e.seq > known.seq"
 )
-AWAY = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
-"""What asking a database raises that has just been killed."""
 
 
 class Reader:
@@ -46,7 +45,7 @@ class Reader:
                 if self._connection is None:
                     self._connection = await asyncpg.connect(self._dsn, timeout=QUERY_TIMEOUT_S)
                 found: list[Any] = await self._connection.fetch(statement, *arguments, timeout=QUERY_TIMEOUT_S)
-            except AWAY:
+            except DATABASE_DOWN:
                 self._drop()
                 return None
             return found
@@ -99,18 +98,17 @@ class Log:
 
 
 class Watch:
-    """Follows every run that it is told of. Use as a context manager."""
+    """Follows every run that it is told of. Use as a context manager, with `poll` beside it."""
 
     def __init__(self, nats_url: str, dsn: str) -> None:
         self._nats_url = nats_url
         self._reader = Reader(dsn)
         self._nats: Client | None = None
-        self._polling: asyncio.Task[None] | None = None
         self._early: dict[str, Log] = {}
         self.logs: dict[str, Log] = {}
 
     async def __aenter__(self) -> Self:
-        """Begin to listen and to poll."""
+        """Begin to listen."""
         self._nats = await nats.connect(
             self._nats_url,
             inbox_prefix=b"_INBOX_gateway",
@@ -119,14 +117,10 @@ class Watch:
             error_cb=_ignore,
         )
         await self._nats.subscribe(subjects.RUN_EVENT_ALL, cb=self._heard)
-        self._polling = asyncio.create_task(self._poll(), name="watch runs")
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop both."""
-        if self._polling is not None:
-            self._polling.cancel()
-            await asyncio.gather(self._polling, return_exceptions=True)
+        """Listen no more."""
         if self._nats is not None:
             await self._nats.close()
         await self._reader.close()
@@ -156,7 +150,8 @@ class Watch:
         for entry in said["entries"]:
             log.add(entry["seq"], entry["event"]["type"])
 
-    async def _poll(self) -> None:
+    async def poll(self) -> None:
+        """Ask Postgres for what was not heard, for ever."""
         while True:
             await asyncio.sleep(POLL_S)
             incomplete = {run_id: log for run_id, log in self.logs.items() if not _whole(log)}
