@@ -2,12 +2,8 @@
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 import uuid
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +14,7 @@ import pytest
 from nats.aio.msg import Msg
 from tests.support.gateway_process import GatewayProcess, gateway_process
 from tests.support.orchestrator_peers import NETWORK, Peers, connected, respond, use
+from tests.support.service_process import service_process
 from tests.support.tcp_proxy import tcp_proxy
 from tests.support.web import Asked, response, web
 
@@ -52,7 +49,7 @@ def platform(postgres_dsn: str, template_database: str) -> Iterator[Platform]:
         asyncio.run(server.start())
         try:
             with (
-                orchestrator(folder, dsn, server.url()),
+                service_process("orchestrator", folder, server.url(), database_url=dsn, embedded="1"),
                 gateway_process(folder, server.url(), embedded="1") as gateway,
             ):
                 asyncio.run(gateway.wait_ready())
@@ -61,21 +58,6 @@ def platform(postgres_dsn: str, template_database: str) -> Iterator[Platform]:
         finally:
             asyncio.run(server.stop())
     asyncio.run(statement(postgres_dsn, f'DROP DATABASE "{name}" WITH (FORCE)'))
-
-
-@contextmanager
-def orchestrator(folder: Path, dsn: str, nats_url: str) -> Iterator[None]:
-    """Run a real orchestrator process until the block ends."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("TOWPATH_")}
-    environment |= {"TOWPATH_DATABASE_URL": dsn, "TOWPATH_NATS_URL": nats_url, "TOWPATH_EMBEDDED": "1"}
-    command = [sys.executable, "-m", "towpath_orchestrator"]
-    with (folder / "orchestrator.log").open("wb") as log:
-        process = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
-        try:
-            yield
-        finally:
-            process.terminate()
-            process.wait(20)
 
 
 async def statement(dsn: str, text: str) -> None:
