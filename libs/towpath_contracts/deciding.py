@@ -12,6 +12,11 @@ from pydantic import Field
 
 from towpath_contracts.base import JsonObject, Message, Value
 
+LONGEST_MS = 30 * 24 * 3_600_000
+"""The longest time that a decision may be waited for: more than any run lasts, less than clocks can count."""
+
+MAX_OUTPUT_TOKENS = 2**31 - 1
+
 
 class DecisionKind(StrEnum):
     """What kind of answer is wanted (design §8)."""
@@ -111,9 +116,9 @@ class DecisionRequest(Message):
     model: str
     context: PromptContext
     response_schema: JsonObject | None = None
-    max_output_tokens: int = 8_192
-    timeout_ms: int = 60_000
-    lease_ms: int = 90_000
+    max_output_tokens: int = Field(default=8_192, ge=1, le=MAX_OUTPUT_TOKENS)
+    timeout_ms: int = Field(default=60_000, ge=0, le=LONGEST_MS)
+    lease_ms: int = Field(default=90_000, ge=0, le=LONGEST_MS)
     script: ScriptPosition | None = None
     debug: bool = False
 

@@ -27,7 +27,7 @@ from towpath_engine.effects import Effect
 from towpath_engine.replay import create
 from towpath_engine.state import RunState
 from towpath_fabric.crash_points import crash_point, crash_point_sent
-from towpath_fabric.db import DATABASE_DOWN
+from towpath_fabric.db import DATA_AT_FAULT, DATABASE_DOWN
 from towpath_fabric.ids import new_run_id
 from towpath_fabric.rounds import Rounds
 from towpath_orchestrator.adapters.run_tables import QUERIES, Moved, RunTables, event_text, storable
@@ -115,6 +115,9 @@ class Intake:
             return await self._answer(await checked())
         except DATABASE_DOWN as error:
             raise ProblemError(problem("unavailable", AWAY, retry_after_s=2)) from error
+        except DATA_AT_FAULT as error:
+            detail = f"the task holds a value that can't be stored ({type(error).__name__})"
+            raise ProblemError(problem("request_invalid", detail)) from error
         except asyncpg.PostgresError as error:
             raise ProblemError(problem("internal", f"the task could not be stored: {type(error).__name__}")) from error
         finally:
