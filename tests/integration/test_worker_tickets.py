@@ -106,8 +106,10 @@ async def test_the_envelope_may_not_make_a_call_weaker_than_its_ticket(nats_serv
 async def test_a_malformed_delivery_is_taken_out_and_the_next_one_runs(nats_server: Nats) -> None:
     async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()) as held:
         assert (await tas.call("add", ARGS)).status == "succeeded"
-        await tas.nc.jetstream().publish(subjects.tool_exec("default", "default"), b"\xff{not json")
-        await eventually(lambda: held.count("towpath_worker_refused_total", reason="malformed") == 1)
+        without_digest = tas.invocation("add", ARGS).model_copy(update={"args": {"a": float("nan")}})
+        for body in (b"\xff{not json", without_digest.model_dump_json().encode()):
+            await tas.nc.jetstream().publish(subjects.tool_exec("default", "default"), body)
+        await eventually(lambda: held.count("towpath_worker_refused_total", reason="malformed") == 2)
         assert (await tas.call("add", ARGS)).status == "succeeded"
         await tas.all_acknowledged()
 

@@ -26,6 +26,7 @@ from towpath.worker.tend import Tender
 from towpath.worker.toolbox import Toolbox
 from towpath_contracts import subjects
 from towpath_contracts.streams import exec_consumer
+from towpath_contracts.strict_json import fault_of
 from towpath_contracts.tools import CancelTool, ToolInvocation
 from towpath_fabric.bus import Bus
 from towpath_fabric.crash_points import crash_point
@@ -187,6 +188,9 @@ class Worker:
             invocation = ToolInvocation.model_validate_json(message.data)
         except ValidationError:
             return await self._server.refuse(message, "malformed")
+        fault = fault_of(invocation.args, allow_nul=True)
+        if fault is not None:  # NaN has no digest, so no ticket can be for it
+            return await self._server.refuse(message, "malformed", detail=fault)
         if await self._outbox.attach(key_of(invocation), message):
             return None
         here = self._slots.find(invocation.execution_id)
