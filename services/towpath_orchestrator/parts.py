@@ -1,0 +1,79 @@
+"""The parts of one replica, put together on whatever stands for the database and the broker.
+
+Law: the only place that knows which part needs which other. `__main__` gives it Postgres and NATS; the simulation gives
+it tables and a broker in memory, so that what is simulated is what runs.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from towpath_fabric.bus import Bus
+from towpath_fabric.dead_letters import DeadLetters
+from towpath_fabric.logs import Logger
+from towpath_fabric.pull import PullConsumer
+from towpath_orchestrator.acting import Acting
+from towpath_orchestrator.adapters.run_tables import RunTables
+from towpath_orchestrator.app import Clients, Enqueued, serve_clients, serve_letters, serve_records, serve_services
+from towpath_orchestrator.forks import Forks
+from towpath_orchestrator.gate import ReplayGate
+from towpath_orchestrator.letters import Letters
+from towpath_orchestrator.loop import CommitLoop
+from towpath_orchestrator.metrics import Metrics
+from towpath_orchestrator.reading import Reading
+from towpath_orchestrator.reconciler import Reconciler
+from towpath_orchestrator.registry import Registry
+from towpath_orchestrator.resuming import Resuming
+from towpath_orchestrator.sender import Sender
+from towpath_orchestrator.settings import OrchestratorSettings
+from towpath_orchestrator.submit import Intake
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """Where a replica touches the world. `arrived` is set by *inbox*; `ensure` declares the broker's streams."""
+
+    pool: Any
+    bus: Bus
+    inbox: PullConsumer
+    tasks: PullConsumer
+    arrived: asyncio.Event
+    ensure: Callable[[], Awaitable[None]]
+
+
+class Parts:
+    """One replica. `answer` registers what it answers; then every one of `loops` runs for ever, or until it returns."""
+
+    def __init__(self, ports: Ports, settings: OrchestratorSettings, metrics: Metrics, log: Logger) -> None:
+        pool, bus = ports.pool, ports.bus
+        self._bus = bus
+        self._tables = tables = RunTables(pool)
+        self._registry = Registry(pool, tables, bus)
+        self.loop = loop = CommitLoop(pool, tables, ports.inbox, ports.arrived, settings, metrics, log)
+        sender = loop.sender = Sender(bus, metrics, loop.add)
+        self._intake = intake = Intake(pool, tables, loop, settings, self._registry.find)
+        self._reading = Reading(pool, loop.waiters, loop.endings)
+        self._acting = Acting(self._reading, bus)
+        self._letters = Letters(pool, bus, loop, metrics)
+        self._replays = ReplayGate(pool)
+        self._forks = Forks(pool, intake, bus, settings, self._registry.find)
+        reconciler = Reconciler(pool, loop, intake, settings, metrics, log)
+        dead = DeadLetters(pool, "TASKS", metrics.dead, log)
+        self.loops: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (
+            loop.run,
+            intake.run,
+            reconciler.run,
+            partial(sender.follow_reconnects, loop.cache.states, ports.ensure),
+            reconciler.keep_house,
+            Resuming(pool, tables, sender, log, most=settings.max_active_runs).run,
+            Enqueued(ports.tasks, intake, dead, log).run,
+        )
+
+    def answer(self) -> None:
+        """Answer clients and services."""
+        serve_clients(self._bus, Clients(self._intake, self._reading, self._acting))
+        serve_services(self._bus, self._reading, self._acting, self._registry)
+        serve_letters(self._bus, self._letters)
+        serve_records(self._bus, self._replays, self._forks)
