@@ -8,6 +8,7 @@ between voids it, and a fresh one is asked for that says what changed.
 import json
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Literal
 from uuid import uuid5
 
 from towpath_contracts.problems import Problem, problem
@@ -97,7 +98,12 @@ def on_repeat(
 
 
 def resolve(call: Call, approval: Approval, said: ResolveGate, *, now: datetime) -> Step | Problem:
-    """Return what a person's word makes of an approval, or why it does not count."""
+    """Return what a person's word makes of an approval, or why it does not count.
+
+    The same word of the same person counts once and is told again: the answer to the first may have been lost.
+    """
+    if approval.decided_by == said.actor and said.verdict == _word(approval):
+        return Step(effects=(_resolved(approval),))
     refused = _may_not(call, approval, said, now=now)
     if refused is not None:
         return refused
@@ -189,15 +195,26 @@ def _good_until(approval: Approval) -> datetime:
     return max(approval.expires_at, decided + APPROVED_LIFE)
 
 
-def _resolved(approval: Approval) -> Tell:
+def say_again(approval: Approval | None) -> tuple[Tell, ...]:
+    """What came of an approval that is over, for a run that asks again and may have missed it."""
+    if approval is None or approval.status not in {"consumed", "denied", "expired"}:
+        return ()
+    return (_resolved(approval),)
+
+
+def _word(approval: Approval) -> Literal["approved", "denied", "expired"]:
+    """What a person said of *approval*; an approval that nobody decided counts as expired."""
     match approval.status:
-        case "approved":
-            fact = facts.gate_resolved(approval, "approved")
+        case "approved" | "consumed":
+            return "approved"
         case "denied":
-            fact = facts.gate_resolved(approval, "denied")
+            return "denied"
         case _:
-            fact = facts.gate_resolved(approval, "expired")
-    return Tell(run_id=approval.run_id, fact=fact)
+            return "expired"
+
+
+def _resolved(approval: Approval) -> Tell:
+    return Tell(run_id=approval.run_id, fact=facts.gate_resolved(approval, _word(approval)))
 
 
 def _tell(call: Call) -> tuple[Tell, ...]:
