@@ -31,7 +31,7 @@ from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import VARIABLE
 
 EffectClass = Literal["pure", "idempotent", "reconcilable", "irreversible"]
-Kind = Literal["plain", "cancelled", "enqueued", "short"]
+Kind = Literal["plain", "cancelled", "enqueued", "short", "alone"]
 
 CLASSES: Final[tuple[EffectClass, ...]] = ("pure", "idempotent", "reconcilable", "irreversible")
 NETWORK_NAME: Final = "crash"
@@ -81,7 +81,11 @@ _NETWORK: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One run to submit. *kind* `cancelled` is stopped at its gate, `enqueued` comes through the stream of tasks."""
+    """One run to submit.
+
+    *kind* `cancelled` is stopped by a person at its gate, `enqueued` comes through the stream of tasks, `short` only
+    answers, and for `alone` nobody does anything.
+    """
 
     kind: Kind
     effect_class: EffectClass
@@ -319,6 +323,8 @@ class Ground:
 
     async def _decide(self, gate: Any) -> None:
         """Answer one gate once; whatever comes of it, an open gate is looked at again."""
+        if gate["kind"] == "alone":
+            return
         if gate["gate_type"] == "approval" and gate["kind"] == "cancelled":
             asked = {"project": "default", "run_id": gate["run_id"], "actor": PERSON, "reason": "enough"}
             await self._ask(rpc.CANCEL_RUN.subject, CancelRun.model_validate(asked))
