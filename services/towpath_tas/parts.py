@@ -1,0 +1,107 @@
+"""The hot parts of one replica, put together on whatever stands for the database and the broker.
+
+Law: the only place that knows which of them needs which other. `__main__` gives it Postgres and NATS; the simulation
+gives it tables and a broker in memory, so that what is simulated is what runs.
+"""
+
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from towpath_contracts import rpc
+from towpath_contracts.base import Message
+from towpath_contracts.problems import ProblemError, problem
+from towpath_fabric.bus import Bus
+from towpath_fabric.db import DATABASE_DOWN
+from towpath_fabric.dead_letters import DeadLetters, Tell
+from towpath_fabric.lane import Lane
+from towpath_fabric.logs import Logger
+from towpath_fabric.pull import PullConsumer
+from towpath_fabric.telemetry import Telemetry
+from towpath_fabric.tickets import TicketSigner
+from towpath_tas.app.book import Book, Clock
+from towpath_tas.app.claims import Claims
+from towpath_tas.app.laws import Laws
+from towpath_tas.app.letters import Letters
+from towpath_tas.app.outcomes import Outcomes
+from towpath_tas.app.requests import Requests
+from towpath_tas.app.sending import Sender, Tickets
+from towpath_tas.app.settling import Settling
+from towpath_tas.metrics import Metrics
+from towpath_tas.settings import TasSettings
+
+Handler = Callable[[Any], Awaitable[Message]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """Where a replica touches the world: `asked` are tool requests, `ended` outcomes."""
+
+    pool: Any
+    bus: Bus
+    asked: PullConsumer
+    ended: PullConsumer
+    telemetry: Telemetry | None = None
+
+
+def serve(bus: Bus, method: rpc.Method, handler: Handler) -> None:
+    """Answer *method*; while Postgres is away the answer is `unavailable`, so that nobody waits for a timeout."""
+
+    async def reachable(request: Any) -> Message:
+        try:
+            return await handler(request)
+        except DATABASE_DOWN as error:
+            raise ProblemError(problem("unavailable", "the ledger can't be reached", retry_after_s=2)) from error
+
+    bus.answer(method, reachable)
+
+
+class Parts:
+    """One replica's way of a call: first `learn_time`, then `answer` and `claims.start`, then all `loops` for ever."""
+
+    def __init__(
+        self, ports: Ports, signer: TicketSigner, settings: TasSettings, metrics: Metrics, log: Logger
+    ) -> None:
+        self._ports = ports
+        self._metrics = metrics
+        self._log = log
+        pool, bus, size = ports.pool, ports.bus, settings.batch_size
+        self.laws = Laws(metrics)
+        clock = Clock()
+        self.book = book = Book(self.laws, clock, metrics, log, cache_calls=settings.cache_calls)
+        self.tickets = Tickets(signer, clock, settings.ticket_life_s)
+        sender = Sender(bus, self.tickets, metrics)
+        self._settling = Settling(pool, book, sender)
+        self._letters = Letters(pool, bus, book, sender, metrics)
+        requests = Requests(
+            *(ports.asked, Lane(pool), book, sender, self._dead("TOOLREQ", self._letters.tell), metrics, log),
+            batch_size=size,
+            telemetry=ports.telemetry,
+        )
+        outcomes = Outcomes(
+            *(ports.ended, Lane(pool), book, sender, self.tickets, bus, self._dead("TOOLOUT")),
+            *(metrics, log),
+            batch_size=size,
+        )
+        self.claims = Claims(bus, Lane(pool), book, sender, self.tickets, metrics, log)
+        self.loops: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (
+            requests.run,
+            outcomes.run,
+            self.claims.run,
+        )
+
+    async def learn_time(self) -> None:
+        """Ask Postgres for its time, before anything else."""
+        await self.book.learn_time(self._ports.pool)
+
+    def answer(self) -> None:
+        """Answer the orchestrator and people about calls."""
+        bus = self._ports.bus
+        serve(bus, rpc.RAISE_FENCE, self._settling.raise_fence)
+        serve(bus, rpc.RESOLVE_APPROVAL, self._settling.resolve_approval)
+        serve(bus, rpc.SETTLE_CALL, self._settling.settle_call)
+        serve(bus, rpc.DEAD_LETTER_CALLS, self._letters.report)
+        serve(bus, rpc.REPUBLISH, self._letters.republish)
+
+    def _dead(self, stream: str, tell: Tell | None = None) -> DeadLetters:
+        return DeadLetters(self._ports.pool, stream, self._metrics.dead, self._log, tell)
