@@ -70,6 +70,7 @@ class Broker:
         self.lives = 0
         self.queues: dict[str, Queue] = {}
         self.subscribers: dict[str, list[tuple[Process, str, Callable[..., None]]]] = {}
+        self.wild: dict[str, None] = {}
         self.copy: dict[str, dict[int, Stored]] | None = None
         self.acked_of_inbox: Callable[[Stored], None] | None = None
         for spec in CONSUMERS:
@@ -80,7 +81,9 @@ class Broker:
         """Return the queue of a consumer, made if it is new."""
         return self.queues.setdefault(spec.durable + "@" + spec.stream, Queue(spec))
 
-    def publish(self, data: bytes, subject: str, headers: dict[str, str], stored: Callable[[bool], None] | None) -> None:
+    def publish(
+        self, data: bytes, subject: str, headers: dict[str, str], stored: Callable[[bool], None] | None
+    ) -> None:
         """Take a message from a client; *stored* hears, if at all, whether a stream has it."""
         times = 1
         draw = self.chance.random()
@@ -92,7 +95,9 @@ class Broker:
             self.seen.note("message_repeated")
             times = 2
         for _ in range(times):
-            self.loop.call_in(self.loop.outside, self._hop_s(), self._arrive, data, subject, headers, stored, self.lives)
+            self.loop.call_in(
+                self.loop.outside, self._hop_s(), self._arrive, data, subject, headers, stored, self.lives
+            )
 
     def _hop_s(self) -> float:
         draw = self.chance.random()
@@ -146,11 +151,11 @@ class Broker:
 
     def _tell_core(self, subject: str, data: bytes, headers: dict[str, str]) -> None:
         groups: dict[str, list[tuple[Process, Callable[..., None]]]] = {}
-        for pattern, listeners in self.subscribers.items():
-            if _matches(pattern, subject):
-                for process, group, callback in listeners:
-                    if not process.dead:
-                        groups.setdefault(group or f"{id(callback)}", []).append((process, callback))
+        patterns = [subject, *(pattern for pattern in self.wild if _matches(pattern, subject))]
+        for pattern in patterns:
+            for process, group, callback in self.subscribers.get(pattern, ()):
+                if not process.dead:
+                    groups.setdefault(group or f"{id(callback)}", []).append((process, callback))
         for members in groups.values():
             process, callback = members[int(self.chance.random() * len(members))]
             self.loop.call_in(process, self._hop_s(), callback, subject, data, headers)
@@ -158,6 +163,8 @@ class Broker:
     def subscribe(self, process: Process, subject: str, group: str, callback: Callable[..., None]) -> None:
         """Let *callback* hear of messages on *subject*; of a group, one member hears each."""
         self.subscribers.setdefault(subject, []).append((process, group, callback))
+        if "*" in subject:
+            self.wild[subject] = None
 
     def forget(self, process: Process) -> None:
         """The connection of *process* is closed."""

@@ -53,9 +53,7 @@ class Clockwork(asyncio.BaseEventLoop):
         """Return seconds since the world began."""
         return self._moment
 
-    def call_soon(
-        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:
+    def call_soon(self, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> asyncio.Handle:
         handle = events.Handle(callback, args, self, context)
         self._enqueue(self.current, handle)
         return handle
@@ -125,7 +123,7 @@ class Clockwork(asyncio.BaseEventLoop):
         before, self.current = self.current, process
         for task in process.tasks:
             if not task.done():
-                task._log_destroy_pending = False  # noqa: SLF001
+                task._log_destroy_pending = False
                 task.get_coro().close()
         process.ready.clear()
         process.tasks.clear()
@@ -134,7 +132,7 @@ class Clockwork(asyncio.BaseEventLoop):
     def run_world(self, life: Coroutine[Any, Any, Any], most_steps: int) -> None:
         """Run until *life*, a task outside, has ended; raises RuntimeError when that takes more than *most_steps*."""
         self._check_closed()
-        events._set_running_loop(self)  # noqa: SLF001
+        events._set_running_loop(self)
         try:
             task = self.spawn(self.outside, life, "world")
             while not task.done():
@@ -145,17 +143,17 @@ class Clockwork(asyncio.BaseEventLoop):
                     raise RuntimeError(msg)
             task.result()
         finally:
-            events._set_running_loop(None)  # noqa: SLF001
+            events._set_running_loop(None)
 
     def end(self) -> None:
         """Close the loop and everything that is left in it."""
-        events._set_running_loop(self)  # noqa: SLF001
+        events._set_running_loop(self)
         processes = {id(process): process for _, _, process, _ in self._timers}
         for process in (*processes.values(), *self._runnable, self.outside):
             if not process.dead:
                 self.kill(process)
         self._timers.clear()
-        events._set_running_loop(None)  # noqa: SLF001
+        events._set_running_loop(None)
         self.close()
 
     def _own(self, process: Process, task: "asyncio.Task[Any]") -> None:
@@ -180,9 +178,9 @@ class Clockwork(asyncio.BaseEventLoop):
         handle = process.ready.popleft()
         if not process.ready:
             del runnable[place]
-        if not handle._cancelled:  # noqa: SLF001
+        if not handle._cancelled:
             self.current = process
-            handle._run()  # noqa: SLF001
+            handle._run()
             self.current = self.outside
 
     def _pass_time(self) -> None:
@@ -190,13 +188,13 @@ class Clockwork(asyncio.BaseEventLoop):
         timers = self._timers
         while timers:
             when, _, process, handle = heapq.heappop(timers)
-            if process.dead or handle._cancelled:  # noqa: SLF001
+            if process.dead or handle._cancelled:
                 continue
             self._moment = max(self._moment, when)
             self._enqueue(process, handle)
             while timers and timers[0][0] <= self._moment:
                 _, _, process, handle = heapq.heappop(timers)
-                if not handle._cancelled:  # noqa: SLF001
+                if not handle._cancelled:
                     self._enqueue(process, handle)
             return
         msg = "deadlock: nothing is ready and nothing is due"

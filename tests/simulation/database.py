@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import asyncpg
-
 from tests.simulation.clockwork import Clockwork, Process
 from tests.simulation.coverage import Seen
 
@@ -166,7 +165,7 @@ class Session:
         self._check()
         handler = database.statements.get(statement)
         if handler is None:
-            msg = f"tests/simulation has no table that knows this statement, teach it to run_rows or ledger_rows: {statement}"
+            msg = f"teach this statement to tests/simulation/run_rows.py or ledger_rows.py: {statement}"
             raise LookupError(msg)
         while True:
             try:
@@ -193,7 +192,7 @@ class Transaction:
         self._session = session
 
     async def __aenter__(self) -> None:
-        self._session._check()  # noqa: SLF001
+        self._session._check()
         self._session.in_transaction = True
         self._session.database.open.add(self._session)
 
@@ -203,7 +202,7 @@ class Transaction:
             session.cut()
             return
         await asyncio.sleep(database.hop_s())
-        session._check()  # noqa: SLF001
+        session._check()
         for change in session.writes:
             change()
         session.writes.clear()
@@ -213,9 +212,9 @@ class Transaction:
         if database.lossy and database.chance.random() < database.lossy:
             database.seen.note("committed_but_told_nothing")
             session.cut()
-            session._check()  # noqa: SLF001
+            session._check()
         await asyncio.sleep(database.hop_s())
-        session._check()  # noqa: SLF001
+        session._check()
 
 
 class Pool:

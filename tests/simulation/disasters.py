@@ -31,7 +31,7 @@ class Disasters:
         self._rage_s = chance.choice((8.0, 20.0, 40.0))
         self._every_s = chance.choice((0.7, 2.0, 5.0))
         self._at_point = chance.choice((0.001, 0.004, 0.02)) if "points" in self._kinds else 0.0
-        self._down: set[int] = set()
+        self._raging = False
 
     async def pause(self, seconds: float) -> None:
         """Let time pass."""
@@ -39,6 +39,7 @@ class Disasters:
 
     async def rage(self) -> None:
         """The rough time."""
+        self._raging = True
         self._world.seen.say(f"seed {self._world.seed}: {' '.join(self._kinds)} for {self._rage_s} s")
         database, faults = self._world.database, self._world.broker.faults
         database.lossy = 0.03 if "lossy" in self._kinds else 0.0
@@ -56,7 +57,7 @@ class Disasters:
 
     async def make_peace(self) -> None:
         """Everything works again, and everybody is there."""
-        world = self._world
+        world, self._raging = self._world, False
         world.database.lossy = world.database.slow = self._at_point = 0.0
         world.broker.faults.lost = world.broker.faults.late = world.broker.faults.repeated = 0.0
         if world.database.down:
@@ -76,6 +77,18 @@ class Disasters:
             self._world.seen.say(f"{process} ends at {name}")
             self._world.lose(process)
             raise Killed(name)
+
+    async def perhaps_stop(self, process: Process) -> None:
+        """Stop a process exactly here, where it hurts, for longer than a lease."""
+        if self._raging and "freeze" in self._kinds and self._chance.random() < 0.04:
+            self._freeze(process, 14.0)
+            await asyncio.sleep(0)
+
+    def _freeze(self, process: Process, seconds: float) -> None:
+        self._world.seen.note("frozen")
+        self._world.seen.say(f"{process} is stopped")
+        self._loop.freeze(process)
+        self._loop.call_in(self._loop.outside, seconds, self._loop.thaw, process)
 
     def kill(self, process: Process) -> None:
         """SIGKILL; the supervisor starts it again."""
@@ -98,14 +111,8 @@ class Disasters:
 
     async def _do_freeze(self) -> None:
         process = self._any()
-        if process.dead or process.frozen:
-            return
-        self._world.seen.note("frozen")
-        self._world.seen.say(f"{process} is stopped")
-        self._loop.freeze(process)
-        self._loop.call_in(
-            self._loop.outside, self._chance.choice((1.0, 7.0, 25.0)), self._loop.thaw, process
-        )
+        if not process.dead and not process.frozen:
+            self._freeze(process, self._chance.choice((1.0, 7.0, 25.0)))
 
     async def _do_postgres(self) -> None:
         self._world.seen.note("postgres_stopped")
@@ -144,12 +151,12 @@ class Disasters:
 def crash_points_call(told: Callable[[str], None]) -> Iterator[None]:
     """Have every passing of a crash point told, instead of looking for files."""
     code: Any = crash_points
-    before = (code._folder, code._reached, code.Path)  # noqa: SLF001
-    code._folder, code._reached, code.Path = (lambda: "simulation"), told, _Folder  # noqa: SLF001
+    before = (code._folder, code._reached, code.Path)
+    code._folder, code._reached, code.Path = (lambda: "simulation"), told, _Folder
     try:
         yield
     finally:
-        code._folder, code._reached, code.Path = before  # noqa: SLF001
+        code._folder, code._reached, code.Path = before
 
 
 class _Folder:

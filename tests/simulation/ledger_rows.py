@@ -15,12 +15,13 @@ from uuid import UUID
 from tests.simulation.database import Database, Session
 from tests.simulation.run_rows import RunRows
 
+from towpath_fabric import dead_letters
 from towpath_tas.adapters import ledger_tables
 from towpath_tas.adapters.ledger_tables import QUERIES
 from towpath_tas.core.call import Approval
 
-CALL = ledger_tables._CALL  # noqa: SLF001 - the columns of the composite types
-CHANGE = (*ledger_tables._CHANGE, "decides")  # noqa: SLF001
+CALL = ledger_tables._CALL
+CHANGE = (*ledger_tables._CHANGE, "decides")
 APPROVAL = tuple(field.name for field in fields(Approval))
 AUDIT = (
     *("always", "project", "run_id", "execution_id", "phase", "verdict", "tool", "operation", "network", "agent_key"),
@@ -51,16 +52,17 @@ class LedgerRows:
         self.by_run: dict[UUID, list[UUID]] = defaultdict(list)
         self.approvals: dict[UUID, Row] = {}
         self.fences: dict[UUID, int] = {}
+        self.fenced_at: dict[UUID, datetime] = {}
         self.used: dict[tuple[UUID, str], int] = defaultdict(int)
         self.audit: list[Row] = []
         self.versions: dict[str, tuple[int, int]] = {}
         self.rules_of: dict[str, list[str]] = defaultdict(list)
         self.tools_of: dict[str, list[Row]] = defaultdict(list)
-        names = QUERIES._statements  # noqa: SLF001 - the list of names is the point here
+        names = QUERIES._statements
         found = {text: getattr(self, name) for name, text in names.items() if hasattr(self, name) and name != "audit"}
         found[QUERIES.now] = lambda _session: [(database.now(),)]
-        found[QUERIES.add_dead_letter] = runs.add_dead_letter
-        found[QUERIES.count_failure] = runs.count_failure
+        found[dead_letters.QUERIES.add_dead_letter] = runs.add_dead_letter
+        found[dead_letters.QUERIES.count_failure] = runs.count_failure
         database.statements |= found
 
     def open_calls(
@@ -141,7 +143,7 @@ class LedgerRows:
             self._trace("change", row, at)
         for note in notes:
             if self.guards.audit or note["phase"] not in ("decision", "approval.consumed"):
-                self.audit.append({**note, "at": at})
+                self.audit.append({**note, "at": self.database.now()})
             self._count(note)
         for vote in votes:
             if vote["approval_id"] in self.approvals:
@@ -208,6 +210,8 @@ class LedgerRows:
         value = max(self.fences.get(run_id, fence), fence)
 
         def store() -> None:
+            if value != self.fences.get(run_id):
+                self.fenced_at[run_id] = self.database.now()
             self.fences[run_id] = value
             self.database.seen.say(f"fence {str(run_id)[-4:]} {value}")
 
@@ -220,6 +224,8 @@ class LedgerRows:
         return [dict(self.calls[key]) for key in sorted(self.by_run[run_id]) if self.calls[key]["project"] == project]
 
     def project_state(self, _session: Session, project: str) -> list[Row]:
+        if project not in self.versions:
+            return []
         policy, registry = self.versions[project]
         return [{"policy_version": policy, "registry_version": registry}]
 

@@ -210,9 +210,10 @@ class Worker:
         claim = await claim_start(self._bus, question, ticket.expires_at)  # type: ignore[arg-type]
         if claim.expired:
             return self._make(said, claim_id, status="ticket_expired")
-        if not claim.granted and not self._world.mutants.claims_ignored:
+        if not claim.granted:
             return None
-        if claim.granted and monotonic() >= min(claim.start_by_s, claim.lease_until_s):
+        await self._world.disasters.perhaps_stop(self._bus.process)
+        if monotonic() >= min(claim.start_by_s, claim.lease_until_s):
             self._world.seen.note("late_start_refused")
             failure = ToolFailure(code="not_started", message="too late to start; nothing was done", retryable=True)
             return self._make(said, claim_id, status="failed", failure=failure)
@@ -229,6 +230,7 @@ class Worker:
         before = self._chance.choice((0.0, 0.01, 0.5, timeout_s * 1.1 if fate < 0.1 else 0.1))
         if await self._wait(cancel, min(before, timeout_s)) or before > timeout_s:
             return self._cut_off(said, claim_id)
+        await world.disasters.perhaps_stop(self._bus.process)
         if 0.1 < fate < 0.14:
             world.seen.note("worker_lost")
             world.lose(self._bus.process)
@@ -275,6 +277,8 @@ class Worker:
     async def _on_confirmed(self, message: Any) -> None:
         for key in OutcomeConfirmed.model_validate_json(message.data).keys:
             held = self._held.pop(key, None)
+            if held is not None:
+                self._world.judge.on_confirmed(ToolOutcome.model_validate_json(held.body))
             for delivery in held.deliveries if held is not None else ():
                 await ack(delivery)
 
@@ -376,4 +380,3 @@ class Person:
             self._world.seen.note(f"word_refused_{error.problem.code}")
         else:
             self._world.seen.note("retried" if verdict == "retry" else verdict)
-

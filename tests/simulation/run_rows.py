@@ -39,11 +39,12 @@ class RunRows:
         self.dead_letters: list[Row] = []
         self.failures: dict[tuple[str, int], int] = defaultdict(int)
         self.callers: dict[str, str] = {}
+        self.over_at: dict[UUID, datetime] = {}
         self.ignore_seq = False
         database.statements |= {
             text: getattr(self, name)
             for queries in (QUERIES, Queries.load("towpath_orchestrator", "records.sql"))
-            for name, text in queries._statements.items()  # noqa: SLF001 - the list of names is the point here
+            for name, text in queries._statements.items()
             if hasattr(self, name)
         }
         database.statements[run_tables.COMMIT] = self.commit
@@ -75,6 +76,8 @@ class RunRows:
             values = dict(zip(names, row, strict=False))
             del values["expected"]
             ends = {"started_at": row[9], "ended_at": row[10], "outcome": row[11], "updated_at": at}
+            if row[10] is not None and self.runs[run_id]["ended_at"] is None:
+                self.over_at[run_id] = self.database.now()
             self.runs[run_id].update(values | ends)
         self._tell(told, at)
         self._keep(kept, at, v[20])
@@ -164,6 +167,12 @@ class RunRows:
     def load_tail(self, _session: Session, run_id: UUID, after: int) -> list[Row]:
         return [row for seq, row in sorted(self.events[run_id].items()) if seq > after]
 
+    def events_page(self, session: Session, run_id: UUID, after: int, limit: int) -> list[Row]:
+        return self.load_tail(session, run_id, after)[:limit]
+
+    def effect_events(self, session: Session, run_id: UUID, after: int, kinds: list[str], limit: int) -> list[Row]:
+        return [row for row in self.load_tail(session, run_id, after) if row["type"] in kinds][:limit]
+
     def save_snapshot(self, _session: Session, run_id: UUID, seq: int, version: str, state: str) -> list[Row]:
         old = self.saved.get(run_id)
         if old is None or old["seq"] < seq or old["engine_version"] != version:
@@ -251,8 +260,14 @@ class RunRows:
         ]
         return fits[:limit]
 
+    def nothing(self, _session: Session, *_values: Any) -> list[Row]:
+        """Housekeeping that no simulated run is long enough to need."""
+        return []
+
+    ensure_partitions = forget_old_keys = forget_failures = nothing
+
     def add_dead_letter(self, _session: Session, *v: Any) -> list[Row]:
-        names = ("stream", "subject", "run_id", "reason", "body", "failures")
+        names = ("stream", "subject", "run_id", "reason", "body", "failures", "project", "effect_id", "delivery")
         self.dead_letters.append(dict(zip(names, v, strict=True)))
         self.database.seen.note("dead_letter")
         return []

@@ -6,7 +6,6 @@ every effect, whether the record was there first; at the end it compares everyth
 
 import json
 from collections import Counter, defaultdict
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +14,7 @@ from tests.simulation.scenery import NETWORK
 
 from towpath_contracts.events import FINAL_STATUSES, LogEntry, event_adapter
 from towpath_contracts.facts import fact_adapter
-from towpath_contracts.tools import EffectClass
+from towpath_contracts.tools import EffectClass, ToolOutcome
 from towpath_engine.advance import advance
 from towpath_engine.replay import fold, replay
 
@@ -57,6 +56,18 @@ class Judge:
         if entries and not all(entry.event.type in ("effect_resent", "decision_missed") for entry in entries):
             self._world.complain(f"acknowledged before it was stored: {text[:300]}")
 
+    def on_confirmed(self, outcome: ToolOutcome) -> None:
+        """A worker forgets an outcome: the ledger must have it, as the call's or as evidence."""
+        call = self._ledger.calls.get(outcome.execution_id)
+        if outcome.status == "ticket_expired" or (call is not None and call["accepted"]):
+            return
+        noted = any(
+            note["execution_id"] == outcome.execution_id and note["phase"] in ("evidence", "outcome")
+            for note in self._ledger.audit
+        )
+        if not noted:
+            self._world.complain(f"confirmed before it was stored: {outcome.execution_id} {outcome.status}")
+
     def all_ended(self) -> bool:
         """Say whether every run has its last word, and nothing is owed to anybody."""
         return all(run["status"] in FINAL_STATUSES and run["wake_at"] is None for run in self._runs.runs.values()) and (
@@ -74,6 +85,7 @@ class Judge:
         """Compare everything with everything."""
         self._lost()
         self._acts()
+        self._after_fence()
         for run_id in self._runs.runs:
             self._run(run_id)
         for letter in self._runs.dead_letters:
@@ -97,19 +109,25 @@ class Judge:
             if not act.instructed:
                 self._world.complain(f"{act.execution_id} happened, and the run knew nothing of it")
             self._after_cancel(act)
-        for execution_id, found in acts.items():
+        for execution_id, every in acts.items():
             allowed = 1 + self._world.outside.retries.get(execution_id, 0)
-            if found[0].effect_class is EffectClass.RECONCILABLE:
-                found = [act for act in found if not act.stale]
-            if found and found[0].effect_class in ONCE and len(found) > allowed:
-                self._world.complain(f"dup: {execution_id} happened {len(found)} times, allowed {allowed}")
+            counted = [act for act in every if act.effect_class is EffectClass.IRREVERSIBLE or not act.stale]
+            if every[0].effect_class in ONCE and len(counted) > allowed:
+                self._world.complain(f"dup: {execution_id} happened {len(counted)} times, allowed {allowed}")
 
     def _after_cancel(self, act: Any) -> None:
         run = self._runs.runs[act.run_id]
-        ended: datetime | None = run["ended_at"]
-        started_late = run["status"] == "cancelled" and ended is not None and act.began > ended
+        over = self._runs.over_at.get(act.run_id)
+        started_late = run["status"] == "cancelled" and over is not None and act.began > over
         if started_late and act.effect_class is not EffectClass.PURE:
-            self._world.complain(f"{act.execution_id} began {act.began - ended} after its run was cancelled")
+            self._world.complain(f"{act.execution_id} began {act.began - over} after its run was cancelled")
+
+    def _after_fence(self) -> None:
+        """A stored fence ends all starting: whoever was let in came before it."""
+        for note in self._ledger.audit:
+            fenced_at = self._ledger.fenced_at.get(note["run_id"])
+            if (note["phase"], note["verdict"]) == ("claim", "granted") and fenced_at and note["at"] > fenced_at:
+                self._world.complain(f"{note['execution_id']} was let in after the fence of its run")
 
     def _log(self, run_id: UUID) -> tuple[LogEntry, ...]:
         return tuple(

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
-
 from tests.simulation.broker import Broker, Queue, Stored
 from tests.simulation.clockwork import Process
 

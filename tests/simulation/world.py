@@ -12,7 +12,6 @@ from typing import Any
 from uuid import UUID
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
 from tests.simulation.broker import Broker
 from tests.simulation.clockwork import Clockwork, Process
 from tests.simulation.coverage import Seen
@@ -31,6 +30,7 @@ from towpath_contracts.tools import ToolInvocation
 from towpath_fabric import clock, ids
 from towpath_fabric.tickets import TicketSigner, TicketVerifier
 from towpath_orchestrator.settings import OrchestratorSettings
+from towpath_tas.settings import TasSettings
 
 MOST_STEPS = 400_000
 PEACE_S = 1_500.0
@@ -38,6 +38,7 @@ PEACE_S = 1_500.0
 
 SIGNER = TicketSigner(Ed25519PrivateKey.from_private_bytes(b"t" * 32))
 SETTINGS = OrchestratorSettings(embedded=True, reconcile_ms=1000, snapshot_every=7)
+TAS_SETTINGS = TasSettings(ticket_life_s=20)
 ROLES = ("orchestrator", "orchestrator", "tas", "tas", "decider", "decider", "worker", "worker")
 
 
@@ -67,6 +68,7 @@ class World:
                 "max_active_runs": self.chance.choice((1, 2, 100)),
             }
         )
+        self.tas_settings = TAS_SETTINGS.model_copy(update={"batch_size": self.size, "cache_calls": self.cache})
         self.tasks = self.chance.choice((2, 3, 4))
         self.processes: dict[int, Process] = {}
         self._people_chance = self._stream("people")
@@ -134,7 +136,7 @@ class World:
         if role == "orchestrator":
             replica.run(lambda: start_orchestrator(replica, self.database, bus, self.settings))
         elif role == "tas":
-            replica.run(lambda: start_tas(replica, self.database, bus, SIGNER, self.size))
+            replica.run(lambda: start_tas(replica, self.database, bus, SIGNER, self.tas_settings))
         elif role == "decider":
             replica.run(Decider(bus, self._people_chance, Wishes(self._people_chance)).run)
         else:
@@ -173,7 +175,7 @@ def lived(seed: int, *, keep: bool = False, mutants: Mutants | None = None) -> W
     before = _counters()
     with ExitStack() as stack:
         stack.enter_context(clock.simulated(world.loop.time, int(BEGAN.timestamp() * 1e9)))
-        stack.enter_context(ids.drawn_from(world._stream("ids").getrandbits))  # noqa: SLF001
+        stack.enter_context(ids.drawn_from(world._stream("ids").getrandbits))
         stack.enter_context(crash_points_call(world.disasters.on_point))
         stack.enter_context(world.mutants.applied())
         try:
@@ -192,7 +194,7 @@ def lived(seed: int, *, keep: bool = False, mutants: Mutants | None = None) -> W
 
 
 def _counters() -> dict[str, float]:
-    read: Callable[[Any], float] = lambda counter: counter._value.get()  # noqa: E731, SLF001
+    read: Callable[[Any], float] = lambda counter: counter._value.get()  # noqa: E731
     return {
         "state_reloaded": read(RUN_METRICS.reloads),
         "seq_conflicts": read(RUN_METRICS.conflicts),
