@@ -48,7 +48,8 @@ USERS: dict[str, UserRights] = {
             subjects.DECIDE_ALL,
             subjects.TOOL_REQUEST,
             subjects.RUN_EVENT_ALL,
-            "run.inbox.orchestrator.*",
+            subjects.RUN_INBOX_ALL,  # its own queue: a dead letter goes back where it came from
+            subjects.TASK_ENQUEUE_ALL,
             "svc.tas.*",
             *_pulls("INBOX", "TASKS"),
             *_DECLARES,
@@ -61,6 +62,7 @@ USERS: dict[str, UserRights] = {
             subjects.LOG_LLM_CALL,
             subjects.RUN_TOKENS_ALL,
             "svc.orchestrator.blob_get",
+            "svc.orchestrator.dead_letter",
             *_pulls("DECIDE"),
             *_DECLARES,
         ),
@@ -69,6 +71,7 @@ USERS: dict[str, UserRights] = {
     "tas": UserRights(
         publish=(
             subjects.TOOL_EXEC_ALL,
+            subjects.TOOL_OUTCOME,
             subjects.TOOL_CANCEL_ALL,
             "run.inbox.tas.*",
             "svc.orchestrator.*",
@@ -93,6 +96,7 @@ USERS: dict[str, UserRights] = {
             "svc.tas.claim_start",
             "svc.tas.register_tools",
             "svc.tas.blob_put",
+            "svc.tas.dead_letter",
             *_pulls("TOOLEXEC"),
         ),
         subscribe=(subjects.TOOL_CANCEL_ALL, _inbox("worker")),

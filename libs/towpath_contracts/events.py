@@ -232,12 +232,16 @@ class NoteAdded(Value):
 
 
 class EffectResent(Value):
-    """A pending effect was sent again by the reconciler (left out when logs are compared)."""
+    """A pending effect was sent again (left out when logs are compared); `dead` says why its last message could not be.
+
+    Without `dead` it was the reconciler's turn.
+    """
 
     type: Literal["effect_resent"] = "effect_resent"
     effect_id: UUID
     attempt: int
     resend_at: datetime
+    dead: str = ""
 
 
 class CancelAccepted(Value):

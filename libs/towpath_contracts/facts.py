@@ -167,12 +167,13 @@ class FenceRaised(FactBase):
 
 
 class MessageDead(FactBase):
-    """A message of this run was set aside as a dead letter."""
+    """A message of this run was set aside as a dead letter; `attempt` is the effect's it was sent for, 0 for any."""
 
     type: Literal["message.dead"] = "message.dead"
     stream: str
     reason: str
     effect_id: UUID | None = None
+    attempt: int = 0
 
 
 Fact = Annotated[
@@ -213,7 +214,9 @@ fact_adapter: TypeAdapter[AnyFact] = TypeAdapter(Fact)
 SOURCE_FACTS: dict[str, frozenset[str]] = {
     "decider": frozenset({"decision.made", "decision.failed"}),
     "agent": frozenset({"decision.made", "decision.failed"}),
-    "tas": frozenset({"tool.finished", "tool.denied", "approval.required", "gate.resolved", "execution.conflict"}),
+    "tas": frozenset(
+        {"tool.finished", "tool.denied", "approval.required", "gate.resolved", "execution.conflict", "message.dead"}
+    ),
     "gateway": frozenset({"cancel.requested"}),
     "watchdog": frozenset({"message.dead"}),
     "orchestrator": frozenset(

@@ -6,7 +6,7 @@ a reader need not guess from the body.
 
 from typing import NamedTuple
 
-from towpath_contracts import access, deciding, networks, replaying, tasks, tools, views
+from towpath_contracts import access, dead_letters, deciding, networks, replaying, tasks, tools, views
 from towpath_contracts.base import Message
 
 PROBLEM_HEADER = "Towpath-Problem"
@@ -43,6 +43,11 @@ PREVIEW_PROMPT = Method("orchestrator", "preview_prompt", views.PreviewPrompt, v
 BLOB_GET_RUNS = Method("orchestrator", "blob_get", tools.BlobGet, tools.BlobChunk)
 RECORD = Method("orchestrator", "record", replaying.GetRecord, replaying.RecordPiece)
 REPLAY_RUNS = Method("orchestrator", "replay_runs", replaying.ReplayRuns, replaying.ReplayPage)
+LIST_DEAD_LETTERS = Method(
+    "orchestrator", "list_dead_letters", dead_letters.ListDeadLetters, dead_letters.DeadLetterPage
+)
+SETTLE_DEAD_LETTER = Method("orchestrator", "settle_dead_letter", dead_letters.SettleDeadLetter, views.Done)
+DEAD_LETTER_RUNS = Method("orchestrator", "dead_letter", dead_letters.ReportDead, views.Done)
 FORK_RUN = Method("orchestrator", "fork_run", replaying.ForkRun, tasks.RunAccepted)
 
 RENDER_PROMPT = Method("decider", "render_prompt", deciding.RenderPrompt, deciding.RenderedPrompt)
@@ -60,6 +65,8 @@ APPLY_POLICY = Method("tas", "apply_policy", access.ApplyPolicy, access.PolicyAp
 GET_POLICY = Method("tas", "get_policy", access.GetPolicy, access.PolicyView)
 AUDIT_QUERY = Method("tas", "audit_query", access.AuditQuery, access.AuditPage)
 BLOB_PUT = Method("tas", "blob_put", tools.BlobChunk, views.Done)
+DEAD_LETTER_CALLS = Method("tas", "dead_letter", dead_letters.ReportDead, views.Done)
+REPUBLISH = Method("tas", "republish", dead_letters.Republish, views.Done)
 RECORD_ACTION = Method("tas", "record_action", access.RecordAction, views.Done)
 
 GET_LLM_CALLS = Method("log_writer", "get_llm_calls", views.GetLlmCalls, views.LlmCalls)
@@ -82,6 +89,9 @@ METHODS: tuple[Method, ...] = (
     RECORD,
     REPLAY_RUNS,
     FORK_RUN,
+    LIST_DEAD_LETTERS,
+    SETTLE_DEAD_LETTER,
+    DEAD_LETTER_RUNS,
     RENDER_PROMPT,
     CLAIM_START,
     RAISE_FENCE,
@@ -97,6 +107,8 @@ METHODS: tuple[Method, ...] = (
     AUDIT_QUERY,
     BLOB_PUT,
     RECORD_ACTION,
+    DEAD_LETTER_CALLS,
+    REPUBLISH,
     GET_LLM_CALLS,
     GET_HISTORY,
 )

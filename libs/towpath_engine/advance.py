@@ -19,6 +19,9 @@ from towpath_engine.state import EffectKind, RunState, Status
 from towpath_engine.steps import after_decision, begin_step, end_with_error, resend_decision, stopped_by_deadline
 from towpath_engine.transition import Transition
 
+MAX_DEAD = 3
+"""Messages of one pending effect that nobody can handle before the run is ended."""
+
 
 def advance(
     state: RunState, fact: facts.AnyFact, now: datetime
@@ -175,8 +178,15 @@ def _timer_fired(t: Transition) -> None:
 
 
 def _message_dead(t: Transition, fact: facts.MessageDead) -> None:
-    """End a run that waits for a message nobody can handle. One that names nothing pending leaves the run untouched."""
-    if t.state.status is Status.CANCELLING or fact.effect_id is None:
+    """Say once more what nobody could handle; end a run whose message is dead again and again.
+
+    One copy that was damaged, or made up, so costs a repeat and no run. What names nothing pending, or an attempt
+    that was sent again since, leaves the run untouched.
+    """
+    pending = t.state.pending_effect(fact.effect_id) if fact.effect_id is not None else None
+    if t.state.status is Status.CANCELLING or pending is None or fact.attempt not in (0, pending.attempt):
         return
-    if t.state.pending_effect(fact.effect_id) is not None:
+    if pending.dead + 1 >= MAX_DEAD:
         end_with_error(t, "dead_lettered", f"a message of {fact.stream} can't be handled: {fact.reason}")
+    else:
+        resend(t, pending, dead=f"{fact.stream}: {fact.reason}")

@@ -216,7 +216,9 @@ def _deadline_moved(state: RunState, pending: PendingEffect, at: datetime) -> Pe
 
 def _resent(state: RunState, event: "ev.EffectResent") -> RunState:
     pending = tuple(
-        but(p, attempt=event.attempt, resend_at=event.resend_at) if p.effect_id == event.effect_id else p
+        but(p, attempt=event.attempt, resend_at=event.resend_at, dead=p.dead + bool(event.dead))
+        if p.effect_id == event.effect_id
+        else p
         for p in state.pending
     )
     return but(state, pending=pending)

@@ -16,10 +16,13 @@ MAX_RESEND_S = 15
 """Resends back off to this: how late a lost claim's lease or a lost outcome is noticed, for one message a call."""
 
 
-def resend(t: Transition, pending: PendingEffect) -> None:
-    """Send *pending* again, with the next attempt number and the wait that is its own."""
+def resend(t: Transition, pending: PendingEffect, *, dead: str = "") -> None:
+    """Send *pending* again, with the next attempt number and the wait that is its own.
+
+    *dead* says why its last message could not be handled, where it was one.
+    """
     resend_at = t.now + timedelta(seconds=_wait_s(t.state, pending))
-    t.emit(ev.EffectResent(effect_id=pending.effect_id, attempt=pending.attempt + 1, resend_at=resend_at))
+    t.emit(ev.EffectResent(effect_id=pending.effect_id, attempt=pending.attempt + 1, resend_at=resend_at, dead=dead))
     t.ask(pending.effect_id)
 
 

@@ -64,7 +64,7 @@ class PendingEffect:
     """Something asked of the outside and not answered yet (design §4).
 
     `fence` is that of the moment it was asked for: a resend never carries a newer one, or it would pass a fence that
-    was raised to stop it.
+    was raised to stop it. `dead` counts its messages that nobody could handle.
     """
 
     effect_id: UUID
@@ -74,6 +74,7 @@ class PendingEffect:
     deadline: datetime | None = None
     call_index: int = -1
     fence: int = 0
+    dead: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,24 +12,24 @@ from uuid import UUID
 from nats.aio.msg import Msg
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from pydantic import ValidationError
-from pydantic_core import from_json
 
 from towpath_contracts import subjects
 from towpath_contracts.deciding import DecisionRequest, RenderedPrompt, RenderPrompt
 from towpath_contracts.facts import DecisionFailed, DecisionMade
 from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.rpc import DEAD_LETTER_RUNS
 from towpath_contracts.spans import decision_span
 from towpath_contracts.streams import decide_consumer
 from towpath_decider.adapters.provider import PlatformAwayError
 from towpath_decider.asking import Asker, Outcome, defect, log_calls
-from towpath_decider.core.accounting import NOTHING
 from towpath_decider.core.prompt import render
 from towpath_fabric.bus import Bus
 from towpath_fabric.clock import monotonic, wall_ns
 from towpath_fabric.crash_points import crash_point, crash_point_sent
+from towpath_fabric.dead_reports import report_dead
 from towpath_fabric.logs import Logger
 from towpath_fabric.prompts import PromptInvalidError
-from towpath_fabric.pull import PullConsumer, ack, in_progress, nak, term
+from towpath_fabric.pull import PullConsumer, ack, in_progress, nak
 from towpath_fabric.streams import ensure_consumer
 from towpath_fabric.telemetry import Telemetry
 
@@ -277,37 +277,13 @@ class Decider:
             self._consumer.hold(-count)
 
     async def _refuse(self, message: Msg, error: ValidationError) -> None:
-        """Tell the run where the request still says whose it is; take the message out of the stream either way."""
+        """Hand over what can't be read as a dead letter; its run asks again, where the request says whose it is."""
         self._log.error("a malformed decision request", problems=error.error_count())
-        fact = _refusal(message.data, error)
-        stored = fact is None or await self._bus.store(
-            subjects.run_inbox(DECIDER, fact.run_id),
-            fact.model_dump_json().encode(),
-            {"Nats-Msg-Id": f"{fact.request_id}:{fact.attempt}"},
-        )
-        if stored:
-            await term(message)
-        else:
-            await nak(message, STORE_WAITS_S[-1])
+        reason = f"not a decision request: {error.error_count()} problem(s)"
+        await report_dead(self._bus, DEAD_LETTER_RUNS, "DECIDE", message, reason)
         self._release(1)
 
 
 async def _hand_back(job: Job, delay_s: float) -> None:
     for message in job.messages:
         await nak(message, delay_s)
-
-
-def _refusal(data: bytes, error: ValidationError) -> DecisionFailed | None:
-    try:
-        found = from_json(data)
-        return DecisionFailed(
-            run_id=found["run_id"],
-            request_id=found["request_id"],
-            attempt=found["attempt"],
-            fact_id=f"{found['request_id']}:{found['attempt']}",
-            code="request_invalid",
-            message=f"the decision request can't be read: {error.error_count()} problem(s)",
-            cost=NOTHING,
-        )
-    except (ValueError, KeyError, TypeError):  # pydantic's ValidationError is a ValueError
-        return None

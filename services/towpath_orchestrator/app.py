@@ -1,7 +1,6 @@
 """Wires subjects to the orchestrator's parts; no decision is made here."""
 
 import asyncio
-from typing import Any
 
 from nats.aio.msg import Msg
 from pydantic import Field, ValidationError
@@ -15,12 +14,13 @@ from towpath_contracts.views import CancelRun, GetEvents, GetRun
 from towpath_fabric.bus import Bus
 from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_fabric.db import DATABASE_DOWN
+from towpath_fabric.dead_letters import NOBODY, About, DeadLetters
 from towpath_fabric.logs import Logger
-from towpath_fabric.pull import PullConsumer, ack, nak, term
+from towpath_fabric.pull import PullConsumer, ack, nak
 from towpath_orchestrator.acting import Acting
-from towpath_orchestrator.adapters.run_tables import QUERIES
 from towpath_orchestrator.forks import Forks
 from towpath_orchestrator.gate import ReplayGate
+from towpath_orchestrator.letters import Letters
 from towpath_orchestrator.reading import Reading
 from towpath_orchestrator.registry import Registry
 from towpath_orchestrator.submit import Intake
@@ -120,6 +120,13 @@ def serve_records(bus: Bus, replays: ReplayGate, forks: Forks) -> None:
     bus.answer(rpc.FORK_RUN, forks.fork)
 
 
+def serve_letters(bus: Bus, letters: Letters) -> None:
+    """Answer what `svc.orchestrator.*` does with dead letters."""
+    bus.answer(rpc.LIST_DEAD_LETTERS, letters.list)
+    bus.answer(rpc.SETTLE_DEAD_LETTER, letters.settle)
+    bus.answer(rpc.DEAD_LETTER_RUNS, letters.report)
+
+
 def _delivery_key(message: Msg) -> str:
     """Name a stored message, so that its redelivery is the same task; a broker that starts anew counts from 1 again."""
     stored = message.metadata
@@ -129,10 +136,10 @@ def _delivery_key(message: Msg) -> str:
 class Enqueued:
     """Takes tasks from the TASKS stream; a task that can't be accepted becomes a dead letter."""
 
-    def __init__(self, consumer: PullConsumer, intake: Intake, pool: Any, log: Logger) -> None:
+    def __init__(self, consumer: PullConsumer, intake: Intake, dead: DeadLetters, log: Logger) -> None:
         self._consumer = consumer
         self._intake = intake
-        self._pool = pool
+        self._dead = dead
         self._log = log
 
     async def run(self) -> None:
@@ -160,7 +167,7 @@ class Enqueued:
                 await self._refuse(message, f"{error.problem.code}: {error.problem.detail}")
         except Exception as error:  # noqa: BLE001 - whatever one task brings along, the next one must be taken
             self._log.error("an enqueued task failed", subject=message.subject, exc_info=error)
-            await self._refuse(message, f"{type(error).__name__}")
+            await self._dead.failed(message, f"{type(error).__name__}: {error}", await self._whose(message))
         else:
             crash_point("orchestrator.enqueued_accepted")
             await ack(message)
@@ -168,10 +175,11 @@ class Enqueued:
 
     async def _refuse(self, message: Msg, reason: str) -> None:
         self._log.warning("an enqueued task was refused", subject=message.subject, reason=reason)
-        body = message.data[:1_000_000]
+        await self._dead.set_aside(message, reason, await self._whose(message))
+
+    async def _whose(self, message: Msg) -> About:
+        """Return the project of the caller that the subject names, where it is known."""
         try:
-            await self._pool.execute(QUERIES.add_dead_letter, "TASKS", message.subject, None, reason, body, 1)
-        except DATABASE_DOWN:
-            await nak(message, 2)
-        else:
-            await term(message)
+            return About(project=await self._intake.project_of(_caller(message.subject)))
+        except (ProblemError, *DATABASE_DOWN):
+            return NOBODY

@@ -4,7 +4,6 @@ Law: a source may send only its own fact types, and only about the run that its 
 """
 
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 from nats.aio.msg import Msg
@@ -12,15 +11,7 @@ from pydantic import ValidationError
 
 from towpath_contracts.facts import SOURCE_FACTS, AnyFact, DecisionFailed, DecisionMade, fact_adapter
 from towpath_contracts.strict_json import check_json
-from towpath_fabric.db import DATABASE_DOWN
-from towpath_fabric.logs import Logger
-from towpath_fabric.pull import deliveries, nak, term
-from towpath_orchestrator.adapters.run_tables import QUERIES
-from towpath_orchestrator.metrics import Metrics
-
-MAX_FAILURES = 5
-"""Failures of a message's own handling before it becomes a dead letter (design §6)."""
-
+from towpath_fabric.pull import deliveries
 
 MAX_DECISION_BYTES = 256 * 1024
 """A larger decision is taken for a malformed one: it would not fit the events and messages that follow from it."""
@@ -88,41 +79,3 @@ def run_of(subject: str) -> UUID | None:
         return UUID(subject.rpartition(".")[2])
     except ValueError:
         return None
-
-
-class DeadLetters:
-    """Takes messages out of the inbox that can never be handled, and counts those that fail."""
-
-    def __init__(self, pool: Any, metrics: Metrics, log: Logger) -> None:
-        self._pool = pool
-        self._metrics = metrics
-        self._log = log
-
-    async def set_aside(self, message: Msg, reason: str, failures: int = 1) -> None:
-        """Store a message that can never be handled as a dead letter, then take it out of the stream."""
-        self._log.warning("message set aside", subject=message.subject, reason=reason)
-        self._metrics.dead.labels("INBOX").inc()
-        try:
-            await self._pool.execute(
-                QUERIES.add_dead_letter,
-                "INBOX",
-                message.subject,
-                run_of(message.subject),
-                reason,
-                message.data[:1_000_000],
-                failures,
-            )
-        except DATABASE_DOWN:
-            await nak(message, 1)
-        else:
-            await term(message)
-
-    async def give_back(self, message: Msg, error: str | None) -> None:
-        """Hand a message back; after five failures of its own handling it becomes a dead letter (design §6)."""
-        if error is not None:
-            sequence = message.metadata.sequence.stream
-            failures = await self._pool.fetchval(QUERIES.count_failure, "INBOX", sequence)
-            if failures >= MAX_FAILURES:
-                await self.set_aside(message, error, failures)
-                return
-        await nak(message, 0.2)

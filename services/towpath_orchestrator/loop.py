@@ -13,21 +13,23 @@ from typing import Any
 from uuid import UUID
 
 import asyncpg
+from nats.aio.msg import Msg
 
 from towpath_contracts import events as ev
-from towpath_contracts.facts import AnyFact, TimerFired
+from towpath_contracts.facts import AnyFact, MessageDead, TimerFired
 from towpath_engine.advance import advance
 from towpath_engine.effects import Effect, message_of
 from towpath_engine.state import RunState
 from towpath_engine.transition import Transition
 from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_fabric.db import DATABASE_DOWN
+from towpath_fabric.dead_letters import About, DeadLetters, about_of
 from towpath_fabric.lane import Lane
 from towpath_fabric.logs import Logger
-from towpath_fabric.pull import PullConsumer, ack
+from towpath_fabric.pull import PullConsumer, ack, nak
 from towpath_orchestrator.adapters.run_tables import QUERIES, Moved, RunTables, commit_batch, event_text, times
 from towpath_orchestrator.cache import DatabaseClock, StateCache, Waiters
-from towpath_orchestrator.inbox import DeadLetters, Item, parse
+from towpath_orchestrator.inbox import Item, parse, run_of
 from towpath_orchestrator.metrics import Metrics
 from towpath_orchestrator.sender import Sender
 from towpath_orchestrator.settings import OrchestratorSettings
@@ -35,6 +37,9 @@ from towpath_orchestrator.tracing import RunTracing
 
 CONFLICT_TRIES = 5
 """Times a contested run is redone before its facts are handed back to the broker."""
+
+CONTESTED_S = 0.2
+"""Before the fact of a contested run comes again."""
 
 WARY_BATCHES = 64
 """After another replica moved one of our runs, this many batches look before they leap."""
@@ -70,7 +75,7 @@ class CommitLoop:
         self._errors: dict[UUID, str] = {}
         self._unreadable: dict[UUID, str] = {}
         self._lane = Lane(pool)
-        self._dead = DeadLetters(pool, metrics, log)
+        self._dead = DeadLetters(pool, "INBOX", metrics.dead, log, self._tell_dead)
         self._clock = DatabaseClock()
         self._wary = 0
 
@@ -78,6 +83,17 @@ class CommitLoop:
         """Queue a fact that this process made itself (timer, admission, fence)."""
         self._local.append(Item(fact=fact, text=fact.model_dump_json()))
         self._arrived.set()
+
+    async def _tell_dead(self, fact: MessageDead) -> bool:
+        self.add(fact)
+        return True
+
+    async def _give_back(self, message: Msg, run_id: UUID, error: str | None) -> None:
+        """Hand back the fact of a contested run; one that Postgres refuses counts as failed, and in the end is dead."""
+        if error is None:
+            await nak(message, CONTESTED_S)
+        else:
+            await self._dead.failed(message, error, About(run_id=run_id, effect_id=about_of(message.data).effect_id))
 
     async def run(self) -> None:
         """Gather and process batches for ever."""
@@ -102,7 +118,7 @@ class CommitLoop:
             crash_point("orchestrator.pulled")
             parsed = parse(message)
             if parsed.item is None:
-                await self._dead.set_aside(message, parsed.reason)
+                await self._dead.set_aside(message, parsed.reason, About(run_id=run_of(message.subject)))
             else:
                 items.append(parsed.item)
         return items
@@ -119,7 +135,8 @@ class CommitLoop:
         for run_id, left in facts.items():
             for item in left:
                 if item.message is not None:
-                    await self._dead.give_back(item.message, self._errors.pop(run_id, None))
+                    await self._give_back(item.message, run_id, self._errors.get(run_id))
+            self._errors.pop(run_id, None)
         return []
 
     async def _once(self, facts: dict[UUID, list[Item]]) -> dict[UUID, list[Item]]:
@@ -342,7 +359,7 @@ class CommitLoop:
     async def _unknown(self, items: list[Item], reason: str) -> None:
         for item in items:
             if item.message is not None:
-                await self._dead.set_aside(item.message, reason)
+                await self._dead.set_aside(item.message, reason, About(run_id=item.fact.run_id))
 
     async def _acknowledge(self, items: list[Item]) -> None:
         for item in items:

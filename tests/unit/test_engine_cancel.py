@@ -267,7 +267,8 @@ def test_every_end_with_open_calls_raises_the_fence_and_insists_on_it(end: str) 
         machine.timer(after=300)
     else:
         dead: Any = {"run_id": RUN, "stream": "TOOLREQ", "reason": "bad", "effect_id": machine.call_id(1)}
-        machine.feed(facts.MessageDead.model_validate(dead))
+        for _ in range(3):
+            machine.feed(facts.MessageDead.model_validate(dead))
     assert machine.finished.reason == {"deadline": "deadline_exceeded", "dead_letter": "dead_lettered"}[end]
     assert outcomes(machine) == ["happened", "unknown"]
     assert [f.fence for f in fences(machine)] == [machine.finished.fence] == [1]

@@ -112,7 +112,16 @@ def test_a_dead_letter_that_names_nothing_pending_leaves_the_run_alone() -> None
     anonymous = facts.MessageDead(run_id=RUN, stream="INBOX", reason="malformed")
     assert machine.feed(anonymous) == []
     assert machine.feed(anonymous.model_copy(update={"effect_id": STRANGER})) == []
-    events = machine.feed(anonymous.model_copy(update={"stream": "DECIDE", "effect_id": machine.request_id}))
+
+
+def test_a_dead_letter_is_said_again_and_the_third_in_a_row_ends_the_run() -> None:
+    machine = Machine()
+    dead = facts.MessageDead(run_id=RUN, stream="DECIDE", reason="malformed", effect_id=machine.request_id, attempt=1)
+    (resent,) = machine.feed(dead)
+    assert isinstance(resent, ev.EffectResent) and (resent.attempt, resent.dead) == (2, "DECIDE: malformed")
+    assert machine.feed(dead) == [], "attempt 1 was sent again since"
+    assert types(machine.feed(dead.model_copy(update={"attempt": 0}))) == ["effect_resent"]
+    events = machine.feed(dead.model_copy(update={"attempt": 3}))
     assert types(events) == ["run_finished"]
     assert (machine.finished.status, machine.finished.reason) == ("failed", "dead_lettered")
     assert "DECIDE" in machine.finished.final["message"]

@@ -19,13 +19,18 @@ from towpath.worker.registration import Registration
 from towpath.worker.results import CutOffError, failure_of
 from towpath.worker.toolbox import Toolbox
 from towpath_contracts.canonical import digest
+from towpath_contracts.rpc import DEAD_LETTER_CALLS
 from towpath_contracts.tools import ClaimStart, EffectClass, TicketClaims, ToolOutcome
 from towpath_fabric.bus import Bus
 from towpath_fabric.clock import monotonic, wall
 from towpath_fabric.crash_points import crash_point
+from towpath_fabric.dead_reports import report_dead
 from towpath_fabric.logs import Logger
-from towpath_fabric.pull import ack, nak, term
+from towpath_fabric.pull import ack, nak
 from towpath_fabric.tickets import TicketFault, TicketRefusedError
+
+MALFORMED = "malformed"
+"""Why a delivery that can't be read is refused: the one reason of which its run should hear."""
 
 UNKNOWN_TOOL_DELAY_S = 2.0
 """Another worker of the toolset may have the tool, e.g. during a rolling upgrade."""
@@ -104,10 +109,11 @@ class CallServer:
         await self._outbox.post(call.key, outcome.model_dump_json().encode(), call.deliveries)
 
     async def refuse(self, message: Msg, reason: str, *, detail: str = "") -> None:
-        """Take a delivery out of the stream for good: it must never run."""
+        """Take a delivery out of the stream for good, once TAS keeps it as a dead letter: it must never run."""
         self._metrics.refused.labels(reason).inc()
         self._log.warning("delivery refused", reason=reason, subject=message.subject, detail=detail)
-        await term(message)
+        said = f"{reason}: {detail}" if detail else reason
+        await report_dead(self._bus, DEAD_LETTER_CALLS, "TOOLEXEC", message, said, tells=reason == MALFORMED)
 
     async def _permitted(self, call: Call, toolset: str) -> TicketClaims | ToolOutcome | None:
         """Return what the ticket says, the outcome for an expired one, or None for a call that must never run."""

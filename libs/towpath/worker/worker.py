@@ -20,7 +20,7 @@ from towpath.worker.metrics import WorkerMetrics
 from towpath.worker.outbox import Outbox
 from towpath.worker.perform import Performer
 from towpath.worker.registration import Registration
-from towpath.worker.serve import CallServer
+from towpath.worker.serve import MALFORMED, CallServer
 from towpath.worker.slots import Slots
 from towpath.worker.tend import Tender
 from towpath.worker.toolbox import Toolbox
@@ -187,10 +187,10 @@ class Worker:
         try:
             invocation = ToolInvocation.model_validate_json(message.data)
         except ValidationError:
-            return await self._server.refuse(message, "malformed")
+            return await self._server.refuse(message, MALFORMED)
         fault = fault_of(invocation.args, allow_nul=True)
         if fault is not None:  # NaN has no digest, so no ticket can be for it
-            return await self._server.refuse(message, "malformed", detail=fault)
+            return await self._server.refuse(message, MALFORMED, detail=fault)
         if await self._outbox.attach(key_of(invocation), message):
             return None
         here = self._slots.find(invocation.execution_id)

@@ -121,12 +121,8 @@ SELECT count(*) FROM (
     AND ($9::timestamptz IS NULL OR at >= $9) AND ($10::timestamptz IS NULL OR at <= $10)
   LIMIT $11) found;
 
--- name: add_dead_letter
-INSERT INTO runs.dead_letter (stream, subject, run_id, reason, body, failures) VALUES ($1, $2, $3, $4, $5, $6);
-
--- name: count_failure
-INSERT INTO runs.handling_failure AS f (stream, sequence, failures, last) VALUES ($1, $2, 1, clock_timestamp())
-ON CONFLICT (stream, sequence) DO UPDATE SET failures = f.failures + 1, last = excluded.last RETURNING f.failures;
+-- name: dead_letter
+SELECT stream, subject, body FROM runs.dead_letter WHERE dead_letter_id = $1;
 
 -- name: add_piece
 INSERT INTO tas.blob_piece (execution_id, digest, piece, data) VALUES ($1, $2, $3, $4)

@@ -19,10 +19,10 @@ from towpath_contracts.tools import OutcomeConfirmed, ToolOutcome
 from towpath_fabric.bus import Bus
 from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_fabric.db import DATABASE_DOWN
+from towpath_fabric.dead_letters import About, DeadLetters
 from towpath_fabric.lane import Lane
 from towpath_fabric.logs import Logger
 from towpath_fabric.pull import PullConsumer, ack, deliveries, nak
-from towpath_tas.app.aside import DeadLetters
 from towpath_tas.app.book import Book, Entry, Picture
 from towpath_tas.app.sending import Sender, Tickets
 from towpath_tas.core.call import Step
@@ -157,15 +157,15 @@ class Outcomes:
     async def _finish(self, item: Item, entry: Entry) -> bool:
         """Send and acknowledge; say whether the outcome has found its place."""
         if entry.error:
-            await self._dead.failed(item.message, entry.error, entry.run_id)
-            return False
+            # Once it is set aside it has found its place: the worker would send it again for ever.
+            return await self._dead.failed(item.message, entry.error, About(run_id=entry.run_id))
         if entry.contested:
             await nak(item.message, CONTESTED_S)
             return False
         await self._sender.send(entry.step)
         await crash_point_sent("tas.outcome_before_ack")
         if entry.step.dead:
-            await self._dead.set_aside(item.message, entry.step.dead, entry.run_id)
+            await self._dead.set_aside(item.message, entry.step.dead, About(run_id=entry.run_id))
         else:
             await ack(item.message)
             await crash_point_sent("tas.outcome_acked")

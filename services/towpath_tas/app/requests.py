@@ -17,11 +17,11 @@ from towpath_contracts.tools import ToolRequest
 from towpath_fabric.clock import wall_ns
 from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_fabric.db import DATABASE_DOWN
+from towpath_fabric.dead_letters import About, DeadLetters, about_of
 from towpath_fabric.lane import Lane
 from towpath_fabric.logs import Logger
 from towpath_fabric.pull import PullConsumer, ack, deliveries, nak
 from towpath_fabric.telemetry import Telemetry
-from towpath_tas.app.aside import DeadLetters
 from towpath_tas.app.book import Book, Entry, Picture
 from towpath_tas.app.sending import Sender
 from towpath_tas.core.authorization import Asked, asked_in
@@ -117,10 +117,11 @@ class Requests:
             request = ToolRequest.model_validate_json(message.data)
             text = canonical_json(request.args)
         except ValidationError as error:
-            await self._dead.set_aside(message, f"not a tool request: {error.error_count()} problem(s)")
+            reason = f"not a tool request: {error.error_count()} problem(s)"
+            await self._dead.set_aside(message, reason, about_of(message.data))
             return None
         except ValueError as error:  # NaN is not JSON, and a lone surrogate is not text
-            await self._dead.set_aside(message, f"arguments that are not JSON: {error}")
+            await self._dead.set_aside(message, f"arguments that are not JSON: {error}", about_of(message.data))
             return None
         return Item(message, request, asked_in(request, text), digest_text(text))
 
@@ -152,7 +153,7 @@ class Requests:
 
     async def _finish(self, item: Item, entry: Entry) -> None:
         if entry.error:
-            await self._dead.failed(item.message, entry.error, entry.run_id)
+            await self._dead.failed(item.message, entry.error, about_of(item.message.data))
             return
         if entry.contested:
             await nak(item.message, CONTESTED_S)
@@ -160,7 +161,8 @@ class Requests:
         await self._sender.send(entry.step)
         await crash_point_sent("tas.request_before_ack")
         if entry.step.dead:
-            await self._dead.set_aside(item.message, entry.step.dead, entry.run_id)
+            known = About(run_id=entry.run_id, project=item.request.project)  # the step itself tells the run
+            await self._dead.set_aside(item.message, entry.step.dead, known)
         else:
             await ack(item.message)
             await crash_point_sent("tas.request_acked")

@@ -1,0 +1,22 @@
+-- Dead letters as people see and settle them. A letter whose run is known belongs to that run's project.
+
+-- name: letters
+SELECT d.dead_letter_id, d.at, d.stream, d.subject, coalesce(d.project, r.project) AS project, d.run_id, d.effect_id,
+       d.reason, d.failures, d.status, octet_length(d.body) AS size,
+       CASE WHEN $6::bigint IS NULL THEN NULL ELSE d.body END AS body,
+       d.settled_at, d.settled_by, d.settled_reason
+FROM runs.dead_letter d LEFT JOIN runs.run r ON r.run_id = d.run_id
+WHERE (coalesce(d.project, r.project) = $1 OR ($2 AND coalesce(d.project, r.project) IS NULL))
+  AND ($3::text IS NULL OR d.status = $3) AND ($4::text IS NULL OR d.stream = $4) AND ($5::uuid IS NULL OR d.run_id = $5)
+  AND ($6::bigint IS NULL OR d.dead_letter_id = $6) AND ($7::bigint IS NULL OR d.dead_letter_id < $7)
+ORDER BY d.dead_letter_id DESC LIMIT $8
+
+-- name: settle_letter
+-- Whoever comes first settles it; a letter is settled once.
+UPDATE runs.dead_letter SET status = $2, settled_at = now(), settled_by = $3, settled_reason = $4
+WHERE dead_letter_id = $1 AND status = 'dead' RETURNING stream, subject, body
+
+-- name: reopen_letter
+-- The broker did not take it: the decision is as if it was never made.
+UPDATE runs.dead_letter SET status = 'dead', settled_at = NULL, settled_by = '', settled_reason = ''
+WHERE dead_letter_id = $1 AND status = 'requeued'
