@@ -36,7 +36,7 @@ COMMANDS = [
         "streams ensure",
         "streams authority",
     ),
-    *("doctor", "explain", "version"),
+    *("chaos", "doctor", "explain", "version"),
 ]
 
 

@@ -30,6 +30,7 @@ _COMMANDS = (
 _PLATFORM = (
     ("db", "towpath.cli.database:app", "Bring the database up to date."),
     ("streams", "towpath.cli.streams:app", "Declare the broker's streams and consumers."),
+    ("chaos", "towpath.cli.chaos:chaos", "Break a platform on purpose, and judge what is left of it."),
     ("doctor", "towpath.cli.doctor:doctor", "Check this machine and the platform it talks to."),
     ("explain", "towpath.cli.explain:explain", "Say what a problem code means and what to do."),
     ("version", "towpath.cli.explain:version", "Print the version."),
@@ -43,6 +44,7 @@ _SERVE = "Run one service: gateway, orchestrator, decider, tas, worker or log_wr
 _EXAMPLES = {
     "demo": "Examples:\n  towpath demo\n  towpath demo --yes --json",
     "run": "Examples:\n  towpath run support 'Refund order 8812'\n  towpath run support 'Where is 8813?' --wait 30s",
+    "chaos": "Examples:\n  towpath chaos --quick\n  towpath chaos --network my.yaml --decisions my.json --kills 50",
     "doctor": "Examples:\n  towpath doctor\n  towpath doctor --server http://towpath.internal:8787 -o json",
     "explain": "Examples:\n  towpath explain gate_settled\n  towpath explain -o json",
     "version": "Examples:\n  towpath version\n  towpath version -o json",

@@ -23,6 +23,8 @@ from towpath_contracts.problems import ProblemError
 from towpath_embedded.chaos.campaign import Campaign, Orders, outside_of, platform_for
 from towpath_embedded.chaos.faults import FAULTS
 from towpath_embedded.chaos.judge import weigh
+from towpath_embedded.chaos.mutant_trials import trial
+from towpath_embedded.chaos.mutants import MUTANTS
 from towpath_embedded.chaos.options import DEFAULT_SEED, ChaosOptions, understand
 from towpath_embedded.chaos.outside import read_marks
 from towpath_embedded.chaos.record import read_record
@@ -101,7 +103,8 @@ def _listed() -> dict[str, Any]:
         {"number": s.number, "name": s.name, "needs_privileges": s.needs_privileges, "summary": s.summary}
         for s in catalogue()
     ]
-    return {"faults": [*FAULTS], "scenarios": scenarios}
+    mutants = [{"name": m.name, "role": m.role, "summary": m.summary} for m in MUTANTS.values()]
+    return {"faults": [*FAULTS], "mutants": mutants, "scenarios": scenarios}
 
 
 async def _interruptible(options: ChaosOptions) -> int:
@@ -111,7 +114,9 @@ async def _interruptible(options: ChaosOptions) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, working.cancel)
-    asked = understand(options, {})
+    asked = understand(options)
+    if asked.mutant is not None:
+        return await _trial(asked.mutant, options)
     if asked.orders is None:
         return await _scenarios(asked.scenarios, options)
     found = await _campaign(asked.orders, options)
@@ -137,7 +142,6 @@ async def _campaign(orders: Orders, options: ChaosOptions) -> dict[str, Any]:
             )
     facts = {
         "networks": [workload.name for workload in orders.workloads],
-        "mutant": options.mutant,
         "versions": _versions(),
         "cores": os.cpu_count(),
         "load": {"before": round(load, 1), "after": round(os.getloadavg()[0], 1)},
@@ -145,6 +149,27 @@ async def _campaign(orders: Orders, options: ChaosOptions) -> dict[str, Any]:
         "phases_s": {name: round(took, 1) for name, took in deeds.seconds.items()},
     }
     return document(found, seed=orders.seed, expected=(*orders.faults, *dict.fromkeys(orders.rare)), facts=facts)
+
+
+async def _trial(name: str, options: ChaosOptions) -> int:
+    """Let a mutant meet the crash that its missing guard is for; the status is 1 when the judge has caught it."""
+    mutant, began = MUTANTS[name], monotonic()
+    _tell(f"{mutant.role} is broken on purpose: {mutant.summary}. This has to fail.")
+    with _folder(options.data) as folder:
+        found = await trial(name, folder)
+    _print(
+        {
+            "mutant": name,
+            "summary": mutant.summary,
+            "expected": f"to be betrayed by {mutant.figure}",
+            "caught": found.as_it_should,
+            "figures": found.figures,
+            "findings": {figure: [*texts] for figure, texts in found.findings.items() if texts},
+            "versions": _versions(),
+            "seconds": round(monotonic() - began, 1),
+        }
+    )
+    return FAILED if found.as_it_should else HELD
 
 
 async def _scenarios(chosen: tuple[Scenario, ...], options: ChaosOptions) -> int:

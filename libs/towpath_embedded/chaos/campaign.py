@@ -7,7 +7,7 @@ the boundary; whatever was started is stopped.
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -50,7 +50,7 @@ class Orders:
     """What a campaign does: *strikes* with *faults*, and once with each of *rare*.
 
     *pace_s* is the time between two targets, *in_flight* how many of them may wait for their strike. *bystanders* are
-    runs beyond the targets that nobody aims at. *commands* replace those of roles.
+    runs beyond the targets that nobody aims at.
     """
 
     workloads: tuple[Workload, ...]
@@ -63,7 +63,6 @@ class Orders:
     pace_s: float = 1.0
     in_flight: int = 12
     patience_s: float = 180.0
-    commands: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -199,6 +198,7 @@ class Campaign:
                 target.run_id = await self._submit(self._by_name[boundary.network])
                 target.log = self._watch.logs[target.run_id]
                 if await self._watch.until(target.run_id, lambda log: log.has(boundary), BOUNDARY_TIMEOUT_S):
+                    await asyncio.sleep(target.cell.delay_s)
                     target.strike = await self._striker.strike(FAULTS[target.cell.fault])
                     break
         finally:
@@ -281,7 +281,6 @@ async def platform_for(orders: Orders, folder: Path, tell: Tell) -> AsyncIterato
         replicas=REPLICAS,
         role_environment={"tas": {"TOWPATH_POLICY_FILE": str(policy)}},
         workers=[worker],
-        commands=orders.commands,
         notice=_log.debug,
         starts="fork",
     )

@@ -3,13 +3,14 @@
 Law: every problem of a command line is told at once, before anything is started.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from towpath_contracts.problems import ProblemDetail, ProblemError, problem
 from towpath_embedded.chaos.campaign import Orders
 from towpath_embedded.chaos.faults import FAULTS, KILLS, Fault, named_faults
+from towpath_embedded.chaos.mutants import MUTANTS
 from towpath_embedded.chaos.scenarios.catalogue import Scenario, catalogue
 from towpath_embedded.chaos.workload import Workload, WorkloadError, defaults, read_workload
 
@@ -51,37 +52,34 @@ class ChaosOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What is to be done: a campaign, or scenarios of the catalogue."""
+    """What is to be done: a campaign, scenarios of the catalogue, or the trial of a mutant."""
 
     orders: Orders | None = None
+    mutant: str | None = None
     scenarios: tuple[Scenario, ...] = ()
 
 
-def understand(options: ChaosOptions, mutants: Mapping[str, Mapping[str, Sequence[str]]]) -> Asked:
-    """Return what *options* ask for; raises ProblemError with every problem.
-
-    *mutants* gives the commands that replace those of roles, by the mutant's name.
-    """
+def understand(options: ChaosOptions) -> Asked:
+    """Return what *options* ask for; raises ProblemError with every problem."""
     wrong: list[ProblemDetail] = [*_files(options), *_numbers(options)]
-    faults, strange = named_faults(options.faults or (("kill",) if options.mutant else ("all",)))
+    faults, strange = named_faults(options.faults or ("all",))
     wrong += [_fault("--faults", f"{word} names no fault; there are {', '.join(FAULTS)}") for word in strange]
-    if options.mutant is not None and options.mutant not in mutants:
-        wrong.append(_fault("--mutant", f"there is no mutant {options.mutant}; there are {', '.join(mutants)}"))
+    if options.mutant is not None and options.mutant not in MUTANTS:
+        wrong.append(_fault("--mutant", f"there is no mutant {options.mutant}; there are {', '.join(MUTANTS)}"))
+    if options.mutant is not None and (options.scenario or options.privileged or options.network):
+        wrong.append(_fault("--mutant", "a mutant has its own trial: give it no network and no scenario"))
     scenarios = _scenarios(options, wrong)
-    workloads = _workloads(options, wrong) if not scenarios else ()
+    workloads = _workloads(options, wrong)
     if wrong:
         raise ProblemError(problem("request_invalid", f"{len(wrong)} problem(s)", errors=tuple(wrong)))
-    if scenarios:
+    if options.scenario or options.privileged:
         return Asked(scenarios=scenarios)
-    return Asked(orders=_orders(options, workloads, faults, mutants.get(options.mutant or "", {})))
+    if options.mutant is not None:
+        return Asked(mutant=options.mutant)
+    return Asked(orders=_orders(options, workloads, faults))
 
 
-def _orders(
-    options: ChaosOptions,
-    workloads: tuple[Workload, ...],
-    faults: Iterable[Fault],
-    commands: Mapping[str, Sequence[str]],
-) -> Orders:
+def _orders(options: ChaosOptions, workloads: tuple[Workload, ...], faults: Iterable[Fault]) -> Orders:
     names = [fault.name for fault in faults]
     often = tuple(name for name in names if name in KILLS) or tuple(names)
     seldom = [name for name in names if name not in often]
@@ -94,7 +92,6 @@ def _orders(
         seed=options.seed,
         bystanders=options.runs,
         stop_s=LONG_STOP_S if options.long else SHORT_STOP_S,
-        commands=commands,
     )
 
 

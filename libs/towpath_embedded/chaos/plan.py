@@ -12,6 +12,9 @@ from dataclasses import dataclass
 IGNORED = frozenset({"effect_resent"})
 """Events that say how often something was sent; no undisturbed run has them, and they are no place to strike at."""
 
+LONGEST_DELAY_S = 0.12
+"""Of every second strike after its boundary: about the time that a step takes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Boundary:
@@ -29,11 +32,12 @@ class Boundary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One strike of the plan."""
+    """One strike of the plan; *delay_s* after the boundary, so that some fall between two events."""
 
     number: int
     fault: str
     boundary: Boundary
+    delay_s: float = 0.0
 
 
 def boundaries_of(network: str, types: Iterable[str]) -> tuple[Boundary, ...]:
@@ -71,4 +75,7 @@ def make_plan(
     del pairs[count:]
     for fault in rare if boundaries else ():
         pairs.insert(chance.randrange(len(pairs) + 1), (fault, chance.choice(boundaries)))
-    return tuple(Cell(number=n, fault=f, boundary=b) for n, (f, b) in enumerate(pairs, 1))
+    return tuple(
+        Cell(number=n, fault=fault, boundary=boundary, delay_s=chance.uniform(0, LONGEST_DELAY_S) if n % 2 else 0.0)
+        for n, (fault, boundary) in enumerate(pairs, 1)
+    )

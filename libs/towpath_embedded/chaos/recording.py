@@ -22,7 +22,7 @@ from towpath_fabric.clock import wall
 
 TOOLS_VARIABLE = "TOWPATH_CHAOS_TOOLS"
 OUTSIDE_VARIABLE = "TOWPATH_CHAOS_OUTSIDE"
-PAUSE_S = 0.01
+PAUSE_S = 0.03
 """Before and after the mark, so that a kill can fall on either side of it."""
 
 
