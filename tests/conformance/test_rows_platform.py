@@ -1,14 +1,22 @@
 # ruff: noqa: N802 - a test bears the name of its row
 """Rows A13 and A14 on the running platform: the HTTP shape of source design 0, and one span tree per run."""
 
-import asyncio
 import json
-from pathlib import Path
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Any
 
 import httpx2
+import pytest
+import pytest_asyncio
 from tests.support.marked_runs import NETWORK, platform_of, publish
-from tests.support.otlp_receiver import otlp_receiver
+from tests.support.otlp_receiver import Receiver, otlp_receiver
+from tests.support.waiting import eventually
+
+from towpath_embedded.identity import temporary_folder
+from towpath_embedded.platform import Platform
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SECRET = "the customer's secret words"
 SCRIPT = [
@@ -28,63 +36,77 @@ async def run(client: httpx2.AsyncClient, **more: Any) -> dict[str, Any]:
     return dict(answer.json())
 
 
-async def test_A13_post_run_answers_in_the_shape_of_the_source_and_debug_adds_raw_texts(folder: Path) -> None:
-    platform = platform_of(folder, replicas=1, workers=1)
-    async with platform:
-        await publish(platform)
-        async with httpx2.AsyncClient(base_url=platform.gateway_url, timeout=60) as client:
-            plain = await run(client)
-            assert plain["final"] == {"message": "done"}
-            assert [entry["type"] for entry in plain["execution_log"]] == ["agent", "tool", "agent"]
-            assert len(plain["tool_refs"]) == 1 and len(plain["instructions"]) == 2
-            assert plain["trace_id"] == plain["run_id"].replace("-", "")
-            assert SECRET not in json.dumps({k: v for k, v in plain.items() if k != "execution_log"})
-            debugged = await run(client, debug=True, max_steps=5)
-            texts = json.dumps(debugged)
-            assert "look first" in texts and SECRET in texts
-            assert len(json.dumps(debugged)) > len(json.dumps(plain))
-            capped = await run(client, max_steps=1)
-            assert capped["final"]["error"] == "max_steps_exceeded"
-            assert [entry["type"] for entry in capped["execution_log"]] == ["agent", "tool"]
-            unknown = await client.post("/run", json={"network": "marks", "user_message": "x", "surprise": 1})
-            assert unknown.status_code == 422 and unknown.headers["content-type"] == "application/problem+json"
+@dataclass
+class Watched:
+    """A platform, and who receives its spans."""
+
+    platform: Platform
+    receiver: Receiver
+
+    def spans(self, trace_id: str) -> list[Any]:
+        return [span for span in self.receiver.spans if span.trace_id == trace_id]
 
 
-async def test_A14_a_run_is_one_tree_of_spans_without_prompts(folder: Path) -> None:
-    with otlp_receiver() as otlp:
-        platform = platform_of(folder, replicas=1, workers=1)
-        platform._environment["TOWPATH_OTLP_ENDPOINT"] = otlp.url
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def watched() -> AsyncIterator[Watched]:
+    with temporary_folder() as folder, otlp_receiver() as receiver:
+        platform = platform_of(
+            folder / "platform", 1, 1, environment={"TOWPATH_OTLP_ENDPOINT": receiver.url}, durable=False
+        )
         async with platform:
             await publish(platform)
-            async with httpx2.AsyncClient(base_url=platform.gateway_url, timeout=60) as client:
-                answer = await run(client)
-            await asyncio.sleep(1)
-        spans = [span for span in otlp.spans if span.trace_id == answer["trace_id"]]
-        by_id = {span.span_id: span for span in spans}
-        names = sorted(span.name for span in spans)
-        assert names == sorted(
-            [
-                "invoke_workflow marks",
-                "submit marks",
-                "step a",
-                "step a",
-                "chat task",
-                "chat task",
-                "tool_call mark.pure",
-                "authorize mark.pure",
-                "execute_tool mark.pure",
-            ]
-        ), names
-        roots = [span for span in spans if span.parent_id not in by_id]
-        assert [root.name for root in roots] == ["invoke_workflow marks"]
-        parents = {span.name: by_id[span.parent_id].name for span in spans if span.parent_id in by_id}
-        assert parents["authorize mark.pure"] == parents["execute_tool mark.pure"] == "tool_call mark.pure"
-        assert parents["tool_call mark.pure"] == "step a"
-        assert {span.service for span in spans} >= {
-            "towpath-orchestrator",
-            "towpath-tas",
-            "towpath-decider",
-            "towpath-worker",
-        }, {span.service for span in spans}
-        assert SECRET not in repr([(span.attributes, span.events) for span in spans])
-        assert any(span.events for span in spans if span.name == "step a")
+            yield Watched(platform, receiver)
+
+
+async def test_A13_post_run_answers_in_the_shape_of_the_source_and_debug_adds_raw_texts(watched: Watched) -> None:
+    async with httpx2.AsyncClient(base_url=watched.platform.gateway_url, timeout=60) as client:
+        plain = await run(client)
+        assert plain["final"] == {"message": "done"}
+        assert [entry["type"] for entry in plain["execution_log"]] == ["agent", "tool", "agent"]
+        assert len(plain["tool_refs"]) == 1 and len(plain["instructions"]) == 2
+        assert plain["trace_id"] == plain["run_id"].replace("-", "")
+        assert SECRET not in json.dumps({k: v for k, v in plain.items() if k != "execution_log"})
+        debugged = await run(client, debug=True, max_steps=5)
+        texts = json.dumps(debugged)
+        assert "look first" in texts and SECRET in texts
+        assert len(json.dumps(debugged)) > len(json.dumps(plain))
+        capped = await run(client, max_steps=1)
+        assert capped["final"]["error"] == "max_steps_exceeded"
+        assert [entry["type"] for entry in capped["execution_log"]] == ["agent", "tool"]
+        unknown = await client.post("/run", json={"network": "marks", "user_message": "x", "surprise": 1})
+        assert unknown.status_code == 422 and unknown.headers["content-type"] == "application/problem+json"
+
+
+async def test_A14_a_run_is_one_tree_of_spans_without_prompts(watched: Watched) -> None:
+    async with httpx2.AsyncClient(base_url=watched.platform.gateway_url, timeout=60) as client:
+        answer = await run(client)
+    await eventually(lambda: len(watched.spans(answer["trace_id"])) >= 9, within_s=60)  # each service sends its own
+    spans = watched.spans(answer["trace_id"])
+    by_id = {span.span_id: span for span in spans}
+    names = sorted(span.name for span in spans)
+    assert names == sorted(
+        [
+            "invoke_workflow marks",
+            "submit marks",
+            "step a",
+            "step a",
+            "chat task",
+            "chat task",
+            "tool_call mark.pure",
+            "authorize mark.pure",
+            "execute_tool mark.pure",
+        ]
+    ), names
+    roots = [span for span in spans if span.parent_id not in by_id]
+    assert [root.name for root in roots] == ["invoke_workflow marks"]
+    parents = {span.name: by_id[span.parent_id].name for span in spans if span.parent_id in by_id}
+    assert parents["authorize mark.pure"] == parents["execute_tool mark.pure"] == "tool_call mark.pure"
+    assert parents["tool_call mark.pure"] == "step a"
+    assert {span.service for span in spans} >= {
+        "towpath-orchestrator",
+        "towpath-tas",
+        "towpath-decider",
+        "towpath-worker",
+    }, {span.service for span in spans}
+    assert SECRET not in repr([(span.attributes, span.events) for span in spans])
+    assert any(span.events for span in spans if span.name == "step a")

@@ -54,6 +54,7 @@ async def platform() -> AsyncIterator[Platform]:
             },
             workers=[WorkerCommand(modules=(str(SAMPLE / "tools.py"),))],
             durable=False,
+            starts="fork",
         )
         async with running:
             yield running

@@ -34,14 +34,19 @@ NETWORK = {
 ROOT = Path(__file__).parents[2]
 
 
-def platform_of(folder: Path, replicas: int, workers: int) -> Platform:
-    """A platform whose workers mark `effects.txt` in *folder*."""
+def platform_of(
+    folder: Path, replicas: int, workers: int, *, environment: dict[str, str] | None = None, durable: bool = True
+) -> Platform:
+    """A platform whose workers mark `effects.txt` in *folder*; *environment* is every role's."""
     folder.mkdir(exist_ok=True)
     (folder / "policy.yaml").write_text(POLICY)
     tools = ROOT / "tests" / "support" / "effect_tools.py"
     return Platform(
         folder / "d",
         replicas=dict.fromkeys(("orchestrator", "decider", "tas"), replicas),
+        starts="fork",
+        durable=durable,
+        environment=environment,
         role_environment={"tas": {"TOWPATH_POLICY_FILE": str(folder / "policy.yaml")}},
         workers=[
             WorkerCommand(
