@@ -8,6 +8,7 @@ import base64
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Self
 
 import nats
@@ -55,7 +56,9 @@ class TasPeer:
         self.confirming = True
         self.answering = True
         self.refusal: Problem | None = None
+        self.ack_wait_s: float | None = None
         self.claim: Callable[[ClaimStart], ClaimAnswer | None] = lambda _asked: GRANTED
+        self.dead: list[ReportDead] = []
         self._inboxes: dict[str, str] = {}
 
     async def __aenter__(self) -> Self:
@@ -67,6 +70,7 @@ class TasPeer:
             (rpc.REGISTER_TOOLS, self._on_register),
             (rpc.CLAIM_START, self._on_claim),
             (rpc.BLOB_PUT, self._on_blob),
+            (rpc.DEAD_LETTER_CALLS, self._on_dead),
         ):
             await self.nc.subscribe(method.subject, cb=self._serving(method, handler))
         await self.nc.subscribe(subjects.TOOL_OUTCOME, cb=self._on_outcome)
@@ -96,7 +100,8 @@ class TasPeer:
 
     async def _on_register(self, asked: RegisterTools) -> Message:
         self.registered.append(asked)
-        await ensure_consumer(self.nc, exec_consumer(asked.project, asked.toolset))
+        consumer = exec_consumer(asked.project, asked.toolset)
+        await ensure_consumer(self.nc, replace(consumer, ack_wait_s=self.ack_wait_s or consumer.ack_wait_s))
         standings = tuple(
             ToolStanding(name=one.name, version=1, digest=digest(one.name), status="accepted") for one in asked.tools
         )
