@@ -62,7 +62,7 @@ class Judge:
         if outcome.status == "ticket_expired" or (call is not None and call["accepted"]):
             return
         noted = any(
-            note["execution_id"] == outcome.execution_id and note["phase"] in ("evidence", "outcome")
+            note["execution_id"] == outcome.execution_id and note["phase"] in ("evidence", "outcome", "dispatch")
             for note in self._ledger.audit
         )
         if not noted:
