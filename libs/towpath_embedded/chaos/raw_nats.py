@@ -77,7 +77,13 @@ async def raw_nats(url: str) -> AsyncIterator[RawNats]:
     connection = RawNats(reader, writer)
     reading = asyncio.create_task(connection.read())
     try:
-        words: dict[str, object] = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True, "protocol": 1}
+        words: dict[str, object] = {
+            "verbose": False,
+            "pedantic": False,
+            "headers": True,
+            "no_responders": True,
+            "protocol": 1,
+        }
         if parts.username:
             words |= {"user": unquote(parts.username), "pass": unquote(parts.password or "")}
         writer.write(b"CONNECT " + json.dumps(words).encode() + b"\r\n")
