@@ -10,9 +10,8 @@ from urllib.request import urlopen
 
 import httpx2
 import nats
-from tests.support.marked_runs import TOOLS, platform_of, publish, quiet, script, submit
+from tests.support.marked_runs import TOOLS, judged, platform_of, publish, quiet, script, submit
 
-from towpath_embedded.chaos.judge import judge
 from towpath_embedded.platform import Platform
 
 KILLS_EACH = 3
@@ -131,8 +130,7 @@ async def test_kills_lose_nothing_and_repeat_nothing(folder: Path) -> None:
         await platform.wait_ready(60)
         run_ids += list(dict.fromkeys(waiting.run_ids))
         await quiet(nc, run_ids, 120)
-        await asyncio.sleep(5)  # the log-writer sweeps every 2 s
-        verdict = await judge(platform.dsn(), folder / "effects.txt", run_ids)
+        verdict = await judged(platform, folder / "effects.txt", run_ids)
         report = f"{verdict}\n" + "\n".join(log)
         assert verdict.clean, report
         assert not [line for line in log if "not killed" in line], report

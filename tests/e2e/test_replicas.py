@@ -6,9 +6,8 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import nats
-from tests.support.marked_runs import platform_of, publish, quiet, submit
+from tests.support.marked_runs import judged, platform_of, publish, quiet, submit
 
-from towpath_embedded.chaos.judge import judge
 from towpath_embedded.platform import Platform
 
 
@@ -28,8 +27,7 @@ async def test_replicas_share_the_work_and_no_irreversible_call_happens_twice(fo
         lines = (folder / "effects.txt").read_text().splitlines()
         ids = [line.split()[0] for line in lines]
         assert len(ids) == len(set(ids)) == 1_200
-        await asyncio.sleep(4)
-        verdict = await judge(platform.dsn(), folder / "effects.txt", run_ids)
+        verdict = await judged(platform, folder / "effects.txt", run_ids)
         assert verdict.clean, str(verdict)
         orchestrators = [n for n in platform.processes if n.startswith("orchestrator")]
         handled = [await asyncio.to_thread(metric, platform, n, "towpath_facts_handled_total") for n in orchestrators]

@@ -12,6 +12,7 @@ from nats.aio.client import Client
 
 from towpath_contracts import rpc
 from towpath_contracts.networks import PublishNetwork
+from towpath_embedded.chaos.judge import Verdict, judge
 from towpath_embedded.platform import Platform
 from towpath_embedded.roles import WorkerCommand
 
@@ -115,6 +116,20 @@ async def submit(nc: Client, number: int, steps: int, tools: tuple[str, ...] = T
     }
     answer = await ask(nc, "task.submit", task)
     return str(answer["run_id"])
+
+
+async def judged(platform: Platform, effects: Path, run_ids: list[str], within_s: float = 60) -> Verdict:
+    """Judge when a last stray effect would have shown; again while the log-writer is still telling what happened.
+
+    What was lost, doubled or done twice stays so, however often one looks.
+    """
+    await asyncio.sleep(1)
+    end = asyncio.get_running_loop().time() + within_s
+    while not (verdict := await judge(platform.dsn(), effects, run_ids)).clean:
+        if asyncio.get_running_loop().time() > end:
+            break
+        await asyncio.sleep(1)
+    return verdict
 
 
 async def quiet(nc: Client, run_ids: list[str], patience_s: float) -> dict[str, str]:
