@@ -125,7 +125,7 @@ class Campaign:
             async with self._watch, asyncio.TaskGroup() as group:
                 await self._publish(http)
                 helping = [group.create_task(work) for work in (person.decide(), self._watch.poll())]
-                await self._refer()
+                await self._refer(reader)
                 await self._strike_all()
                 await self._quiet(reader)
                 for task in helping:
@@ -152,7 +152,7 @@ class Campaign:
                         raise
                 await asyncio.sleep(0.2)
 
-    async def _refer(self) -> None:
+    async def _refer(self, reader: Reader) -> None:
         """One undisturbed run of each network: its log gives the boundaries."""
         began = monotonic()
         found: list[Boundary] = []
@@ -162,11 +162,21 @@ class Campaign:
             if not await self._watch.until(run_id, lambda log: log.ended, REFERENCE_TIMEOUT_S):
                 detail = f"an undisturbed run of {workload.name} did not end within {REFERENCE_TIMEOUT_S:.0f} s"
                 raise ProblemError(problem("timeout", detail))
+            await self._must_have_completed(workload, run_id, reader)
             found += boundaries_of(workload.name, types_in_order(self._watch.logs[run_id]))
         self.deeds.boundaries = tuple(found)
         self.deeds.seconds["reference"] = monotonic() - began
         faults = len({*self._orders.faults, *self._orders.rare})
         self._tell(f"{len(found)} boundaries in {', '.join(self._by_name)}; {faults} faults")
+
+    @staticmethod
+    async def _must_have_completed(workload: Workload, run_id: str, reader: Reader) -> None:
+        """What fails by itself can't show that a fault makes it fail; raises ProblemError `request_invalid`."""
+        rows = await reader.rows("SELECT status, reason FROM runs.run WHERE run_id::text = $1", run_id)
+        if rows and rows[0]["status"] != "completed":
+            how = f"{rows[0]['status']}: {rows[0]['reason']}"
+            detail = f"an undisturbed run of {workload.name} is {how}; its decisions have to lead to its completion"
+            raise ProblemError(problem("request_invalid", detail))
 
     async def _strike_all(self) -> None:
         orders, began = self._orders, monotonic()
