@@ -1,6 +1,7 @@
 """The decider over real NATS: requests in, facts out, and what happens when something in between dies (design §8)."""
 
 import asyncio
+import base64
 import json
 import signal
 import uuid
@@ -23,7 +24,7 @@ from towpath_contracts.deciding import DecisionRequest, LlmCall, RenderedPrompt,
 from towpath_contracts.facts import DecisionFailed, DecisionMade
 from towpath_contracts.ids import request_id
 from towpath_contracts.problems import Problem
-from towpath_contracts.rpc import BLOB_GET_RUNS, PROBLEM_HEADER, RENDER_PROMPT
+from towpath_contracts.rpc import BLOB_GET_RUNS, DEAD_LETTER_RUNS, PROBLEM_HEADER, RENDER_PROMPT
 from towpath_contracts.streams import decide_consumer
 from towpath_decider import app
 from towpath_decider.adapters.scripted import ScriptedProvider
@@ -44,6 +45,7 @@ async def asking(nats_server: Nats) -> AsyncIterator[Asking]:
     asking = Asking(nc)
     await nc.subscribe(subjects.RUN_INBOX_ALL, cb=asking.on_fact)
     await nc.subscribe(BLOB_GET_RUNS.subject, cb=asking.on_blob_get)
+    await nc.subscribe(DEAD_LETTER_RUNS.subject, cb=asking.on_dead)
     yield asking
     await nc.close()
 
@@ -193,9 +195,7 @@ async def test_a_script_that_is_not_what_its_digest_says_is_refused(asking: Aski
     assert fact.code == "script_invalid"
 
 
-async def test_malformed_requests_are_taken_out_and_told_where_possible(
-    asking: Asking, decider: ServiceProcess
-) -> None:
+async def test_malformed_requests_are_reported_and_taken_out(asking: Asking, decider: ServiceProcess) -> None:
     js = asking.nc.jetstream()
     await js.publish(subjects.decide(POOL), b"\xff\x00 no json")
     await js.publish(subjects.decide(POOL), b"{}")
@@ -203,12 +203,15 @@ async def test_malformed_requests_are_taken_out_and_told_where_possible(
     await js.publish(subjects.decide(POOL), half.encode())
     endless = request(timeout_ms=1, lease_ms=1).model_dump_json().replace('_ms":1', '_ms":' + "9" * 400)
     await js.publish(subjects.decide(POOL), endless.encode())
-    facts = await asking.until(2)
-    assert [fact.code for fact in facts if isinstance(fact, DecisionFailed)] == ["request_invalid"] * 2
-    assert {fact.attempt for fact in facts} == {3, request().attempt}
     await asking.ask(numbered(1, script=asking.script([RESPOND])))
-    assert isinstance((await asking.until(3))[-1], DecisionMade)
+    assert isinstance((await asking.until(1))[-1], DecisionMade)
     await all_acknowledged(asking)
+    assert {(letter.stream, letter.subject, letter.tells) for letter in asking.dead} == {
+        ("DECIDE", subjects.decide(POOL), True)
+    }
+    bodies = [base64.b64decode(letter.body_base64) for letter in asking.dead]
+    assert bodies == [b"\xff\x00 no json", b"{}", half.encode(), endless.encode()]
+    assert len({letter.delivery for letter in asking.dead}) == 4
 
 
 async def test_a_gemini_decision_is_logged_with_bodies_under_debug(

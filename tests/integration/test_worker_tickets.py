@@ -61,6 +61,7 @@ async def test_a_call_without_a_good_ticket_never_runs(nats_server: Nats, make: 
         call = await tas.dispatch(make(tas))
         await eventually(lambda: held.count("towpath_worker_refused_total", reason=reason) == 1)
         await tas.all_acknowledged()
+        assert [(letter.reason.split(":")[0], letter.tells) for letter in tas.dead] == [(reason, False)]
         assert (CALLS, tas.outcomes_of(call)) == ([], [])
 
 
@@ -110,6 +111,7 @@ async def test_a_malformed_delivery_is_taken_out_and_the_next_one_runs(nats_serv
         for body in (b"\xff{not json", without_digest.model_dump_json().encode()):
             await tas.nc.jetstream().publish(subjects.tool_exec("default", "default"), body)
         await eventually(lambda: held.count("towpath_worker_refused_total", reason="malformed") == 2)
+        await eventually(lambda: [letter.tells for letter in tas.dead] == [True, True])
         assert (await tas.call("add", ARGS)).status == "succeeded"
         await tas.all_acknowledged()
 

@@ -12,12 +12,14 @@ from nats.aio.msg import Msg
 
 from towpath_contracts import subjects
 from towpath_contracts.canonical import digest_text
+from towpath_contracts.dead_letters import ReportDead
 from towpath_contracts.deciding import DecisionRequest, ScriptPosition
 from towpath_contracts.facts import AnyFact, fact_adapter
 from towpath_contracts.problems import problem
 from towpath_contracts.rpc import PROBLEM_HEADER
 from towpath_contracts.streams import ConsumerSpec, decide_consumer
 from towpath_contracts.tools import BlobChunk, BlobGet
+from towpath_contracts.views import Done
 from towpath_fabric.streams import ensure_consumer
 
 POOL = "default"
@@ -32,6 +34,7 @@ class Asking:
     scripts: dict[str, bytes] = field(default_factory=dict)
     facts: list[AnyFact] = field(default_factory=list)
     message_ids: list[str] = field(default_factory=list)
+    dead: list[ReportDead] = field(default_factory=list)
     blobs_asked: int = 0
     blobs_refused: int = 0
     database_is_away: bool = False
@@ -50,6 +53,10 @@ class Asking:
     async def on_fact(self, message: Msg) -> None:
         self.facts.append(fact_adapter.validate_json(message.data))
         self.message_ids.append((message.headers or {}).get("Nats-Msg-Id", ""))
+
+    async def on_dead(self, message: Msg) -> None:
+        self.dead.append(ReportDead.model_validate_json(message.data))
+        await message.respond(Done().model_dump_json().encode())
 
     async def on_blob_get(self, message: Msg) -> None:
         wanted = BlobGet.model_validate_json(message.data)

@@ -16,7 +16,7 @@ from towpath_contracts import facts
 from towpath_contracts.access import RaiseFence
 from towpath_contracts.deciding import Cost, DecisionRequest, ScriptUse, Usage
 from towpath_contracts.tools import Denial, ToolFailure, ToolRequest
-from towpath_engine.advance import wake_at
+from towpath_engine.advance import MAX_DEAD, wake_at
 from towpath_engine.effects import Effect
 
 T = TypeVar("T")
@@ -128,7 +128,9 @@ class World:
         elif kind == "people":
             self._people()
         elif self.chance.happens(15):
-            self.feed(self.chance.pick(stops(self)))
+            stop = self.chance.pick(stops(self))
+            for _ in range(MAX_DEAD if isinstance(stop, facts.MessageDead) else 1):
+                self.feed(stop)
 
     def _serve(self, effect: Effect) -> None:
         match effect.message:

@@ -20,6 +20,7 @@ from tests.support.waiting import eventually
 from towpath_contracts import rpc, subjects
 from towpath_contracts.base import Message
 from towpath_contracts.canonical import digest
+from towpath_contracts.dead_letters import ReportDead
 from towpath_contracts.problems import Problem, problem
 from towpath_contracts.streams import exec_consumer
 from towpath_contracts.tools import (
@@ -110,6 +111,10 @@ class TasPeer:
     async def _on_claim(self, asked: ClaimStart) -> Message | None:
         self.claims.append(asked)
         return self.refusal or self.claim(asked)
+
+    async def _on_dead(self, letter: ReportDead) -> Message:
+        self.dead.append(letter)
+        return Done()
 
     async def _on_blob(self, chunk: BlobChunk) -> Message:
         if len(base64.b64decode(chunk.data_base64)) > 256 * 1024:
