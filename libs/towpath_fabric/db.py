@@ -22,6 +22,9 @@ DATABASE_DOWN = (
     asyncpg.PostgresSystemError,  # class 58: I/O errors
     asyncpg.TransactionRollbackError,  # class 40: deadlock, serialization
     asyncpg.ReadOnlySQLTransactionError,  # a standby, or a database that somebody protects
+    asyncpg.ObjectNotInPrerequisiteStateError,  # class 55: takes no connections just now, a lock was not to be had
+    asyncpg.InvalidCatalogNameError,  # the database is being replaced
+    asyncpg.InvalidAuthorizationSpecificationError,  # class 28: a login that is taken away or rotated
     TimeoutError,
 )
 """What is raised while Postgres is away; it says nothing about the message being handled (design §6)."""
@@ -29,7 +32,13 @@ DATABASE_DOWN = (
 DATA_AT_FAULT = (asyncpg.DataError,)
 """What is raised for a value that Postgres can't hold, such as U+0000 in a text or a number beyond its column."""
 
-STILL_STARTING = (OSError, asyncpg.PostgresConnectionError, asyncpg.CannotConnectNowError)
+STILL_STARTING = (
+    OSError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.ObjectNotInPrerequisiteStateError,
+)
 """What a first connection meets when Postgres is not up yet; a wrong address or password is something else."""
 
 

@@ -1,0 +1,35 @@
+"""The servers under the platform fail; runs end all the same, each effect at most once, and nobody lends a hand.
+
+Short forms of the scenarios of `towpath chaos`; the faults share platforms, since each has to leave a whole one behind.
+"""
+
+from pathlib import Path
+
+from towpath_embedded.chaos.scenarios import broker, database
+from towpath_embedded.chaos.steady import Steady
+from towpath_embedded.chaos.striking import Strike
+
+
+async def test_a_broker_may_die_lose_its_data_or_get_old_or_damaged_data_back(folder: Path) -> None:
+    strike = Strike()
+    async with Steady(folder, starts="fork", durable=False) as work:
+        await broker.kill_under_load(work, strike, runs=20, kills=2)
+        await broker.lose_everything(work, strike, runs=60)
+        await broker.restore_old_copy(work, strike, runs=20)
+        await broker.damage(work, strike, "zero-consumers", runs=20)
+        await broker.damage(work, strike, "bit-flips", runs=20)
+        await broker.finish(work, strike)
+    assert not strike.problems, (strike.problems, strike.figures)
+    assert strike.figures["completed"] == strike.figures["runs"], strike.figures
+    assert int(str(strike.figures["unfinished_then"])) > 0, strike.figures
+
+
+async def test_a_database_may_freeze_die_or_refuse_and_history_may_be_written_later(folder: Path) -> None:
+    strike = Strike()
+    async with Steady(folder, starts="fork") as work:
+        await database.away(work, strike, runs=20, frozen_s=3.0, refused_s=3.0)
+        await database.refusing(work, strike, runs=6, seconds=0.8)
+        await database.without_history(work, strike, runs=50)
+        await broker.finish(work, strike)
+    assert not strike.problems, (strike.problems, strike.figures)
+    assert strike.figures["completed"] == strike.figures["runs"], strike.figures
