@@ -48,6 +48,7 @@ def in_order() -> tuple[Rows, list[Mark]]:
             {**owned, "execution_id": key, "phase": phase, "verdict": said, "at": at, "actor": "", "detail": detail}
             for key, phase, said, at, detail in entries
         ],
+        "fences": [],
         "history": [{**owned, "status": "completed", "seq": len(log), "steps": 1}],
         "dead": [],
         "skipped": [],
@@ -114,6 +115,7 @@ TAMPERINGS: list[tuple[str, Callable[[Rows, list[Mark]], object]]] = [
     ("diff", lambda rows, _: rows["skipped"].append({"run_id": RUN, "seq": 1, "error": "?"})),
     ("diff", _mark(execution_id=PAY, at=11.0, key=LOOK)),
     ("late", lambda _, marks: marks.__setitem__(0, Mark(execution_id=PAY, effect_class="irreversible", at=21.0))),
+    ("late", lambda rows, _: rows["fences"].append({"run_id": RUN, "fence": 1, "at": 9.0})),
 ]
 
 

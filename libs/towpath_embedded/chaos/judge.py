@@ -18,6 +18,8 @@ FINAL = frozenset({"completed", "failed", "escalated", "abandoned", "cancelled",
 UNSETTLED = frozenset({"requested", "awaiting_approval", "permitted", "started"})
 REPEATABLE = frozenset({"pure", "idempotent"})
 COMPLETED = frozenset({"completed"})
+_STARTS = frozenset({("decision", "allow"), ("approval.consumed", "allow"), ("claim", "granted")})
+"""Audit entries that let a call go on, as phase and verdict."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +59,7 @@ class Verdict:
     double: list[str] = field(default_factory=list)
     diff: list[str] = field(default_factory=list)
     late: list[str] = field(default_factory=list)
-    """Effects that happened after their run had ended."""
+    """Effects that happened after their run had ended, and starts that were allowed after its fence was stored."""
     unknown: list[Unknown] = field(default_factory=list)
     """Calls that were unknown at any time, also where a person has settled them since."""
     dead_letters: list[str] = field(default_factory=list)
@@ -121,6 +123,7 @@ def weigh(
     _log(verdict, record, events)
     _gates(verdict, record, events)
     _effects(verdict, record, marks)
+    _fences(verdict, record)
     _ledger(verdict, record, events)
     _unknown(verdict, record, marks)
     _history(verdict, record)
@@ -224,6 +227,14 @@ def _effects(verdict: Verdict, record: Record, marks: Sequence[Mark]) -> None:
     for key, row in ledger.items():
         if row["status"] == "succeeded" and not row["settled_by"] and key not in by_call:
             verdict.diff.append(f"{key} succeeded in the ledger and never happened")
+
+
+def _fences(verdict: Verdict, record: Record) -> None:
+    """Once the fence of a run is stored nothing of it is permitted or claimed; both times are Postgres's own."""
+    raised = {row["run_id"]: row["at"] for row in record.fences}
+    for row in record.audit:
+        if (row["phase"], row["verdict"]) in _STARTS and row["at"] > raised.get(row["run_id"], row["at"]):
+            verdict.late.append(f"{row['execution_id']}: {row['phase']} {row['verdict']} after the fence was stored")
 
 
 def _repeated(verdict: Verdict, effect_class: str, key: str, made: Sequence[Mark], retries: int) -> None:

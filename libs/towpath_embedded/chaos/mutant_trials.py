@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from towpath_embedded.chaos import points as crash
-from towpath_embedded.chaos.crash_runs import EffectClass, Ground, Kind, Task, platform_of
+from towpath_embedded.chaos.crash_ground import Ground
+from towpath_embedded.chaos.crash_runs import EffectClass, Kind, Task, platform_of
 from towpath_embedded.chaos.judge import weigh
 from towpath_embedded.chaos.mutants import MUTANTS
 from towpath_embedded.chaos.outside import read_marks

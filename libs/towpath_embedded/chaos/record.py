@@ -25,6 +25,8 @@ _STATEMENTS = {
     "audit": "SELECT run_id::text, execution_id::text, project, phase, verdict, actor, detail,"
     " extract(epoch FROM at)::float8 AS at FROM tas.audit_entry"
     " WHERE execution_id IS NOT NULL AND ($1::uuid[] IS NULL OR run_id = ANY ($1)) ORDER BY entry_id",
+    "fences": "SELECT run_id::text, fence, extract(epoch FROM raised_at)::float8 AS at FROM tas.fence"
+    " WHERE $1::uuid[] IS NULL OR run_id = ANY ($1)",
     "history": "SELECT h.id::text AS run_id, h.project_id AS project, h.status, c.seq,"
     " (SELECT count(*) FROM history.agent_execution_steps s WHERE s.execution_id = h.id) AS steps"
     " FROM history.agent_execution_history h LEFT JOIN history.run_cursor c ON c.run_id = h.id"
@@ -45,6 +47,7 @@ class Record:
     gates: Sequence[Row] = ()
     calls: Sequence[Row] = ()
     audit: Sequence[Row] = ()
+    fences: Sequence[Row] = ()
     history: Sequence[Row] = ()
     dead: Sequence[Row] = ()
     skipped: Sequence[Row] = ()

@@ -20,14 +20,14 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
 _PASSING: Final = frozenset(
-    {"attempt", "worker", "duration_ms", "resend_at", "expires_at", "deadline", "live", "voided", "effects"}
+    {"attempt", "worker", "duration_ms", "resend_at", "expires_at", "deadline", "live", "voided", "effects", "probe"}
 ) | {"prompt_digest"}
-"""Fields that say when and by whom, at any depth. What was voided or happened is in the ledger, which is compared; a
-prompt shows ids, so its digest is a run's own, and what it was made from is compared."""
+"""Fields that say when, by whom and at which attempt, at any depth. What was voided or happened is in the ledger, which
+is compared; a prompt shows ids, so its digest is a run's own, and what it was made from is compared."""
 
 _ENDS: Final = frozenset({"tool_call_finished", "tool_call_denied"})
 
-_DOUBTED: Final = frozenset({"status", "result", "result_digest", "result_bytes", "failure", "settled_by", "probe"})
+_DOUBTED: Final = frozenset({"status", "result", "result_digest", "result_bytes", "failure", "settled_by"})
 """What of a call's end a person's word decides, where its outcome was unknown."""
 
 _SHOWN: Final = frozenset({"input_preview", "last_output"})

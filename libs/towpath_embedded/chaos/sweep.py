@@ -9,20 +9,22 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import cycle
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from towpath_embedded import roles
 from towpath_embedded.chaos import points as crash
-from towpath_embedded.chaos.crash_runs import CLASSES, MAX_ACTIVE, EffectClass, Ground, Kind, Task, platform_of
-from towpath_embedded.chaos.judge import Unknown, Verdict, weigh
-from towpath_embedded.chaos.outside import Mark, read_marks
-from towpath_embedded.chaos.points import Point
+from towpath_embedded.chaos.crash_cases import Case, Round, long_rounds, short_rounds
+from towpath_embedded.chaos.crash_ground import Ground
+from towpath_embedded.chaos.crash_runs import CLASSES, MAX_ACTIVE, EffectClass, Kind, Task, platform_of
+from towpath_embedded.chaos.judge import Unknown, weigh
+from towpath_embedded.chaos.outside import read_marks
 from towpath_embedded.chaos.record import Record, read_record
 from towpath_embedded.chaos.sameness import difference
+from towpath_embedded.chaos.sweep_report import Kill, SweepReport, explain
 from towpath_embedded.identity import temporary_folder
 from towpath_fabric.clock import monotonic, wall
 
@@ -38,145 +40,7 @@ TRAFFIC_S: Final = 0.3
 IN_FLIGHT: Final = 30
 """Runs that have not ended, above which no other is submitted: what is hit needs up to half a minute to go on."""
 
-UNCLAIMED: Final = frozenset(
-    {
-        "tas.claim_taken",
-        "tas.claim_before_reply",
-        "tas.claim_replied",
-        "worker.before_claim",
-        "worker.claim_answered",
-    }
-)
-"""Points that a pure call never passes, because it is not claimed."""
-
-PROBED: Final = "worker.probed"
-"""Passed only by a reconcilable call that was started before and never reported."""
-
-LEAVES_DOUBT: Final = "worker.after_tool"
-"""Killed here, a worker leaves such a call behind."""
-
 KINDS: Final[tuple[Kind, ...]] = ("plain", "cancelled", "plain", "enqueued")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """Kill at the *nth* passing of a point while runs with tools of one class are under way (empty: of all)."""
-
-    point: Point
-    nth: int
-    effect_class: EffectClass | Literal[""]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kill:
-    """A kill that took place: `process` is the name of the replica, `at` seconds since the epoch."""
-
-    point: str
-    nth: int
-    effect_class: str
-    process: str
-    at: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explained:
-    """An unknown outcome and the kill that made it so. `window` says between which two steps of the worker."""
-
-    execution_id: str
-    effect_class: str
-    window: str
-    point: str
-    verdicts: tuple[str, ...]
-
-
-@dataclass(kw_only=True)
-class SweepReport:
-    """What a sweep found."""
-
-    points: int
-    kills: list[Kill]
-    missed: list[str]
-    """Cases whose point nobody passed."""
-    verdict: Verdict
-    explained: list[Explained]
-    unexplained: list[str]
-    differences: list[str]
-    left: list[str]
-    """What was not over when it should have been."""
-    seconds: float
-
-    @property
-    def problems(self) -> list[str]:
-        """Everything that must not be, as sentences; empty where the sweep passed."""
-        found = [f"{name}: {sentence}" for name, sentences in self.verdict.findings.items() for sentence in sentences]
-        found += [f"never hit: {name}" for name in self.missed]
-        found += [f"unknown without a reason: {name}" for name in self.unexplained]
-        found += [f"difference: {sentence}" for sentence in self.differences]
-        return found + [f"left: {what}" for what in self.left]
-
-    def figures(self) -> dict[str, Any]:
-        """Return the figures of the catalogue's test 1, and where outcomes were unknown."""
-        return {
-            "points": self.points,
-            "points_hit": len({kill.point for kill in self.kills}),
-            "kills": len(self.kills),
-            "runs": self.verdict.runs,
-            "ended": self.verdict.ended,
-            **{name: len(sentences) for name, sentences in self.verdict.findings.items()},
-            "dead_letters": len(self.verdict.dead_letters),
-            "differences": len(self.differences),
-            "never_hit": len(self.missed),
-            "unknown": len(self.explained) + len(self.unexplained),
-            "unknown_unexplained": len(self.unexplained),
-            "unknown_at": sorted({f"{found.point}: {found.window}" for found in self.explained}),
-            "seconds": round(self.seconds, 1),
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
-    """Cases with the same traffic: runs whose tools are of *classes*. *settle* waits until all of them have ended."""
-
-    cases: tuple[Case, ...]
-    classes: tuple[EffectClass, ...]
-    settle: bool
-
-
-def short_rounds(found: Sequence[Point]) -> list[Round]:
-    """Return rounds that hit every point once, at its first passing, while all classes are under way.
-
-    Before them a worker is killed in a reconcilable call, so that half a minute later there is something to probe.
-    """
-    first = tuple(_case(p, "reconcilable") for p in found if p.name == LEAVES_DOUBT)
-    rest = sorted((p for p in found if p.name != LEAVES_DOUBT), key=lambda p: p.name == PROBED)
-    return [
-        Round(cases=first, classes=("reconcilable",), settle=False),
-        Round(cases=tuple(_case(p, "") for p in rest), classes=CLASSES, settle=True),
-    ]
-
-
-def long_rounds(found: Sequence[Point]) -> list[Round]:
-    """Return a round for each class: every point that its calls pass, at the first and at the second passing."""
-    return [
-        Round(
-            cases=tuple(_case(p, effect_class, nth) for p in _passed(found, effect_class) for nth in (1, 2)),
-            classes=(effect_class,),
-            settle=True,
-        )
-        for effect_class in CLASSES
-    ]
-
-
-def _case(point: Point, effect_class: EffectClass | Literal[""], nth: int = 1) -> Case:
-    return Case(point=point, nth=nth, effect_class=effect_class)
-
-
-def _passed(found: Sequence[Point], effect_class: EffectClass) -> list[Point]:
-    """The points that calls of a class pass; what needs a doubt comes last."""
-    never = (UNCLAIMED if effect_class == "pure" else frozenset()) | (
-        frozenset() if effect_class == "reconcilable" else {PROBED}
-    )
-    return sorted((p for p in found if p.name not in never), key=lambda p: p.name == PROBED)
 
 
 @dataclass(kw_only=True)
@@ -204,7 +68,7 @@ class Sweep:
         record = await read_record(self.ground.platform.dsn(), list(self.ground.run_ids))
         marks = read_marks(self.ground.outside)
         verdict = weigh(record, marks, list(self.ground.run_ids))
-        explained, unexplained = _explain(verdict.unknown, record, marks, self.kills)
+        explained, unexplained = explain(verdict.unknown, record, marks, self.kills)
         return SweepReport(
             points=len({case.point.name for part in rounds for case in part.cases}),
             kills=self.kills,
@@ -214,6 +78,7 @@ class Sweep:
             unexplained=unexplained,
             differences=self._differences(record, verdict.unknown),
             left=sorted(set(left)),
+            tools=frozenset(row["tool"] for row in record.calls),
             seconds=time.monotonic() - began,
         )
 
@@ -295,7 +160,7 @@ class Sweep:
 
     def _flood(self) -> None:
         """More runs than may be under way at once, so that some have to be admitted later."""
-        for _ in range(MAX_ACTIVE + 5):
+        for _ in range(3 * MAX_ACTIVE):  # every replica counts for itself
             self._begin("short", "pure")
 
     def _look_at_processes(self) -> None:
@@ -326,45 +191,6 @@ class Sweep:
             if run_id not in self._references.values()
         ]
         return [sentence for sentence in found if sentence]
-
-
-def _explain(
-    unknown: Sequence[Unknown], record: Record, marks: Sequence[Mark], kills: Sequence[Kill]
-) -> tuple[list[Explained], list[str]]:
-    """Find for every unknown call the kill of the worker that held its claim."""
-    claims: dict[str, list[Mapping[str, Any]]] = {}
-    for row in record.audit:
-        if row["phase"] == "claim" and row["verdict"] == "granted":
-            claims.setdefault(row["execution_id"], []).append(row)
-    happened = {mark.execution_id for mark in marks}
-    explained, unexplained = [], []
-    for found in unknown:
-        key = found.execution_id
-        kill = next(
-            (
-                kill
-                for claim in claims.get(key, ())
-                for kill in kills
-                if kill.process == claim["actor"] and kill.at >= claim["at"]
-            ),
-            None,
-        )
-        if kill is None or found.effect_class != "irreversible":
-            unexplained.append(f"{key} ({found.effect_class}): {found.why}")
-            continue
-        window = (
-            "after the tool, before the outcome was sent" if key in happened else "after the claim, before the tool"
-        )
-        explained.append(
-            Explained(
-                execution_id=key,
-                effect_class=found.effect_class,
-                window=window,
-                point=kill.point,
-                verdicts=found.verdicts,
-            )
-        )
-    return explained, unexplained
 
 
 async def sweep(folder: Path, rounds: Sequence[Round]) -> SweepReport:

@@ -37,8 +37,10 @@ SELECT run_id, execution_id FROM tas.approval WHERE approval_id = $1 AND project
 SELECT pg_advisory_xact_lock(uuid_hash_extended($1::uuid, 7026115));
 
 -- name: raise_fence
+-- The time is that of the raise, not of its repetitions: nothing of the run may be permitted or claimed after it.
 INSERT INTO tas.fence (run_id, project, fence) VALUES ($1, $2, $3)
-ON CONFLICT (run_id) DO UPDATE SET fence = greatest(tas.fence.fence, excluded.fence), raised_at = clock_timestamp()
+ON CONFLICT (run_id) DO UPDATE SET fence = greatest(tas.fence.fence, excluded.fence),
+  raised_at = CASE WHEN excluded.fence > tas.fence.fence THEN clock_timestamp() ELSE tas.fence.raised_at END
 RETURNING fence, clock_timestamp() AS at;
 
 -- name: calls_of_run

@@ -1,0 +1,82 @@
+"""The cases of the crash-point sweep: which point is hit, at which passing, while which runs are under way."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from towpath_embedded.chaos.crash_runs import CLASSES, EffectClass
+from towpath_embedded.chaos.points import Point
+
+UNCLAIMED: Final = frozenset(
+    {
+        "tas.claim_taken",
+        "tas.claim_before_reply",
+        "tas.claim_replied",
+        "worker.before_claim",
+        "worker.claim_answered",
+    }
+)
+"""Points that a pure call never passes, because it is not claimed."""
+
+PROBED: Final = "worker.probed"
+"""Passed only by a reconcilable call that was started before and never reported."""
+
+DOUBTFUL: Final[Mapping[str, EffectClass]] = {"worker.after_tool": "reconcilable", "worker.before_tool": "irreversible"}
+"""Killed here, a worker leaves a call of this class behind of which nobody knows whether it happened."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """Kill at the *nth* passing of a point while runs with tools of one class are under way (empty: of all)."""
+
+    point: Point
+    nth: int
+    effect_class: EffectClass | Literal[""]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """Cases with the same traffic: runs whose tools are of *classes*. *settle* waits until all of them have ended."""
+
+    cases: tuple[Case, ...]
+    classes: tuple[EffectClass, ...]
+    settle: bool
+
+
+def short_rounds(found: Sequence[Point]) -> list[Round]:
+    """Return rounds that hit every point once, at its first passing, while all classes are under way.
+
+    Before them a worker is killed in a reconcilable call, so that half a minute later there is something to probe, and
+    one in an irreversible call, so that something is unknown.
+    """
+    rest = sorted((p for p in found if p.name not in DOUBTFUL), key=lambda p: p.name == PROBED)
+    doubts = [
+        Round(cases=(_case(point, DOUBTFUL[point.name]),), classes=(DOUBTFUL[point.name],), settle=False)
+        for point in found
+        if point.name in DOUBTFUL
+    ]
+    return [*doubts, Round(cases=tuple(_case(p, "") for p in rest), classes=CLASSES, settle=True)]
+
+
+def long_rounds(found: Sequence[Point]) -> list[Round]:
+    """Return a round for each class: every point that its calls pass, at the first and at the second passing."""
+    return [
+        Round(
+            cases=tuple(_case(p, effect_class, nth) for p in _passed(found, effect_class) for nth in (1, 2)),
+            classes=(effect_class,),
+            settle=True,
+        )
+        for effect_class in CLASSES
+    ]
+
+
+def _case(point: Point, effect_class: EffectClass | Literal[""], nth: int = 1) -> Case:
+    return Case(point=point, nth=nth, effect_class=effect_class)
+
+
+def _passed(found: Sequence[Point], effect_class: EffectClass) -> list[Point]:
+    """The points that calls of a class pass; what needs a doubt comes last."""
+    never = (UNCLAIMED if effect_class == "pure" else frozenset()) | (
+        frozenset() if effect_class == "reconcilable" else {PROBED}
+    )
+    return sorted((p for p in found if p.name not in never), key=lambda p: p.name == PROBED)

@@ -1,0 +1,120 @@
+"""What a crash-point sweep found, in figures and sentences.
+
+Law: an unknown outcome counts as explained only where a worker was killed while it held that very call, and only for a
+class that may never run again.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from towpath_embedded.chaos.judge import Unknown, Verdict
+from towpath_embedded.chaos.outside import Mark
+from towpath_embedded.chaos.record import Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kill:
+    """A kill that took place: `process` is the name of the replica, `at` seconds since the epoch."""
+
+    point: str
+    nth: int
+    effect_class: str
+    process: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """An unknown outcome and the kill that made it so. `window` says between which two steps of the worker."""
+
+    execution_id: str
+    effect_class: str
+    window: str
+    point: str
+    verdicts: tuple[str, ...]
+
+
+@dataclass(kw_only=True)
+class SweepReport:
+    """What a sweep found."""
+
+    points: int
+    kills: list[Kill]
+    missed: list[str]
+    """Cases whose point nobody passed."""
+    verdict: Verdict
+    explained: list[Explained]
+    unexplained: list[str]
+    differences: list[str]
+    left: list[str]
+    """What was not over when it should have been."""
+    tools: frozenset[str]
+    """The tools that were called."""
+    seconds: float
+
+    @property
+    def problems(self) -> list[str]:
+        """Everything that must not be, as sentences; empty where the sweep passed."""
+        found = [f"{name}: {sentence}" for name, sentences in self.verdict.findings.items() for sentence in sentences]
+        found += [f"never hit: {name}" for name in self.missed]
+        found += [f"unknown without a reason: {name}" for name in self.unexplained]
+        found += [f"difference: {sentence}" for sentence in self.differences]
+        return found + [f"left: {what}" for what in self.left]
+
+    def figures(self) -> dict[str, Any]:
+        """Return the figures of the catalogue's test 1, and where outcomes were unknown."""
+        return {
+            "points": self.points,
+            "points_hit": len({kill.point for kill in self.kills}),
+            "kills": len(self.kills),
+            "runs": self.verdict.runs,
+            "ended": self.verdict.ended,
+            **{name: len(sentences) for name, sentences in self.verdict.findings.items()},
+            "dead_letters": len(self.verdict.dead_letters),
+            "differences": len(self.differences),
+            "never_hit": len(self.missed),
+            "unknown": len(self.explained) + len(self.unexplained),
+            "unknown_unexplained": len(self.unexplained),
+            "unknown_at": sorted({f"{found.point}: {found.window}" for found in self.explained}),
+            "seconds": round(self.seconds, 1),
+        }
+
+
+def explain(
+    unknown: Sequence[Unknown], record: Record, marks: Sequence[Mark], kills: Sequence[Kill]
+) -> tuple[list[Explained], list[str]]:
+    """Find for every unknown call the kill of the worker that held its claim."""
+    claims: dict[str, list[Mapping[str, Any]]] = {}
+    for row in record.audit:
+        if row["phase"] == "claim" and row["verdict"] == "granted":
+            claims.setdefault(row["execution_id"], []).append(row)
+    happened = {mark.execution_id for mark in marks}
+    explained, unexplained = [], []
+    for found in unknown:
+        key = found.execution_id
+        kill = next(
+            (
+                kill
+                for claim in claims.get(key, ())
+                for kill in kills
+                if kill.process == claim["actor"] and kill.at >= claim["at"]
+            ),
+            None,
+        )
+        if kill is None or found.effect_class != "irreversible":
+            unexplained.append(f"{key} ({found.effect_class}): {found.why}")
+            continue
+        window = (
+            "after the tool, before the outcome was sent" if key in happened else "after the claim, before the tool"
+        )
+        explained.append(
+            Explained(
+                execution_id=key,
+                effect_class=found.effect_class,
+                window=window,
+                point=kill.point,
+                verdicts=found.verdicts,
+            )
+        )
+    return explained, unexplained
