@@ -1,0 +1,52 @@
+"""A service without one of its guards is betrayed by the crash that the guard is for; with it, nothing is found.
+
+The same with the services as they are beside the mutants: `python -m towpath_embedded.chaos.mutant_trials`.
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from towpath_embedded.chaos.mutant_trials import trial
+from towpath_embedded.chaos.mutants import MUTANTS, Mutant, MutantError, Patch, put_in_place
+from towpath_fabric.crash_points import VARIABLE
+
+
+async def test_every_mutant_is_betrayed_by_the_figure_of_its_fault(folder: Path) -> None:
+    found = await asyncio.gather(*(trial(name, folder / name[:4]) for name in MUTANTS))
+    assert {one.name: one.as_it_should for one in found} == dict.fromkeys(MUTANTS, True), found
+
+
+def launched(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TOWPATH_")}
+    command = [sys.executable, "-m", "towpath_embedded.chaos.mutant", *words]
+    return subprocess.run(command, env={**kept, **environment}, capture_output=True, text=True, check=False)
+
+
+def test_a_mutant_runs_in_fault_tests_only(tmp_path: Path) -> None:
+    alone = launched("no_fence_check", "towpath_tas")
+    assert (alone.returncode, f"{VARIABLE} is not set" in alone.stderr) == (3, True)
+    other = launched("no_fence_check", "towpath_orchestrator", **{VARIABLE: str(tmp_path)})
+    assert (other.returncode, "not of towpath_orchestrator" in other.stderr) == (3, True)
+    unknown = launched("no_such_guard", "towpath_tas", **{VARIABLE: str(tmp_path)})
+    assert (unknown.returncode, "NAME is one of" in unknown.stderr) == (3, True)
+
+
+@pytest.mark.parametrize(
+    ("place", "takes", "words"),
+    [
+        ("json:no_such_function", (), "is not there any more"),
+        ("no_such_module_here:x", (), "is not there any more"),
+        ("json.decoder:JSONDecoder.no_such_method", (), "is not there any more"),
+        ("json:dumps", ("no_such_parameter",), "does not take no_such_parameter any more"),
+    ],
+)
+def test_a_mutant_whose_target_is_gone_fails_loudly(place: str, takes: tuple[str, ...], words: str) -> None:
+    patch = Patch(place=place, make=lambda original: original, takes=takes)
+    mutant = Mutant(name="m", summary="", module="towpath_tas", figure="dup", patches=(patch,))
+    with pytest.raises(MutantError, match=words):
+        put_in_place(mutant)
