@@ -19,12 +19,13 @@ Exit codes: 0 ok, 1 the run failed, 2 usage, 3 not found, 4 denied,
 _COMMANDS = (
     ("demo", "towpath.cli.demo:demo", "Start a platform, run the sample on it, show what happened, stop it again."),
     ("run", "towpath.cli.run:run", "Submit a task and follow it."),
-    ("runs", "towpath.cli.runs:app", "Look at runs, follow and cancel them."),
+    ("runs", "towpath.cli.runs:app", "Look at runs, follow and cancel them; replay, export, fork."),
     ("gates", "towpath.cli.gates:app", "Decide what waits for a person."),
     ("networks", "towpath.cli.networks:app", "Validate, publish and look at networks."),
     ("policy", "towpath.cli.policy:app", "Apply and ask the permission matrix."),
     ("tools", "towpath.cli.tools:app", "Look at the tools that workers offer; decide those that wait."),
     ("audit", "towpath.cli.audit:app", "Search what was decided and done."),
+    ("queues", "towpath.cli.queues:app", "Look at what the queues could not handle; send it again or throw it away."),
     ("keys", "towpath.cli.keys:app", "Create, list and revoke API keys; make the key that signs tickets."),
 )
 _PLATFORM = (
