@@ -1,8 +1,6 @@
 """Protocol-level peers of the orchestrator over real NATS: they speak as decider and tool-access service speak."""
 
 import asyncio
-import os
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,6 +10,7 @@ import nats
 import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from tests.support.service_process import ServiceProcess, started
 
 from towpath_contracts import rpc, streams, subjects
 from towpath_contracts.access import FenceAnswer, RecordAction, ToolsDescribed
@@ -19,6 +18,7 @@ from towpath_contracts.deciding import DecisionRequest
 from towpath_contracts.facts import DecisionMade, ToolFinished
 from towpath_contracts.tools import EffectClass, ToolRequest, ToolSpec
 from towpath_contracts.views import Done
+from towpath_embedded.identity import temporary_folder
 from towpath_fabric.pull import PullConsumer, ack
 from towpath_fabric.streams import ensure_streams
 
@@ -66,6 +66,7 @@ class Peers:
         self.fences: list[Any] = []
         self.actions: list[RecordAction] = []
         self.answer_tools = True
+        self.unreadable: Callable[[Msg], Any] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._consumers: list[PullConsumer] = []
 
@@ -112,6 +113,9 @@ class Peers:
         await message.respond(answer.model_dump_json().encode())
 
     async def _decide(self, message: Msg) -> None:
+        if self.unreadable is not None:
+            await self.unreadable(message)
+            return
         request = DecisionRequest.model_validate_json(message.data)
         self.decisions.append(request)
         fact = DecisionMade(
@@ -158,22 +162,20 @@ class Peers:
 
 
 @asynccontextmanager
-async def orchestrator(dsn: str, nats_url: str, **environment: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A real orchestrator process."""
-    env = {
-        **{k: v for k, v in os.environ.items() if not k.startswith("TOWPATH_")},
+async def orchestrator(dsn: str, nats_url: str, **environment: str) -> AsyncIterator[ServiceProcess]:
+    """A real orchestrator process; it is asked to end at the end of the block, and the peers go on meanwhile."""
+    variables = {
         "TOWPATH_DATABASE_URL": dsn,
         "TOWPATH_NATS_URL": nats_url,
         "TOWPATH_EMBEDDED": "1",
         **environment,
     }
-    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "towpath_orchestrator", env=env)
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.terminate()
-            await process.wait()
+    with temporary_folder() as folder, started("orchestrator", folder=folder, environment=variables) as service:
+        try:
+            yield service
+        finally:
+            service.terminate()
+            await service.ended()
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from cyclopts import App
 
 from towpath.cli import main
 from towpath.cli.app import make_app
@@ -23,6 +24,7 @@ TOWPATH = Path(sys.executable).parent / "towpath"
 COMMANDS = [
     *("demo", "run", "runs list", "runs show", "runs watch", "runs events", "runs cancel"),
     *("runs replay", "runs export", "runs fork"),
+    *("queues dead list", "queues dead show", "queues dead requeue", "queues dead discard"),
     *("gates list", "gates show", "gates approve", "gates deny", "gates resolve"),
     *("networks validate", "networks publish", "networks list", "networks show"),
     *("policy apply", "policy check", "policy show", "tools list", "tools accept", "tools refuse", "audit search"),
@@ -71,13 +73,16 @@ def test_every_command_explains_itself_and_ends_with_examples(command: str, caps
     assert re.search(rf"Examples:\n  towpath {command}", shown)
 
 
-def test_the_list_of_commands_is_complete() -> None:
+def commands_below(app: App) -> list[list[str]]:
     found = []
-    app = make_app()
     for name in app:
         if not name.startswith("-"):
-            below = [word for word in app[name] if not word.startswith("-")]
-            found += [f"{name} {word}" for word in below] or [name]
+            found += [[name, *words] for words in commands_below(app[name])] or [[name]]
+    return found
+
+
+def test_the_list_of_commands_is_complete() -> None:
+    found = [" ".join(words) for words in commands_below(make_app())]
     assert sorted(found) == sorted([*COMMANDS, "up", "worker", "serve"])
 
 

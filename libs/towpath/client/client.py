@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 
 from pydantic import ValidationError
 
-from towpath.client.groups import Audit, Gates, Networks, Policy, Tools
+from towpath.client.groups import Audit, DeadLetters, Gates, Networks, Policy, Tools
 from towpath.client.settings import ClientSettings
 from towpath.client.transport import Transport
 from towpath.errors import RefusedError, RunTimeoutError
@@ -62,6 +62,7 @@ class Client:
         self.policy = Policy(self._transport)
         self.audit = Audit(self._transport)
         self.tools = Tools(self._transport)
+        self.dead_letters = DeadLetters(self._transport)
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""What a client does beside runs: networks, gates, policy, audit, tools. HTTP only.
+"""What a client does beside runs: networks, gates, policy, audit, tools, dead letters. HTTP only.
 
 Law: a method is one operation of the HTTP API, with its answer as a typed message.
 """
@@ -12,6 +12,7 @@ from towpath.files import PolicyFile, load_network, load_policy
 from towpath.networks import Network
 from towpath_contracts.access import AccessVerdict, AuditPage, Permissions, PolicyApplied, PolicyView, ToolsDescribed
 from towpath_contracts.base import JsonObject
+from towpath_contracts.dead_letters import DeadLetter, DeadLetterPage
 from towpath_contracts.networks import NetworkList, NetworkSpec, NetworkVersion
 from towpath_contracts.views import Done, GatePage, GateView
 
@@ -141,6 +142,33 @@ class Tools:
     async def list(self) -> ToolsDescribed:
         """Return every tool that this credential's project has."""
         return ToolsDescribed.model_validate(await self._transport.request("GET", "/v1/tools"))
+
+
+class DeadLetters:
+    """Messages that could not be handled."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def list(self, **filters: Any) -> DeadLetterPage:
+        """Return a page, newest first; *filters* are `status`, `stream`, `before`, `limit`."""
+        return DeadLetterPage.model_validate(await self._transport.request("GET", "/v1/dead-letters", query=filters))
+
+    async def show(self, dead_letter_id: int) -> DeadLetter:
+        """Return one letter with its body."""
+        return DeadLetter.model_validate(await self._transport.request("GET", f"/v1/dead-letters/{dead_letter_id}"))
+
+    async def requeue(self, dead_letter_id: int, reason: str) -> Done:
+        """Put the message back where it came from, once; *reason* stands in the audit."""
+        return await self._settle(dead_letter_id, "requeue", reason)
+
+    async def discard(self, dead_letter_id: int, reason: str) -> Done:
+        """Settle the letter without sending it; *reason* stands in the audit."""
+        return await self._settle(dead_letter_id, "discard", reason)
+
+    async def _settle(self, dead_letter_id: int, verb: str, reason: str) -> Done:
+        path = f"/v1/dead-letters/{dead_letter_id}/{verb}"
+        return Done.model_validate(await self._transport.request("POST", path, body={"reason": reason}))
 
 
 def _text(value: Any) -> Any:

@@ -1,0 +1,140 @@
+"""Dead letters: kept once, told to their run, settled once by a person, and audited (design §6)."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any, Self
+from uuid import uuid4
+
+import asyncpg
+import pytest
+from tests.integration.test_orchestrator import ended, publish, submit, three_steps
+from tests.support.orchestrator_peers import Peers, connected, orchestrator
+
+from towpath_contracts import rpc, subjects
+from towpath_contracts.dead_letters import DeadLetter, ListDeadLetters, SettleDeadLetter
+from towpath_contracts.events import EffectResent
+from towpath_contracts.problems import Problem
+from towpath_contracts.views import GetEvents
+from towpath_fabric.dead_reports import report_dead
+
+
+@pytest.fixture
+async def peers(nats_server: Any) -> AsyncIterator[Peers]:
+    async with connected(nats_server.url()) as nc:
+        found = Peers(nc, three_steps)
+        await found.start()
+        yield found
+        await found.stop()
+
+
+async def letters(peers: Peers, count: int, project: str = "default", **more: Any) -> list[DeadLetter]:
+    """Wait until there are *count* letters; returns them, oldest first."""
+    for _ in range(600):
+        page = await peers.ask(rpc.LIST_DEAD_LETTERS, ListDeadLetters(project=project, **more))
+        if len(page.letters) >= count:
+            return list(reversed(page.letters))
+        await asyncio.sleep(0.1)
+    raise TimeoutError(f"{len(page.letters)} of {count} letters")
+
+
+async def settle(peers: Peers, letter: DeadLetter, verdict: str, project: str = "default") -> dict[str, Any]:
+    word = SettleDeadLetter(
+        project=project, dead_letter_id=letter.dead_letter_id, verdict=verdict, actor="ann", reason="repaired"
+    )
+    reply = await peers.raw(rpc.SETTLE_DEAD_LETTER.subject, word.model_dump_json().encode())
+    answer: dict[str, Any] = json.loads(reply.data)
+    return answer
+
+
+async def test_a_letter_is_settled_once_and_a_requeued_message_is_handled(
+    database: Any, nats_server: Any, peers: Peers
+) -> None:
+    peers.answer_tools = False
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        await publish(peers)
+        run_id = (await submit(peers))["run_id"]
+        await peers.until(lambda: len(peers.requests) >= 1)
+        inbox = subjects.run_inbox("tas", peers.requests[0].run_id)
+        await peers.nc.jetstream().publish(inbox, b"{not json")
+        await peers.nc.jetstream().publish(subjects.task_enqueue("anonymous"), b"not a task")
+        await peers.nc.jetstream().publish(subjects.run_inbox("tas", uuid4()), b"{not json")
+        mine = await letters(peers, 2)
+        (letter,) = [found for found in mine if found.stream == "INBOX"]
+        (task,) = [found for found in mine if found.stream == "TASKS"]
+        assert (letter.stream, letter.subject, str(letter.run_id), letter.body) == ("INBOX", inbox, run_id, None)
+        assert len(mine) == 2 and len(await letters(peers, 3, unowned=True)) == 3
+        (shown,) = await letters(peers, 1, dead_letter_id=letter.dead_letter_id)
+        assert shown.body == "{not json"
+
+        assert (await settle(peers, letter, "discard", "other"))["code"] == "not_found"
+        assert (await settle(peers, letter, "discard"))["detail"].endswith("discarded")
+        assert (await settle(peers, letter, "requeue"))["code"] == "dead_letter_settled"
+        audited = [(a.action, a.actor, a.reason, a.detail["dead_letter_id"]) for a in peers.actions]
+        assert audited == [("dead_letter.discarded", "ann", "repaired", letter.dead_letter_id)]
+
+        # The answer to the call as a letter: once it is sent again, the run goes on.
+        connection = await asyncpg.connect(database())
+        request = peers.requests[0]
+        fact = {"type": "tool.finished", "run_id": run_id, "execution_id": str(request.execution_id)}
+        await connection.execute(
+            "INSERT INTO runs.dead_letter (stream, subject, run_id, reason, body) VALUES ('INBOX', $1, $2, 'r', $3)",
+            *(inbox, run_id, json.dumps({**fact, "status": "succeeded", "result": "late"}).encode()),
+        )
+        await connection.close()
+        assert (await settle(peers, task, "discard"))["detail"].endswith("discarded")
+        (found,) = await letters(peers, 1)
+        assert (await settle(peers, found, "requeue"))["detail"].endswith("requeued")
+        await peers.until(lambda: len(peers.requests) >= 2)
+        assert (await settle(peers, found, "requeue"))["code"] == "dead_letter_settled"
+        assert await letters(peers, 0) == []
+        again = await letters(peers, 1, status="requeued")
+        assert (again[0].settled_by, again[0].settled_reason) == ("ann", "repaired")
+
+
+async def test_a_run_asks_again_and_ends_when_nobody_can_read_what_it_asks(
+    database: Any, nats_server: Any, peers: Peers
+) -> None:
+    """The decider can't read its requests: each report makes the run ask again, the third ends it."""
+    async with orchestrator(database("orchestrator"), nats_server.url()), Reports(nats_server.url()) as bus:
+        await publish(peers)
+        peers.unreadable = bus.report
+        run_id = (await submit(peers))["run_id"]
+        view = await ended(peers, run_id)
+        assert (view.status, view.reason) == ("failed", "dead_lettered")
+        kept = await letters(peers, 3)
+        assert {(letter.stream, str(letter.run_id), letter.failures) for letter in kept} == {("DECIDE", run_id, 1)}
+        page = await peers.ask(rpc.EVENTS, GetEvents(project="default", run_id=run_id))
+        resent = [e.event for e in page.entries if isinstance(e.event, EffectResent)]
+        assert [(event.attempt, event.dead) for event in resent] == [(2, "DECIDE: broken"), (3, "DECIDE: broken")]
+
+
+class Reports:
+    """A connection of a service without a database."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    async def __aenter__(self) -> Self:
+        from towpath_fabric.bus import Bus
+        from towpath_fabric.settings import Settings
+
+        self._bus = Bus("decider", Settings(nats_url=self._url))
+        await self._bus.connect()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._bus.close()
+
+    async def report(self, message: Any) -> None:
+        """Report a request, as if it could not be read; the second report is the same letter."""
+        assert await report_dead(self._bus, rpc.DEAD_LETTER_RUNS, "DECIDE", message, "broken")
+        if message.metadata.sequence.stream == 1:
+            assert await report_dead(self._bus, rpc.DEAD_LETTER_RUNS, "DECIDE", message, "broken")
+
+
+async def test_a_decider_may_report_nothing_but_requests(database: Any, nats_server: Any, peers: Peers) -> None:
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        body = {"stream": "INBOX", "subject": "run.inbox.tas.x", "reason": "r", "body_base64": "", "delivery": 1}
+        reply = await peers.raw(rpc.DEAD_LETTER_RUNS.subject, json.dumps(body).encode())
+        assert Problem.model_validate_json(reply.data).code == "forbidden"
