@@ -33,6 +33,7 @@ _MUST_BE_ZERO = (
     *("lost", "duplicates", "audit_holes", "orphans", "double", "diff", "late", "strayed", "differing"),
     "replay_mismatches",
 )
+_SHORT = {"orchestrator": "orch", "decider": "decid", "log_writer": "log", "gateway": "gate", "postgres": "pg"}
 
 
 async def chaos(
@@ -155,7 +156,7 @@ async def _stop(process: Process) -> None:
 def _show(found: dict[str, Any], out: Output) -> None:
     """Draw the matrix, the figures, and what is wrong."""
     names = [*found["by_fault"]]
-    columns = [Column("boundary", "boundary"), *(Column(name, name) for name in names)]
+    columns = [Column("boundary", "boundary"), *(Column(_title(name), name) for name in names)]
     rows = [
         {"boundary": label, **{name: _cell(cells[name]) for name in cells}} for label, cells in found["matrix"].items()
     ]
@@ -183,6 +184,12 @@ def _show_trial(found: dict[str, Any], out: Output) -> None:
         out.say(f"  {figure} {len(sentences)}, for example {one_line(sentences[0], 300)}")
     said = "caught, as it has to be" if found["caught"] else "NOT caught: nothing noticed that the guard is missing"
     out.say(said, "green" if found["caught"] else "red")
+
+
+def _title(fault: str) -> str:
+    """Return a fault's name on two lines, so that thirteen of them fit into a terminal."""
+    action, _, target = fault.partition(".")
+    return f"{action}\n{_SHORT.get(target, target)}"
 
 
 def _cell(figures: Mapping[str, Any]) -> str:

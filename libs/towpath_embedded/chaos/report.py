@@ -67,8 +67,10 @@ def _joined(*parts: Mapping[str, list[Row]]) -> Record:
 
 def document(found: Found, *, seed: int, expected: Sequence[str], facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the report; *expected* are the faults that were ordered, *facts* what else it should say."""
-    verdict, targets = found.verdict, found.deeds.targets
-    struck = [target for target in targets if target.strike is not None]
+    verdict = found.verdict
+    order = {boundary: place for place, boundary in enumerate(found.deeds.boundaries)}
+    struck = [target for target in found.deeds.targets if target.strike is not None]
+    struck.sort(key=lambda target: (order[target.cell.boundary], list(FAULTS).index(target.cell.fault)))
     blame = _blame(found)
     findings = {
         **{"duplicates" if name == "dup" else name: list(texts) for name, texts in verdict.findings.items()},
@@ -80,7 +82,7 @@ def document(found: Found, *, seed: int, expected: Sequence[str], facts: Mapping
         **facts,
         "strikes": len(struck),
         "kills": sum(FAULTS[target.cell.fault].kills for target in struck),
-        "by_fault": _grouped(struck, blame, lambda target: target.cell.fault),
+        "by_fault": dict(sorted(_grouped(struck, blame, lambda target: target.cell.fault).items())),
         "by_boundary": _grouped(struck, blame, lambda target: target.cell.boundary.label),
         "matrix": {
             label: _grouped(group, blame, lambda target: target.cell.fault)
@@ -132,7 +134,7 @@ def _groups(targets: Iterable[Target], key: Any) -> dict[str, list[Target]]:
     groups: dict[str, list[Target]] = defaultdict(list)
     for target in targets:
         groups[key(target)].append(target)
-    return dict(sorted(groups.items()))
+    return groups
 
 
 def _grouped(targets: Iterable[Target], blame: Mapping[str, dict[str, int]], key: Any) -> dict[str, dict[str, Any]]:

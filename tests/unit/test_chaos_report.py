@@ -1,0 +1,121 @@
+"""The report of a campaign: whose fault is whose, what counts as a problem, and how a person sees it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from towpath.cli.chaos import _show, _show_trial
+from towpath.cli.output import Output
+from towpath_embedded.chaos.campaign import Deeds, Target
+from towpath_embedded.chaos.faults import Strike
+from towpath_embedded.chaos.judge import Unknown, Verdict
+from towpath_embedded.chaos.plan import Boundary, Cell
+from towpath_embedded.chaos.record import Record
+from towpath_embedded.chaos.report import Found, document
+from towpath_embedded.chaos.watch import Log
+
+RUNS = ("00000000-0000-7000-8000-000000000001", "00000000-0000-7000-8000-000000000002")
+CALL = "00000000-0000-5000-8000-00000000000a"
+FIRST, SECOND = (Boundary(network="net", event="call", nth=nth) for nth in (1, 2))
+
+
+def target(number: int, fault: str, boundary: Boundary, *, recovered_at: float = 12.0) -> Target:
+    log = Log(types={1: "call", 2: "end"}, seen_at={1: 9.0, 2: recovered_at})
+    strike = Strike(process="p", at=10.0, waited_s=0.0)
+    return Target(cell=Cell(number=number, fault=fault, boundary=boundary), run_id=RUNS[number], strike=strike, log=log)
+
+
+@pytest.fixture
+def found() -> Found:
+    """A campaign of two strikes after which nothing is wrong; one call was unknown and settled."""
+    deeds = Deeds(
+        boundaries=(FIRST, SECOND),
+        targets=[target(0, "stop.tas", SECOND, recovered_at=16.0), target(1, "kill.nats", FIRST)],
+        run_ids=dict.fromkeys(RUNS, "net"),
+        said={"happened": 1},
+        quiet=True,
+    )
+    unknown = Unknown(
+        run_id=RUNS[1],
+        execution_id=CALL,
+        tool="pay",
+        effect_class="irreversible",
+        why="lost",
+        verdicts=("happened",),
+        happened=1,
+    )
+    verdict = Verdict(runs=2, completed=2, unknown=[unknown])
+    record = Record(calls=[{"execution_id": CALL, "run_id": RUNS[1]}])
+    return Found(deeds=deeds, record=record, verdict=verdict, differing=(), replay_mismatches=())
+
+
+def report(found: Found, expected: tuple[str, ...] = ("kill.nats", "stop.tas")) -> dict[str, Any]:
+    return document(found, seed=7, expected=expected, facts={"seconds": 3.0})
+
+
+def test_strikes_are_counted_by_fault_and_by_boundary_in_the_order_of_the_log(found: Found) -> None:
+    shown = report(found)
+    assert (shown["seed"], shown["strikes"], shown["kills"], shown["problems"]) == (7, 2, 1, [])
+    assert [*shown["matrix"]] == [FIRST.label, SECOND.label]
+    assert shown["matrix"][FIRST.label]["kill.nats"]["strikes"] == 1
+    assert shown["by_fault"]["kill.nats"]["unknown"] == 1
+    assert shown["by_fault"]["stop.tas"]["unknown"] == 0
+    assert shown["by_fault"]["stop.tas"]["recovery_s"]["p50"] == 6.0
+    assert shown["recovery_s"] == {"p50": 6.0, "p99": 6.0, "max": 6.0}
+    assert shown["unknown"][0]["where"] == f"pay of run {RUNS[1]}"
+    assert shown["unknown_by_cause"] == {"irreversible: lost": 1}
+
+
+def test_a_finding_is_a_problem_and_belongs_to_the_strike_at_its_run(found: Found) -> None:
+    found.verdict.dup.append(f"{CALL} (irreversible) happened 2 times")
+    found.verdict.lost.append(f"{RUNS[0]} is running")
+    shown = report(found)
+    assert (shown["lost"], shown["duplicates"]) == (1, 1)
+    assert shown["by_fault"]["kill.nats"]["duplicates"] == shown["by_fault"]["stop.tas"]["lost"] == 1
+    assert shown["by_fault"]["stop.tas"]["duplicates"] == shown["by_fault"]["kill.nats"]["lost"] == 0
+    assert [problem.split(":")[0] for problem in shown["problems"]] == ["lost", "duplicates"]
+
+
+def test_what_never_struck_is_a_problem(found: Found) -> None:
+    found.deeds.targets[0].strike = None
+    assert report(found, ("kill.nats", "wipe.nats"))["problems"] == [
+        "the fault wipe.nats never struck",
+        f"stop.tas never struck at {SECOND.label}: no run came to it",
+    ]
+
+
+def test_unrest_idleness_and_other_outcomes_are_problems(found: Found) -> None:
+    found.deeds.quiet = False
+    found.verdict.completed = 1
+    worse = replace(found, differing=("a",), replay_mismatches=("b", "c"))
+    shown = report(worse)
+    assert (shown["differing"], shown["replay_mismatches"], shown["completed_share"]) == (1, 2, 0.5)
+    assert len(shown["problems"]) == 4
+
+
+def test_a_person_sees_the_matrix_the_figures_and_every_problem(
+    found: Found, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _show(report(found), Output("table"))
+    calm = capsys.readouterr().out
+    assert "net call#1" in calm
+    assert "1 u1" in calm
+    assert "1 kills among 2 strikes; 2 of 2 runs completed (100.0%); 3 s, seed 7" in calm
+    assert "everything held" in calm
+    assert "unknown 1 times: irreversible: lost" in calm
+    found.verdict.lost.append(f"{RUNS[0]} is running")
+    _show(report(found), Output("table"))
+    alarmed = capsys.readouterr().out
+    assert "1 L1" in alarmed
+    assert f"lost: 1, for example {RUNS[0]} is running" in alarmed
+    assert "not everything held" in alarmed
+
+
+@pytest.mark.parametrize(("caught", "said"), [(True, "caught, as it has to be"), (False, "NOT caught")])
+def test_a_mutant_that_nobody_notices_is_no_good_news(
+    caught: bool, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trial = {"mutant": "m", "summary": "s", "expected": "to be betrayed by dup", "findings": {"dup": ["twice"]}}
+    _show_trial({**trial, "caught": caught}, Output("table"))
+    assert said in capsys.readouterr().out
