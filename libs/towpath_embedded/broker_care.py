@@ -1,14 +1,16 @@
 """Sees to it that the embedded broker serves every stream, whatever became of its files.
 
 Law: nothing in the broker is the record (design §4), so a store that the server can't serve is set aside whole and the
-server goes on with an empty one; what still matters is sent again from Postgres. A full disk is not damage: then the
-store stays.
+server goes on with an empty one; what still matters is sent again from Postgres. A full disk is not damage: the store
+stays, and the server is started again once there is room, since a stream that failed to write stays closed till then.
 """
 
 import asyncio
 import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import nats as nats_client
 from nats.aio.client import Client
@@ -17,13 +19,17 @@ from nats.js.errors import APIError, NotFoundError
 
 from towpath_contracts.problems import ProblemError
 from towpath_embedded.nats import Nats
+from towpath_embedded.ports import LOOPBACK
 from towpath_embedded.process import failure
+from towpath_fabric.clock import monotonic
 from towpath_fabric.streams import ensure_streams
 
 LOOK_S = 0.25
 TRIES = 2  # a server that is just starting refuses for a moment; damage stays
 CONNECT_TIMEOUT_S = 5
-ROOM_BYTES = 32 * 1024 * 1024  # with less space than this a refusal says nothing about the files
+HEALTH_S = 1.0
+WRITE_ERROR = b"write error"  # what `/healthz` says of a stream that has stopped to take messages
+ROOM_BYTES = 8 * 1024 * 1024  # with less space than this a refusal says nothing about the files
 SERVER_ERRORS = 500
 
 
@@ -34,11 +40,19 @@ class StoreDamagedError(Exception):
 class BrokerCare:
     """Declares the streams after every start of the broker, and replaces a store that can't be served.
 
-    *hold* ends the broker and keeps it down, *release* starts it again.
+    *hold* ends the broker and keeps it down, *release* starts it again; *notice* is told in one line what people
+    should know.
     """
 
-    def __init__(self, nats: Nats, hold: Callable[[], Awaitable[None]], release: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        nats: Nats,
+        hold: Callable[[], Awaitable[None]],
+        release: Callable[[], None],
+        notice: Callable[[str], None],
+    ) -> None:
         self._nats = nats
+        self._notice = notice
         self._hold = hold
         self._release = release
         self._declared_for: int | None = None
@@ -57,15 +71,30 @@ class BrokerCare:
 
     async def run(self) -> None:
         """Declare again whenever the broker was started again, for ever; cancel to stop."""
+        looked_s = monotonic()
         while True:
             await asyncio.sleep(LOOK_S)
             pid = self._pid()
-            if pid is None or pid == self._declared_for or not await self._nats.ready():
+            if pid is None or not await self._nats.ready():
                 continue
             try:
-                await self._declare_or_replace()
+                if pid != self._declared_for:
+                    await self._declare_or_replace()
+                elif monotonic() - looked_s > HEALTH_S:
+                    looked_s = monotonic()
+                    await self._open_streams_again()
             except (OSError, NatsError):  # it has just gone down again, or its disk is full
                 continue
+
+    async def _open_streams_again(self) -> None:
+        """Start the server again that stopped writing when its disk was full, once it is not any more."""
+        if WRITE_ERROR in await asyncio.to_thread(_health, self._nats.monitoring_port) and self._has_room():
+            self._notice("nats had no space and has stopped to store messages; there is room again, so it is restarted")
+            await self._hold()
+            self._release()
+
+    def _has_room(self) -> bool:
+        return shutil.disk_usage(self._nats.store).free > ROOM_BYTES
 
     async def _declare_or_replace(self) -> None:
         try:
@@ -109,7 +138,7 @@ class BrokerCare:
                 await require_served(connection, self._nats.store)
             except APIError as error:
                 if tried == TRIES:
-                    if _is_damage(error) and shutil.disk_usage(self._nats.folder).free > ROOM_BYTES:
+                    if _is_damage(error) and self._has_room():
                         raise StoreDamagedError(str(error)) from error
                     raise
             else:
@@ -130,6 +159,15 @@ async def require_served(connection: Client, store: Path) -> None:
 def _stored_consumers(store: Path) -> list[tuple[str, str]]:
     places = store.glob("jetstream/*/streams/*/obs/*")
     return sorted((place.parent.parent.name, place.name) for place in places if place.is_dir())
+
+
+def _health(port: int) -> bytes:
+    try:
+        with urlopen(f"http://{LOOPBACK}:{port}/healthz", timeout=CONNECT_TIMEOUT_S) as answer:
+            return bytes(answer.read())
+    except HTTPError as error:
+        with error:
+            return bytes(error.read())
 
 
 async def _unheard(_error: Exception) -> None:

@@ -216,7 +216,7 @@ class Platform:
             notice=self._notice,
         )
         await self._supervisor.start([self._postgres, self._nats])
-        care = BrokerCare(self._nats, partial(self.hold, "nats"), partial(self.release, "nats"))
+        care = BrokerCare(self._nats, partial(self.hold, "nats"), partial(self.release, "nats"), self._notice)
         await asyncio.gather(self._prepare_database(), care.declare())
         self._tending.append(asyncio.create_task(care.run(), name="tend the broker"))
         self._write_state()
