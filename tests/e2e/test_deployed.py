@@ -5,6 +5,7 @@ and folders.
 """
 
 import asyncio
+import io
 import json
 import os
 import re
@@ -14,12 +15,14 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from towpath.cli import main
 from towpath_embedded.identity import temporary_folder
 from towpath_embedded.ports import free_port
 from towpath_embedded.postgres import Postgres
@@ -164,12 +167,13 @@ class Deployment:
         ).stdout.strip()
 
     def ask(self, key: str, *words: str) -> tuple[int, Any]:
-        """Run the command line with a key."""
-        environment = {**os.environ, "TOWPATH_SERVER": self.url, "TOWPATH_API_KEY": key}
-        done = subprocess.run(
-            [BIN / "towpath", *words, "-o", "json"], env=environment, capture_output=True, text=True, check=False
-        )
-        return done.returncode, json.loads(done.stdout or done.stderr)
+        """Run the command line with a key, in this process: it starts a dozen times in a test."""
+        said, complained = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(said), redirect_stderr(complained):
+            patch.setenv("TOWPATH_SERVER", self.url)
+            patch.setenv("TOWPATH_API_KEY", key)
+            code = main([*words, "-o", "json"])
+        return code, json.loads(said.getvalue() or complained.getvalue())
 
 
 def answers(url: str) -> bool:

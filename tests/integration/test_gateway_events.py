@@ -163,7 +163,7 @@ async def test_a_silent_stream_is_kept_open(
         assert (await anext(stream)).startswith(b"id: 1\n")
         begun = time.monotonic()
         assert [await anext(stream) for _ in range(3)] == [b": ping\n\n"] * 3
-        assert 0.5 < time.monotonic() - begun < 2
+        assert 0.5 < time.monotonic() - begun < 30  # three pauses of what is usual are 45 s
         stopping.set()
         assert [frame async for frame in stream] == [BYE]
     finally:
@@ -259,7 +259,7 @@ async def test_a_stopping_gateway_says_goodbye_to_fifty_streams_at_once(nats_ser
                 assert found[-1].retry == 500
             assert (await waiting).status_code == 202  # an accepted run is not kept from its caller
             await eventually(lambda: gateway.process.poll() is not None)
-            assert time.monotonic() - begun < 2
+            assert time.monotonic() - begun < 9  # nobody waited for the grace of 10 s
 
 
 async def test_streams_and_waits_survive_a_broker_that_dies(nats_server: Nats, tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ async def test_effects_that_were_not_sent_are_sent_when_the_fact_comes_again(
     ):
         (tmp_path / "orchestrator.committed").write_text(passing)
         await begin(peers, "fact")
-        ends = {asyncio.ensure_future(first.wait()), asyncio.ensure_future(second.wait())}
+        ends = {asyncio.ensure_future(first.ended(PATIENCE_S)), asyncio.ensure_future(second.ended(PATIENCE_S))}
         _, waiting = await asyncio.wait(ends, timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
         assert len(waiting) == 1
         await completed(peers)
@@ -66,6 +66,6 @@ async def test_a_run_that_was_stored_and_never_begun_is_begun_by_the_next_proces
     async with orchestrator(database("orchestrator"), nats_server.url(), **{VARIABLE: str(tmp_path)}) as first:
         (tmp_path / "orchestrator.submit_committed").write_text("")
         await begin(peers, "submit")
-        await asyncio.wait_for(first.wait(), PATIENCE_S)
+        await first.ended(PATIENCE_S)
     async with orchestrator(database("orchestrator"), nats_server.url()):
         await completed(peers)

@@ -147,7 +147,7 @@ async def test_a_call_that_does_not_end_in_time_is_a_timeout(nats_server: Nats, 
         failure = (await tas.call(name)).failure
         assert failure is not None
         assert (failure.code, failure.retryable) == ("tool_timeout", True)
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 20  # by themselves the tools take half a minute and more
         worker_tools.RELEASE.set()
 
 

@@ -18,7 +18,7 @@ import httpx2
 
 from towpath_embedded import forks
 from towpath_embedded.ports import free_port
-from towpath_embedded.process import Child
+from towpath_embedded.process import Child, wait_exit
 from towpath_embedded.roles import module_command
 
 READY_S = 120  # a cold import on a busy machine
@@ -69,7 +69,9 @@ class ServiceProcess:
 
     async def ended(self, within_s: float = 60) -> int:
         """Wait for the end and return the exit code."""
-        return await asyncio.to_thread(self.process.wait, within_s)
+        status = await wait_exit(self.process, timeout_s=within_s)
+        assert status is not None, f"still runs after {within_s} s"
+        return status
 
     def terminate(self) -> None:
         self.process.send_signal(signal.SIGTERM)
