@@ -29,7 +29,7 @@ from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_fabric.dead_reports import report_dead
 from towpath_fabric.logs import Logger
 from towpath_fabric.prompts import PromptInvalidError
-from towpath_fabric.pull import PullConsumer, ack, in_progress, nak
+from towpath_fabric.pull import PullConsumer, ack, deliveries, in_progress, nak
 from towpath_fabric.streams import ensure_consumer
 from towpath_fabric.telemetry import Telemetry
 
@@ -205,7 +205,7 @@ class Decider:
         self._count(job, outcome)
         self._trace(job, outcome.fact, start_ns)
         if stored:
-            await self._tell_calls(outcome)
+            await self._tell_calls(outcome, deliveries(job.messages[0]))
             await crash_point_sent("decider.logged")
 
     def _known_answer(self, request: DecisionRequest) -> DecisionMade | DecisionFailed | None:
@@ -242,8 +242,8 @@ class Decider:
         await crash_point_sent("decider.acked")
         return True
 
-    async def _tell_calls(self, outcome: Outcome) -> None:
-        for call in log_calls(outcome):
+    async def _tell_calls(self, outcome: Outcome, delivery: int) -> None:
+        for call in log_calls(outcome, delivery):
             body = call.model_dump_json().encode()
             if len(body) > LOG_BYTES:
                 body = call.model_copy(update={"prompt": None, "raw_text": None}).model_dump_json().encode()

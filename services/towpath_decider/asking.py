@@ -39,6 +39,9 @@ BODY_CHARS = 300_000
 ANSWER_BYTES = 512 * 1024
 """The largest answer that travels in a fact; half of what the broker carries."""
 
+CALLS_KEPT_APART = 100
+"""Far more calls than one answer takes: the numbers of a request that was delivered again begin there."""
+
 Sleep = Callable[[float], Awaitable[None]]
 
 
@@ -197,15 +200,17 @@ def defect(request: DecisionRequest, error: Exception) -> DecisionFailed:
     )
 
 
-def log_calls(outcome: Outcome) -> list[LlmCall]:
+def log_calls(outcome: Outcome, delivery: int = 1) -> list[LlmCall]:
     """Return what the log-writer is told: every call, with bodies only where the run asked for `debug`.
 
-    A scripted decision without debug has nothing to tell that is not in its fact.
+    A scripted decision without debug has nothing to tell that is not in its fact. *delivery* counts how often the
+    broker has given the request to somebody: of two deciders that both paid a model for it, both stay recorded.
     """
     notes, request = outcome.notes, outcome.notes.request
     if notes.script is not None and not request.debug:
         return []
-    return [_log_call(request, number, call) for number, call in enumerate(notes.calls, 1)]
+    first = 1 + CALLS_KEPT_APART * (delivery - 1)
+    return [_log_call(request, number, call) for number, call in enumerate(notes.calls, first)]
 
 
 def _log_call(request: DecisionRequest, number: int, call: Call) -> LlmCall:
