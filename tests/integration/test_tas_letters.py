@@ -1,0 +1,83 @@
+"""What a worker can't read goes out again; in the end the call fails and the model is told (design §6)."""
+
+import base64
+import uuid
+from typing import Any
+
+import pytest
+from tests.integration.test_tas_calls import dead_letters, eventually_dead
+from tests.support.tas_caller import query, row, settled
+from tests.support.tas_running import Running, shared_tas, tas
+
+from towpath_contracts import rpc, subjects
+from towpath_contracts.dead_letters import ReportDead
+from towpath_contracts.problems import ProblemError
+from towpath_contracts.tools import ToolInvocation
+
+__all__ = ["shared_tas", "tas"]
+
+
+def letter(said: ToolInvocation, delivery: int, **changes: Any) -> ReportDead:
+    """What a worker reports of a delivery whose arguments it can't read."""
+    body = said.model_dump_json().replace('"args":', '"arg":').encode()
+    fields = {
+        "stream": "TOOLEXEC",
+        "subject": subjects.tool_exec(said.project, said.toolset),
+        "reason": "malformed",
+        "body_base64": base64.b64encode(body).decode(),
+        "delivery": delivery,
+    }
+    return ReportDead.model_validate({**fields, **changes})
+
+
+async def test_a_delivery_nobody_can_read_goes_out_again_and_then_fails(tas: Running) -> None:
+    caller, before = tas.caller, await dead_letters(tas, "TOOLEXEC")
+    request = await caller.put(caller.request("orders.refund"))
+    first = await caller.dispatched(request)
+    await caller.send(rpc.DEAD_LETTER_CALLS, letter(first, 1))
+    second = await caller.dispatched(request, times=2)
+    assert (first.attempt, second.attempt) == (1, 2)
+    await caller.send(rpc.DEAD_LETTER_CALLS, letter(first, 1))
+    assert (await row(tas.dsn, first.execution_id))["attempt"] == 2, "an old attempt is not spoken of any more"
+    await caller.send(rpc.DEAD_LETTER_CALLS, letter(second, 2))
+    third = await caller.dispatched(request, times=3)
+    await caller.send(rpc.DEAD_LETTER_CALLS, letter(third, 3))
+    fact = await caller.fact(request, "tool.finished")
+    assert (fact["status"], fact["failure"]["code"]) == ("failed", "dead_lettered")
+    assert (await caller.claim(third)).granted is False
+    await eventually_dead(tas, "TOOLEXEC", before + 3)
+    kept = await query(tas.dsn, "SELECT project, effect_id FROM runs.dead_letter WHERE run_id = $1", request.run_id)
+    assert {(found["project"], found["effect_id"]) for found in kept} == {(request.project, request.execution_id)}
+
+
+async def test_a_worker_is_believed_only_as_far_as_the_ledger_agrees(tas: Running) -> None:
+    caller = tas.caller
+    running = await caller.call("orders.refund")
+    claim_id = uuid.uuid4()
+    assert (await caller.claim(running, claim_id)).granted
+    await caller.send(rpc.DEAD_LETTER_CALLS, letter(running, 11))
+    waiting = await caller.call("orders.refund")
+    elsewhere = subjects.tool_exec("other", waiting.toolset)
+    await caller.send(rpc.DEAD_LETTER_CALLS, letter(waiting, 12, subject=elsewhere))
+    await caller.send(rpc.DEAD_LETTER_CALLS, letter(waiting, 13, tells=False))
+    for call in (running, waiting):
+        assert (await row(tas.dsn, call.execution_id))["attempt"] == 1
+    await caller.report(running, claim_id)
+    await settled(tas.dsn, running.execution_id, "succeeded")
+    for changes in ({"stream": "INBOX"}, {"subject": "tool.outcome"}):
+        with pytest.raises(ProblemError, match="forbidden"):
+            await caller.send(rpc.DEAD_LETTER_CALLS, letter(waiting, 14, **changes))
+
+
+async def test_a_letter_of_the_workers_streams_is_sent_again_by_its_owner(tas: Running) -> None:
+    caller = tas.caller
+    invocation = await caller.call("orders.find")
+    (made,) = await query(
+        tas.dsn,
+        "INSERT INTO runs.dead_letter (stream, subject, reason, body) VALUES ('TOOLEXEC', $1, 'r', $2)"
+        " RETURNING dead_letter_id",
+        *(subjects.tool_exec(invocation.project, invocation.toolset), invocation.model_dump_json().encode()),
+    )
+    await caller.ask(rpc.REPUBLISH, dead_letter_id=made["dead_letter_id"])
+    again = await caller.dispatched(caller.request("orders.find", execution_id=invocation.execution_id), times=2)
+    assert again == invocation
