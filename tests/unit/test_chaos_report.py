@@ -22,7 +22,7 @@ FIRST, SECOND = (Boundary(network="net", event="call", nth=nth) for nth in (1, 2
 
 def target(number: int, fault: str, boundary: Boundary, *, recovered_at: float = 12.0) -> Target:
     log = Log(types={1: "call", 2: "end"}, seen_at={1: 9.0, 2: recovered_at})
-    strike = Strike(process="p", at=10.0, waited_s=0.0)
+    strike = Strike(process="p", at=10.0, wall=100.0, waited_s=0.0)
     return Target(cell=Cell(number=number, fault=fault, boundary=boundary), run_id=RUNS[number], strike=strike, log=log)
 
 
@@ -46,7 +46,11 @@ def found() -> Found:
         happened=1,
     )
     verdict = Verdict(runs=2, completed=2, unknown=[unknown])
-    record = Record(calls=[{"execution_id": CALL, "run_id": RUNS[1]}])
+    audit = [
+        {"execution_id": CALL, "phase": phase, "verdict": said, "at": at, "actor": "worker-2"}
+        for phase, said, at in (("claim", "granted", 99.5), ("outcome", "unknown", 104.0))
+    ]
+    record = Record(calls=[{"execution_id": CALL, "run_id": RUNS[1]}], audit=audit)
     return Found(deeds=deeds, record=record, verdict=verdict, differing=(), replay_mismatches=())
 
 
@@ -64,7 +68,15 @@ def test_strikes_are_counted_by_fault_and_by_boundary_in_the_order_of_the_log(fo
     assert shown["by_fault"]["stop.tas"]["recovery_s"]["p50"] == 6.0
     assert shown["recovery_s"] == {"p50": 6.0, "p99": 6.0, "max": 6.0}
     assert shown["unknown"][0]["where"] == f"pay of run {RUNS[1]}"
+    assert shown["unknown"][0]["claimed_by"] == "worker-2"
+    assert shown["unknown"][0]["strikes"][0] == "kill.nats of p +0.50 s after the claim"
     assert shown["unknown_by_cause"] == {"irreversible: lost": 1}
+
+
+def test_an_unknown_that_no_strike_explains_is_a_problem(found: Found) -> None:
+    for row in found.record.audit:
+        row["at"] += 60
+    assert report(found)["problems"] == [f"unknown without a strike: pay of run {RUNS[1]}"]
 
 
 def test_a_finding_is_a_problem_and_belongs_to_the_strike_at_its_run(found: Found) -> None:

@@ -12,7 +12,7 @@ from typing import Literal
 
 from towpath_embedded.platform import Platform
 from towpath_embedded.roles import role_of
-from towpath_fabric.clock import monotonic
+from towpath_fabric.clock import monotonic, wall
 
 Action = Literal["kill", "stop", "wipe"]
 
@@ -71,10 +71,14 @@ def named_faults(words: Sequence[str]) -> tuple[tuple[Fault, ...], list[str]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strike:
-    """A strike as it happened: which process, when on the monotonic clock, after waiting for it how long."""
+    """A strike as it happened: which process, when, after waiting for it how long.
+
+    `at` is on the monotonic clock, `wall` in seconds since the epoch.
+    """
 
     process: str
     at: float
+    wall: float
     waited_s: float
 
 
@@ -100,7 +104,7 @@ class Striker:
         """Strike at the next living process of the fault's part; raises TimeoutError where none lives."""
         began = monotonic()
         process = await self._victim(fault.target)
-        at = monotonic()
+        at, now = monotonic(), wall().timestamp()
         match fault.action:
             case "kill":
                 self._platform.kill(process)
@@ -108,7 +112,7 @@ class Striker:
                 self._freeze(process)
             case "wipe":
                 await self._wipe()
-        return Strike(process=process, at=at, waited_s=at - began)
+        return Strike(process=process, at=at, wall=now, waited_s=at - began)
 
     async def settle(self) -> None:
         """Wait until nothing is frozen any more."""

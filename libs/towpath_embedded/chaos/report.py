@@ -18,6 +18,9 @@ from towpath_embedded.chaos.sameness import difference
 SHARE = 0.95
 """Of the runs, at least so many must complete: a platform on which everything fails loses nothing either."""
 
+JUST_BEFORE_S = 1.0
+"""A strike shortly before a claim can still keep its outcome from being heard."""
+
 SHOWN = 20
 """Findings of one kind that the document holds in words; their number is always whole."""
 
@@ -72,6 +75,7 @@ def document(found: Found, *, seed: int, expected: Sequence[str], facts: Mapping
     struck = [target for target in found.deeds.targets if target.strike is not None]
     struck.sort(key=lambda target: (order[target.cell.boundary], list(FAULTS).index(target.cell.fault)))
     blame = _blame(found)
+    unknown = [_explained(found, one, struck) for one in verdict.unknown]
     findings = {
         **{"duplicates" if name == "dup" else name: list(texts) for name, texts in verdict.findings.items()},
         "differing": list(found.differing),
@@ -92,7 +96,7 @@ def document(found: Found, *, seed: int, expected: Sequence[str], facts: Mapping
         "completed": verdict.completed,
         "completed_share": round(verdict.share, 4),
         **{name: len(texts) for name, texts in findings.items()},
-        "unknown": [_explained(unknown) for unknown in verdict.unknown],
+        "unknown": unknown,
         "unknown_by_cause": _by_cause(verdict.unknown),
         "gates": dict(found.deeds.said),
         "effects": verdict.effects,
@@ -100,16 +104,22 @@ def document(found: Found, *, seed: int, expected: Sequence[str], facts: Mapping
         "dead_letters": len(verdict.dead_letters),
         "recovery_s": _quantiles(struck),
         "findings": {name: texts[:SHOWN] for name, texts in findings.items() if texts},
-        "problems": _problems(found, findings, expected),
+        "problems": _problems(found, findings, unknown, expected),
     }
 
 
-def _problems(found: Found, findings: Mapping[str, Sequence[str]], expected: Sequence[str]) -> list[str]:
+def _problems(
+    found: Found,
+    findings: Mapping[str, Sequence[str]],
+    unknown: Sequence[Mapping[str, Any]],
+    expected: Sequence[str],
+) -> list[str]:
     problems = [f"{name}: {len(texts)}, for example {texts[0]}" for name, texts in findings.items() if texts]
     hit = {target.cell.fault for target in found.deeds.targets if target.strike is not None}
     problems += [f"the fault {name} never struck" for name in expected if name not in hit]
     missed = [target.cell for target in found.deeds.targets if target.strike is None]
     problems += [f"{cell.fault} never struck at {cell.boundary.label}: no run came to it" for cell in missed]
+    problems += [f"unknown without a strike: {entry['where']}" for entry in unknown if not entry["strikes"]]
     if not found.deeds.quiet:
         problems.append("not everything came to rest: runs go on, or the history lags behind")
     if found.verdict.share < SHARE:
@@ -160,10 +170,22 @@ def _at(times: Sequence[float], share: float) -> float:
     return round(times[min(len(times) - 1, int(share * len(times)))], 3)
 
 
-def _explained(unknown: Unknown) -> dict[str, Any]:
+def _explained(found: Found, unknown: Unknown, struck: Sequence[Target]) -> dict[str, Any]:
+    """Say where it was, what was said of it, and which strikes fell between its claim and the doubt about it."""
     fields = asdict(unknown)
     where = f"{fields.pop('tool')} of run {unknown.run_id}"
-    return {"where": where, **fields, "verdicts": list(unknown.verdicts)}
+    entries = [row for row in found.record.audit if row["execution_id"] == unknown.execution_id]
+    claims = [row for row in entries if row["phase"] == "claim" and row["verdict"] == "granted"]
+    doubts = [row["at"] for row in entries if row["phase"] == "outcome" and row["verdict"] == "unknown"]
+    if not claims or not doubts:
+        return {"where": where, **fields, "strikes": []}
+    claimed, worker = claims[0]["at"], claims[0]["actor"]
+    during = [
+        f"{target.cell.fault} of {strike.process} {strike.wall - claimed:+.2f} s after the claim"
+        for target in struck
+        if (strike := target.strike) is not None and claimed - JUST_BEFORE_S <= strike.wall <= doubts[0]
+    ]
+    return {"where": where, "claimed_by": worker, **fields, "verdicts": list(unknown.verdicts), "strikes": during}
 
 
 def _by_cause(unknown: Sequence[Unknown]) -> dict[str, int]:
