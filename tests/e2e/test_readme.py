@@ -124,6 +124,16 @@ def test_the_task_runs_from_the_command_line(place: Place) -> None:
     assert "12 lamps are left" in place.shell("cli")
 
 
+def test_the_order_to_break_it_is_one_that_can_be_followed(place: Place) -> None:
+    """Without its number of kills nothing is started, and everything else about the order is checked."""
+    command = named("chaos").text.replace("--kills 24", "--kills 0 --json")
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=place.folder, env=environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert [entry["pointer"] for entry in json.loads(done.stderr)["errors"]] == ["--kills"]
+
+
 def test_the_task_runs_from_python(place: Place) -> None:
     script = place.folder / "client.py"
     done = subprocess.run(
