@@ -61,6 +61,7 @@ class Call:
 
     status: str = "requested"
     approvals: int = 0
+    attempt: int = 1
     fact: facts.AnyFact | None = None
 
 
@@ -180,7 +181,7 @@ class World:
             call.status = "awaiting"
             self._demand(key, call)
         elif fate == "unknown":
-            self._tell(key, status="unknown", worker="w")
+            self._tell(key, status="unknown", worker="w", attempt=call.attempt)
             call.status = "unknown"
         else:
             call.status = "started"
@@ -217,8 +218,10 @@ class World:
         if call.status == "unknown":
             verdict = self.chance.pick(("happened", "did_not_happen", "retry"))
             call.status, call.fact = "requested", None
-            if verdict != "retry":
-                self._tell(key, status="succeeded" if verdict == "happened" else "failed")
+            if verdict == "retry":
+                call.attempt += 1
+            else:
+                self._tell(key, status="succeeded" if verdict == "happened" else "failed", settled_by="ann")
             for gate in self.machine.state.gates:  # what people see is the run's own list of gates
                 if gate.execution_id == key and gate.gate_type == "unknown_effect":
                     self.inbox.append(facts.GateResolved(**named, gate_id=gate.gate_id, verdict=verdict))
