@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from towpath.cli.following import doubt_lines
 from towpath.cli.naming import chosen
 from towpath.cli.trail import Trail, answer_text, summary
 from towpath_contracts import events as ev
@@ -97,6 +98,26 @@ def test_every_end_of_a_call_has_a_mark_that_needs_no_colour(event: ev.AnyEvent,
 def test_a_persons_word_is_shown_with_its_reason() -> None:
     closed = ev.GateClosed(gate_id=CALL, verdict="denied", reason="too high", by="mia")
     assert shown(closed) == ["✕ mia denied: too high"]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "mark"),
+    [("happened", "✓"), ("retry", "✓"), ("settled", "✓"), ("did_not_happen", "·"), ("void", "·"), ("expired", "✕")],
+)
+def test_the_end_of_a_doubt_is_shown_as_what_it_is(verdict: str, mark: str) -> None:
+    assert shown(ev.GateClosed(gate_id=CALL, verdict=verdict, by="mia")) == [f"{mark} mia {verdict}"]
+
+
+def test_a_call_that_a_probe_or_a_person_answered_for_says_so() -> None:
+    events = [*decided("billing"), issued(REFUND)]
+    assert shown(*events, finished("succeeded", result="r", probe="happened"))[-1].endswith("found by its probe · r")
+    assert "mia says it happened" in shown(*events, finished("succeeded", result="r", settled_by="mia"))[-1]
+
+
+def test_what_is_known_of_a_doubt_is_shown_beside_the_retry() -> None:
+    detail = {"worker": "w\n1", "claimed_at": "then", "probe": "unclear", "retry_warning": "it may still act"}
+    assert doubt_lines(detail) == ["worker: w 1", "claimed: then", "its probe said: unclear", "retry: it may still act"]
+    assert doubt_lines({"worker": "", "tool": "t"}) == []
 
 
 def test_what_a_model_wrote_cannot_break_a_line() -> None:

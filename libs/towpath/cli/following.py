@@ -6,8 +6,9 @@ Law: following never changes a run but by the word a person gives at a gate, and
 import asyncio
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 from towpath.cli.output import Output
@@ -16,6 +17,8 @@ from towpath.cli.trail import Trail, answer_text, summary
 from towpath.client.client import Client
 from towpath_contracts.events import GateOpened, LogEntry, RunFinished
 from towpath_contracts.problems import ProblemError
+
+_DOUBT = (("worker", "worker"), ("claimed", "claimed_at"), ("lease until", "lease_until"), ("its probe said", "probe"))
 
 GateAsker = Callable[[Client, GateOpened, Output], Awaitable[None]]
 
@@ -58,7 +61,7 @@ async def ask_at_gate(client: Client, gate: GateOpened, out: Output) -> None:
     if (await client.gates.show(gate.gate_id)).status != "pending":
         return
     if gate.gate_type != "approval":
-        out.say(f"    decide with: towpath gates resolve {gate.gate_id} VERDICT --reason …", "yellow")
+        _show_doubt(gate, out)
         return
     for change in gate.detail.get("changes", ()):
         out.say(f"    changed since it was asked: {one_line(change)}", "yellow")
@@ -79,6 +82,20 @@ async def ask_at_gate(client: Client, gate: GateOpened, out: Output) -> None:
                 out.say(f"    {error.problem.code}: {error.problem.detail} {error.problem.remedy}", "red")
             else:
                 return
+
+
+def _show_doubt(gate: GateOpened, out: Output) -> None:
+    for line in doubt_lines(gate.detail):
+        out.say(f"    {line}", "yellow")
+    out.say(f"    decide with: towpath gates resolve {gate.gate_id} VERDICT --reason …", "yellow")
+
+
+def doubt_lines(detail: Mapping[str, Any]) -> list[str]:
+    """Return what is known of a call that nobody can answer for, as a person has to weigh it."""
+    lines = [f"{name}: {one_line(str(detail[key]))}" for name, key in _DOUBT if detail.get(key)]
+    if detail.get("retry_warning"):
+        lines.append(f"retry: {detail['retry_warning']}")
+    return lines
 
 
 def ask(question: str) -> str:
