@@ -1,9 +1,6 @@
 """The worker as a process: modules and files, readiness, a clean end, a sudden end."""
 
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -143,17 +140,9 @@ async def test_a_killed_worker_costs_an_irreversible_call_nothing_but_its_answer
         assert tas.outcomes_of(call) == []
 
 
-def test_a_worker_with_nothing_to_serve_says_so_and_ends() -> None:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("TOWPATH_")}
+async def test_a_worker_with_nothing_to_serve_says_so_and_ends(folder: Path) -> None:
     for arguments, said in (([], "no tool to serve"), (["no.such"], "no module no.such"), (["./no.py"], "no file")):
-        ended = subprocess.run(
-            [sys.executable, "-m", "towpath_worker", *arguments],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            env=environment,
-            check=False,
-        )
-        assert ended.returncode == 2
-        assert said in ended.stderr
-        assert "Traceback" not in ended.stderr
+        with worker_process(folder, "nats://127.0.0.1:1", *arguments) as worker:
+            assert await worker.ended() == 2
+            assert said in worker.log.read_text()
+            assert "Traceback" not in worker.log.read_text()
