@@ -124,6 +124,8 @@ def test_a_cancelled_run_stops_and_its_exit_code_says_so(ask: Ask, tmp_path: Pat
     run_id, _ = waiting(ask, tmp_path)
     code, run = ask("runs", "cancel", run_id, "--reason", "wrong order", "--wait")
     assert (code, run["status"]) == (0, "cancelled")
+    last = run["effects"][-1]
+    assert (last["tool"], last["outcome"], last["source"]) == ("orders.refund", "did_not_happen", "void")
     code, run = ask("runs", "watch", run_id)
     assert (code, run["status"]) == (1, "cancelled")
 
