@@ -261,10 +261,14 @@ class ToolStanding(Value):
 
 
 class ToolsRegistered(Message):
-    """TAS's answer to a proposal, with the key that tickets are checked against."""
+    """TAS's answer to a proposal, with the key that tickets are checked against.
+
+    `now` is the platform's clock, by which tickets expire: a worker's own clock may be wrong. An older TAS says none.
+    """
 
     standings: tuple[ToolStanding, ...]
     ticket_keys: dict[str, str]
+    now: datetime | None = None
 
 
 ExecutionKey = Annotated[str, Field(pattern=r"^[0-9a-f-]{36}:\d+$")]

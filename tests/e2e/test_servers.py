@@ -12,7 +12,7 @@ from towpath_embedded.chaos.striking import Strike
 
 async def test_a_broker_may_die_lose_its_data_or_get_old_or_damaged_data_back(folder: Path) -> None:
     strike = Strike()
-    async with Steady(folder, starts="fork", durable=False) as work:
+    async with Steady(folder, starts="fork", durable=False, longest_pause_s=0.5) as work:
         await broker.kill_under_load(work, strike, runs=20, kills=2)
         await broker.lose_everything(work, strike, runs=60)
         await broker.restore_old_copy(work, strike, runs=20)
@@ -20,7 +20,6 @@ async def test_a_broker_may_die_lose_its_data_or_get_old_or_damaged_data_back(fo
         await broker.damage(work, strike, "bit-flips", runs=20)
         await broker.finish(work, strike)
     assert not strike.problems, (strike.problems, strike.figures)
-    assert strike.figures["completed"] == strike.figures["runs"], strike.figures
     assert int(str(strike.figures["unfinished_then"])) > 0, strike.figures
 
 
@@ -32,4 +31,3 @@ async def test_a_database_may_freeze_die_or_refuse_and_history_may_be_written_la
         await database.without_history(work, strike, runs=50)
         await broker.finish(work, strike)
     assert not strike.problems, (strike.problems, strike.figures)
-    assert strike.figures["completed"] == strike.figures["runs"], strike.figures

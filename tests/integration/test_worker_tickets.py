@@ -86,6 +86,21 @@ async def test_an_expired_ticket_is_sent_back_to_be_authorised_again(nats_server
         await tas.all_acknowledged()
 
 
+async def test_tickets_expire_by_the_platforms_clock_whatever_the_workers_own_says(nats_server: Nats) -> None:
+    async with TasPeer(nats_server.url()) as tas:
+        tas.clock_ahead_s = 86_400
+        async with serving(nats_server.url()):
+            late = await tas.dispatch(tas.invocation("add", ARGS, expires_in_s=3_600))
+            assert (await tas.outcome(late)).status == "ticket_expired"
+            good = await tas.dispatch(tas.invocation("add", ARGS, expires_in_s=86_460))
+            assert (await tas.outcome(good)).status == "succeeded"
+    async with TasPeer(nats_server.url()) as tas:
+        tas.clock_ahead_s = -86_400
+        async with serving(nats_server.url()):
+            good = await tas.dispatch(tas.invocation("add", ARGS, expires_in_s=-3_600))
+            assert (await tas.outcome(good)).status == "succeeded"
+
+
 async def test_tickets_of_a_new_key_are_accepted_once_the_key_is_learned(
     nats_server: Nats, monkeypatch: pytest.MonkeyPatch
 ) -> None:

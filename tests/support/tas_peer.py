@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, Self
 
 import nats
@@ -58,6 +59,7 @@ class TasPeer:
         self.answering = True
         self.refusal: Problem | None = None
         self.ack_wait_s: float | None = None
+        self.clock_ahead_s = 0.0
         self.claim: Callable[[ClaimStart], ClaimAnswer | None] = lambda _asked: GRANTED
         self.dead: list[ReportDead] = []
         self._inboxes: dict[str, str] = {}
@@ -106,7 +108,8 @@ class TasPeer:
         standings = tuple(
             ToolStanding(name=one.name, version=1, digest=digest(one.name), status="accepted") for one in asked.tools
         )
-        return ToolsRegistered(standings=standings, ticket_keys=self.signer.public_keys())
+        now = datetime.fromtimestamp(time.time() + self.clock_ahead_s, UTC)
+        return ToolsRegistered(standings=standings, ticket_keys=self.signer.public_keys(), now=now)
 
     async def _on_claim(self, asked: ClaimStart) -> Message | None:
         self.claims.append(asked)

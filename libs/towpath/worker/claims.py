@@ -5,6 +5,7 @@ was sent, on this process's monotonic clock (design §7).
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -45,8 +46,13 @@ class Claim:
         return not self.granted and self.reason == EXPIRED
 
 
-async def claim_start(bus: Bus, question: ClaimStart, expires_at: float) -> Claim:
-    """Ask until there is an answer, or the ticket has expired (*expires_at*, seconds since the epoch)."""
+def wall_s() -> float:
+    """Return this machine's time in seconds since the epoch."""
+    return wall().timestamp()
+
+
+async def claim_start(bus: Bus, question: ClaimStart, expires_at: float, now_s: Callable[[], float] = wall_s) -> Claim:
+    """Ask until there is an answer, or the ticket has expired (*expires_at*, seconds since the epoch, by *now_s*)."""
     pause_s = 0.1
     while True:
         asked_s = monotonic()
@@ -61,7 +67,7 @@ async def claim_start(bus: Bus, question: ClaimStart, expires_at: float) -> Clai
             )
         await asyncio.sleep(pause_s)
         pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
-        if wall().timestamp() > expires_at:
+        if now_s() > expires_at:
             return Claim(granted=False, reason=EXPIRED)
 
 

@@ -13,7 +13,7 @@ from towpath_contracts.problems import ProblemError
 from towpath_contracts.rpc import REGISTER_TOOLS
 from towpath_contracts.tools import RegisterTools, ToolsRegistered
 from towpath_fabric.bus import Bus
-from towpath_fabric.clock import monotonic
+from towpath_fabric.clock import monotonic, wall
 from towpath_fabric.logs import Logger
 from towpath_fabric.tickets import TicketVerifier
 
@@ -21,6 +21,9 @@ FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 5.0
 KEYS_FRESH_S = 5.0
 """A ticket of an unknown key makes the keys be asked for again, but not more often than this."""
+
+CLOCK_OFF_S = 60.0
+"""A clock that differs by more is worth a warning; what people read from this worker then has odd times."""
 
 
 class Registration:
@@ -48,6 +51,7 @@ class Registration:
         self._turn = asyncio.Lock()
         self._known: dict[str, str] = {}
         self.verifier = TicketVerifier({})
+        self._told: tuple[float, float] | None = None
         self.done = False
         """Whether TAS has answered at least once."""
 
@@ -69,6 +73,7 @@ class Registration:
             for proposal in self._proposals:
                 answer: ToolsRegistered = await self._bus.ask(REGISTER_TOOLS, proposal)
                 self.verifier.learn(answer.ticket_keys)
+                self._take_clock(answer)
                 self._report(proposal.toolset, answer)
             self.done = True
 
@@ -89,6 +94,24 @@ class Registration:
         except ProblemError:
             return False
         return True
+
+    def now_s(self) -> float:
+        """Return the platform's time in seconds since the epoch: as TAS told it, moved on by the monotonic clock.
+
+        Two machines' clocks are never compared: this one's is used only where TAS has not told its time.
+        """
+        if self._told is None:
+            return wall().timestamp()
+        at_s, heard_s = self._told
+        return at_s + monotonic() - heard_s
+
+    def _take_clock(self, answer: ToolsRegistered) -> None:
+        if answer.now is None:
+            return
+        off_s = wall().timestamp() - answer.now.timestamp()
+        if abs(off_s) > CLOCK_OFF_S and self._told is None:
+            self._log.warning("this machine's clock is off; the platform's is used", off_s=round(off_s))
+        self._told = answer.now.timestamp(), monotonic()
 
     def _report(self, toolset: str, answer: ToolsRegistered) -> None:
         """Log what changed since the last answer."""

@@ -4,6 +4,7 @@ Law: each step either leads on or ends the call for a stated reason; the envelop
 confirms it (design §7).
 """
 
+import asyncio
 from typing import Literal
 from uuid import uuid4
 
@@ -22,7 +23,7 @@ from towpath_contracts.canonical import digest
 from towpath_contracts.rpc import DEAD_LETTER_CALLS
 from towpath_contracts.tools import ClaimStart, EffectClass, TicketClaims, ToolOutcome
 from towpath_fabric.bus import Bus
-from towpath_fabric.clock import monotonic, wall
+from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import crash_point
 from towpath_fabric.dead_reports import report_dead
 from towpath_fabric.logs import Logger
@@ -31,6 +32,8 @@ from towpath_fabric.tickets import TicketFault, TicketRefusedError
 
 MALFORMED = "malformed"
 """Why a delivery that can't be read is refused: the one reason of which its run should hear."""
+
+LATE_LOOK_S = 0.5
 
 UNKNOWN_TOOL_DELAY_S = 2.0
 """Another worker of the toolset may have the tool, e.g. during a rolling upgrade."""
@@ -91,12 +94,28 @@ class CallServer:
         return await self.report(call, await self._performer.perform(call, tool, timeout_s))
 
     async def report(self, call: Call, outcome: ToolOutcome) -> None:
-        """Hand the outcome to the outbox, unless the call was reported as hung before it ended."""
+        """Hand the outcome to the outbox; of a call that was reported as hung before it ended, as a late one."""
         if call.stage is Stage.ABANDONED:
-            return
+            return await self.report_late(call, outcome)
         crash_point("worker.outcome_made")
         call.stage = Stage.REPORTING
         await self._outbox.post(call.key, outcome.model_dump_json().encode(), call.deliveries)
+
+    async def report_late(self, call: Call, outcome: ToolOutcome) -> None:
+        """Say what a function came to after its time was reported as over: it settles an `unknown` (design §7)."""
+        unclear = outcome.failure is not None and outcome.failure.uncertain
+        if unclear or call.claim_id is None:
+            return  # it adds nothing; and nobody asks what became of a pure call
+        while call.key in self._outbox:  # one name, one outcome at a time: the first is confirmed before the second
+            await asyncio.sleep(LATE_LOOK_S)
+        self._log.warning("a tool ended after its time", tool=call.invocation.tool, execution_id=call.key)
+        await self._outbox.post(call.key, outcome.model_dump_json().encode(), [])
+
+    async def report_overrun(self, call: Call) -> None:
+        """Report what a plain function came to that ran over its time; call it when its thread has ended."""
+        if call.thread is not None and call.claim_id is not None and not call.thread.cancelled():
+            succeeded, value = call.thread.result()
+            await self.report_late(call, await self._performer.ended_late(call, succeeded, value))
 
     async def report_hung(self, call: Call) -> None:
         """Report a call whose function ignores that it was cut off; what it may return later is dropped."""
@@ -145,7 +164,7 @@ class CallServer:
             run_id=said.run_id,
             tool=said.tool,
             args_digest=digest(said.args),
-            now=wall().timestamp(),
+            now=self._registration.now_s(),
         )
 
     async def _claim(self, call: Call, claims: TicketClaims) -> Claim:
@@ -158,7 +177,7 @@ class CallServer:
             worker=self._worker,
             ticket=call.invocation.ticket,
         )
-        return await claim_start(self._bus, question, claims.expires_at)
+        return await claim_start(self._bus, question, claims.expires_at, self._registration.now_s)
 
     async def _stand_down(self, call: Call, claim: Claim) -> None:
         """TAS said no: somebody else has it, or nobody may have it. The call's deadline decides the rest."""

@@ -164,9 +164,13 @@ class Steady:
         return found
 
     async def ended(self, run_ids: Collection[str] | None = None) -> int | None:
-        """Return how many of *run_ids* (all, without) have ended; None while the database is away."""
+        """Return how many of *run_ids* (all, without) are at rest; None while the database is away.
+
+        At rest is what has ended, and what waits for a person's word on a call that nobody knows the end of.
+        """
         rows = await self.rows(
-            "SELECT count(*) AS n FROM runs.run WHERE run_id = ANY ($1::uuid[]) AND status = ANY ($2)",
+            "SELECT count(*) AS n FROM runs.run r WHERE run_id = ANY ($1::uuid[]) AND (status = ANY ($2) OR EXISTS"
+            " (SELECT FROM runs.gate g WHERE g.run_id = r.run_id AND g.status = 'pending'))",
             list(self.run_ids if run_ids is None else run_ids),
             list(FINAL),
         )

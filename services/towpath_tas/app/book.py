@@ -56,6 +56,11 @@ class Clock:
         """Take what Postgres said just now."""
         self._told, self._heard = at, monotonic()
 
+    @property
+    def known(self) -> bool:
+        """Whether Postgres has told its time."""
+        return self._told is not None
+
     def now(self) -> datetime:
         """Return Postgres's time; raises RuntimeError before it was ever told."""
         if self._told is None:

@@ -5,6 +5,7 @@ run (design §4), and answered from the ledger.
 """
 
 import json
+from datetime import datetime
 from uuid import UUID
 
 from towpath_contracts import subjects
@@ -35,6 +36,10 @@ class Tickets:
     def public_keys(self) -> dict[str, str]:
         """Return the keys that workers check tickets with."""
         return self._signer.public_keys()
+
+    def now(self) -> datetime | None:
+        """Return the time by which tickets expire; None as long as Postgres has not told it."""
+        return self._clock.now() if self._clock.known else None
 
     def make(self, call: Call) -> str:
         """Return the ticket for the current attempt of *call*. It ends with the call's deadline at the latest."""

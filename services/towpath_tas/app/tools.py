@@ -62,7 +62,9 @@ class Tools:
                 await connection.execute(QUERIES.move_registry, request.project)
             if audits:
                 await connection.execute(QUERIES.add_audit, audits)
-        return ToolsRegistered(standings=tuple(standings), ticket_keys=self._tickets.public_keys())
+        return ToolsRegistered(
+            standings=tuple(standings), ticket_keys=self._tickets.public_keys(), now=self._tickets.now()
+        )
 
     async def decide(self, request: ToolProposalDecision) -> Done:
         """Accept or refuse a pending proposal."""

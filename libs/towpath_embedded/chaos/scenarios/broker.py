@@ -12,6 +12,9 @@ from towpath_embedded.chaos.steady import Steady
 from towpath_embedded.chaos.striking import Strike
 
 SETTLE_S: Final = 240.0
+LONGEST_PAUSE_S: Final = 0.5
+"""A broker that is killed every second would otherwise be left down for most of the time."""
+
 SLOWLY_MS: Final = 50
 """Of every decision, so that runs are still under way when the fault comes."""
 
@@ -81,7 +84,10 @@ async def finish(work: Steady, strike: Strike) -> ScenarioReport:
 
 def _work(context: ScenarioContext) -> Steady:
     replicas = dict.fromkeys(("orchestrator", "tas", "decider"), 2 if context.long else 1)
-    return Steady(context.folder, replicas=replicas, workers=2 if context.long else 1, notice=context.notice)
+    workers = 2 if context.long else 1
+    return Steady(
+        context.folder, replicas=replicas, workers=workers, notice=context.notice, longest_pause_s=LONGEST_PAUSE_S
+    )
 
 
 async def _kills(context: ScenarioContext) -> ScenarioReport:
