@@ -15,7 +15,10 @@ from towpath_fabric.clock import wall
 OUTSIDE_VARIABLE: Final = "TOWPATH_CHAOS_OUTSIDE"
 TOOLSET: Final = "marking"
 TOOLS: Final = ("marking.pure", "marking.idempotent", "marking.irreversible")
-PAUSE_S: Final = 0.01
+PAUSE_VARIABLE: Final = "TOWPATH_CHAOS_PAUSE_S"
+"""How long a call lasts, in seconds, where that matters: a longer one is easier to catch in the middle."""
+
+PAUSE_S: Final = "0.01"
 
 
 async def _happen(effect_class: str, ctx: ToolContext) -> None:
@@ -28,7 +31,7 @@ async def _happen(effect_class: str, ctx: ToolContext) -> None:
         tool=ctx.tool,
     )
     leave(Path(os.environ[OUTSIDE_VARIABLE]), mark)
-    await asyncio.sleep(PAUSE_S)
+    await asyncio.sleep(float(os.environ.get(PAUSE_VARIABLE, PAUSE_S)))
 
 
 @tool(name="marking.pure", effect_class="pure", toolset=TOOLSET, timeout=3)

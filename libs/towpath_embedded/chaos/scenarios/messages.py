@@ -1,0 +1,171 @@
+"""Messages that nobody should send, and messages said again, late and in any order (catalogue 12 and 13; design §10).
+
+What must hold: no process ends, nothing happens because of them, what was asked is answered, what can't be read lies
+with the dead letters once, and the runs are what they would have been.
+"""
+
+import asyncio
+import json
+import re
+from collections import Counter
+from random import Random
+from typing import Final
+from urllib.request import urlopen
+
+from towpath_contracts import subjects
+from towpath_embedded.chaos.hostile import Injected, inject
+from towpath_embedded.chaos.marking import TOOLS, TOOLSET
+from towpath_embedded.chaos.noise import STREAMS, noise
+from towpath_embedded.chaos.record import read_record
+from towpath_embedded.chaos.sameness import difference
+from towpath_embedded.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
+from towpath_embedded.chaos.steady import NETWORK, Steady, decisions
+from towpath_embedded.chaos.striking import Strike
+from towpath_fabric.clock import monotonic
+
+SETTLE_S: Final = 240.0
+QUIET_S: Final = 120.0
+"""How long the queues may take to be empty: a message is tried five times before it is set aside."""
+
+TWO_OF_EACH: Final = {"orchestrator": 2, "tas": 2}
+
+
+async def hostile(work: Steady, strike: Strike, *, seed: int, rounds: int, runs: int = 10) -> Injected:
+    """Send hostile messages everywhere while runs go on; their victims are runs of their own.
+
+    A victim may come to any end, since some of what is sent about it is in good form and from who may send it.
+    """
+    before = {name: state.restarts for name, state in work.platform.processes.items()}
+    victims = await work.submit(5, steps=20)
+    work.run_ids.clear()
+    known = {"run_id": tuple(victims), "network": (NETWORK,), "tool": TOOLS, "toolset": (TOOLSET,)}
+    known |= {"project": ("default",), "agent_key": ("marker",), "caller": (subjects.ANONYMOUS,)}
+    injecting = asyncio.create_task(inject(work.platform, seed=seed, rounds=rounds, known=known, toolset=TOOLSET))
+    await work.submit(runs)
+    injected = await injecting
+    await work.submit(runs // 2)
+    await work.until_ended(timeout_s=SETTLE_S)
+    strike.require(await _empty(work) == {}, f"messages were left in the queues: {await _queues(work)}")
+    await work.platform.wait_ready()
+    after = {name: state.restarts for name, state in work.platform.processes.items()}
+    strike.require(after == before, f"processes ended: {after}")
+    strike.figures.update(sent=sum(injected.sent.values()), unanswered=len(injected.unanswered))
+    strike.figures.update(internal=len(injected.internal), restarts=sum(after.values()) - sum(before.values()))
+    strike.problems += [f"nobody answered {asked}" for asked in injected.unanswered[:5]]
+    strike.problems += [f"nobody expected {answer}" for answer in injected.internal[:5]]
+    await _set_aside_once(work, strike, injected)
+    return injected
+
+
+async def _set_aside_once(work: Steady, strike: Strike, injected: Injected) -> None:
+    rows = await work.rows("SELECT stream, subject, body FROM runs.dead_letter") or []
+    dead = Counter((row["subject"], bytes(row["body"])) for row in rows)
+    # A subject that is no text arrives escaped, so only its body can be compared.
+    sent = Counter[bytes]()
+    for (_, body), count in injected.messages.items():
+        sent[body] += count
+    twice = [body[:80] for (_, body), count in dead.items() if count > sent[body] > 0]
+    strike.figures["dead_letters"] = sum(dead.values())
+    strike.require(not twice, f"set aside more often than sent: {twice[:3]}")
+    strike.require(sum(dead.values()) > 0, "nothing was set aside: the messages can't have arrived")
+
+
+async def _queues(work: Steady) -> dict[str, int]:
+    """Return how many messages the work streams hold."""
+    url = work.platform.describe()["nats_monitoring_url"] + "/jsz?streams=true"
+    text = await asyncio.to_thread(lambda: urlopen(url, timeout=10).read())  # noqa: S310 - our own broker
+    accounts = json.loads(text).get("account_details") or []
+    streams = [stream for account in accounts for stream in account.get("stream_detail") or []]
+    found = {stream["name"]: int(stream["state"]["messages"]) for stream in streams}
+    return {name: count for name, count in found.items() if name in (*STREAMS, "TASKS") and count}
+
+
+async def _empty(work: Steady) -> dict[str, int]:
+    """Wait until the work streams are empty; return what they still hold after QUIET_S."""
+    end = monotonic() + QUIET_S
+    while left := await _queues(work):
+        if monotonic() > end:
+            return left
+        await asyncio.sleep(0.5)
+    return {}
+
+
+async def repeated(work: Steady, strike: Strike, *, seed: int, runs: int, longest_s: float) -> None:
+    """Let *runs* go in peace, and the same again under noise; both must come out equal.
+
+    With two of each service the copies meet both at once: each seq has one winner, and the other reads again.
+    """
+    calm = await _same_runs(work, runs, "calm")
+    await work.until_ended(timeout_s=SETTLE_S)
+    async with noise(work.platform, Random(seed), longest_s=longest_s) as made:  # noqa: S311 - repeatable
+        noisy = await _same_runs(work, runs, "noisy")
+        await work.until_ended(timeout_s=SETTLE_S)
+    strike.require(await _empty(work) == {}, f"messages were left in the queues: {await _queues(work)}")
+    strike.figures.update({f"copies_{stream.lower()}": made.copies[stream] for stream in STREAMS})
+    strike.require(all(made.copies[stream] for stream in STREAMS), f"too little was repeated: {made.copies}")
+    record = await read_record(work.platform.dsn(), work.run_ids)
+    found = [difference(record, *pair) for pair in zip(calm, noisy, strict=True)]
+    differing = [sentence for sentence in found if sentence]
+    strike.figures["differing"] = len(differing)
+    strike.problems += differing[:3]
+
+
+async def rivals(work: Steady, strike: Strike) -> None:
+    """Count how often one replica met what another had done; it must have happened, or nothing was shown."""
+    for role, name, figure in (
+        ("orchestrator", "towpath_seq_conflicts_total", "seq_conflicts"),
+        ("orchestrator", "towpath_state_reloads_total", "state_reloads"),
+        ("tas", "towpath_tas_redone_total", "ledger_redone"),
+    ):
+        names = [process for process in work.platform.processes if process.split("-")[0] == role]
+        strike.figures[figure] = sum([await asyncio.to_thread(metric, work, process, name) for process in names])
+        strike.require(bool(strike.figures[figure]), f"two of {role} never met: {name} is 0")
+
+
+def metric(work: Steady, process: str, name: str) -> int:
+    """Return a counter of *process*, summed over its labels."""
+    with urlopen(work.platform.health_url(process) + "/metrics", timeout=10) as answer:  # noqa: S310 - our own service
+        text = answer.read().decode()
+    found = re.findall(rf"^{name}(?:{{[^}}]*}})? ([0-9.e+]+)$", text, re.MULTILINE)
+    return round(sum(float(value) for value in found))
+
+
+async def _same_runs(work: Steady, runs: int, kind: str) -> list[str]:
+    """Submit runs that are equal whatever *kind* they are."""
+
+    async def one(number: int) -> str:
+        task = {"network": NETWORK, "user_message": f"the same {number}", "script": decisions(6, number)}
+        body = {**task, "idempotency_key": f"{kind}-{number}"}
+        return str((await work.ask(subjects.TASK_SUBMIT_ANONYMOUS, body, SETTLE_S))["run_id"])
+
+    found = list(await asyncio.gather(*(one(number) for number in range(runs))))
+    work.run_ids += found
+    return found
+
+
+async def finish(work: Steady, strike: Strike) -> ScenarioReport:
+    """Let the judge speak."""
+    strike.judged(await work.verdict())
+    return strike.report()
+
+
+async def _hostile(context: ScenarioContext) -> ScenarioReport:
+    async with Steady(context.folder, notice=context.notice) as work:
+        strike = Strike()
+        await hostile(work, strike, seed=context.seed, rounds=80 if context.long else 10)
+        return await finish(work, strike)
+
+
+async def _repeated(context: ScenarioContext) -> ScenarioReport:
+    async with Steady(context.folder, workers=2, replicas=TWO_OF_EACH, notice=context.notice) as work:
+        strike = Strike()
+        runs, longest_s = (150, 60.0) if context.long else (30, 3.0)
+        await repeated(work, strike, seed=context.seed, runs=runs, longest_s=longest_s)
+        await rivals(work, strike)
+        return await finish(work, strike)
+
+
+SCENARIOS = (
+    Scenario(number=12, name="messages-again", summary="say every message again, late, in any order", run=_repeated),
+    Scenario(number=13, name="messages-hostile", summary="send what nobody should, everywhere", run=_hostile),
+)

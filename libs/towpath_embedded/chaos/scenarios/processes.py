@@ -1,0 +1,228 @@
+"""Processes that stand still, hang on a dead line, are asked to end, or get nothing twice (catalogue 10, 19 and 29).
+
+What must hold: what a process does that stood still for longer than its lease is evidence and nothing else; a graceful
+end leaves nothing unclear; runs go on by Postgres alone where the broker repeats nothing.
+"""
+
+import asyncio
+import json
+import signal
+from collections.abc import Sequence
+from random import Random
+from typing import Final
+
+from nats.aio.client import Client
+
+from towpath_contracts import rpc
+from towpath_contracts.views import ResolveGate
+from towpath_embedded.chaos.half_open import HalfOpen, half_open
+from towpath_embedded.chaos.marking import PAUSE_VARIABLE
+from towpath_embedded.chaos.outside import read_marks
+from towpath_embedded.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
+from towpath_embedded.chaos.scenarios.messages import finish, metric
+from towpath_embedded.chaos.steady import Steady, connect
+from towpath_embedded.chaos.striking import Strike
+from towpath_embedded.ports import free_port
+from towpath_fabric.clock import monotonic
+
+SETTLE_S: Final = 240.0
+CAUGHT_S: Final = 90.0
+"""How long the lease of a call may take to be found over: leases are 8 s, and its run asks every few seconds."""
+
+SLOW: Final = {"worker": {PAUSE_VARIABLE: "0.3"}}
+"""With tools of this length a worker holds claims at any moment."""
+
+QUEUES: Final = {"INBOX": "orchestrator", "TOOLREQ": "tas", "TOOLOUT": "tas", "DECIDE": "decide_default"}
+"""What nobody but Postgres repeats here. Of TOOLEXEC the broker remembers every id for two minutes, also of what it
+was told to forget, so that a call dispatched again would be dropped: no fault does that, only this hand."""
+
+TOOL_QUEUES: Final = ("TOOLREQ", "TOOLOUT")
+"""What is lost here is asked for again after 5 s."""
+
+Groups = Sequence[Sequence[str]]
+PAIRS: Final = {"orchestrator": 2, "tas": 2, "decider": 2}
+FIRST: Final = ("orchestrator", "tas", "decider", "log_writer", "gateway", "worker")
+SECOND: Final = ("orchestrator-2", "tas-2", "decider-2", "worker-2")
+STOPPED: Final = ("orchestrator-2", "tas-2", "log_writer", "gateway", "worker-2")
+"""One of each: where there are two, the other goes on."""
+
+
+_OVERTAKEN = "SELECT count(*) AS n FROM tas.tool_call WHERE status = 'unknown' OR attempt > 1"
+_EVIDENCE = "SELECT count(*) AS n FROM tas.audit_entry WHERE phase = 'evidence'"
+_DOUBTS = (
+    "SELECT gate_id::text, execution_id::text FROM runs.gate WHERE status = 'pending' AND gate_type = 'unknown_effect'"
+)
+
+
+async def stopped(
+    work: Steady, strike: Strike, names: Sequence[str], *, runs: int, line: HalfOpen | None = None
+) -> None:
+    """Stop the processes *names* while they hold work, until a lease is over; then let them go on.
+
+    The last of *names* is a worker. A *line* is left half open at the same moment.
+    """
+    await work.submit(runs)
+    while not await _claimed(work, names[-1]):  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(0.02)
+    before = work.platform.processes
+    for name in names:
+        work.platform.signal(name, signal.SIGSTOP)
+    if line is not None:
+        line.freeze()
+    try:
+        await _count(work, _OVERTAKEN, 1, CAUGHT_S)
+    finally:
+        for name in names:
+            work.platform.signal(name, signal.SIGCONT)
+    await _count(work, _EVIDENCE, 1, CAUGHT_S)
+    await settle(work)
+    rows = await work.rows(_EVIDENCE)
+    strike.figures.update(stopped=len(names), evidence=rows[0]["n"] if rows else None)
+    after = work.platform.processes
+    ended = [name for name in names if after[name].restarts != before[name].restarts]
+    strike.require(not ended, f"stopped processes ended instead of going on: {ended}")
+
+
+async def _claimed(work: Steady, worker: str) -> bool:
+    rows = await work.rows(
+        "SELECT count(*) AS n FROM tas.tool_call WHERE status = 'started' AND effect_class <> 'pure'"
+        " AND position($1 in claims) > 0",
+        worker,
+    )
+    return bool(rows and rows[0]["n"])
+
+
+async def _count(work: Steady, statement: str, least: int, patience_s: float) -> None:
+    end = monotonic() + patience_s
+    while not ((rows := await work.rows(statement)) and rows[0]["n"] >= least):
+        if monotonic() > end:
+            raise TimeoutError(f"not {least} after {patience_s} s: {statement}")
+        await asyncio.sleep(0.1)
+
+
+async def settle(work: Steady) -> None:
+    """Wait for the end of all runs; a person says of every unknown call what the outside file says."""
+    gateway = await connect(work.platform.nats_url_of("gateway"), inbox=b"_INBOX_gateway")
+    end = monotonic() + SETTLE_S
+    try:
+        while await work.ended() != len(work.run_ids):
+            if monotonic() > end:
+                raise TimeoutError(f"{await work.ended()} of {len(work.run_ids)} runs had ended")
+            marks = {mark.execution_id for mark in read_marks(work.outside)}
+            for gate in await work.rows(_DOUBTS) or ():
+                await _say(gateway, gate["gate_id"], happened=gate["execution_id"] in marks)
+            await asyncio.sleep(0.5)
+    finally:
+        await gateway.close()
+
+
+async def _say(gateway: Client, gate_id: str, *, happened: bool) -> None:
+    word = {"project": "default", "gate_id": gate_id, "actor": "chaos", "reason": "the outside file says so"}
+    said = ResolveGate.model_validate(word | {"verdict": "happened" if happened else "did_not_happen"})
+    # Whatever is answered, the next look tells whether the gate is still open.
+    await gateway.request(rpc.RESOLVE_GATE.subject, said.model_dump_json().encode(), timeout=30)
+
+
+async def drained(work: Steady, strike: Strike, notices: Sequence[str], groups: Groups, *, runs: int) -> None:
+    """Ask processes to end while they work, group after group; *notices* is what the platform said."""
+    for group in groups:
+        await work.submit(runs)
+        restarts = {name: work.platform.processes[name].restarts for name in group}
+        for name in group:
+            work.platform.signal(name, signal.SIGTERM)
+        async with asyncio.timeout(CAUGHT_S):
+            while any(work.platform.processes[name].restarts == restarts[name] for name in group):  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.05)
+        await work.platform.wait_ready()
+    await work.until_ended(timeout_s=SETTLE_S)
+    asked = sum(map(len, groups))
+    clean = sum("ended with status 0;" in notice for notice in notices)
+    strike.figures.update(asked_to_end=asked, ended_with_0=clean)
+    strike.require(clean == asked, f"not every end was clean: {[n for n in notices if 'started again' in n]}")
+    unknown = await work.rows("SELECT 1 FROM tas.audit_entry WHERE verdict = 'unknown'")
+    strike.require(unknown == [], "a graceful end left calls unknown")
+
+
+async def nothing_twice(
+    work: Steady, strike: Strike, *, seed: int, strikes: int, runs: int, queues: Sequence[str], victims: Sequence[str]
+) -> None:
+    """Take all repetition from the broker's *queues*, and what they hold as well; kill *victims* that hold messages.
+
+    No consumer delivers twice, and whoever dies takes its messages along: only what Postgres remembers comes again. A
+    decision that is lost so comes again after the decider's lease, which takes half a minute and more.
+    """
+    chance = Random(seed)  # noqa: S311 - repeatable
+    deploy = await connect(work.platform.nats_url_of("deploy"), inbox=b"_INBOX_deploy")
+    try:
+        await work.submit(runs)
+        for number in range(strikes):
+            await _deliver_once(deploy, queues)
+            await asyncio.sleep(chance.uniform(0.1, 0.6))
+            if number % 2:
+                work.platform.kill(chance.choice(victims))
+            for stream in queues:
+                await deploy.request(f"$JS.API.STREAM.PURGE.{stream}", b"", timeout=10)
+            if await work.ended() == len(work.run_ids):
+                await work.submit(runs)
+        await work.platform.wait_ready()
+        await _deliver_once(deploy, queues)
+        await work.until_ended(timeout_s=SETTLE_S)
+    finally:
+        await deploy.close()
+    names = [name for name in work.platform.processes if name.split("-")[0] == "orchestrator"]
+    resent = sum([await asyncio.to_thread(metric, work, name, "towpath_effects_resent_total") for name in names])
+    strike.figures.update(purged=strikes, resent=resent)
+    strike.require(resent > 0, "nothing was sent again by the reconciler: nothing was shown")
+
+
+async def _deliver_once(deploy: Client, queues: Sequence[str]) -> None:
+    for stream in queues:
+        durable = QUEUES[stream]
+        found = json.loads((await deploy.request(f"$JS.API.CONSUMER.INFO.{stream}.{durable}", b"", timeout=10)).data)
+        if "config" not in found:
+            continue  # nobody has bound it yet
+        body = {"stream_name": stream, "config": found["config"] | {"max_deliver": 1}}
+        subject = f"$JS.API.CONSUMER.DURABLE.CREATE.{stream}.{durable}"
+        answer = json.loads((await deploy.request(subject, json.dumps(body).encode(), timeout=10)).data)
+        if "error" in answer:
+            raise RuntimeError(f"{durable} can't be told to deliver once: {answer['error']}")
+
+
+async def _stopped(context: ScenarioContext) -> ScenarioReport:
+    strike = Strike()
+    port = free_port()
+    async with half_open(port) as line:
+        environment = {**SLOW, "decider": {"TOWPATH_NATS_URL": f"nats://127.0.0.1:{line.port}"}}
+        options = {"replicas": PAIRS, "role_environment": environment, "nats_port": port, "notice": context.notice}
+        async with Steady(context.folder, workers=2, **options) as work:
+            for _ in range(10 if context.long else 1):
+                await stopped(work, strike, STOPPED, runs=40 if context.long else 20, line=line)
+            return await finish(work, strike)
+
+
+async def _drained(context: ScenarioContext) -> ScenarioReport:
+    strike, notices = Strike(), list[str]()
+    grace = {"TOWPATH_STOP_GRACE_S": "30"} if context.long else {}
+    options = {"replicas": PAIRS, "role_environment": SLOW, "environment": grace, "notice": notices.append}
+    async with Steady(context.folder, workers=2, **options) as work:
+        groups = [(name,) for name in (*FIRST, *SECOND)] * 3 if context.long else [FIRST, SECOND]
+        await drained(work, strike, notices, groups, runs=10)
+        return await finish(work, strike)
+
+
+async def _nothing_twice(context: ScenarioContext) -> ScenarioReport:
+    async with Steady(context.folder, notice=context.notice) as work:
+        strike = Strike()
+        queues, victims = (
+            (tuple(QUEUES), ("orchestrator", "tas", "decider")) if context.long else (TOOL_QUEUES, ("tas",))
+        )
+        strikes = 60 if context.long else 6
+        await nothing_twice(work, strike, seed=context.seed, strikes=strikes, runs=30, queues=queues, victims=victims)
+        return await finish(work, strike)
+
+
+SCENARIOS = (
+    Scenario(number=10, name="processes-stopped", summary="stop processes for longer than their leases", run=_stopped),
+    Scenario(number=19, name="processes-drained", summary="ask every process to end while it works", run=_drained),
+    Scenario(number=29, name="reconciler-alone", summary="take all repetition from the broker", run=_nothing_twice),
+)
