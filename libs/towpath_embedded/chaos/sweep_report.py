@@ -4,7 +4,7 @@ Law: an unknown outcome counts as explained only where a worker was killed while
 class that may never run again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,33 +84,20 @@ class SweepReport:
 def explain(
     unknown: Sequence[Unknown], record: Record, marks: Sequence[Mark], kills: Sequence[Kill]
 ) -> tuple[list[Explained], list[str]]:
-    """Find for every unknown call the kill of the worker that held its claim."""
-    claims: dict[str, list[Mapping[str, Any]]] = {}
-    for row in record.audit:
-        if row["phase"] == "claim" and row["verdict"] == "granted":
-            claims.setdefault(row["execution_id"], []).append(row)
+    """Find for every unknown call the kill of the worker that held its claim, between the claim and the doubt."""
     happened = {mark.execution_id for mark in marks}
-    explained, unexplained = [], []
+    explained: list[Explained] = []
+    unexplained: list[str] = []
     for found in unknown:
-        key = found.execution_id
-        kill = next(
-            (
-                kill
-                for claim in claims.get(key, ())
-                for kill in kills
-                if kill.process == claim["actor"] and kill.at >= claim["at"]
-            ),
-            None,
-        )
+        kill = _kill_in(record, found.execution_id, kills)
         if kill is None or found.effect_class != "irreversible":
-            unexplained.append(f"{key} ({found.effect_class}): {found.why}")
+            unexplained.append(f"{found.execution_id} ({found.effect_class}): {found.why}")
             continue
-        window = (
-            "after the tool, before the outcome was sent" if key in happened else "after the claim, before the tool"
-        )
+        done = found.execution_id in happened
+        window = "after the tool, before the outcome was sent" if done else "after the claim, before the tool"
         explained.append(
             Explained(
-                execution_id=key,
+                execution_id=found.execution_id,
                 effect_class=found.effect_class,
                 window=window,
                 point=kill.point,
@@ -118,3 +105,18 @@ def explain(
             )
         )
     return explained, unexplained
+
+
+def _kill_in(record: Record, execution_id: str, kills: Sequence[Kill]) -> Kill | None:
+    own = [row for row in record.audit if row["execution_id"] == execution_id]
+    doubted = max((row["at"] for row in own if (row["phase"], row["verdict"]) == ("outcome", "unknown")), default=0.0)
+    granted = [row for row in own if (row["phase"], row["verdict"]) == ("claim", "granted")]
+    return next(
+        (
+            kill
+            for claim in granted
+            for kill in kills
+            if kill.process == claim["actor"] and claim["at"] <= kill.at <= doubted
+        ),
+        None,
+    )
