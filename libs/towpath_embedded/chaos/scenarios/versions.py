@@ -1,0 +1,202 @@
+"""Records that a version can't read, and two versions at work side by side (catalogue 17 and 18).
+
+What must hold: a log that the machine can't fold parks its own run and no other; while every service is replaced by its
+next version and back again, nothing is lost, nothing happens twice, and every run replays.
+"""
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from nats.errors import Error as NatsError
+
+from towpath_contracts import rpc
+from towpath_contracts.base import Message
+from towpath_contracts.networks import PublishNetwork
+from towpath_contracts.replaying import ReplayRuns
+from towpath_embedded.chaos.marking import TOOLS
+from towpath_embedded.chaos.next_version import FIELD, SUFFIX, VARIABLE
+from towpath_embedded.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
+from towpath_embedded.chaos.scenarios.messages import finish
+from towpath_embedded.chaos.steady import NETWORK, Steady, connect
+from towpath_embedded.chaos.striking import Strike
+from towpath_fabric.clock import monotonic
+
+SETTLE_S: Final = 180.0
+REPLACED: Final = ("orchestrator", "tas", "decider", "log_writer")
+TWO: Final = {"orchestrator": 2, "tas": 2, "decider": 2}
+
+HALF: Final = ("orchestrator-2", "tas-2", "decider-2", "log_writer")
+"""Replaced together, they work beside the old version of themselves; nobody waits for the log-writer."""
+
+UNREADABLE: Final = '{"type": "of_no_version"}'
+
+
+async def poisoned(work: Steady, strike: Strike, *, runs: int) -> None:
+    """Make the log of one of many runs unreadable, and let every orchestrator begin with nothing in memory."""
+    poison, *others = await work.submit(runs, steps=3, delay_ms=300)
+    names = [name for name in work.platform.processes if name.startswith("orchestrator")]
+    for name in names:
+        await work.platform.hold(name)
+    broken = await work.rows(
+        "UPDATE runs.run_event SET event = $2::text::json WHERE run_id = $1::uuid AND seq = 2 RETURNING seq",
+        *(poison, UNREADABLE),
+    )
+    await work.rows("DELETE FROM runs.run_snapshot WHERE run_id = $1::uuid", poison)
+    for name in names:
+        work.platform.release(name)
+    await work.platform.wait_ready()
+    await _status(work, poison, "quarantined")
+    work.run_ids.remove(poison)
+    await work.until_ended(timeout_s=SETTLE_S)
+    await _status(work, poison, "quarantined")
+    letters = await work.rows("SELECT count(*) AS n FROM runs.dead_letter WHERE run_id = $1::uuid", poison)
+    parked = await work.rows("SELECT run_id::text FROM runs.run WHERE status = 'quarantined'")
+    strike.figures.update(
+        poisoned=1, others_ended=await work.ended(others), dead_letters_of_it=letters[0]["n"] if letters else None
+    )
+    strike.require(bool(broken), "no event was there to break: nothing was shown")
+    strike.require(
+        [row["run_id"] for row in parked or ()] == [poison], f"parked: {[row['run_id'] for row in parked or ()]}"
+    )
+
+
+async def _status(work: Steady, run_id: str, wanted: str) -> None:
+    end, rows = monotonic() + SETTLE_S, None
+    while not rows or rows[0]["status"] != wanted:
+        if monotonic() > end:
+            raise TimeoutError(f"run {run_id} is {rows[0]['status'] if rows else 'unknown'}, not {wanted}")
+        rows = await work.rows("SELECT status FROM runs.run WHERE run_id = $1::uuid", run_id)
+        await asyncio.sleep(0.1)
+
+
+def next_version_options(folder: Path) -> dict[str, Any]:
+    """Return the Platform's options with which every replaced service can become its next version; see `upgraded`."""
+    marks = folder / "next"
+    marks.mkdir(parents=True, exist_ok=True)
+    launcher = (sys.executable, "-m", "towpath_embedded.chaos.next_version")
+    return {
+        "commands": {role: (*launcher, f"towpath_{role}") for role in REPLACED},
+        "environment": {VARIABLE: str(marks)},
+        "replicas": TWO,
+    }
+
+
+async def upgraded(work: Steady, strike: Strike, folder: Path, groups: Sequence[Sequence[str]], *, runs: int) -> None:
+    """Replace processes by their next version, one of *groups* after another, and put the old one back in the same way.
+
+    *runs* are submitted before each turn, and are under way while both versions are.
+    """
+    for arm in (True, False):
+        for names in groups:
+            await work.submit(runs, delay_ms=100)
+            for name in names:
+                mark = folder / "next" / name
+                mark.touch() if arm else mark.unlink()
+            await _restarted(work, names)
+        if arm:
+            await _publish_second(work)
+            await work.submit(runs)
+            await work.until_ended(timeout_s=SETTLE_S)
+    await work.until_ended(timeout_s=SETTLE_S)
+    await _judge_versions(work, strike)
+    strike.figures["restarts"] = 2 * sum(map(len, groups))
+
+
+async def _restarted(work: Steady, names: Sequence[str]) -> None:
+    before = work.platform.processes
+    for name in names:
+        work.platform.signal(name, signal.SIGTERM)
+    async with asyncio.timeout(SETTLE_S):
+        while any(work.platform.processes[name].restarts == before[name].restarts for name in names):  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.05)
+    await work.platform.wait_ready()
+
+
+async def _judge_versions(work: Steady, strike: Strike) -> None:
+    """Say whether both versions folded facts, some with fields that are new, and every run kept its snapshot."""
+    versions = await work.rows("SELECT DISTINCT engine_version FROM runs.run_fact ORDER BY 1") or ()
+    found = [row["engine_version"] for row in versions]
+    strike.require(len(found) == 2 and found[1] == found[0] + SUFFIX, f"engine versions at work: {found}")
+    wider = await work.rows("SELECT count(*) AS n FROM runs.run_fact WHERE position($1 in fact::text) > 0", FIELD)
+    strike.figures["facts_with_unknown_fields"] = wider[0]["n"] if wider else None
+    strike.require(bool(wider and wider[0]["n"]), "no fact of the next version had a field that is new")
+    kept = await work.rows(
+        "SELECT count(DISTINCT r.snapshot_digest) AS used, count(*) FILTER (WHERE r.snapshot_digest <>"
+        " e.event->>'snapshot_digest') AS moved FROM runs.run r JOIN runs.run_event e USING (run_id) WHERE e.seq = 1"
+    )
+    snapshots = [(row["used"], row["moved"]) for row in kept or ()]
+    strike.require(snapshots == [(2, 0)], f"snapshots in use, and runs that left theirs: {snapshots}")
+    replayed, identical, told = await replay_all(work)
+    strike.figures.update(replayed=replayed, replay_mismatches=replayed - identical)
+    strike.require(replayed == identical >= len(work.run_ids), f"runs that replay otherwise: {told}")
+
+
+async def replay_all(work: Steady) -> tuple[int, int, Sequence[str]]:
+    """Replay every run on the platform; returns how many there were, how many are identical, and what differs."""
+    runs, identical, told = 0, 0, list[str]()
+    after = None
+    while True:
+        page = await _ask(work, rpc.REPLAY_RUNS, ReplayRuns(project="default", after=after))
+        runs, identical, after = runs + page.runs, identical + page.identical, page.next_after
+        told += [f"{result.run_id} {result.verdict}: {result.why}" for result in page.results]
+        if after is None:
+            return runs, identical, told
+
+
+async def _publish_second(work: Steady) -> None:
+    agent = {
+        "key": "marker",
+        "is_default": True,
+        "allow_respond": True,
+        "equipped_tools": list(TOOLS),
+        "prompt_template": "Mark again.",
+    }
+    spec = {"name": NETWORK, "agents": [agent], "max_steps": 50, "timeout_ms": 1_800_000}
+    await _ask(work, rpc.PUBLISH_NETWORK, PublishNetwork(project="default", actor="chaos", spec=spec))
+
+
+async def _ask(work: Steady, method: rpc.Method, request: Message) -> Any:
+    gateway = await connect(work.platform.nats_url_of("gateway"), inbox=b"_INBOX_gateway")
+    body, said = request.model_dump_json().encode(), b"nothing"
+    try:
+        async with asyncio.timeout(SETTLE_S):
+            while True:
+                with contextlib.suppress(NatsError):
+                    reply = await gateway.request(method.subject, body, timeout=30)
+                    if not (reply.headers and rpc.PROBLEM_HEADER in reply.headers):
+                        return method.answer.model_validate_json(reply.data)
+                    said = reply.data
+                await asyncio.sleep(0.2)
+    except TimeoutError:
+        raise TimeoutError(f"{method.subject}: {said.decode()}") from None
+    finally:
+        await gateway.close()
+
+
+async def _poisoned(context: ScenarioContext) -> ScenarioReport:
+    async with Steady(context.folder, notice=context.notice) as work:
+        strike = Strike()
+        await poisoned(work, strike, runs=500 if context.long else 30)
+        return await finish(work, strike)
+
+
+async def _upgraded(context: ScenarioContext) -> ScenarioReport:
+    options = next_version_options(context.folder)
+    async with Steady(context.folder, notice=context.notice, **options) as work:
+        strike = Strike()
+        alone = [(name,) for name in work.platform.processes if name.rsplit("-", 1)[0] in REPLACED]
+        await upgraded(work, strike, context.folder, alone if context.long else [HALF], runs=40 if context.long else 5)
+        return await finish(work, strike)
+
+
+SCENARIOS = (
+    Scenario(number=17, name="poison-run", summary="make the log of one run unreadable among many", run=_poisoned),
+    Scenario(
+        number=18, name="rolling-upgrade", summary="replace every service by its next version and back", run=_upgraded
+    ),
+)

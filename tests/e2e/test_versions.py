@@ -1,0 +1,17 @@
+"""One unreadable run among others, and two versions side by side: short forms of the catalogue's tests 17 and 18."""
+
+from pathlib import Path
+
+from towpath_embedded.chaos.scenarios.messages import finish
+from towpath_embedded.chaos.scenarios.versions import HALF, next_version_options, poisoned, upgraded
+from towpath_embedded.chaos.steady import Steady
+from towpath_embedded.chaos.striking import Strike
+
+
+async def test_a_run_whose_log_can_not_be_read_is_parked_alone_and_an_upgrade_costs_nothing(folder: Path) -> None:
+    strike = Strike()
+    async with Steady(folder, starts="fork", **next_version_options(folder)) as work:
+        await upgraded(work, strike, folder, [HALF], runs=4)
+        await poisoned(work, strike, runs=30)
+        report = await finish(work, strike)
+    assert report.problems == (), report
