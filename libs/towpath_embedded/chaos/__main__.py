@@ -12,6 +12,7 @@ import os
 import platform as machine
 import signal
 import sys
+import traceback
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -30,7 +31,7 @@ from towpath_embedded.chaos.outside import read_marks
 from towpath_embedded.chaos.record import read_record
 from towpath_embedded.chaos.replays import replay_mismatches
 from towpath_embedded.chaos.report import Found, differing_runs, document
-from towpath_embedded.chaos.scenarios.catalogue import Scenario, ScenarioContext, catalogue
+from towpath_embedded.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport, catalogue
 from towpath_embedded.identity import temporary_folder
 from towpath_engine import ENGINE_VERSION
 from towpath_fabric.clock import monotonic
@@ -180,7 +181,7 @@ async def _scenarios(chosen: tuple[Scenario, ...], options: ChaosOptions) -> int
         began = monotonic()
         with _folder(options.data, scenario.name) as folder:
             context = ScenarioContext(folder=folder, seed=options.seed, notice=_tell, long=options.long)
-            report = await scenario.run(context)
+            report = await _report(scenario, context)
         reports.append(
             {
                 "number": scenario.number,
@@ -195,6 +196,14 @@ async def _scenarios(chosen: tuple[Scenario, ...], options: ChaosOptions) -> int
         _tell(f"{scenario.name}: {report.outcome} {report.reason}".rstrip())
     _print({"seed": options.seed, "versions": _versions(), "scenarios": reports})
     return FAILED if any(report["outcome"] == "failed" for report in reports) else HELD
+
+
+async def _report(scenario: Scenario, context: ScenarioContext) -> ScenarioReport:
+    try:
+        return await scenario.run(context)
+    except Exception as error:  # noqa: BLE001 - the outermost loop: one that breaks must not hide the others
+        traceback.print_exc()
+        return ScenarioReport.of({}, [f"it broke: {type(error).__name__}: {error}"])
 
 
 def _versions() -> dict[str, str]:
