@@ -86,3 +86,21 @@ async def test_ten_megabytes_travel_as_a_reference(nats_server: Nats) -> None:
         pieces = tas.blobs[str(large.result_digest)]
         assert len(b"".join(pieces[index] for index in sorted(pieces))) == 10_000_002 < MAX_RESULT_BYTES
         assert len(large.model_dump_json()) < 2_000
+
+
+@pytest.mark.parametrize("name", ["pay_late", "pay_stubbornly"])
+async def test_what_a_call_came_to_after_its_time_is_told_too(nats_server: Nats, name: str) -> None:
+    """It settles what the ledger calls unknown, and is evidence otherwise."""
+    async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()) as held:
+        tas.confirming = False
+        call = await tas.dispatch(tas.invocation(name, {}, effect_class="irreversible"))
+        first = await tas.outcome(call, within_s=60)
+        assert first.failure is not None and (first.failure.code, first.failure.uncertain) == ("tool_timeout", True)
+        RELEASE.set()
+        await eventually(lambda: held.count("towpath_worker_overrun") == 0, within_s=60)
+        tas.confirming = True
+        await tas.confirm()
+        await eventually(lambda: tas.outcomes_of(call)[-1].status == "succeeded", within_s=60)
+        late = tas.outcomes_of(call)[-1]
+        assert (late.result, late.claim_id) == (f"paid {call.execution_id}", first.claim_id)
+        await tas.all_acknowledged()

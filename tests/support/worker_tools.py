@@ -84,6 +84,26 @@ def hang_in_a_thread(ctx: ToolContext) -> bool:
     return ctx.cancelled
 
 
+@tool(timeout="300ms")
+def pay_late(ctx: ToolContext) -> str:
+    """Do what can't be undone, after the time is over."""
+    CALLS.append("pay_late")
+    RELEASE.wait(60)
+    return f"paid {ctx.execution_id}"
+
+
+@tool(timeout="300ms")
+async def pay_stubbornly(ctx: ToolContext) -> str:
+    """Do what can't be undone, although nobody waits for it any more."""
+    CALLS.append("pay_stubbornly")
+    while not RELEASE.is_set():
+        try:
+            await asyncio.sleep(0.1)
+        except asyncio.CancelledError:
+            CALLS.append("ignored")
+    return f"paid {ctx.execution_id}"
+
+
 @tool(effect_class="pure")
 def look_at_the_stop(ctx: ToolContext) -> str:
     """Stop when asked."""

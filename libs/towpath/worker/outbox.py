@@ -50,6 +50,9 @@ class Outbox:
     def __len__(self) -> int:
         return len(self._held)
 
+    def __contains__(self, key: str) -> bool:
+        return key in self._held
+
     async def open(self) -> None:
         """Listen for confirmations on an inbox of this worker's own."""
         inbox = self._bus.nc.new_inbox()
@@ -79,7 +82,8 @@ class Outbox:
                 await self._send(held)
             if now - held.beat_s >= BEAT_S:
                 held.beat_s = now
-                await in_progress(held.deliveries[-1])
+                for newest in held.deliveries[-1:]:
+                    await in_progress(newest)
 
     async def send_all(self) -> None:
         """Send everything that is held: the broker may have lost what it was given."""
@@ -89,7 +93,8 @@ class Outbox:
     async def hand_back(self) -> None:
         """Give the deliveries of what is still held to other workers; the ledger refuses to do anything twice."""
         for held in self._held.values():
-            await nak(held.deliveries[-1], 0)
+            for newest in held.deliveries[-1:]:
+                await nak(newest, 0)
 
     async def _send(self, held: _Held) -> None:
         held.sent_s = monotonic()

@@ -182,6 +182,18 @@ class Performer:
             return failure_of(error)
         return result
 
+    async def ended_late(self, call: Call, came_to: Any) -> ToolOutcome:
+        """Return the outcome of a plain function that ended after its time, with a value or a ToolFailure."""
+        if isinstance(came_to, ToolFailure):
+            return self.failed(call, came_to)
+        try:
+            found = await self._stored(call, encode_result(came_to))
+        except ResultRefusedError as error:
+            found = failure_of(error)
+        if isinstance(found, Result):
+            return self._make(call, "succeeded", **_carried(found))
+        return self.failed(call, found)
+
     def failed(self, call: Call, failure: ToolFailure, probe: ProbeWord = "") -> ToolOutcome:
         """Return the outcome of a call that has no result; *probe* is what its probe said."""
         return self._make(call, "failed", failure=failure, probe=probe)

@@ -4,7 +4,6 @@ Law: each step either leads on or ends the call for a stated reason; the envelop
 confirms it (design §7).
 """
 
-import asyncio
 from typing import Literal
 from uuid import uuid4
 
@@ -13,6 +12,7 @@ from nats.aio.msg import Msg
 from towpath.tools import AnyTool
 from towpath.worker.call import Call, Stage
 from towpath.worker.claims import Claim, claim_start
+from towpath.worker.late import LateOutcomes
 from towpath.worker.metrics import WorkerMetrics
 from towpath.worker.outbox import Outbox
 from towpath.worker.perform import TOO_LATE, Performer, cancelled, unsure
@@ -32,8 +32,6 @@ from towpath_fabric.tickets import TicketFault, TicketRefusedError
 
 MALFORMED = "malformed"
 """Why a delivery that can't be read is refused: the one reason of which its run should hear."""
-
-LATE_LOOK_S = 0.5
 
 UNKNOWN_TOOL_DELAY_S = 2.0
 """Another worker of the toolset may have the tool, e.g. during a rolling upgrade."""
@@ -62,6 +60,7 @@ class CallServer:
         self._registration = registration
         self._performer = performer
         self._outbox = outbox
+        self._late = LateOutcomes(outbox, log)
         self._metrics = metrics
         self._log = log
 
@@ -96,26 +95,21 @@ class CallServer:
     async def report(self, call: Call, outcome: ToolOutcome) -> None:
         """Hand the outcome to the outbox; of a call that was reported as hung before it ended, as a late one."""
         if call.stage is Stage.ABANDONED:
-            return await self.report_late(call, outcome)
+            self._late.tell(call, outcome)
+            return
         crash_point("worker.outcome_made")
         call.stage = Stage.REPORTING
         await self._outbox.post(call.key, outcome.model_dump_json().encode(), call.deliveries)
 
-    async def report_late(self, call: Call, outcome: ToolOutcome) -> None:
-        """Say what a function came to after its time was reported as over: it settles an `unknown` (design §7)."""
-        unclear = outcome.failure is not None and outcome.failure.uncertain
-        if unclear or call.claim_id is None:
-            return  # it adds nothing; and nobody asks what became of a pure call
-        while call.key in self._outbox:  # one name, one outcome at a time: the first is confirmed before the second
-            await asyncio.sleep(LATE_LOOK_S)
-        self._log.warning("a tool ended after its time", tool=call.invocation.tool, execution_id=call.key)
-        await self._outbox.post(call.key, outcome.model_dump_json().encode(), [])
-
-    async def report_overrun(self, call: Call) -> None:
+    def report_overrun(self, call: Call) -> None:
         """Report what a plain function came to that ran over its time; call it when its thread has ended."""
-        if call.thread is not None and call.claim_id is not None and not call.thread.cancelled():
+        if call.thread is not None and not call.thread.cancelled():
             succeeded, value = call.thread.result()
-            await self.report_late(call, await self._performer.ended_late(call, succeeded, value))
+            self._late.tell(call, self._performer.ended_late(call, value if succeeded else failure_of(value)))
+
+    def close(self) -> None:
+        """Tell nothing any more."""
+        self._late.close()
 
     async def report_hung(self, call: Call) -> None:
         """Report a call whose function ignores that it was cut off; what it may return later is dropped."""

@@ -128,6 +128,7 @@ class Worker:
                     group.create_task(self._pull(toolset), name=f"pull {toolset}")
                 group.create_task(tender.run(), name="tend")
         finally:
+            self._server.close()
             self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def ready(self) -> None:
@@ -223,7 +224,11 @@ class Worker:
     def _thread_ended(self, loop: asyncio.AbstractEventLoop, call: Call) -> None:
         """Free the slot of an overrun call; called in its thread, perhaps after the loop has closed."""
         if not loop.is_closed():
-            loop.call_soon_threadsafe(self._slots.vacate, call)
+            loop.call_soon_threadsafe(self._overrun_ended, call)
+
+    def _overrun_ended(self, call: Call) -> None:
+        self._slots.vacate(call)
+        self._server.report_overrun(call)
 
     async def _on_cancel(self, message: Msg) -> None:
         try:
