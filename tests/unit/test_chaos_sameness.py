@@ -24,7 +24,7 @@ def end(run: int, index: int, worker: str) -> tuple[str, dict[str, Any]]:
 
 
 def run_rows(run: int, at: float) -> Rows:
-    log = [
+    log: list[tuple[str, dict[str, Any]]] = [
         ("run_created", {"user_message": "Do it."}),
         ("decision_requested", {"request_id": uid(run, 1), "step": 1, "input_preview": "Do it."}),
         end(run, 0, "worker"),
