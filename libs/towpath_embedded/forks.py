@@ -34,8 +34,9 @@ _READ_AT_START = (
 )
 """Beginnings of the variables that an interpreter or a library reads when it starts: a fork is too late for them."""
 
-_SEEN = ("PYTHON", "LANG", "LC_", "OTEL_PYTHON_", "OTEL_PROPAGATORS", "PATH", "HOME", "VIRTUAL_ENV", "TMPDIR", "TZ")
-"""Beginnings of the variables of this process that the server sees: what every role inherits, and no secret."""
+_SEEN = frozenset({"PATH", "HOME", "VIRTUAL_ENV", "TMPDIR", "TZ"})
+_SEEN_BEGINNINGS = ("PYTHON", "LANG", "LC_", "OTEL_PYTHON_", "OTEL_PROPAGATORS")
+"""The variables of this process that the server sees: what every role inherits, and no secret."""
 
 _WAIT_POLL_S = 0.005
 _PR_SET_CHILD_SUBREAPER = 36
@@ -91,7 +92,9 @@ class ForkServer:
         self._socket, theirs = socket.socketpair()
         self._socket.settimeout(FORK_TIMEOUT_S)
         self._ready = False
-        environment = {name: value for name, value in os.environ.items() if name.startswith(_SEEN)}
+        environment = {
+            name: value for name, value in os.environ.items() if name in _SEEN or name.startswith(_SEEN_BEGINNINGS)
+        }
         self._environment = read_at_start(environment)
         with theirs:
             self._process = subprocess.Popen(
