@@ -5,7 +5,7 @@ Short forms of the scenarios of `towpath chaos`; the faults share platforms, sin
 
 from pathlib import Path
 
-from towpath_embedded.chaos.scenarios import broker, database
+from towpath_embedded.chaos.scenarios import broker, clocks, database
 from towpath_embedded.chaos.steady import Steady
 from towpath_embedded.chaos.striking import Strike
 
@@ -29,5 +29,13 @@ async def test_a_database_may_freeze_die_or_refuse_and_history_may_be_written_la
         await database.away(work, strike, runs=20, frozen_s=3.0, refused_s=3.0)
         await database.refusing(work, strike, runs=6, seconds=0.8)
         await database.without_history(work, strike, runs=50)
+        await broker.finish(work, strike)
+    assert not strike.problems, (strike.problems, strike.figures)
+
+
+async def test_every_process_may_have_a_wrong_clock(folder: Path) -> None:
+    strike = Strike()
+    async with clocks.skewed_work(folder, durable=False) as work:
+        await clocks.skew(work, strike, runs=6, rounds=1)
         await broker.finish(work, strike)
     assert not strike.problems, (strike.problems, strike.figures)

@@ -5,12 +5,12 @@ Run by a tool worker whose environment names the outside file.
 
 import asyncio
 import os
+import time
 from pathlib import Path
 from typing import Final
 
 from towpath import ToolContext, tool
 from towpath_embedded.chaos.outside import Mark, leave
-from towpath_fabric.clock import wall
 
 OUTSIDE_VARIABLE: Final = "TOWPATH_CHAOS_OUTSIDE"
 TOOLSET: Final = "marking"
@@ -26,7 +26,7 @@ async def _happen(effect_class: str, ctx: ToolContext) -> None:
         execution_id=str(ctx.execution_id),
         effect_class=effect_class,
         attempt=ctx.attempt,
-        at=wall().timestamp(),
+        at=time.clock_gettime(time.CLOCK_REALTIME),  # the world's own clock, also where this process's is moved
         pid=os.getpid(),
         tool=ctx.tool,
     )

@@ -13,7 +13,17 @@ from typing import Literal
 
 Figure = int | float | str | bool | None
 
-MODULES: tuple[str, ...] = ("crash_points", "broker", "database", "disk", "messages", "processes", "versions")
+MODULES: tuple[str, ...] = (
+    "crash_points",
+    "broker",
+    "database",
+    "disk",
+    "messages",
+    "processes",
+    "versions",
+    "clocks",
+    "io_errors",
+)
 """Modules below `towpath_embedded.chaos.scenarios` that hold scenarios, in the order in which they run."""
 
 Outcome = Literal["passed", "failed", "cannot run here"]

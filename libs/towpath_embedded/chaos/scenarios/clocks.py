@@ -1,0 +1,90 @@
+"""Every service runs under a clock of its own that is wrong, by an hour, by a day, and jumps (catalogue 11).
+
+What must hold: the order of nothing changes, no claim and no ticket expires early, no run's time is measured by a
+process; a dispatch that is really too old is refused and authorised again.
+"""
+
+import asyncio
+import sys
+from typing import Any, Final
+
+from towpath_embedded.chaos import skewed
+from towpath_embedded.chaos.scenarios.broker import SLOWLY_MS, finish
+from towpath_embedded.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
+from towpath_embedded.chaos.steady import Steady
+from towpath_embedded.chaos.striking import Strike
+
+HOUR: Final = 3_600
+DAY: Final = 24 * HOUR
+ROLES: Final = ("orchestrator", "tas", "decider", "worker", "log_writer", "gateway")
+ROUNDS: Final = (
+    {"orchestrator": HOUR, "tas": -HOUR, "decider": DAY, "worker": -DAY, "log_writer": HOUR, "gateway": -HOUR},
+    {"orchestrator": -DAY, "tas": DAY, "decider": -HOUR, "worker": HOUR, "log_writer": -DAY, "gateway": DAY},
+    {"orchestrator": 0, "tas": -DAY, "decider": 0, "worker": DAY, "log_writer": 0, "gateway": 0},
+)
+"""How far each role is ahead, in seconds, one round after the other: from one to the next each clock jumps."""
+
+JUMPS: Final = 6
+
+
+async def skew(work: Steady, strike: Strike, *, runs: int, rounds: int = len(ROUNDS)) -> None:
+    """Let *runs* pass in each of the last *rounds*, then more while the clocks jump to and fro."""
+    folder = work.outside.parent
+    for ahead in ROUNDS[-rounds:]:
+        _set(folder, ahead)
+        await work.submit(runs, delay_ms=SLOWLY_MS)
+        await work.until_ended(timeout_s=240)
+    await work.submit(runs, steps=10, delay_ms=SLOWLY_MS)
+    for number in range(JUMPS):
+        _set(folder, ROUNDS[number % len(ROUNDS)])
+        await asyncio.sleep(0.5)
+    await work.until_ended(timeout_s=240)
+    strike.figures.update(rounds=rounds, jumps=JUMPS, furthest_s=DAY)
+    await _judge_times(work, strike)
+
+
+async def _judge_times(work: Steady, strike: Strike) -> None:
+    """The log's times are Postgres's alone, and no call was authorised a second time for want of time."""
+    backwards = await work.rows(
+        "SELECT count(*) AS n FROM (SELECT at, lag(at) OVER (PARTITION BY run_id ORDER BY seq) AS before"
+        " FROM runs.run_event) AS e WHERE at < before"
+    )
+    strayed = await work.rows(
+        "SELECT count(*) AS n FROM runs.run_event WHERE abs(extract(epoch FROM at - now())) > 1800"
+    )
+    again = await work.rows("SELECT count(*) AS n FROM tas.tool_call WHERE attempt > 1")
+    found: dict[str, Any] = {"backwards": backwards, "strayed_times": strayed, "authorised_again": again}
+    for name, rows in found.items():
+        strike.figures[name] = int(rows[0]["n"]) if rows else None
+        strike.require(bool(rows) and rows[0]["n"] == 0, f"{name} is {strike.figures[name]}")
+
+
+def _set(folder: Any, ahead: Any) -> None:
+    for role, seconds in ahead.items():
+        (folder / f"clock-{role}").write_text(str(seconds))
+
+
+def skewed_work(context_folder: Any, **options: Any) -> Steady:
+    """Return a platform whose roles run under clocks that files in *context_folder* move."""
+    command = (sys.executable, "-m", "towpath_embedded.chaos.skewed")
+    clocks = {role: {skewed.VARIABLE: str(context_folder / f"clock-{role}")} for role in ROLES}
+    return Steady(
+        context_folder,
+        role_environment=clocks,
+        commands={role: (*command, f"towpath_{role}") for role in ROLES},
+        **options,
+    )
+
+
+async def _clocks(context: ScenarioContext) -> ScenarioReport:
+    context.folder.mkdir(exist_ok=True)
+    _set(context.folder, ROUNDS[0])
+    async with skewed_work(context.folder, notice=context.notice) as work:
+        strike = Strike()
+        await skew(work, strike, runs=60 if context.long else 15)
+        return await finish(work, strike)
+
+
+SCENARIOS = (
+    Scenario(number=11, name="clock-skew", summary="every service under a wrong clock that jumps", run=_clocks),
+)

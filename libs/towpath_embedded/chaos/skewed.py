@@ -1,0 +1,55 @@
+"""Runs a role under a wrong clock: `python -m towpath_embedded.chaos.skewed towpath_worker ARGUMENTS`.
+
+Law: only what tells the time of day is moved, as on a machine whose clock is wrong; monotonic time stays. The seconds
+stand in a file that is read again for every look, so that a clock can jump while the role runs.
+"""
+
+import os
+import runpy
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from towpath_fabric import clock
+
+VARIABLE: Final = "TOWPATH_CHAOS_CLOCK"
+"""The setting that names the file with the seconds by which the clock is ahead."""
+
+NS: Final = 1_000_000_000
+
+
+def move(place: Path) -> None:
+    """Move this process's wall clock by the seconds that *place* holds whenever somebody looks."""
+    true_ns = time.time_ns
+
+    def moved_ns() -> int:
+        return true_ns() + int(ahead_s(place) * NS)
+
+    def moved_s() -> float:
+        return moved_ns() / NS
+
+    time.time_ns, time.time = moved_ns, moved_s
+    clock.wall_ns = moved_ns
+    clock.wall = lambda: datetime.fromtimestamp(moved_s(), UTC)
+
+
+def ahead_s(place: Path) -> float:
+    """Return the seconds in *place*; 0 while it is being written."""
+    try:
+        return float(place.read_text() or 0)
+    except (OSError, ValueError):
+        return 0.0
+
+
+def main() -> None:
+    """Move the clock, then be the role."""
+    module = sys.argv[1]
+    move(Path(os.environ[VARIABLE]))
+    sys.argv = [module, *sys.argv[2:]]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()
