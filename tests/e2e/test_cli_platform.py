@@ -108,6 +108,43 @@ def test_an_approval_lets_the_run_go_on(ask: Ask, tmp_path: Path) -> None:
     assert (code, refused["code"]) == (1, "gate_settled")
 
 
+def test_a_stored_run_replays_here_and_there_and_can_be_forked(
+    ask: Ask, server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, run = ask("run", "support", MESSAGE, "--script", script(tmp_path, 5.0))
+    code, replayed = ask("runs", "replay", run["run_id"])
+    assert (code, replayed["verdict"], replayed["events"]) == (0, "identical", run["seq"])
+    code, totals = ask("runs", "replay", "--all", "--network", "support")
+    assert code == 0 and totals["identical"] == totals["runs"] >= 1
+    capsys.readouterr()
+    assert main(["runs", "export", run["run_id"]]) in (0, None)
+    golden = tmp_path / "golden.jsonl"
+    golden.write_text(capsys.readouterr().out, "utf-8")
+    code, replayed = ask("runs", "replay", "--file", str(golden))
+    assert (code, replayed["verdict"], replayed["events"]) == (0, "identical", run["seq"])
+    golden.write_text(golden.read_text("utf-8").replace('"input_preview":"', '"input_preview":"Not '), "utf-8")
+    code, replayed = ask("runs", "replay", "--file", str(golden))
+    assert (code, replayed["verdict"]) == (1, "diverged")
+    assert replayed["differences"][0].startswith('/input_preview: recorded "Not ')
+
+    last = json.loads(Path(script(tmp_path, 5.0)).read_text("utf-8"))[-1:]
+    (tmp_path / "last.json").write_text(json.dumps(last), "utf-8")
+    words = ("--from-step", str(run["step"]), "--note", "Be brief.", "--decisions", str(tmp_path / "last.json"))
+    code, forked = ask("runs", "fork", run["run_id"], *words)
+    assert code == 0
+    code, ended = ask("runs", "watch", forked["run_id"])
+    assert (code, ended["status"], ended["forked_from"]) == (
+        *(0, "completed"),
+        {"run_id": run["run_id"], "step": run["step"]},
+    )
+    code, audit = ask("audit", "search", "--run", forked["run_id"])
+    assert [entry["phase"] for entry in audit["entries"]] == ["run.forked"], "and no call of the parent was made again"
+    code, refused = ask("runs", "fork", run["run_id"], "--from-step", "99")
+    assert (code, refused["code"]) == (1, "fork_refused")
+    assert ask("queues", "dead", "list") == (0, {"letters": []})
+    assert ask("queues", "dead", "show", "77")[1]["code"] == "not_found"
+
+
 def test_a_denial_needs_a_reason_and_the_model_sees_it(ask: Ask, tmp_path: Path) -> None:
     run_id, gate_id = waiting(ask, tmp_path)
     code, refused = ask("gates", "deny", gate_id, "--reason", " ")
