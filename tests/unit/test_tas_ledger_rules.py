@@ -2,7 +2,6 @@
 
 import json
 import uuid
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -358,32 +357,6 @@ def test_an_approval_is_settled_once() -> None:
     answer = approvals.resolve(call, approval, word(approval, "denied"), now=NOW)
     assert isinstance(answer, Problem)
     assert answer.code == "gate_settled"
-
-
-@pytest.mark.parametrize("status", ["approved", "consumed", "denied"])
-def test_the_same_word_of_the_same_person_is_told_again_and_changes_nothing(status: str) -> None:
-    call, approval = waiting()
-    said = word(approval, "denied" if status == "denied" else "approved", reason="no")
-    step = approvals.resolve(call, approval, said, now=NOW)
-    assert isinstance(step, Step)
-    settled = replace(step.approvals[0], status=status)
-    again = approvals.resolve(become(step), settled, said, now=after(5))
-    assert again == Step(effects=step.effects)
-    other = approvals.resolve(become(step), settled, said.model_copy(update={"actor": "eve"}), now=after(5))
-    assert isinstance(other, Problem)
-
-
-def test_a_run_that_asks_again_after_its_gate_hears_first_what_was_said_there() -> None:
-    call, approval = approved(*reversed(waiting()))
-    used = ask(call, ruled=ruling("require_approval"), approval=approval, now=after(20))
-    again = ask(become(used), approval=used.approvals[0], now=after(25))
-    assert [fact["verdict"] for fact in facts(again)] == ["approved"]
-    assert dispatched(again) == [used.call]
-    ended = become(used).changed(status=CallStatus.FAILED, fact='{"type": "tool.finished"}')
-    assert [fact["type"] for fact in facts(ask(ended, approval=used.approvals[0]))] == [
-        "gate.resolved",
-        "tool.finished",
-    ]
 
 
 def test_a_fence_voids_stops_and_leaves() -> None:
