@@ -30,6 +30,7 @@ from towpath_fabric.dead_reports import report_dead
 from towpath_fabric.logs import Logger
 from towpath_fabric.prompts import PromptInvalidError
 from towpath_fabric.pull import PullConsumer, ack, deliveries, in_progress, nak
+from towpath_fabric.redaction import redacted
 from towpath_fabric.streams import ensure_consumer
 from towpath_fabric.telemetry import Telemetry
 
@@ -244,9 +245,10 @@ class Decider:
 
     async def _tell_calls(self, outcome: Outcome, delivery: int) -> None:
         for call in log_calls(outcome, delivery):
-            body = call.model_dump_json().encode()
+            body = redacted(call.model_dump_json()).encode()
             if len(body) > LOG_BYTES:
-                body = call.model_copy(update={"prompt": None, "raw_text": None}).model_dump_json().encode()
+                bare = call.model_copy(update={"prompt": None, "raw_text": None})
+                body = redacted(bare.model_dump_json()).encode()
             await self._bus.post(subjects.LOG_LLM_CALL, body)
 
     def _count(self, job: Job, outcome: Outcome) -> None:

@@ -29,6 +29,7 @@ from towpath_decider.core.conversation import (
 from towpath_decider.core.prompt import Prompt, render
 from towpath_fabric.clock import monotonic, wall
 from towpath_fabric.prompts import PromptInvalidError
+from towpath_fabric.redaction import redacted
 
 MESSAGE_CHARS = 2_000
 """The longest reason of a failure; it is shown to people and, for `invalid_output`, to the model."""
@@ -183,7 +184,7 @@ def _fact(notes: Notes, result: Answered | GaveUp) -> DecisionMade | DecisionFai
     }
     if isinstance(result, Answered):
         return DecisionMade(decision=result.value, **common)
-    return DecisionFailed(code=result.code, message=result.message[:MESSAGE_CHARS], **common)
+    return DecisionFailed(code=result.code, message=redacted(result.message)[:MESSAGE_CHARS], **common)
 
 
 def defect(request: DecisionRequest, error: Exception) -> DecisionFailed:

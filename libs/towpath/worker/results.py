@@ -13,6 +13,7 @@ from towpath.errors import ToolError
 from towpath_contracts.canonical import canonical_json, digest_text
 from towpath_contracts.strict_json import MAX_VALUE_DEPTH, check_json
 from towpath_contracts.tools import INLINE_RESULT_BYTES, MAX_RESULT_BYTES, ToolFailure
+from towpath_fabric.redaction import redacted
 
 MAX_MESSAGE_CHARS = 2_000
 """Of a failure's text: enough to act on; the model pays for every character."""
@@ -85,5 +86,5 @@ def failure_of(error: BaseException) -> ToolFailure:
 
 
 def _cut(text: str) -> str:
-    clean = text.encode("utf-8", "replace").decode()  # lone surrogates can't travel
+    clean = redacted(text).encode("utf-8", "replace").decode()  # lone surrogates can't travel
     return clean if len(clean) <= MAX_MESSAGE_CHARS else clean[: MAX_MESSAGE_CHARS - 1] + "…"

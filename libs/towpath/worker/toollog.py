@@ -14,6 +14,7 @@ from towpath_contracts.subjects import LOG_TOOL
 from towpath_contracts.tools import ToolInvocation
 from towpath_fabric.bus import Bus
 from towpath_fabric.clock import wall
+from towpath_fabric.redaction import redacted
 
 MAX_LINES = 1_000
 """Of one call; more belongs into the tool's own log."""
@@ -51,7 +52,7 @@ class ToolLogWriter:
                 message=message[:MAX_MESSAGE_CHARS],
                 fields=_plain(fields),
             )
-            body = line.model_dump_json().encode()
+            body = redacted(line.model_dump_json()).encode()
             if len(body) <= MAX_LINE_BYTES:
                 loop.call_soon_threadsafe(self._post, body)
 

@@ -1,0 +1,29 @@
+"""What this process knows as a secret does not stand in what it says about failures."""
+
+from towpath_fabric.redaction import REDACTED, secrets_of, without
+
+ENVIRONMENT = {
+    "SHOP_API_TOKEN": "tok-123456789",
+    "SHOP_PASSWORD": 'quoted"and\\slashed',
+    "SHOP_URL": "postgresql://shop:p%40ssw0rd99@db/shop",
+    "SHOP_KEY_FILE": "/run/secrets/key",
+    "SHORT_TOKEN": "on",
+    "HOME": "/home/someone-long",
+    "ODD": "http://[not an address",
+}
+
+
+def test_secrets_are_known_by_name_or_as_passwords_of_addresses() -> None:
+    assert secrets_of(ENVIRONMENT) == {"tok-123456789", 'quoted"and\\slashed', "p%40ssw0rd99", "p@ssw0rd99"}
+
+
+def test_a_secret_is_replaced_in_text_and_in_json() -> None:
+    secrets = secrets_of(ENVIRONMENT)
+    assert without(secrets, "refused: tok-123456789!") == f"refused: {REDACTED}!"
+    assert without(secrets, '{"a": "quoted\\"and\\\\slashed"}') == f'{{"a": "{REDACTED}"}}'
+    assert without(secrets, "password p@ssw0rd99, on") == f"password {REDACTED}, on"
+
+
+def test_a_longer_secret_is_not_left_half_and_without_secrets_nothing_changes() -> None:
+    assert without(frozenset({"aaaaaaaa", "aaaaaaaabbbb"}), "aaaaaaaabbbb") == REDACTED
+    assert without(frozenset(), "anything") == "anything"
