@@ -1,12 +1,14 @@
 """The orchestrator as a process, with real NATS and Postgres and peers that speak its protocol."""
 
 import json
+import shutil
 from collections.abc import AsyncIterator
 from typing import Any
 
 import asyncpg
 import pytest
 from tests.support.orchestrator_peers import NETWORK, Peers, connected, orchestrator, respond, use
+from tests.support.waiting import eventually
 
 from towpath_contracts import rpc
 from towpath_contracts.networks import PublishNetwork
@@ -238,3 +240,23 @@ async def test_a_log_that_can_not_be_read_parks_its_run_alone(database: Any, nat
         status = await connection.fetchval("SELECT status FROM runs.run WHERE run_id = $1", broken)
     await connection.close()
     assert status == "quarantined"
+
+
+async def test_what_is_pending_is_said_again_at_once_when_the_broker_lost_everything(
+    database: Any, nats_server: Any, peers: Peers
+) -> None:
+    """The attempt stays the same, so it is not the reconciler's resend after the lease, which raises it."""
+    peers.answer_decisions = False
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        await publish(peers)
+        run_id = (await submit(peers))["run_id"]
+        await eventually(lambda: len(peers.decisions) == 1)
+        nats_server.process.kill()
+        nats_server.process.wait()
+        shutil.rmtree(nats_server.store)
+        peers.decisions.clear()
+        peers.answer_decisions = True
+        await nats_server.start()
+        view = await ended(peers, run_id)
+        assert view.status == "completed"
+        assert peers.decisions[0].attempt == 1

@@ -66,12 +66,13 @@ class Peers:
         self.fences: list[Any] = []
         self.actions: list[RecordAction] = []
         self.answer_tools = True
+        self.answer_decisions = True
         self.unreadable: Callable[[Msg], Any] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._consumers: list[PullConsumer] = []
 
     async def start(self) -> None:
-        await ensure_streams(self.nc, (streams.decide_consumer("default"),))
+        await self._ensure()
         await self.nc.subscribe(rpc.DESCRIBE_TOOLS.subject, cb=self._describe)
         await self.nc.subscribe(rpc.RAISE_FENCE.subject, cb=self._fence)
         await self.nc.subscribe(rpc.RECORD_ACTION.subject, cb=self._record)
@@ -79,10 +80,13 @@ class Peers:
             (streams.decide_consumer("default"), self._decide),
             (streams.TOOLREQ_CONSUMER, self._tool),
         ):
-            consumer = PullConsumer(self.nc, spec)
+            consumer = PullConsumer(self.nc, spec, rebind=self._ensure)
             await consumer.start()
             self._consumers.append(consumer)
             self._tasks.append(asyncio.create_task(self._serve(consumer, handle)))
+
+    async def _ensure(self) -> None:
+        await ensure_streams(self.nc, (streams.decide_consumer("default"),))
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -118,6 +122,8 @@ class Peers:
             return
         request = DecisionRequest.model_validate_json(message.data)
         self.decisions.append(request)
+        if not self.answer_decisions:
+            return
         fact = DecisionMade(
             run_id=request.run_id, request_id=request.request_id, attempt=request.attempt, decision=self.decide(request)
         )
