@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from towpath.cli.chaos import _show, _show_trial
+from towpath.cli.chaos import _show, _show_list, _show_scenarios, _show_trial
 from towpath.cli.output import Output
 from towpath_embedded.chaos.campaign import Deeds, Target
 from towpath_embedded.chaos.faults import Strike
@@ -131,3 +131,28 @@ def test_a_mutant_that_nobody_notices_is_no_good_news(
     trial = {"mutant": "m", "summary": "s", "expected": "to be betrayed by dup", "findings": {"dup": ["twice"]}}
     _show_trial({**trial, "caught": caught}, Output("table"))
     assert said in capsys.readouterr().out
+
+
+def test_scenarios_ran_or_say_why_they_could_not(capsys: pytest.CaptureFixture[str]) -> None:
+    common = {"number": 7, "problems": [], "reason": "", "figures": {}}
+    reports = [
+        {**common, "name": "disk-full", "outcome": "passed", "figures": {"lost": 0, "runs": 9}},
+        {**common, "name": "power-loss", "outcome": "cannot run here", "reason": "it needs root"},
+        {**common, "name": "broker-lost", "outcome": "failed", "problems": ["a run is lost"]},
+    ]
+    _show_scenarios({"scenarios": reports}, Output("table"))
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        *("7  disk-full: ran, passed", "lost 0, runs 9", "7  power-loss: cannot run here", "it needs root"),
+        *("7  broker-lost: ran, failed", "a run is lost"),
+    ]
+
+
+def test_what_can_be_asked_for_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    scenario = {"number": 7, "name": "disk-full", "needs_privileges": True, "summary": "full disks"}
+    mutant = {"name": "no_fence_check", "role": "tas", "summary": "no fence"}
+    _show_list({"faults": ["kill.tas"], "mutants": [mutant], "scenarios": [scenario]}, Output("table"))
+    shown = capsys.readouterr().out
+    assert "faults: kill.tas" in shown
+    assert "no_fence_check" in shown
+    assert "disk-full" in shown

@@ -212,8 +212,9 @@ def _show_list(found: dict[str, Any], out: Output) -> None:
 
 def _show_scenarios(found: dict[str, Any], out: Output) -> None:
     for report in found["scenarios"]:
-        failed = report["outcome"] == "failed"
-        out.say(f"{report['number']:>3}  {report['name']}: {report['outcome']}", "red" if failed else "green")
+        outcome = report["outcome"]
+        said = f"ran, {outcome}" if outcome in {"passed", "failed"} else outcome
+        out.say(f"{report['number']:>3}  {report['name']}: {said}", "red" if outcome == "failed" else "green")
         figures = ", ".join(f"{name} {value}" for name, value in report["figures"].items())
         for line in (report["reason"], figures, *report["problems"]):
             if line:
