@@ -7,7 +7,6 @@ hears of it, before they leave the stream.
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 from nats.aio.msg import Msg
@@ -20,6 +19,7 @@ from towpath_contracts.facts import MessageDead
 from towpath_fabric.db import DATABASE_DOWN, Queries
 from towpath_fabric.dead_reports import delivery_number
 from towpath_fabric.logs import Logger
+from towpath_fabric.ports import Database
 from towpath_fabric.pull import nak, term
 
 QUERIES = Queries.load("towpath_fabric", "dead_letters.sql")
@@ -80,7 +80,15 @@ def about_of(body: bytes) -> About:
 
 
 async def store(
-    pool: Any, stream: str, subject: str, body: bytes, reason: str, delivery: int, about: About, *, failures: int = 1
+    pool: Database,
+    stream: str,
+    subject: str,
+    body: bytes,
+    reason: str,
+    delivery: int,
+    about: About,
+    *,
+    failures: int = 1,
 ) -> None:
     """Store a dead letter, once; raises what DATABASE_DOWN lists."""
     await pool.execute(
@@ -99,7 +107,7 @@ def dead_fact(stream: str, reason: str, run_id: UUID, about: About) -> MessageDe
 class DeadLetters:
     """Sets messages of one stream aside, and counts those that fail."""
 
-    def __init__(self, pool: Any, stream: str, counter: Counter, log: Logger, tell: Tell | None = None) -> None:
+    def __init__(self, pool: Database, stream: str, counter: Counter, log: Logger, tell: Tell | None = None) -> None:
         """*counter* has the label `stream`; *tell* hands a fact to the run that a message was of."""
         self._pool = pool
         self._stream = stream

@@ -9,12 +9,13 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from towpath_fabric.db import DATABASE_DOWN
+from towpath_fabric.ports import Database
 
 
 class Lane:
     """Keeps one connection of a pool."""
 
-    def __init__(self, pool: Any) -> None:
+    def __init__(self, pool: Database) -> None:
         self._pool = pool
         self._connection: Any = None
 

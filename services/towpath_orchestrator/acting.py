@@ -7,8 +7,8 @@ from towpath_contracts.facts import AnyFact, CancelRequested, GateResolved
 from towpath_contracts.problems import ProblemError, problem
 from towpath_contracts.rpc import SETTLE_CALL
 from towpath_contracts.views import CancelRun, Done, GetRun, ListGates, ResolveGate
-from towpath_fabric.bus import Bus
 from towpath_fabric.crash_points import crash_point
+from towpath_fabric.ports import Wire
 from towpath_orchestrator.reading import Reading
 
 UNKNOWN_VERDICTS = ("happened", "did_not_happen", "retry")
@@ -17,7 +17,7 @@ UNKNOWN_VERDICTS = ("happened", "did_not_happen", "retry")
 class Acting:
     """Checks a person's request and stores the fact in the inbox: what was answered survives this process."""
 
-    def __init__(self, reading: Reading, bus: Bus) -> None:
+    def __init__(self, reading: Reading, bus: Wire) -> None:
         self._reading = reading
         self._bus = bus
 

@@ -11,12 +11,12 @@ from towpath_contracts.problems import ProblemError
 from towpath_contracts.strict_json import check_json
 from towpath_contracts.tasks import SubmitTask
 from towpath_contracts.views import CancelRun, GetEvents, GetRun
-from towpath_fabric.bus import Bus
 from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.dead_letters import NOBODY, About, DeadLetters
 from towpath_fabric.logs import Logger
-from towpath_fabric.pull import PullConsumer, ack, nak
+from towpath_fabric.ports import Feed, Wire
+from towpath_fabric.pull import ack, nak
 from towpath_orchestrator.acting import Acting
 from towpath_orchestrator.forks import Forks
 from towpath_orchestrator.gate import ReplayGate
@@ -87,7 +87,7 @@ class Clients:
         return await self._acting.cancel(CancelRun.model_validate(body))
 
 
-def serve_clients(bus: Bus, clients: Clients) -> None:
+def serve_clients(bus: Wire, clients: Clients) -> None:
     """Answer the `task.*` subjects."""
     for subject in (subjects.TASK_SUBMIT_ALL, subjects.TASK_SUBMIT_ANONYMOUS):
         bus.answer_subject(subject, SubmitTask, clients.submit, strict=True, at_once=SUBMITS_AT_ONCE)
@@ -96,7 +96,7 @@ def serve_clients(bus: Bus, clients: Clients) -> None:
     bus.answer_subject(subjects.TASK_CANCEL_ALL, ClientCancel, clients.cancel)
 
 
-def serve_services(bus: Bus, reading: Reading, acting: Acting, registry: Registry) -> None:
+def serve_services(bus: Wire, reading: Reading, acting: Acting, registry: Registry) -> None:
     """Answer `svc.orchestrator.*`."""
     bus.answer(rpc.GET_RUN, reading.get_run)
     bus.answer(rpc.LIST_RUNS, reading.list_runs)
@@ -113,14 +113,14 @@ def serve_services(bus: Bus, reading: Reading, acting: Acting, registry: Registr
     bus.answer(rpc.PREVIEW_PROMPT, registry.preview)
 
 
-def serve_records(bus: Bus, replays: ReplayGate, forks: Forks) -> None:
+def serve_records(bus: Wire, replays: ReplayGate, forks: Forks) -> None:
     """Answer what `svc.orchestrator.*` tells of stored runs."""
     bus.answer(rpc.RECORD, replays.record)
     bus.answer(rpc.REPLAY_RUNS, replays.replay)
     bus.answer(rpc.FORK_RUN, forks.fork)
 
 
-def serve_letters(bus: Bus, letters: Letters) -> None:
+def serve_letters(bus: Wire, letters: Letters) -> None:
     """Answer what `svc.orchestrator.*` does with dead letters."""
     bus.answer(rpc.LIST_DEAD_LETTERS, letters.list)
     bus.answer(rpc.SETTLE_DEAD_LETTER, letters.settle)
@@ -136,7 +136,7 @@ def _delivery_key(message: Msg) -> str:
 class Enqueued:
     """Takes tasks from the TASKS stream; a task that can't be accepted becomes a dead letter."""
 
-    def __init__(self, consumer: PullConsumer, intake: Intake, dead: DeadLetters, log: Logger) -> None:
+    def __init__(self, consumer: Feed, intake: Intake, dead: DeadLetters, log: Logger) -> None:
         self._consumer = consumer
         self._intake = intake
         self._dead = dead

@@ -20,8 +20,8 @@ from towpath_contracts.rpc import RECORD_ACTION
 from towpath_contracts.tasks import RunAccepted
 from towpath_engine.forking import ForkPoint, ForkRefusedError
 from towpath_engine.inherited import inherited_of
-from towpath_fabric.bus import Bus
 from towpath_fabric.ids import new_run_id
+from towpath_fabric.ports import Database, Wire
 from towpath_orchestrator.adapters.run_tables import QUERIES
 from towpath_orchestrator.records import StoredRecord
 from towpath_orchestrator.settings import OrchestratorSettings
@@ -36,9 +36,9 @@ class Forks:
 
     def __init__(
         self,
-        pool: Any,
+        pool: Database,
         intake: Intake,
-        bus: Bus,
+        bus: Wire,
         settings: OrchestratorSettings,
         find_version: Callable[[str, str, int | None], Any],
     ) -> None:

@@ -20,9 +20,9 @@ from towpath_contracts.dead_letters import (
 from towpath_contracts.problems import ProblemError, problem
 from towpath_contracts.rpc import RECORD_ACTION, REPUBLISH
 from towpath_contracts.views import Done
-from towpath_fabric.bus import Bus
 from towpath_fabric.db import Queries
 from towpath_fabric.dead_letters import About, about_of, dead_fact, store
+from towpath_fabric.ports import Database, Wire
 from towpath_orchestrator.loop import CommitLoop
 from towpath_orchestrator.metrics import Metrics
 
@@ -43,7 +43,7 @@ _STATUS = {"requeue": "requeued", "discard": "discarded"}
 class Letters:
     """Answers `svc.orchestrator.*dead_letter*`."""
 
-    def __init__(self, pool: Any, bus: Bus, loop: CommitLoop, metrics: Metrics) -> None:
+    def __init__(self, pool: Database, bus: Wire, loop: CommitLoop, metrics: Metrics) -> None:
         self._pool = pool
         self._bus = bus
         self._loop = loop

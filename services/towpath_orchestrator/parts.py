@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from towpath_fabric.bus import Bus
 from towpath_fabric.dead_letters import DeadLetters
 from towpath_fabric.logs import Logger
-from towpath_fabric.pull import PullConsumer
+from towpath_fabric.ports import Database, Feed, Wire
 from towpath_orchestrator.acting import Acting
 from towpath_orchestrator.adapters.run_tables import RunTables
 from towpath_orchestrator.app import Clients, Enqueued, serve_clients, serve_letters, serve_records, serve_services
@@ -35,10 +34,10 @@ from towpath_orchestrator.submit import Intake
 class Ports:
     """Where a replica touches the world. `arrived` is set by *inbox*; `ensure` declares the broker's streams."""
 
-    pool: Any
-    bus: Bus
-    inbox: PullConsumer
-    tasks: PullConsumer
+    pool: Database
+    bus: Wire
+    inbox: Feed
+    tasks: Feed
     arrived: asyncio.Event
     ensure: Callable[[], Awaitable[None]]
 

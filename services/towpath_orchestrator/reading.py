@@ -30,6 +30,7 @@ from towpath_contracts.views import (
 )
 from towpath_fabric.clock import monotonic
 from towpath_fabric.db import Queries
+from towpath_fabric.ports import Database
 from towpath_orchestrator.adapters.run_tables import QUERIES, read_entry
 from towpath_orchestrator.cache import Waiters
 
@@ -115,7 +116,7 @@ def _gate(row: Any) -> GateView:
 class Reading:
     """Read side of the orchestrator."""
 
-    def __init__(self, pool: Any, waiters: Waiters, endings: Waiters) -> None:
+    def __init__(self, pool: Database, waiters: Waiters, endings: Waiters) -> None:
         """*waiters* hear of every transition, *endings* only of the last one: most wait for that."""
         self._pool = pool
         self._waiters = waiters

@@ -6,12 +6,12 @@ that means.
 
 import asyncio
 from collections import Counter
-from typing import Any
 
 from towpath_contracts.facts import RunAdmitted, TimerFired
 from towpath_fabric.crash_points import crash_point
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.logs import Logger
+from towpath_fabric.ports import Database
 from towpath_orchestrator.adapters.run_tables import QUERIES
 from towpath_orchestrator.loop import CommitLoop
 from towpath_orchestrator.metrics import Metrics
@@ -28,7 +28,13 @@ class Reconciler:
     """Looks every `reconcile_ms`, and once at start."""
 
     def __init__(
-        self, pool: Any, loop: CommitLoop, intake: Intake, settings: OrchestratorSettings, metrics: Metrics, log: Logger
+        self,
+        pool: Database,
+        loop: CommitLoop,
+        intake: Intake,
+        settings: OrchestratorSettings,
+        metrics: Metrics,
+        log: Logger,
     ) -> None:
         self._pool = pool
         self._loop = loop

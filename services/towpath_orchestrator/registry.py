@@ -4,8 +4,6 @@ Law: a version is immutable and one above the last; publishing what is already c
 reported at once.
 """
 
-from typing import Any
-
 from pydantic import ValidationError
 
 from towpath_contracts.access import DescribeTools, GetPolicy, ToolsDescribed
@@ -20,8 +18,9 @@ from towpath_contracts.views import PreviewPrompt, PromptPreview
 from towpath_engine.context import build_context
 from towpath_engine.publish import check, compile_prompt, compile_snapshot, snapshot_body
 from towpath_engine.replay import create
-from towpath_fabric.bus import Bus, problem_from_validation
+from towpath_fabric.bus import problem_from_validation
 from towpath_fabric.ids import new_run_id
+from towpath_fabric.ports import Database, Wire
 from towpath_fabric.prompts import PromptInvalidError, compile_base
 from towpath_fabric.rounds import Rounds
 from towpath_orchestrator.adapters.run_tables import QUERIES, RunTables
@@ -45,7 +44,7 @@ def check_prompts(spec: NetworkSpec) -> list[ProblemDetail]:
 class Registry:
     """Networks of every project."""
 
-    def __init__(self, pool: Any, tables: RunTables, bus: Bus) -> None:
+    def __init__(self, pool: Database, tables: RunTables, bus: Wire) -> None:
         self._pool = pool
         self._tables = tables
         self._bus = bus

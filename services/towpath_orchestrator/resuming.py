@@ -5,11 +5,11 @@ twice answers it once. Without this an unsent decision request would wait for th
 """
 
 import asyncio
-from typing import Any
 
 from towpath_engine.effects import message_of
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.logs import Logger
+from towpath_fabric.ports import Database
 from towpath_orchestrator.adapters.run_tables import QUERIES, RunTables
 from towpath_orchestrator.sender import Sender
 
@@ -23,7 +23,7 @@ AWAY_S = 1.0
 class Resuming:
     """Runs once at the start of a process."""
 
-    def __init__(self, pool: Any, tables: RunTables, sender: Sender, log: Logger, *, most: int) -> None:
+    def __init__(self, pool: Database, tables: RunTables, sender: Sender, log: Logger, *, most: int) -> None:
         """Look at *most* runs, the latest first."""
         self._pool = pool
         self._tables = tables

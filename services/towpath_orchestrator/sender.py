@@ -19,8 +19,8 @@ from towpath_contracts.problems import ProblemError
 from towpath_contracts.rpc import RAISE_FENCE
 from towpath_engine.effects import Effect, message_of
 from towpath_engine.state import RunState
-from towpath_fabric.bus import Bus
 from towpath_fabric.crash_points import crash_point, crash_point_sent
+from towpath_fabric.ports import Wire
 from towpath_orchestrator.metrics import Metrics
 
 MESSAGE_ID = "Nats-Msg-Id"
@@ -50,7 +50,7 @@ def events_body(run_id: UUID, project: str, entries: list[LogEntry], texts: list
 class Sender:
     """Says what a committed transition wants said."""
 
-    def __init__(self, bus: Bus, metrics: Metrics, local: Callable[[FenceRaised | MessageDead], None]) -> None:
+    def __init__(self, bus: Wire, metrics: Metrics, local: Callable[[FenceRaised | MessageDead], None]) -> None:
         """*local* takes facts that this process learns by asking."""
         self._bus = bus
         self._metrics = metrics

@@ -29,6 +29,7 @@ from towpath_engine.state import RunState
 from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_fabric.db import DATA_AT_FAULT, DATABASE_DOWN
 from towpath_fabric.ids import new_run_id
+from towpath_fabric.ports import Database
 from towpath_fabric.rounds import Rounds
 from towpath_orchestrator.adapters.run_tables import QUERIES, Moved, RunTables, event_text, storable
 from towpath_orchestrator.loop import CommitLoop
@@ -69,7 +70,7 @@ class Intake:
 
     def __init__(
         self,
-        pool: Any,
+        pool: Database,
         tables: RunTables,
         loop: CommitLoop,
         settings: OrchestratorSettings,

@@ -11,12 +11,11 @@ from typing import Any
 from towpath_contracts import rpc
 from towpath_contracts.base import Message
 from towpath_contracts.problems import ProblemError, problem
-from towpath_fabric.bus import Bus
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.dead_letters import DeadLetters, Tell
 from towpath_fabric.lane import Lane
 from towpath_fabric.logs import Logger
-from towpath_fabric.pull import PullConsumer
+from towpath_fabric.ports import Database, Feed, Wire
 from towpath_fabric.telemetry import Telemetry
 from towpath_fabric.tickets import TicketSigner
 from towpath_tas.app.book import Book, Clock
@@ -37,14 +36,14 @@ Handler = Callable[[Any], Awaitable[Message]]
 class Ports:
     """Where a replica touches the world: `asked` are tool requests, `ended` outcomes."""
 
-    pool: Any
-    bus: Bus
-    asked: PullConsumer
-    ended: PullConsumer
+    pool: Database
+    bus: Wire
+    asked: Feed
+    ended: Feed
     telemetry: Telemetry | None = None
 
 
-def serve(bus: Bus, method: rpc.Method, handler: Handler) -> None:
+def serve(bus: Wire, method: rpc.Method, handler: Handler) -> None:
     """Answer *method*; while Postgres is away the answer is `unavailable`, so that nobody waits for a timeout."""
 
     async def reachable(request: Any) -> Message:

@@ -18,6 +18,7 @@ from towpath_engine.evolve import evolve
 from towpath_engine.state import RunState, dump_state, initial, load_state
 from towpath_fabric.db import Queries
 from towpath_fabric.lane import Lane
+from towpath_fabric.ports import Database
 
 QUERIES = Queries.load("towpath_orchestrator")
 
@@ -169,7 +170,7 @@ def read_entry(row: Any) -> LogEntry:
 class RunTables:
     """Loads states; keeps the immutable snapshots of networks in memory."""
 
-    def __init__(self, pool: Any) -> None:
+    def __init__(self, pool: Database) -> None:
         self._pool = pool
         self._snapshots: dict[str, Snapshot] = {}
 

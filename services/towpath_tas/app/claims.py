@@ -14,11 +14,12 @@ from towpath_contracts.base import Message
 from towpath_contracts.problems import Problem, problem
 from towpath_contracts.rpc import CLAIM_START, PROBLEM_HEADER
 from towpath_contracts.tools import ClaimAnswer, ClaimStart
-from towpath_fabric.bus import Bus, Ear, problem_from_validation
+from towpath_fabric.bus import problem_from_validation
 from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.lane import Lane
 from towpath_fabric.logs import Logger
+from towpath_fabric.ports import Ear, Wire
 from towpath_tas.app.book import Book, Entry, Picture
 from towpath_tas.app.sending import Sender, Tickets
 from towpath_tas.core.call import Step
@@ -50,7 +51,7 @@ class Claims:
     """The loop of claims. One per process; `run` never returns."""
 
     def __init__(
-        self, bus: Bus, lane: Lane, book: Book, sender: Sender, tickets: Tickets, metrics: Metrics, log: Logger
+        self, bus: Wire, lane: Lane, book: Book, sender: Sender, tickets: Tickets, metrics: Metrics, log: Logger
     ) -> None:
         self._bus = bus
         self._lane = lane

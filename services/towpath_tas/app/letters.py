@@ -6,7 +6,6 @@ ledger's word. A letter goes back only into a stream that is this service's to w
 
 import base64
 import binascii
-from typing import Any
 from uuid import UUID
 
 from towpath_contracts import subjects
@@ -14,9 +13,9 @@ from towpath_contracts.dead_letters import ReportDead, Republish
 from towpath_contracts.facts import MessageDead
 from towpath_contracts.problems import ProblemError, problem
 from towpath_contracts.views import Done
-from towpath_fabric.bus import Bus
 from towpath_fabric.dead_letters import About, about_of, store
 from towpath_fabric.lane import Lane
+from towpath_fabric.ports import Database, Wire
 from towpath_tas.adapters.ledger_tables import QUERIES
 from towpath_tas.app.book import Book, Entry, Picture
 from towpath_tas.app.sending import MESSAGE_ID, Sender
@@ -31,7 +30,7 @@ OWN_STREAMS = frozenset({DELIVERIES, "TOOLOUT"})
 class Letters:
     """Keeps what workers report and sends letters again."""
 
-    def __init__(self, pool: Any, bus: Bus, book: Book, sender: Sender, metrics: Metrics) -> None:
+    def __init__(self, pool: Database, bus: Wire, book: Book, sender: Sender, metrics: Metrics) -> None:
         self._pool = pool
         self._bus = bus
         self._book = book

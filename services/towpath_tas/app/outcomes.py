@@ -16,13 +16,13 @@ from pydantic import ValidationError
 from towpath_contracts.base import Message
 from towpath_contracts.rpc import CONFIRM_HEADER
 from towpath_contracts.tools import OutcomeConfirmed, ToolOutcome
-from towpath_fabric.bus import Bus
 from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.dead_letters import About, DeadLetters
 from towpath_fabric.lane import Lane
 from towpath_fabric.logs import Logger
-from towpath_fabric.pull import PullConsumer, ack, deliveries, nak
+from towpath_fabric.ports import Feed, Wire
+from towpath_fabric.pull import ack, deliveries, nak
 from towpath_tas.app.book import Book, Entry, Picture
 from towpath_tas.app.sending import Sender, Tickets
 from towpath_tas.core.call import Step
@@ -76,12 +76,12 @@ class Outcomes:
 
     def __init__(
         self,
-        consumer: PullConsumer,
+        consumer: Feed,
         lane: Lane,
         book: Book,
         sender: Sender,
         tickets: Tickets,
-        bus: Bus,
+        bus: Wire,
         dead: DeadLetters,
         metrics: Metrics,
         log: Logger,

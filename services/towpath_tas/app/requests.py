@@ -20,7 +20,8 @@ from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.dead_letters import About, DeadLetters, about_of
 from towpath_fabric.lane import Lane
 from towpath_fabric.logs import Logger
-from towpath_fabric.pull import PullConsumer, ack, deliveries, nak
+from towpath_fabric.ports import Feed
+from towpath_fabric.pull import ack, deliveries, nak
 from towpath_fabric.telemetry import Telemetry
 from towpath_tas.app.book import Book, Entry, Picture
 from towpath_tas.app.sending import Sender
@@ -74,7 +75,7 @@ class Requests:
 
     def __init__(
         self,
-        consumer: PullConsumer,
+        consumer: Feed,
         lane: Lane,
         book: Book,
         sender: Sender,

@@ -10,8 +10,8 @@ from uuid import UUID
 
 from towpath_contracts import subjects
 from towpath_contracts.tools import CancelTool, TicketClaims
-from towpath_fabric.bus import Bus
 from towpath_fabric.crash_points import crash_point, crash_point_sent
+from towpath_fabric.ports import Wire
 from towpath_fabric.tickets import TicketRefusedError, TicketSigner, TicketVerifier
 from towpath_tas.app.book import Clock
 from towpath_tas.core.call import Call, Dispatch, Step, Stop, Tell
@@ -84,7 +84,7 @@ class Tickets:
 class Sender:
     """Publishes the effects of steps."""
 
-    def __init__(self, bus: Bus, tickets: Tickets, metrics: Metrics) -> None:
+    def __init__(self, bus: Wire, tickets: Tickets, metrics: Metrics) -> None:
         self._bus = bus
         self._tickets = tickets
         self._metrics = metrics

@@ -5,7 +5,6 @@ Law: a word counts from the commit on that stores it; before that it is not answ
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from towpath_contracts.access import FenceAnswer, RaiseFence, SettleCall
@@ -14,6 +13,7 @@ from towpath_contracts.tools import CallStatus
 from towpath_contracts.views import Done, ResolveGate
 from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_fabric.lane import Lane
+from towpath_fabric.ports import Database
 from towpath_tas.adapters.ledger_tables import QUERIES, call_from_row, change_calls
 from towpath_tas.app.book import NOTHING, Book, Entry, Picture
 from towpath_tas.app.sending import Sender
@@ -25,7 +25,7 @@ from towpath_tas.core.settling import is_live, on_fence, on_settle
 class Settling:
     """Carries words from outside into the ledger."""
 
-    def __init__(self, pool: Any, book: Book, sender: Sender) -> None:
+    def __init__(self, pool: Database, book: Book, sender: Sender) -> None:
         self._pool = pool
         self._book = book
         self._sender = sender
