@@ -7,6 +7,7 @@ counts from the moment at which it was seen first.
 import asyncio
 import contextlib
 import json
+import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ from towpath_contracts import subjects
 from towpath_embedded.chaos.plan import Boundary
 from towpath_fabric.clock import monotonic
 from towpath_fabric.db import DATABASE_DOWN
+
+_log = logging.getLogger(__name__)
 
 POLL_S = 0.25
 QUERY_TIMEOUT_S = 5.0
@@ -114,7 +117,7 @@ class Watch:
             inbox_prefix=b"_INBOX_gateway",
             max_reconnect_attempts=-1,
             reconnect_time_wait=0.1,
-            error_cb=_ignore,
+            error_cb=_expected,
         )
         await self._nats.subscribe(subjects.RUN_EVENT_ALL, cb=self._heard)
         return self
@@ -166,8 +169,9 @@ def _whole(log: Log) -> bool:
     return log.ended and log.contiguous == max(log.types)
 
 
-async def _ignore(error: Exception) -> None:
-    """A broker that is killed on purpose is no news."""
+async def _expected(error: Exception) -> None:
+    """A broker that is killed on purpose is no news; nats-py would log it with a traceback."""
+    _log.debug("nats: %s", error)
 
 
 def types_in_order(log: Log) -> Sequence[str]:
