@@ -9,7 +9,6 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 import asyncpg
@@ -26,7 +25,8 @@ from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.dead_letters import About, DeadLetters, about_of
 from towpath_fabric.lane import Lane
 from towpath_fabric.logs import Logger
-from towpath_fabric.pull import PullConsumer, ack, nak
+from towpath_fabric.ports import Database, Feed
+from towpath_fabric.pull import ack, nak
 from towpath_orchestrator.adapters.run_tables import QUERIES, Moved, RunTables, commit_batch, event_text, times
 from towpath_orchestrator.cache import DatabaseClock, StateCache, Waiters
 from towpath_orchestrator.inbox import Item, parse, run_of
@@ -50,9 +50,9 @@ class CommitLoop:
 
     def __init__(
         self,
-        pool: Any,
+        pool: Database,
         tables: RunTables,
-        inbox: PullConsumer,
+        inbox: Feed,
         arrived: asyncio.Event,
         settings: OrchestratorSettings,
         metrics: Metrics,
