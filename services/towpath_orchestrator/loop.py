@@ -18,6 +18,7 @@ from towpath_contracts import events as ev
 from towpath_contracts.facts import AnyFact, MessageDead, TimerFired
 from towpath_engine.advance import advance
 from towpath_engine.effects import Effect, message_of
+from towpath_engine.parking import parking
 from towpath_engine.state import RunState
 from towpath_engine.transition import Transition
 from towpath_fabric.crash_points import crash_point, crash_point_sent
@@ -259,7 +260,7 @@ class CommitLoop:
                 texts = [event_text(entry.event) for entry in entries]
             except Exception as error:  # noqa: BLE001 - whatever a core bug raises, this run is parked and the others go on
                 self._log.error("the machine can't advance a run", run_id=str(state.run_id), exc_info=error)
-                self._park(moved, item, now, repr(error))
+                self._park(moved, item, parking(moved.state, error, now))
                 return moved, []
             if not entries:
                 again = again or item.again
@@ -275,9 +276,8 @@ class CommitLoop:
         pending = {p.effect_id for p in moved.state.pending}
         return moved, [effect for key, effect in wanted.items() if key in pending]
 
-    def _park(self, moved: Moved, item: Item, now: datetime, message: str) -> None:
-        transition = Transition(state=moved.state, now=now)
-        transition.emit(ev.RunQuarantined(code="engine_error", message=message[:500]))
+    @staticmethod
+    def _park(moved: Moved, item: Item, transition: Transition) -> None:
         moved.facts.append((moved.state.seq + 1, item.text))
         moved.entries.extend(transition.entries)
         moved.texts.extend(event_text(entry.event) for entry in transition.entries)

@@ -21,14 +21,11 @@ from towpath_engine import ENGINE_VERSION
 from towpath_engine.advance import advance
 from towpath_engine.compare import Comparison, RecordedEvent, compare
 from towpath_engine.evolve import evolve
+from towpath_engine.parking import ENGINE_ERROR, parking
 from towpath_engine.state import RunState, initial
-from towpath_engine.transition import Transition
 
 SHOWN_CHARS = 4_000
 """Of the two events that differ; the list of differences says what matters in them."""
-
-ENGINE_ERROR = "engine_error"
-"""Code of the event that parks a run whose fact the machine can't apply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,13 +72,6 @@ class _Finding(Exception):  # noqa: N818 - it ends a replay with a verdict, it i
     comparison: Comparison = field(default_factory=lambda: Comparison(same=False))
     recorded: str = ""
     replayed: str = ""
-
-
-def parking(state: RunState, error: Exception, now: datetime) -> Transition:
-    """Return the transition that parks a run whose fact the machine can't apply."""
-    transition = Transition(state=state, now=now)
-    transition.emit(ev.RunQuarantined(code=ENGINE_ERROR, message=repr(error)[:500]))
-    return transition
 
 
 class Replay:
