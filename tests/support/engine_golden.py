@@ -18,6 +18,8 @@ from towpath_contracts.canonical import canonical_json
 from towpath_contracts.deciding import ScriptUse, Usage
 from towpath_contracts.events import LogEntry
 from towpath_contracts.networks import Snapshot
+from towpath_engine.forking import ForkPoint
+from towpath_engine.inherited import inherited_of
 
 FOLDER = Path(__file__).parents[1] / "golden"
 
@@ -98,8 +100,29 @@ def overdue() -> Machine:
     return machine
 
 
+def forked() -> Machine:
+    """A run that knows what another one did before its second step, and a message of it that is dead twice."""
+    parent = answer()
+    point = ForkPoint(RUN, parent.network, 2)
+    for entry in parent.entries:
+        if point.saw(entry):
+            break
+    told = {"run_id": "01930000-0000-7000-8000-00000000000f", "step": 2}
+    machine = Machine(parent.network, start=False, forked_from=told)
+    inherited = inherited_of(point.state(), new_script=True)
+    machine.feed(facts.RunForked(run_id=RUN, parent_seq=point.seq, by="ann", note="Be brief.", inherited=inherited))
+    machine.admit()
+    for attempt in (1, 2):
+        dead = {"run_id": RUN, "stream": "DECIDE", "reason": "malformed", "attempt": attempt}
+        machine.feed(facts.MessageDead.model_validate({**dead, "effect_id": machine.request_id}), after=1)
+    machine.decide(use("lookup", text="again"), after=1)
+    machine.finish(result="found", after=1)
+    machine.decide(respond("Found."), after=1)
+    return machine
+
+
 SCENES: dict[str, Callable[[], Machine]] = {
-    scene.__name__: scene for scene in (answer, wandering, together, stopped, circling, overdue)
+    scene.__name__: scene for scene in (answer, wandering, together, stopped, circling, overdue, forked)
 }
 
 
