@@ -23,6 +23,7 @@ MODULES: tuple[str, ...] = (
     "versions",
     "clocks",
     "io_errors",
+    "power_loss",
 )
 """Modules below `towpath_embedded.chaos.scenarios` that hold scenarios, in the order in which they run."""
 

@@ -1,0 +1,193 @@
+"""The power goes: Postgres and the broker lie on disks that forget whatever was not synced (catalogue 5).
+
+What must hold: no committed row is lost, the broker may lose what it likes, every run ends, no effect happens twice.
+The control must lose: the same cut under a Postgres with `fsync` off.
+"""
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import asyncpg
+
+from towpath_contracts.problems import ProblemError
+from towpath_embedded.chaos.scenarios.broker import SLOWLY_MS, finish
+from towpath_embedded.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
+from towpath_embedded.chaos.steady import AWAY, Steady
+from towpath_embedded.chaos.striking import Strike
+from towpath_embedded.postgres import Postgres
+
+ANSWER_S: Final = 30.0
+CONTROL_ROWS: Final = 300
+
+
+class ForgetfulDisk:
+    """A mounted disk that forgets; see `towpath_embedded.chaos.forgetful`."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def line(self) -> str:
+        """Return the next thing it says; OSError where it has ended."""
+        assert self._process.stdout is not None
+        said = await asyncio.wait_for(self._process.stdout.readline(), ANSWER_S)
+        if not said:
+            raise OSError("the disk that forgets has ended")
+        return said.decode().strip()
+
+    async def cut(self) -> int:
+        """Forget what was not synced; return how many writes that were."""
+        self._process.send_signal(signal.SIGUSR1)
+        return int((await self.line()).removeprefix("cut "))
+
+
+def passable(place: Path) -> None:
+    """Make *place* a folder that the database's user may pass through."""
+    place.mkdir(parents=True, exist_ok=True)
+    place.chmod(0o711)
+
+
+@asynccontextmanager
+async def forgetful(place: Path) -> AsyncIterator[ForgetfulDisk]:
+    """Mount a disk that forgets at *place* until the block ends; OSError where that can't be done."""
+    passable(place)
+    command = (sys.executable, "-m", "towpath_embedded.chaos.forgetful", str(place))
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, start_new_session=True
+    )
+    disk = ForgetfulDisk(process)
+    try:
+        try:
+            await disk.line()
+        except OSError as error:
+            said = await process.stderr.read() if process.stderr is not None else b""
+            raise OSError(said.decode(errors="replace").strip().rpartition("\n")[2]) from error
+        yield disk
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.communicate()
+
+
+class Writer:
+    """Commits numbers one by one and remembers which commits were acknowledged."""
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self.acknowledged: set[int] = set()
+
+    async def write(self, count: int | None = None) -> None:
+        """Write until the database goes, or *count* numbers."""
+        number = len(self.acknowledged)
+        with contextlib.suppress(*AWAY):
+            connection = await asyncpg.connect(self._dsn, timeout=ANSWER_S)
+            try:
+                await connection.execute("CREATE TABLE IF NOT EXISTS public.power (n bigint)")
+                while count is None or number < count:
+                    number += 1
+                    await connection.execute("INSERT INTO public.power VALUES ($1)", number)
+                    self.acknowledged.add(number)
+            finally:
+                connection.terminate()
+
+    async def lost(self) -> int:
+        """Return how many acknowledged numbers are not there."""
+        connection = await asyncpg.connect(self._dsn, timeout=ANSWER_S)
+        try:
+            rows = await connection.fetch("SELECT n FROM public.power")
+        finally:
+            await connection.close()
+        return len(self.acknowledged - {row["n"] for row in rows})
+
+
+async def lose_power(work: Steady, strike: Strike, disks: Any, *, runs: int, cuts: int, seed: int) -> None:
+    """Cut the power of both servers *cuts* times at random moments, each under fresh *runs*."""
+    chance = random.Random(seed)  # noqa: S311 - moments, not secrets
+    writer = Writer(work.platform.dsn())
+    forgotten = dict.fromkeys(disks, 0)
+    longest = 0.0
+    for _ in range(cuts):
+        await work.submit(runs, delay_ms=SLOWLY_MS)
+        writing = asyncio.create_task(writer.write(), name="write rows")
+        await asyncio.sleep(chance.uniform(0.3, 1.5))
+        await asyncio.gather(*(work.platform.hold(name) for name in disks))
+        for name, disk in disks.items():
+            forgotten[name] += await disk.cut()
+        for name in disks:
+            work.platform.release(name)
+        await writing
+        await work.platform.wait_ready(120)
+        while (known := await work.events()) is None:  # noqa: ASYNC110 - the database tells nobody
+            await asyncio.sleep(0.1)
+        longest = max(longest, await work.resumed(known))
+    await work.until_ended(timeout_s=240)
+    lost = await writer.lost()
+    strike.require(lost == 0, f"{lost} of {len(writer.acknowledged)} acknowledged commits are gone")
+    strike.require(all(forgotten.values()), f"a disk never forgot anything: {forgotten}")
+    strike.figures.update(cuts=cuts, acknowledged=len(writer.acknowledged), acknowledged_lost=lost)
+    strike.figures.update({f"{name}_writes_forgotten": count for name, count in forgotten.items()})
+    strike.figures["longest_stop_s"] = round(longest, 2)
+
+
+async def control(folder: Path, strike: Strike) -> None:
+    """Do the same to a Postgres that does not sync: it has to lose, or the disk forgets nothing."""
+    passable(folder)
+    async with forgetful(folder / "cluster") as disk:
+        careful = Postgres(folder)
+        await careful.start()
+        await careful.ensure_database()
+        await careful.stop()
+        careless = Postgres(folder, durable=False)
+        await careless.start()
+        writer = Writer(careless.dsn())
+        try:
+            await writer.write(CONTROL_ROWS)
+            assert careless.process is not None
+            careless.process.kill()
+            await asyncio.to_thread(careless.process.wait)
+            await disk.cut()
+            try:
+                await careless.start()
+                lost: int | str = await writer.lost()
+            except (ProblemError, *AWAY) as error:
+                lost = f"all: the database is damaged ({type(error).__name__})"
+        finally:
+            await careless.stop()
+    strike.figures.update(control_acknowledged=len(writer.acknowledged), control_lost=lost)
+    strike.require(bool(writer.acknowledged) and lost != 0, "without fsync nothing was lost: the disk does not forget")
+
+
+async def _power(context: ScenarioContext) -> ScenarioReport:
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK) or not context.privileged:
+        return ScenarioReport.impossible("a FUSE file system needs /dev/fuse and root")
+    data = context.folder / "d"
+    for place in (context.folder, data, data / "postgres"):
+        passable(place)
+    strike = Strike()
+    try:
+        await control(context.folder / "control", strike)
+        async with (
+            forgetful(data / "nats" / "store") as nats,
+            forgetful(data / "postgres" / "cluster") as postgres,
+            Steady(context.folder, notice=context.notice) as work,
+        ):
+            disks = {"postgres": postgres, "nats": nats}
+            sizes = {"runs": 40, "cuts": 12} if context.long else {"runs": 15, "cuts": 3}
+            await lose_power(work, strike, disks, seed=context.seed, **sizes)
+            return await finish(work, strike)
+    except OSError as error:
+        return ScenarioReport.impossible(f"no disk that forgets can be mounted: {error}")
+
+
+SCENARIOS = (
+    Scenario(
+        number=5, name="power-loss", summary="disks forget what was not synced", run=_power, needs_privileges=True
+    ),
+)
