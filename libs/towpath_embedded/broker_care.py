@@ -6,6 +6,7 @@ stays, and the server is started again once there is room, since a stream that f
 """
 
 import asyncio
+import logging
 import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -23,6 +24,8 @@ from towpath_embedded.ports import LOOPBACK
 from towpath_embedded.process import failure
 from towpath_fabric.clock import monotonic
 from towpath_fabric.streams import ensure_streams
+
+_log = logging.getLogger(__name__)
 
 LOOK_S = 0.25
 TRIES = 2  # a server that is just starting refuses for a moment; damage stays
@@ -170,8 +173,9 @@ def _health(port: int) -> bytes:
             return bytes(error.read())
 
 
-async def _unheard(_error: Exception) -> None:
+async def _unheard(error: Exception) -> None:
     """The call that fails says so itself; nats-py would also log it with a traceback."""
+    _log.debug("the connection says: %s", error)
 
 
 def _is_damage(error: APIError) -> bool:

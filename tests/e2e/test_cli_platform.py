@@ -104,7 +104,9 @@ def test_an_approval_lets_the_run_go_on(ask: Ask, tmp_path: Path) -> None:
     assert code == 0
     code, run = ask("runs", "watch", run_id)
     assert (code, run["status"]) == (0, "completed")
-    code, refused = ask("gates", "approve", gate_id)
+    code, _ = ask("gates", "approve", gate_id)
+    assert code == 0, "the same word of the same person is told again, and counts once"
+    code, refused = ask("gates", "deny", gate_id, "--reason", "changed my mind")
     assert (code, refused["code"]) == (1, "gate_settled")
 
 

@@ -7,6 +7,7 @@ what is broken.
 import asyncio
 import contextlib
 import json
+import logging
 import random
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -25,6 +26,8 @@ from towpath_embedded.chaos.marking import OUTSIDE_VARIABLE, TOOLS
 from towpath_embedded.platform import Platform
 from towpath_embedded.roles import WorkerCommand
 from towpath_fabric.clock import monotonic
+
+_log = logging.getLogger(__name__)
 
 NETWORK: Final = "marking"
 AT_ONCE: Final = 32
@@ -254,5 +257,6 @@ async def connect(url: str, *, inbox: bytes = b"_INBOX") -> Client:
     )
 
 
-async def _unheard(_error: Exception) -> None:
+async def _unheard(error: Exception) -> None:
     """A server that is broken on purpose is no news."""
+    _log.debug("the connection says: %s", error)
