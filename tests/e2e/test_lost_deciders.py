@@ -44,7 +44,7 @@ def model() -> Iterator[GeminiServer]:
 async def publish(platform: Platform) -> None:
     agent = {"key": "a", "is_default": True, "allow_respond": True, "prompt_template": "Answer."}
     agent["model"] = "gemini:gemini-2.5-flash"
-    spec = {"name": "asks", "agents": [agent], "max_steps": 5, "timeout_ms": 600_000}
+    spec = {"name": "asks", "agents": [agent], "max_steps": 5, "timeout_ms": 600_000, "step_timeout_ms": 300_000}
     gateway = await nats.connect(platform.nats_url_of("gateway"), inbox_prefix=b"_INBOX_gateway")
     try:
         body = PublishNetwork(project="default", actor="test", spec=spec).model_dump_json().encode()

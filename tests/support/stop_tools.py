@@ -73,7 +73,7 @@ def thread(n: int, ctx: ToolContext) -> str:
     return "done"
 
 
-@tool(name="stop.wait", toolset="stops", timeout=20)
+@tool(name="stop.wait", toolset="stops", timeout=60)
 async def wait(n: int, ctx: ToolContext) -> str:
     """Leave a mark, then take long enough for everything around to break."""
     _mark(ctx, "irreversible")
