@@ -49,7 +49,7 @@ def short_rounds(found: Sequence[Point]) -> list[Round]:
     Before them a worker is killed in a reconcilable call, so that half a minute later there is something to probe, and
     one in an irreversible call, so that something is unknown.
     """
-    rest = sorted((p for p in found if p.name not in DOUBTFUL), key=lambda p: p.name == PROBED)
+    rest = [p for p in found if p.name not in DOUBTFUL]
     doubts = [
         Round(cases=(_case(point, DOUBTFUL[point.name]),), classes=(DOUBTFUL[point.name],), settle=False)
         for point in found
@@ -75,8 +75,8 @@ def _case(point: Point, effect_class: EffectClass | Literal[""], nth: int = 1) -
 
 
 def _passed(found: Sequence[Point], effect_class: EffectClass) -> list[Point]:
-    """The points that calls of a class pass; what needs a doubt comes last."""
-    never = (UNCLAIMED if effect_class == "pure" else frozenset()) | (
-        frozenset() if effect_class == "reconcilable" else {PROBED}
-    )
-    return sorted((p for p in found if p.name not in never), key=lambda p: p.name == PROBED)
+    """The points that calls of a class pass."""
+    never = {PROBED} if effect_class != "reconcilable" else set[str]()
+    if effect_class == "pure":
+        never |= UNCLAIMED
+    return [point for point in found if point.name not in never]

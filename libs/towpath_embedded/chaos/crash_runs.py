@@ -97,17 +97,21 @@ def platform_of(
     folder: Path,
     *,
     armed: Path,
-    replicas: int = 2,
+    single: Sequence[str] = (),
     commands: Mapping[str, Sequence[str]] | None = None,
 ) -> Platform:
-    """Return a platform below *folder* whose processes pass the points armed in *armed*; start it yourself."""
+    """Return a platform below *folder* whose processes pass the points armed in *armed*; start it yourself.
+
+    Every role that may be killed has two processes, so that one goes on; those of *single* have one.
+    """
+    count = {role: 1 if role in single else 2 for role in ("orchestrator", "decider", "tas", "worker")}
     folder.mkdir(parents=True, exist_ok=True)
     armed.mkdir(parents=True, exist_ok=True)
     policy = folder / "policy.yaml"
     policy.write_text(_POLICY)
     return Platform(
         folder / "data",
-        replicas={**dict.fromkeys(("orchestrator", "decider", "tas"), replicas), "gateway": 0},
+        replicas={role: count[role] for role in ("orchestrator", "decider", "tas")} | {"gateway": 0},
         environment={VARIABLE: str(armed)},
         role_environment={
             "tas": {"TOWPATH_POLICY_FILE": str(policy)},
@@ -116,7 +120,7 @@ def platform_of(
         workers=[
             WorkerCommand(
                 modules=("towpath_embedded.chaos.crash_tools",),
-                count=replicas,
+                count=count["worker"],
                 concurrency=8,
                 environment={OUTSIDE_VARIABLE: str(folder / "outside")},
             )

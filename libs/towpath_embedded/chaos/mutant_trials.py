@@ -122,8 +122,9 @@ async def trial(name: str, folder: Path, *, mutated: bool = True) -> Trial:
     """Play the scenario of the mutant *name* on a platform below *folder*, with the mutant or with the service."""
     armed = folder / "armed"
     commands = MUTANTS[name].commands if mutated else None
+    others = {"orchestrator", "decider", "tas", "worker"} - {MUTANTS[name].role}
     async with (
-        platform_of(folder, armed=armed, commands=commands) as platform,
+        platform_of(folder, armed=armed, single=tuple(others), commands=commands) as platform,
         Ground(platform, folder / "outside") as ground,
     ):
         reference = await ground.submit(Task(kind="cancelled", effect_class="pure", key="reference"))

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from towpath_embedded import roles
 from towpath_embedded.chaos import points as crash
-from towpath_embedded.chaos.crash_cases import Case, Round, long_rounds, short_rounds
+from towpath_embedded.chaos.crash_cases import PROBED, Case, Round, long_rounds, short_rounds
 from towpath_embedded.chaos.crash_ground import Ground
 from towpath_embedded.chaos.crash_runs import CLASSES, MAX_ACTIVE, EffectClass, Kind, Task, platform_of
 from towpath_embedded.chaos.judge import Unknown, weigh
@@ -28,7 +28,7 @@ from towpath_embedded.chaos.sweep_report import Kill, SweepReport, explain
 from towpath_embedded.identity import temporary_folder
 from towpath_fabric.clock import monotonic, wall
 
-HIT_PATIENCE_S: Final = 60.0
+HIT_PATIENCE_S: Final = 120.0
 """How long a point may wait for somebody to pass it."""
 
 BACK_PATIENCE_S: Final = 120.0
@@ -96,11 +96,12 @@ class Sweep:
         traffic = asyncio.create_task(self._traffic(part.classes), name="traffic")
         lanes: dict[str, list[Case]] = {}
         for case in part.cases:
-            lanes.setdefault(case.point.role, []).append(case)
+            # What needs a doubt waits for one from the beginning: the doubt is settled half a minute after its crash.
+            lanes.setdefault(PROBED if case.point.name == PROBED else case.point.role, []).append(case)
         try:
             async with asyncio.TaskGroup() as group:
-                for role, cases in lanes.items():
-                    group.create_task(self._lane(role, cases), name=f"kill {role}")
+                for name, cases in lanes.items():
+                    group.create_task(self._lane(cases), name=f"kill {name}")
         finally:
             traffic.cancel()
             await asyncio.gather(traffic, return_exceptions=True)
@@ -123,11 +124,11 @@ class Sweep:
         number = next(iter(self._numbers))
         return await self.ground.submit(Task(kind=kind, effect_class=effect_class, key=f"{kind}-{number}"))
 
-    async def _lane(self, role: str, cases: Sequence[Case]) -> None:
+    async def _lane(self, cases: Sequence[Case]) -> None:
         for case in cases:
             killed = await self._kill(case)
             if killed is not None:
-                await self._back(role, killed)
+                await self._back(case.point.role, killed)
 
     async def _kill(self, case: Case) -> str | None:
         """Arm the case's point and wait for the kill; return the name of the process, None where nobody passed."""
