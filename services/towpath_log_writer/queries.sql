@@ -2,10 +2,12 @@
 SELECT run_id, seq FROM history.run_cursor WHERE run_id = ANY($1::uuid[])
 
 -- Moves cursors only where they stand where the writer believed; rows in one order, so that two writers can't block each
--- other. A row that is not returned belongs to another writer's newer state.
+-- other. A row that is not returned belongs to another writer's newer state, or is gone with the last commits before a
+-- crash of Postgres, which were not waited for: then the run begins anew, and never in its middle.
 -- name: move_cursors
 INSERT INTO history.run_cursor AS c (run_id, project, seq, prior_seq)
-SELECT * FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bigint[])
+SELECT n.* FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bigint[]) AS n (run_id, project, seq, prior_seq)
+WHERE n.prior_seq = 0 OR EXISTS (SELECT FROM history.run_cursor known WHERE known.run_id = n.run_id)
 ON CONFLICT (run_id) DO UPDATE SET seq = excluded.seq, prior_seq = excluded.prior_seq
 WHERE c.seq = excluded.prior_seq
 RETURNING run_id

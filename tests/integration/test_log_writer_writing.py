@@ -67,6 +67,23 @@ async def test_a_gap_is_named_and_nothing_behind_it_is_told(pool: Any) -> None:
     assert await counted(pool) == [(step, 1, 110) for step in range(1, 5)]
 
 
+async def test_a_run_whose_rows_a_crash_took_begins_anew_and_nothing_is_set_aside(
+    pool: Any, database: DatabaseUrl
+) -> None:
+    """Commits of history are not waited for on disk; a writer may miss the crash that took the last of them."""
+    told = batches(h.messages(RUN, h.whole_run(RUN, 4)))
+    own = writer(pool)
+    assert await own.add(told[:4]) == {}
+    owner = await asyncpg.connect(database())
+    for table in ("run_cursor", "tool_execution", "agent_execution_steps", "agent_execution_history"):
+        await owner.execute(f"DELETE FROM history.{table}")
+    await owner.close()
+    assert await own.add(told[4:]) == {RUN: "default"}
+    assert await own.add(told) == {}
+    assert await pool.fetchval("SELECT count(*) FROM history.skipped_event") == 0
+    assert await counted(pool) == [(step, 1, 110) for step in range(1, 5)]
+
+
 async def test_every_way_to_cut_a_history_into_batches_gives_the_same_rows(pool: Any) -> None:
     transitions = h.whole_run(RUN, 3)
     transitions[2] = [*transitions[2][:1], h.calls(RUN, 1, 2)]
