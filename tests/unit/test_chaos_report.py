@@ -12,7 +12,7 @@ from towpath_embedded.chaos.faults import Strike
 from towpath_embedded.chaos.judge import Unknown, Verdict
 from towpath_embedded.chaos.plan import Boundary, Cell
 from towpath_embedded.chaos.record import Record
-from towpath_embedded.chaos.report import Found, document
+from towpath_embedded.chaos.report import Found, differing_runs, document
 from towpath_embedded.chaos.watch import Log
 
 RUNS = ("00000000-0000-7000-8000-000000000001", "00000000-0000-7000-8000-000000000002")
@@ -50,7 +50,7 @@ def found() -> Found:
         {"execution_id": CALL, "phase": phase, "verdict": said, "at": at, "actor": "worker-2"}
         for phase, said, at in (("claim", "granted", 99.5), ("outcome", "unknown", 104.0))
     ]
-    record = Record(calls=[{"execution_id": CALL, "run_id": RUNS[1]}], audit=audit)
+    record = Record(calls=[{"execution_id": CALL, "run_id": RUNS[1]}], audit=audit, events=[])
     return Found(deeds=deeds, record=record, verdict=verdict, differing=(), replay_mismatches=())
 
 
@@ -104,6 +104,30 @@ def test_unrest_idleness_and_other_outcomes_are_problems(found: Found) -> None:
     shown = report(worse)
     assert (shown["differing"], shown["replay_mismatches"], shown["completed_share"]) == (1, 2, 0.5)
     assert len(shown["problems"]) == 4
+
+
+def test_a_run_may_differ_by_what_a_person_said_or_a_time_limit_and_by_nothing_else(found: Found) -> None:
+    def record(**changes: Any) -> Record:
+        common = {"step": 1, "call_index": 0, "tool": "t", "effect_class": "pure", "args_digest": "d", "rule": "r"}
+        usual = {"type": "tool_call_finished", "execution_id": CALL, "step": 1, "call_index": 0, "status": "succeeded"}
+        ends = {RUNS[0]: usual, RUNS[1]: {**usual, **changes}}
+        status = {run_id: event["status"] for run_id, event in ends.items()}
+        calls = [{**common, "run_id": r, "execution_id": CALL, "status": status[r], "settled_by": ""} for r in RUNS]
+        return Record(
+            runs=[{"run_id": run_id, "status": "completed", "reason": "", "step": 1} for run_id in RUNS],
+            events=[
+                {"run_id": run_id, "seq": 1, "type": "tool_call_finished", "event": event}
+                for run_id, event in ends.items()
+            ],
+            calls=calls,
+        )
+
+    found.deeds.references["net"] = RUNS[0]
+    found.verdict.unknown.clear()
+    assert differing_runs(found.deeds, record(), found.verdict) == []
+    assert differing_runs(found.deeds, record(status="failed", failure={"code": "tool_timeout"}), found.verdict) == []
+    (text,) = differing_runs(found.deeds, record(status="failed", failure={"code": "no_such"}), found.verdict)
+    assert text.startswith(f"{RUNS[1]}: the log differs from that of {RUNS[0]}")
 
 
 def test_a_person_sees_the_matrix_the_figures_and_every_problem(

@@ -40,10 +40,16 @@ class Found:
 
 
 def differing_runs(deeds: Deeds, record: Record, verdict: Verdict) -> list[str]:
-    """Say which runs came out otherwise than the undisturbed run of their network, and where."""
+    """Say which runs came out otherwise than the undisturbed run of their network, and where.
+
+    What a person decided about an unknown call is left out, and the end of a call that ran out of its own time because
+    its worker was frozen: to fail then is what its time limit is for.
+    """
     doubted: dict[str, set[str]] = defaultdict(set)
     for unknown in verdict.unknown:
         doubted[unknown.run_id].add(unknown.execution_id)
+    for run_id, execution_id in timeouts(record):
+        doubted[run_id].add(execution_id)
     by_run = _by_run(record)
     found: list[str] = []
     for run_id, network in deeds.run_ids.items():
@@ -52,6 +58,15 @@ def differing_runs(deeds: Deeds, record: Record, verdict: Verdict) -> list[str]:
             both = _joined(by_run[reference], by_run[run_id])
             found.append(difference(both, reference, run_id, doubted[run_id]))
     return [text for text in found if text]
+
+
+def timeouts(record: Record) -> list[tuple[str, str]]:
+    """Return the calls, by run and execution id, that ended because their time was over."""
+    return [
+        (row["run_id"], row["event"]["execution_id"])
+        for row in record.events
+        if row["type"] == "tool_call_finished" and (row["event"].get("failure") or {}).get("code") == "tool_timeout"
+    ]
 
 
 def _by_run(record: Record) -> dict[str, dict[str, list[Row]]]:
@@ -102,6 +117,7 @@ def document(found: Found, *, seed: int, expected: Sequence[str], facts: Mapping
         "effects": verdict.effects,
         "repeats": verdict.repeats,
         "dead_letters": len(verdict.dead_letters),
+        "timeouts": len(timeouts(found.record)),
         "recovery_s": _quantiles(struck),
         "findings": {name: texts[:SHOWN] for name, texts in findings.items() if texts},
         "problems": _problems(found, findings, unknown, expected),
