@@ -1,0 +1,53 @@
+"""A line on which nothing passes any more, though nobody hung up, is given up, and the service answers on a new one."""
+
+import asyncio
+
+import nats
+import pytest
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+
+from towpath_contracts.access import GetPolicy
+from towpath_contracts.rpc import GET_POLICY
+from towpath_contracts.views import Done
+from towpath_embedded.chaos.half_open import half_open
+from towpath_embedded.nats import Nats
+from towpath_fabric import bus as bus_module
+from towpath_fabric.bus import Bus
+from towpath_fabric.settings import Settings
+
+QUESTION = b'{"project": "default"}'
+
+
+async def answer(asker: Client) -> bytes:
+    """Ask until somebody answers."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                return bytes((await asker.request(GET_POLICY.subject, QUESTION, timeout=1)).data)
+            except (TimeoutError, NatsError):
+                continue
+
+
+async def test_a_service_comes_back_from_a_half_open_line(nats_server: Nats, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bus_module, "PING_INTERVAL_S", 0.2)
+
+    async def done(request: GetPolicy) -> Done:
+        return Done(detail=request.project)
+
+    async with half_open(nats_server.port) as line:
+        bus = Bus("tas", Settings.model_validate({"nats_url": f"nats://127.0.0.1:{line.port}"}))
+        bus.answer(GET_POLICY, done)
+        await bus.connect()
+        await bus.broker.start()
+        asker = await nats.connect(nats_server.url())
+        try:
+            assert b"default" in await answer(asker)
+            line.freeze()
+            assert b"default" in await answer(asker)
+            # Impatient as it is here, it may also take a busy machine for a dead line.
+            assert line.connections >= 2
+            assert bus.nc.stats["reconnects"] >= 1
+        finally:
+            await asker.close()
+            await bus.close()
