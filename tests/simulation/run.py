@@ -13,6 +13,9 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import NamedTuple
 
 CHUNK = 50
+ENOUGH = 2_000
+"""Worlds in which everything that must happen does; fewer may miss something rare."""
+
 SHOWN = 3
 
 
@@ -89,7 +92,7 @@ def campaign(first: int, seeds: int, jobs: int, mutant: str) -> int:
     say(f"crash points hit: {sum(name.startswith('at ') for name in counts)}")
     if never:
         say(f"never happened: {', '.join(never)}")
-    return 1 if failed or never else 0
+    return 1 if failed or (never and seeds >= ENOUGH) else 0
 
 
 def main() -> int:
