@@ -18,6 +18,7 @@ from towpath_fabric.clock import monotonic
 
 LOOK_S = 0.25
 AT_ONCE = 64
+AGAIN_S = 3.0
 SETTLED_S = 2.0
 """After the last frozen process went on: what it was about to do is done, or refused."""
 
@@ -36,8 +37,12 @@ class Person:
         self._outside = outside
         self._striker = striker
         self._busy: dict[str, asyncio.Task[None]] = {}
-        self.said: Counter[str] = Counter()
-        """How often each verdict was given and taken."""
+        self._answers: dict[str, tuple[str, float]] = {}
+
+    @property
+    def said(self) -> Counter[str]:
+        """How often each verdict was given and taken, once for a gate."""
+        return Counter(verdict for verdict, _ in self._answers.values())
 
     async def decide(self) -> None:
         """Look for open gates and decide, for ever."""
@@ -53,6 +58,10 @@ class Person:
             await asyncio.gather(*self._busy.values(), return_exceptions=True)
 
     def _may_say(self, gate: Any) -> bool:
+        """What was taken may be lost on its way to the run, so it is said again after a while."""
+        _, answered = self._answers.get(gate["gate_id"], ("", -AGAIN_S))
+        if monotonic() - answered < AGAIN_S:
+            return False
         settled = not self._striker.frozen and monotonic() - self._striker.thawed_at > SETTLED_S
         return gate["gate_type"] == "approval" or settled
 
@@ -74,4 +83,4 @@ class Person:
                 await self._client.gates.resolve(gate["gate_id"], verdict, reason=reason)
         except TowpathError:
             return  # settled meanwhile, or nobody answers: the next look tells
-        self.said[verdict] += 1
+        self._answers[gate["gate_id"]] = (verdict, monotonic())
