@@ -6,10 +6,16 @@ from towpath_contracts.events import FINAL_STATUSES
 from towpath_contracts.facts import AnyFact, CancelRequested, GateResolved
 from towpath_contracts.problems import ProblemError, problem
 from towpath_contracts.rpc import SETTLE_CALL
-from towpath_contracts.views import CancelRun, Done, GetRun, ListGates, ResolveGate
+from towpath_contracts.views import CancelRun, Done, GetEvents, GetRun, ListGates, ResolveGate
+from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import crash_point
 from towpath_fabric.ports import Wire
 from towpath_orchestrator.reading import Reading
+
+CANCELLING = "cancelling"
+
+FOLDED_WITHIN_S = 4.0
+"""A fact is folded in milliseconds; whoever asks waits 5 s for an answer."""
 
 UNKNOWN_VERDICTS = ("happened", "did_not_happen", "retry")
 
@@ -35,8 +41,23 @@ class Acting:
         run = await self._reading.get_run(GetRun(project=request.project, run_id=request.run_id))
         if run.status in FINAL_STATUSES:
             raise ProblemError(problem("run_finished", f"run {request.run_id} is {run.status}", run_id=str(run.run_id)))
-        await self._store(CancelRequested(run_id=request.run_id, by=request.actor, reason=request.reason))
+        if run.status != CANCELLING:
+            await self._store(CancelRequested(run_id=request.run_id, by=request.actor, reason=request.reason))
+            await self._cancelling(request, run.seq)
         return Done(detail="the run is asked to stop")
+
+    async def _cancelling(self, request: CancelRun, seq: int) -> None:
+        """Wait until the log holds the request: a broker that loses its data must not lose what was answered."""
+        until = monotonic() + FOLDED_WITHIN_S
+        while (left := until - monotonic()) > 0:
+            look = GetEvents(
+                project=request.project, run_id=request.run_id, after=seq, limit=1_000, wait_ms=int(left * 1000)
+            )
+            page = await self._reading.events(look)
+            if page.status == CANCELLING or page.status in FINAL_STATUSES:
+                return
+            seq = page.entries[-1].seq if page.entries else seq
+        raise ProblemError(problem("unavailable", "the run's log does not hold it yet; ask again", retry_after_s=2))
 
     async def resolve_gate(self, request: ResolveGate) -> Done:
         """Settle a gate that is not an approval. The person's word on an unknown call is audited by TAS first."""

@@ -325,6 +325,7 @@ class Client:
                     return
                 await asyncio.sleep(1.0)
             else:
+                self._world.judge.on_cancel_answered(run_id)
                 return
 
     async def live(self, number: int) -> None:

@@ -68,6 +68,12 @@ class Judge:
         if not noted:
             self._world.complain(f"confirmed before it was stored: {outcome.execution_id} {outcome.status}")
 
+    def on_cancel_answered(self, run_id: UUID) -> None:
+        """Somebody was told that the run stops: from here on no broker may lose that."""
+        status = self._runs.runs[run_id]["status"]
+        if status != "cancelling" and status not in FINAL_STATUSES:
+            self._world.complain(f"a cancel was answered and is not in the log of {run_id}, which is {status}")
+
     def all_ended(self) -> bool:
         """Say whether every run has its last word, and nothing is owed to anybody."""
         return all(run["status"] in FINAL_STATUSES and run["wake_at"] is None for run in self._runs.runs.values()) and (
