@@ -36,35 +36,40 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """Cases with the same traffic: runs whose tools are of *classes*. *settle* waits until all of them have ended."""
+    """Cases with the same traffic: runs whose tools are of *classes*. *settle* waits until all of them have ended.
+
+    Those of *meanwhile* are armed before the others and may be hit in a later round.
+    """
 
     cases: tuple[Case, ...]
     classes: tuple[EffectClass, ...]
     settle: bool
+    meanwhile: tuple[Case, ...] = ()
 
 
 def short_rounds(found: Sequence[Point]) -> list[Round]:
-    """Return rounds that hit every point once, at its first passing, while all classes are under way.
+    """Return rounds that hit every point but the probe's once, at its first passing, while all classes are under way.
 
-    Before them a worker is killed in a reconcilable call, so that half a minute later there is something to probe, and
-    one in an irreversible call, so that something is unknown.
+    Before them workers are killed in a reconcilable and in an irreversible call, so that something is in doubt. The
+    probe itself comes half a minute after a crash, if at all: it belongs to the long form.
     """
-    rest = [p for p in found if p.name not in DOUBTFUL]
+    rest = tuple(_case(p, "") for p in found if p.name not in DOUBTFUL and p.name != PROBED)
     doubts = [
         Round(cases=(_case(point, DOUBTFUL[point.name]),), classes=(DOUBTFUL[point.name],), settle=False)
         for point in found
         if point.name in DOUBTFUL
     ]
-    return [*doubts, Round(cases=tuple(_case(p, "") for p in rest), classes=CLASSES, settle=True)]
+    return [*doubts, Round(cases=rest, classes=CLASSES, settle=True)]
 
 
 def long_rounds(found: Sequence[Point]) -> list[Round]:
     """Return a round for each class: every point that its calls pass, at the first and at the second passing."""
     return [
         Round(
-            cases=tuple(_case(p, effect_class, nth) for p in _passed(found, effect_class) for nth in (1, 2)),
+            cases=_twice(effect_class, _passed(found, effect_class)),
             classes=(effect_class,),
             settle=True,
+            meanwhile=_twice(effect_class, found, only=PROBED) if effect_class == "reconcilable" else (),
         )
         for effect_class in CLASSES
     ]
@@ -74,9 +79,11 @@ def _case(point: Point, effect_class: EffectClass | Literal[""], nth: int = 1) -
     return Case(point=point, nth=nth, effect_class=effect_class)
 
 
+def _twice(effect_class: EffectClass, found: Sequence[Point], only: str = "") -> tuple[Case, ...]:
+    return tuple(_case(p, effect_class, nth) for p in found if only in ("", p.name) for nth in (1, 2))
+
+
 def _passed(found: Sequence[Point], effect_class: EffectClass) -> list[Point]:
-    """The points that calls of a class pass."""
-    never = {PROBED} if effect_class != "reconcilable" else set[str]()
-    if effect_class == "pure":
-        never |= UNCLAIMED
+    """The points that calls of a class pass in any case."""
+    never = UNCLAIMED | {PROBED} if effect_class == "pure" else {PROBED}
     return [point for point in found if point.name not in never]

@@ -95,6 +95,11 @@ class Ground:
         asked = {"project": "default", "run_id": run_id, "actor": PERSON, "reason": "enough"}
         await self.until_done(rpc.CANCEL_RUN.subject, CancelRun.model_validate(asked))
 
+    async def cancel_once(self, run_id: str) -> None:
+        """Ask *run_id* to stop, once: who was asked may die with its answer, and the word is stored all the same."""
+        asked = {"project": "default", "run_id": run_id, "actor": PERSON, "reason": "enough"}
+        await self._ask(rpc.CANCEL_RUN.subject, CancelRun.model_validate(asked))
+
     async def until_done(self, subject: str, request: Message, patience_s: float = 60) -> None:
         """Ask until somebody has done it; TimeoutError after *patience_s*, which says what was answered last."""
         last = "nothing"

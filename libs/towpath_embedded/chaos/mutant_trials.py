@@ -99,7 +99,7 @@ async def _lost_word(scene: _Scene) -> None:
     run_id = await scene.submit("alone", "pure", "word")
     await scene.waits(run_id)
     crash.arm(scene.armed, "orchestrator.before_commit")
-    await scene.ground.cancel(run_id)
+    await scene.ground.cancel_once(run_id)
     await scene.killed_at("orchestrator.before_commit")
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from towpath_embedded import roles
 from towpath_embedded.chaos import points as crash
-from towpath_embedded.chaos.crash_cases import PROBED, Case, Round, long_rounds, short_rounds
+from towpath_embedded.chaos.crash_cases import Case, Round, long_rounds, short_rounds
 from towpath_embedded.chaos.crash_ground import Ground
 from towpath_embedded.chaos.crash_runs import CLASSES, MAX_ACTIVE, EffectClass, Kind, Task, platform_of
 from towpath_embedded.chaos.judge import Unknown, weigh
@@ -60,17 +60,14 @@ class Sweep:
         """Kill at every case of *rounds*, one round after the other, and judge."""
         began = time.monotonic()
         left = await self._undisturbed()
-        for part in rounds:
-            await self._round(part)
-            if part.settle:  # what is left undone must not pass the points of the next round
-                left += await self.ground.ended(self.ground.run_ids, END_PATIENCE_S)
+        left += await self._all_rounds(rounds)
         left += await self.ground.quiet(END_PATIENCE_S)
         record = await read_record(self.ground.platform.dsn(), list(self.ground.run_ids))
         marks = read_marks(self.ground.outside)
         verdict = weigh(record, marks, list(self.ground.run_ids))
         explained, unexplained = explain(verdict.unknown, record, marks, self.kills)
         return SweepReport(
-            points=len({case.point.name for part in rounds for case in part.cases}),
+            points=len({case.point.name for part in rounds for case in (*part.cases, *part.meanwhile)}),
             kills=self.kills,
             missed=self.missed,
             verdict=verdict,
@@ -81,6 +78,17 @@ class Sweep:
             tools=frozenset(row["tool"] for row in record.calls),
             seconds=time.monotonic() - began,
         )
+
+    async def _all_rounds(self, rounds: Sequence[Round]) -> list[str]:
+        """Kill at every case; return the runs that did not end in time."""
+        left: list[str] = []
+        async with asyncio.TaskGroup() as meanwhile:
+            for part in rounds:
+                meanwhile.create_task(self._lane(part.meanwhile))
+                await self._round(part)
+                if part.settle:  # what is left undone must not pass the points of the next round
+                    left += await self.ground.ended(self.ground.run_ids, END_PATIENCE_S)
+        return left + await self.ground.ended(self.ground.run_ids, END_PATIENCE_S)
 
     async def _undisturbed(self) -> list[str]:
         """Run one of each sort before anything is killed: what all others are compared with."""
@@ -93,11 +101,10 @@ class Sweep:
 
     async def _round(self, part: Round) -> None:
         """Kill in every role at the same time, one process of each; meanwhile runs are submitted."""
-        traffic = asyncio.create_task(self._traffic(part.classes), name="traffic")
         lanes: dict[str, list[Case]] = {}
         for case in part.cases:
-            # What needs a doubt waits for one from the beginning: the doubt is settled half a minute after its crash.
-            lanes.setdefault(PROBED if case.point.name == PROBED else case.point.role, []).append(case)
+            lanes.setdefault(case.point.role, []).append(case)
+        traffic = asyncio.create_task(self._traffic(part.classes), name="traffic")
         try:
             async with asyncio.TaskGroup() as group:
                 for name, cases in lanes.items():
