@@ -6,11 +6,15 @@ Law: read only. Pages are bounded in runs and in time, so that neither an answer
 import asyncio
 from typing import Any
 
+from towpath_contracts.problems import ProblemError, problem
 from towpath_contracts.replaying import GetRecord, RecordPiece, ReplayPage, ReplayResult, ReplayRuns
 from towpath_engine import ENGINE_VERSION
 from towpath_fabric.clock import monotonic
 from towpath_orchestrator.records import QUERIES, StoredRecord
 from towpath_orchestrator.replaying import Replay
+
+MOST_WAITING = 8
+RETRY_AFTER_S = 5
 
 
 class ReplayGate:
@@ -18,6 +22,7 @@ class ReplayGate:
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
+        self._waiting = 0
         self._turn = asyncio.Semaphore(1)  # replays take the processor from live runs: one at a time
 
     async def record(self, request: GetRecord) -> RecordPiece:
@@ -26,12 +31,25 @@ class ReplayGate:
         return await record.piece(request.cursor)
 
     async def replay(self, request: ReplayRuns) -> ReplayPage:
-        """Replay one run, or the next page of many; raises ProblemError `run_not_found` for one that is not there."""
-        async with self._turn:
-            if request.run_id is not None:
-                record = await StoredRecord.open(self._pool, request.run_id, request.project or None)
-                return _page([await Replay(record).run()], always=True)
-            return await self._many(request)
+        """Replay one run, or the next page of many; raises ProblemError.
+
+        `run_not_found` for one that is not there, `overloaded` where too many replays wait for their turn.
+        """
+        if self._waiting >= MOST_WAITING:
+            detail = f"{self._waiting} replays wait already"
+            raise ProblemError(problem("overloaded", detail, retry_after_s=RETRY_AFTER_S))
+        self._waiting += 1
+        try:
+            async with self._turn:
+                return await self._replay(request)
+        finally:
+            self._waiting -= 1
+
+    async def _replay(self, request: ReplayRuns) -> ReplayPage:
+        if request.run_id is not None:
+            record = await StoredRecord.open(self._pool, request.run_id, request.project or None)
+            return _page([await Replay(record).run()], always=True)
+        return await self._many(request)
 
     async def _many(self, request: ReplayRuns) -> ReplayPage:
         until = monotonic() + request.budget_ms / 1_000

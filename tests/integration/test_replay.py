@@ -92,6 +92,12 @@ async def test_stored_runs_replay_and_a_changed_record_is_found(
         one = await peers.ask(rpc.REPLAY_RUNS, ReplayRuns(project="default", run_id=whole))
         assert (one.results[0].verdict, one.results[0].events) == ("identical", views[0].seq)
 
+        body = ReplayRuns(project="default").model_dump_json().encode()
+        answers = await asyncio.gather(*(peers.raw(rpc.REPLAY_RUNS.subject, body) for _ in range(60)))
+        codes = [json.loads(answer.data).get("code") for answer in answers]
+        assert set(codes) == {None, "overloaded"}, "live runs come before replays"
+        assert codes.count(None) >= 8
+
     url = {"TOWPATH_DATABASE_URL": database("orchestrator")}
     (code, lines), (kept, said), (lost, _) = await asyncio.gather(
         command("--network", "solo", **url),
