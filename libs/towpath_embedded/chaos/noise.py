@@ -94,7 +94,7 @@ async def noise(platform: Platform, chance: Random, *, longest_s: float) -> Asyn
     finally:
         for stream in STREAMS:
             await _republish(deploy, stream, None)
-        await listening.drain()
+        await listening.drain()  # type: ignore[no-untyped-call]  # nats-py leaves it untyped
         await made.close()
         await deploy.close()
 
