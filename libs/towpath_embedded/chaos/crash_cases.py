@@ -22,7 +22,10 @@ PROBED: Final = "worker.probed"
 """Passed only by a reconcilable call that was started before and never reported."""
 
 DOUBTFUL: Final[Mapping[str, EffectClass]] = {"worker.after_tool": "reconcilable", "worker.before_tool": "irreversible"}
-"""Killed here, a worker leaves a call of this class behind of which nobody knows whether it happened."""
+"""Killed here, a worker leaves a call of this class behind of which nobody knows whether it happened.
+
+In this order: the first is settled by a probe half a minute later, so it comes first.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,28 +41,32 @@ class Case:
 class Round:
     """Cases with the same traffic: runs whose tools are of *classes*. *settle* waits until all of them have ended.
 
-    Those of *meanwhile* are armed before the others and may be hit in a later round.
+    With *doubt* there is one run at a time, and a kill counts once it has left a call of the case's class in doubt.
+    Cases of *meanwhile* are armed before the others and may be hit in a later round.
     """
 
     cases: tuple[Case, ...]
     classes: tuple[EffectClass, ...]
     settle: bool
+    doubt: bool = False
     meanwhile: tuple[Case, ...] = ()
 
 
 def short_rounds(found: Sequence[Point]) -> list[Round]:
-    """Return rounds that hit every point but the probe's once, at its first passing, while all classes are under way.
+    """Return rounds that hit every point once, at its first passing, while all classes are under way.
 
-    Before them workers are killed in a reconcilable and in an irreversible call, so that something is in doubt. The
-    probe itself comes half a minute after a crash, if at all: it belongs to the long form.
+    Before them workers are killed in a reconcilable and in an irreversible call, so that something is in doubt: without
+    the first no probe would be asked.
     """
-    rest = tuple(_case(p, "") for p in found if p.name not in DOUBTFUL and p.name != PROBED)
+    named = {point.name: point for point in found}
     doubts = [
-        Round(cases=(_case(point, DOUBTFUL[point.name]),), classes=(DOUBTFUL[point.name],), settle=False)
-        for point in found
-        if point.name in DOUBTFUL
+        Round(cases=(_case(named[name], effect_class),), classes=(effect_class,), settle=False, doubt=True)
+        for name, effect_class in DOUBTFUL.items()
+        if name in named
     ]
-    return [*doubts, Round(cases=rest, classes=CLASSES, settle=True)]
+    rest = tuple(_case(p, "") for p in found if p.name not in DOUBTFUL and p.name != PROBED)
+    probed = tuple(_case(p, "reconcilable") for p in found if p.name == PROBED)
+    return [*doubts, Round(cases=rest, classes=CLASSES, settle=True, meanwhile=probed)]
 
 
 def long_rounds(found: Sequence[Point]) -> list[Round]:

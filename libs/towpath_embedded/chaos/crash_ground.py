@@ -143,6 +143,16 @@ class Ground:
         rows: list[Any] = await self._database.fetch(statement, *values)
         return rows
 
+    async def in_doubt(self, worker: str, effect_class: str) -> bool:
+        """Say whether a call of *effect_class* was started by *worker*, just killed, and not reported."""
+        rows = await self.fetch(
+            "SELECT 1 FROM tas.tool_call c JOIN tas.audit_entry a USING (execution_id) WHERE c.status = 'started'"
+            " AND c.effect_class = $1 AND a.phase = 'claim' AND a.verdict = 'granted' AND a.actor = $2",
+            effect_class,
+            worker,
+        )
+        return bool(rows)
+
     def _work_left(self) -> list[str]:
         url = self.platform.describe()["nats_monitoring_url"] + "/jsz?consumers=true"
         try:

@@ -85,7 +85,7 @@ class Sweep:
         async with asyncio.TaskGroup() as meanwhile:
             for part in rounds:
                 meanwhile.create_task(self._lane(part.meanwhile))
-                await self._round(part)
+                await (self._doubts(part.cases) if part.doubt else self._round(part))
                 if part.settle:  # what is left undone must not pass the points of the next round
                     left += await self.ground.ended(self.ground.run_ids, END_PATIENCE_S)
         return left + await self.ground.ended(self.ground.run_ids, END_PATIENCE_S)
@@ -98,6 +98,19 @@ class Sweep:
         found = await asyncio.gather(*(self._submit(kind, effect_class) for kind, effect_class in sorts))
         self._references = dict(zip(sorts, found, strict=True))
         return await self.ground.ended(found, END_PATIENCE_S)
+
+    async def _doubts(self, cases: Sequence[Case]) -> None:
+        """Leave a call of each case's class in doubt; a kill that left none, as in another call, is not enough."""
+        for case in cases:
+            in_doubt = False
+            while not in_doubt:
+                self._begin("plain", case.effect_class or "pure")
+                killed = await self._kill(case)
+                if killed is None:
+                    break
+                in_doubt = await self.ground.in_doubt(killed, case.effect_class)
+                await self._back(case.point.role, killed)
+        await asyncio.gather(*self._submitting)
 
     async def _round(self, part: Round) -> None:
         """Kill in every role at the same time, one process of each; meanwhile runs are submitted."""
