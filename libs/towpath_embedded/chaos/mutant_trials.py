@@ -26,7 +26,7 @@ from towpath_fabric.clock import monotonic
 
 PATIENCE_S: Final = 60.0
 AFTER_S: Final = 12.0
-"""How long a mutant is watched after its crash: a message comes again after 5 s, and is handled within as much."""
+"""When what is missing counts as lost after a crash: a message comes again after 5 s, and is handled within as much."""
 
 LOOK_S: Final = 0.05
 AGAIN_S: Final = 0.5
@@ -138,12 +138,13 @@ async def trial(name: str, folder: Path, *, mutated: bool = True) -> Trial:
 
 
 async def _betrayed(name: str, ground: Ground, reference: str) -> Trial:
-    """Judge until the mutant's figure is there. A run that has not come to its end yet is no difference before then."""
+    """Judge until the mutant's figure is there; a run that has not come to its end is no difference before its time."""
     figure, began = MUTANTS[name].figure, monotonic()
     while True:
-        over = monotonic() - began > AFTER_S
+        watched_s = monotonic() - began
         findings = await _judged(ground, reference)
-        if over or (figure != "differences" and findings[figure]):
+        due = figure != "differences" or watched_s > AFTER_S
+        if (due and findings[figure]) or watched_s > PATIENCE_S:
             return Trial(name=name, mutated=True, findings=findings)
         await asyncio.sleep(AGAIN_S)
 

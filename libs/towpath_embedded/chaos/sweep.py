@@ -28,7 +28,7 @@ from towpath_embedded.chaos.sweep_report import Kill, SweepReport, explain
 from towpath_embedded.identity import temporary_folder
 from towpath_fabric.clock import monotonic, wall
 
-HIT_PATIENCE_S: Final = 120.0
+HIT_PATIENCE_S: Final = 180.0
 """How long a point may wait for somebody to pass it."""
 
 BACK_PATIENCE_S: Final = 120.0
