@@ -37,6 +37,14 @@ LOOK_S: Final = 0.2
 DECIDE_AGAIN_S: Final = 3.0
 """A gate that is still open this long after it was answered is answered again."""
 
+_WHEREABOUTS: Final = """SELECT concat_ws('; ',
+    concat(r.run_id, ' is ', r.status, ' in step ', r.step, ', wakes ', r.wake_at),
+    (SELECT string_agg(concat(c.tool, ' ', c.status, ', attempt ', c.attempt, ', claims ', c.claims), '; ')
+     FROM tas.tool_call c WHERE c.run_id = r.run_id AND c.status NOT IN ('succeeded', 'failed', 'denied', 'void')),
+    (SELECT string_agg(concat(g.gate_type, ' gate ', g.status), '; ') FROM runs.gate g
+     WHERE g.run_id = r.run_id AND g.status = 'pending')) AS whereabouts
+FROM runs.run r WHERE r.run_id::text = ANY ($1)"""
+
 WORK: Final = frozenset({"INBOX", "DECIDE", "TOOLREQ", "TOOLEXEC", "TOOLOUT"})
 """The streams in which nothing may be left when all is quiet."""
 
@@ -127,6 +135,10 @@ class Ground:
             if not left or monotonic() > end:
                 return left
             await asyncio.sleep(LOOK_S)
+
+    async def whereabouts(self, run_ids: Collection[str]) -> list[str]:
+        """Say of each run where it is, with its open calls and gates: what one needs to know of a run that is stuck."""
+        return [row["whereabouts"] for row in await self.fetch(_WHEREABOUTS, sorted(set(run_ids)))]
 
     async def quiet(self, patience_s: float) -> list[str]:
         """Wait until the broker holds no work and history is complete; return what is left after *patience_s*."""

@@ -60,7 +60,7 @@ class Sweep:
         """Kill at every case of *rounds*, one round after the other, and judge."""
         began = time.monotonic()
         left = await self._undisturbed()
-        left += await self._all_rounds(rounds)
+        left = await self.ground.whereabouts(left + await self._all_rounds(rounds))
         left += await self.ground.quiet(END_PATIENCE_S)
         record = await read_record(self.ground.platform.dsn(), list(self.ground.run_ids))
         marks = read_marks(self.ground.outside)
