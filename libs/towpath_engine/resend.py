@@ -15,6 +15,9 @@ from towpath_engine.transition import Transition
 MAX_RESEND_S = 15
 """Resends back off to this: how late a lost claim's lease or a lost outcome is noticed, for one message a call."""
 
+MAX_GATE_RESEND_S = 120
+"""People take hours: thousands of runs may wait for them, and each resend is a commit and an event of its run."""
+
 
 def resend(t: Transition, pending: PendingEffect, *, dead: str = "") -> None:
     """Send *pending* again, with the next attempt number and the wait that is its own.
@@ -27,11 +30,11 @@ def resend(t: Transition, pending: PendingEffect, *, dead: str = "") -> None:
 
 
 def _wait_s(state: RunState, pending: PendingEffect) -> float:
-    """Steady for fences and behind gates; a decision waits its lease, or a model would be paid twice."""
+    """Steady for fences, slower and slower behind gates; a decision waits its lease, or a model would be paid twice."""
     if pending.kind is EffectKind.FENCE:
         return FENCE_RESEND_S
     if any(gate.execution_id == pending.effect_id for gate in state.gates):
-        return GATE_RESEND_S
+        return min(GATE_RESEND_S << min(pending.attempt - 1, 6), MAX_GATE_RESEND_S)
     if pending.kind is EffectKind.DECIDE:
         return state.created.step_timeout_ms / 1000 + DECIDE_GRACE_S
     return _backed_off_s(pending.attempt)

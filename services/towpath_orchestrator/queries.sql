@@ -147,30 +147,41 @@ ORDER BY updated_at DESC LIMIT $2
 
 -- name: load_counts
 -- Who holds how much of the room, and how many wait for it. A run that waits for a person holds none.
-SELECT q.queued, a.caller, a.network, a.active
+SELECT q.queued, p.waiting, a.caller, a.network, a.active
 FROM (SELECT count(*) AS queued FROM (SELECT 1 FROM runs.run WHERE status = 'queued' LIMIT $1) AS w) AS q
+CROSS JOIN (SELECT count(*) AS waiting FROM runs.run WHERE status = 'waiting') AS p
 LEFT JOIN (SELECT caller, network, count(*) AS active FROM runs.run WHERE status IN ('running', 'cancelling')
            GROUP BY caller, network) AS a ON true
 
 -- name: next_queued
 -- Whoever holds least comes next: everybody's first, then everybody's second (design §4, admission). Nobody's runs of
--- one network get more than $2, so that a slow one leaves room for the others.
-WITH active AS (
+-- one network get more than $2, so that a slow one leaves room for the others. Each queue is read from its front, and no
+-- further than it could be let in: a long one hides nobody and costs nothing.
+WITH RECURSIVE active AS (
   SELECT caller, network, count(*) AS held FROM runs.run WHERE status IN ('running', 'cancelling')
   GROUP BY caller, network
-), waiting AS (
-  SELECT run_id, caller, network, priority FROM runs.run WHERE status = 'queued'
-  ORDER BY priority DESC, run_id LIMIT 20000
+), queue AS (
+  (SELECT caller, network FROM runs.run WHERE status = 'queued' ORDER BY caller, network LIMIT 1)
+  UNION ALL
+  SELECT n.caller, n.network FROM queue q CROSS JOIN LATERAL (
+    SELECT r.caller, r.network FROM runs.run r
+    WHERE r.status = 'queued' AND (r.caller, r.network) > (q.caller, q.network)
+    ORDER BY r.caller, r.network LIMIT 1) AS n
+), front AS (
+  SELECT w.run_id, w.priority, q.caller, coalesce(a.held, 0) AS held
+  FROM queue q LEFT JOIN active a ON a.caller = q.caller AND a.network = q.network
+  CROSS JOIN LATERAL (
+    SELECT r.run_id, r.priority FROM runs.run r
+    WHERE r.status = 'queued' AND r.caller = q.caller AND r.network = q.network
+    ORDER BY r.priority DESC, r.run_id
+    LIMIT greatest(0, least($1, $2 - coalesce(a.held, 0)))) AS w
 ), placed AS (
-  SELECT w.run_id,
-         coalesce(c.held, 0) + row_number() OVER (PARTITION BY w.caller ORDER BY w.priority DESC, w.run_id) AS turn,
-         coalesce(a.held, 0)
-           + row_number() OVER (PARTITION BY w.caller, w.network ORDER BY w.priority DESC, w.run_id) AS share
-  FROM waiting w
-  LEFT JOIN active a ON a.caller = w.caller AND a.network = w.network
-  LEFT JOIN (SELECT caller, sum(held)::bigint AS held FROM active GROUP BY caller) AS c ON c.caller = w.caller
+  SELECT f.run_id, coalesce(c.held, 0)
+           + row_number() OVER (PARTITION BY f.caller ORDER BY f.priority DESC, f.run_id) AS turn
+  FROM front f
+  LEFT JOIN (SELECT caller, sum(held)::bigint AS held FROM active GROUP BY caller) AS c ON c.caller = f.caller
 )
-SELECT run_id FROM placed WHERE share <= $2 ORDER BY turn, run_id LIMIT $1
+SELECT run_id FROM placed ORDER BY turn, run_id LIMIT $1
 
 -- name: project_of_caller
 SELECT project FROM gateway.principal WHERE caller = $1
@@ -206,9 +217,6 @@ VALUES ($1, $2, $3, $4, $5, now(), $6) RETURNING published_at
 -- name: lock_name
 SELECT pg_advisory_xact_lock(hashtextextended($1 || '/' || $2, 0))
 
--- name: get_run
-SELECT * FROM runs.run WHERE run_id = $1 AND project = $2
-
 -- name: list_runs
 SELECT * FROM runs.run
 WHERE project = $1 AND ($2::text IS NULL OR status = $2) AND ($3::text IS NULL OR network = $3)
@@ -220,9 +228,6 @@ SELECT seq, status FROM runs.run WHERE run_id = $1 AND ($2::text IS NULL OR proj
 
 -- name: events_page
 SELECT seq, at, event FROM runs.run_event WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3
-
--- name: effect_events
-SELECT seq, at, event FROM runs.run_event WHERE run_id = $1 AND seq > $2 AND type = ANY ($3::text[]) ORDER BY seq LIMIT $4
 
 -- name: facts_of
 SELECT first_seq, at, fact, engine_version FROM runs.run_fact WHERE run_id = $1 ORDER BY first_seq

@@ -60,14 +60,17 @@ class Reconciler:
         await self._admit()
 
     async def _admit(self) -> None:
+        unseen = self._intake.before_count()
         rows = await self._pool.fetch(QUERIES.load_counts, self._settings.max_queued_runs)
         queued: int = rows[0]["queued"]
         held = Counter({(row["caller"], row["network"]): row["active"] for row in rows if row["active"]})
-        self._intake.held, self._intake.queued = held, queued
+        self._intake.counted(held + unseen)
+        self._intake.queued = queued
         self._metrics.active.set(held.total())
         self._metrics.queued.set(queued)
+        self._intake.crowded = rows[0]["waiting"] >= self._settings.max_waiting_runs
         room = min(self._settings.max_active_runs - held.total(), queued, CLAIM_LIMIT)
-        if room > 0:
+        if room > 0 and not self._intake.crowded:
             for row in await self._pool.fetch(QUERIES.next_queued, room, self._settings.active_share):
                 crash_point("orchestrator.before_admit")
                 self._loop.add(RunAdmitted(run_id=row["run_id"]))

@@ -19,6 +19,9 @@ class OrchestratorSettings(Settings):
     max_active_share: float = Field(default=0.8, gt=0, le=1)
     """How much of `max_active_runs` one caller's runs of one network may hold: slow tools leave room for the others."""
 
+    max_waiting_runs: int = 20_000
+    """Runs that wait for people; beyond it no more are started, since each is asked about from time to time."""
+
     max_waiting_submits: int = 2_048
     """Tasks on their way into the database at once; more are refused with `overloaded` at once."""
 

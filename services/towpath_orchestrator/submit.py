@@ -88,7 +88,11 @@ class Intake:
         self._projects: dict[str, tuple[str, float]] = {}
         self.held: Counter[tuple[str, str]] = Counter()
         """Runs under way by caller and network, as last counted, and what was begun here since."""
+        self._storing: Counter[tuple[str, str]] = Counter()
+        self._begun: Counter[tuple[str, str]] = Counter()
         self.queued = 0
+        self.crowded = False
+        """Whether so many runs wait for people that no more are started."""
 
     async def project_of(self, caller: str) -> str:
         """Return the project that *caller* acts in; raises ProblemError `caller_unknown`."""
@@ -191,6 +195,7 @@ class Intake:
                 await self._arrived.wait()
             batch, self._waiting = self._waiting[:256], self._waiting[256:]
             await self._commit_safely(batch)
+            self._storing = Counter()
 
     async def _commit_safely(self, batch: list[Submission]) -> None:
         """Commit a batch; a task that Postgres refuses is refused alone."""
@@ -225,11 +230,21 @@ class Intake:
         submission.entries = [first]
         if submission.forked is not None:
             state = _folded(submission, state, submission.forked, now)
-        if not self.queued and self._has_room(submission.task):
+        if not self.queued and not self.crowded and self._has_room(submission.task):
             state = _folded(submission, state, RunAdmitted(run_id=submission.run_id), now)
             submission.admitted = True
-            self.held[submission.task.caller, submission.task.network] += 1
+            for count in (self.held, self._storing, self._begun):
+                count[submission.task.caller, submission.task.network] += 1
         submission.state = state
+
+    def before_count(self) -> Counter[tuple[str, str]]:
+        """Return what is begun here and may not be seen by a count that starts now."""
+        self._begun = Counter()
+        return Counter(self._storing)
+
+    def counted(self, held: Counter[tuple[str, str]]) -> None:
+        """Take a count of the runs under way; what was begun while it was made is added."""
+        self.held = held + self._begun
 
     def _has_room(self, task: RunCreated) -> bool:
         own = self.held[task.caller, task.network]
@@ -281,14 +296,22 @@ class Intake:
             return
         if row is None:  # the key ran out between the two statements
             submission.answer.set_exception(ProblemError(problem("unavailable", "try once more", retry_after_s=1)))
-        elif row["request_digest"] != submission.request_digest:
-            detail = f"key {submission.idempotency_key!r} belongs to run {row['run_id']} with another request"
-            submission.answer.set_exception(
-                ProblemError(problem("idempotency_conflict", detail, run_id=str(row["run_id"])))
-            )
         else:
-            fields = ("run_id", "project", "network", "version", "status", "created_at")
-            submission.answer.set_result(RunAccepted(**{name: row[name] for name in fields}, duplicate=True))
+            try:
+                accepted = repeated(row, submission.idempotency_key, submission.request_digest)
+            except ProblemError as conflict:
+                submission.answer.set_exception(conflict)
+            else:
+                submission.answer.set_result(accepted)
+
+
+def repeated(row: Any, key: str | None, request_digest: str | None) -> RunAccepted:
+    """Return the run that has the key, from its *row*; raises ProblemError where it is of another request."""
+    if row["request_digest"] != request_digest:
+        detail = f"key {key!r} belongs to run {row['run_id']} with another request"
+        raise ProblemError(problem("idempotency_conflict", detail, run_id=str(row["run_id"])))
+    fields = ("run_id", "project", "network", "version", "status", "created_at")
+    return RunAccepted(**{name: row[name] for name in fields}, duplicate=True)
 
 
 def storable_json(labels: dict[str, str]) -> str:

@@ -5,8 +5,9 @@ import json
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
+import asyncpg
 import pytest
 from nats.aio.msg import Msg
 from tests.support.orchestrator_peers import NETWORK, Peers, connected, orchestrator, respond, use
@@ -109,6 +110,32 @@ async def test_a_run_that_waits_for_a_person_holds_no_room(database: Any, nats_s
         await peers.send("tas", fact.run_id, fact.model_dump_json().encode())
         async with asyncio.timeout(60):
             assert await ended(peers, other["run_id"]) == "completed"
+
+
+async def test_a_long_queue_hides_nobody_behind_it(database: Any, nats_server: Any, peers: SlowPeers) -> None:
+    async with orchestrator(database("orchestrator"), nats_server.url(), TOWPATH_MAX_ACTIVE_RUNS="5"):
+        await publish(peers)
+        for _ in range(4):
+            await submit(peers, "slow")
+        await peers.until(lambda: len(peers.held()) == 4)
+        first = await submit(peers, "slow")
+        assert first["status"] == "queued"
+        connection = await asyncpg.connect(database())
+        try:  # as many as nobody could submit in a test
+            columns = (
+                "project, kind, network, version, snapshot_digest, status, seq, caller, agent_key, step, max_steps"
+            )
+            await connection.execute(
+                f"INSERT INTO runs.run (run_id, {columns}, user_message, labels, created_at, updated_at)"
+                f" SELECT uuidv7(), {columns}, user_message, labels, created_at, updated_at"
+                " FROM runs.run, generate_series(1, 30000) WHERE run_id = $1",
+                UUID(first["run_id"]),
+            )
+        finally:
+            await connection.close()
+        quick = await submit(peers, "solo")
+        async with asyncio.timeout(60):
+            assert await ended(peers, quick["run_id"]) == "completed"
 
 
 async def test_tasks_beyond_what_can_be_held_are_refused_and_the_rest_completes(

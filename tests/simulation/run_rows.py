@@ -170,9 +170,6 @@ class RunRows:
     def events_page(self, session: Session, run_id: UUID, after: int, limit: int) -> list[Row]:
         return self.load_tail(session, run_id, after)[:limit]
 
-    def effect_events(self, session: Session, run_id: UUID, after: int, kinds: list[str], limit: int) -> list[Row]:
-        return [row for row in self.load_tail(session, run_id, after) if row["type"] in kinds][:limit]
-
     def save_snapshot(self, _session: Session, run_id: UUID, seq: int, version: str, state: str) -> list[Row]:
         old = self.saved.get(run_id)
         if old is None or old["seq"] < seq or old["engine_version"] != version:
@@ -211,8 +208,10 @@ class RunRows:
         for run in self.runs.values():
             if run["status"] in ACTIVE:
                 held[run["caller"], run["network"]] += 1
-        rows = [{"queued": queued, "caller": c, "network": n, "active": count} for (c, n), count in held.items()]
-        return rows or [{"queued": queued, "caller": None, "network": None, "active": None}]
+        waiting = sum(run["status"] == "waiting" for run in self.runs.values())
+        counts: Row = {"queued": queued, "waiting": waiting}
+        rows: list[Row] = [{**counts, "caller": c, "network": n, "active": count} for (c, n), count in held.items()]
+        return rows or [{**counts, "caller": None, "network": None, "active": None}]
 
     def next_queued(self, _session: Session, room: int, *_share: int) -> list[Row]:
         """Fairness is not what is tested here: the oldest first."""
@@ -233,13 +232,12 @@ class RunRows:
     def snapshot(self, _session: Session, digest: str) -> list[Row]:
         return [{"snapshot": self.snapshots[digest]}] if digest in self.snapshots else []
 
-    def get_run(self, _session: Session, run_id: UUID, project: str) -> list[Row]:
+    def whole_run(self, _session: Session, run_id: UUID, project: str) -> list[Row]:
         run = self.runs.get(run_id)
-        return [dict(run)] if run is not None and run["project"] == project else []
-
-    def forked_from(self, _session: Session, run_id: UUID) -> list[Row]:
+        if run is None or run["project"] != project:
+            return []
         found = json.loads(self.events[run_id][1]["event"]).get("forked_from")
-        return [{"forked_from": None if found is None else json.dumps(found)}]
+        return [{**run, "forked_from": None if found is None else json.dumps(found)}]
 
     def run_seq(self, _session: Session, run_id: UUID, project: str | None) -> list[Row]:
         run = self.runs.get(run_id)

@@ -12,6 +12,7 @@ from towpath_engine.advance import wake_at
 from towpath_engine.evolve import GATE_RESEND_S
 from towpath_engine.gates import UNKNOWN_GATE_HOURS
 from towpath_engine.remember import QUEUE_MS
+from towpath_engine.resend import MAX_GATE_RESEND_S
 
 FIRST, SECOND = uuid5(RUN, "approval 1"), uuid5(RUN, "approval 2")
 DAY = UNKNOWN_GATE_HOURS * 3600.0
@@ -138,12 +139,13 @@ def test_a_doubt_replaces_the_gate_of_an_approval() -> None:
     assert machine.want_approval(FIRST) == [], "and is not replaced by the stale demand for it"
 
 
-def test_a_waiting_call_is_asked_for_every_half_minute() -> None:
+def test_a_waiting_call_is_asked_for_more_and_more_seldom() -> None:
     machine = paying()
     machine.want_approval(FIRST)
-    for attempt in (2, 3, 4):
+    waits = (GATE_RESEND_S, GATE_RESEND_S, 60, MAX_GATE_RESEND_S, MAX_GATE_RESEND_S)
+    for attempt, wait in enumerate(waits, 2):
         due = wake_at(machine.state)
-        assert due is not None and (due - machine.now).total_seconds() == GATE_RESEND_S
+        assert due is not None and (due - machine.now).total_seconds() == wait
         assert types(machine.wake()) == ["effect_resent"]
         assert [request.attempt for request in asked(machine)] == [attempt]
 
