@@ -119,6 +119,17 @@ def test_once_the_retry_has_begun_its_own_outcome_decides() -> None:
     assert become(heard(call, SECOND, status="failed")).status is CallStatus.FAILED
 
 
+def test_a_retry_that_is_lost_too_stays_in_doubt_whatever_the_first_start_came_to() -> None:
+    lost_again = become(ask(start(retried(), SECOND, 17)[0], now=after(40)))
+    assert lost_again.status is CallStatus.UNKNOWN
+    for status in ("succeeded", "failed"):
+        late = heard(lost_again, FIRST, attempt=1, status=status)
+        assert late.call is None and late.effects == (), "nobody but a person can say what the second start did"
+        (note,) = late.notes
+        assert (note.phase, note.verdict, note.always) == ("evidence", status, True)
+    assert become(heard(lost_again, SECOND)).status is CallStatus.SUCCEEDED, "its own outcome settles it"
+
+
 @pytest.mark.parametrize("effect_class", [EffectClass.IDEMPOTENT, EffectClass.RECONCILABLE])
 def test_an_earlier_start_that_failed_does_not_end_a_later_one(effect_class: EffectClass) -> None:
     permitted_again = lost(effect_class)

@@ -93,7 +93,9 @@ class Histories(RuleBasedStateMachine):
         assert not (answer.granted and (expired or asked.attempt != self.call.attempt)), "an outdated ticket is refused"
         if answer.granted and self.effect_class is not EffectClass.PURE:
             self.judge_grant(worker, before, step)
-            probed = self.effect_class is EffectClass.RECONCILABLE and any(holder != worker for holder in before)
+            probed = self.effect_class is EffectClass.RECONCILABLE and any(
+                holder != worker or attempt != self.call.attempt for holder, (attempt, _) in before.items()
+            )
             assert bool(answer.probe) is probed, "what may have happened is looked for before it runs again"
             assert answer.probe != "preferred" or self.retries, "only a person lets it run on an unclear probe"
             self.never_began.discard(worker)
@@ -129,7 +131,7 @@ class Histories(RuleBasedStateMachine):
         more: dict[str, Any] = {"status": status, "attempt": attempt, "result": str(worker)}
         if status == "not_started":
             more |= {"status": "failed", "failure": ToolFailure(code=status, message="it came too late")}
-            if not forged and self.call.status not in FINAL:
+            if not forged and self.call.status not in FINAL - {CallStatus.UNKNOWN}:
                 self.never_began.add(worker)
         said = outcome(self.call, worker, **more)
         fault = "forged" if forged else ""

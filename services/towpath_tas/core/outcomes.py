@@ -67,7 +67,8 @@ def _overtaken(call: Call, outcome: ToolOutcome) -> str:
         again = call.status is CallStatus.PERMITTED and outcome.attempt < call.attempt
         later = last is not None and last.claim_id != outcome.claim_id
         return "a later start of the call decides" if again or later else ""
-    second = call.status is CallStatus.STARTED and last is not None and last.claim_id != outcome.claim_id
+    begun = call.status in {CallStatus.STARTED, CallStatus.UNKNOWN}  # lost as well: a person is asked about that start
+    second = begun and last is not None and last.claim_id != outcome.claim_id
     if second and call.effect_class is EffectClass.IRREVERSIBLE:
         return "a person let the call run again, and that start decides"
     return ""
