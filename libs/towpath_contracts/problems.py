@@ -152,6 +152,12 @@ REGISTRY: dict[str, ProblemKind] = _registry(
     ProblemKind("role_missing", 403, "The role is missing", "A person with the role in detail must do it."),
     ProblemKind("run_finished", 409, "The run has already ended", "Nothing is left to stop."),
     ProblemKind(
+        "run_unreadable",
+        409,
+        "The run's log can't be read",
+        "Start a version that can (towpath runs replay RUN says), then requeue its letters: towpath queues dead list.",
+    ),
+    ProblemKind(
         "fork_refused", 409, "The run can't be forked from there", "Name another step, or wait until this one is over."
     ),
     ProblemKind(

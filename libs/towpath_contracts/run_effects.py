@@ -11,13 +11,15 @@ from uuid import UUID
 from towpath_contracts import events as ev
 from towpath_contracts.base import Value
 from towpath_contracts.decisions import CallTools, ToolCall
-from towpath_contracts.tools import ToolFailure
 
 EffectOutcome = Literal["happened", "did_not_happen", "failed", "unknown", "open"]
 """`open` is a call of a run that has not ended: asked for, and without an outcome yet."""
 
 EFFECT_EVENTS = ("instruction_issued", "tool_call_finished", "tool_call_denied", "fence_stored", "run_finished")
 """The types of events that the list is made of; all others may be left out."""
+
+TELLS_EFFECTS = (ev.FINAL_STATUSES - {"completed"}) | {"cancelling", "quarantined"}
+"""Statuses of runs that owe the list."""
 
 _NEVER_RAN = frozenset({"not_started", "did_not_happen", "cancelled", "invalid_arguments"})
 """Failures that say that nothing was done, unless they are marked uncertain."""
@@ -34,6 +36,33 @@ class RunEffect(Value):
     source: str = ""
 
 
+class NamedCall(Value):
+    """A call of an instruction, without its arguments."""
+
+    execution_id: UUID
+    call_index: int
+    tool: str
+
+
+class EffectWord(Value):
+    """What one event says of calls and nothing else of it: neither arguments nor results. None is what it does not say.
+
+    A reader of many events may have it made where they are stored; `word_of` makes the same of a whole event.
+    """
+
+    type: str
+    step: int | None = None
+    calls: tuple[NamedCall, ...] | None = None
+    execution_id: UUID | None = None
+    status: str | None = None
+    code: str | None = None
+    uncertain: bool | None = None
+    probe: str | None = None
+    settled_by: str | None = None
+    worker: str | None = None
+    voided: tuple[UUID, ...] | None = None
+
+
 class EffectList:
     """Grows with the events of one run, in order, and keeps nothing of them but what became of the calls."""
 
@@ -45,26 +74,26 @@ class EffectList:
         """The calls so far, in the order in which they were decided."""
         return tuple(self._listed.values())
 
-    def add(self, event: "ev.AnyEvent") -> None:
-        """Take the next event."""
-        match event:
-            case ev.InstructionIssued(instruction=CallTools(calls=calls)):
-                for call in calls:
-                    self._open(call, event.step)
-            case ev.ToolCallFinished():
-                self._say(event.execution_id, _outcome(event), _source(event))
-            case ev.ToolCallDenied():
-                self._say(event.execution_id, "did_not_happen", "denied")
-            case ev.FenceStored():
-                for execution_id in event.voided:
+    def add(self, word: EffectWord) -> None:
+        """Take what the next event says."""
+        match word:
+            case EffectWord(type="instruction_issued"):
+                for call in word.calls or ():
+                    self._open(call, word.step or 0)
+            case EffectWord(type="tool_call_finished", execution_id=UUID() as execution_id):
+                self._say(execution_id, _outcome(word), _source(word))
+            case EffectWord(type="tool_call_denied", execution_id=UUID() as execution_id):
+                self._say(execution_id, "did_not_happen", "denied")
+            case EffectWord(type="fence_stored"):
+                for execution_id in word.voided or ():
                     self._say(execution_id, "did_not_happen", "void")
-            case ev.RunFinished():
+            case EffectWord(type="run_finished"):
                 for effect in self.effects:
                     self._say(effect.execution_id, "unknown", "")
             case _:
                 return
 
-    def _open(self, call: ToolCall, step: int) -> None:
+    def _open(self, call: NamedCall, step: int) -> None:
         self._listed[call.execution_id] = RunEffect(
             execution_id=call.execution_id, tool=call.tool, step=step, call_index=call.call_index, outcome="open"
         )
@@ -80,31 +109,57 @@ def effects_of(events: Iterable["ev.AnyEvent"]) -> tuple[RunEffect, ...]:
     """Return what became of the calls, from the events of one run in order."""
     listed = EffectList()
     for event in events:
-        listed.add(event)
+        word = word_of(event)
+        if word is not None:
+            listed.add(word)
     return listed.effects
 
 
-def _outcome(event: "ev.ToolCallFinished") -> EffectOutcome:
-    match event.status:
+def word_of(event: "ev.AnyEvent") -> EffectWord | None:
+    """Return what *event* says of calls; None for nothing."""
+    match event:
+        case ev.InstructionIssued(instruction=CallTools(calls=calls)):
+            return EffectWord(type=event.type, step=event.step, calls=tuple(map(_named, calls)))
+        case ev.ToolCallFinished(failure=failure):
+            return EffectWord(
+                type=event.type,
+                execution_id=event.execution_id,
+                status=event.status,
+                code=None if failure is None else failure.code,
+                uncertain=None if failure is None else failure.uncertain,
+                probe=event.probe,
+                settled_by=event.settled_by,
+                worker=event.worker,
+            )
+        case ev.ToolCallDenied():
+            return EffectWord(type=event.type, execution_id=event.execution_id)
+        case ev.FenceStored():
+            return EffectWord(type=event.type, voided=event.voided)
+        case ev.RunFinished():
+            return EffectWord(type=event.type)
+        case _:
+            return None
+
+
+def _named(call: ToolCall) -> NamedCall:
+    return NamedCall(execution_id=call.execution_id, call_index=call.call_index, tool=call.tool)
+
+
+def _outcome(word: EffectWord) -> EffectOutcome:
+    match word.status:
         case "succeeded":
             return "happened"
         case "void":
             return "did_not_happen"
-        case "unknown":
-            return "unknown"
         case "failed":
-            return _of_failure(event.failure)
+            if word.uncertain:
+                return "unknown"
+            return "did_not_happen" if word.code in _NEVER_RAN else "failed"
+        case _:
+            return "unknown"
 
 
-def _of_failure(failure: ToolFailure | None) -> EffectOutcome:
-    if failure is None:
-        return "failed"
-    if failure.uncertain:
-        return "unknown"
-    return "did_not_happen" if failure.code in _NEVER_RAN else "failed"
-
-
-def _source(event: "ev.ToolCallFinished") -> str:
-    if event.settled_by:
-        return event.settled_by
-    return "probe" if event.probe in {"happened", "did_not_happen"} else event.worker
+def _source(word: EffectWord) -> str:
+    if word.settled_by:
+        return word.settled_by
+    return "probe" if word.probe in {"happened", "did_not_happen"} else word.worker or ""

@@ -17,11 +17,16 @@ from towpath_contracts.run_effects import RunEffect
 
 
 class GetRun(Message):
-    """One run of a project; `wait_ms` > 0 waits for its end (at most 30 s a call)."""
+    """One run of a project; `wait_ms` > 0 waits for its end (at most 30 s a call).
+
+    With `effects` the answer lists what became of the calls of a stopped run, which reads its whole history; who only
+    wants to know how a run stands leaves it out. On `task.get` it is on unless it is switched off.
+    """
 
     project: str
     run_id: UUID
     wait_ms: int = Field(default=0, ge=0, le=30_000)
+    effects: bool = False
 
 
 class ListRuns(Message):
@@ -38,8 +43,9 @@ class ListRuns(Message):
 class RunView(Message):
     """A run as its reader sees it.
 
-    `effects` is filled once a run is being cancelled or has ended otherwise than completed: what became of its calls,
-    in order. Of very many only the newest are there, and `effects_left_out` counts the others; the log has them all.
+    `effects` is filled where it is asked for, once a run is being cancelled or has ended otherwise than completed: what
+    became of its calls, in order. Of very many only the newest are there, and `effects_left_out` counts the others; the
+    log has them all.
     """
 
     run_id: UUID

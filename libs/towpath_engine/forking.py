@@ -42,7 +42,6 @@ class ForkPoint:
         self._boundary = self._state
         self._first_step: int | None = None
         self._answered = False
-        self._over = False
 
     def saw(self, entry: "ev.LogEntry") -> bool:
         """Take the next entry; True once the point is found and no more entries are needed."""
@@ -52,7 +51,6 @@ class ForkPoint:
             if event.step >= self._from_step:
                 return True
         if isinstance(event, ev.RunFinished | ev.CancelAccepted | ev.RunQuarantined):
-            self._over = True
             return True
         self._answered = isinstance(event, ev.InstructionIssued) and isinstance(event.instruction, Finish)
         self._state = evolve(self._state, entry)

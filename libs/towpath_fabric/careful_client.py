@@ -3,9 +3,11 @@
 Law: the broker forwards bytes that nats-py takes for text; one message with others ends its reading for good, and the
 connection looks well for 15 s more. What can't be read is made readable (subjects, so that it can be set aside) or left
 out (headers, replies). An answer goes to an inbox and nowhere else: who asks would choose what a service publishes.
+Only the clients that are made careful change: nats-py stays as it is for whatever else runs in the process.
 """
 
 import re
+from types import FunctionType
 
 import nats.protocol.parser as nats_parser
 from nats.aio.client import Client
@@ -16,10 +18,8 @@ _REPLY = re.compile(rb"(?:_INBOX|\$JS\.(?:ACK|FC)\.)[!-)+-=?-~]*")
 """Inboxes, and the broker's own subjects; without wildcards."""
 
 # The broker parts a line at blanks and tabs; for Python's `\s` it also ends at other control characters.
-nats_parser.MSG_RE = re.compile(rb"\AMSG[ \t]+([^ \t\r\n]+)[ \t]+([0-9]+)[ \t]+(([^ \t\r\n]+)[ \t]+)?([0-9]+)\r\n")
-nats_parser.HMSG_RE = re.compile(
-    rb"\AHMSG[ \t]+([^ \t\r\n]+)[ \t]+([0-9]+)[ \t]+(([^ \t\r\n]+)[ \t]+)?([0-9]+)[ \t]+([0-9]+)\r\n"
-)
+_MSG_RE = re.compile(rb"\AMSG[ \t]+([^ \t\r\n]+)[ \t]+([0-9]+)[ \t]+(([^ \t\r\n]+)[ \t]+)?([0-9]+)\r\n")
+_HMSG_RE = re.compile(rb"\AHMSG[ \t]+([^ \t\r\n]+)[ \t]+([0-9]+)[ \t]+(([^ \t\r\n]+)[ \t]+)?([0-9]+)[ \t]+([0-9]+)\r\n")
 
 
 def readable_subject(subject: bytes) -> str:
@@ -56,7 +56,16 @@ class CarefulClient(Client):
         )
 
 
+class CarefulParser(nats_parser.Parser):
+    """nats-py's own parser with other patterns for the lines of messages, for the clients that have it alone."""
+
+    parse = FunctionType(
+        nats_parser.Parser.parse.__code__, {**vars(nats_parser), "MSG_RE": _MSG_RE, "HMSG_RE": _HMSG_RE}
+    )
+
+
 def make_careful(client: Client) -> Client:
     """Turn a connected *client* into a careful one, before its first subscription: FastStream makes its own."""
     client.__class__ = CarefulClient
+    client._ps.__class__ = CarefulParser
     return client

@@ -13,6 +13,8 @@ from towpath_fabric.ports import Wire
 from towpath_orchestrator.reading import Reading
 
 CANCELLING = "cancelling"
+LOG_UNREADABLE = "log_unreadable"
+"""Why a run is parked whose log this version can't fold: whatever is told to it becomes a dead letter."""
 
 FOLDED_WITHIN_S = 4.0
 """A fact is folded in milliseconds; whoever asks waits 5 s for an answer."""
@@ -41,6 +43,11 @@ class Acting:
         run = await self._reading.get_run(GetRun(project=request.project, run_id=request.run_id))
         if run.status in FINAL_STATUSES:
             raise ProblemError(problem("run_finished", f"run {request.run_id} is {run.status}", run_id=str(run.run_id)))
+        if run.reason == LOG_UNREADABLE:
+            detail = (
+                f"the log of run {request.run_id} can't be read: it takes no step, and can't be told to stop"
+            )
+            raise ProblemError(problem("run_unreadable", detail, run_id=str(run.run_id)))
         if run.status != CANCELLING:
             await self._store(CancelRequested(run_id=request.run_id, by=request.actor, reason=request.reason))
             await self._cancelling(request, run.seq)

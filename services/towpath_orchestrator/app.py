@@ -12,7 +12,7 @@ from towpath_contracts.strict_json import check_json
 from towpath_contracts.tasks import SubmitTask
 from towpath_contracts.views import CancelRun, GetEvents, GetRun
 from towpath_fabric.crash_points import crash_point, crash_point_sent
-from towpath_fabric.db import DATABASE_DOWN
+from towpath_fabric.db import DATA_AT_FAULT, DATABASE_DOWN
 from towpath_fabric.dead_letters import NOBODY, About, DeadLetters
 from towpath_fabric.logs import Logger
 from towpath_fabric.ports import Feed, Wire
@@ -34,6 +34,7 @@ class ClientGetRun(ClientMessage):
 
     run_id: str
     wait_ms: int = Field(default=0, ge=0, le=30_000)
+    effects: bool = True
 
 
 class ClientGetEvents(ClientMessage):
@@ -181,5 +182,5 @@ class Enqueued:
         """Return the project of the caller that the subject names, where it is known."""
         try:
             return About(project=await self._intake.project_of(_caller(message.subject)))
-        except (ProblemError, *DATABASE_DOWN):
+        except (ProblemError, *DATABASE_DOWN, *DATA_AT_FAULT):
             return NOBODY

@@ -1,7 +1,7 @@
 """Forking a run from a step: a new run that takes over what the other knew (design §5).
 
 Law: the parent is only read. Who forks is in the audit before the new run exists; the new run has its parent's network
-version and grant, never more rights.
+version and grant, never more rights. A repeat under the same idempotency key is answered before anything is audited.
 """
 
 import asyncio
@@ -9,11 +9,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from pydantic import ValidationError
+
 from towpath_contracts.access import RecordAction
 from towpath_contracts.canonical import canonical_json, digest
 from towpath_contracts.events import ForkedFrom, LogEntry, RunCreated, event_adapter
 from towpath_contracts.facts import RunForked
-from towpath_contracts.networks import NetworkVersion
+from towpath_contracts.networks import NetworkVersion, Snapshot
 from towpath_contracts.problems import ProblemError, problem
 from towpath_contracts.replaying import ForkRun
 from towpath_contracts.rpc import RECORD_ACTION
@@ -25,7 +27,7 @@ from towpath_fabric.ports import Database, Wire
 from towpath_orchestrator.adapters.run_tables import QUERIES
 from towpath_orchestrator.records import StoredRecord
 from towpath_orchestrator.settings import OrchestratorSettings
-from towpath_orchestrator.submit import Intake, Submission
+from towpath_orchestrator.submit import Intake, Submission, repeated
 
 MAX_INHERITED_BYTES = 512 * 1024
 """It travels in one event, which the broker limits to 1 MiB; a context may have 200 KB."""
@@ -52,23 +54,36 @@ class Forks:
         """Accept a fork, or raise ProblemError. Returns after the commit."""
         if request.options.script is not None and not self._settings.scripts_allowed:
             raise ProblemError(problem("script_not_allowed", "this platform does not play scripts"))
-        return await self._intake.enter(partial(self._submission, request))
+        return await self._known(request) or await self._intake.enter(partial(self._submission, request))
+
+    async def _known(self, request: ForkRun) -> RunAccepted | None:
+        """Return the run that the idempotency key names already; raises `idempotency_conflict` for another request."""
+        key = request.options.idempotency_key
+        if key is None:
+            return None
+        row = await self._pool.fetchrow(QUERIES.idempotent_run, request.project, request.caller, key)
+        return None if row is None else repeated(row, key, _digest(request))
 
     async def _submission(self, request: ForkRun) -> Submission:
         record = await StoredRecord.open(self._pool, request.run_id, request.project)
         header = record.header
         version: NetworkVersion = await self._find_version(request.project, header.network, header.version)
-        if header.snapshot is None:
+        if header.snapshot_text is None:
             detail = f"the snapshot of {version.name}@v{version.version} is gone"
             raise ProblemError(problem("version_not_found", detail))
-        point = ForkPoint(header.run_id, header.snapshot, request.options.from_step)
+        try:
+            snapshot = Snapshot.model_validate_json(header.snapshot_text)
+        except ValidationError as error:
+            detail = f"this version can't read the snapshot of {version.name}@v{version.version}"
+            raise ProblemError(problem("fork_refused", detail, run_id=str(request.run_id))) from error
+        point = ForkPoint(header.run_id, snapshot, request.options.from_step)
         parent = await _walk(record, point)
         forked, task = await self._begun(request, parent, point)
         await self._audit(request, forked)
         return Submission(
             run_id=forked.run_id,
             task=task,
-            snapshot=header.snapshot,
+            snapshot=snapshot,
             idempotency_key=request.options.idempotency_key,
             request_digest=_digest(request),
             answer=asyncio.get_running_loop().create_future(),

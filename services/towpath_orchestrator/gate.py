@@ -1,10 +1,11 @@
 """Replays many stored runs, page by page: the regression gate of a new version (design §5).
 
-Law: read only. Pages are bounded in runs and in time, so that neither an answer nor a hot loop waits long for one.
+Law: read only. Pages are bounded in runs, bytes and time: an answer fits one message, and no hot loop waits long.
 """
 
 import asyncio
 from typing import Any
+from uuid import UUID
 
 from towpath_contracts.problems import ProblemError, problem
 from towpath_contracts.replaying import GetRecord, RecordPiece, ReplayPage, ReplayResult, ReplayRuns
@@ -15,6 +16,9 @@ from towpath_orchestrator.replaying import Replay
 
 MOST_WAITING = 8
 RETRY_AFTER_S = 5
+
+PAGE_BYTES = 400_000
+"""A page ends with the run whose result goes beyond this; one result has some 50 KB, and a message may have 1 MiB."""
 
 
 class ReplayGate:
@@ -56,13 +60,27 @@ class ReplayGate:
         filters = (request.project or None, request.network, request.since, request.after, request.limit)
         rows = await self._pool.fetch(QUERIES.runs_to_replay, *filters)
         results: list[ReplayResult] = []
+        size, last = 0, None
         for row in rows:
-            record = await StoredRecord.open(self._pool, row["run_id"], None)
-            results.append(await Replay(record).run())
-            if monotonic() > until:
+            last = row["run_id"]
+            result = await self._one(last)
+            if result is not None:
+                results.append(result)
+                size += 0 if result.verdict == "identical" else len(result.model_dump_json().encode())
+            if monotonic() > until or size > PAGE_BYTES:
                 break
-        more = len(results) < len(rows) or len(rows) == request.limit
-        return _page(results, next_after=results[-1].run_id if more and results else None)
+        more = bool(rows) and (last != rows[-1]["run_id"] or len(rows) == request.limit)
+        return _page(results, next_after=last if more else None)
+
+    async def _one(self, run_id: UUID) -> ReplayResult | None:
+        """Replay one run of a page; None where it was deleted since the page was begun."""
+        try:
+            record = await StoredRecord.open(self._pool, run_id, None)
+        except ProblemError as error:
+            if error.problem.code != "run_not_found":
+                raise
+            return None
+        return await Replay(record).run()
 
 
 def _page(results: list[ReplayResult], *, always: bool = False, **more: Any) -> ReplayPage:

@@ -8,10 +8,12 @@ import json
 from typing import Any
 from uuid import UUID
 
+from pydantic import ValidationError
+
 from towpath_contracts.deciding import Cost, Usage
 from towpath_contracts.events import FINAL_STATUSES, ForkedFrom
 from towpath_contracts.problems import ProblemError, problem
-from towpath_contracts.run_effects import EFFECT_EVENTS, EffectList
+from towpath_contracts.run_effects import EFFECT_EVENTS, TELLS_EFFECTS, EffectList, EffectWord
 from towpath_contracts.tools import BlobChunk, BlobGet
 from towpath_contracts.views import (
     EventPage,
@@ -34,7 +36,7 @@ from towpath_fabric.ports import Database
 from towpath_orchestrator.adapters.run_tables import QUERIES, read_entry
 from towpath_orchestrator.cache import Waiters
 
-FORKED_FROM = Queries.load("towpath_orchestrator", "records.sql").forked_from
+RECORDS = Queries.load("towpath_orchestrator", "records.sql")
 
 LOOK_S = 0.25
 """Whoever waits also looks this often: another replica may have moved the run."""
@@ -45,13 +47,11 @@ PAGE_BYTES = 600_000
 BRIEF_BYTES = 4_096
 """In lists, an answer longer than this is left out; the run itself has it."""
 
-TELLS_EFFECTS = (FINAL_STATUSES - {"completed"}) | {"cancelling", "quarantined"}
-
 MAX_EFFECTS = 1_000
 """Effects in one answer: about 200 KB, well below the broker's 1 MiB."""
 
 EVENTS_AT_ONCE = 200
-"""Events read at once for the list of effects; each may hold a result of 64 KiB."""
+"""Events read at once for the list of effects; arguments and results stay in the database."""
 
 CHUNK_BYTES = 256 * 1024
 """Largest piece of a blob in one message (design §6)."""
@@ -107,6 +107,22 @@ def view(row: Any) -> RunView:
     )
 
 
+def _whole(row: Any) -> RunView:
+    """Add what only the first event tells; lists do without."""
+    text = row["forked_from"]
+    if text is None:
+        return view(row)
+    return view(row).model_copy(update={"forked_from": ForkedFrom.model_validate_json(text)})
+
+
+def _word(text: str) -> EffectWord | None:
+    """Read what an event says of calls; None where it can't be read: the log of a parked run may be damaged."""
+    try:
+        return EffectWord.model_validate_json(text)
+    except ValidationError:
+        return None
+
+
 def _gate(row: Any) -> GateView:
     fields = dict(row)
     fields["detail"] = json.loads(fields["detail"])
@@ -123,23 +139,16 @@ class Reading:
         self._endings = endings
 
     async def get_run(self, request: GetRun) -> RunView:
-        """Return a run, waiting up to `wait_ms` for its end."""
+        """Return a run, waiting up to `wait_ms` for its end; what became of its calls only where that is asked."""
         until = monotonic() + request.wait_ms / 1000
         while True:
-            row = await self._pool.fetchrow(QUERIES.get_run, request.run_id, request.project)
+            row = await self._pool.fetchrow(RECORDS.whole_run, request.run_id, request.project)
             if row is None:
                 raise ProblemError(problem("run_not_found", f"no run {request.run_id} in {request.project}"))
             left = until - monotonic()
             if row["status"] in FINAL_STATUSES or left <= 0:
-                return await self._with_effects(await self._whole(row))
+                return await self._with_effects(_whole(row)) if request.effects else _whole(row)
             await self._endings.wait(request.run_id, min(left, LOOK_S))
-
-    async def _whole(self, row: Any) -> RunView:
-        """Add what only the first event tells; lists do without."""
-        text = await self._pool.fetchval(FORKED_FROM, row["run_id"])
-        if text is None:
-            return view(row)
-        return view(row).model_copy(update={"forked_from": ForkedFrom.model_validate_json(text)})
 
     async def _with_effects(self, run: RunView) -> RunView:
         """Add what became of the calls of a run that was stopped, or ended without its answer (design §7, cancel)."""
@@ -147,9 +156,9 @@ class Reading:
             return run
         listed = EffectList()
         after = 0
-        while rows := await self._pool.fetch(QUERIES.effect_events, run.run_id, after, EFFECT_EVENTS, EVENTS_AT_ONCE):
-            for row in rows:
-                listed.add(read_entry(row).event)
+        while rows := await self._pool.fetch(RECORDS.run_effects, run.run_id, after, EFFECT_EVENTS, EVENTS_AT_ONCE):
+            for word in filter(None, (_word(row["event"]) for row in rows)):
+                listed.add(word)
             after = rows[-1]["seq"]
         left_out = max(0, len(listed.effects) - MAX_EFFECTS)
         return run.model_copy(update={"effects": listed.effects[left_out:], "effects_left_out": left_out})

@@ -11,9 +11,6 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from pydantic import ValidationError
-
-from towpath_contracts.networks import Snapshot
 from towpath_contracts.problems import ProblemError, problem
 from towpath_contracts.replaying import RecordPiece
 from towpath_engine.compare import RecordedEvent
@@ -30,6 +27,8 @@ PIECE_CHARS = 200_000
 """Of one piece of an export. JSON in JSON is at most twice as long, and a character at most three bytes."""
 
 _FACT, _EVENT, _HEADER = '{"fact":', '{"event":', '{"towpath_record":'
+_PARTS = ("header", "snapshot", "facts", "events")
+"""Of an export, in order; the header and the snapshot are one line."""
 
 
 class StoredRecord:
@@ -38,14 +37,13 @@ class StoredRecord:
     def __init__(self, pool: Any, row: Any, snapshot_text: str | None) -> None:
         self._pool = pool
         self._seq: int = row["seq"]
-        self.snapshot_text = snapshot_text
         self.header = Header(
             run_id=row["run_id"],
             network=row["network"],
             version=row["version"],
             status=row["status"],
             reason=row["reason"],
-            snapshot=_snapshot(snapshot_text),
+            snapshot_text=snapshot_text,
         )
 
     @classmethod
@@ -79,23 +77,35 @@ class StoredRecord:
                 return
 
     async def piece(self, cursor: str) -> RecordPiece:
-        """Return the next piece of the export. *cursor* is part, seq before, and how much of a line was given."""
-        part, after, skip = _cursor(cursor)
+        """Return the next piece of the export.
+
+        *cursor* is part, seq before, how much of a line was given, and how far the log went at the first piece: the
+        run may go on meanwhile, and a later piece must not tell more than the earlier ones.
+        """
+        if cursor:
+            part, after, skip, seq = _cursor(cursor)
+            self._seq = min(self._seq, seq)
+        else:
+            part, after, skip = _PARTS[0], 0, 0
         text = ""
-        async for line, seq in self._lines(part, after):
+        async for line, line_seq in self._lines(part, after):
             rest = line[skip:]
             room = PIECE_CHARS - len(text)
             if len(rest) > room:
-                return RecordPiece(
-                    run_id=self.header.run_id, text=text + rest[:room], next=f"{part}:{after}:{skip + room}"
-                )
-            text, after, skip = text + rest, seq, 0
-        following = {"header": "facts:0:0", "facts": "events:0:0", "events": None}[part]
-        return RecordPiece(run_id=self.header.run_id, text=text, next=following)
+                return self._piece(text + rest[:room], f"{part}:{after}:{skip + room}")
+            text, after, skip = text + rest, line_seq, 0
+        following = _PARTS[_PARTS.index(part) + 1 :]
+        return self._piece(text, f"{following[0]}:0:0" if following else None)
+
+    def _piece(self, text: str, following: str | None) -> RecordPiece:
+        cursor = None if following is None else f"{following}:{self._seq}"
+        return RecordPiece(run_id=self.header.run_id, text=text, next=cursor)
 
     async def _lines(self, part: str, after: int) -> AsyncIterator[tuple[str, int]]:
         if part == "header":
-            yield self._header_line(), 0
+            yield self._header(), 0
+        elif part == "snapshot":
+            yield f"{self.header.snapshot_text or 'null'}}}\n", 0
         elif part == "facts":
             async for fact in self.facts(after):
                 about = f'"first_seq":{fact.first_seq},"at":"{fact.at.isoformat()}"'
@@ -105,7 +115,8 @@ class StoredRecord:
             async for event in self.events(after):
                 yield f'{_EVENT}{event.text},"seq":{event.seq},"at":"{event.at.isoformat()}"}}\n', event.seq
 
-    def _header_line(self) -> str:
+    def _header(self) -> str:
+        """Begin the first line. It fits one piece: its status is of the first moment. The snapshot never changes."""
         header = self.header
         about = {
             "run_id": str(header.run_id),
@@ -114,21 +125,15 @@ class StoredRecord:
             "status": header.status,
             "reason": header.reason,
         }
-        return f'{_HEADER}{FORMAT},{json.dumps(about)[1:-1]},"snapshot":{self.snapshot_text or "null"}}}\n'
+        return f'{_HEADER}{FORMAT},{json.dumps(about)[1:-1]},"snapshot":'
 
 
-def _cursor(text: str) -> tuple[str, int, int]:
-    if not text:
-        return "header", 0, 0
-    part, _, rest = text.partition(":")
-    after, _, skip = rest.partition(":")
-    if part not in ("header", "facts", "events") or not after.isdecimal() or not skip.isdecimal():
+def _cursor(text: str) -> tuple[str, int, int, int]:
+    part, *numbers = text.split(":")
+    if part not in _PARTS or len(numbers) != 3 or not all(n.isascii() and n.isdecimal() for n in numbers):
         raise ProblemError(problem("request_invalid", "the cursor is none that was given out"))
-    return part, int(after), int(skip)
-
-
-def _snapshot(text: str | None) -> Snapshot | None:
-    return None if text is None else Snapshot.model_validate_json(text)
+    after, skip, seq = map(int, numbers)
+    return part, after, skip, seq
 
 
 class RecordFileError(Exception):
@@ -153,9 +158,9 @@ class FileRecord:
                 version=int(about["version"]),
                 status=str(about["status"]),
                 reason=str(about["reason"]),
-                snapshot=None if about["snapshot"] is None else Snapshot.model_validate(about["snapshot"]),
+                snapshot_text=None if about["snapshot"] is None else json.dumps(about["snapshot"]),
             )
-        except (ValueError, KeyError, TypeError, ValidationError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             msg = f"line 1 is no header of a record: {str(error).partition(chr(10))[0]}"
             raise RecordFileError(msg) from error
 

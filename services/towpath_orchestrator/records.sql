@@ -22,6 +22,24 @@ ORDER BY run_id LIMIT $5
 -- name: record_snapshot
 SELECT snapshot FROM runs.snapshot WHERE digest = $1
 
--- name: forked_from
--- JSON null is an SQL NULL here.
-SELECT event->'forked_from'#>>'{}' FROM runs.run_event WHERE run_id = $1 AND seq = 1
+-- name: whole_run
+-- With what only the first event tells: what the run was forked from. JSON null is an SQL NULL here.
+SELECT run.*, (
+  SELECT event->'forked_from'#>>'{}' FROM runs.run_event WHERE run_event.run_id = run.run_id AND seq = 1
+) AS forked_from
+FROM runs.run WHERE run_id = $1 AND project = $2
+
+-- name: run_effects
+-- Of the events that tell what became of calls only what the list of effects is made of: no arguments, no results.
+SELECT seq, CASE type
+  WHEN 'instruction_issued' THEN json_build_object('type', type, 'step', event->'step', 'calls', (
+    SELECT json_agg(json_build_object(
+      'execution_id', call->'execution_id', 'call_index', call->'call_index', 'tool', call->'tool'))
+    FROM json_array_elements(event->'instruction'->'calls') AS call)) -- other instructions have none: NULL
+  WHEN 'tool_call_finished' THEN json_build_object('type', type, 'execution_id', event->'execution_id',
+    'status', event->'status', 'code', event->'failure'->'code', 'uncertain', event->'failure'->'uncertain',
+    'probe', event->'probe', 'settled_by', event->'settled_by', 'worker', event->'worker')
+  WHEN 'fence_stored' THEN json_build_object('type', type, 'voided', event->'voided')
+  ELSE json_build_object('type', type, 'execution_id', event->'execution_id')
+END AS event
+FROM runs.run_event WHERE run_id = $1 AND seq > $2 AND type = ANY ($3::text[]) ORDER BY seq LIMIT $4

@@ -40,14 +40,14 @@ class RecordedFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """What a record says about its run before the first fact."""
+    """What a record says about its run before the first fact. The snapshot is as it is stored: it may be unreadable."""
 
     run_id: UUID
     network: str
     version: int
     status: str
     reason: str
-    snapshot: Snapshot | None
+    snapshot_text: str | None
 
 
 class Record(Protocol):
@@ -119,9 +119,7 @@ class Replay:
         first = await anext(self._events, None)
         if first is None:
             raise _Finding("unreadable", 1, "no events are stored")
-        snapshot = self._record.header.snapshot
-        if snapshot is None:
-            raise _Finding("unreadable", 1, "the snapshot of its network is gone")
+        snapshot = _snapshot_of(self._record.header)
         event = _event_of(first)
         if not isinstance(event, ev.RunCreated):
             raise _Finding("unreadable", 1, "the log does not begin with run_created", recorded=first.text)
@@ -199,6 +197,16 @@ def _event_of(recorded: RecordedEvent) -> ev.AnyEvent:
     except ValidationError as error:
         why = f"not an event of this version: {_first_line(error)}"
         raise _Finding("unreadable", recorded.seq, why, recorded=recorded.text) from error
+
+
+def _snapshot_of(header: Header) -> Snapshot:
+    if header.snapshot_text is None:
+        raise _Finding("unreadable", 1, "the snapshot of its network is gone")
+    try:
+        return Snapshot.model_validate_json(header.snapshot_text)
+    except ValidationError as error:
+        why = f"the snapshot of its network is none of this version: {_first_line(error)}"
+        raise _Finding("unreadable", 1, why) from error
 
 
 def _fact_of(stored: RecordedFact) -> AnyFact:

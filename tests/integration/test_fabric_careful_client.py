@@ -1,8 +1,11 @@
 """Whatever bytes another client puts around a message, the connection of a service goes on reading."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 
+import nats
+import nats.protocol.parser as nats_parser
 import pytest
 from nats.aio.msg import Msg
 
@@ -12,7 +15,7 @@ from towpath_contracts.views import Done
 from towpath_embedded.chaos.raw_nats import RawNats, raw_nats
 from towpath_embedded.nats import Nats
 from towpath_fabric.bus import Bus
-from towpath_fabric.careful_client import readable_subject, usable_reply
+from towpath_fabric.careful_client import CarefulParser, readable_subject, usable_reply
 from towpath_fabric.settings import Settings
 
 HOSTILE_REPLIES = (b"_INBOX.\xff\xfe", b"_INBOX.a\x0bb", b"_INBOX.a\x00b", b"_INBOX.*", b"_INBOX.>")
@@ -105,6 +108,19 @@ async def test_an_answer_goes_to_an_inbox_and_nowhere_else(bus: Bus, nats_server
             await asker.send(GET_POLICY.subject.encode(), b'{"project": "elsewhere"}', reply=reply)
         await answered(asker, b"_INBOX.fine")
         assert set(asker.answers) == {"_INBOX.fine"}
+
+
+async def test_other_clients_of_the_process_keep_their_own_parser(bus: Bus, nats_server: Nats) -> None:
+    assert isinstance(bus.nc._ps, CarefulParser)
+    assert nats_parser.MSG_RE.match(b"MSG a 1 2\r\n") and nats_parser.MSG_RE.match(b"MSG a\x0bb 1 2\r\n")
+    other = await nats.connect(nats_server.url())
+    try:
+        assert type(other._ps) is nats_parser.Parser
+        assert (
+            json.loads((await other.request(GET_POLICY.subject, b'{"project": "p"}', timeout=60)).data)["detail"] == "p"
+        )
+    finally:
+        await other.close()
 
 
 def test_what_is_text_stays_as_it_is() -> None:

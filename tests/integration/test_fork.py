@@ -43,6 +43,9 @@ async def test_a_fork_shares_the_past_and_repeats_none_of_it(database: Any, nats
         accepted = await fork(peers, parent, 2, note="Be brief.", idempotency_key="k")
         assert (await fork(peers, parent, 2, note="Be brief.", idempotency_key="k"))["run_id"] == accepted["run_id"]
         assert (await fork(peers, parent, 1, idempotency_key="k"))["code"] == "idempotency_conflict"
+        assert [str(action.run_id) for action in peers.actions] == [accepted["run_id"]], (
+            "the audit names runs that exist"
+        )
 
         view = await ended(peers, accepted["run_id"])
         assert (view.status, view.step, view.caller, view.final) == ("completed", 3, "bob", {"message": "done"})

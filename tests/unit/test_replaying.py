@@ -1,5 +1,6 @@
 """What a replay says of a record: the same, another way and where, parked then as now, or not to be told (§5)."""
 
+import dataclasses
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -25,7 +26,7 @@ class MemoryRecord:
             version=1,
             status=str(machine.state.status),
             reason=machine.state.reason,
-            snapshot=machine.network,
+            snapshot_text=machine.network.model_dump_json(),
         )
         self.log = [RecordedEvent(seq=e.seq, at=e.at, text=e.event.model_dump_json()) for e in machine.entries]
         self.told: list[RecordedFact] = []
@@ -63,6 +64,13 @@ def record() -> MemoryRecord:
 
 async def found(record: MemoryRecord) -> ReplayResult:
     return await Replay(record).run()
+
+
+async def test_a_snapshot_that_this_version_can_not_read_is_a_verdict(record: MemoryRecord) -> None:
+    for text, why in ((None, "is gone"), ("{}", "none of this version"), ('{"agents": 7', "none of this version")):
+        record.header = dataclasses.replace(record.header, snapshot_text=text)
+        result = await found(record)
+        assert (result.verdict, result.seq) == ("unreadable", 1) and why in result.why
 
 
 @pytest.mark.parametrize("scene", SCENES)

@@ -32,8 +32,8 @@ WAIT_MS = 20_000
 """How long the orchestrator holds a question for something new."""
 PATIENCE_S = 10.0
 STREAM_PATIENCE_S = 120.0
-_FROM_THE_SUBJECT = {"project", "actor"}
-"""Fields that clients do not send: they follow from the caller in the subject."""
+_NOT_SENT = {"project", "actor", "effects"}
+"""Fields that clients do not send: two follow from the caller in the subject, and `effects` is on by itself."""
 
 
 class NatsTransport:
@@ -133,7 +133,7 @@ class NatsTransport:
 
     async def _ask(self, connection: Connection, subject: str, asked: BaseModel, answer: type[A], wait_s: float) -> A:
         try:
-            body = asked.model_dump_json(exclude=_FROM_THE_SUBJECT).encode()
+            body = asked.model_dump_json(exclude=_NOT_SENT).encode()
             reply = await connection.request(subject, body, timeout=ANSWER_TIMEOUT_S + wait_s)
         except (TimeoutError, nats_errors.Error) as error:
             raise self._silence(subject, error) from error

@@ -13,6 +13,7 @@ from towpath_contracts.base import JsonObject, Message
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.events import FINAL_STATUSES, LogEntry
 from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.run_effects import TELLS_EFFECTS
 from towpath_contracts.spans import SpanLink, submit_span
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_contracts.tools import BlobChunk, BlobGet
@@ -64,10 +65,24 @@ class Platform:
             self.telemetry.record(accepted.run_id, span)
         return accepted
 
-    async def run(self, project: str, run_id: UUID) -> RunView:
-        """Return a run of *project*; raises ProblemError `run_not_found`, also for another project's."""
-        view: RunView = await self.ask(rpc.GET_RUN, GetRun(project=project, run_id=run_id))
+    async def run(self, project: str, run_id: UUID, *, effects: bool = False) -> RunView:
+        """Return a run of *project*; raises ProblemError `run_not_found`, also for another project's.
+
+        With *effects* it says what became of the calls of a stopped run, which costs the reading of its history.
+        """
+        view: RunView = await self.ask(rpc.GET_RUN, GetRun(project=project, run_id=run_id, effects=effects))
         return view
+
+    async def with_effects(self, view: RunView) -> RunView:
+        """Return a run that has ended with what became of its calls; without it while nobody can say."""
+        if view.status not in TELLS_EFFECTS:
+            return view
+        try:
+            return await self.run(view.project, view.run_id, effects=True)
+        except ProblemError as error:
+            if error.problem.code != "unavailable":
+                raise
+            return view
 
     async def page(self, project: str, run_id: UUID, after: int, limit: int = PAGE, wait_ms: int = 0) -> EventPage:
         """Return events after seq *after*, waiting up to *wait_ms* for the first; fewer where they are large."""

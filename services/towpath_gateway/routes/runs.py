@@ -12,6 +12,7 @@ from towpath_contracts import ids, rpc
 from towpath_contracts.base import ClientMessage
 from towpath_contracts.events import FINAL_STATUSES
 from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.run_effects import TELLS_EFFECTS
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_contracts.views import (
     CancelRun,
@@ -92,7 +93,7 @@ async def submit_run(
         headers["Preference-Applied"] = f"wait={wait_s:.0f}"
         view = await parts.platform.until_end(principal.project, accepted.run_id, wait_s)
         if view is not None and view.status in FINAL_STATUSES:
-            return json_answer(view, headers=headers)
+            return json_answer(await parts.platform.with_effects(view), headers=headers)
     return json_answer(accepted, status=202, headers=headers)
 
 
@@ -118,7 +119,8 @@ async def get_run(run_id: UUID, parts: PartsOf, principal: RunsReader, prefer: P
     """Return a run; with `Prefer: wait=N` as soon as it has ended, or as it stands after N seconds."""
     wait_s = preferred_wait(prefer)
     view = await parts.platform.until_end(principal.project, run_id, wait_s) if wait_s else None
-    view = view or await parts.platform.run(principal.project, run_id)
+    if view is None or view.status in TELLS_EFFECTS:
+        view = await parts.platform.run(principal.project, run_id, effects=True)
     return json_answer(view, headers={"traceresponse": ids.traceparent(run_id, "run")})
 
 
@@ -152,7 +154,7 @@ async def get_events(
     "/v1/runs/{run_id}/cancel",
     status_code=202,
     response_model=Done,
-    responses=documented("run_not_found", "run_finished"),
+    responses=documented("run_not_found", "run_finished", "run_unreadable"),
     summary="Ask a run to stop",
 )
 async def cancel_run(run_id: UUID, parts: PartsOf, principal: RunsWriter, stop: StopRun | None = None) -> Response:
