@@ -15,7 +15,7 @@ from towpath_contracts import rpc
 from towpath_contracts.replaying import GetRecord, ReplayRuns
 
 COPIES = """
-WITH ids AS (SELECT i, (left($1::uuid::text, 24) || lpad(to_hex(i), 12, '0'))::uuid AS id FROM generate_series(1, 120) i),
+WITH ids AS (SELECT i, (left($1::uuid::text, 24) || lpad(to_hex(i), 12, '0'))::uuid AS id FROM generate_series(1, 250) i),
 made AS (
   INSERT INTO runs.run SELECT (jsonb_populate_record(run, jsonb_build_object('run_id', id))).*
   FROM runs.run, ids WHERE run_id = $1::uuid),
@@ -23,10 +23,10 @@ facts AS (
   INSERT INTO runs.run_fact SELECT (jsonb_populate_record(f, jsonb_build_object('run_id', id))).*
   FROM runs.run_fact f, ids WHERE run_id = $1::uuid)
 INSERT INTO runs.run_event
-SELECT id, seq, at, type, replace(event::text, '"user_message":"', '"user_message":"' || repeat('x', 9000))::json
+SELECT id, seq, at, type, replace(event::text, '"request_id":"', '"request_id":"' || repeat('x', 9000))::json
 FROM runs.run_event, ids WHERE run_id = $1::uuid
 """
-"""A hundred and twenty copies of a run, whose first event another version would not write like that."""
+"""Many copies of a run, with an event that this version would write otherwise, and shorter."""
 
 
 @pytest.fixture
@@ -96,4 +96,4 @@ async def test_unreadable_and_many_diverged_runs_do_not_stop_the_gate(
             if told["next_after"] is None:
                 break
             after = UUID(told["next_after"])
-        assert (seen, pages > 1) == (122, True)
+        assert (seen, pages > 1) == (252, True)
