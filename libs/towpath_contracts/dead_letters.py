@@ -29,7 +29,11 @@ class ReportDead(Message):
 
 
 class DeadLetter(Message):
-    """One dead letter. `body` is its text where it is UTF-8, else None; lists leave it out."""
+    """One dead letter. `body` is its text, as much of it as fits an answer; lists leave it out.
+
+    What is not UTF-8 is shown as U+FFFD. `cut` says that only the beginning of the message is kept, `size` bytes: such
+    a letter can't be sent again.
+    """
 
     dead_letter_id: int
     at: datetime
@@ -42,6 +46,7 @@ class DeadLetter(Message):
     failures: int
     status: LetterStatus
     size: int
+    cut: bool = False
     body: str | None = None
     settled_at: datetime | None = None
     settled_by: str = ""

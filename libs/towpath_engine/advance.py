@@ -19,6 +19,9 @@ from towpath_engine.state import EffectKind, RunState, Status
 from towpath_engine.steps import after_decision, begin_step, end_with_error, resend_decision, stopped_by_deadline
 from towpath_engine.transition import Transition
 
+OF_DECISIONS = "DECIDE"
+"""The stream of requests for decisions, whose reader reports what it can't read."""
+
 MAX_DEAD = 3
 """Messages of one pending effect that nobody can handle before the run is ended."""
 
@@ -181,10 +184,13 @@ def _message_dead(t: Transition, fact: facts.MessageDead) -> None:
     """Say once more what nobody could handle; end a run whose message is dead again and again.
 
     One copy that was damaged, or made up, so costs a repeat and no run. What names nothing pending, or an attempt
-    that was sent again since, leaves the run untouched.
+    that was sent again since, leaves the run untouched. A report from the requests for decisions is a word of their
+    reader: it counts for a pending decision alone, in its very attempt, and so once for each.
     """
     pending = t.state.pending_effect(fact.effect_id) if fact.effect_id is not None else None
     if t.state.status is Status.CANCELLING or pending is None or fact.attempt not in (0, pending.attempt):
+        return
+    if fact.stream == OF_DECISIONS and (pending.kind is not EffectKind.DECIDE or fact.attempt < 1):
         return
     if pending.dead + 1 >= MAX_DEAD:
         end_with_error(t, "dead_lettered", f"a message of {fact.stream} can't be handled: {fact.reason}")

@@ -2,9 +2,25 @@
 
 -- name: add_dead_letter
 -- One row for one message, however often it comes: it may come again when the process ends before it is terminated.
-INSERT INTO runs.dead_letter (stream, subject, run_id, reason, body, failures, project, effect_id, delivery)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-ON CONFLICT (stream, delivery) DO NOTHING
+-- The run says whose it is; without one, whoever adds it. Says whether there was room among the open ones of its like.
+WITH whose AS (SELECT coalesce((SELECT r.project FROM runs.run r WHERE r.run_id = $3::uuid), $7::text) AS project),
+     room AS (
+  SELECT count(*) < $11::integer AS there_is
+  FROM (SELECT FROM runs.dead_letter d
+        WHERE d.status = 'dead' AND d.stream = $1::text
+          AND coalesce(d.project, '') = coalesce((SELECT w.project FROM whose w), '')
+        LIMIT $11::integer) open),
+     kept AS (
+  INSERT INTO runs.dead_letter (stream, subject, run_id, reason, body, failures, project, effect_id, delivery, cut)
+  SELECT $1::text, $2::text, $3::uuid, $4::text, $5::bytea, $6::integer, w.project, $8::uuid, $9::bigint, $10::boolean
+  FROM whose w, room WHERE room.there_is
+  ON CONFLICT (stream, delivery) DO NOTHING)
+SELECT room.there_is FROM room
+
+-- name: forget_letters
+-- What is settled stays a month, what nobody settles a quarter of a year.
+DELETE FROM runs.dead_letter
+WHERE (status <> 'dead' AND settled_at < now() - interval '30 days') OR at < now() - interval '90 days'
 
 -- name: count_failure
 INSERT INTO runs.handling_failure (stream, sequence, failures, last) VALUES ($1, $2, 1, now())

@@ -12,13 +12,16 @@ from towpath_contracts.dead_letters import ReportDead
 from towpath_contracts.problems import ProblemError
 from towpath_contracts.rpc import Method
 from towpath_fabric.bus import Bus
-from towpath_fabric.pull import nak, term
+from towpath_fabric.logs import Logger
+from towpath_fabric.pull import deliveries, nak, term
 
 MAX_BODY = 700_000
 """Bytes of a message that fit a report; what is longer is kept cut."""
 
 WAIT_S = 2.0
-"""How long an answer is waited for, and how soon a message comes again whose report nobody took."""
+"""How long an answer is waited for, and how soon a message comes again whose report nobody took; later every time."""
+
+MAX_WAIT_S = 300.0
 
 
 def delivery_number(message: Msg) -> int:
@@ -28,8 +31,10 @@ def delivery_number(message: Msg) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big", signed=True)
 
 
-async def report_dead(bus: Bus, method: Method, stream: str, message: Msg, reason: str, *, tells: bool = True) -> bool:
-    """Report *message* to *method* and take it out of its stream; False where it must come again.
+async def report_dead(
+    bus: Bus, method: Method, stream: str, message: Msg, reason: str, log: Logger, *, tells: bool = True
+) -> bool:
+    """Report *message* to *method* and take it out of its stream; False where nobody kept it, so that it comes again.
 
     *tells* says whether its run should hear of it: not where somebody else than its owner may have made it.
     """
@@ -44,8 +49,9 @@ async def report_dead(bus: Bus, method: Method, stream: str, message: Msg, reaso
     try:
         await bus.ask(method, report, WAIT_S)
     except ProblemError as error:
-        if error.problem.retryable or error.problem.code == "internal":
-            await nak(message, WAIT_S)
-            return False
+        why = f"{error.problem.code}: {error.problem.detail}"
+        log.warning("nobody keeps a dead letter, it stays", stream=stream, subject=message.subject, error=why)
+        await nak(message, min(WAIT_S * 2 ** min(deliveries(message) - 1, 10), MAX_WAIT_S))
+        return False
     await term(message)
     return True

@@ -282,7 +282,7 @@ class Decider:
         """Hand over what can't be read as a dead letter; its run asks again, where the request says whose it is."""
         self._log.error("a malformed decision request", problems=error.error_count())
         reason = f"not a decision request: {error.error_count()} problem(s)"
-        await report_dead(self._bus, DEAD_LETTER_RUNS, "DECIDE", message, reason)
+        await report_dead(self._bus, DEAD_LETTER_RUNS, "DECIDE", message, reason, self._log)
         self._release(1)
 
 

@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     making = commands.add_parser("create-key", help="make an API key and print it once")
     making.add_argument("--project", required=True)
     making.add_argument("--caller", required=True)
-    making.add_argument("--scopes", nargs="+", default=list(SCOPES), help="default: all of them")
+    making.add_argument("--scopes", nargs="+", default=list(SCOPES), help="default: all that are of one project")
     making.add_argument("--roles", nargs="*", default=[])
     making.add_argument("--expires-in-s", type=int, default=None)
     making.add_argument("--note", default="")

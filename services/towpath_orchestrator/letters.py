@@ -1,12 +1,14 @@
 """Dead letters: what others report, what people see of them, and their word (design §6).
 
-Law: a letter is settled once, by one person, and that stands in the audit before it takes effect. A letter of another
-project does not exist; one whose project nobody knows is shown to those who may see them.
+Law: a letter is settled once, by one person, and that stands in the audit before it takes effect. Its row is held
+meanwhile and says so only when the broker has the message again: a process that dies in between leaves the letter as it
+was. A letter of another project does not exist; one whose project nobody knows is shown to those who may see them.
 """
 
-import base64
-import binascii
+import asyncio
 from typing import Any
+
+from pydantic_core import to_json
 
 from towpath_contracts.access import RecordAction
 from towpath_contracts.dead_letters import (
@@ -21,7 +23,8 @@ from towpath_contracts.problems import ProblemError, problem
 from towpath_contracts.rpc import RECORD_ACTION, REPUBLISH
 from towpath_contracts.views import Done
 from towpath_fabric.db import Queries
-from towpath_fabric.dead_letters import About, about_of, dead_fact, store
+from towpath_fabric.dead_letters import about_of, dead_fact, reported_body, store_reported
+from towpath_fabric.logs import Logger
 from towpath_fabric.ports import Database, Wire
 from towpath_orchestrator.loop import CommitLoop
 from towpath_orchestrator.metrics import Metrics
@@ -34,8 +37,11 @@ REQUESTS = "DECIDE"
 OF_TAS = frozenset({"TOOLEXEC", "TOOLOUT"})
 """Streams that only the tool-access service may write."""
 
-BODY_CHARS = 300_000
-"""Of a body that is shown; at most three bytes each, so that the answer fits a message."""
+ANSWER_BYTES = 900_000
+"""Of letters in one answer, as they are encoded: a control character of a body is six bytes there. It fits 1 MiB."""
+
+BODY_BYTES = 800_000
+"""Of a body that is shown, as it is encoded."""
 
 _STATUS = {"requeue": "requeued", "discard": "discarded"}
 
@@ -43,8 +49,10 @@ _STATUS = {"requeue": "requeued", "discard": "discarded"}
 class Letters:
     """Answers `svc.orchestrator.*dead_letter*`."""
 
-    def __init__(self, pool: Database, bus: Wire, loop: CommitLoop, metrics: Metrics) -> None:
+    def __init__(self, pool: Database, bus: Wire, loop: CommitLoop, metrics: Metrics, log: Logger) -> None:
         self._pool = pool
+        self._log = log
+        self._settling = asyncio.Lock()  # one connection at most is held while others are asked
         self._bus = bus
         self._loop = loop
         self._metrics = metrics
@@ -53,15 +61,13 @@ class Letters:
         """Keep a decision request that a decider could not read, and tell its run."""
         if request.stream != REQUESTS or not request.subject.startswith("decide."):
             raise ProblemError(problem("forbidden", f"only requests of {REQUESTS} are reported here"))
-        try:
-            body = base64.b64decode(request.body_base64, validate=True)
-        except (ValueError, binascii.Error) as error:
-            raise ProblemError(problem("request_invalid", "body_base64 is not base64")) from error
+        body = reported_body(request)
         said = about_of(body)
-        known = About(run_id=said.run_id, effect_id=said.effect_id, attempt=said.attempt)
-        await store(self._pool, REQUESTS, request.subject, body, request.reason, request.delivery, known)
+        if not await store_reported(self._pool, request, body, said):
+            self._log.error("too many open dead letters, this one is only counted", stream=REQUESTS)
         self._metrics.dead.labels(REQUESTS).inc()
         if request.tells and said.run_id is not None and said.effect_id is not None:
+            # The body is the decider's word: the run takes it for its pending decision in that very attempt, or not.
             self._loop.add(dead_fact(REQUESTS, request.reason, said.run_id, said))
         return Done(detail="kept")
 
@@ -72,25 +78,27 @@ class Letters:
             *(request.project, request.unowned, request.status, request.stream, request.run_id),
             *(request.dead_letter_id, request.before, request.limit),
         )
-        letters = tuple(_letter(row) for row in rows)
-        more = len(letters) == request.limit and request.dead_letter_id is None
+        letters = _fitting(rows)
+        more = (len(letters) == request.limit or len(letters) < len(rows)) and request.dead_letter_id is None
         return DeadLetterPage(letters=letters, next_before=letters[-1].dead_letter_id if more else None)
 
     async def settle(self, request: SettleDeadLetter) -> Done:
-        """Send a letter again, at most once, or throw it away; raises ProblemError where it is settled already."""
+        """Send a letter again, or throw it away; raises ProblemError where it is settled already, or being settled."""
         letter = await self._find(request)
         if letter.status != "dead":
             detail = f"dead letter {letter.dead_letter_id} was {letter.status} by {letter.settled_by}"
             raise ProblemError(problem("dead_letter_settled", detail))
-        await self._audit(request, letter)
+        if letter.cut and request.verdict == "requeue":
+            raise ProblemError(problem("request_invalid", "only the beginning of this message is kept; discard it"))
         status = _STATUS[request.verdict]
-        row = await self._pool.fetchrow(
-            QUERIES.settle_letter, request.dead_letter_id, status, request.actor, request.reason
-        )
-        if row is None:
-            raise ProblemError(problem("dead_letter_settled", "somebody else settled it just now"))
-        if request.verdict == "requeue":
-            await self._send_again(request.dead_letter_id, row)
+        async with self._settling, self._pool.acquire() as session, session.transaction():
+            row = await session.fetchrow(QUERIES.hold_letter, request.dead_letter_id)
+            if row is None:
+                raise ProblemError(problem("dead_letter_settled", "somebody else settles it just now"))
+            await self._audit(request, letter)
+            if request.verdict == "requeue":
+                await self._publish(request.dead_letter_id, row)
+            await session.execute(QUERIES.settle_letter, request.dead_letter_id, status, request.actor, request.reason)
         return Done(detail=f"dead letter {request.dead_letter_id}: {status}")
 
     async def _find(self, request: SettleDeadLetter) -> DeadLetter:
@@ -120,15 +128,8 @@ class Letters:
             ),
         )
 
-    async def _send_again(self, dead_letter_id: int, row: Any) -> None:
-        """Publish under an id of the letter's own: an unclear publish may be repeated without a second message."""
-        try:
-            await self._publish(dead_letter_id, row)
-        except ProblemError:
-            await self._pool.execute(QUERIES.reopen_letter, dead_letter_id)
-            raise
-
     async def _publish(self, dead_letter_id: int, row: Any) -> None:
+        """Publish under an id of the letter's own: an unclear publish may be repeated without a second message."""
         if row["stream"] in OF_TAS:
             await self._bus.ask(REPUBLISH, Republish(dead_letter_id=dead_letter_id))
         elif not await self._bus.store(row["subject"], row["body"], {"Nats-Msg-Id": f"dead:{dead_letter_id}"}):
@@ -138,5 +139,30 @@ class Letters:
 def _letter(row: Any) -> DeadLetter:
     values = {name: row[name] for name in row.keys() if name != "body"}  # noqa: SIM118 - a Record iterates over values
     if row["body"] is not None:
-        values["body"] = bytes(row["body"]).decode("utf-8", "replace")[:BODY_CHARS]
+        values["body"] = _shown(bytes(row["body"]).decode("utf-8", "replace"))
     return DeadLetter.model_validate(values)
+
+
+def _shown(text: str) -> str:
+    """Return as much of *text* as is encoded in BODY_BYTES."""
+    low, high = 0, min(len(text), BODY_BYTES)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if len(to_json(text[:middle])) <= BODY_BYTES:
+            low = middle
+        else:
+            high = middle - 1
+    return text[:low]
+
+
+def _fitting(rows: list[Any]) -> tuple[DeadLetter, ...]:
+    """Return as many letters as fit an answer, and at least one."""
+    letters: list[DeadLetter] = []
+    room = ANSWER_BYTES
+    for row in rows:
+        letter = _letter(row)
+        room -= len(letter.model_dump_json())
+        if room < 0 and letters:
+            break
+        letters.append(letter)
+    return tuple(letters)

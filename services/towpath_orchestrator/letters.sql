@@ -2,7 +2,7 @@
 
 -- name: letters
 SELECT d.dead_letter_id, d.at, d.stream, d.subject, coalesce(d.project, r.project) AS project, d.run_id, d.effect_id,
-       d.reason, d.failures, d.status, octet_length(d.body) AS size,
+       d.reason, d.failures, d.status, octet_length(d.body) AS size, d.cut,
        CASE WHEN $6::bigint IS NULL THEN NULL ELSE d.body END AS body,
        d.settled_at, d.settled_by, d.settled_reason
 FROM runs.dead_letter d LEFT JOIN runs.run r ON r.run_id = d.run_id
@@ -11,12 +11,10 @@ WHERE (coalesce(d.project, r.project) = $1 OR ($2 AND coalesce(d.project, r.proj
   AND ($6::bigint IS NULL OR d.dead_letter_id = $6) AND ($7::bigint IS NULL OR d.dead_letter_id < $7)
 ORDER BY d.dead_letter_id DESC LIMIT $8
 
--- name: settle_letter
--- Whoever comes first settles it; a letter is settled once.
-UPDATE runs.dead_letter SET status = $2, settled_at = now(), settled_by = $3, settled_reason = $4
-WHERE dead_letter_id = $1 AND status = 'dead' RETURNING stream, subject, body
+-- name: hold_letter
+-- Whoever comes first holds it until it is settled; whoever comes meanwhile is told so, and does not wait.
+SELECT stream, subject, body FROM runs.dead_letter WHERE dead_letter_id = $1 AND status = 'dead' FOR UPDATE SKIP LOCKED
 
--- name: reopen_letter
--- The broker did not take it: the decision is as if it was never made.
-UPDATE runs.dead_letter SET status = 'dead', settled_at = NULL, settled_by = '', settled_reason = ''
-WHERE dead_letter_id = $1 AND status = 'requeued'
+-- name: settle_letter
+UPDATE runs.dead_letter SET status = $2, settled_at = now(), settled_by = $3, settled_reason = $4
+WHERE dead_letter_id = $1 AND status = 'dead'

@@ -55,7 +55,7 @@ class Parts:
         self._intake = intake = Intake(pool, tables, loop, settings, self._registry.find)
         self._reading = Reading(pool, loop.waiters, loop.endings)
         self._acting = Acting(self._reading, bus)
-        self._letters = Letters(pool, bus, loop, metrics)
+        self._letters = Letters(pool, bus, loop, metrics, log)
         self._replays = ReplayGate(pool)
         self._forks = Forks(pool, intake, bus, settings, self._registry.find)
         reconciler = Reconciler(pool, loop, intake, settings, metrics, log)

@@ -8,6 +8,7 @@ import asyncio
 from collections import Counter
 
 from towpath_contracts.facts import RunAdmitted, TimerFired
+from towpath_fabric import dead_letters
 from towpath_fabric.crash_points import crash_point
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.logs import Logger
@@ -76,12 +77,13 @@ class Reconciler:
                 self._loop.add(RunAdmitted(run_id=row["run_id"]))
 
     async def keep_house(self) -> None:
-        """Create partitions ahead of time and forget keys that have run out."""
+        """Create partitions ahead of time; forget keys that have run out, and old dead letters."""
         while True:
             try:
                 await self._pool.execute(QUERIES.ensure_partitions)
                 await self._pool.execute(QUERIES.forget_old_keys)
                 await self._pool.execute(QUERIES.forget_failures)
+                await self._pool.execute(dead_letters.QUERIES.forget_letters)
             except DATABASE_DOWN as error:
                 self._log.info("housekeeping waits for postgres", error=str(error))
             await asyncio.sleep(HOUSEKEEPING_S)

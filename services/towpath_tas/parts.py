@@ -71,7 +71,7 @@ class Parts:
         self.tickets = Tickets(signer, clock, settings.ticket_life_s)
         sender = Sender(bus, self.tickets, metrics)
         self._settling = Settling(pool, book, sender)
-        self._letters = Letters(pool, bus, book, sender, metrics)
+        self._letters = Letters(pool, bus, book, sender, metrics, log)
         requests = Requests(
             *(ports.asked, Lane(pool), book, sender, self._dead("TOOLREQ", self._letters.tell), metrics, log),
             batch_size=size,

@@ -18,10 +18,11 @@ from tests.support.platform_peer import PlatformPeer
 
 from towpath_contracts import rpc
 from towpath_contracts.access import AuditPage, Permissions, PolicyApplied, ToolsDescribed
+from towpath_contracts.dead_letters import DeadLetterPage
 from towpath_contracts.views import Done
 from towpath_gateway.__main__ import create_key
 from towpath_gateway.adapters.keys import NewKey
-from towpath_gateway.core.keys import SCOPES
+from towpath_gateway.core.keys import OPERATE_PLATFORM, SCOPES
 from towpath_gateway.settings import GatewaySettings
 
 TASK = {"network": "support", "user_message": "hello"}
@@ -204,6 +205,27 @@ async def test_every_operation_needs_its_scope(place: Place) -> None:
                     assert (answer.status_code, answer.json()["code"]) == (403, "forbidden"), (method, path)
                     assert scope in answer.json()["detail"]
     assert place.peer.asked == []
+
+
+async def test_letters_of_nobody_are_for_whoever_operates_the_platform(place: Place) -> None:
+    """Not for the keys' administrator of some project, who can't give himself that right either."""
+    place.peer.answers[rpc.LIST_DEAD_LETTERS.subject] = DeadLetterPage(letters=())
+    place.peer.answers[rpc.SETTLE_DEAD_LETTER.subject] = Done()
+    async with (
+        await place.client("other", "mallory", roles=("operator",)) as admin,
+        await place.client("shop", "ann", [*SCOPES, OPERATE_PLATFORM], roles=("operator",)) as operator,
+    ):
+        for client, unowned in ((admin, False), (operator, True)):
+            assert (await client.get("/v1/dead-letters")).status_code == 200
+            assert (await client.get("/v1/dead-letters/7")).status_code == 404
+            assert (await client.post("/v1/dead-letters/7/discard", json={"reason": "r"})).status_code == 200
+            assert (await client.post("/v1/dead-letters/7/requeue", json={"reason": "r"})).status_code == 200
+            assert [body["unowned"] for subject, body in place.peer.asked if "dead_letter" in subject] == [unowned] * 4
+            place.peer.asked.clear()
+        wanted = {"caller": "helper", "scopes": ["runs:operate", OPERATE_PLATFORM]}
+        refused = await admin.post("/v1/keys", json=wanted)
+        assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+        assert (await operator.post("/v1/keys", json=wanted)).status_code == 201
 
 
 async def test_a_key_is_shown_once_listed_revoked_and_refused(place: Place) -> None:

@@ -50,6 +50,36 @@ async def test_a_delivery_nobody_can_read_goes_out_again_and_then_fails(tas: Run
     assert {(found["project"], found["effect_id"]) for found in kept} == {(request.project, request.execution_id)}
 
 
+async def test_nobody_plants_a_letter_with_another_project_and_there_is_an_end_to_them(tas: Running) -> None:
+    caller = tas.caller
+    waiting = await caller.call("orders.refund")
+    elsewhere = subjects.tool_exec("victim", waiting.toolset)
+    await caller.send(rpc.DEAD_LETTER_CALLS, letter(waiting, 31, subject=elsewhere))
+    stranger = waiting.model_copy(update={"run_id": uuid.uuid4()})
+    await caller.send(rpc.DEAD_LETTER_CALLS, letter(stranger, 32))
+    body = {"body_base64": base64.b64encode(b"x" * 500_000).decode()}
+    await caller.send(rpc.DEAD_LETTER_CALLS, letter(waiting, 33, **body))
+    planted = await query(
+        tas.dsn,
+        "SELECT run_id, project, octet_length(body) AS size, cut FROM runs.dead_letter WHERE subject IN ($1, $2)"
+        " AND project IS NULL ORDER BY dead_letter_id",
+        *(elsewhere, subjects.tool_exec(waiting.project, waiting.toolset)),
+    )
+    assert [(found["run_id"], found["cut"]) for found in planted] == [(None, False), (None, False), (None, True)]
+    assert planted[2]["size"] == 16 * 1024
+
+    flood = (
+        "INSERT INTO runs.dead_letter (stream, subject, reason, body)"
+        " SELECT 'TOOLEXEC', 'flood', 'r', '' FROM generate_series(1, 1000) RETURNING 1"
+    )
+    await query(tas.dsn, flood)
+    await caller.send(rpc.DEAD_LETTER_CALLS, letter(stranger, 34, reason="one too many"))
+    await caller.send(rpc.DEAD_LETTER_CALLS, letter(waiting, 35, reason="mine"))
+    kept = await query(tas.dsn, "SELECT reason FROM runs.dead_letter WHERE reason IN ('one too many', 'mine')")
+    await query(tas.dsn, "DELETE FROM runs.dead_letter WHERE subject = 'flood' RETURNING 1")
+    assert [found["reason"] for found in kept] == ["mine"]
+
+
 async def test_a_worker_is_believed_only_as_far_as_the_ledger_agrees(tas: Running) -> None:
     caller = tas.caller
     running = await caller.call("orders.refund")

@@ -63,6 +63,7 @@ class LedgerRows:
         found[QUERIES.now] = lambda _session: [(database.now(),)]
         found[dead_letters.QUERIES.add_dead_letter] = runs.add_dead_letter
         found[dead_letters.QUERIES.count_failure] = runs.count_failure
+        found[dead_letters.QUERIES.forget_letters] = runs.nothing
         database.statements |= found
 
     def open_calls(
@@ -201,6 +202,12 @@ class LedgerRows:
         if found is None or found["project"] != project:
             return []
         return [{"run_id": found["run_id"], "execution_id": found["execution_id"]}]
+
+    def project_of_call(self, _session: Session, run_id: UUID, execution_id: UUID) -> list[Row]:
+        call = self.calls.get(execution_id)
+        if call is None or call["run_id"] != run_id:
+            return []
+        return [{"project": call["project"], "toolset": call["toolset"]}]
 
     def lock_fence(self, session: Session, run_id: UUID) -> list[Row]:
         self.database.locks.take(session, ("fence", run_id))

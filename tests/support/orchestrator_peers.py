@@ -98,8 +98,8 @@ class Peers:
     async def _serve(self, consumer: PullConsumer, handle: Callable[[Msg], Any]) -> None:
         while True:
             for message in await consumer.take(100):
-                await handle(message)
-                await ack(message)
+                if await handle(message) is not False:
+                    await ack(message)
 
     async def _describe(self, message: Msg) -> None:
         await message.respond(ToolsDescribed(tools=(ECHO,)).model_dump_json().encode())
@@ -116,18 +116,19 @@ class Peers:
         answer = FenceAnswer(run_id=request.run_id, fence=request.fence)
         await message.respond(answer.model_dump_json().encode())
 
-    async def _decide(self, message: Msg) -> None:
+    async def _decide(self, message: Msg) -> bool | None:
         if self.unreadable is not None:
-            await self.unreadable(message)
-            return
+            kept: bool | None = await self.unreadable(message)
+            return kept
         request = DecisionRequest.model_validate_json(message.data)
         self.decisions.append(request)
         if not self.answer_decisions:
-            return
+            return None
         fact = DecisionMade(
             run_id=request.run_id, request_id=request.request_id, attempt=request.attempt, decision=self.decide(request)
         )
         await self.send("decider", fact.run_id, fact.model_dump_json().encode())
+        return None
 
     async def _tool(self, message: Msg) -> None:
         request = ToolRequest.model_validate_json(message.data)

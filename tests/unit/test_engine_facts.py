@@ -120,7 +120,8 @@ def test_a_dead_letter_is_said_again_and_the_third_in_a_row_ends_the_run() -> No
     (resent,) = machine.feed(dead)
     assert isinstance(resent, ev.EffectResent) and (resent.attempt, resent.dead) == (2, "DECIDE: malformed")
     assert machine.feed(dead) == [], "attempt 1 was sent again since"
-    assert types(machine.feed(dead.model_copy(update={"attempt": 0}))) == ["effect_resent"]
+    assert machine.feed(dead.model_copy(update={"attempt": 0})) == [], "a report names the attempt"
+    assert types(machine.feed(dead.model_copy(update={"attempt": 2}))) == ["effect_resent"]
     events = machine.feed(dead.model_copy(update={"attempt": 3}))
     assert types(events) == ["run_finished"]
     assert (machine.finished.status, machine.finished.reason) == ("failed", "dead_lettered")

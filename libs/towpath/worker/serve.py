@@ -112,7 +112,7 @@ class CallServer:
         self._late.close()
 
     async def report_hung(self, call: Call) -> None:
-        """Report a call whose function ignores that it was cut off; what it may return later is dropped."""
+        """Report a call whose function ignores that it was cut off; what it may return later is told later."""
         error = CutOffError("the tool did not end in time and ignores that it was cut off")
         call.stage = Stage.ABANDONED
         tool = self._toolbox.find(call.invocation.tool, call.invocation.toolset)
@@ -126,7 +126,7 @@ class CallServer:
         self._metrics.refused.labels(reason).inc()
         self._log.warning("delivery refused", reason=reason, subject=message.subject, detail=detail)
         said = f"{reason}: {detail}" if detail else reason
-        await report_dead(self._bus, DEAD_LETTER_CALLS, "TOOLEXEC", message, said, tells=reason == MALFORMED)
+        await report_dead(self._bus, DEAD_LETTER_CALLS, "TOOLEXEC", message, said, self._log, tells=reason == MALFORMED)
 
     async def _permitted(self, call: Call, toolset: str) -> TicketClaims | ToolOutcome | None:
         """Return what the ticket says, the outcome for an expired one, or None for a call that must never run."""

@@ -51,6 +51,7 @@ BODIES = (
     *(b'{"run_id": "\\ud800"}', b'{"run_id": 1, "run_id": 2}', b'{"a": ' + b"9" * 10_000 + b"}", b"[" * 100_000),
     *(b'{"a":' * 20_000 + b"1" + b"}" * 20_000, b'{"schema_version": 999}', b'{"type": "no.such.fact"}', b"{'a': 1}"),
     b'{"a": 1' + b" " * 70_000 + b"}",
+    *(b'{"project": "a\\u0000b"}', b'{"project": "a\\u0000b", "attempt": 1e30, "run_id": "\\u0000"}'),
 )
 """Bodies that are no message at all."""
 

@@ -17,7 +17,7 @@ from towpath_contracts.base import ClientMessage, Message, Token
 from towpath_contracts.problems import ProblemError, problem
 from towpath_fabric.clock import monotonic
 from towpath_fabric.db import DATABASE_DOWN, Queries
-from towpath_gateway.core.keys import SCOPES, Principal, StoredKey, format_key, principal_of, refusal, secret_digest
+from towpath_gateway.core.keys import ALL_SCOPES, Principal, StoredKey, format_key, principal_of, refusal, secret_digest
 
 CACHE_S = 2.0
 """How long a found key is believed: a revoked key works at most this long, and a busy client costs one look in 2 s."""
@@ -39,7 +39,7 @@ class NewKey(ClientMessage):
     """What a new key may do, for whom and for how long; `expires_in_s` None means until it is revoked."""
 
     caller: Token
-    scopes: tuple[str, ...] = Field(min_length=1, max_length=len(SCOPES))
+    scopes: tuple[str, ...] = Field(min_length=1, max_length=len(ALL_SCOPES))
     roles: tuple[Token, ...] = Field(default=(), max_length=16)
     expires_in_s: int | None = Field(default=None, ge=1, le=10 * 365 * 86_400)
     note: str = Field(default="", max_length=256)
@@ -92,9 +92,9 @@ class Keys:
         Raises ProblemError `caller_taken` where the caller belongs to another project, `request_invalid` for a scope
         that does not exist.
         """
-        unknown = sorted(set(new.scopes) - set(SCOPES))
+        unknown = sorted(set(new.scopes) - set(ALL_SCOPES))
         if unknown:
-            raise ProblemError(problem("request_invalid", f"unknown scopes {unknown}; known are {list(SCOPES)}"))
+            raise ProblemError(problem("request_invalid", f"unknown scopes {unknown}; known are {list(ALL_SCOPES)}"))
         prefix = "".join(secrets.choice(_PREFIX_ALPHABET) for _ in range(_PREFIX_LENGTH))
         secret = secrets.token_urlsafe(_SECRET_BYTES)
         row = await _reachable(lambda: self._insert(new, project, actor, prefix, secret))

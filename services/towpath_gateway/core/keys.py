@@ -23,7 +23,14 @@ SCOPES: tuple[str, ...] = (
     "policy:write",
     "keys:admin",
 )
-"""Everything a key may be allowed to do."""
+"""Everything that a key of a project may be allowed to do; a key gets these where nothing else is said."""
+
+OPERATE_PLATFORM = "platform:operate"
+
+PLATFORM_SCOPES: tuple[str, ...] = (OPERATE_PLATFORM,)
+"""What concerns all projects. No key gets one unless it is named, and only a key that has it can give it on."""
+
+ALL_SCOPES: tuple[str, ...] = (*SCOPES, *PLATFORM_SCOPES)
 
 ROLES: tuple[str, ...] = ("approver", "policy_admin", "operator")
 """Roles the platform itself asks for; policies may name others."""
@@ -58,7 +65,7 @@ class StoredKey:
 
 
 ANYBODY = Principal(
-    caller="anonymous", actor="local", project="default", scopes=frozenset(SCOPES), roles=frozenset(ROLES)
+    caller="anonymous", actor="local", project="default", scopes=frozenset(ALL_SCOPES), roles=frozenset(ROLES)
 )
 """Whoever asks an embedded platform without keys: a person at this machine."""
 

@@ -1,7 +1,7 @@
 """Dead letters: messages that could not be handled (design §6).
 
-Law: a letter belongs to the project of its run. One whose project nobody knows is shown to whoever may make keys, who
-answers for the platform and not for one project.
+Law: a letter belongs to the project of its run. One whose project nobody knows is shown to whoever operates the
+platform: a scope that no project's administrator has or can give.
 """
 
 from typing import Annotated
@@ -20,7 +20,7 @@ from towpath_contracts.dead_letters import (
 )
 from towpath_contracts.problems import ProblemError, problem
 from towpath_contracts.views import Done
-from towpath_gateway.core.keys import Principal
+from towpath_gateway.core.keys import OPERATE_PLATFORM, Principal
 from towpath_gateway.parts import Parts, PartsOf, RunsOperator, documented, json_answer, require_role
 from towpath_gateway.requests import StrictRoute
 
@@ -28,7 +28,6 @@ router = APIRouter(prefix="/v1/dead-letters", route_class=StrictRoute, tags=["de
 
 MAX_ID = 2**63 - 1
 OPERATOR = "operator"
-PLATFORM_SCOPE = "keys:admin"
 
 LetterId = Annotated[int, Path(ge=1, le=MAX_ID)]
 _REFUSALS = ("not_found", "role_missing", "dead_letter_settled", "reason_required")
@@ -111,4 +110,4 @@ async def _settled(parts: Parts, request: SettleDeadLetter) -> Response:
 
 
 def _sees_unowned(principal: Principal) -> bool:
-    return PLATFORM_SCOPE in principal.scopes
+    return OPERATE_PLATFORM in principal.scopes

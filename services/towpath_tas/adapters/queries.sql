@@ -126,6 +126,12 @@ SELECT count(*) FROM (
 -- name: dead_letter
 SELECT stream, subject, body FROM runs.dead_letter WHERE dead_letter_id = $1;
 
+-- name: project_of_call
+SELECT project, toolset FROM tas.tool_call WHERE run_id = $1 AND execution_id = $2;
+
+-- name: dead_deliveries
+SELECT count(*) FROM runs.dead_letter WHERE effect_id = $2 AND run_id = $1 AND stream = 'TOOLEXEC';
+
 -- name: add_piece
 INSERT INTO tas.blob_piece (execution_id, digest, piece, data) VALUES ($1, $2, $3, $4)
 ON CONFLICT (execution_id, digest, piece) DO UPDATE SET data = excluded.data, arrived_at = clock_timestamp();

@@ -1,11 +1,11 @@
 """Dead letters of the streams between this service and the workers (design §6).
 
-Law: a worker may speak of deliveries only, and is believed only as far as the ledger agrees; what a run hears is the
-ledger's word. A letter goes back only into a stream that is this service's to write.
+Law: a worker may speak of deliveries only, and is believed only as far as the ledger agrees, also about whose letter it
+is: one that the ledger does not know is nobody's. What a run hears is the ledger's word. A letter goes back only into a
+stream that is this service's to write.
 """
 
-import base64
-import binascii
+from dataclasses import replace
 from uuid import UUID
 
 from towpath_contracts import subjects
@@ -13,8 +13,9 @@ from towpath_contracts.dead_letters import ReportDead, Republish
 from towpath_contracts.facts import MessageDead
 from towpath_contracts.problems import ProblemError, problem
 from towpath_contracts.views import Done
-from towpath_fabric.dead_letters import About, about_of, store
+from towpath_fabric.dead_letters import NOBODY, About, about_of, reported_body, store_reported
 from towpath_fabric.lane import Lane
+from towpath_fabric.logs import Logger
 from towpath_fabric.ports import Database, Wire
 from towpath_tas.adapters.ledger_tables import QUERIES
 from towpath_tas.app.book import Book, Entry, Picture
@@ -30,12 +31,13 @@ OWN_STREAMS = frozenset({DELIVERIES, "TOOLOUT"})
 class Letters:
     """Keeps what workers report and sends letters again."""
 
-    def __init__(self, pool: Database, bus: Wire, book: Book, sender: Sender, metrics: Metrics) -> None:
+    def __init__(self, pool: Database, bus: Wire, book: Book, sender: Sender, metrics: Metrics, log: Logger) -> None:
         self._pool = pool
         self._bus = bus
         self._book = book
         self._sender = sender
         self._metrics = metrics
+        self._log = log
 
     async def tell(self, fact: MessageDead) -> bool:
         """Hand a fact to its run; False where the broker does not take it now."""
@@ -44,24 +46,23 @@ class Letters:
     async def report(self, request: ReportDead) -> Done:
         """Keep a delivery that a worker could not handle, and send the call out again if it waits for just that."""
         project, toolset = _addressee(request)
-        try:
-            body = base64.b64decode(request.body_base64, validate=True)
-        except (ValueError, binascii.Error) as error:
-            raise ProblemError(problem("request_invalid", "body_base64 is not base64")) from error
-        said = about_of(body)
-        known = About(run_id=said.run_id, effect_id=said.effect_id, attempt=said.attempt, project=project)
-        await store(self._pool, DELIVERIES, request.subject, body, request.reason, request.delivery, known)
+        body = reported_body(request)
+        known = await confirmed(self._pool, about_of(body), addressee=(project, toolset))
+        if not await store_reported(self._pool, request, body, known):
+            self._log.error("too many open dead letters, this one is only counted", stream=DELIVERIES)
         self._metrics.dead.labels(DELIVERIES).inc()
-        if request.tells and said.run_id is not None and said.effect_id is not None:
-            await self._again(said.run_id, said.effect_id, said.attempt, project, toolset, request.reason)
+        if request.tells and known.run_id is not None and known.effect_id is not None:
+            await self._again(known.run_id, known.effect_id, known.attempt, project, toolset, request.reason)
         return Done(detail="kept")
 
     async def _again(
         self, run_id: UUID, execution_id: UUID, attempt: int, project: str, toolset: str, reason: str
     ) -> None:
+        times: int = await self._pool.fetchval(QUERIES.dead_deliveries, run_id, execution_id)
+
         def decide(picture: Picture) -> Step:
             call = picture.call if picture.call is not None and picture.call.project == project else None
-            return on_dead_delivery(call, attempt, toolset, reason)
+            return on_dead_delivery(call, attempt, toolset, reason, times=times)
 
         entry = Entry(run_id=run_id, execution_id=execution_id, project=project, decide=decide, read=True)
         lane = Lane(self._pool)
@@ -83,6 +84,19 @@ class Letters:
         if not await self._bus.store(row["subject"], row["body"], headers):
             raise ProblemError(problem("unavailable", "the broker did not take the letter", retry_after_s=2))
         return Done(detail=f"sent again on {row['subject']}")
+
+
+async def confirmed(pool: Database, said: About, addressee: tuple[str, str] | None = None) -> About:
+    """Return *said* with the project of its call where the ledger knows that call, else NOBODY.
+
+    *addressee* is project and toolset that the call must be of.
+    """
+    if said.run_id is None or said.effect_id is None:
+        return NOBODY
+    row = await pool.fetchrow(QUERIES.project_of_call, said.run_id, said.effect_id)
+    if row is None or addressee not in (None, (row["project"], row["toolset"])):
+        return NOBODY
+    return replace(said, project=row["project"])
 
 
 def _addressee(request: ReportDead) -> tuple[str, str]:

@@ -15,15 +15,16 @@ from pydantic import ValidationError
 
 from towpath_contracts.base import Message
 from towpath_contracts.rpc import CONFIRM_HEADER
-from towpath_contracts.tools import OutcomeConfirmed, ToolOutcome
+from towpath_contracts.tools import OutcomeConfirmed, ToolOutcome, outcome_key
 from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_fabric.db import DATABASE_DOWN
-from towpath_fabric.dead_letters import About, DeadLetters
+from towpath_fabric.dead_letters import NOBODY, About, DeadLetters, about_of
 from towpath_fabric.lane import Lane
 from towpath_fabric.logs import Logger
 from towpath_fabric.ports import Feed, Wire
 from towpath_fabric.pull import ack, deliveries, nak
 from towpath_tas.app.book import Book, Entry, Picture
+from towpath_tas.app.letters import confirmed
 from towpath_tas.app.sending import Sender, Tickets
 from towpath_tas.core.call import Step
 from towpath_tas.core.outcomes import on_outcome
@@ -38,6 +39,7 @@ class Named(Message):
 
     execution_id: UUID
     attempt: int
+    late: bool = False
 
 
 @dataclass(slots=True)
@@ -64,11 +66,6 @@ class Item:
         """Return what the book has to do."""
         again = deliveries(self.message) > 1 or self.outcome.status == "ticket_expired"
         return Entry(run_id=self.outcome.run_id, execution_id=self.outcome.execution_id, decide=self.decide, read=again)
-
-    @property
-    def key(self) -> str:
-        """Return the name under which the worker holds this outcome."""
-        return f"{self.outcome.execution_id}:{self.outcome.attempt}"
 
 
 class Outcomes:
@@ -120,13 +117,21 @@ class Outcomes:
         try:
             outcome = ToolOutcome.model_validate_json(message.data)
         except ValidationError as error:
-            if await self._dead.set_aside(message, f"not a tool outcome: {error.error_count()} problem(s)"):
+            reason = f"not a tool outcome: {error.error_count()} problem(s)"
+            if await self._dead.set_aside(message, reason, await self._whose(message)):
                 await self._confirm_unreadable(message)
             return None
         fault = self._tickets.fault(
             outcome.ticket, outcome.execution_id, outcome.attempt, outcome.run_id, at_start=False
         )
         return Item(message, outcome, fault)
+
+    async def _whose(self, message: Msg) -> About:
+        """Return whose outcome it is, as far as the ledger knows the call that it names: anybody may name a run."""
+        try:
+            return await confirmed(self._dead.pool, about_of(message.data))
+        except DATABASE_DOWN:
+            return NOBODY  # the letter can't be stored now either, so the message comes again
 
     async def _confirm_unreadable(self, message: Msg) -> None:
         """Let the worker forget an outcome that can never be taken, where it can be seen which one it was."""
@@ -137,7 +142,7 @@ class Outcomes:
             named = Named.model_validate_json(message.data)
         except ValidationError:
             return
-        await self._confirm(subject, f"{named.execution_id}:{named.attempt}")
+        await self._confirm(subject, outcome_key(named.execution_id, named.attempt, late=named.late))
 
     async def _confirm(self, subject: str, *keys: str) -> None:
         await self._bus.post(subject, OutcomeConfirmed(keys=keys).model_dump_json().encode())
@@ -149,7 +154,7 @@ class Outcomes:
         confirmed: dict[str, list[str]] = defaultdict(list)
         for item, entry in zip(items, entries, strict=True):
             if await self._finish(item, entry) and (subject := _confirm_to(item.message)):
-                confirmed[subject].append(item.key)
+                confirmed[subject].append(item.outcome.key)
         for subject, keys in confirmed.items():
             await self._confirm(subject, *keys)
             await crash_point_sent("tas.outcome_confirmed")
