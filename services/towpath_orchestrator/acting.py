@@ -44,9 +44,7 @@ class Acting:
         if run.status in FINAL_STATUSES:
             raise ProblemError(problem("run_finished", f"run {request.run_id} is {run.status}", run_id=str(run.run_id)))
         if run.reason == LOG_UNREADABLE:
-            detail = (
-                f"the log of run {request.run_id} can't be read: it takes no step, and can't be told to stop"
-            )
+            detail = f"the log of run {request.run_id} can't be read: it takes no step, and can't be told to stop"
             raise ProblemError(problem("run_unreadable", detail, run_id=str(run.run_id)))
         if run.status != CANCELLING:
             await self._store(CancelRequested(run_id=request.run_id, by=request.actor, reason=request.reason))

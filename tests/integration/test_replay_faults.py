@@ -15,14 +15,16 @@ from towpath_contracts import rpc
 from towpath_contracts.replaying import GetRecord, ReplayRuns
 
 COPIES = """
-WITH ids AS (SELECT i, (left($1::uuid::text, 24) || lpad(to_hex(i), 12, '0'))::uuid AS id FROM generate_series(1, 250) i),
+WITH ids AS (
+  SELECT i, (left($1::uuid::text, 24) || lpad(to_hex(i), 12, '0'))::uuid AS id FROM generate_series(1, 250) i),
 made AS (
   INSERT INTO runs.run SELECT (jsonb_populate_record(run, jsonb_build_object('run_id', id))).*
   FROM runs.run, ids WHERE run_id = $1::uuid),
 facts AS (
-  INSERT INTO runs.run_fact SELECT (jsonb_populate_record(f, jsonb_build_object('run_id', id))).*
-  FROM runs.run_fact f, ids WHERE run_id = $1::uuid)
-INSERT INTO runs.run_event
+  INSERT INTO runs.run_fact (run_id, first_seq, at, engine_version, fact)
+  SELECT id, first_seq, at, engine_version, replace(fact::text, $1::uuid::text, id::text)::json
+  FROM runs.run_fact, ids WHERE run_id = $1::uuid)
+INSERT INTO runs.run_event (run_id, seq, at, type, event)
 SELECT id, seq, at, type, replace(event::text, '"request_id":"', '"request_id":"' || repeat('x', 9000))::json
 FROM runs.run_event, ids WHERE run_id = $1::uuid
 """
