@@ -54,6 +54,7 @@ async def run_process(
     *env* replaces the environment; without one the program gets only PATH, HOME and the locale, never the worker's own
     secrets. When the call is cancelled or *timeout_s* is over, its process group gets SIGTERM and, *grace_s* seconds
     later, SIGKILL. At most *max_output_bytes* of either output are kept. Raises ToolError: `process_not_found`,
+    `process_not_permitted`, `process_not_started` (what there is can't be run, or the machine has no room for it),
     `process_timeout` and, with *check*, `process_failed`. A program that leaves its session on purpose is not reached.
     """
     process = await _start(command, cwd, env)
@@ -87,8 +88,18 @@ async def _start(
             env=dict(env) if env is not None else _plain_environment(),
             start_new_session=True,
         )
-    except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
-        raise ToolError("process_not_found", f"{command[0]} can't be started: {error.strerror}") from error
+    except OSError as error:
+        raise ToolError(_why_not(error), f"{command[0]} can't be started: {error.strerror or error}") from error
+
+
+def _why_not(error: OSError) -> str:
+    match error:
+        case FileNotFoundError() | NotADirectoryError():
+            return "process_not_found"
+        case PermissionError():
+            return "process_not_permitted"
+        case _:  # no program of this machine, written to just now, too many or too long arguments, no memory
+            return "process_not_started"
 
 
 def _plain_environment() -> dict[str, str]:

@@ -189,7 +189,10 @@ class ClaimAnswer(Message):
 
 
 class ToolOutcome(Message):
-    """Worker to TAS: what came of a delivery. `probe` is what the tool's probe said, where it was asked."""
+    """Worker to TAS: what came of a delivery. `probe` is what the tool's probe said, where it was asked.
+
+    `late` marks what a call came to after it was reported as cut off: another outcome, confirmed by itself.
+    """
 
     execution_id: UUID
     run_id: UUID
@@ -206,10 +209,21 @@ class ToolOutcome(Message):
     worker: str = ""
     ticket: str = ""
     probe: ProbeWord = ""
+    late: bool = False
+
+    @property
+    def key(self) -> str:
+        """The name under which the worker holds this outcome until it is confirmed."""
+        return outcome_key(self.execution_id, self.attempt, late=self.late)
+
+
+def outcome_key(execution_id: UUID, attempt: int, *, late: bool = False) -> str:
+    """Return `execution_id:attempt`, and `:late` after it for what came after the first outcome."""
+    return f"{execution_id}:{attempt}{':late' if late else ''}"
 
 
 class OutcomeConfirmed(Message):
-    """TAS to worker: the ledger holds these outcomes; forget them."""
+    """TAS to worker: the ledger holds these outcomes; forget them. `keys` are as `outcome_key` makes them."""
 
     keys: tuple[str, ...]
 

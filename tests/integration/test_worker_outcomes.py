@@ -10,7 +10,9 @@ from tests.support.tas_peer import TasPeer
 from tests.support.waiting import eventually
 from tests.support.worker_tools import CALLS
 
+from towpath.worker import tend
 from towpath_contracts.authority import USERS, UserRights
+from towpath_contracts.streams import exec_consumer
 from towpath_contracts.tools import OutcomeConfirmed
 from towpath_embedded.nats import Nats
 
@@ -119,6 +121,27 @@ async def test_an_outcome_made_while_the_broker_is_away_is_sent_when_it_is_back(
         assert outcome.status == "succeeded"
         await tas.all_acknowledged(within_s=25)
         assert len(CALLS) == 1
+
+
+async def test_after_a_reconnect_no_more_is_asked_for_than_before(nats_server: Nats) -> None:
+    async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()):
+        assert (await tas.call("add", ARGS)).status == "succeeded"
+        durable = exec_consumer("default", "default").durable
+
+        async def open_requests() -> int:
+            return (await tas.nc.jetstream().consumer_info("TOOLEXEC", durable)).num_waiting or 0
+
+        assert await open_requests() == 1
+        for _ in range(3):
+            assert nats_server.process is not None
+            nats_server.process.kill()
+            nats_server.process.wait()
+            await nats_server.start()
+            await eventually(lambda: tas.nc.is_connected, within_s=60)
+            later = await tas.dispatch(tas.invocation("add", ARGS))
+            assert (await tas.outcome(later, within_s=60)).status == "succeeded"
+            await asyncio.sleep(2 * tend.TEND_S)  # whoever looks after the connection has done so by now
+            assert await open_requests() == 1
 
 
 async def test_a_worker_that_starts_before_tas_waits_for_it(nats_server: Nats) -> None:

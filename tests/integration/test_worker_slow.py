@@ -104,3 +104,25 @@ async def test_what_a_call_came_to_after_its_time_is_told_too(nats_server: Nats,
         late = tas.outcomes_of(call)[-1]
         assert (late.result, late.claim_id) == (f"paid {call.execution_id}", first.claim_id)
         await tas.all_acknowledged()
+
+
+async def test_a_repeated_confirmation_of_the_first_outcome_is_none_of_the_late_one(
+    nats_server: Nats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "RESEND_S", 0.3)
+    async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()) as held:
+        tas.confirming = False
+        call = await tas.dispatch(tas.invocation("pay_late", {}, effect_class="irreversible"))
+        first = await tas.outcome(call, within_s=60)
+        RELEASE.set()
+        await eventually(lambda: held.count("towpath_worker_overrun") == 0, within_s=60)
+        await tas.confirm(first.key)
+        await eventually(lambda: tas.outcomes_of(call)[-1].late, within_s=60)
+        await tas.confirm(first.key)  # it was sent more than once, and so it is confirmed
+        await tas.call("add", {"a": 1, "b": 1})  # whatever was confirmed before this is forgotten by now
+        heard = len(tas.outcomes_of(call))
+        await eventually(lambda: len(tas.outcomes_of(call)) >= heard + 2, within_s=60)
+        late = tas.outcomes_of(call)[-1]
+        assert (late.key, late.status) == (f"{first.key}:late", "succeeded")
+        await tas.confirm()
+        await eventually(lambda: held.count("towpath_worker_unconfirmed") == 0, within_s=60)

@@ -85,7 +85,7 @@ def _confirm_before_commit() -> list[Patch]:
 
     async def hasty(self: Any, items: Any) -> None:
         for item in items:
-            await self._confirm(outcomes._confirm_to(item.message), item.key)
+            await self._confirm(outcomes._confirm_to(item.message), item.outcome.key)
             await ack(item.message)
         await handle(self, items)
 

@@ -128,7 +128,7 @@ class TasPeer:
     async def _on_outcome(self, message: Msg) -> None:
         outcome = ToolOutcome.model_validate_json(message.data)
         self.outcomes.append(outcome)
-        key = f"{outcome.execution_id}:{outcome.attempt}"
+        key = outcome.key
         self._inboxes[key] = (message.headers or {})[rpc.CONFIRM_HEADER]
         if self.confirming:
             await self.confirm(key)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 import time
@@ -43,6 +44,25 @@ async def test_a_program_gives_back_how_it_ended() -> None:
         await run_process(sys.executable, "-c", "exit(3)", check=True)
     with pytest.raises(ToolError, match="process_not_found"):
         await run_process("/no/such/program")
+
+
+async def test_a_program_that_cant_be_started_says_why(tmp_path: Path) -> None:
+    (tmp_path / "data").write_bytes(b"no program")
+    (tmp_path / "broken").write_bytes(b"\x7fELF nothing")
+    (tmp_path / "broken").chmod(0o755)
+    attempts: list[tuple[str, tuple[str | Path, ...]]] = [
+        ("process_not_permitted", (tmp_path / "data",)),
+        ("process_not_started", (tmp_path / "broken",)),  # ENOEXEC
+        ("process_not_started", (sys.executable, "x" * 4_000_000)),  # E2BIG
+        ("process_not_found", (tmp_path / "data" / "below",)),
+    ]
+    for code, command in attempts:
+        with pytest.raises(ToolError) as raised:
+            await run_process(*command)
+        assert raised.value.code == code, command
+    shutil.copy("/bin/true", tmp_path / "written")
+    with (tmp_path / "written").open("ab"), pytest.raises(ToolError, match="process_not_started"):  # ETXTBSY
+        await run_process(tmp_path / "written")
 
 
 async def test_a_program_does_not_inherit_what_the_worker_knows(monkeypatch: pytest.MonkeyPatch) -> None:

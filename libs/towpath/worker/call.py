@@ -58,7 +58,7 @@ class Call:
 
     @property
     def key(self) -> str:
-        """How outcomes are confirmed: `execution_id:attempt`."""
+        """How outcomes are confirmed: `execution_id:attempt`; `:late` follows for one after the first."""
         return key_of(self.invocation)
 
     @property

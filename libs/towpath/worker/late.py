@@ -42,8 +42,10 @@ class LateOutcomes:
             if call.key not in self._outbox:
                 break
             await asyncio.sleep(LOOK_S)
+        # A name of its own: the first outcome may be confirmed twice, and that says nothing of this one.
+        late = outcome.model_copy(update={"late": True})
         self._log.warning("a tool ended after its time", tool=call.invocation.tool, execution_id=call.key)
-        await self._outbox.post(call.key, outcome.model_dump_json().encode(), [])
+        await self._outbox.post(late.key, late.model_dump_json().encode(), [])
 
     def _told(self, task: "asyncio.Task[None]") -> None:
         self._telling.discard(task)

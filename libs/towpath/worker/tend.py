@@ -78,9 +78,7 @@ class Tender:
             await in_progress(call.deliveries[-1])
 
     async def _reconnected(self) -> None:
-        """The broker may have forgotten everything: ask for messages anew, say outcomes again, have queues made."""
-        for consumer in self._slots.consumers:
-            consumer.reset()
+        """The broker may have forgotten everything: say outcomes again, have queues made. Consumers ask anew alone."""
         await self._outbox.send_all()
         if self._registering is None or self._registering.done():
             self._registering = asyncio.create_task(self._registration.keep_trying(), name="register again")

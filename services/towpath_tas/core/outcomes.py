@@ -185,7 +185,7 @@ def _evidence(call: Call, outcome: ToolOutcome, why: str, *, dead: str = "") -> 
 
 
 def _key(outcome: ToolOutcome) -> str:
-    return f"{outcome.attempt}:{outcome.claim_id or outcome.worker}"
+    return f"{outcome.attempt}:{outcome.claim_id or outcome.worker}{':late' if outcome.late else ''}"
 
 
 def _detail(outcome: ToolOutcome) -> dict[str, object]:
