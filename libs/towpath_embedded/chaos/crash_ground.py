@@ -132,6 +132,8 @@ class Ground:
                 list(FINAL),
             )
             left = sorted(set(run_ids) - {row["run_id"] for row in rows})
+            if self._people is not None and self._people.done():
+                await self._people  # raises what ended it: without people no gate is answered
             if not left or monotonic() > end:
                 return left
             await asyncio.sleep(LOOK_S)

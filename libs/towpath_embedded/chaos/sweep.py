@@ -32,6 +32,7 @@ HIT_PATIENCE_S: Final = 180.0
 """How long a point may wait for somebody to pass it."""
 
 BACK_PATIENCE_S: Final = 120.0
+PEACE_PATIENCE_S: Final = 120.0
 END_PATIENCE_S: Final = 180.0
 LOOK_S: Final = 0.01
 TRAFFIC_S: Final = 0.3
@@ -54,13 +55,14 @@ class Sweep:
     _references: dict[tuple[Kind, EffectClass], str] = field(default_factory=dict)
     _names: dict[int, str] = field(default_factory=dict)
     _numbers: Iterable[int] = field(default_factory=lambda: iter(range(1_000_000)))
-    _submitting: set[asyncio.Task[str]] = field(default_factory=set)
+    _submitting: list[asyncio.Task[str]] = field(default_factory=list)
+    """Also those that are through: a submission that nobody answered must not be forgotten."""
 
     async def run(self, rounds: Sequence[Round]) -> SweepReport:
         """Kill at every case of *rounds*, one round after the other, and judge."""
         began = time.monotonic()
-        left = await self._undisturbed()
-        left = await self.ground.whereabouts(left + await self._all_rounds(rounds))
+        await self._undisturbed()
+        left = await self.ground.whereabouts(await self._all_rounds(rounds))
         left += await self.ground.quiet(END_PATIENCE_S)
         record = await read_record(self.ground.platform.dsn(), list(self.ground.run_ids))
         marks = read_marks(self.ground.outside)
@@ -90,14 +92,16 @@ class Sweep:
                     left += await self.ground.ended(self.ground.run_ids, END_PATIENCE_S)
         return left + await self.ground.ended(self.ground.run_ids, END_PATIENCE_S)
 
-    async def _undisturbed(self) -> list[str]:
-        """Run one of each sort before anything is killed: what all others are compared with."""
+    async def _undisturbed(self) -> None:
+        """Run one of each sort before anything is killed: what all others are compared with. TimeoutError without."""
         sorts: list[tuple[Kind, EffectClass]] = [("short", "pure")]
         sorts += [("plain", effect_class) for effect_class in CLASSES]
         sorts += [("cancelled", effect_class) for effect_class in CLASSES]
         found = await asyncio.gather(*(self._submit(kind, effect_class) for kind, effect_class in sorts))
         self._references = dict(zip(sorts, found, strict=True))
-        return await self.ground.ended(found, END_PATIENCE_S)
+        left = await self.ground.whereabouts(await self.ground.ended(found, PEACE_PATIENCE_S))
+        if left:
+            raise TimeoutError("\n".join(["runs left in peace do not end:", *left]))
 
     async def _doubts(self, cases: Sequence[Case]) -> None:
         """Leave a call of each case's class in doubt; a kill that left none, as in another call, is not enough."""
@@ -117,32 +121,32 @@ class Sweep:
         lanes: dict[str, list[Case]] = {}
         for case in part.cases:
             lanes.setdefault(case.point.role, []).append(case)
-        traffic = asyncio.create_task(self._traffic(part.classes), name="traffic")
-        try:
-            async with asyncio.TaskGroup() as group:
-                for name, cases in lanes.items():
-                    group.create_task(self._lane(cases), name=f"kill {name}")
-        finally:
-            traffic.cancel()
-            await asyncio.gather(traffic, return_exceptions=True)
+        async with asyncio.TaskGroup() as around:
+            traffic = around.create_task(self._traffic(part.classes), name="traffic")
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for name, cases in lanes.items():
+                        group.create_task(self._lane(cases), name=f"kill {name}")
+            finally:
+                traffic.cancel()
         await asyncio.gather(*self._submitting)
 
     async def _traffic(self, classes: Sequence[EffectClass]) -> None:
         sorts = cycle((kind, effect_class) for kind in KINDS for effect_class in classes)
         while True:
             ended = await self.ground.fetch("SELECT count(*) FROM runs.run WHERE ended_at IS NOT NULL")
-            if len(self.ground.run_ids) + len(self._submitting) - ended[0][0] < IN_FLIGHT:
+            asking = sum(not task.done() for task in self._submitting)
+            if len(self.ground.run_ids) + asking - ended[0][0] < IN_FLIGHT:
                 self._begin(*next(sorts))
             await asyncio.sleep(TRAFFIC_S)
 
     def _begin(self, kind: Kind, effect_class: EffectClass) -> None:
-        task = asyncio.create_task(self._submit(kind, effect_class))
-        self._submitting.add(task)
-        task.add_done_callback(self._submitting.discard)
+        self._submitting.append(asyncio.create_task(self._submit(kind, effect_class)))
 
     async def _submit(self, kind: Kind, effect_class: EffectClass) -> str:
         number = next(iter(self._numbers))
-        return await self.ground.submit(Task(kind=kind, effect_class=effect_class, key=f"{kind}-{number}"))
+        task = Task(kind=kind, effect_class=effect_class, key=f"{kind}-{number}")
+        return await self.ground.submit(task, END_PATIENCE_S)
 
     async def _lane(self, cases: Sequence[Case]) -> None:
         for case in cases:
