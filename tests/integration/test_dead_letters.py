@@ -233,6 +233,25 @@ async def test_a_letter_stays_its_projects_when_its_run_is_gone(database: Any, n
         assert page.letters == ()
 
 
+async def test_old_letters_are_forgotten(database: Any, nats_server: Any, peers: Peers) -> None:
+    connection = await asyncpg.connect(database())
+    await connection.execute(
+        "INSERT INTO runs.dead_letter (stream, subject, project, reason, body, status, at, settled_at)"
+        " SELECT 'TASKS', 's', 'default', k.status || k.days, '', k.status, now() - k.days * interval '1 day',"
+        "        CASE WHEN k.status = 'dead' THEN NULL ELSE now() - k.days * interval '1 day' END"
+        " FROM (VALUES ('dead', 89), ('dead', 91), ('discarded', 29), ('requeued', 31)) AS k (status, days)"
+    )
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        await publish(peers)
+        left = "SELECT array_agg(reason ORDER BY reason) FROM runs.dead_letter"
+        for _ in range(600):
+            if len(kept := await connection.fetchval(left)) <= 2:
+                break
+            await asyncio.sleep(0.1)
+    await connection.close()
+    assert kept == ["dead89", "discarded29"]
+
+
 async def test_of_two_people_one_settles_and_a_letter_that_can_not_be_sent_stays(
     database: Any, nats_server: Any, peers: Peers
 ) -> None:
