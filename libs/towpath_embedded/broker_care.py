@@ -19,6 +19,7 @@ from nats.errors import Error as NatsError
 from nats.js.errors import APIError, NotFoundError
 
 from towpath_contracts.problems import ProblemError
+from towpath_contracts.streams import STREAMS
 from towpath_embedded.nats import Nats
 from towpath_embedded.ports import LOOPBACK
 from towpath_embedded.process import failure
@@ -86,6 +87,7 @@ class BrokerCare:
                 elif monotonic() - looked_s > HEALTH_S:
                     looked_s = monotonic()
                     await self._open_streams_again()
+                    await self._start_without_files()
             except (OSError, NatsError):  # it has just gone down again, or its disk is full
                 continue
 
@@ -95,6 +97,12 @@ class BrokerCare:
             self._notice("nats had no space and has stopped to store messages; there is room again, so it is restarted")
             await self._hold()
             self._release()
+
+    async def _start_without_files(self) -> None:
+        """Start the server again whose files were deleted under it: it runs on, answers, and stores nothing."""
+        if await asyncio.to_thread(_lost_streams, self._nats.store):
+            self._notice("the files of nats were deleted while it ran; it is started again with an empty store")
+            await self.replace()
 
     def _has_room(self) -> bool:
         return shutil.disk_usage(self._nats.store).free > ROOM_BYTES
@@ -157,6 +165,11 @@ async def require_served(connection: Client, store: Path) -> None:
     js = connection.jetstream()
     for stream, consumer in _stored_consumers(store):
         await js.consumer_info(stream, consumer)
+
+
+def _lost_streams(store: Path) -> list[str]:
+    """Return the streams that the running server must have files of, and has not."""
+    return [one.name for one in STREAMS if not any(store.glob(f"jetstream/*/streams/{one.name}/meta.inf"))]
 
 
 def _stored_consumers(store: Path) -> list[tuple[str, str]]:

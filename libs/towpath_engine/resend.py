@@ -15,6 +15,9 @@ from towpath_engine.transition import Transition
 MAX_RESEND_S = 15
 """Resends back off to this: how late a lost claim's lease or a lost outcome is noticed, for one message a call."""
 
+QUICK_FENCES = 5
+"""A cancel waits for its fence; after this many questions the answer is not a matter of a lost message."""
+
 MAX_GATE_RESEND_S = 120
 """People take hours: thousands of runs may wait for them, and each resend is a commit and an event of its run."""
 
@@ -30,9 +33,9 @@ def resend(t: Transition, pending: PendingEffect, *, dead: str = "") -> None:
 
 
 def _wait_s(state: RunState, pending: PendingEffect) -> float:
-    """Steady for fences, slower and slower behind gates; a decision waits its lease, or a model would be paid twice."""
+    """Slower and slower, by what hangs on it; a decision waits its lease, or a model would be paid twice."""
     if pending.kind is EffectKind.FENCE:
-        return FENCE_RESEND_S
+        return min(FENCE_RESEND_S << max(0, min(pending.attempt - QUICK_FENCES, 6)), MAX_RESEND_S)
     if any(gate.execution_id == pending.effect_id for gate in state.gates):
         return min(GATE_RESEND_S << min(pending.attempt - 1, 6), MAX_GATE_RESEND_S)
     if pending.kind is EffectKind.DECIDE:

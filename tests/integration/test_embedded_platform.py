@@ -159,6 +159,21 @@ async def test_a_damaged_store_is_mended_or_set_aside(servers: Platform, caplog:
         aside.unlink(missing_ok=True)
 
 
+async def test_a_broker_whose_files_are_deleted_under_it_is_started_again(
+    servers: Platform, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    await fill(servers)
+    before = servers.processes["nats"].pid
+    shutil.rmtree(servers.nats.store)
+    async with asyncio.timeout(60):
+        while servers.processes["nats"].pid in {before, None}:  # noqa: ASYNC110 - a child tells nobody
+            await asyncio.sleep(0.1)
+    await served(servers)
+    assert "were deleted while it ran" in caplog.text
+    shutil.rmtree(servers.nats.folder / "store.damaged", ignore_errors=True)  # what it wrote on its way out
+
+
 async def test_a_second_platform_on_the_same_data_is_refused_and_harms_nothing(servers: Platform) -> None:
     with pytest.raises(ProblemError) as refused:
         await Platform(servers.data).start()

@@ -201,7 +201,11 @@ class Transaction:
         if kind is not None or session.process.dead:
             session.cut()
             return
-        await asyncio.sleep(database.hop_s())
+        try:
+            await asyncio.sleep(database.hop_s())
+        except GeneratorExit:  # the process is killed on its way to the commit: Postgres sees the connection end
+            session.cut()
+            raise
         session._check()
         for change in session.writes:
             change()
