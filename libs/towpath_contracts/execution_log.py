@@ -77,7 +77,10 @@ def response_of(event: "ev.ToolCallFinished | ev.ToolCallDenied") -> Any:
     if event.status == "succeeded":
         return {"blob": event.result_digest, "preview": event.result} if event.blob else event.result
     if event.failure is not None:
-        return {"status": event.status, **event.failure.model_dump(mode="json", exclude_defaults=True)}
+        return {
+            "status": event.status,
+            **event.failure.model_dump(mode="json", exclude_defaults=True, exclude={"began"}),
+        }
     return {"status": event.status}
 
 

@@ -1,7 +1,8 @@
 """What became of every tool call of a run, told from its log: the proof that a cancelled run owes (design §7, cancel).
 
 Law: a call is listed as `did_not_happen` only where that is certain. What was cut off in the middle, or was still open
-when the run ended, is `unknown`; a call that ran and said that it failed is `failed`, and may have left something.
+when the run ended, is `unknown`; a call that ran and said that it failed is `failed`, and may have left something. A
+tool's own error code proves nothing. A voided pure call may have run: what did not happen is an effect, it has none.
 """
 
 from collections.abc import Iterable
@@ -21,8 +22,8 @@ EFFECT_EVENTS = ("instruction_issued", "tool_call_finished", "tool_call_denied",
 TELLS_EFFECTS = (ev.FINAL_STATUSES - {"completed"}) | {"cancelling", "quarantined"}
 """Statuses of runs that owe the list."""
 
-_NEVER_RAN = frozenset({"not_started", "did_not_happen", "cancelled", "invalid_arguments"})
-"""Failures that say that nothing was done, unless they are marked uncertain."""
+_NEVER_RAN = frozenset({"not_started", "did_not_happen"})
+"""Failures that said so where no worker speaks, before `began` did: there the code is not a tool's."""
 
 
 class RunEffect(Value):
@@ -57,6 +58,7 @@ class EffectWord(Value):
     status: str | None = None
     code: str | None = None
     uncertain: bool | None = None
+    began: bool | None = None
     probe: str | None = None
     settled_by: str | None = None
     worker: str | None = None
@@ -127,6 +129,7 @@ def word_of(event: "ev.AnyEvent") -> EffectWord | None:
                 status=event.status,
                 code=None if failure is None else failure.code,
                 uncertain=None if failure is None else failure.uncertain,
+                began=None if failure is None else failure.began,
                 probe=event.probe,
                 settled_by=event.settled_by,
                 worker=event.worker,
@@ -152,11 +155,16 @@ def _outcome(word: EffectWord) -> EffectOutcome:
         case "void":
             return "did_not_happen"
         case "failed":
-            if word.uncertain:
-                return "unknown"
-            return "did_not_happen" if word.code in _NEVER_RAN else "failed"
+            return _of_failure(word)
         case _:
             return "unknown"
+
+
+def _of_failure(word: EffectWord) -> EffectOutcome:
+    if word.uncertain:
+        return "unknown"
+    never = word.code in _NEVER_RAN and not word.worker if word.began is None else not word.began
+    return "did_not_happen" if never else "failed"
 
 
 def _source(word: EffectWord) -> str:

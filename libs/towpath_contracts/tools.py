@@ -73,7 +73,9 @@ class CallStatus(StrEnum):
 class ToolFailure(Value):
     """Why a call has no result. `code` is stable; `hint` is shown to the model.
 
-    `uncertain` says that the call was cut off in the middle and may have happened all the same.
+    `uncertain` says that the call was cut off in the middle and may have happened all the same. `began` is the
+    platform's word alone, never a tool's: False where this start has certainly done nothing (its function was not
+    called, or its probe found nothing of it); None where nobody said, as before the field existed.
     """
 
     code: str
@@ -82,6 +84,7 @@ class ToolFailure(Value):
     hint: str = ""
     external: bool = False
     uncertain: bool = False
+    began: bool | None = None
 
 
 class Doubt(Value):

@@ -38,7 +38,7 @@ SELECT seq, CASE type
     FROM json_array_elements(event->'instruction'->'calls') AS call)) -- other instructions have none: NULL
   WHEN 'tool_call_finished' THEN json_build_object('type', type, 'execution_id', event->'execution_id',
     'status', event->'status', 'code', event->'failure'->'code', 'uncertain', event->'failure'->'uncertain',
-    'probe', event->'probe', 'settled_by', event->'settled_by', 'worker', event->'worker')
+    'began', event->'failure'->'began', 'probe', event->'probe', 'settled_by', event->'settled_by', 'worker', event->'worker')
   WHEN 'fence_stored' THEN json_build_object('type', type, 'voided', event->'voided')
   ELSE json_build_object('type', type, 'execution_id', event->'execution_id')
 END AS event

@@ -94,6 +94,15 @@ async def test_whatever_a_tool_raises_or_returns_is_an_outcome(
         assert (await tas.call("add", {"a": 1, "b": 1})).status == "succeeded"
 
 
+@pytest.mark.parametrize("kind", ["not_started", "code_cancelled", "invalid_arguments"])
+async def test_whether_a_call_began_is_not_for_its_tool_to_say(nats_server: Nats, kind: str) -> None:
+    async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()):
+        said = (await tas.call("fail", {"kind": kind})).failure
+        assert said is not None and (said.code, said.began) == (kind.removeprefix("code_"), True)
+        never = (await tas.call("fail", {})).failure
+        assert never is not None and (never.code, never.began) == ("invalid_arguments", False)
+
+
 async def test_a_tool_error_keeps_what_it_says(nats_server: Nats) -> None:
     async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()):
         failure = (await tas.call("fail", {"kind": "tool_error"})).failure
@@ -105,6 +114,7 @@ async def test_a_tool_error_keeps_what_it_says(nats_server: Nats) -> None:
             "hint": "Search first",
             "external": True,
             "uncertain": False,
+            "began": True,
         }
 
 

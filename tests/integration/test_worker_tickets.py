@@ -174,7 +174,7 @@ async def test_a_worker_that_comes_too_late_to_start_does_not_start(nats_server:
         tas.claim = lambda _asked: ClaimAnswer(granted=True, start_by_ms=0, lease_ms=60_000)
         failure = (await tas.call("pay", {"amount": 1}, effect_class="irreversible")).failure
         assert failure is not None
-        assert (failure.code, failure.retryable) == ("not_started", True)
+        assert (failure.code, failure.retryable, failure.began) == ("not_started", True, False)
         assert CALLS == []
 
 

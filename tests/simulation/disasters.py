@@ -84,6 +84,12 @@ class Disasters:
             self._freeze(process, 14.0)
             await asyncio.sleep(0)
 
+    async def perhaps_silence(self, process: Process) -> None:
+        """Stop a process that has acted and not said so, for longer than a person's retry and its lease take."""
+        if "freeze" in self._kinds and self._chance.random() < 0.15:
+            self._freeze(process, 60.0)
+            await asyncio.sleep(0)
+
     def _freeze(self, process: Process, seconds: float) -> None:
         self._world.seen.note("frozen")
         self._world.seen.say(f"{process} is stopped")

@@ -14,6 +14,7 @@ from towpath_fabric.pull import ack
 from towpath_orchestrator.loop import CommitLoop
 from towpath_tas.app import book, outcomes, requests
 from towpath_tas.core import claims
+from towpath_tas.core import outcomes as core_outcomes
 
 Patch = tuple[Any, str, Any]
 
@@ -92,6 +93,13 @@ def _confirm_before_commit() -> list[Patch]:
     return [(outcomes.Outcomes, "_handle", hasty)]
 
 
+def _overtaken() -> list[Patch]:
+    """A late success of an earlier start ends the call, whatever was begun since."""
+    real = core_outcomes._overtaken
+    believed = lambda call, said: "" if said.status == "succeeded" else real(call, said)  # noqa: E731
+    return [(core_outcomes, "_overtaken", believed)]
+
+
 def _nothing() -> list[Patch]:
     return []
 
@@ -109,6 +117,7 @@ MUTANTS: dict[str, Callable[[], list[Patch]]] = {
     "dispatch_before_commit": _dispatch_before_commit,
     "invoke_before_commit": _invoke_before_commit,
     "confirm_before_commit": _confirm_before_commit,
+    "overtaken": _overtaken,
 }
 
 

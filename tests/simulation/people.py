@@ -215,7 +215,7 @@ class Worker:
         await self._world.disasters.perhaps_stop(self._bus.process)
         if monotonic() >= min(claim.start_by_s, claim.lease_until_s):
             self._world.seen.note("late_start_refused")
-            failure = ToolFailure(code="not_started", message="too late to start; nothing was done", retryable=True)
+            failure = ToolFailure(code="not_started", message="too late to start", retryable=True, began=False)
             return self._make(said, claim_id, status="failed", failure=failure)
         if said.effect_class is EffectClass.RECONCILABLE and self._world.outside.happened(said.execution_id):
             self._world.seen.note("probe_found_it")
@@ -231,7 +231,8 @@ class Worker:
         if await self._wait(cancel, min(before, timeout_s)) or before > timeout_s:
             return self._cut_off(said, claim_id)
         await world.disasters.perhaps_stop(self._bus.process)
-        if 0.1 < fate < 0.14:
+        lost = 0.04 if said.attempt == 1 else 0.15  # once more, and lost once more: what a person's retry has to bear
+        if 0.1 < fate < 0.1 + lost:
             world.seen.note("worker_lost")
             world.lose(self._bus.process)
             await asyncio.sleep(3600)
@@ -240,7 +241,8 @@ class Worker:
             return self._make(said, claim_id, status="failed", failure=failure)
         stale = self._bus.process.thaws != thaws
         world.acted(said, self._bus.process.name, began, stale=stale)
-        if 0.14 < fate < 0.18:
+        await world.disasters.perhaps_silence(self._bus.process)
+        if 0.5 < fate < 0.5 + lost:
             world.seen.note("worker_lost")
             world.lose(self._bus.process)
             await asyncio.sleep(3600)
@@ -338,7 +340,7 @@ class Client:
 
 
 class Person:
-    """Settles every gate: approvals by mood, doubts by looking at what really happened."""
+    """Settles every gate: approvals by mood, doubts by looking at what really happened, if badly at times."""
 
     def __init__(self, bus: SimBus, chance: random.Random, world: Any) -> None:
         self._bus = bus
@@ -368,8 +370,9 @@ class Person:
             method = rpc.RESOLVE_APPROVAL
         else:
             verdict = "happened"
-            if not self._world.outside.happened(gate.execution_id):
-                verdict = self._chance.choice(("did_not_happen", "retry"))
+            mistaken = self._chance.random() < 0.2
+            if mistaken or not self._world.outside.happened(gate.execution_id):
+                verdict = self._chance.choice(("did_not_happen", "retry")) if not mistaken else "retry"
             word |= {"verdict": verdict}
             method = rpc.RESOLVE_GATE
         if verdict == "retry":  # counted before it is said: it may count although nobody hears so

@@ -92,6 +92,7 @@ class Judge:
         self._lost()
         self._acts()
         self._after_fence()
+        self._nobody_asked()
         for run_id in self._runs.runs:
             self._run(run_id)
         for letter in self._runs.dead_letters:
@@ -134,6 +135,28 @@ class Judge:
             fenced_at = self._ledger.fenced_at.get(note["run_id"])
             if (note["phase"], note["verdict"]) == ("claim", "granted") and fenced_at and note["at"] > fenced_at:
                 self._world.complain(f"{note['execution_id']} was let in after the fence of its run")
+
+    def _nobody_asked(self) -> None:
+        """What the last start of an irreversible call came to is its own word or a person's, never an earlier one's."""
+        started: dict[UUID, str] = {}
+        doubts: Counter[UUID] = Counter()
+        for note in self._ledger.audit:
+            execution_id, what = note["execution_id"], (note["phase"], note["verdict"])
+            call = self._ledger.calls.get(execution_id)
+            if call is None or call["effect_class"] != EffectClass.IRREVERSIBLE:
+                continue
+            teller = json.loads(note["detail"]).get("claim_id")
+            overtaken = teller is not None and teller != started.get(execution_id, teller)
+            if what == ("claim", "granted"):
+                started[execution_id] = teller
+            elif note["phase"] == "settled":
+                started.pop(execution_id, None)
+            elif what == ("outcome", "unknown"):
+                doubts[execution_id] += 1
+            elif what == ("evidence", "succeeded") and overtaken and doubts[execution_id] > 1:
+                self._world.seen.note("first_start_told_after_second_doubt")
+            elif what == ("outcome", "succeeded") and overtaken:
+                self._world.complain(f"{execution_id} is over, and nobody was asked about its last start")
 
     def _log(self, run_id: UUID) -> tuple[LogEntry, ...]:
         return tuple(

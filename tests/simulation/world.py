@@ -164,6 +164,9 @@ class World:
         until = self.loop.time() + PEACE_S
         while self.loop.time() < until:
             await self.disasters.pause(2.0)
+            if any(process.frozen for process in self.processes.values()):
+                await self.disasters.pause(62.0)  # it has something to say yet
+                continue
             if len(self.keys) == self.tasks and self.judge.all_ended():
                 return
         self.complain(f"not over after {PEACE_S:.0f} s of peace: {self.judge.what_hangs()}")

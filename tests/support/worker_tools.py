@@ -149,7 +149,14 @@ async def fail(kind: str) -> Any:
             again.append(again)
             return again
         case _:
-            raise ValueError(f"secret {kind}")
+            raise _said(kind)
+
+
+def _said(kind: str) -> Exception:
+    """A tool may say anything, the platform's own words too."""
+    if kind in {"not_started", "code_cancelled", "invalid_arguments"}:
+        return ToolError(kind.removeprefix("code_"), "in a tool's mouth")
+    return ValueError(f"secret {kind}")
 
 
 @tool(effect_class="pure")

@@ -56,7 +56,16 @@ def test_what_was_open_at_the_end_is_unknown_until_the_fence_says_more() -> None
         ({"status": "succeeded", "settled_by": "ann"}, "happened", "ann"),
         ({"status": "failed", "failure": {"code": "broken", "message": ""}, "worker": "w"}, "failed", "w"),
         ({"status": "failed", "failure": {"code": "not_started", "message": ""}}, "did_not_happen", ""),
-        ({"status": "failed", "failure": {"code": "cancelled", "message": ""}}, "did_not_happen", ""),
+        ({"status": "failed", "failure": {"code": "cancelled", "message": "", "began": False}}, "did_not_happen", ""),
+        ({"status": "failed", "failure": {"code": "cancelled", "message": "", "began": True}}, "failed", ""),
+        ({"status": "failed", "failure": {"code": "not_started", "message": "", "began": True}}, "failed", ""),
+        (
+            {"status": "failed", "failure": {"code": "dead_lettered", "message": "", "began": False}},
+            "did_not_happen",
+            "",
+        ),
+        ({"status": "failed", "failure": {"code": "dead_lettered", "message": ""}}, "failed", ""),
+        ({"status": "failed", "failure": {"code": "not_started", "message": ""}, "worker": "w"}, "failed", "w"),
         ({"status": "failed", "failure": {"code": "cancelled", "message": "", "uncertain": True}}, "unknown", ""),
         ({"status": "failed", "failure": {"code": "tool_timeout", "message": "", "uncertain": True}}, "unknown", ""),
         (

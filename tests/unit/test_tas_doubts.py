@@ -31,7 +31,7 @@ def start(call: Call, claim_id: uuid.UUID, seconds: float = 0) -> tuple[Call, st
     return step.call, answer.probe
 
 
-def heard(call: Call, claim_id: uuid.UUID, **said: Any) -> Step:
+def heard(call: Call, claim_id: uuid.UUID | None, **said: Any) -> Step:
     return on_outcome(call, outcome(call, claim_id, **said), "", allow, now=OVER)
 
 
@@ -139,7 +139,27 @@ def test_an_earlier_start_that_failed_does_not_end_a_later_one(effect_class: Eff
     assert become(heard(call, FIRST, attempt=1)).status is CallStatus.SUCCEEDED, "that it happened is good to know"
 
 
-NEVER = ToolFailure(code="not_started", message="the worker came too late to start; nothing was done")
+NEVER = ToolFailure(code="not_started", message="the worker came too late to start; nothing was done", began=False)
+
+
+@pytest.mark.parametrize("code", ["not_started", "cancelled", "invalid_arguments"])
+@pytest.mark.parametrize("effect_class", [EffectClass.IDEMPOTENT, EffectClass.RECONCILABLE])
+def test_a_tool_may_name_its_error_as_it_likes(effect_class: EffectClass, code: str) -> None:
+    call, _ = start(lost(effect_class), SECOND, 17)
+    own = ToolFailure(code=code, message="the order is cancelled", began=True)
+    step = heard(call, SECOND, status="failed", failure=own)
+    assert become(step).status is CallStatus.FAILED and not [e for e in step.effects if isinstance(e, Dispatch)]
+    old = heard(call, SECOND, status="failed", failure=own.model_copy(update={"began": None}))
+    assert become(old).status is CallStatus.PERMITTED, "an older worker's word is taken as it was"
+
+
+def test_what_was_started_is_not_called_not_started_when_its_tickets_run_out() -> None:
+    call = lost(EffectClass.IDEMPOTENT).changed(attempt=20, deadline=after(10_000))
+    step = heard(call, None, status="ticket_expired")
+    assert become(step).status is CallStatus.UNKNOWN
+    fresh = permitted(EffectClass.IDEMPOTENT).changed(attempt=20, deadline=after(10_000))
+    told = fact(heard(fresh, None, status="ticket_expired"))
+    assert (told["failure"]["code"], told["failure"]["began"]) == ("not_started", False)
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ class Histories(RuleBasedStateMachine):
         attempt = max(1, self.call.attempt - behind)
         more: dict[str, Any] = {"status": status, "attempt": attempt, "result": str(worker)}
         if status == "not_started":
-            more |= {"status": "failed", "failure": ToolFailure(code=status, message="it came too late")}
+            more |= {"status": "failed", "failure": ToolFailure(code=status, message="late", began=False)}
             if not forged and self.call.status not in FINAL - {CallStatus.UNKNOWN}:
                 self.never_began.add(worker)
         said = outcome(self.call, worker, **more)

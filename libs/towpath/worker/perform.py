@@ -146,7 +146,8 @@ class Performer:
             return answer.result, answer.said
         ended = call.thread is None or call.thread.done()
         if answer.said == "did_not_happen" and ended:  # else its thread may do it yet
-            return cut_off.model_copy(update={"uncertain": False, "hint": "It did not happen."}), answer.said
+            nothing = {"uncertain": False, "began": False, "hint": "It did not happen."}
+            return cut_off.model_copy(update=nothing), answer.said
         return in_doubt(answer, f"{cut_off.code}: {cut_off.message}"), answer.said
 
     async def _run(
@@ -195,8 +196,12 @@ class Performer:
         return self.failed(call, found)
 
     def failed(self, call: Call, failure: ToolFailure, probe: ProbeWord = "") -> ToolOutcome:
-        """Return the outcome of a call that has no result; *probe* is what its probe said."""
-        return self._make(call, "failed", failure=failure, probe=probe)
+        """Return the outcome of a call that has no result; *probe* is what its probe said.
+
+        Whether it began is known here, and only here.
+        """
+        began = call.stage is not Stage.CHECKING if failure.began is None else failure.began
+        return self._make(call, "failed", failure=failure.model_copy(update={"began": began}), probe=probe)
 
     def expired(self, call: Call) -> ToolOutcome:
         """Return the outcome of a call whose ticket ran out before it began: TAS authorises it again."""

@@ -27,5 +27,7 @@ def on_dead_delivery(call: Call | None, attempt: int, toolset: str, reason: str,
     if times >= MAX_DEAD_DELIVERIES or attempt >= MAX_ATTEMPTS:
         said = f"no worker of {toolset} can read the call: {reason}"
         pure = call.effect_class is EffectClass.PURE  # such calls start without a claim
-        return fail(call, "dead_lettered", said, hint=MAY_HAVE_RUN if pure else DID_NOT_HAPPEN)
+        return fail(
+            call, "dead_lettered", said, hint=MAY_HAVE_RUN if pure else DID_NOT_HAPPEN, began=None if pure else False
+        )
     return dispatch_next(call, f"its delivery was a dead letter: {reason}")

@@ -89,9 +89,18 @@ def unknown(call: Call, reason: str, *, probe: ProbeWord = "") -> Step:
     )
 
 
-def fail(call: Call, code: str, message: str, *, hint: str = "", actor: str = "", settled_by: str = "") -> Step:
-    """End a call of which it is certain that it has no effect that matters."""
-    failure = ToolFailure(code=code, message=message, retryable=True, hint=hint, external=True)
+def fail(
+    call: Call,
+    code: str,
+    message: str,
+    *,
+    hint: str = "",
+    actor: str = "",
+    settled_by: str = "",
+    began: bool | None = False,
+) -> Step:
+    """End a call of which it is certain that it has no effect that matters; *began* is None where it may have run."""
+    failure = ToolFailure(code=code, message=message, retryable=True, hint=hint, external=True, began=began)
     ended = call.changed(
         status=CallStatus.FAILED,
         fact=facts.finished(call, "failed", failure=failure, settled_by=settled_by),
@@ -197,7 +206,8 @@ def _go_on(call: Call, deadline: datetime, *, now: datetime, stopped: bool) -> S
     late = now >= deadline or call.attempt >= MAX_ATTEMPTS or stopped
     if call.effect_class is EffectClass.PURE:
         if late:
-            return fail(call, "timeout", "no result came before the deadline", hint="Try again later, or without it.")
+            hint = "Try again later, or without it."
+            return fail(call, "timeout", "no result came before the deadline", hint=hint, began=None)
         return _dispatch_same(call, deadline)
     if call.holder is None:
         if not late:

@@ -8,14 +8,14 @@ arguments) is never taken from an outcome.
 from datetime import datetime
 
 from towpath_contracts.canonical import digest, json_safe
-from towpath_contracts.tools import CallStatus, EffectClass, ToolOutcome
+from towpath_contracts.tools import CallStatus, EffectClass, ToolFailure, ToolOutcome
 from towpath_tas.core import approvals, facts
 from towpath_tas.core.authorization import Authorize, Ruling, asked_again, binding, binding_digest
 from towpath_tas.core.call import Approval, Call, Note, Step, Tell
 from towpath_tas.core.ledger import MAX_ATTEMPTS, dispatch_next, fail, say_again, unknown
 
 NEVER_BEGAN = frozenset({"not_started", "cancelled", "invalid_arguments"})
-"""Failures that say that the function was not called; a `cancelled` in the middle is marked uncertain."""
+"""Failures of workers that don't say whether the function was called; a `cancelled` in the middle is uncertain."""
 
 
 def on_outcome(
@@ -85,8 +85,14 @@ def _only_this_start_failed(call: Call, outcome: ToolOutcome) -> bool:
     failure = outcome.failure
     if outcome.probe == "did_not_happen":
         return False
-    never_began = failure is not None and failure.code in NEVER_BEGAN and not failure.uncertain
-    return never_began and any(claim.granted and claim.claim_id != outcome.claim_id for claim in call.claims)
+    return _never_began(failure) and any(claim.granted and claim.claim_id != outcome.claim_id for claim in call.claims)
+
+
+def _never_began(failure: ToolFailure | None) -> bool:
+    """A code proves nothing where the worker says more: a tool may name its errors as it likes."""
+    if failure is None or failure.uncertain:
+        return False
+    return failure.code in NEVER_BEGAN if failure.began is None else not failure.began
 
 
 def _not_this_time(call: Call, outcome: ToolOutcome, *, late: bool) -> Step:
@@ -146,7 +152,10 @@ def _authorize_again(
     if elsewhere or stopped or now >= call.deadline:
         return Step()  # another attempt is under way, or the next request will find the deadline over or the fence
     if call.attempt >= MAX_ATTEMPTS:
-        return fail(call, "not_started", f"{call.attempt} tickets ended before a worker could start; check its clock")
+        said = f"{call.attempt} tickets ended before a worker could start; check its clock"
+        if call.ever_claimed:
+            return unknown(call, f"an earlier attempt was started and never reported, and {said}")
+        return fail(call, "not_started", said, began=None if call.effect_class is EffectClass.PURE else False)
     ruling = authorize(asked_again(call))
     if ruling.effect == "deny" or (ruling.effect == "require_approval" and not _covered(call, approval, ruling)):
         if call.ever_claimed:  # "denied" would say that it did not happen
