@@ -101,7 +101,7 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "unavailable",
         503,
         "A part of the platform can't be reached",
-        "Try again; accepted runs are safe.",
+        "Try again, a submit under the same idempotency key: it may have been accepted. Accepted runs are safe.",
         retryable=True,
     ),
     ProblemKind("timeout", 408, "The run did not end in time", "It goes on: fetch it by run_id.", retryable=True),
@@ -147,7 +147,12 @@ REGISTRY: dict[str, ProblemKind] = _registry(
     ProblemKind(
         "digest_changed", 409, "The call changed since it was shown", "Look at the gate again before you decide."
     ),
-    ProblemKind("verdict_invalid", 400, "This gate takes another verdict", "Use one of the verdicts in detail."),
+    ProblemKind(
+        "verdict_invalid",
+        400,
+        "This gate takes another verdict",
+        "Say one of those in detail: towpath gates resolve ID VERDICT.",
+    ),
     ProblemKind("requester_may_not_approve", 403, "Who asked may not approve", "Let another person decide."),
     ProblemKind("role_missing", 403, "The role is missing", "A person with the role in detail must do it."),
     ProblemKind("run_finished", 409, "The run has already ended", "Nothing is left to stop."),

@@ -118,12 +118,15 @@ def test_a_stored_run_replays_here_and_there_and_can_be_forked(
     assert (code, replayed["verdict"], replayed["events"]) == (0, "identical", run["seq"])
     code, totals = ask("runs", "replay", "--all", "--network", "support")
     assert code == 0 and totals["identical"] == totals["runs"] >= 1
+    assert ask("runs", "replay", "--all", "--network", "nosuch")[0] == 1, "a gate that checked nothing is not passed"
     capsys.readouterr()
     assert main(["runs", "export", run["run_id"]]) in (0, None)
     golden = tmp_path / "golden.jsonl"
     golden.write_text(capsys.readouterr().out, "utf-8")
     code, replayed = ask("runs", "replay", "--file", str(golden))
     assert (code, replayed["verdict"], replayed["events"]) == (0, "identical", run["seq"])
+    code, refused = ask("runs", "replay", "--all", "--file", str(golden))
+    assert (code, refused["code"]) == (2, "request_invalid")
     golden.write_text(golden.read_text("utf-8").replace('"input_preview":"', '"input_preview":"Not '), "utf-8")
     code, replayed = ask("runs", "replay", "--file", str(golden))
     assert (code, replayed["verdict"]) == (1, "diverged")

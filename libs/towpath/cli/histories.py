@@ -57,7 +57,7 @@ async def replay(
 ) -> int:
     """Feed the recorded facts to the engine again and compare the events byte for byte.
 
-    With --all it is the gate before a new version: exit code 1 when any run would go another way.
+    With --all it is the gate before a new version: exit code 1 when any run would go another way, or none was found.
 
     Args:
         run: The run's id, or its beginning or end.
@@ -66,6 +66,10 @@ async def replay(
         network: With --all: only runs of this network.
         file: A record that `towpath runs export` wrote; replayed here, without any platform. May be repeated.
     """
+    if file and (run is not None or all_runs):
+        raise ProblemError(
+            problem("request_invalid", "a --file is replayed by itself, without a run or --all")
+        )
     if file:
         return await _replay_files(file, common.out())
     if (run is None) == (not all_runs):
@@ -102,7 +106,8 @@ async def fork(
 ) -> None:
     """Start a new run that shares what happened before a step, and goes on from there.
 
-    No call before the step is made again: its results are taken from the record.
+    No call before the step is made again: its results are taken from the record. What the run did from that step on
+    is not undone, and the fork is a new run that may do it once more: look at `towpath runs show` first.
 
     Args:
         run: The run's id, or its beginning or end.
@@ -152,6 +157,9 @@ async def _replay_all(client: Any, out: Output, filters: JsonObject) -> int:
         out.say(f"{totals['runs']} runs, {totals['events']} events on engine {page.engine_version}: {found}")
     else:
         print(plain_json(totals), flush=True)
+    if not totals["runs"]:
+        out.say("no stored run fits, so nothing was checked", "bold red")
+        return RUN_FAILED
     return RUN_FAILED if failed else OK
 
 
