@@ -107,6 +107,16 @@ async def test_a_task_may_be_waited_for(client: httpx2.AsyncClient, peer: Platfo
     assert time.monotonic() - begun < 1.5  # the end was told; the check every 2 s was not needed
 
 
+async def test_what_became_of_calls_is_asked_for_who_looks_and_not_while_waiting(
+    client: httpx2.AsyncClient, peer: PlatformPeer
+) -> None:
+    place = (await client.post("/v1/runs", json=TASK)).headers["location"]
+    await client.get(place, headers={"Prefer": "wait=1"})
+    await client.get(place)
+    asked = [request["effects"] for request in peer.requests(rpc.GET_RUN.subject)]
+    assert asked[-1] is True and set(asked[:-1]) == {False}
+
+
 async def test_an_end_that_nobody_told_is_seen_all_the_same(client: httpx2.AsyncClient, peer: PlatformPeer) -> None:
     async def in_silence(run: PeerRun) -> None:
         await asyncio.sleep(0.2)
