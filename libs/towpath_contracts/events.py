@@ -271,7 +271,11 @@ class RunQuarantined(Value):
 
 
 class RunFinished(Value):
-    """The run has its final status. `final` is the answer or the error; `last_output` is always kept."""
+    """The run has its final status. `final` is the answer or the error; `last_output` is always kept.
+
+    `effects` says of the last step's calls what was known at this moment, in the words of the run's list of effects;
+    `denied` is its `did_not_happen`. The list tells of every step, and of what a fence has voided after the end.
+    """
 
     type: Literal["run_finished"] = "run_finished"
     status: Literal["completed", "failed", "escalated", "abandoned", "cancelled", "timed_out"]

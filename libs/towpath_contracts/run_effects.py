@@ -144,6 +144,12 @@ def word_of(event: "ev.AnyEvent") -> EffectWord | None:
             return None
 
 
+def outcome_of(event: "ev.ToolCallFinished | ev.ToolCallDenied") -> EffectOutcome:
+    """Return what the end of a call proves."""
+    word = word_of(event)
+    return "did_not_happen" if word is None or isinstance(event, ev.ToolCallDenied) else _outcome(word)
+
+
 def _named(call: ToolCall) -> NamedCall:
     return NamedCall(execution_id=call.execution_id, call_index=call.call_index, tool=call.tool)
 

@@ -246,7 +246,7 @@ def _unfinished(state: RunState) -> bool:
 
 
 def _void(call: OpenCall) -> OpenCall:
-    return call if call.status else but(call, status="void")
+    return call if call.status else but(call, status="void", outcome="did_not_happen")
 
 
 def _fence_stored(state: RunState, event: "ev.FenceStored", at: datetime) -> RunState:

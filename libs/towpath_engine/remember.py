@@ -10,6 +10,7 @@ from towpath_contracts import events as ev
 from towpath_contracts.deciding import OlderOutput, ToolOutput
 from towpath_contracts.decisions import CallTools
 from towpath_contracts.execution_log import RESPONSE_CHARS, as_text, call_status, response_of, tool_entry, truncate
+from towpath_contracts.run_effects import outcome_of
 from towpath_engine.change import but
 from towpath_engine.loops import after_calls, after_step, error_signature
 from towpath_engine.state import LOG_TAIL, OLDER_KEPT, EffectKind, OpenCall, PendingEffect, RunState
@@ -75,12 +76,25 @@ def _closed(call: OpenCall, event: "ev.ToolCallFinished | ev.ToolCallDenied") ->
     return but(
         call,
         status=status,
+        outcome=_outcome(event),
         error_signature="" if status == "succeeded" else error_signature(event),
         external=bool(finished and finished.failure and finished.failure.external),
         result=response,
         output=output,
         entry=tool_entry(event, call.call.shown_args()),
     )
+
+
+def _outcome(event: "ev.ToolCallFinished | ev.ToolCallDenied") -> str:
+    """Say what became of the call as the list of effects does; a denial by its own name.
+
+    A failure of which nobody said whether it began is called what earlier engines called it: replays stay the same.
+    """
+    if isinstance(event, ev.ToolCallDenied):
+        return "denied"
+    if event.status == "failed" and (event.failure is None or event.failure.began is None):
+        return "failed"
+    return outcome_of(event)
 
 
 def _joined(state: RunState) -> RunState:

@@ -82,11 +82,12 @@ class OpenCall:
     """One call of the current step. `status` is empty until it is finished.
 
     `output` and `entry` wait there for the other calls of the step. `closed_gates` are few: each took a person's
-    decision, or an expiry.
+    decision, or an expiry. `outcome` is what the end of a run says of the call.
     """
 
     call: ToolCall
     status: str = ""
+    outcome: str = ""
     error_signature: str = ""
     external: bool = False
     result: Any = None

@@ -222,17 +222,10 @@ def end_with_error(t: Transition, reason: str, message: str) -> None:
     finish(t, Status.FAILED, reason, message)
 
 
-_OUTCOME_WORDS = {"succeeded": "happened", "failed": "failed", "unknown": "unknown", "void": "did_not_happen"}
-
-
 def _effects(t: Transition) -> tuple[JsonObject, ...]:
-    """Say what became of the calls of the last step: happened, did not, unknown (design §7, cancel)."""
+    """Say what is known now of the calls of the last step (design §7, cancel); `run_effects` tells of all of them."""
     return tuple(
-        {
-            "execution_id": str(c.call.execution_id),
-            "tool": c.call.tool,
-            "outcome": _OUTCOME_WORDS.get(c.status, c.status or "unknown"),
-        }
+        {"execution_id": str(c.call.execution_id), "tool": c.call.tool, "outcome": c.outcome or "unknown"}
         for c in t.state.calls
     )
 

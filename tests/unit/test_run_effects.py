@@ -85,6 +85,37 @@ def test_an_outcome_is_told_as_what_it_proves(said: dict[str, Any], outcome: str
     assert told(machine) == [("echo", outcome, source)]
 
 
+@pytest.mark.parametrize(
+    ("said", "outcome"),
+    [
+        ({"status": "succeeded"}, "happened"),
+        ({"status": "void"}, "did_not_happen"),
+        ({"status": "failed", "failure": ToolFailure(code="x", message="", began=True)}, "failed"),
+        ({"status": "failed", "failure": ToolFailure(code="not_started", message="", began=False)}, "did_not_happen"),
+        ({"status": "failed", "failure": ToolFailure(code="x", message="", began=True, uncertain=True)}, "unknown"),
+        ({"status": "unknown"}, "unknown"),
+    ],
+)
+def test_the_end_of_a_run_says_of_its_last_calls_what_the_list_says(said: dict[str, Any], outcome: str) -> None:
+    machine = Machine()
+    machine.decide(use_all(("echo", {"text": "a"}), ("lookup", {"text": "b"})))
+    machine.cancel()
+    machine.fenced(live=[machine.call_id(0), machine.call_id(1)])
+    machine.finish(0, **{"result": None, **said})
+    machine.finish(1)
+    ended = [(effect["tool"], effect["outcome"]) for effect in machine.finished.effects]
+    assert ended == [(tool, word) for tool, word, _ in told(machine)] == [("echo", outcome), ("lookup", "happened")]
+
+
+def test_what_was_recorded_before_anybody_said_what_began_ends_as_it_did() -> None:
+    machine = Machine()
+    machine.decide(FOUR)
+    for index, more in enumerate(({}, {"uncertain": True}, {"code": "not_started"})):
+        machine.fail(index, **more)
+    machine.timer(after=400)
+    assert [effect["outcome"] for effect in machine.finished.effects] == ["failed", "failed", "failed", "unknown"]
+
+
 def test_an_empty_log_lists_nothing() -> None:
     assert effects_of([]) == ()
     assert effects_of([ev.RunStarted()]) == ()
