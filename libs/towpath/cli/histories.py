@@ -67,9 +67,7 @@ async def replay(
         file: A record that `towpath runs export` wrote; replayed here, without any platform. May be repeated.
     """
     if file and (run is not None or all_runs):
-        raise ProblemError(
-            problem("request_invalid", "a --file is replayed by itself, without a run or --all")
-        )
+        raise ProblemError(problem("request_invalid", "a --file is replayed by itself, without a run or --all"))
     if file:
         return await _replay_files(file, common.out())
     if (run is None) == (not all_runs):
