@@ -3,14 +3,16 @@
 import json
 from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 import pytest
-from tests.support.tas_calls import NOW, after, ask, ruling, waiting, word
+from tests.support.tas_calls import NOW, after, ask, outcome, ruling, waiting, word
 
 from towpath_contracts.problems import Problem
 from towpath_contracts.tools import CallStatus
 from towpath_tas.core import approvals
-from towpath_tas.core.call import Approval, Call, Dispatch, Step, Tell
+from towpath_tas.core.call import Approval, Call, Claim, Dispatch, Step, Tell
+from towpath_tas.core.outcomes import on_outcome
 
 
 def said_at_the_gate(verdict: str) -> tuple[Call, Approval, Step]:
@@ -48,6 +50,17 @@ def test_a_run_that_asks_again_after_its_gate_hears_first_what_was_said_there() 
     assert [effect.call for effect in again.effects if isinstance(effect, Dispatch)] == [used.call]
     ended = used.call.changed(status=CallStatus.FAILED, fact='{"type": "tool.finished"}')
     assert [fact["type"] for fact in facts(ask(ended, approval=consumed))] == ["gate.resolved", "tool.finished"]
+
+
+def test_a_run_that_missed_its_gate_hears_of_it_before_the_outcome() -> None:
+    call, approval, _ = said_at_the_gate("approved")
+    used = ask(call, ruled=ruling("require_approval"), approval=approval, now=after(20))
+    assert used.call is not None
+    claim = Claim(claim_id=uuid4(), attempt=used.call.attempt, worker="w1", granted=True, until=after(60))
+    running = used.call.changed(status=CallStatus.STARTED, claims=(claim,))
+    said = outcome(running, claim.claim_id)
+    step = on_outcome(running, said, "", lambda _: ruling(), now=after(30), approval=used.approvals[0])
+    assert [fact["type"] for fact in facts(step)] == ["gate.resolved", "tool.finished"]
 
 
 def test_a_call_that_had_no_gate_says_nothing_of_one() -> None:

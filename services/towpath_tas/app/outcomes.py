@@ -147,8 +147,15 @@ class Outcomes:
     async def _confirm(self, subject: str, *keys: str) -> None:
         await self._bus.post(subject, OutcomeConfirmed(keys=keys).model_dump_json().encode())
 
+    def _entry(self, item: Item) -> Entry:
+        """What memory knows of a call is not what came of its approval, which the run may have missed."""
+        entry = item.entry()
+        known = self._book.remembered(item.outcome.execution_id)
+        entry.read = entry.read or (known is not None and known.approval_id is not None)
+        return entry
+
     async def _handle(self, items: list[Item]) -> None:
-        entries = [item.entry() for item in items]
+        entries = [self._entry(item) for item in items]
         await self._book.apply(self._lane, entries)
         crash_point("tas.outcome_written")
         confirmed: dict[str, list[str]] = defaultdict(list)

@@ -45,17 +45,17 @@ def on_request(
     if differing:
         return _refuse_conflict(call, differing)
     if call.status in FINAL:
-        return _after_its_gate(approval, say_again(call))
+        return after_its_gate(approval, say_again(call))
     stopped = fence > min(call.fence, request.fence)
     if stopped and not call.ever_claimed:
         return void(call)
     if call.status is CallStatus.AWAITING_APPROVAL:
         deadline = max(call.deadline, request.deadline)
         return approvals.on_repeat(call, asked, approval, authorize, now=now, deadline=deadline)
-    return _after_its_gate(approval, _go_on(call, max(call.deadline, request.deadline), now=now, stopped=stopped))
+    return after_its_gate(approval, _go_on(call, max(call.deadline, request.deadline), now=now, stopped=stopped))
 
 
-def _after_its_gate(approval: Approval | None, step: Step) -> Step:
+def after_its_gate(approval: Approval | None, step: Step) -> Step:
     """Say what came of the call's approval before anything else of it: a crash may have kept that from the run."""
     told = approvals.say_again(approval)
     return replace(step, effects=(*told, *step.effects)) if told else step

@@ -12,7 +12,7 @@ from towpath_contracts.tools import CallStatus, EffectClass, ToolFailure, ToolOu
 from towpath_tas.core import approvals, facts
 from towpath_tas.core.authorization import Authorize, Ruling, asked_again, binding, binding_digest
 from towpath_tas.core.call import Approval, Call, Note, Step, Tell
-from towpath_tas.core.ledger import MAX_ATTEMPTS, dispatch_next, fail, say_again, unknown
+from towpath_tas.core.ledger import MAX_ATTEMPTS, after_its_gate, dispatch_next, fail, say_again, unknown
 
 NEVER_BEGAN = frozenset({"not_started", "cancelled", "invalid_arguments"})
 """Failures of workers that don't say whether the function was called; a `cancelled` in the middle is uncertain."""
@@ -43,7 +43,7 @@ def on_outcome(
     if not _from_holder(call, outcome):
         return _evidence(call, outcome, "no claim was granted to it")
     if _unclear(call, outcome):
-        return _cut_off(call, outcome)
+        return after_its_gate(approval, _cut_off(call, outcome))
     if call.status not in {CallStatus.PERMITTED, CallStatus.STARTED, CallStatus.UNKNOWN}:
         return _evidence(call, outcome, f"the call is {call.status} already")  # a person's word stands, too
     overtaken = _overtaken(call, outcome)
@@ -51,7 +51,7 @@ def on_outcome(
         return _evidence(call, outcome, overtaken)
     if _only_this_start_failed(call, outcome):
         return _not_this_time(call, outcome, late=now >= call.deadline or fence > call.fence)
-    return _accept(call, outcome)
+    return after_its_gate(approval, _accept(call, outcome))
 
 
 def _overtaken(call: Call, outcome: ToolOutcome) -> str:
