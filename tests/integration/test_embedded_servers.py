@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -186,12 +187,10 @@ def test_a_missing_binary_is_named_with_its_remedy(
 
 
 async def test_a_server_that_can_not_start_shows_the_end_of_its_log(folder: Path) -> None:
-    with (folder / "store").open("w"):  # a file where NATS wants its folder
-        pass
-    with pytest.raises(ProblemError) as refused:
-        await Nats(folder).start()
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ProblemError) as refused:
+        await Nats(folder, port=taken.getsockname()[1]).start()
     assert refused.value.problem.code == "service_failed"
-    assert "storage directory is not a directory" in refused.value.problem.detail
+    assert "address already in use" in refused.value.problem.detail
 
 
 _ORPHAN = """
