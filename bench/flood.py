@@ -1,7 +1,7 @@
 """A flood: thousands of tasks submitted at once. How much memory does every process need, and does everything end?
 
 Every process is a real one, Postgres has fsync on. Prints one JSON line. Usage:
-`uv run python bench/flood.py [--tasks 10000] [--steps 1] [--http 0] [--replicas 1]`.
+`uv run python bench/flood.py [--tasks 10000] [--steps 1] [--http 0] [--active 1000] [--replicas 1]`.
 A refused task (429 or 503 with Retry-After, or the same as a Problem over NATS) is submitted again when it says so.
 """
 
@@ -144,7 +144,10 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
         platform = Platform(
             folder / "d",
             replicas=dict.fromkeys(SCALED, options.replicas),
-            role_environment={"tas": {"TOWPATH_POLICY_FILE": str(HERE / "w1-policy.yaml")}},
+            role_environment={
+                "tas": {"TOWPATH_POLICY_FILE": str(HERE / "w1-policy.yaml")},
+                "orchestrator": {"TOWPATH_MAX_ACTIVE_RUNS": str(options.active)},
+            },
             workers=[WorkerCommand(modules=(str(HERE / "echo_tools.py"),), count=options.replicas, concurrency=64)],
         )
         async with platform:
@@ -166,6 +169,7 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=10_000)
     parser.add_argument("--steps", type=int, default=1)
     parser.add_argument("--http", type=int, default=0)
+    parser.add_argument("--active", type=int, default=1_000, help="runs under way at once; few make a queue")
     parser.add_argument("--replicas", type=int, default=1)
     print(json.dumps(asyncio.run(measure(parser.parse_args()))))
 
