@@ -134,6 +134,6 @@ async def test_kills_lose_nothing_and_repeat_nothing(folder: Path) -> None:
         report = f"{verdict}\n" + "\n".join(log)
         assert verdict.clean, report
         assert not [line for line in log if "not killed" in line], report
-        # Nobody answers here, so a run with an unknown call waits; on a busy machine there are some, and never many.
-        assert verdict.completed >= 0.85 * len(run_ids), report
+        # Nobody answers here, so a run with an unknown call waits.
+        assert verdict.completed >= 0.95 * len(run_ids), report
         await nc.close()
