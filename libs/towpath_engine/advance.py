@@ -173,8 +173,6 @@ def _timer_fired(t: Transition) -> None:
     elif stopped_by_deadline(t):
         return
     expire_gates(t)
-    if t.state.is_final:
-        return
     for pending in t.state.pending:
         if pending.resend_at <= t.now:
             resend(t, pending)

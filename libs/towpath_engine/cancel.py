@@ -88,14 +88,16 @@ def finish_if_quiet(t: Transition) -> None:
 
 
 def after_the_end(t: Transition, fact: facts.FenceRaised | facts.TimerFired) -> None:
-    """Insist on the fence of a run that has ended, until the tool-access service has stored it."""
+    """Insist on the fence of a run that has ended, until the tool-access service has stored it and no call lives."""
     pending = _pending_fence(t)
     if pending is None:
         return
     if isinstance(fact, facts.TimerFired):
         if pending.resend_at <= t.now:
             resend(t, pending)
-    elif fact.fence == t.state.fence:
+    elif fact.fence == t.state.fence and (
+        t.state.fence_stored < fact.fence or set(fact.live) != set(t.state.fence_live)
+    ):
         t.emit(ev.FenceStored(fence=fact.fence, voided=fact.voided, live=fact.live))
 
 

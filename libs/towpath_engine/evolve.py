@@ -250,11 +250,14 @@ def _void(call: OpenCall) -> OpenCall:
 
 
 def _fence_stored(state: RunState, event: "ev.FenceStored", at: datetime) -> RunState:
-    """What was voided is settled; the fence stays pending while calls are, to hear when they stop living."""
+    """What was voided is settled; the fence stays pending while calls are, to hear when they stop living.
+
+    After the end nobody but the fence asks about a call that lives: its answer is what settles a worker that died.
+    """
     voided = set(event.voided)
     calls = tuple(_void(c) if c.call.execution_id in voided else c for c in state.calls)
     kept = tuple(p for p in state.pending if p.effect_id not in voided)
-    waits = not state.is_final and any(p.kind is EffectKind.TOOL for p in kept)
+    waits = bool(event.live) if state.is_final else any(p.kind is EffectKind.TOOL for p in kept)
     return but(
         state,
         calls=calls,
@@ -265,9 +268,15 @@ def _fence_stored(state: RunState, event: "ev.FenceStored", at: datetime) -> Run
     )
 
 
+def _may_live(state: RunState) -> bool:
+    unsettled = {c.call.execution_id for c in state.calls if c.status in ("", "unknown")}
+    return not unsettled.isdisjoint(state.fence_live)
+
+
 def _finished(state: RunState, event: "ev.RunFinished", at: datetime) -> RunState:
-    """Nothing is pending any more but the fence, where calls were left open or it is not stored yet."""
-    pending = tuple(p for p in state.pending if p.kind is EffectKind.FENCE and state.fence_stored < event.fence)
+    """Nothing is pending any more but the fence: where it is not stored yet, or calls were left open or may live."""
+    insists = state.fence_stored < event.fence or _may_live(state)
+    pending = tuple(p for p in state.pending if p.kind is EffectKind.FENCE and insists)
     if _unfinished(state) and event.fence > state.fence:
         pending = (fence_effect(state, at, event.fence),)
     return but(

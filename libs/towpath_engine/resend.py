@@ -19,7 +19,8 @@ QUICK_FENCES = 5
 """A cancel waits for its fence; after this many questions the answer is not a matter of a lost message."""
 
 MAX_GATE_RESEND_S = 120
-"""People take hours: thousands of runs may wait for them, and each resend is a commit and an event of its run."""
+"""People take hours: thousands of runs may wait for them, and each resend is a commit and an event of its run. A run
+that has ended while a call of it lives waits as well, for the end of that call's lease."""
 
 
 def resend(t: Transition, pending: PendingEffect, *, dead: str = "") -> None:
@@ -35,7 +36,8 @@ def resend(t: Transition, pending: PendingEffect, *, dead: str = "") -> None:
 def _wait_s(state: RunState, pending: PendingEffect) -> float:
     """Slower and slower, by what hangs on it; a decision waits its lease, or a model would be paid twice."""
     if pending.kind is EffectKind.FENCE:
-        return min(FENCE_RESEND_S << max(0, min(pending.attempt - QUICK_FENCES, 6)), MAX_RESEND_S)
+        limit = MAX_GATE_RESEND_S if state.is_final else MAX_RESEND_S
+        return min(FENCE_RESEND_S << max(0, min(pending.attempt - QUICK_FENCES, 6)), limit)
     if any(gate.execution_id == pending.effect_id for gate in state.gates):
         return min(GATE_RESEND_S << min(pending.attempt - 1, 6), MAX_GATE_RESEND_S)
     if pending.kind is EffectKind.DECIDE:

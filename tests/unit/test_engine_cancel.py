@@ -13,6 +13,7 @@ from towpath_contracts.tools import ToolRequest
 from towpath_engine.advance import advance, wake_at
 from towpath_engine.evolve import FENCE_RESEND_S
 from towpath_engine.remember import QUEUE_MS
+from towpath_engine.resend import MAX_GATE_RESEND_S
 from towpath_engine.state import EffectKind
 
 TWO = use_all(("echo", {"text": "a"}), ("lookup", {"text": "b"}))
@@ -278,7 +279,35 @@ def test_every_end_with_open_calls_raises_the_fence_and_insists_on_it(end: str) 
     assert machine.fenced(fence=0) == [] and machine.fenced(fence=2) == []
     assert machine.finish(1, "too late") == []
     assert types(machine.fenced(live=[machine.call_id(1)])) == ["fence_stored"]
+    assert machine.fenced(live=[machine.call_id(1)]) == [], "it is asked again until the call lives no more"
+    machine.wake()
+    assert [f.fence for f in fences(machine)] == [1]
+    assert types(machine.fenced()) == ["fence_stored"]
     assert machine.state.pending == () and wake_at(machine.state) is None
+
+
+def test_a_cancel_that_gave_up_a_live_call_insists_until_it_lives_no_more() -> None:
+    machine = with_calls()
+    machine.cancel()
+    machine.fenced(voided=[machine.call_id(0)], live=[machine.call_id(1)])
+    machine.timer(after=30 + QUEUE_MS / 1000)
+    assert outcomes(machine) == ["did_not_happen", "unknown"]
+    assert [p.kind for p in machine.state.pending] == [EffectKind.FENCE]
+    assert machine.fenced(live=[machine.call_id(1)]) == []
+    assert types(machine.fenced()) == ["fence_stored"]
+    assert machine.state.pending == () and wake_at(machine.state) is None
+
+
+def test_an_ended_run_asks_ever_more_seldom_about_a_call_that_lives() -> None:
+    machine = with_calls()
+    machine.timer(after=300)
+    machine.fenced(live=[machine.call_id(0)])
+    waits = []
+    for _ in range(14):
+        before = machine.now
+        machine.wake()
+        waits.append((machine.now - before).total_seconds())
+    assert waits[0] == FENCE_RESEND_S and waits == sorted(waits) and waits[-1] == MAX_GATE_RESEND_S
 
 
 def test_an_end_without_open_calls_leaves_nothing_pending() -> None:
