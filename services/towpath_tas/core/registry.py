@@ -20,6 +20,10 @@ _STRICTNESS = {
 }
 
 
+_LATER: Mapping[str, object] = {"has_probe": False}
+"""Members of a spec that came after the first stored digests, with what they are where a worker does not set them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolVersion:
     """One stored version of a tool."""
@@ -57,9 +61,9 @@ class Registry:
 
 
 def spec_digest(spec: ToolSpec) -> str:
-    """Return the digest of everything that a spec says; one without a probe has the digest it had before probes."""
+    """Return the digest of everything that a spec says; what is younger than stored digests counts only where set."""
     said = spec.model_dump(mode="json")
-    return digest(said if spec.has_probe else {name: value for name, value in said.items() if name != "has_probe"})
+    return digest({name: value for name, value in said.items() if name not in _LATER or value != _LATER[name]})
 
 
 def promised(spec: ToolSpec) -> EffectClass:
