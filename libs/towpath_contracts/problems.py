@@ -5,7 +5,7 @@ Law: a code is never reused or renamed. Bad input is refused whole, with every p
 
 from typing import Any, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from towpath_contracts.base import JsonObject, Message, Value
 
@@ -206,3 +206,29 @@ def problem(code: str, detail: str, **more: Any) -> Problem:
         retryable=kind.retryable,
         **more,
     )
+
+
+MAX_SAID = 3
+"""Problems of an unreadable message that are named; the first ones say what kind of message it was."""
+
+
+def said_of(error: ValidationError) -> str:
+    """Say in one bounded line what is wrong with a message: where and why, and never the values that it holds."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    named = [
+        f"{'.'.join(str(part)[:40] for part in one['loc'][:6]) or 'message'}: {_why(one)}" for one in found[:MAX_SAID]
+    ]
+    more = f" (and {len(found) - MAX_SAID} more)" if len(found) > MAX_SAID else ""
+    return "; ".join(named) + more
+
+
+def _where(parts: tuple[int | str, ...]) -> str:
+    return ".".join(str(part)[:40] for part in parts[:6]) or "message"
+
+
+def _why(one: Any) -> str:
+    """Where the words may quote a value of the message, its kind has to do."""
+    return str(one["type"]) if one["type"] in _QUOTING else str(one["msg"])[:120]
+
+
+_QUOTING = frozenset({"value_error", "assertion_error", "union_tag_invalid", "json_invalid"})

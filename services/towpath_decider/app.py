@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from towpath_contracts import subjects
 from towpath_contracts.deciding import DecisionRequest, RenderedPrompt, RenderPrompt
 from towpath_contracts.facts import DecisionFailed, DecisionMade
-from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.problems import ProblemError, problem, said_of
 from towpath_contracts.rpc import DEAD_LETTER_RUNS
 from towpath_contracts.spans import decision_span
 from towpath_contracts.streams import decide_consumer
@@ -281,7 +281,7 @@ class Decider:
     async def _refuse(self, message: Msg, error: ValidationError) -> None:
         """Hand over what can't be read as a dead letter; its run asks again, where the request says whose it is."""
         self._log.error("a malformed decision request", problems=error.error_count())
-        reason = f"not a decision request: {error.error_count()} problem(s)"
+        reason = f"not a decision request: {said_of(error)}"
         await report_dead(self._bus, DEAD_LETTER_RUNS, "DECIDE", message, reason, self._log)
         self._release(1)
 

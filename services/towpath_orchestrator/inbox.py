@@ -10,6 +10,7 @@ from nats.aio.msg import Msg
 from pydantic import ValidationError
 
 from towpath_contracts.facts import SOURCE_FACTS, AnyFact, DecisionFailed, DecisionMade, fact_adapter
+from towpath_contracts.problems import said_of
 from towpath_contracts.strict_json import check_json
 from towpath_fabric.pull import deliveries
 
@@ -49,7 +50,7 @@ def parse(message: Msg) -> Parsed:
     try:
         fact = fact_adapter.validate_json(message.data)
     except ValidationError as error:
-        return Parsed(item=None, reason=f"not a fact: {error.error_count()} problem(s)")
+        return Parsed(item=None, reason=f"not a fact: {said_of(error)}")
     if fact.type not in SOURCE_FACTS.get(source, frozenset()):
         return Parsed(item=None, reason=f"{source} may not send {fact.type}")
     if str(fact.run_id) != run:

@@ -119,6 +119,7 @@ async def fork(
         accepted = await client.fork(run_id, from_step, note=note, script=script)
     out = common.out()
     out.record(accepted.model_dump(mode="json"), _ACCEPTED)
+    out.say(f"calls of {run_id} from step {from_step} on are not undone; the fork may make them once more", "yellow")
     out.say(f"follow it: towpath runs watch {accepted.run_id}", "dim")
 
 

@@ -14,6 +14,7 @@ from nats.aio.msg import Msg
 from pydantic import ValidationError
 
 from towpath_contracts.base import Message
+from towpath_contracts.problems import said_of
 from towpath_contracts.rpc import CONFIRM_HEADER
 from towpath_contracts.tools import OutcomeConfirmed, ToolOutcome, outcome_key
 from towpath_fabric.crash_points import crash_point, crash_point_sent
@@ -117,7 +118,7 @@ class Outcomes:
         try:
             outcome = ToolOutcome.model_validate_json(message.data)
         except ValidationError as error:
-            reason = f"not a tool outcome: {error.error_count()} problem(s)"
+            reason = f"not a tool outcome: {said_of(error)}"
             if await self._dead.set_aside(message, reason, await self._whose(message)):
                 await self._confirm_unreadable(message)
             return None

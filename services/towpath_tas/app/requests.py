@@ -12,6 +12,7 @@ from nats.aio.msg import Msg
 from pydantic import ValidationError
 
 from towpath_contracts.canonical import canonical_json, digest_text
+from towpath_contracts.problems import said_of
 from towpath_contracts.spans import authorization_span
 from towpath_contracts.tools import ToolRequest
 from towpath_fabric.clock import wall_ns
@@ -118,7 +119,7 @@ class Requests:
             request = ToolRequest.model_validate_json(message.data)
             text = canonical_json(request.args)
         except ValidationError as error:
-            reason = f"not a tool request: {error.error_count()} problem(s)"
+            reason = f"not a tool request: {said_of(error)}"
             await self._dead.set_aside(message, reason, about_of(message.data))
             return None
         except ValueError as error:  # NaN is not JSON, and a lone surrogate is not text

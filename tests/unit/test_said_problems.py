@@ -1,0 +1,34 @@
+"""What a dead letter says of a message that can't be read: where and why, and nothing of what the message holds."""
+
+import pytest
+from pydantic import ValidationError
+
+from towpath_contracts.facts import fact_adapter
+from towpath_contracts.problems import said_of
+from towpath_contracts.tools import ToolRequest
+
+
+def refused(text: str) -> str:
+    with pytest.raises(ValidationError) as caught:
+        ToolRequest.model_validate_json(text)
+    return said_of(caught.value)
+
+
+def test_the_first_problems_are_named_and_the_others_counted() -> None:
+    said = refused('{"schema_version": 1, "execution_id": 7}')
+    assert said.startswith("execution_id: ") and "run_id: Field required" in said
+    assert said.endswith("more)") and len(said) < 600
+
+
+@pytest.mark.parametrize(
+    "text", ['{"execution_id": "sk-secret-1"}', '"sk-secret-1"', '{"schema_version": "sk-secret-1"}']
+)
+def test_no_value_of_the_message_is_said(text: str) -> None:
+    assert "sk-secret-1" not in refused(text)
+
+
+def test_what_is_no_json_or_of_no_known_kind_is_not_quoted() -> None:
+    for text in ('{"type": "sk-secret-1"}', "sk-secret-1", '{"type": "tool.finished", "status": "sk-secret-1"}'):
+        with pytest.raises(ValidationError) as caught:
+            fact_adapter.validate_json(text)
+        assert "sk-secret-1" not in said_of(caught.value)
