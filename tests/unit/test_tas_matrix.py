@@ -11,7 +11,7 @@ from towpath_tas.adapters.cel import CelCondition, compile_condition, compile_gr
 from towpath_tas.core.conditions import Met
 from towpath_tas.core.matrix import Effect, Matrix, Rule, Verdict, Who
 
-WHO = Who("support", "billing", "writer", "anna")
+WHO = Who("support", "billing", "writer", "anna", "shop")
 EFFECTS: tuple[Effect, ...] = ("allow", "deny", "require_approval")
 
 
@@ -41,6 +41,7 @@ def test_deny_beats_approval_beats_allow_in_any_order() -> None:
 @pytest.mark.parametrize(
     "narrowed",
     [
+        {"project": "shop-*"},
         {"network": "sales"},
         {"agent": "refunds"},
         {"agent_type": "reader"},
@@ -59,6 +60,7 @@ def test_a_rule_for_others_does_not_apply(narrowed: dict[str, str]) -> None:
     "widened",
     [
         {"network": "sup*", "agent": "b?lling"},
+        {"project": "sh*"},
         {"tool": "orders.*"},
         {"tool": "*"},
         {"tool": "orders.re[fg]und", "caller": "anna"},

@@ -36,6 +36,32 @@ def test_a_good_file_becomes_rules() -> None:
     assert (second.effect, second.expires_s, second.operation) == ("require_approval", 3600, "*")
 
 
+def test_limits_and_approvals_are_read() -> None:
+    found = read(
+        """kind: Policy
+rules:
+  - name: asks
+    who: {project: "shop-*"}
+    effect: require_approval
+    rate: {calls: 10, per_s: 60}
+    max_cost_per_run_usd: 0.50
+    quorum: 2
+    on_expiry: escalate
+"""
+    )
+    (asks,) = found.rules
+    assert (asks.project, asks.rate_calls, asks.rate_per_s) == ("shop-*", 10, 60)
+    assert (asks.max_cost_per_run_usd, asks.quorum, asks.on_expiry) == (0.5, 2, "escalate")
+
+
+def test_the_digest_of_a_rule_outlives_new_keys() -> None:
+    """Approvals are bound to it: a release that knows more keys must not void them."""
+    assert [rule.digest for rule in read(GOOD).rules] == [
+        "sha256:4247c2ce90fa9f40db2b02d01e3ff9a9305c1570cf2be9650885189d5d405c45",
+        "sha256:e27fe09fb3ef95e3ab85197888a5057cc67869c111eef4c71c98ff114f8c5f25",
+    ]
+
+
 def test_every_problem_is_told_at_once_with_its_line() -> None:
     found = read(
         """kind: Policy
@@ -90,6 +116,16 @@ rules:
         ("kind: Policy\nrules: [{name: x, effect: allow, when: amount > 1}]", "unknown name"),
         ("kind: Policy\n\trules: []", "not YAML"),
         ("kind: Policy\nrules: []\nrulez: []", "did you mean 'rules'"),
+        ("kind: Policy\nrules: [{name: x, effect: allow, rate: 3}]", "mapping"),
+        ("kind: Policy\nrules: [{name: x, effect: allow, rate: {calls: 3}}]", "'per_s' is missing"),
+        ("kind: Policy\nrules: [{name: x, effect: allow, rate: {calls: 0, per_s: 60}}]", "from 1 to"),
+        ("kind: Policy\nrules: [{name: x, effect: deny, rate: {calls: 3, per_s: 60}}]", "no limit"),
+        ("kind: Policy\nrules: [{name: x, effect: allow, max_cost_per_run_usd: 0}]", "US dollars"),
+        ("kind: Policy\nrules: [{name: x, effect: allow, max_cost_per_run_usd: 1e3}]", "US dollars"),
+        ("kind: Policy\nrules: [{name: x, effect: allow, quorum: 2}]", "only a require_approval rule"),
+        ("kind: Policy\nrules: [{name: x, effect: require_approval, quorum: 11}]", "from 1 to 10"),
+        ("kind: Policy\nrules: [{name: x, effect: require_approval, on_expiry: allow}]", "deny, escalate"),
+        ("kind: Policy\nrules: [{name: x, effect: deny, who: {project: 'a b'}}]", "not a pattern"),
     ],
 )
 def test_a_bad_file_is_refused_with_the_reason(text: str, word: str) -> None:

@@ -31,7 +31,7 @@ class Access:
     async def check(self, request: CheckAccess) -> AccessVerdict:
         """Say what the matrix would say to a call, and how every rule for the tool was weighed."""
         law = await self._laws.fresh(self._pool, request.project)
-        who = Who(request.network, request.agent_key, request.agent_type, request.caller)
+        who = Who(request.network, request.agent_key, request.agent_type, request.caller, request.project)
         try:
             text = canonical_json(request.args)
         except ValueError as error:
@@ -66,7 +66,7 @@ class Access:
     async def permissions(self, request: GetPermissions) -> Permissions:
         """List every registered tool that some rule opens to, or bars from, this agent, whoever calls."""
         law = await self._laws.fresh(self._pool, request.project)
-        who = Who(request.network, request.agent_key, request.agent_type, "*")
+        who = Who(request.network, request.agent_key, request.agent_type, "*", request.project)
         found = []
         for tool in law.registry.tools.values():
             spec = tool.spec

@@ -54,6 +54,7 @@ class Asked:
             },
             "agent": {"key": self.who.agent, "type": self.who.agent_type},
             "caller": self.who.caller,
+            "origin": {},
         }
 
 
@@ -185,7 +186,7 @@ def asked_in(request: ToolRequest, args_text: str) -> Asked:
     return Asked(
         run_id=request.run_id,
         project=request.project,
-        who=Who(request.network, request.agent_key, request.agent_type, request.caller),
+        who=Who(request.network, request.agent_key, request.agent_type, request.caller, request.project),
         step=request.step,
         tool=request.tool,
         operation=request.operation,
@@ -202,7 +203,7 @@ def asked_again(call: Call) -> Asked:
     return Asked(
         run_id=call.run_id,
         project=call.project,
-        who=Who(call.network, call.agent_key, call.agent_type, call.caller),
+        who=Who(call.network, call.agent_key, call.agent_type, call.caller, call.project),
         step=call.step,
         tool=call.tool,
         operation="call",

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Protocol
 
-VARIABLES = frozenset({"args", "run", "agent", "caller"})
-"""The names that a condition may use."""
+VARIABLES = frozenset({"args", "run", "agent", "caller", "origin"})
+"""The names that a condition may use. `origin` says where the argument values came from."""
 
 
 class Met(Enum):

@@ -15,6 +15,7 @@ from towpath_contracts.access import RuleTrace
 from towpath_tas.core.conditions import Compiler, Condition, Met
 
 Effect = Literal["allow", "deny", "require_approval"]
+OnExpiry = Literal["deny", "escalate"]
 
 MAX_REMEMBERED = 20_000
 """Distinct (who, tool) pairs whose rules are remembered; callers choose some of the names, so memory must be
@@ -26,10 +27,15 @@ DEFAULT_EXPIRES_S = 86_400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One rule of the matrix. The globs know `*`, `?` and `[…]`; `digest` is that of the rule's whole content."""
+    """One rule of the matrix. The globs know `*`, `?` and `[…]`; `digest` is that of the rule's whole content.
+
+    `quorum` people must approve, and `on_expiry` says what happens where they do not in time. `rate_calls` in any
+    window of `rate_per_s` seconds are permitted to the whole project. Costs are US dollars.
+    """
 
     name: str
     effect: Effect
+    project: str = "*"
     network: str = "*"
     agent: str = "*"
     agent_type: str = "*"
@@ -38,7 +44,12 @@ class Rule:
     operation: str = "*"
     when: str | None = None
     max_calls_per_run: int | None = None
+    rate_calls: int | None = None
+    rate_per_s: int | None = None
+    max_cost_per_run_usd: float | None = None
     expires_s: int = DEFAULT_EXPIRES_S
+    quorum: int = 1
+    on_expiry: OnExpiry = "deny"
     note: str = ""
     owner: str = ""
     digest: str = ""
@@ -52,6 +63,7 @@ class Who:
     agent: str
     agent_type: str
     caller: str
+    project: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +153,7 @@ class Matrix:
         parts = (
             ("tool", rule.tool, tool),
             ("operation", rule.operation, operation),
+            ("project", rule.project, who.project),
             ("network", rule.network, who.network),
             ("agent", rule.agent, who.agent),
             ("agent_type", rule.agent_type, who.agent_type),
@@ -184,7 +197,7 @@ def _weigh(matched: Mapping[Effect, Sequence[Rule]], used: Mapping[str, int], un
 
 
 def _patterns(rule: Rule) -> tuple[str, ...]:
-    return (rule.tool, rule.operation, rule.network, rule.agent, rule.agent_type, rule.caller)
+    return (rule.tool, rule.operation, rule.project, rule.network, rule.agent, rule.agent_type, rule.caller)
 
 
 def _is_exact(pattern: str) -> bool:

@@ -15,7 +15,7 @@ import yaml
 from towpath_contracts.canonical import digest
 from towpath_contracts.problems import ProblemDetail
 from towpath_tas.core.conditions import Compiler
-from towpath_tas.core.matrix import DEFAULT_EXPIRES_S, Rule
+from towpath_tas.core.matrix import DEFAULT_EXPIRES_S, OnExpiry, Rule
 
 MAX_RULES = 10_000
 MAX_PROBLEMS = 100
@@ -23,9 +23,17 @@ MAX_PROBLEMS = 100
 
 MIN_EXPIRES_S, MAX_EXPIRES_S = 60, 30 * 86_400
 MAX_CALLS = 1_000_000
+MAX_WINDOW_S = 31 * 86_400
+MAX_QUORUM = 10
+MAX_COST_USD = 1_000_000
 _EFFECTS = ("allow", "deny", "require_approval")
-_WHO = ("network", "agent", "agent_type", "caller")
-_KEYS = ("name", "who", "tool", "operation", "effect", "when", "max_calls_per_run", "expires_s", "note", "owner")
+_ON_EXPIRY: tuple[OnExpiry, ...] = ("deny", "escalate")
+_WHO = ("project", "network", "agent", "agent_type", "caller")
+_KEYS = (
+    *("name", "who", "tool", "operation", "effect", "when", "max_calls_per_run", "rate", "max_cost_per_run_usd"),
+    *("expires_s", "quorum", "on_expiry", "note", "owner"),
+)
+_RATE = ("calls", "per_s")
 _TOP = ("kind", "rules", "version", "note")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,127}")
 _GLOB = re.compile(r"[A-Za-z0-9_.:/*?\[\]!-]{1,128}")
@@ -152,6 +160,7 @@ def _rule(node: yaml.Node, at: str, compiler: Compiler, found: _Findings) -> Rul
     if "when" in parts:
         values["when"] = _condition(parts["when"], f"{at}/when", compiler, found)
     _limits(parts, effect, at, values, found)
+    _asking(parts, effect, at, values, found)
     if len(found.problems) > before:
         return None
     content = {"name": name, "effect": effect, **values}
@@ -163,15 +172,46 @@ def _rule(node: yaml.Node, at: str, compiler: Compiler, found: _Findings) -> Rul
 def _limits(
     parts: Mapping[str, yaml.Node], effect: str | None, at: str, values: dict[str, Any], found: _Findings
 ) -> None:
+    for key in ("max_calls_per_run", "rate", "max_cost_per_run_usd"):
+        if key in parts and effect == "deny":
+            found.add(parts[key], f"{at}/{key}", "useless", "a deny rule has no limit")
     if "max_calls_per_run" in parts:
-        if effect == "deny":
-            found.add(parts["max_calls_per_run"], f"{at}/max_calls_per_run", "useless", "a deny rule has no limit")
         values["max_calls_per_run"] = _whole(parts["max_calls_per_run"], f"{at}/max_calls_per_run", 1, MAX_CALLS, found)
+    if "rate" in parts:
+        _rate(parts["rate"], f"{at}/rate", values, found)
+    if "max_cost_per_run_usd" in parts:
+        values["max_cost_per_run_usd"] = _cost(parts["max_cost_per_run_usd"], f"{at}/max_cost_per_run_usd", found)
+
+
+def _rate(node: yaml.Node, at: str, values: dict[str, Any], found: _Findings) -> None:
+    rate = _mapping(node, at, _RATE, found)
+    if rate is None:
+        return
+    for key, most in (("calls", MAX_CALLS), ("per_s", MAX_WINDOW_S)):
+        if key not in rate:
+            found.add(node, f"{at}/{key}", "missing", f"{key!r} is missing: write 'rate: {{calls: 10, per_s: 60}}'")
+        else:
+            values[f"rate_{key}"] = _whole(rate[key], f"{at}/{key}", 1, most, found)
+
+
+def _asking(
+    parts: Mapping[str, yaml.Node], effect: str | None, at: str, values: dict[str, Any], found: _Findings
+) -> None:
+    for key in ("expires_s", "quorum", "on_expiry"):
+        if key in parts and effect != "require_approval":
+            what = "expires" if key == "expires_s" else f"has '{key}'"
+            found.add(parts[key], f"{at}/{key}", "useless", f"only a require_approval rule {what}")
     if "expires_s" in parts:
-        if effect != "require_approval":
-            found.add(parts["expires_s"], f"{at}/expires_s", "useless", "only a require_approval rule expires")
         seconds = _whole(parts["expires_s"], f"{at}/expires_s", MIN_EXPIRES_S, MAX_EXPIRES_S, found)
         values["expires_s"] = DEFAULT_EXPIRES_S if seconds is None else seconds
+    if "quorum" in parts:
+        values["quorum"] = _whole(parts["quorum"], f"{at}/quorum", 1, MAX_QUORUM, found)
+    if "on_expiry" in parts:
+        said = _text(parts["on_expiry"], f"{at}/on_expiry", found)
+        if said is not None and said not in _ON_EXPIRY:
+            detail = f"{said!r} is not one of {', '.join(_ON_EXPIRY)}"
+            found.add(parts["on_expiry"], f"{at}/on_expiry", "on_expiry", detail)
+        values["on_expiry"] = said
 
 
 def _mapping(node: yaml.Node, at: str, allowed: Sequence[str], found: _Findings) -> dict[str, yaml.Node] | None:
@@ -221,6 +261,17 @@ def _whole(node: yaml.Node, at: str, least: int, most: int, found: _Findings) ->
         found.add(node, at, "range", f"must be a whole number from {least} to {most}, not {text!r}")
         return None
     return int(text)
+
+
+def _cost(node: yaml.Node, at: str, found: _Findings) -> float | None:
+    text = _text(node, at, found)
+    if text is None:
+        return None
+    if not re.fullmatch(r"\d{1,7}(\.\d{1,6})?", text) or not 0 < float(text) <= MAX_COST_USD:
+        detail = f"must be US dollars such as 0.50, above 0 and at most {MAX_COST_USD}, not {text!r}"
+        found.add(node, at, "range", detail)
+        return None
+    return float(text)
 
 
 def _condition(node: yaml.Node, at: str, compiler: Compiler, found: _Findings) -> str | None:
