@@ -24,7 +24,10 @@ class ForkedFrom(Value):
 
 
 class RunCreated(Value):
-    """The task was accepted; `task` is what the caller asked for, with defaults filled in."""
+    """The task was accepted; `task` is what the caller asked for, with defaults filled in.
+
+    `grant` is the task's own; `grants` are of the tasks above it, outermost first: rights only narrow (design §7).
+    """
 
     type: Literal["run_created"] = "run_created"
     kind: str = "network"
@@ -44,6 +47,7 @@ class RunCreated(Value):
     step_timeout_ms: int
     context_limit: int
     grant: tuple[JsonObject, ...] | None = None
+    grants: tuple[tuple[JsonObject, ...], ...] = ()
     labels: dict[str, str] = Field(default_factory=dict)
     debug: bool = False
     single_instruction: bool = False

@@ -20,6 +20,10 @@ MAX_RESULT_BYTES = 16 * 1024 * 1024
 """The largest result a tool may return (design §6, svc.blob.put)."""
 
 
+Path = Annotated[str, Field(pattern=r"^[^.\s]+(\.[^.\s]+)*$", max_length=256)]
+"""A place in arguments or in a result, such as `items.account`: each item's `account` where `items` is a list."""
+
+
 class EffectClass(StrEnum):
     """What may be done about a call whose fate is unclear (design §7)."""
 
@@ -33,12 +37,26 @@ ProbeWord = Literal["", "happened", "did_not_happen", "unclear", "failed"]
 """What a tool's probe said about an earlier start of the call: `failed` is a probe without an answer, empty is none."""
 
 
+class Hazard(StrEnum):
+    """What a call of a tool does that can't be taken back by another call; rules may hold it always."""
+
+    DESTROY = "destroy"
+    SPEND = "spend"
+    CREDENTIALS = "credentials"
+
+
 class ToolSpec(Value):
     """A tool as its worker offers it.
 
     `parameters` is the JSON Schema of all arguments; `system_params` names those that a model never sees and may not
     set (feature A8). `operation` is the word the matrix knows this call by. `has_probe` says that its worker can find
-    out whether a call happened; a `reconcilable` tool without one is treated as irreversible.
+    out whether a call happened; a `reconcilable` tool without one is treated as irreversible. `discovered` says that
+    nobody here wrote the tool: its worker found it (MCP), so only a rule that names it opens it (design §7).
+
+    `trusted_output` makes the whole result a system of record, `trusted_fields` only what stands at these paths of it.
+    `sinks` are the paths of the arguments that say where something goes; None is undeclared: then every argument of a
+    tool that is not `pure` counts as one. A path is names joined by dots, `*` is any name, lists are not counted, and
+    it covers all beneath it.
     """
 
     name: Name
@@ -54,6 +72,10 @@ class ToolSpec(Value):
     polling: bool = False
     summary: str = Field(default="", max_length=256)
     has_probe: bool = False
+    discovered: bool = False
+    sinks: tuple[Path, ...] | None = Field(default=None, max_length=64)
+    hazards: tuple[Hazard, ...] = ()
+    trusted_fields: tuple[Path, ...] = Field(default=(), max_length=64)
 
 
 class CallStatus(StrEnum):
@@ -100,18 +122,60 @@ class Doubt(Value):
     probe: ProbeWord = ""
 
 
+class Alternative(Value):
+    """Something else that the refused agent may really do under its grants; `conditional` where arguments decide."""
+
+    tool: str
+    operation: str = "call"
+    verdict: Literal["allow", "require_approval"] = "allow"
+    conditional: bool = False
+    why: str = ""
+
+
+class Specialist(Value):
+    """An agent of the network that has the right which was refused; `reachable` where a route leads there at once."""
+
+    agent_key: str
+    verdict: Literal["allow", "require_approval"] = "allow"
+    conditional: bool = False
+    reachable: bool = False
+    why: str = ""
+
+
+class Escalation(Value):
+    """Which person could open what was refused: an `approver` for one call, a `policy_admin` by another rule.
+
+    The role is empty where no person can: the task's own grant, or the arguments, stand against it.
+    """
+
+    role: Literal["", "approver", "policy_admin"] = ""
+    rule: str | None = None
+    why: str = ""
+
+
 class Denial(Value):
-    """Why the tool-access service refused, and what would be allowed (design §7, behaviours 002.3)."""
+    """Why the tool-access service refused, and what would be allowed (design §7, behaviours 002.3).
+
+    The rungs of the ladder (feature C9) in their order: `alternatives`, best first, then `specialists`, then a person
+    (`escalation`). `allowed_tools` are the names of the alternatives.
+    """
 
     violation_type: str
     reason: str
     rule: str | None = None
     allowed_tools: tuple[str, ...] = ()
     suggestion: str = ""
+    alternatives: tuple[Alternative, ...] = ()
+    specialists: tuple[Specialist, ...] = ()
+    escalation: Escalation | None = None
 
 
 class ToolRequest(Message):
-    """Orchestrator to TAS: may this call happen, and if so, let it happen."""
+    """Orchestrator to TAS: may this call happen, and if so, let it happen.
+
+    `grants` is the chain of grants that the run stands under, outermost first, the task's own last: every one must let
+    the call through. `grant` is the task's own alone, as messages of before have it; a reader obeys both.
+    """
 
     execution_id: UUID
     run_id: UUID
@@ -131,6 +195,7 @@ class ToolRequest(Message):
     attempt: int = 1
     deadline: datetime
     grant: tuple[JsonObject, ...] | None = None
+    grants: tuple[tuple[JsonObject, ...], ...] = ()
     labels: dict[str, str] = Field(default_factory=dict)
 
 

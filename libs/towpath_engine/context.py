@@ -5,6 +5,7 @@ from typing import Any
 from towpath_contracts.base import JsonObject
 from towpath_contracts.deciding import OfferedRoute, OfferedTool, PromptContext
 from towpath_contracts.execution_log import INPUT_CHARS, truncate
+from towpath_contracts.grants import Grants, chain_of, opens
 from towpath_contracts.networks import CompiledAgent, Snapshot
 from towpath_contracts.tools import ToolSpec
 from towpath_engine.state import RunState
@@ -22,9 +23,11 @@ def agent_parameters(spec: ToolSpec) -> JsonObject:
     return {**spec.parameters, "properties": properties, "required": required}
 
 
-def offered_tools(snapshot: Snapshot, agent: CompiledAgent) -> tuple[OfferedTool, ...]:
-    """Return the agent's tools as its model sees them."""
+def offered_tools(snapshot: Snapshot, agent: CompiledAgent, grants: Grants = ()) -> tuple[OfferedTool, ...]:
+    """Return the agent's tools as its model sees them; those that *grants* leave no way to are not shown."""
     specs = [snapshot.tools[name] for name in agent.equipped_tools]
+    if grants:
+        specs = [spec for spec in specs if opens(grants, spec.name, spec.operation)]
     return tuple(
         OfferedTool(name=spec.name, description=spec.description, parameters=agent_parameters(spec)) for spec in specs
     )
@@ -59,7 +62,7 @@ def build_context(state: RunState) -> PromptContext:
         user_message=task.user_message,
         handoff=state.handoff,
         handoff_from=state.handoff_from,
-        tools=offered_tools(snapshot, agent),
+        tools=offered_tools(snapshot, agent, chain_of(task.grants, task.grant)),
         routes=offered_routes(snapshot, agent),
         allow_respond=agent.allow_respond,
         respond_schema=agent.respond_schema,

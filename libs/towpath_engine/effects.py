@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from towpath_contracts.access import RaiseFence
 from towpath_contracts.deciding import DecisionKind, DecisionRequest, ScriptPosition
+from towpath_contracts.grants import chain_of
 from towpath_contracts.tools import ToolRequest
 from towpath_engine.context import build_context
 from towpath_engine.evolve import DECIDE_GRACE_S
@@ -96,5 +97,6 @@ def _tool(state: RunState, effect: PendingEffect) -> ToolRequest:
         attempt=effect.attempt,
         deadline=effect.deadline or effect.resend_at,
         grant=task.grant,
+        grants=chain_of(task.grants, task.grant),
         labels=task.labels,
     )

@@ -53,7 +53,7 @@ def asked(tool: str = "orders.refund", args: Any = None, grant: Any = None, oper
         args=given_args,
         args_text=canonical_json(given_args),
         labels={"team": "a"},
-        grant=grant,
+        grants=() if grant is None else (tuple(grant),),
     )
 
 

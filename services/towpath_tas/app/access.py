@@ -46,7 +46,6 @@ class Access:
             args=request.args,
             args_text=text,
             labels={},
-            grant=None,
         )
         ruling = law.rule(asked)
         tool = law.registry.tools.get(request.tool)

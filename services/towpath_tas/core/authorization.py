@@ -5,15 +5,16 @@ depends on nothing but what is given here, so the same question under the same v
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from towpath_contracts.canonical import digest
+from towpath_contracts.grants import Grants, chain_of, opens
 from towpath_contracts.tools import Denial, ToolRequest
 from towpath_tas.core.call import Call
-from towpath_tas.core.conditions import Compiler, Met
+from towpath_tas.core.conditions import Compiler
 from towpath_tas.core.denial import (
     Violation,
     allowed_tools,
@@ -22,7 +23,8 @@ from towpath_tas.core.denial import (
     denied_grant,
     denied_unknown,
 )
-from towpath_tas.core.matrix import MAX_REMEMBERED, Effect, Matrix, Verdict, Who, glob_matches
+from towpath_tas.core.grants import granted
+from towpath_tas.core.matrix import MAX_REMEMBERED, Effect, Matrix, Verdict, Who
 from towpath_tas.core.registry import Registry, ToolVersion
 
 
@@ -39,7 +41,7 @@ class Asked:
     args: Mapping[str, Any]
     args_text: str
     labels: Mapping[str, str]
-    grant: Sequence[Mapping[str, Any]] | None
+    grants: Grants = ()
 
     def context(self) -> dict[str, Any]:
         """What conditions see."""
@@ -92,7 +94,7 @@ class Law:
         if refused is not None or tool is None:
             return self._no(refused or self._unknown(asked), tool)
         context = asked.context()
-        if not self._granted(asked, tool.spec.operation, context):
+        if not granted(asked.grants, asked.tool, tool.spec.operation, context, self.compile_grant):
             return self._no(denied_grant(asked.tool, tool.spec.operation), tool)
         verdict = self.matrix.decide(asked.who, asked.tool, tool.spec.operation, context, used)
         if verdict.effect == "deny":
@@ -125,23 +127,6 @@ class Law:
             problems = [f"the tool's schema can't be used: {error}"]
         return denied_arguments(asked.tool, problems) if problems else None
 
-    def _granted(self, asked: Asked, operation: str, context: Mapping[str, Any]) -> bool:
-        if asked.grant is None:
-            return True
-        return any(self._grants(entry, asked.tool, operation, context) for entry in asked.grant)
-
-    def _grants(self, entry: Mapping[str, Any], tool: str, operation: str, context: Mapping[str, Any]) -> bool:
-        names = glob_matches(str(entry.get("tool", "")), tool)
-        if not names or not glob_matches(str(entry.get("operation", "*")), operation):
-            return False
-        when = entry.get("when")
-        if when is None:
-            return True
-        try:
-            return self.compile_grant(str(when))(context) is Met.YES
-        except ValueError:
-            return False
-
     def _unknown(self, asked: Asked) -> Denial:
         allowed = self._allowed(asked)
         return denied_unknown(asked.tool, tuple(self.registry.tools), allowed)
@@ -151,12 +136,11 @@ class Law:
         return self._no(denial, tool, counted=tuple(rule.name for rule in verdict.counted))
 
     def _allowed(self, asked: Asked) -> tuple[str, ...]:
-        if asked.grant is not None:
-            grant = asked.grant
+        if asked.grants:
             specs = [
                 tool.spec
                 for name, tool in self.registry.tools.items()
-                if any(glob_matches(str(entry.get("tool", "")), name) for entry in grant)
+                if opens(asked.grants, name, tool.spec.operation)
             ]
             return allowed_tools(self.matrix, asked.who, specs, asked.tool)
         key = (asked.who, asked.tool)
@@ -193,7 +177,7 @@ def asked_in(request: ToolRequest, args_text: str) -> Asked:
         args=request.args,
         args_text=args_text,
         labels=request.labels,
-        grant=request.grant,
+        grants=chain_of(request.grants, request.grant),
     )
 
 
@@ -210,7 +194,7 @@ def asked_again(call: Call) -> Asked:
         args=json.loads(call.args),
         args_text=call.args,
         labels=context.get("labels", {}),
-        grant=context.get("grant"),
+        grants=chain_of(context.get("grants", ()), context.get("grant")),
     )
 
 

@@ -152,6 +152,8 @@ def _new_row(request: ToolRequest, asked: Asked, args_digest: str, ruling: Rulin
         context["labels"] = request.labels
     if request.grant is not None:
         context["grant"] = request.grant
+    if request.grants:
+        context["grants"] = asked.grants
     return Call(
         run_id=request.run_id,
         execution_id=request.execution_id,

@@ -20,7 +20,13 @@ _STRICTNESS = {
 }
 
 
-_LATER: Mapping[str, object] = {"has_probe": False}
+_LATER: Mapping[str, object] = {
+    "has_probe": False,
+    "discovered": False,
+    "sinks": None,
+    "hazards": [],
+    "trusted_fields": [],
+}
 """Members of a spec that came after the first stored digests, with what they are where a worker does not set them."""
 
 
@@ -87,19 +93,39 @@ def judge(spec: ToolSpec, owner: str, current: ToolVersion | None, *, trusting: 
 
 def _doubts(spec: ToolSpec, owner: str, current: ToolVersion | None) -> list[str]:
     if current is None:
-        return ["trusted output is claimed"] if spec.trusted_output else []
+        return ["trusted output is claimed"] if spec.trusted_output or spec.trusted_fields else []
     old = current.spec
     doubts = []
     if _STRICTNESS[promised(spec)] < _STRICTNESS[promised(old)]:
         doubts.append(f"the effect class would weaken from {promised(old)} to {promised(spec)}")
-    if spec.trusted_output and not old.trusted_output:
+    if _claims_trust(spec, old):
         doubts.append("trusted output is claimed")
+    doubts.extend(_unguarded(spec, old))
     if old.sensitive and not spec.sensitive:
         doubts.append("it would no longer count as sensitive")
+    if old.discovered and not spec.discovered:
+        doubts.append("it would no longer count as discovered")
     if spec.operation != old.operation:
         doubts.append(f"the operation would change from {old.operation} to {spec.operation}")
     if owner != current.owner:
         doubts.append(f"the owner would change from {current.owner} to {owner}")
     if spec.toolset != old.toolset:
         doubts.append(f"the toolset would change from {old.toolset} to {spec.toolset}")
+    return doubts
+
+
+def _claims_trust(spec: ToolSpec, old: ToolSpec) -> bool:
+    if old.trusted_output:
+        return False
+    return spec.trusted_output or not set(spec.trusted_fields) <= set(old.trusted_fields)
+
+
+def _unguarded(spec: ToolSpec, old: ToolSpec) -> list[str]:
+    """Say which arguments would no longer be looked at as destinations, and which hazards would be forgotten."""
+    doubts = []
+    if spec.sinks is not None and (old.sinks is None or not set(old.sinks) <= set(spec.sinks)):
+        doubts.append(f"only {', '.join(spec.sinks) or 'no argument'} would count as a sink")
+    lost = sorted(set(old.hazards) - set(spec.hazards))
+    if lost:
+        doubts.append(f"it would no longer be known to {', '.join(lost)}")
     return doubts

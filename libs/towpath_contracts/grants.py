@@ -1,0 +1,52 @@
+"""Grants: what one task may use, and how they narrow on the way from task to child run (design §7).
+
+Law: a chain of grants lets through what every one of them lets through, so adding one can only take rights away. A
+grant without entries lets nothing through; no grant at all narrows nothing.
+"""
+
+import fnmatch
+from collections.abc import Iterable, Sequence
+
+from towpath_contracts.base import JsonObject
+
+Grant = tuple[JsonObject, ...]
+"""Entries of `tool` and `operation` globs with perhaps a condition `when`; one of them must let a call through."""
+
+Grants = tuple[Grant, ...]
+"""A chain, outermost first: every grant must let a call through."""
+
+MAX_CHAIN = 16
+"""Grants in one chain: more than the deepest tree of runs has (design §5, depth 3)."""
+
+
+def narrow(parent: Sequence[Grant], child: Iterable[JsonObject] | None) -> Grants:
+    """Return the chain of a task that has *child* as its own grant, under the chain *parent*; never wider than it.
+
+    A grant that stands in the chain already is not repeated. Raises ValueError for a chain longer than `MAX_CHAIN`.
+    """
+    chain = tuple(parent)
+    own = None if child is None else tuple(child)
+    if own is not None and own not in chain:
+        chain = (*chain, own)
+    if len(chain) > MAX_CHAIN:
+        msg = f"a task stands under {len(chain)} grants; at most {MAX_CHAIN} are carried"
+        raise ValueError(msg)
+    return chain
+
+
+def chain_of(grants: Iterable[Iterable[JsonObject]], grant: Sequence[JsonObject] | None) -> Grants:
+    """Return the chain that a message stands for; older ones know only the task's own *grant*."""
+    own = None if grant is None else tuple(grant)
+    chain = tuple(tuple(each) for each in grants)
+    return chain if own is None or own in chain else (*chain, own)
+
+
+def names(entry: JsonObject, tool: str, operation: str) -> bool:
+    """Say whether an entry speaks of *operation* of *tool*, whatever its condition says."""
+    said = fnmatch.fnmatchcase(tool, str(entry.get("tool", "")))
+    return said and fnmatch.fnmatchcase(operation, str(entry.get("operation", "*")))
+
+
+def opens(grants: Iterable[Sequence[JsonObject]], tool: str, operation: str) -> bool:
+    """Say whether every grant of a chain speaks of *operation* of *tool*: with conditions it may still be refused."""
+    return all(any(names(entry, tool, operation) for entry in grant) for grant in grants)
