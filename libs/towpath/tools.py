@@ -7,7 +7,7 @@ Law: a tool says what it is and the tool-access service decides whether it may r
 import functools
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from towpath.arguments import Arguments, read_arguments
@@ -16,7 +16,7 @@ from towpath.docstrings import describe
 from towpath.errors import DeclarationError
 from towpath.probes import Probe, read_probe
 from towpath_contracts.base import JsonObject
-from towpath_contracts.tools import EffectClass, ToolSpec
+from towpath_contracts.tools import EffectClass, Hazard, ToolSpec
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -76,6 +76,9 @@ def tool(
     timeout: str | float = DEFAULT_TIMEOUT_S,
     operation: str = "call",
     trusted_output: bool = False,
+    trusted_fields: Sequence[str] = (),
+    sinks: Sequence[str] | None = None,
+    hazards: Sequence[Hazard | str] = (),
     sensitive: bool = False,
     polling: bool = False,
     summary: str = "",
@@ -90,8 +93,11 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     the schema from the annotations; a parameter `Annotated[T, System()]` is filled by the platform, one annotated
     `ToolContext` gets the context. `timeout` is seconds or text such as "30s". `summary` is a template over the
     arguments that people see, e.g. "Refund {order_id}". A `reconcilable` tool has a `probe`: it takes the tool's own
-    arguments, or some of them, and says Happened, DidNotHappen or Unclear about an earlier start. Raises
-    DeclarationError.
+    arguments, or some of them, and says Happened, DidNotHappen or Unclear about an earlier start.
+
+    `sinks` are the arguments that say where something goes ("to", "items.account"), `hazards` are "destroy", "spend"
+    and "credentials", `trusted_fields` the parts of the result that are a system of record: docs/tools.md, "Where
+    values come from". Raises DeclarationError.
     """
     if function is not None:
         return _declare(function)
@@ -108,6 +114,9 @@ def _declare(
     timeout: str | float = DEFAULT_TIMEOUT_S,
     operation: str = "call",
     trusted_output: bool = False,
+    trusted_fields: Sequence[str] = (),
+    sinks: Sequence[str] | None = None,
+    hazards: Sequence[Hazard | str] = (),
     sensitive: bool = False,
     polling: bool = False,
     summary: str = "",
@@ -132,6 +141,9 @@ def _declare(
             timeout_ms=round(seconds(timeout) * 1000),
             operation=operation,
             trusted_output=trusted_output,
+            trusted_fields=tuple(trusted_fields),
+            sinks=_sinks(sinks, arguments.schema),
+            hazards=tuple(Hazard(hazard) for hazard in hazards),
             sensitive=sensitive,
             polling=polling,
             summary=summary,
@@ -141,6 +153,21 @@ def _declare(
         msg = f"{function.__module__}.{function.__qualname__}: {error}"
         raise DeclarationError(msg) from error
     return Tool(function, spec, arguments, found)
+
+
+def _sinks(sinks: Sequence[str] | None, schema: JsonObject) -> tuple[str, ...] | None:
+    """Return the declared sinks; raises an error for one that is no argument: it would guard nothing."""
+    if sinks is None:
+        return None
+    if isinstance(sinks, str):
+        msg = f"sinks is a list of arguments: write sinks=({sinks!r},)"
+        raise DeclarationError(msg)
+    names = schema.get("properties", {})
+    for path in sinks:
+        if path.partition(".")[0] not in names:
+            msg = f"sinks names {path!r}, which is no argument; there are {', '.join(names) or 'none'}"
+            raise DeclarationError(msg)
+    return tuple(sinks)
 
 
 def _probe(probe: Callable[..., Any] | None, function: Callable[..., Any], effect_class: str) -> Probe | None:
