@@ -14,7 +14,10 @@ from towpath_contracts.tools import ToolSpec
 
 
 class CheckAccess(Message):
-    """Dry run: what would the matrix say about this call?"""
+    """Dry run: what would the matrix say about this call?
+
+    `grant` is the task's own, as in SubmitTask; `used` says how often the run has used limited rules, by their names.
+    """
 
     project: str
     network: str
@@ -24,6 +27,10 @@ class CheckAccess(Message):
     operation: str | None = None
     args: JsonObject = Field(default_factory=dict)
     caller: str = "anonymous"
+    step: int = 0
+    labels: dict[str, str] = Field(default_factory=dict)
+    grant: tuple[JsonObject, ...] | None = None
+    used: dict[str, int] = Field(default_factory=dict)
 
 
 class RuleTrace(Value):
@@ -75,7 +82,10 @@ class Permissions(Message):
 
 
 class ApplyPolicy(Message):
-    """Store a matrix as a new version, unless it is equal to the current one or has problems."""
+    """Store a matrix as a new version, unless it is equal to the current one or has problems.
+
+    With `if_version` only where that version is in force; 0 means that there is none yet.
+    """
 
     project: str
     actor: str
@@ -83,6 +93,7 @@ class ApplyPolicy(Message):
     source: str = ""
     note: str = ""
     dry_run: bool = False
+    if_version: int | None = None
 
 
 class PolicyApplied(Message):
@@ -96,19 +107,21 @@ class PolicyApplied(Message):
 
 
 class GetPolicy(Message):
-    """The matrix in force."""
+    """The matrix in force, or an older `version`."""
 
     project: str
+    version: int | None = None
 
 
 class PolicyView(Message):
-    """The matrix in force, as YAML text and as rows."""
+    """One version of the matrix, as YAML text and as rows."""
 
     version: int
     digest: str
     text: str
     applied_at: datetime | None = None
     applied_by: str = ""
+    note: str = ""
     rules: tuple[JsonObject, ...] = ()
 
 

@@ -138,6 +138,11 @@ REGISTRY: dict[str, ProblemKind] = _registry(
     ProblemKind(
         "policy_invalid", 422, "The matrix can't be applied", "Correct every entry of errors; nothing was changed."
     ),
+    ProblemKind("mcp_invalid", 422, "The MCP servers can't be served", "Correct every entry of errors."),
+    ProblemKind(
+        "policy_moved", 409, "Another version of the matrix is in force", "Look at it again: towpath policy show."
+    ),
+    ProblemKind("rule_not_found", 404, "The matrix has no such rule", "List its rules: towpath policy show."),
     ProblemKind("gate_not_found", 404, "There is no such gate, or it is settled", "List gates: towpath gates list."),
     ProblemKind(
         "gate_settled", 409, "The gate is already settled", "Nothing is left to do: towpath gates list --status all."
@@ -154,6 +159,18 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "Say one of those in detail: towpath gates resolve ID VERDICT.",
     ),
     ProblemKind("requester_may_not_approve", 403, "Who asked may not approve", "Let another person decide."),
+    ProblemKind(
+        "edit_refused",
+        422,
+        "The call can't be changed like that",
+        "Nothing was changed: give arguments that the tool takes and the matrix lets through, or approve or deny.",
+    ),
+    ProblemKind(
+        "revisions_used_up",
+        409,
+        "The call was changed too often",
+        "Approve or deny it as it is: towpath gates show ID.",
+    ),
     ProblemKind("role_missing", 403, "The role is missing", "A person with the role in detail must do it."),
     ProblemKind("run_finished", 409, "The run has already ended", "Nothing is left to stop."),
     ProblemKind(

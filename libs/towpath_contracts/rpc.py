@@ -6,7 +6,7 @@ a reader need not guess from the body.
 
 from typing import NamedTuple
 
-from towpath_contracts import access, dead_letters, deciding, networks, replaying, tasks, tools, views
+from towpath_contracts import access, dead_letters, deciding, networks, policies, replaying, tasks, tools, views
 from towpath_contracts.base import Message
 
 PROBLEM_HEADER = "Towpath-Problem"
@@ -68,6 +68,14 @@ BLOB_PUT = Method("tas", "blob_put", tools.BlobChunk, views.Done)
 DEAD_LETTER_CALLS = Method("tas", "dead_letter", dead_letters.ReportDead, views.Done)
 REPUBLISH = Method("tas", "republish", dead_letters.Republish, views.Done)
 RECORD_ACTION = Method("tas", "record_action", access.RecordAction, views.Done)
+POLICY_VERSIONS = Method("tas", "policy_versions", policies.ListVersions, policies.PolicyVersions)
+POLICY_CHANGES = Method("tas", "policy_changes", policies.ListVersions, policies.PolicyChanges)
+ROLL_BACK_POLICY = Method("tas", "roll_back_policy", policies.RollBack, access.PolicyApplied)
+CHANGE_RULE = Method("tas", "change_rule", policies.ChangeRule, policies.RuleChanged)
+DIFF_POLICY = Method("tas", "diff_policy", policies.DiffPolicy, policies.PolicyDiff)
+SET_SHADOW = Method("tas", "set_shadow", policies.SetShadow, policies.ShadowView)
+GET_SHADOW = Method("tas", "get_shadow", policies.GetShadow, policies.ShadowView)
+GET_STATISTICS = Method("tas", "get_statistics", policies.GetStatistics, policies.Statistics)
 
 GET_LLM_CALLS = Method("log_writer", "get_llm_calls", views.GetLlmCalls, views.LlmCalls)
 GET_HISTORY = Method("log_writer", "get_history", views.GetHistory, views.History)
@@ -107,6 +115,14 @@ METHODS: tuple[Method, ...] = (
     AUDIT_QUERY,
     BLOB_PUT,
     RECORD_ACTION,
+    POLICY_VERSIONS,
+    POLICY_CHANGES,
+    ROLL_BACK_POLICY,
+    CHANGE_RULE,
+    DIFF_POLICY,
+    SET_SHADOW,
+    GET_SHADOW,
+    GET_STATISTICS,
     DEAD_LETTER_CALLS,
     REPUBLISH,
     GET_LLM_CALLS,
