@@ -52,6 +52,7 @@ class ToolSpec(Value):
     set (feature A8). `operation` is the word the matrix knows this call by. `has_probe` says that its worker can find
     out whether a call happened; a `reconcilable` tool without one is treated as irreversible. `discovered` says that
     nobody here wrote the tool: its worker found it (MCP), so only a rule that names it opens it (design §7).
+    `definition` is then the digest of all that its server said about it: another one holds the calls.
 
     `trusted_output` makes the whole result a system of record, `trusted_fields` only what stands at these paths of it.
     `sinks` are the paths of the arguments that say where something goes; None is undeclared: then every argument of a
@@ -76,6 +77,7 @@ class ToolSpec(Value):
     sinks: tuple[Path, ...] | None = Field(default=None, max_length=64)
     hazards: tuple[Hazard, ...] = ()
     trusted_fields: tuple[Path, ...] = Field(default=(), max_length=64)
+    definition: str = Field(default="", max_length=128)
 
 
 class CallStatus(StrEnum):

@@ -1,7 +1,8 @@
 """The tools of a project, and what becomes of a worker's proposal (design §7, registration is a proposal).
 
 Law: nobody makes a tool less strict by saying so. A weaker effect class, trusted output, a lost `sensitive` or another
-owner waits for a policy admin; everything that only adds or tightens is taken at once.
+owner waits for a policy admin; everything that only adds or tightens is taken at once. A discovered tool that its
+server defines anew waits too, and holds the calls meanwhile: the one that was accepted is not there any more.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,26 +27,32 @@ _LATER: Mapping[str, object] = {
     "sinks": None,
     "hazards": [],
     "trusted_fields": [],
+    "definition": "",
 }
 """Members of a spec that came after the first stored digests, with what they are where a worker does not set them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolVersion:
-    """One stored version of a tool."""
+    """One stored version of a tool. `held_by` is the version that its server offers instead and nobody accepted."""
 
     spec: ToolSpec
     version: int
     digest: str
     owner: str = ""
+    held_by: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What becomes of a proposal: stored as `accepted` or `pending`, or nothing new (`unchanged`)."""
+    """What becomes of a proposal: stored as `accepted` or `pending`, or nothing new (`unchanged`).
+
+    `holds` says that the calls of the version before wait for the decision too.
+    """
 
     status: Literal["accepted", "unchanged", "pending"]
     reason: str = ""
+    holds: bool = False
 
 
 class Registry:
@@ -81,14 +88,23 @@ def promised(spec: ToolSpec) -> EffectClass:
 def judge(spec: ToolSpec, owner: str, current: ToolVersion | None, *, trusting: bool) -> Standing:
     """Return what becomes of *spec*, proposed by *owner*, beside the *current* version.
 
-    *trusting* is the embedded platform, where the person who starts a worker is the policy admin.
+    *trusting* is the embedded platform, where the person who starts a worker is the policy admin; but it was not that
+    person who changed what a server says.
     """
     if current is not None and current.digest == spec_digest(spec) and current.owner == owner:
         return Standing(status="unchanged")
     doubts = _doubts(spec, owner, current)
+    if drifted(spec, current):
+        reason = "; ".join(["its server defines it anew", *doubts])
+        return Standing(status="pending", reason=reason, holds=True)
     if doubts and not trusting:
         return Standing(status="pending", reason="; ".join(doubts))
     return Standing(status="accepted", reason="; ".join(doubts))
+
+
+def drifted(spec: ToolSpec, current: ToolVersion | None) -> bool:
+    """Say whether *spec* is a discovered tool that is not what was accepted under its name."""
+    return spec.discovered and current is not None and spec.definition != current.spec.definition
 
 
 def _doubts(spec: ToolSpec, owner: str, current: ToolVersion | None) -> list[str]:
