@@ -62,7 +62,14 @@ def furnish(runs: RunRows, ledger: LedgerRows) -> None:
     ledger.versions[PROJECT] = (1, 1)
     ledger.rules_of[PROJECT] = [json.dumps(rule_row(rule)) for rule in RULES]
     ledger.tools_of[PROJECT] = [
-        {"name": one.name, "version": 1, "digest": f"d-{one.name}", "spec": one.model_dump_json(), "owner": "ann"}
+        {
+            "name": one.name,
+            "version": 1,
+            "digest": f"d-{one.name}",
+            "spec": one.model_dump_json(),
+            "owner": "ann",
+            "held_by": 0,
+        }
         for one in TOOLS
     ]
 

@@ -78,16 +78,25 @@ FROM unnest($3::integer[], $4::text[], $5::text[], $6::text[], $7::text[], $8::j
   AS k (place, name, effect, tool, operation, rule);
 
 -- name: tools
-SELECT DISTINCT ON (name) name, version, digest, spec, owner FROM tas.tool
-WHERE project = $1 AND status = 'accepted' ORDER BY name, version DESC;
+SELECT DISTINCT ON (t.name) t.name, t.version, t.digest, t.spec, t.owner,
+       coalesce((SELECT max(h.version) FROM tas.tool h WHERE h.project = t.project AND h.name = t.name AND h.held), 0)
+         AS held_by
+FROM tas.tool t WHERE t.project = $1 AND t.status = 'accepted' ORDER BY t.name, t.version DESC;
 
 -- name: tool_versions
-SELECT name, version, digest, spec, status, reason, owner FROM tas.tool
+SELECT name, version, digest, spec, status, reason, owner, held FROM tas.tool
 WHERE project = $1 AND name = ANY ($2::text[]) ORDER BY name, version;
 
 -- name: add_tool
 INSERT INTO tas.tool (project, name, version, digest, spec, status, reason, toolset, owner, worker)
 VALUES ($1, $2, $3, $4, $5::json, $6, $7, $8, $9, $10);
+
+-- name: hold_tool
+UPDATE tas.tool SET held = (version = $3) WHERE project = $1 AND name = $2 AND held <> (version = $3);
+
+-- name: proposals
+SELECT name, version, digest, spec, status, reason, owner, worker, held, proposed_at FROM tas.tool
+WHERE project = $1 AND (status = 'pending' OR held) ORDER BY name, version LIMIT $2;
 
 -- name: decide_tool
 UPDATE tas.tool SET status = $4, decided_at = clock_timestamp(), decided_by = $5, reason = $6

@@ -5,6 +5,7 @@ on, and Postgres refuses it where they have moved; then the project is forgotten
 """
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from towpath_contracts.tools import ToolSpec
@@ -73,4 +74,5 @@ def seen(project: str, law: Law) -> Seen:
 
 def _tool(row: Any) -> ToolVersion:
     spec = ToolSpec.model_validate_json(row["spec"])
-    return ToolVersion(spec=spec, version=row["version"], digest=row["digest"], owner=row["owner"])
+    version = ToolVersion(spec=spec, version=row["version"], digest=row["digest"], owner=row["owner"])
+    return replace(version, held_by=row["held_by"])

@@ -22,7 +22,7 @@ from towpath_tas.adapters.cel import matches
 from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit
 from towpath_tas.app.sending import Tickets
 from towpath_tas.core.arguments import Arguments
-from towpath_tas.core.registry import ToolVersion, judge, spec_digest
+from towpath_tas.core.registry import ToolVersion, drifted, judge, spec_digest
 
 MAX_TOOLS = 512
 """Tools in one registration; a worker with more is several workers."""
@@ -30,10 +30,14 @@ MAX_TOOLS = 512
 
 @dataclass(slots=True)
 class _Known:
-    """What is stored of one tool: its current version, its newest number, and what awaits or was refused by digest."""
+    """What is stored of one tool: its current version, its newest number, and what awaits or was refused by digest.
+
+    `held_by` is the version that holds the calls of the current one, or 0.
+    """
 
     current: ToolVersion | None = None
     newest: int = 0
+    held_by: int = 0
     undecided: dict[str, tuple[int, str]] = field(default_factory=dict)
 
 
@@ -55,10 +59,13 @@ class Tools:
             known = await _known(connection, request.project, [spec.name for spec in request.tools])
             standings: list[ToolStanding] = []
             audits: list[tuple[Any, ...]] = []
+            moved = False
             for spec in request.tools:
                 standing = await self._take(connection, request, spec, known[spec.name], audits)
                 standings.append(standing)
-            if any(standing.status == "accepted" for standing in standings):
+                held = await self._hold(connection, request, spec, standing, known[spec.name], audits)
+                moved = moved or held or standing.status == "accepted"
+            if moved:
                 await connection.execute(QUERIES.move_registry, request.project)
             if audits:
                 await connection.execute(QUERIES.add_audit, audits)
@@ -79,6 +86,7 @@ class Tools:
                 what = f"no pending proposal of {request.name} with version {request.version}"
                 raise ProblemError(problem("not_found", what))
             if request.accept:
+                await connection.execute(QUERIES.hold_tool, request.project, request.name, 0)
                 await connection.execute(QUERIES.move_registry, request.project)
             detail = {"version": request.version, "reason": request.reason}
             entry = platform_audit(
@@ -97,6 +105,27 @@ class Tools:
                 await ensure_streams(self._bus.nc, (consumer,))
         except (TimeoutError, nats_errors.Error) as error:
             raise ProblemError(problem("unavailable", "the toolset's queue can't be made", retry_after_s=1)) from error
+
+    async def _hold(
+        self,
+        connection: Any,
+        request: RegisterTools,
+        spec: ToolSpec,
+        standing: ToolStanding,
+        known: _Known,
+        audits: list[tuple[Any, ...]],
+    ) -> bool:
+        """Hold the calls of a tool that is not what was accepted, or let them go on; say whether that changed."""
+        holds = standing.version if drifted(spec, known.current) else 0
+        if holds == known.held_by:
+            return False
+        await connection.execute(QUERIES.hold_tool, request.project, spec.name, holds)
+        phase, verdict = ("tool.drifted", "held") if holds else ("tool.restored", "released")
+        detail = {"version": holds or standing.version, "was_held_by": known.held_by, "definition": spec.definition}
+        audits.append(
+            platform_audit(request.project, phase, verdict, actor=request.worker, tool=spec.name, detail=detail)
+        )
+        return True
 
     async def _take(
         self, connection: Any, request: RegisterTools, spec: ToolSpec, known: _Known, audits: list[tuple[Any, ...]]
@@ -160,4 +189,5 @@ async def _known(connection: Any, project: str, names: Sequence[str]) -> dict[st
         else:
             reason = row["reason"] if row["status"] == "pending" else f"refused: {row['reason']}"
             one.undecided[row["digest"]] = (row["version"], reason)
+        one.held_by = row["version"] if row["held"] else one.held_by
     return known

@@ -20,6 +20,7 @@ from towpath_tas.core.denial import (
     allowed_tools,
     denied_arguments,
     denied_by_matrix,
+    denied_drifted,
     denied_grant,
     denied_unknown,
 )
@@ -115,6 +116,8 @@ class Law:
         tool = self.registry.tools.get(asked.tool)
         if tool is None:
             return self._unknown(asked)
+        if tool.held_by:
+            return denied_drifted(asked.tool, tool.held_by)
         if asked.operation not in {"call", tool.spec.operation}:
             return Denial(
                 violation_type=Violation.OPERATION_UNKNOWN,

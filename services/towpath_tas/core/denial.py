@@ -25,6 +25,7 @@ class Violation:
     LIMIT = "limit_exceeded"
     APPROVAL_DENIED = "approval_denied"
     APPROVAL_EXPIRED = "approval_expired"
+    DRIFTED = "tool_drifted"
 
 
 def allowed_tools(matrix: Matrix, who: Who, specs: Iterable[ToolSpec], wanted: str) -> tuple[str, ...]:
@@ -75,6 +76,13 @@ def denied_arguments(tool: str, problems: Sequence[str]) -> Denial:
     """Say what is wrong with the arguments; another tool would not help."""
     reason = f"the arguments of {tool} are not valid: " + "; ".join(problems)
     return _denial(Violation.ARGUMENTS, reason, None, (), f"Call {tool} again with corrected arguments.")
+
+
+def denied_drifted(tool: str, version: int) -> Denial:
+    """Say that a server defines its tool anew, and that nobody has accepted that yet."""
+    reason = f"{tool} is not what was accepted under this name: its calls are held until version {version} is accepted"
+    suggestion = "A policy admin has to look at it; go on with other tools, or respond with what is missing."
+    return _denial(Violation.DRIFTED, reason, None, (), suggestion)
 
 
 def denied_grant(tool: str, operation: str) -> Denial:
