@@ -199,6 +199,7 @@ class ToolRequest(Message):
     grant: tuple[JsonObject, ...] | None = None
     grants: tuple[tuple[JsonObject, ...], ...] = ()
     labels: dict[str, str] = Field(default_factory=dict)
+    spent_usd: float | None = None
 
 
 class ToolInvocation(Message):

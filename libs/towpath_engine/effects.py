@@ -99,4 +99,5 @@ def _tool(state: RunState, effect: PendingEffect) -> ToolRequest:
         grant=task.grant,
         grants=chain_of(task.grants, task.grant),
         labels=task.labels,
+        spent_usd=state.cost.usd if state.cost.price_known else None,
     )

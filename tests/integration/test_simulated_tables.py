@@ -21,6 +21,7 @@ from towpath_contracts.tools import EffectClass
 from towpath_fabric.db import open_pool
 from towpath_tas.core.call import Step
 from towpath_tas.core.claims import on_claim
+from towpath_tas.core.matrix import Rate
 from towpath_tas.core.outcomes import on_outcome
 from towpath_tas.core.settling import on_settle
 
@@ -30,6 +31,8 @@ RUNS = (RUN, uuid.uuid5(RUN, "another"))
 CALLS = tuple((run, uuid.uuid5(run, f"call {n}"), n) for run in RUNS for n in range(2))
 CALL = st.sampled_from(CALLS)
 HOLDERS = tuple(uuid.uuid5(RUN, f"claim {n}") for n in range(2))
+RATE = Rate("rated", 2, 31 * 86_400)
+"""A window so long that no test can end it."""
 CLASSES = st.sampled_from([EffectClass.PURE, EffectClass.IDEMPOTENT, EffectClass.IRREVERSIBLE])
 
 
@@ -65,9 +68,18 @@ class Pairs(RuleBasedStateMachine):
         behind=st.integers(0, 1),
         counted=st.booleans(),
         base_off=st.sampled_from([0, 0, 1]),
+        rated=st.booleans(),
     )
     def the_run_asks(
-        self, which: Any, effect: str, effect_class: Any, fence: int, behind: int, counted: bool, base_off: int
+        self,
+        which: Any,
+        effect: str,
+        effect_class: Any,
+        fence: int,
+        behind: int,
+        counted: bool,
+        base_off: int,
+        rated: bool,
     ) -> None:
         run, execution, index = which
         found = self.do(self.ledgers.read(run, execution))
@@ -75,9 +87,15 @@ class Pairs(RuleBasedStateMachine):
         said = request(
             run_id=run, execution_id=execution, call_index=index, fence=fence, deadline=now + timedelta(hours=1)
         )
-        law = ruling(effect, effect_class, counted=("limited",) if counted else ())
+        law = ruling(
+            effect,
+            effect_class,
+            counted=("limited",) if counted else (),
+            rated=(RATE,) if rated else (),
+        )
         step = ask(found.call, said, law, now=now, fence=found.fence * behind, approval=found.approval)
         base = self.do(self.ledgers.used(run, "limited")) + base_off
+        self.do(self.ledgers.rated(RATE))
         self.store(step, self.version - behind, base)
 
     @rule(which=CALL, holder=st.sampled_from(HOLDERS), blind=st.booleans())

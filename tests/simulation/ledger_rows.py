@@ -54,6 +54,7 @@ class LedgerRows:
         self.fences: dict[UUID, int] = {}
         self.fenced_at: dict[UUID, datetime] = {}
         self.used: dict[tuple[UUID, str], int] = defaultdict(int)
+        self.rates: dict[tuple[str, str], tuple[int, int, int]] = {}
         self.audit: list[Row] = []
         self.versions: dict[str, tuple[int, int]] = {}
         self.rules_of: dict[str, list[str]] = defaultdict(list)
@@ -72,13 +73,42 @@ class LedgerRows:
         rows = [dict(zip(CALL, values, strict=True)) for values in calls]
         self.database.locks.free_for(session, *{("fence", row["run_id"]): None for row in rows})
         stale = self._stale(seen)
-        used_up = {key.execution_id for key in counts if key.base != self.used[key.run_id, key.rule]}
+        used_up = self._lock_counts(counts)
         written = [row for row in rows if self._may_open(row, stale, used_up)]
         taken = {row["execution_id"] for row in written}
         for key in counts:
             if key.execution_id in taken:
-                self.used[key.run_id, key.rule] += 1
+                self._add_count(key)
         return self._finish(session, written, [], audits, approvals, stale)
+
+    def _lock_counts(self, counts: Any) -> set[UUID]:
+        """Name the calls that may not use the counters; those of rates begin again with a window."""
+        used_up = set()
+        taken = {}
+        for key in counts:
+            if key.per_s is None:
+                if key.base != self.used[key.run_id, key.rule]:
+                    used_up.add(key.execution_id)
+                continue
+            place = (key.project, key.rule)
+            taken[place] = taken.get(place, self._rate(*place, key.per_s)) + 1
+            if taken[place] > key.calls:
+                used_up.add(key.execution_id)
+        return used_up
+
+    def _add_count(self, key: Any) -> None:
+        if key.per_s is None:
+            self.used[key.run_id, key.rule] += 1
+        else:
+            used = self._rate(key.project, key.rule, key.per_s)
+            self.rates[key.project, key.rule] = (key.per_s, self._window(key.per_s), used + 1)
+
+    def _rate(self, project: str, rule: str, per_s: int) -> int:
+        found = self.rates.get((project, rule))
+        return found[2] if found is not None and found[:2] == (per_s, self._window(per_s)) else 0
+
+    def _window(self, per_s: int) -> int:
+        return int(self.database.now().timestamp() // per_s)
 
     def _may_open(self, row: Row, stale: Sequence[str], used_up: set[UUID]) -> bool:
         if row["project"] in stale or row["execution_id"] in used_up:
@@ -196,6 +226,10 @@ class LedgerRows:
 
     def read_counts(self, _session: Session, run_ids: list[UUID], rules: list[str]) -> list[Row]:
         return [{"run_id": r, "rule": n, "used": self.used[r, n]} for r, n in zip(run_ids, rules, strict=True)]
+
+    def read_rates(self, _session: Session, projects: list[str], rules: list[str], windows_s: list[int]) -> list[Row]:
+        keys = zip(projects, rules, windows_s, strict=True)
+        return [{"project": p, "rule": n, "used": self._rate(p, n, per_s)} for p, n, per_s in keys]
 
     def find_approval(self, _session: Session, approval_id: UUID, project: str) -> list[Row]:
         found = self.approvals.get(approval_id)

@@ -24,9 +24,11 @@ from towpath_tas.adapters.ledger_tables import (
     open_calls,
     read_calls,
     read_counts,
+    read_rates,
 )
 from towpath_tas.app.settling import Settling
 from towpath_tas.core.call import Step
+from towpath_tas.core.matrix import Rate
 
 PROJECT = "default"
 
@@ -64,7 +66,9 @@ class TwoLedgers:
 
     async def clear(self) -> None:
         """Begin with nothing but version 1 of the rules."""
-        tables = "tas.tool_call, tas.approval, tas.fence, tas.rule_count, tas.project_state, tas.audit_entry"
+        tables = (
+            "tas.tool_call, tas.approval, tas.fence, tas.rule_count, tas.rate_count, tas.project_state, tas.audit_entry"
+        )
         await self.postgres.execute(f"TRUNCATE {tables}")
         await self.set_version(1)
 
@@ -90,6 +94,12 @@ class TwoLedgers:
         assert real == simulated
         return real[run_id, rule]
 
+    async def rated(self, rate: Rate) -> int:
+        """Read what is used of a rate from both."""
+        real, simulated = [await read_rates(lane, [(PROJECT, rate)]) for lane in self.lanes]
+        assert real == simulated
+        return real[PROJECT, rate.rule]
+
     async def write(self, steps: list[Step], version: int, bases: dict[tuple[UUID, str], int]) -> frozenset[UUID]:
         """Store steps in both; they must store the same ones."""
         seen = [Seen(PROJECT, version, 1)]
@@ -100,6 +110,12 @@ class TwoLedgers:
             for step in fresh
             if step.call is not None
             for rule in step.counted
+        ]
+        counts += [
+            Count(step.call.run_id, rate.rule, step.call.execution_id, 0, PROJECT, rate.per_s, rate.calls)
+            for step in fresh
+            if step.call is not None
+            for rate in step.rated
         ]
         written: frozenset[UUID] = frozenset()
         if fresh:

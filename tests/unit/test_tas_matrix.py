@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from towpath_tas.adapters.cel import CelCondition, compile_condition, compile_grant, matches
 from towpath_tas.core.conditions import Met
-from towpath_tas.core.matrix import Effect, Matrix, Rule, Verdict, Who
+from towpath_tas.core.matrix import NOTHING_USED, Effect, Limit, Matrix, Rate, Rule, Used, Verdict, Who
 
 WHO = Who("support", "billing", "writer", "anna", "shop")
 EFFECTS: tuple[Effect, ...] = ("allow", "deny", "require_approval")
@@ -19,7 +19,7 @@ def rule(name: str, effect: Effect, **more: Any) -> Rule:
     return Rule(name=name, effect=effect, digest=name, **more)
 
 
-def decide(rules: list[Rule], args: dict[str, Any] | None = None, used: dict[str, int] | None = None) -> Verdict:
+def decide(rules: list[Rule], args: dict[str, Any] | None = None, used: Used = NOTHING_USED) -> Verdict:
     context = {"args": args or {}, "run": {}, "agent": {}, "caller": "anna"}
     return Matrix(rules, compile_condition).decide(WHO, "orders.refund", "write", context, used)
 
@@ -102,20 +102,39 @@ def test_conditions_see_arguments() -> None:
 
 def test_a_limit_that_is_used_up_denies_even_where_another_rule_allows() -> None:
     rules = [rule("few", "allow", max_calls_per_run=2), rule("all", "allow")]
-    assert decide(rules, used={"few": 1}).effect == "allow"
-    last = decide(rules, used={"few": 2})
+    assert decide(rules, used=Used(calls={"few": 1})).effect == "allow"
+    last = decide(rules, used=Used(calls={"few": 2}))
     assert (last.effect, last.limited) == ("deny", rules[0])
 
 
 def test_the_limit_of_an_approval_does_not_turn_into_a_right() -> None:
     rules = [rule("ask", "require_approval", max_calls_per_run=1), rule("all", "allow")]
     assert decide(rules).effect == "require_approval"
-    assert decide(rules, used={"ask": 1}).effect == "deny"
+    assert decide(rules, used=Used(calls={"ask": 1})).effect == "deny"
 
 
 def test_every_limited_rule_that_matches_is_counted() -> None:
     rules = [rule("a", "allow", max_calls_per_run=2), rule("b", "allow", max_calls_per_run=9), rule("c", "allow")]
     assert [one.name for one in decide(rules).counted] == ["a", "b"]
+
+
+def test_a_rate_that_is_used_up_denies() -> None:
+    rules = [rule("slow", "allow", rate_calls=3, rate_per_s=60), rule("all", "allow")]
+    assert decide(rules, used=Used(rates={"slow": 2})).rated == (Rate("slow", 3, 60),)
+    last = decide(rules, used=Used(rates={"slow": 3}))
+    assert (last.effect, last.limited, last.limit) == ("deny", rules[0], "rate")
+
+
+@pytest.mark.parametrize(
+    ("spent", "effect", "limit"),
+    [(None, "deny", "cost"), (0.0, "allow", None), (0.49, "allow", None), (0.5, "deny", "cost"), (9.0, "deny", "cost")],
+)
+def test_a_run_may_not_cost_more_than_its_rule_says_and_an_unknown_cost_is_too_much(
+    spent: float | None, effect: Effect, limit: Limit | None
+) -> None:
+    rules = [rule("cheap", "allow", max_cost_per_run_usd=0.5), rule("all", "allow")]
+    found = decide(rules, used=Used(spent_usd=spent))
+    assert (found.effect, found.limit) == (effect, limit)
 
 
 PATTERNS = st.sampled_from(["*", "orders.*", "orders.refund", "orders.find", "*.refund", "billing", "support", "x"])

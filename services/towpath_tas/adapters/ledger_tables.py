@@ -16,6 +16,7 @@ from towpath_contracts.tools import CallStatus, EffectClass
 from towpath_fabric.db import Queries
 from towpath_fabric.lane import Lane
 from towpath_tas.core.call import Approval, Call, Claim, Note, Step
+from towpath_tas.core.matrix import Rate
 
 QUERIES = Queries.load("towpath_tas.adapters")
 
@@ -41,12 +42,19 @@ class Seen(NamedTuple):
 
 
 class Count(NamedTuple):
-    """One use of a limited rule by one call; `base` is the count that the decision saw."""
+    """One use of a limited rule by one call: of a run's limit, or of a project's rate where `project` is given.
+
+    `base` is the count that the decision saw of the run; the `calls` in `per_s` seconds of a rate are weighed when they
+    are counted.
+    """
 
     run_id: UUID
     rule: str
     execution_id: UUID
     base: int
+    project: str | None = None
+    per_s: int | None = None
+    calls: int | None = None
 
 
 class Written(NamedTuple):
@@ -77,6 +85,17 @@ async def read_counts(lane: Lane, keys: Sequence[tuple[UUID, str]]) -> dict[tupl
     """Read how often a run has used limited rules."""
     rows = await lane.fetch(QUERIES.read_counts, [run for run, _ in keys], [rule for _, rule in keys])
     return {(row["run_id"], row["rule"]): row["used"] for row in rows}
+
+
+async def read_rates(lane: Lane, keys: Sequence[tuple[str, Rate]]) -> dict[tuple[str, str], int]:
+    """Read how many calls rules with a rate have let through in the windows of now, by (project, rule)."""
+    rows = await lane.fetch(
+        QUERIES.read_rates,
+        [project for project, _ in keys],
+        [rate.rule for _, rate in keys],
+        [rate.per_s for _, rate in keys],
+    )
+    return {(row["project"], row["rule"]): row["used"] for row in rows}
 
 
 async def open_calls(lane: Lane, steps: Sequence[Step], counts: Sequence[Count], seen: Sequence[Seen]) -> Written:

@@ -30,6 +30,12 @@ SELECT k.run_id, k.rule, coalesce(u.used, 0) AS used
 FROM unnest($1::uuid[], $2::text[]) AS k (run_id, rule)
 LEFT JOIN tas.rule_count u ON u.run_id = k.run_id AND u.rule = k.rule;
 
+-- name: read_rates
+SELECT k.project, k.rule,
+       CASE WHEN r.per_s = k.per_s AND r.window_no = tas.rate_window(k.per_s, clock_timestamp()) THEN r.used ELSE 0 END AS used
+FROM unnest($1::text[], $2::text[], $3::integer[]) AS k (project, rule, per_s)
+LEFT JOIN tas.rate_count r ON r.project = k.project AND r.rule = k.rule;
+
 -- name: find_approval
 SELECT run_id, execution_id FROM tas.approval WHERE approval_id = $1 AND project = $2;
 

@@ -29,6 +29,7 @@ from towpath_tas.adapters.ledger_tables import (
     open_calls,
     read_calls,
     read_counts,
+    read_rates,
 )
 from towpath_tas.app.laws import Laws, seen
 from towpath_tas.core.authorization import Asked, Law, Ruling
@@ -71,7 +72,7 @@ class Clock:
 
 @dataclass(slots=True)
 class Picture:
-    """What a step is decided on. `used` is None until the counters of limited rules were asked for."""
+    """What a step is decided on. `used` and `rates` are None until the counters of limited rules were asked for."""
 
     call: Call | None
     approval: Approval | None
@@ -79,10 +80,11 @@ class Picture:
     now: datetime
     law: Law
     used: dict[str, int] | None = None
+    rates: dict[str, int] | None = None
 
     def authorize(self, asked: Asked) -> Ruling:
         """Ask the matrix."""
-        return self.law.rule(asked, self.used)
+        return self.law.rule(asked, self.used, self.rates)
 
 
 @dataclass(slots=True, eq=False)
@@ -192,20 +194,25 @@ class Book:
 
     async def _count(self, lane: Lane, decided: Sequence[Entry]) -> None:
         """Decide again, knowing the counters, what rests on limited rules."""
-        limited = [entry for entry in decided if entry.step.counted]
+        limited = [entry for entry in decided if entry.step.counted or entry.step.rated]
         if not limited:
             return
         keys = sorted({(entry.run_id, rule) for entry in limited for rule in entry.step.counted})
-        base = await read_counts(lane, keys)
+        timed = sorted({(_project(entry), rate) for entry in limited for rate in entry.step.rated})
+        base = await read_counts(lane, keys) if keys else {}
         used = dict(base)
+        rates = await read_rates(lane, timed) if timed else {}
         for entry in limited:
             if entry.picture is not None:
-                rules = entry.step.counted
+                rules, project = entry.step.counted, _project(entry)
                 entry.picture.used = {rule: used[entry.run_id, rule] for rule in rules}
+                entry.picture.rates = {rate.rule: rates[project, rate.rule] for rate in entry.step.rated}
                 entry.base = {rule: base[entry.run_id, rule] for rule in rules}
                 self._decide(entry)
                 for rule in entry.step.counted:
                     used[entry.run_id, rule] += 1  # the next call of this batch comes after this one
+                for rate in entry.step.rated:
+                    rates[project, rate.rule] += 1
 
     async def _write(self, lane: Lane, entries: Sequence[Entry]) -> set[Entry]:
         settled, opens, others = set[Entry](), list[Entry](), list[Entry]()
@@ -287,19 +294,24 @@ def _picture(call: Call | None, found: Stored | None, now: datetime, law: Law) -
     return Picture(call=call, approval=found.approval, fence=found.fence, now=now, law=law)
 
 
+def _project(entry: Entry) -> str:
+    call = entry.picture.call if entry.picture is not None else None
+    return call.project if call is not None else entry.project
+
+
 def _counts(group: Iterable[Entry]) -> list[Count]:
     """Every use of a limited rule. All calls of a batch share the base that was read: Postgres adds them up."""
-    return [
-        Count(entry.run_id, rule, entry.execution_id, entry.base.get(rule, 0))
-        for entry in group
-        for rule in entry.step.counted
-    ]
+    counts = []
+    for entry in group:
+        run_id, execution_id = entry.run_id, entry.execution_id
+        counts += [Count(run_id, rule, execution_id, entry.base.get(rule, 0)) for rule in entry.step.counted]
+        counts += [
+            Count(run_id, rate.rule, execution_id, 0, _project(entry), rate.per_s, rate.calls)
+            for rate in entry.step.rated
+        ]
+    return counts
 
 
 def _seen(entries: Iterable[Entry]) -> list[Seen]:
-    laws = {
-        entry.picture.call.project if entry.picture.call is not None else entry.project: entry.picture.law
-        for entry in entries
-        if entry.picture is not None
-    }
+    laws = {_project(entry): entry.picture.law for entry in entries if entry.picture is not None}
     return [seen(project, law) for project, law in laws.items()]

@@ -73,6 +73,7 @@ def ask(call: Call, ruling: Ruling, *, now: datetime, before: Approval | None = 
         effects=_tell(waiting),
         approvals=(*voided, approval),
         counted=ruling.counted if before is None else (),
+        rated=ruling.rated if before is None else (),
         decides=True,
     )
 

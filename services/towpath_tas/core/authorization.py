@@ -25,7 +25,7 @@ from towpath_tas.core.denial import (
     denied_unknown,
 )
 from towpath_tas.core.grants import granted
-from towpath_tas.core.matrix import MAX_REMEMBERED, Effect, Matrix, Verdict, Who
+from towpath_tas.core.matrix import MAX_REMEMBERED, Effect, Matrix, Rate, Used, Verdict, Who
 from towpath_tas.core.registry import Registry, ToolVersion
 
 
@@ -43,6 +43,7 @@ class Asked:
     args_text: str
     labels: Mapping[str, str]
     grants: Grants = ()
+    spent_usd: float | None = None
 
     def context(self) -> dict[str, Any]:
         """What conditions see."""
@@ -72,6 +73,7 @@ class Ruling:
     reason: str = ""
     basis: tuple[tuple[str, str], ...] = ()
     counted: tuple[str, ...] = ()
+    rated: tuple[Rate, ...] = ()
     expires_s: int = 0
     denial: Denial | None = None
 
@@ -88,8 +90,10 @@ class Law:
         self.compile_grant = compile_grant
         self._alternatives: dict[tuple[Who, str], tuple[str, ...]] = {}
 
-    def rule(self, asked: Asked, used: Mapping[str, int] | None = None) -> Ruling:
-        """Answer *asked*; *used* counts the run's earlier calls by the name of a limited rule."""
+    def rule(
+        self, asked: Asked, used: Mapping[str, int] | None = None, rates: Mapping[str, int] | None = None
+    ) -> Ruling:
+        """Answer *asked*; *used* counts the run's earlier calls by the name of a limited rule, *rates* those of now."""
         refused = self._refused_before(asked)
         tool = self.registry.tools.get(asked.tool)
         if refused is not None or tool is None:
@@ -97,7 +101,7 @@ class Law:
         context = asked.context()
         if not granted(asked.grants, asked.tool, tool.spec.operation, context, self.compile_grant):
             return self._no(denied_grant(asked.tool, tool.spec.operation), tool)
-        verdict = self.matrix.decide(asked.who, asked.tool, tool.spec.operation, context, used)
+        verdict = self.matrix.decide(asked.who, asked.tool, tool.spec.operation, context, _used(asked, used, rates))
         if verdict.effect == "deny":
             return self._no_by_rule(asked, tool, verdict)
         named = verdict.rule
@@ -109,6 +113,7 @@ class Law:
             reason=named.note if named else "",
             basis=tuple((rule.name, rule.digest) for rule in verdict.deciding),
             counted=tuple(rule.name for rule in verdict.counted),
+            rated=verdict.rated,
             expires_s=named.expires_s if named else 0,
         )
 
@@ -168,6 +173,10 @@ class Law:
         )
 
 
+def _used(asked: Asked, calls: Mapping[str, int] | None, rates: Mapping[str, int] | None) -> Used:
+    return Used(calls=calls or {}, rates=rates or {}, spent_usd=asked.spent_usd)
+
+
 def asked_in(request: ToolRequest, args_text: str) -> Asked:
     """Return the question that a request puts."""
     return Asked(
@@ -180,6 +189,7 @@ def asked_in(request: ToolRequest, args_text: str) -> Asked:
         args=request.args,
         args_text=args_text,
         labels=request.labels,
+        spent_usd=request.spent_usd,
         grants=chain_of(request.grants, request.grant),
     )
 
@@ -197,6 +207,7 @@ def asked_again(call: Call) -> Asked:
         args=json.loads(call.args),
         args_text=call.args,
         labels=context.get("labels", {}),
+        spent_usd=context.get("spent_usd"),
         grants=chain_of(context.get("grants", ()), context.get("grant")),
     )
 

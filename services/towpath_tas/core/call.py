@@ -12,6 +12,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from towpath_contracts.tools import CallStatus, EffectClass
+from towpath_tas.core.matrix import Rate
 
 FINAL = frozenset({CallStatus.DENIED, CallStatus.SUCCEEDED, CallStatus.FAILED, CallStatus.UNKNOWN, CallStatus.VOID})
 """States that answer a repeated request from the ledger."""
@@ -162,7 +163,8 @@ class Step:
     """What one message makes of a call: the row as it becomes (None: unchanged), what to record, what to send.
 
     `decides` marks a step that rests on the matrix: it is stored only under the policy version that it was made with.
-    `counted` names the limited rules that this call uses up once. `dead` is the reason to set the message aside.
+    `counted` names the limited rules that this call uses up once, `rated` those with a rate. `dead` is the
+    reason to set the message aside.
     """
 
     call: Call | None = None
@@ -170,5 +172,6 @@ class Step:
     effects: tuple[Effect, ...] = ()
     approvals: tuple[Approval, ...] = ()
     counted: tuple[str, ...] = ()
+    rated: tuple[Rate, ...] = ()
     decides: bool = False
     dead: str = ""

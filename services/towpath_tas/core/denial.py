@@ -52,8 +52,7 @@ def denied_by_matrix(verdict: Verdict, tool: str, operation: str, allowed: tuple
     """Say why the matrix refused, and what would pass."""
     rule = verdict.rule
     if verdict.limited is not None:
-        limit = verdict.limited.max_calls_per_run
-        reason = f"{tool} was called {limit} times in this run already, which is the limit of {verdict.limited.name}"
+        reason = _limit_words(verdict, verdict.limited, tool)
         return _denial(Violation.LIMIT, reason, verdict.limited.name, allowed, "Go on with the results you have.")
     if rule is not None:
         reason = f"{tool} ({operation}) is denied by rule {rule.name}"
@@ -63,6 +62,16 @@ def denied_by_matrix(verdict: Verdict, tool: str, operation: str, allowed: tuple
     else:
         reason = f"no rule allows {tool} ({operation}) to this agent"
     return _denial(Violation.PERMISSION, reason, None, allowed, _suggest(verdict.unmet, allowed))
+
+
+def _limit_words(verdict: Verdict, rule: Rule, tool: str) -> str:
+    if verdict.limit == "rate":
+        rate = f"{rule.rate_calls} calls in {rule.rate_per_s} s"
+        return f"rule {rule.name} lets {rate} through for the whole project, and they are used up for now"
+    if verdict.limit == "cost":
+        most = f"US$ {rule.max_cost_per_run_usd:g}"
+        return f"rule {rule.name} lets {tool} run only while the run has cost less than {most}, as far as is known"
+    return f"{tool} was called {rule.max_calls_per_run} times in this run already, which is the limit of {rule.name}"
 
 
 def denied_unknown(tool: str, known: Sequence[str], allowed: tuple[str, ...]) -> Denial:

@@ -140,6 +140,7 @@ def _open(
         notes=(Note(phase="decision", verdict="allow", call=permitted),),
         effects=(Dispatch(call=permitted),),
         counted=ruling.counted,
+        rated=ruling.rated,
         decides=True,
     )
 
@@ -150,6 +151,8 @@ def _new_row(request: ToolRequest, asked: Asked, args_digest: str, ruling: Rulin
     context: dict[str, Any] = {}
     if request.labels:
         context["labels"] = request.labels
+    if request.spent_usd is not None:
+        context["spent_usd"] = request.spent_usd
     if request.grant is not None:
         context["grant"] = request.grant
     if request.grants:

@@ -8,14 +8,15 @@ rule.
 import fnmatch
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
 
 from towpath_contracts.access import RuleTrace
 from towpath_tas.core.conditions import Compiler, Condition, Met
 
 Effect = Literal["allow", "deny", "require_approval"]
 OnExpiry = Literal["deny", "escalate"]
+Limit = Literal["calls", "rate", "cost"]
 
 MAX_REMEMBERED = 20_000
 """Distinct (who, tool) pairs whose rules are remembered; callers choose some of the names, so memory must be
@@ -66,19 +67,44 @@ class Who:
     project: str = ""
 
 
+class Rate(NamedTuple):
+    """One use of a rule that lets `calls` through in a window of `per_s` seconds."""
+
+    rule: str
+    calls: int
+    per_s: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Used:
+    """What was used already, by rule name: `calls` in this run, `rates` in the project's window that is open now.
+
+    `spent_usd` is what the run has cost; None where a price is unknown, which no rule about costs lets through.
+    """
+
+    calls: Mapping[str, int] = field(default_factory=dict)
+    rates: Mapping[str, int] = field(default_factory=dict)
+    spent_usd: float | None = None
+
+
+NOTHING_USED = Used()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """What the matrix says: the effect, the rule named for it, every rule that had a part in it, and the limits used.
 
-    `limited` is the rule whose limit is used up, where that is the reason. `unmet` is the condition of an allowing rule
-    that was not met, for the suggestion.
+    `limited` is the rule whose limit is used up, where that is the reason, and `limit` says which of its limits.
+    `unmet` is the condition of an allowing rule that was not met, for the suggestion.
     """
 
     effect: Effect
     rule: Rule | None = None
     deciding: tuple[Rule, ...] = ()
     counted: tuple[Rule, ...] = ()
+    rated: tuple[Rate, ...] = ()
     limited: Rule | None = None
+    limit: Limit | None = None
     unmet: tuple[Rule, ...] = ()
 
 
@@ -119,9 +145,9 @@ class Matrix:
         tool: str,
         operation: str,
         context: Mapping[str, Any],
-        used: Mapping[str, int] | None = None,
+        used: Used = NOTHING_USED,
     ) -> Verdict:
-        """Return the verdict for a call with *context*; *used* counts earlier calls of the run by rule name."""
+        """Return the verdict for a call with *context*, after what was *used* of the limits already."""
         matched: dict[Effect, list[Rule]] = {"deny": [], "require_approval": [], "allow": []}
         unmet = []
         for rule in self.candidates(who, tool, operation):
@@ -129,7 +155,7 @@ class Matrix:
                 matched[rule.effect].append(rule)
             elif rule.effect != "deny":
                 unmet.append(rule)
-        return _weigh(matched, used or {}, tuple(unmet))
+        return _weigh(matched, used, tuple(unmet))
 
     def trace(self, who: Who, tool: str, operation: str, context: Mapping[str, Any]) -> tuple[RuleTrace, ...]:
         """Say of every rule for this tool how it was weighed."""
@@ -180,20 +206,47 @@ class Matrix:
         return Met.UNCLEAR if condition is None else condition(context)
 
 
-def _weigh(matched: Mapping[Effect, Sequence[Rule]], used: Mapping[str, int], unmet: tuple[Rule, ...]) -> Verdict:
+def _weigh(matched: Mapping[Effect, Sequence[Rule]], used: Used, unmet: tuple[Rule, ...]) -> Verdict:
     if matched["deny"]:
         deciding = tuple(matched["deny"])
         return Verdict(effect="deny", rule=deciding[0], deciding=deciding, unmet=unmet)
     passing = (*matched["require_approval"], *matched["allow"])
     counted = tuple(rule for rule in passing if rule.max_calls_per_run is not None)
-    for rule in counted:
-        if rule.max_calls_per_run is not None and used.get(rule.name, 0) >= rule.max_calls_per_run:
-            return Verdict(effect="deny", rule=rule, deciding=(rule,), counted=counted, limited=rule, unmet=unmet)
+    rated = tuple(_rate(rule) for rule in passing if rule.rate_calls is not None)
+    for rule in passing:
+        limit = _limit(rule, used)
+        if limit is not None:
+            return Verdict(
+                effect="deny",
+                rule=rule,
+                deciding=(rule,),
+                counted=counted,
+                rated=rated,
+                limited=rule,
+                limit=limit,
+                unmet=unmet,
+            )
     effect: Effect = "require_approval" if matched["require_approval"] else "allow"
     deciding = tuple(matched[effect])
     if not deciding:
         return Verdict(effect="deny", unmet=unmet)
-    return Verdict(effect=effect, rule=deciding[0], deciding=deciding, counted=counted, unmet=unmet)
+    return Verdict(effect=effect, rule=deciding[0], deciding=deciding, counted=counted, rated=rated, unmet=unmet)
+
+
+def _limit(rule: Rule, used: Used) -> Limit | None:
+    """Return the limit of *rule* that is used up; None where it has room, or has no limits."""
+    if rule.max_calls_per_run is not None and used.calls.get(rule.name, 0) >= rule.max_calls_per_run:
+        return "calls"
+    if rule.rate_calls is not None and used.rates.get(rule.name, 0) >= rule.rate_calls:
+        return "rate"
+    most = rule.max_cost_per_run_usd
+    if most is not None and not (used.spent_usd is not None and used.spent_usd < most):
+        return "cost"
+    return None
+
+
+def _rate(rule: Rule) -> Rate:
+    return Rate(rule.name, rule.rate_calls or 0, rule.rate_per_s or 1)
 
 
 def _patterns(rule: Rule) -> tuple[str, ...]:
