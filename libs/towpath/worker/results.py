@@ -23,6 +23,14 @@ class CutOffError(Exception):
     """The call did not end within its time."""
 
 
+class OutcomeLostError(CutOffError):
+    """The call was given to somebody outside, who did not say what came of it; `code` says how that was lost."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 class ResultRefusedError(Exception):
     """What the tool returned can't be a result; `code` says why."""
 
@@ -76,6 +84,8 @@ def failure_of(error: BaseException) -> ToolFailure:
         case ArgumentsInvalidError():
             hint = "Correct the arguments and call again."
             return ToolFailure(code="invalid_arguments", message=_cut(str(error)), hint=hint)
+        case OutcomeLostError():
+            return ToolFailure(code=error.code, message=_cut(str(error)), retryable=True, external=True)
         case CutOffError():
             return ToolFailure(code="tool_timeout", message=_cut(str(error)), retryable=True, external=True)
         case ResultRefusedError():
