@@ -70,8 +70,15 @@ UPDATE tas.project_state SET registry_version = registry_version + 1 WHERE proje
 SELECT rule FROM tas.permission_rule WHERE project = $1 AND version = $2 ORDER BY place;
 
 -- name: policy
-SELECT version, digest, text, rules, applied_by, applied_at FROM tas.policy_version
+SELECT version, digest, text, rules, note, applied_by, applied_at FROM tas.policy_version
 WHERE project = $1 ORDER BY version DESC LIMIT 1;
+
+-- name: policy_version
+SELECT version, digest, text, rules, note, applied_by, applied_at FROM tas.policy_version
+WHERE project = $1 AND version = $2;
+
+-- name: shadow
+SELECT rules, digest FROM tas.shadow_policy WHERE project = $1 AND active;
 
 -- name: add_policy
 INSERT INTO tas.policy_version (project, version, digest, text, rules, source, note, applied_by)

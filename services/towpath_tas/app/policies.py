@@ -34,7 +34,11 @@ class Policies:
         self._laws = laws
 
     async def apply(self, request: ApplyPolicy) -> PolicyApplied:
-        """Store a matrix as the next version; raises ProblemError `policy_invalid` with everything that is wrong."""
+        """Store a matrix as the next version.
+
+        Raises ProblemError `policy_invalid` with everything that is wrong, `policy_moved` where another version than
+        the one that was named is in force.
+        """
         found = await asyncio.to_thread(read_policy, request.text, compile_condition)
         if found.problems:
             count = len(found.problems)
@@ -45,6 +49,9 @@ class Policies:
             state = await connection.fetchrow(QUERIES.lock_project, request.project)
             current = await connection.fetchrow(QUERIES.policy, request.project)
             version = state["policy_version"]
+            if request.if_version not in {None, version}:
+                detail = f"version {version} is in force, not {request.if_version}; nothing was changed"
+                raise ProblemError(problem("policy_moved", detail))
             changed = current is None or current["digest"] != text_digest
             if changed and not request.dry_run:
                 version += 1
@@ -54,10 +61,15 @@ class Policies:
         )
 
     async def show(self, request: GetPolicy) -> PolicyView:
-        """Return the matrix in force; version 0 and no rules where none was ever applied."""
-        row = await self._pool.fetchrow(QUERIES.policy, request.project)
-        if row is None:
+        """Return the matrix in force, version 0 where none was ever applied; or a version; ProblemError if unknown."""
+        if request.version is None:
+            row = await self._pool.fetchrow(QUERIES.policy, request.project)
+        else:
+            row = await self._pool.fetchrow(QUERIES.policy_version, request.project, request.version)
+        if row is None and request.version is None:
             return PolicyView(version=0, digest="", text="")
+        if row is None:
+            raise ProblemError(problem("version_not_found", f"the matrix has no version {request.version}"))
         rules = await self._pool.fetch(QUERIES.rules, request.project, row["version"])
         return PolicyView(
             version=row["version"],
@@ -65,6 +77,7 @@ class Policies:
             text=row["text"],
             applied_at=row["applied_at"],
             applied_by=row["applied_by"],
+            note=row["note"],
             rules=tuple(json.loads(rule["rule"]) for rule in rules),
         )
 

@@ -1,0 +1,77 @@
+-- name: entry_at
+SELECT tas.entry_at($1);
+
+-- name: last_entry
+SELECT coalesce(max(entry_id), 0) FROM tas.audit_entry;
+
+-- name: decisions
+-- `repeated`: the call was decided before (an approval drifted). Only calls that once waited for a person can be.
+SELECT e.entry_id AS decision, e.at AS decided_at, e.verdict AS decided_verdict, e.rule AS decided_rule,
+       e.policy_version AS decided_version, e.args_digest AS decided_digest,
+       t.approvals > 0 AND EXISTS (
+         SELECT FROM tas.audit_entry f WHERE f.run_id = e.run_id AND f.execution_id = e.execution_id
+           AND f.phase = 'decision' AND f.entry_id < e.entry_id) AS repeated,
+       t.*
+FROM (SELECT a.entry_id, a.at, a.run_id, a.execution_id, a.verdict, a.rule, a.policy_version, a.args_digest
+      FROM tas.audit_entry a
+      WHERE a.entry_id > $2 AND a.entry_id <= $3 AND a.project = $1 AND a.phase = 'decision' AND a.actor = ''
+        AND ($4::timestamptz IS NULL OR a.at >= $4) AND ($5::timestamptz IS NULL OR a.at <= $5)
+      ORDER BY a.entry_id LIMIT $6) e
+LEFT JOIN LATERAL (SELECT c.* FROM tas.tool_call c
+                   WHERE c.run_id = e.run_id AND c.execution_id = e.execution_id LIMIT 1) t ON true
+ORDER BY e.entry_id;
+
+-- name: statistics
+-- One look at the window gives every group and, without a group, the whole.
+SELECT grouping(k.tool, k.operation, k.agent, k.network, k.caller, k.rule) > 0 AS whole,
+       k.tool, k.operation, k.agent, k.network, k.caller, k.rule,
+       count(*) FILTER (WHERE e.phase = 'decision' AND e.actor = '' AND e.verdict = 'allow') AS allowed,
+       count(*) FILTER (WHERE e.phase = 'decision' AND e.actor = '' AND e.verdict = 'deny') AS denied,
+       count(*) FILTER (WHERE e.phase = 'decision' AND e.actor = '' AND e.verdict = 'require_approval') AS gated,
+       count(*) FILTER (WHERE e.phase = 'approval.consumed') AS approved,
+       count(*) FILTER (WHERE e.phase = 'decision' AND e.actor <> '' AND e.verdict = 'deny') AS refused,
+       count(*) FILTER (WHERE e.phase = 'approval.expired') AS expired,
+       count(*) FILTER (WHERE e.phase = 'outcome' AND e.verdict = 'succeeded') AS succeeded,
+       count(*) FILTER (WHERE e.phase = 'outcome' AND e.verdict = 'failed') AS failed,
+       count(*) FILTER (WHERE e.phase = 'outcome' AND e.verdict = 'unknown') AS unknown,
+       count(*) FILTER (WHERE e.phase = 'outcome' AND e.verdict = 'void') AS void
+FROM tas.audit_entry e
+CROSS JOIN LATERAL (
+  SELECT CASE WHEN 'tool' = ANY ($6::text[]) THEN e.tool ELSE '' END AS tool,
+         CASE WHEN 'operation' = ANY ($6::text[]) THEN e.operation ELSE '' END AS operation,
+         CASE WHEN 'agent' = ANY ($6::text[]) THEN e.agent_key ELSE '' END AS agent,
+         CASE WHEN 'network' = ANY ($6::text[]) THEN e.network ELSE '' END AS network,
+         CASE WHEN 'caller' = ANY ($6::text[]) THEN e.caller ELSE '' END AS caller,
+         CASE WHEN 'rule' = ANY ($6::text[]) THEN coalesce(e.rule, '') ELSE '' END AS rule) k
+WHERE e.entry_id >= $2 AND e.entry_id < $3 AND e.project = $1 AND e.at >= $4 AND e.at <= $5
+  AND e.phase IN ('decision', 'outcome', 'approval.consumed', 'approval.expired')
+GROUP BY GROUPING SETS ((k.tool, k.operation, k.agent, k.network, k.caller, k.rule), ())
+ORDER BY whole DESC, count(*) DESC, 2, 3, 4, 5, 6, 7 LIMIT $7;
+
+-- name: entry_time
+SELECT at FROM tas.audit_entry WHERE entry_id >= $1 ORDER BY entry_id LIMIT 1;
+
+-- name: versions
+SELECT version, digest, rules, source, note, applied_by, applied_at FROM tas.policy_version
+WHERE project = $1 AND ($2::integer IS NULL OR version < $2) ORDER BY version DESC LIMIT $3;
+
+-- name: rules_of_versions
+SELECT version, rule FROM tas.permission_rule WHERE project = $1 AND version = ANY ($2::integer[]) ORDER BY version, place;
+
+-- name: set_shadow
+INSERT INTO tas.shadow_policy (project, active, digest, rules, source, note, set_by, since_entry)
+VALUES ($1, $2, $3, $4::json, $5, $6, $7, (SELECT coalesce(max(entry_id), 0) FROM tas.audit_entry))
+ON CONFLICT (project) DO UPDATE SET active = excluded.active, digest = excluded.digest, rules = excluded.rules,
+  source = excluded.source, note = excluded.note, set_by = excluded.set_by, since_entry = excluded.since_entry,
+  set_at = clock_timestamp();
+
+-- name: end_shadow
+UPDATE tas.shadow_policy SET active = false, set_by = $2, note = $3 WHERE project = $1 AND active RETURNING digest;
+
+-- name: shadow_state
+SELECT active, digest, json_array_length(rules) AS rules, source, note, set_by, set_at, since_entry
+FROM tas.shadow_policy WHERE project = $1;
+
+-- name: divergences
+SELECT entry_id, at, run_id, execution_id, verdict, tool, network, agent_key, rule, policy_version, detail
+FROM tas.audit_entry WHERE project = $1 AND phase = 'shadow' AND entry_id > $2 ORDER BY entry_id DESC LIMIT $3;
