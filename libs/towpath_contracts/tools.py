@@ -250,9 +250,11 @@ class ClaimAnswer(Message):
 
     `probe` says that an earlier start was granted whose outcome is not known. `required`: the tool runs only if its
     probe says that it did not happen. `preferred`, after a person's `retry`: it runs unless the probe says it happened.
+    `claim_id` names the question, so that an answer which went astray starts nothing; None from older services.
     """
 
     granted: bool
+    claim_id: UUID | None = None
     reason: str = ""
     start_by_ms: int = 0
     lease_ms: int = 0

@@ -152,6 +152,16 @@ async def test_no_answer_to_a_claim_means_ask_again_with_the_same_id(nats_server
         assert [f"pay {call.execution_id}"] == CALLS
 
 
+async def test_the_answer_to_another_question_starts_nothing(nats_server: Nats) -> None:
+    answers = [GRANTED.model_copy(update={"claim_id": uuid.uuid4()}), ClaimAnswer(granted=False, reason="claimed")]
+    async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()) as held:
+        tas.claim = lambda _asked: answers.pop(0)
+        call = await tas.dispatch(tas.invocation("pay", {"amount": 1}, effect_class="irreversible"))
+        await eventually(lambda: held.count("towpath_worker_refused_total", reason="claim") == 1)
+        assert len(tas.claims) == 2 and len({one.claim_id for one in tas.claims}) == 1
+        assert (CALLS, tas.outcomes_of(call)) == ([], [])
+
+
 async def test_a_claim_that_is_refused_by_a_problem_is_not_asked_for_ever(nats_server: Nats) -> None:
     async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()):
         tas.refusal = problem("forbidden", "not this worker")

@@ -68,6 +68,7 @@ class Broker:
         self.faults = Faults()
         self.up = True
         self.lives = 0
+        self.clients = 0
         self.queues: dict[str, Queue] = {}
         self.subscribers: dict[str, list[tuple[Process, str, Callable[..., None]]]] = {}
         self.wild: dict[str, None] = {}

@@ -118,8 +118,6 @@ class Feed:
 class SimBus:
     """The bus of one process."""
 
-    numbers = 0
-
     def __init__(self, broker: Broker, process: Process, role: str) -> None:
         self.broker = broker
         self.process = process
@@ -127,7 +125,8 @@ class SimBus:
         self.outages: tuple[type[BaseException], ...] = DATABASE_DOWN
         self.complaints: list[str] = []
         self._inboxes = 0
-        self.number = len(broker.subscribers)
+        broker.clients += 1
+        self.number = broker.clients  # as a client's inboxes are its own: a process started anew has others
 
     @property
     def connected(self) -> bool:
@@ -139,7 +138,7 @@ class SimBus:
 
     def new_inbox(self) -> str:
         self._inboxes += 1
-        return f"_INBOX_{self.process.name}.{self._inboxes}"
+        return f"_INBOX_{self.process.name}.{self.number}.{self._inboxes}"
 
     async def post(self, subject: str, body: bytes, headers: Mapping[str, str] | None = None) -> bool:
         if not self.broker.up:

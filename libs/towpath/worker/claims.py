@@ -79,4 +79,6 @@ async def _ask(bus: Bus, question: ClaimStart) -> ClaimAnswer | None:
         if error.problem.retryable or error.problem.code == "internal":
             return None
         return ClaimAnswer(granted=False, reason=error.problem.code)
+    if answer.claim_id not in (None, question.claim_id):
+        return None  # the answer to another question is no leave to start this call
     return None if not answer.granted and answer.reason == UNAVAILABLE else answer

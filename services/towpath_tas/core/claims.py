@@ -33,12 +33,12 @@ def on_claim(
     if call is None or reason:
         return _refused(call, asked, reason or "unknown_call")
     if call.effect_class is EffectClass.PURE:
-        return Step(), _granted(call, "")
+        return Step(), _granted(call, asked, "")
     until = now + timedelta(milliseconds=call.timeout_ms + LEASE_SLACK_MS)
     holder = call.holder
     if holder is not None and holder.claim_id == asked.claim_id:
         kept = tuple(replace(claim, until=until) if claim is holder else claim for claim in call.claims)
-        return Step(call=call.changed(claims=kept)), _granted(call, holder.probe)
+        return Step(call=call.changed(claims=kept)), _granted(call, asked, holder.probe)
     claim = Claim(
         claim_id=asked.claim_id,
         attempt=call.attempt,
@@ -51,7 +51,7 @@ def on_claim(
     started = call.changed(status=CallStatus.STARTED, claims=(*call.claims, claim), settled_by="")
     detail = {**_detail(asked), "probe": claim.probe} if claim.probe else _detail(asked)
     note = Note(phase="claim", verdict="granted", call=started, actor=asked.worker, detail=detail)
-    return Step(call=started, notes=(note,)), _granted(call, claim.probe)
+    return Step(call=started, notes=(note,)), _granted(call, asked, claim.probe)
 
 
 def _probe(call: Call) -> Probing:
@@ -84,7 +84,7 @@ def _refusal(call: Call | None, asked: ClaimStart, fault: str, *, now: datetime,
 
 
 def _refused(call: Call | None, asked: ClaimStart, reason: str) -> tuple[Step, ClaimAnswer]:
-    answer = ClaimAnswer(granted=False, reason=reason)
+    answer = ClaimAnswer(granted=False, claim_id=asked.claim_id, reason=reason)
     if call is None:
         return Step(), answer
     detail = {**_detail(asked), "reason": reason}
@@ -92,9 +92,9 @@ def _refused(call: Call | None, asked: ClaimStart, reason: str) -> tuple[Step, C
     return Step(notes=(note,)), answer
 
 
-def _granted(call: Call, probe: Probing) -> ClaimAnswer:
+def _granted(call: Call, asked: ClaimStart, probe: Probing) -> ClaimAnswer:
     lease_ms = call.timeout_ms + LEASE_SLACK_MS
-    return ClaimAnswer(granted=True, start_by_ms=START_BY_MS, lease_ms=lease_ms, probe=probe)
+    return ClaimAnswer(granted=True, claim_id=asked.claim_id, start_by_ms=START_BY_MS, lease_ms=lease_ms, probe=probe)
 
 
 def _detail(asked: ClaimStart) -> dict[str, object]:
