@@ -91,7 +91,7 @@ def test_every_option_is_in_the_spec() -> None:
         ({"trusted_fields": ("a..b",)}, "trusted_fields"),
     ],
 )
-def test_what_is_declared_of_values_must_make_sense(options: dict[str, object], said: str) -> None:
+def test_what_is_declared_of_values_must_make_sense(options: dict[str, Any], said: str) -> None:
     with pytest.raises(DeclarationError, match=said):
 
         @tool(**options)

@@ -1,0 +1,348 @@
+"""Where the values of a call come from: the task, a system of record, untrusted output, or nowhere known (design §7).
+
+Law: a value is trusted only for what it wholly is: the task's own text says it, or a field of a system of record equals
+it. That it also stands in untrusted output takes nothing away. What is not seen counts as not known, never as trusted.
+What this can't see (paraphrase, derived values, encodings, side channels) is said in docs/tool-access.md.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.tools import EffectClass, ToolSpec
+from towpath_tas.core.sameness import (
+    MIN_HIDDEN,
+    Said,
+    is_pointers,
+    pointers,
+    same_forms,
+    unhidden,
+    without_scheme,
+    words,
+)
+
+FIXED, TASK, RECORD, UNKNOWN, UNTRUSTED = "fixed", "task", "record", "unknown", "untrusted"
+WORDS = (FIXED, TASK, RECORD, UNKNOWN, UNTRUSTED)
+"""Where a value comes from, best first. `fixed` is a choice that the tool's own schema lists, or nothing at all."""
+
+MAX_LEAVES = 500
+"""Values of one call that are looked at; those after count as unknown."""
+
+MAX_PIECES = 200
+"""Parts of one text that are looked for in untrusted output; more of them are as suspect as they could be."""
+
+MIN_COPIED = 16
+"""Letters and digits of a sentence that make its being copied more than chance."""
+
+MAX_RUN_CHARS = 4_000_000
+"""Text of tool output that is kept of one run; what comes after is not seen, and said so."""
+
+MAX_SHOWN = 50
+NONE: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a value was seen: `tool` is empty for the task."""
+
+    tool: str = ""
+    step: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """One value of a call, and where it comes from: `arg` is the argument that holds it.
+
+    `piece` is the part of a longer text that decided; `pointers` are the words of all that points somewhere in it.
+    """
+
+    path: str
+    arg: str
+    word: str
+    sink: bool = False
+    source: Source | None = None
+    piece: str = ""
+    pointers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    path: str
+    names: tuple[str, ...]
+    value: Any
+
+
+@dataclass(slots=True)
+class _Output:
+    """Untrusted text of one call, as it is searched."""
+
+    source: Source
+    letters: str
+    words: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where every value of one call comes from. `whole` says that nothing of the run was too large to be looked at."""
+
+    told: tuple[Told, ...]
+    args: tuple[str, ...] = ()
+    whole: bool = True
+
+    def context(self) -> JsonObject:
+        """Return what conditions see as `origin`."""
+        sinks = [one.word for one in self.told if one.sink]
+        pointed = [word for one in self.told for word in one.pointers]
+        args: dict[str, list[str]] = {name: [] for name in self.args}
+        for one in self.told:
+            args.setdefault(one.arg, []).append(one.word)
+        return {
+            "worst": worst(one.word for one in self.told),
+            "worst_sink": worst(sinks),
+            "worst_pointer": worst(pointed),
+            "sinks": sorted(set(sinks), key=WORDS.index),
+            "pointers": sorted(set(pointed), key=WORDS.index),
+            "args": {name: worst(found) for name, found in args.items()},
+            "whole": self.whole,
+        }
+
+    def shown(self) -> tuple[JsonObject, ...]:
+        """Return what a person who decides sees: sinks first, then the worst, without the values themselves."""
+        ranked = sorted(self.told, key=lambda one: (not one.sink, -WORDS.index(one.word)))
+        return tuple(_shown(one) for one in ranked[:MAX_SHOWN])
+
+    def doubtful(self) -> tuple[Told, ...]:
+        """Return the values that nothing vouches for, sinks first."""
+        return tuple(
+            sorted(
+                (one for one in self.told if one.word in {UNKNOWN, UNTRUSTED} or UNTRUSTED in one.pointers),
+                key=lambda one: (not one.sink, -WORDS.index(one.word)),
+            )
+        )
+
+
+@dataclass(slots=True)
+class Knowledge:
+    """What the platform itself has seen in one run. It only grows."""
+
+    whole: bool = True
+    chars: int = 0
+    _said: list[Said] = field(default_factory=list)
+    _given: dict[str, Source] = field(default_factory=dict)
+    _record: dict[str, Source] = field(default_factory=dict)
+    _outputs: list[_Output] = field(default_factory=list)
+
+    def add_task(self, text: str, inputs: Any = None) -> None:
+        """Take the caller's own words: the *text* vouches for what it says, each of the *inputs* for what it is."""
+        self._said.append(Said(text))
+        for leaf in _leaves(inputs):
+            for form in same_forms(leaf.value):
+                self._given.setdefault(form, Source())
+
+    def add_output(self, source: Source, result: Any, *, trusted: bool, fields: Sequence[str] = ()) -> None:
+        """Take what a tool returned: all of it *trusted*, or only what stands at *fields*."""
+        patterns = [tuple(path.split(".")) for path in fields]
+        untrusted: list[str] = []
+        for leaf in _leaves(result, keys=True):
+            if leaf.value is None or isinstance(leaf.value, bool):
+                continue
+            if self.chars > MAX_RUN_CHARS:
+                self.whole = False
+                break
+            self.chars += len(str(leaf.value))
+            if trusted or any(_covers(pattern, leaf.names) for pattern in patterns):
+                for form in same_forms(leaf.value):
+                    self._record.setdefault(form, source)
+            else:
+                untrusted.append(str(leaf.value))
+        self._hide(source, untrusted)
+
+    def add_untrusted(self, source: Source, text: str) -> None:
+        """Take text that nobody vouches for, such as what a tool said when it failed."""
+        self.chars += len(text)
+        self._hide(source, [text])
+
+    def missed(self) -> None:
+        """Note that something of the run could not be looked at whole."""
+        self.whole = False
+
+    def look(self, path: str, arg: str, value: Any, *, sink: bool = False, fixed: frozenset[str] = NONE) -> Told:
+        """Say where one *value* of *arg* comes from; *fixed* are the `same_forms` that the tool's schema lists."""
+        word, source = self._known(value, fixed)
+        if isinstance(value, str) and word in {None, UNTRUSTED}:
+            return self._parts(Told(path=path, arg=arg, word=word or UNKNOWN, sink=sink, source=source), value)
+        found = word or UNKNOWN
+        pointed = (found,) if isinstance(value, str) and is_pointers(value) else ()
+        return Told(path=path, arg=arg, word=found, sink=sink, source=source, pointers=pointed)
+
+    def origin(self, spec: ToolSpec, args: Mapping[str, Any]) -> Origin:
+        """Say where every value of a call of *spec* with *args* comes from."""
+        declared = spec.parameters.get("properties", {})
+        names = frozenset(_property_names(spec.parameters))
+        fixed = {name: frozenset(_fixed(declared.get(name))) for name in args}
+        sinks = None if spec.sinks is None else [tuple(path.split(".")) for path in spec.sinks]
+        told: list[Told] = []
+        for leaf in _leaves(args, keys=True, known=names):
+            if len(told) == MAX_LEAVES:
+                told.append(Told(path="…", arg=leaf.names[0], word=UNTRUSTED, sink=True, pointers=(UNTRUSTED,)))
+                break
+            sink = spec.effect_class is not EffectClass.PURE
+            if sinks is not None:
+                sink = any(_covers(pattern, leaf.names) for pattern in sinks)
+            arg = leaf.names[0]
+            told.append(self.look(leaf.path, arg, leaf.value, sink=sink, fixed=fixed[arg]))
+        return Origin(told=tuple(told), args=tuple(args), whole=self.whole)
+
+    def _known(self, value: Any, fixed: frozenset[str]) -> tuple[str | None, Source | None]:
+        if value is None or isinstance(value, bool) or value == "":
+            return FIXED, None
+        forms = same_forms(value)
+        if any(said.holds(value) for said in self._said):
+            return TASK, Source()
+        for form in forms:
+            if form in self._given:
+                return TASK, Source()
+        for form in forms:
+            if form in self._record:
+                return RECORD, self._record[form]
+        if not forms.isdisjoint(fixed):
+            return FIXED, None
+        source = self._hidden(value)
+        return (None, None) if source is None else (UNTRUSTED, source)
+
+    def _parts(self, told: Told, text: str) -> Told:
+        """Look inside a text that nothing vouches for as a whole: what in it points somewhere, its sentences."""
+        pointed: list[str] = []
+        suspect: tuple[Source | None, str] | None = None
+        for piece in pointers(text):
+            word, source = self._known(piece, NONE)
+            if len(pointed) == MAX_PIECES:
+                pointed.append(UNTRUSTED)
+                suspect = suspect or (source, f"more than {MAX_PIECES} addresses")
+                break
+            pointed.append(word or UNKNOWN)
+            if word == UNTRUSTED:
+                suspect = suspect or (source, piece)
+        told = replace(told, pointers=tuple(pointed))
+        if told.word == UNTRUSTED:
+            return told
+        suspect = suspect or self._copied(text)
+        if suspect is not None:
+            return replace(told, word=UNTRUSTED, source=suspect[0], piece=suspect[1])
+        return replace(told, word=worst(pointed)) if pointed and is_pointers(text) else told
+
+    def _copied(self, text: str) -> tuple[Source, str] | None:
+        for place, piece in enumerate(_sentences(text)):
+            if place == MAX_PIECES:
+                return None
+            if len(unhidden(piece)) >= MIN_COPIED and not any(said.holds(piece) for said in self._said):
+                source = self._hidden(piece)
+                if source is not None:
+                    return source, piece
+        return None
+
+    def _hidden(self, value: Any) -> Source | None:
+        text = str(value)
+        letters = unhidden(without_scheme(text)) or unhidden(text) or text
+        short = len(letters) < MIN_HIDDEN
+        names = words(text) if isinstance(value, str) and short else frozenset()
+        if not isinstance(value, str):
+            names = same_forms(value)
+        for output in self._outputs:
+            if (not short and letters in output.letters) or not names.isdisjoint(output.words):
+                return output.source
+        return None
+
+    def _hide(self, source: Source, texts: Sequence[str]) -> None:
+        if texts:
+            known = frozenset(word for text in texts for word in words(text))
+            self._outputs.append(_Output(source, "\0".join(unhidden(text) for text in texts), known))
+
+
+def worst(found: Iterable[str]) -> str:
+    """Return the worst of these words; `fixed` where there are none."""
+    return max(found, key=WORDS.index, default=FIXED)
+
+
+def stated(words_by_arg: Mapping[str, str], spec: ToolSpec) -> Origin:
+    """Return the origin that a test of a policy states: the word of each argument by its name or path."""
+    sinks = spec.sinks if spec.sinks is not None else tuple(words_by_arg) if spec.effect_class != "pure" else ()
+    tops = {path.partition(".")[0] for path in sinks}
+    return Origin(
+        told=tuple(
+            Told(path=path, arg=_first(path), word=word, sink=_first(path) in tops, pointers=(word,))
+            for path, word in words_by_arg.items()
+            if word in WORDS
+        )
+    )
+
+
+def _shown(one: Told) -> JsonObject:
+    shown: JsonObject = {"path": one.path, "from": one.word, "sink": one.sink}
+    if one.source is not None and one.source.tool:
+        shown |= {"tool": one.source.tool, "step": one.source.step}
+    if one.piece:
+        shown["piece"] = one.piece[:200]
+    return shown
+
+
+def _leaves(
+    value: Any, path: str = "", names: tuple[str, ...] = (), *, keys: bool = False, known: frozenset[str] = frozenset()
+) -> Iterator[_Leaf]:
+    """Yield every value inside *value*; with *keys* also names of members that are data, not in *known*."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            below = f"{path}.{name}" if path else str(name)
+            if keys and name not in known:
+                yield _Leaf(f"{below} (name)", (*names, str(name)), name)
+            yield from _leaves(inner, below, (*names, str(name)), keys=keys, known=known)
+    elif isinstance(value, list | tuple):
+        for place, inner in enumerate(value):
+            yield from _leaves(inner, f"{path}[{place}]", names, keys=keys, known=known)
+    elif value is not None or names:
+        yield _Leaf(path, names, value)
+
+
+def _covers(pattern: tuple[str, ...], names: tuple[str, ...]) -> bool:
+    if len(pattern) > len(names):
+        return False
+    return all(wanted in {"*", name} for wanted, name in zip(pattern, names, strict=False))
+
+
+def _first(path: str) -> str:
+    return path.partition(" ")[0].partition(".")[0].partition("[")[0]
+
+
+def _property_names(schema: Any) -> Iterator[str]:
+    if isinstance(schema, Mapping):
+        listed = schema.get("properties")
+        if isinstance(listed, Mapping):
+            yield from map(str, listed)
+        for inner in schema.values():
+            yield from _property_names(inner)
+    elif isinstance(schema, list):
+        for inner in schema:
+            yield from _property_names(inner)
+
+
+def _fixed(schema: Any) -> Iterator[str]:
+    """Yield the forms of every value that *schema* itself lists: an enum, a constant, a default."""
+    if isinstance(schema, Mapping):
+        for name in ("const", "default"):
+            if isinstance(schema.get(name), str | int | float):
+                yield from same_forms(schema[name])
+        listed = schema.get("enum")
+        for value in listed if isinstance(listed, list) else ():
+            if isinstance(value, str | int | float):
+                yield from same_forms(value)
+        for inner in schema.values():
+            yield from _fixed(inner)
+    elif isinstance(schema, list):
+        for inner in schema:
+            yield from _fixed(inner)
+
+
+def _sentences(text: str) -> Iterator[str]:
+    for line in text.splitlines():
+        yield from (part.strip() for part in line.replace("? ", ". ").replace("! ", ". ").split(". ") if part.strip())

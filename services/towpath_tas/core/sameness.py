@@ -1,0 +1,205 @@
+"""When two values are the same, and when a text holds a value, in whatever shape it was written.
+
+Law: to trust, values must be the same but for spelling that changes no meaning (case of a mail address, spaces in an
+account number); to distrust, it is enough that one could be the other in disguise. So the two never share a form.
+"""
+
+import html
+import re
+import unicodedata
+from collections.abc import Iterator
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from urllib.parse import unquote
+
+MIN_HIDDEN = 4
+"""Shorter values are looked for as whole words only: three letters stand in every text by chance."""
+
+MAX_NEEDLE = 500
+"""A longer value is compared letter by letter, without looking at what stands around it or what kind it is of."""
+
+MAX_DIGITS = 40
+"""Digits of a number that is read as one; a longer row of digits is text."""
+
+_SPACE = re.compile(r"\s+")
+_UNWORDED = re.compile(r"[\W_]+")
+_WORD = re.compile(r"[^\W_]+")
+_NUMBER = re.compile(r"(?<![\w.,-])-?\d+(?:[.,]\d+)*(?![\w-])")
+_ONE_NUMBER = re.compile(r"[-+]?\d+(?:[.,]\d+)*")
+_ACCOUNT = re.compile(r"[A-Z]{2}\d{2}[A-Z0-9]{8,30}")
+_PHONE = re.compile(r"[+(]?\d[\d\s().\-/]{5,40}\d")
+_NAMED = re.compile(r"[^<>]*<\s*([^<>\s]+)\s*>\s*")
+_URL = re.compile(
+    r"(?:[a-z][a-z0-9+.-]{0,20}://)?(?:[^/\s@]*@)?(?P<host>(?:[\w-]+\.)+[a-z]{2,})(?P<rest>(?::\d+)?(?:[/?#]\S*)?)",
+    re.IGNORECASE,
+)
+_MAIL = re.compile(r"[\w.+%'-]+@[\w-]+(?:\.[\w-]+)*")
+_POINTERS = re.compile(  # every part begins at an edge and is bounded, so that no text makes the search slow
+    r"(?<![\w.+%'-])[\w.+%'-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}"  # a mail address
+    r"|(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,20}://[^\s<>\"'`)\]}]+"  # a link
+    r"|(?<![\w@.-])(?:[\w-]{1,63}\.){1,8}[a-z]{2,63}(?:/[^\s<>\"'`)\]}]*)?"  # a host, perhaps with a path
+    r"|(?<![^\W_])[A-Z]{2}\d{2}(?:[ -]?[A-Z0-9]{4}){2,7}(?:[ -]?[A-Z0-9]{1,3})?(?![^\W_])"  # an account number
+    r"|(?<![\w.,-])[+(]?\d(?:[\s().\-/]?\d){6,40}(?![\w-])",  # a phone number, or any other long number
+    re.IGNORECASE,
+)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[ T-]\d\d?)?|\d{1,2}[./]\d{1,2}[./]\d{4}(?: \d\d?)?")
+_FILE = re.compile(
+    r"[^/@:]+\.(?:txt|pdf|docx?|xlsx?|pptx?|csv|json|ya?ml|xml|html?|png|jpe?g|gif|log|eml|ics|md|py)", re.IGNORECASE
+)
+_SCHEME = re.compile(r"^\s*[a-z][a-z0-9+.-]{0,20}:(?://)?(?:www\.)?(?=\S)|^\s*www\.(?=\S)", re.IGNORECASE)
+_EDGE_BEFORE = r"(?<![\w.+%\-@/\\#])[#@]?"
+_EDGE_AFTER = r"(?![\w@/\\%+\-])(?![.:]\w)(?!,\d)"
+_LOOSE = r"[\s().\-/]{0,3}"
+
+
+def plain(text: str) -> str:
+    """Return *text* in one composition, with single spaces; its letters keep their case."""
+    return _SPACE.sub(" ", unicodedata.normalize("NFC", text)).strip()
+
+
+def same_forms(value: object) -> frozenset[str]:
+    """Return the names under which *value* is the same as another: one in common is enough to trust."""
+    if isinstance(value, int | float | Decimal):
+        return frozenset(_numbers(str(value)))
+    text = _bare(value)
+    if len(text) > MAX_NEEDLE:
+        return frozenset({f"t:{text}"})
+    forms = {f"t:{_folded(text.removeprefix('#').removeprefix('@') or text)}"}
+    bare = re.sub(r"[\s-]", "", text).upper()
+    if _ACCOUNT.fullmatch(bare):
+        forms.add(f"a:{bare}")
+    if _PHONE.fullmatch(text):
+        forms.add("p:" + re.sub(r"\D", "", text))
+    url = _URL.fullmatch(text)
+    if url is not None and not _MAIL.fullmatch(text):
+        forms.add(f"u:{_link(url)}")
+    if _ONE_NUMBER.fullmatch(text):
+        forms.update(_numbers(text))
+    return frozenset(forms)
+
+
+def _bare(value: object) -> str:
+    """Return a value without what people put around it: "Ann <ann@example.com>" goes where the brackets say."""
+    text = plain(str(value)).strip("\"'`")
+    named = _NAMED.fullmatch(text)
+    return text if named is None else named.group(1)
+
+
+class Said:
+    """A text whose words are trusted: it vouches for what it says whole. A name inside a longer one is not said."""
+
+    def __init__(self, text: str) -> None:
+        self._text = plain(text)
+        self._forms = frozenset((*_number_forms(self._text), *(f"u:{_link(found)}" for found in _links(self._text))))
+
+    def holds(self, value: object) -> bool:
+        """Say whether the text says *value*."""
+        if isinstance(value, int | float | Decimal):
+            return not same_forms(value).isdisjoint(self._forms)
+        wanted = _bare(value)
+        if len(wanted) > MAX_NEEDLE:
+            return wanted in self._text
+        return bool(wanted) and (
+            _written(self._text, wanted.removeprefix("#").removeprefix("@") or wanted)
+            or any(self._says(form) for form in same_forms(wanted))
+        )
+
+    def _says(self, form: str) -> bool:
+        kind, _, body = form.partition(":")
+        return _loosely(self._text, body) if kind in {"a", "p"} else form in self._forms
+
+
+def _number_forms(text: str) -> Iterator[str]:
+    for found in _NUMBER.finditer(text):
+        yield from _numbers(found.group())
+
+
+def _written(text: str, wanted: str) -> bool:
+    flags = re.NOFLAG if _keeps_case(wanted) else re.IGNORECASE
+    return _boundary(wanted, flags).search(text) is not None
+
+
+@lru_cache(maxsize=512)
+def _boundary(wanted: str, flags: re.RegexFlag) -> re.Pattern[str]:
+    return re.compile(_EDGE_BEFORE + re.escape(wanted) + _EDGE_AFTER, flags)
+
+
+def _loosely(text: str, bare: str) -> bool:
+    pattern = r"(?<![^\W_])\+?" + _LOOSE.join(map(re.escape, bare)) + r"(?![^\W_])"
+    return re.search(pattern, text, re.IGNORECASE) is not None
+
+
+def _links(text: str) -> Iterator[re.Match[str]]:
+    for found in _POINTERS.finditer(text):
+        url = _URL.fullmatch(found.group().rstrip(".,;:!?"))
+        if url is not None and "@" not in found.group():
+            yield url
+
+
+def _link(url: re.Match[str]) -> str:
+    """A link without its scheme, `www.` and a last slash; the path keeps its case, since servers do."""
+    rest = url.group("rest").rstrip("/")
+    return url.group("host").casefold().removeprefix("www.") + rest
+
+
+def _keeps_case(text: str) -> bool:
+    """Paths and keys mean different things in another case; names and addresses do not."""
+    return ("/" in text or "\\" in text) and "@" not in text
+
+
+def _folded(text: str) -> str:
+    return text if _keeps_case(text) else text.casefold()
+
+
+def _numbers(text: str) -> Iterator[str]:
+    """Read a number as people write it: 1,200.50 and 1.200,50 are both read both ways."""
+    if len(text) > MAX_DIGITS:
+        return
+    for written in {text.replace(",", ""), text.replace(".", "").replace(",", ".")} if "," in text else {text}:
+        try:
+            number = Decimal(written)
+        except InvalidOperation:
+            continue
+        if number.is_finite() and abs(number.adjusted()) < MAX_DIGITS:
+            yield "n:0" if number == 0 else f"n:{number.normalize():f}"
+
+
+def pointers(text: str) -> Iterator[str]:
+    """Yield what in *text* points somewhere: mail addresses, links and their hosts, account and other long numbers."""
+    for found in _POINTERS.finditer(text):
+        piece = found.group().rstrip(".,;:!?")
+        if _DATE.fullmatch(piece) or _FILE.fullmatch(piece):
+            continue
+        yield piece
+        url = _URL.fullmatch(piece)
+        if url is not None and "@" not in piece and url.group("host") != piece:
+            yield url.group("host")
+
+
+def is_pointers(text: str) -> bool:
+    """Say whether *text* is nothing but things that point somewhere, such as a list of addresses."""
+    return bool(text.strip()) and not _WORD.search(_POINTERS.sub(" ", text))
+
+
+def unhidden(text: str) -> str:
+    """Return *text* without disguise: one form of every letter, no case, no accents, nothing between the letters."""
+    return _UNWORDED.sub("", _spoken(text))
+
+
+def without_scheme(text: str) -> str:
+    """Return *text* without what may be put before an address: `https://www.`, `mailto:`."""
+    return _SCHEME.sub("", text, count=1)
+
+
+def words(text: str) -> frozenset[str]:
+    """Return the words and numbers of *text* without disguise: what is too short to be looked for inside words."""
+    spoken = _spoken(text)
+    return frozenset((*_WORD.findall(spoken), *_number_forms(spoken)))
+
+
+def _spoken(text: str) -> str:
+    if "%" in text:
+        text = unquote(text)
+    if "&" in text:
+        text = html.unescape(text)
+    return unicodedata.normalize("NFKD", text).casefold()
