@@ -10,8 +10,9 @@ from uuid import UUID
 
 from pydantic import Field, TypeAdapter
 
-from towpath_contracts.base import JsonObject, Message
+from towpath_contracts.base import JsonObject, Message, Value
 from towpath_contracts.deciding import Cost, ScriptUse, Usage
+from towpath_contracts.switches import Switch
 from towpath_contracts.tools import Denial, Doubt, ProbeWord, ToolFailure
 
 
@@ -78,7 +79,8 @@ class ToolFinished(FactBase):
     """A tool call has an outcome in the ledger.
 
     `attempt` is the ledger's: a doubt about one attempt is asked about once, however often it is told. `settled_by`
-    names the person whose word it is; `doubt` says what is known where the status is `unknown`.
+    names the person whose word it is; `doubt` says what is known where the status is `unknown`. `executed_args` are
+    the arguments of the call as `edited_by` has changed them; None where it is the call that the run asked for.
     """
 
     type: Literal["tool.finished"] = "tool.finished"
@@ -96,6 +98,8 @@ class ToolFinished(FactBase):
     settled_by: str = ""
     probe: ProbeWord = ""
     doubt: Doubt | None = None
+    executed_args: JsonObject | None = None
+    edited_by: str = ""
 
 
 class ToolDenied(FactBase):
@@ -107,8 +111,24 @@ class ToolDenied(FactBase):
     policy_version: int = 0
 
 
+class FieldChange(Value):
+    """One thing that changed since a call was shown: `arguments.amount`, `rules.refunds`, `tool_version`, …
+
+    None is what was not there before, or is not there now.
+    """
+
+    field: str
+    before: Any = None
+    after: Any = None
+
+
 class ApprovalRequired(FactBase):
-    """A call waits for a person; the run opens its gate."""
+    """A call waits for a person; the run opens its gate.
+
+    `quorum` different people with `role` must say yes by `expires_at`. `revision` counts how often the call or what
+    decides it changed since it was first shown, `diff` and `changes` (its words) say what changed last, and
+    `edited_by` who changed the arguments, if a person did.
+    """
 
     type: Literal["approval.required"] = "approval.required"
     execution_id: UUID
@@ -122,6 +142,22 @@ class ApprovalRequired(FactBase):
     expires_at: datetime
     policy_version: int = 0
     changes: tuple[str, ...] = ()
+    diff: tuple[FieldChange, ...] = ()
+    gate_type: Literal["approval", "manual"] = "approval"
+    role: str = "approver"
+    quorum: int = 1
+    on_expiry: str = "deny"
+    revision: int = 0
+    edited_by: str = ""
+
+
+class CallPaused(FactBase):
+    """A call is held back by a switch: it waits, however long, and its deadline with it; the run opens its gate."""
+
+    type: Literal["call.paused"] = "call.paused"
+    execution_id: UUID
+    tool: str
+    switch: Switch
 
 
 class GateResolved(FactBase):
@@ -130,7 +166,7 @@ class GateResolved(FactBase):
     type: Literal["gate.resolved"] = "gate.resolved"
     gate_id: UUID | None = None
     approval_id: UUID | None = None
-    verdict: Literal["approved", "denied", "expired", "happened", "did_not_happen", "retry"]
+    verdict: Literal["approved", "denied", "expired", "happened", "did_not_happen", "retry", "resumed"]
     reason: str = ""
     by: str = ""
 
@@ -184,6 +220,7 @@ Fact = Annotated[
     | ToolFinished
     | ToolDenied
     | ApprovalRequired
+    | CallPaused
     | GateResolved
     | ExecutionConflict
     | TimerFired
@@ -201,6 +238,7 @@ AnyFact = (
     | ToolFinished
     | ToolDenied
     | ApprovalRequired
+    | CallPaused
     | GateResolved
     | ExecutionConflict
     | TimerFired
@@ -215,7 +253,10 @@ SOURCE_FACTS: dict[str, frozenset[str]] = {
     "decider": frozenset({"decision.made", "decision.failed"}),
     "agent": frozenset({"decision.made", "decision.failed"}),
     "tas": frozenset(
-        {"tool.finished", "tool.denied", "approval.required", "gate.resolved", "execution.conflict", "message.dead"}
+        {
+            *("tool.finished", "tool.denied", "approval.required", "call.paused", "gate.resolved"),
+            *("execution.conflict", "message.dead"),
+        }
     ),
     "gateway": frozenset({"cancel.requested"}),
     "watchdog": frozenset({"message.dead"}),

@@ -6,7 +6,18 @@ a reader need not guess from the body.
 
 from typing import NamedTuple
 
-from towpath_contracts import access, dead_letters, deciding, networks, policies, replaying, tasks, tools, views
+from towpath_contracts import (
+    access,
+    dead_letters,
+    deciding,
+    networks,
+    policies,
+    replaying,
+    switches,
+    tasks,
+    tools,
+    views,
+)
 from towpath_contracts.base import Message
 
 PROBLEM_HEADER = "Towpath-Problem"
@@ -48,6 +59,7 @@ LIST_DEAD_LETTERS = Method(
 )
 SETTLE_DEAD_LETTER = Method("orchestrator", "settle_dead_letter", dead_letters.SettleDeadLetter, views.Done)
 DEAD_LETTER_RUNS = Method("orchestrator", "dead_letter", dead_letters.ReportDead, views.Done)
+WAKE_PAUSED = Method("orchestrator", "wake_paused", switches.WakePaused, views.Done)
 FORK_RUN = Method("orchestrator", "fork_run", replaying.ForkRun, tasks.RunAccepted)
 
 RENDER_PROMPT = Method("decider", "render_prompt", deciding.RenderPrompt, deciding.RenderedPrompt)
@@ -67,6 +79,8 @@ AUDIT_QUERY = Method("tas", "audit_query", access.AuditQuery, access.AuditPage)
 BLOB_PUT = Method("tas", "blob_put", tools.BlobChunk, views.Done)
 DEAD_LETTER_CALLS = Method("tas", "dead_letter", dead_letters.ReportDead, views.Done)
 REPUBLISH = Method("tas", "republish", dead_letters.Republish, views.Done)
+SET_SWITCH = Method("tas", "set_switch", switches.SetSwitch, switches.SwitchSet)
+LIST_SWITCHES = Method("tas", "list_switches", switches.ListSwitches, switches.SwitchList)
 RECORD_ACTION = Method("tas", "record_action", access.RecordAction, views.Done)
 POLICY_VERSIONS = Method("tas", "policy_versions", policies.ListVersions, policies.PolicyVersions)
 POLICY_CHANGES = Method("tas", "policy_changes", policies.ListVersions, policies.PolicyChanges)
@@ -100,6 +114,7 @@ METHODS: tuple[Method, ...] = (
     LIST_DEAD_LETTERS,
     SETTLE_DEAD_LETTER,
     DEAD_LETTER_RUNS,
+    WAKE_PAUSED,
     RENDER_PROMPT,
     CLAIM_START,
     RAISE_FENCE,
@@ -115,6 +130,8 @@ METHODS: tuple[Method, ...] = (
     AUDIT_QUERY,
     BLOB_PUT,
     RECORD_ACTION,
+    SET_SWITCH,
+    LIST_SWITCHES,
     POLICY_VERSIONS,
     POLICY_CHANGES,
     ROLL_BACK_POLICY,

@@ -45,7 +45,7 @@ class RunView(Message):
 
     `effects` is filled where it is asked for, once a run is being cancelled or has ended otherwise than completed: what
     became of its calls, in order. Of very many only the newest are there, and `effects_left_out` counts the others; the
-    log has them all.
+    log has them all. `waits` says what an unfinished run waits for: its open gates in words, oldest first.
     """
 
     run_id: UUID
@@ -75,6 +75,7 @@ class RunView(Message):
     forked_from: ForkedFrom | None = None
     effects: tuple[RunEffect, ...] = ()
     effects_left_out: int = 0
+    waits: tuple[str, ...] = ()
 
 
 class RunPage(Message):
@@ -134,8 +135,20 @@ class EventsSince(Message):
     limit: int = Field(default=500, ge=1, le=1_000)
 
 
+class GateVote(Value):
+    """What one person said at an approval gate."""
+
+    actor: str
+    verdict: Literal["approved", "denied", "edited"]
+    reason: str = ""
+    at: datetime
+
+
 class GateView(Message):
-    """A gate: what waits, why, until when."""
+    """A gate: what waits, why, until when.
+
+    An approval takes `quorum` different people's yes; `votes` are the words so far, in order.
+    """
 
     gate_id: UUID
     run_id: UUID
@@ -153,6 +166,8 @@ class GateView(Message):
     closed_by: str = ""
     closed_reason: str = ""
     verdict: str = ""
+    quorum: int = 1
+    votes: tuple[GateVote, ...] = ()
 
 
 class ListGates(Message):
@@ -172,12 +187,16 @@ class GatePage(Message):
 
 
 class ResolveGate(Message):
-    """A person's word on a gate. Approval gates go to `svc.tas.resolve_approval`, all others to the orchestrator."""
+    """A person's word on a gate. Approval gates go to `svc.tas.resolve_approval`, all others to the orchestrator.
+
+    `edit` changes the arguments of a call that waits for approval to `args`, which are all of them.
+    """
 
     project: str
     gate_id: UUID
     approval_id: UUID | None = None
-    verdict: Literal["approved", "denied", "happened", "did_not_happen", "retry"]
+    verdict: Literal["approved", "denied", "edit", "happened", "did_not_happen", "retry"]
+    args: JsonObject | None = None
     reason: str = Field(default="", max_length=2_000)
     actor: str
     roles: tuple[str, ...] = ()

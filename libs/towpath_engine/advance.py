@@ -17,6 +17,7 @@ from towpath_engine.gates import approval_required, close_all
 from towpath_engine.resend import resend
 from towpath_engine.state import EffectKind, RunState, Status
 from towpath_engine.steps import after_decision, begin_step, end_with_error, resend_decision, stopped_by_deadline
+from towpath_engine.switches import call_paused
 from towpath_engine.transition import Transition
 
 OF_DECISIONS = "DECIDE"
@@ -78,6 +79,8 @@ def _dispatch(t: Transition, fact: facts.AnyFact) -> None:  # noqa: C901 - one t
             tool_denied(t, fact)
         case facts.ApprovalRequired():
             approval_required(t, fact)
+        case facts.CallPaused():
+            call_paused(t, fact)
         case facts.GateResolved():
             gate_resolved(t, fact)
         case facts.ExecutionConflict():

@@ -6,6 +6,7 @@ from towpath_contracts.events import FINAL_STATUSES
 from towpath_contracts.facts import AnyFact, CancelRequested, GateResolved
 from towpath_contracts.problems import ProblemError, problem
 from towpath_contracts.rpc import SETTLE_CALL
+from towpath_contracts.switches import PAUSED
 from towpath_contracts.views import CancelRun, Done, GetEvents, GetRun, ListGates, ResolveGate
 from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import crash_point
@@ -74,6 +75,9 @@ class Acting:
         gate = page.gates[0]
         if gate.status != "pending":
             raise ProblemError(problem("gate_settled", f"gate {gate.gate_id} is {gate.status}"))
+        if gate.gate_type == PAUSED:
+            remedy = "Resume what is paused: towpath switches list."
+            raise ProblemError(problem("verdict_invalid", f"{gate.reason}; only the switch opens it", remedy=remedy))
         if gate.gate_type == "approval":
             raise ProblemError(problem("verdict_invalid", "approvals are decided by the tool-access service"))
         if gate.gate_type == "unknown_effect" and gate.execution_id is not None:

@@ -24,6 +24,7 @@ from towpath_orchestrator.letters import Letters
 from towpath_orchestrator.reading import Reading
 from towpath_orchestrator.registry import Registry
 from towpath_orchestrator.submit import Intake
+from towpath_orchestrator.waking import Waking
 
 SUBMITS_AT_ONCE = 8_192
 """Far more than are taken in at once: whoever comes on top is refused with a word, not kept waiting in silence."""
@@ -112,6 +113,11 @@ def serve_services(bus: Wire, reading: Reading, acting: Acting, registry: Regist
     bus.answer(rpc.LIST_NETWORKS, registry.list)
     bus.answer(rpc.GET_NETWORK, registry.show)
     bus.answer(rpc.PREVIEW_PROMPT, registry.preview)
+
+
+def serve_waking(bus: Wire, waking: Waking) -> None:
+    """Answer what the tool-access service tells of switches."""
+    bus.answer(rpc.WAKE_PAUSED, waking.wake)
 
 
 def serve_records(bus: Wire, replays: ReplayGate, forks: Forks) -> None:

@@ -15,7 +15,7 @@ from towpath_fabric.logs import Logger
 from towpath_fabric.ports import Database, Feed, Wire
 from towpath_orchestrator.acting import Acting
 from towpath_orchestrator.adapters.run_tables import RunTables
-from towpath_orchestrator.app import Clients, Enqueued, serve_clients, serve_letters, serve_records, serve_services
+from towpath_orchestrator.app import Clients, Enqueued, serve_clients, serve_letters, serve_records, serve_services, serve_waking
 from towpath_orchestrator.forks import Forks
 from towpath_orchestrator.gate import ReplayGate
 from towpath_orchestrator.letters import Letters
@@ -28,6 +28,7 @@ from towpath_orchestrator.resuming import Resuming
 from towpath_orchestrator.sender import Sender
 from towpath_orchestrator.settings import OrchestratorSettings
 from towpath_orchestrator.submit import Intake
+from towpath_orchestrator.waking import Waking
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,7 @@ class Parts:
         self._acting = Acting(self._reading, bus)
         self._letters = Letters(pool, bus, loop, metrics, log)
         self._replays = ReplayGate(pool)
+        self._waking = Waking(pool, loop)
         self._forks = Forks(pool, intake, bus, settings, self._registry.find)
         reconciler = Reconciler(pool, loop, intake, settings, metrics, log)
         dead = DeadLetters(pool, "TASKS", metrics.dead, log)
@@ -76,3 +78,4 @@ class Parts:
         serve_services(self._bus, self._reading, self._acting, self._registry)
         serve_letters(self._bus, self._letters)
         serve_records(self._bus, self._replays, self._forks)
+        serve_waking(self._bus, self._waking)

@@ -53,6 +53,9 @@ MAX_EFFECTS = 1_000
 EVENTS_AT_ONCE = 200
 """Events read at once for the list of effects; arguments and results stay in the database."""
 
+WAITING = frozenset({"running", "waiting"})
+"""Statuses of runs that may have open gates; while others of its calls go on, a run that waits is `running`."""
+
 CHUNK_BYTES = 256 * 1024
 """Largest piece of a blob in one message (design §6)."""
 
@@ -147,8 +150,16 @@ class Reading:
                 raise ProblemError(problem("run_not_found", f"no run {request.run_id} in {request.project}"))
             left = until - monotonic()
             if row["status"] in FINAL_STATUSES or left <= 0:
-                return await self._with_effects(_whole(row)) if request.effects else _whole(row)
+                run = await self._with_waits(_whole(row))
+                return await self._with_effects(run) if request.effects else run
             await self._endings.wait(request.run_id, min(left, LOOK_S))
+
+    async def _with_waits(self, run: RunView) -> RunView:
+        """Add what an unfinished run waits for, if it waits for anything."""
+        if run.status not in WAITING:
+            return run
+        rows = await self._pool.fetch(RECORDS.waits_of_run, run.run_id)
+        return run.model_copy(update={"waits": tuple(f"{row['gate_type']}: {row['reason']}" for row in rows)})
 
     async def _with_effects(self, run: RunView) -> RunView:
         """Add what became of the calls of a run that was stopped, or ended without its answer (design §7, cancel)."""

@@ -43,3 +43,14 @@ SELECT seq, CASE type
   ELSE json_build_object('type', type, 'execution_id', event->'execution_id')
 END AS event
 FROM runs.run_event WHERE run_id = $1 AND seq > $2 AND type = ANY ($3::text[]) ORDER BY seq LIMIT $4
+
+-- name: paused_gates
+-- Open gates of one pause: of what is open in a project there are few, and an index has them.
+SELECT gate_id, run_id FROM runs.gate
+WHERE project = $1 AND status = 'pending' AND gate_type = 'paused' AND detail->'switch'->>'switch_id' = $2
+  AND gate_id > $3
+ORDER BY gate_id LIMIT $4
+
+-- name: waits_of_run
+-- Why a run waits: its open gates, oldest first.
+SELECT gate_type, reason FROM runs.gate WHERE run_id = $1 AND status = 'pending' ORDER BY opened_at, gate_id

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from tests.simulation.database import Database, Session, refuse_twice
 
+from towpath_contracts.switches import PAUSED
 from towpath_fabric.db import Queries
 from towpath_orchestrator.adapters import run_tables
 from towpath_orchestrator.adapters.run_tables import QUERIES
@@ -238,6 +239,18 @@ class RunRows:
             return []
         found = json.loads(self.events[run_id][1]["event"]).get("forked_from")
         return [{**run, "forked_from": None if found is None else json.dumps(found)}]
+
+    def waits_of_run(self, _session: Session, run_id: UUID) -> list[Row]:
+        return [gate for gate in self._open_gates() if gate["run_id"] == run_id]
+
+    def paused_gates(self, _session: Session, project: str, switch_id: str, after: UUID, limit: int) -> list[Row]:
+        paused = [gate for gate in self._open_gates() if gate["gate_type"] == PAUSED and gate["project"] == project]
+        held = [gate for gate in paused if json.loads(gate["detail"])["switch"]["switch_id"] == switch_id]
+        return sorted((gate for gate in held if gate["gate_id"] > after), key=lambda gate: gate["gate_id"])[:limit]
+
+    def _open_gates(self) -> list[Row]:
+        found = [gate for gate in self.gates.values() if gate["status"] == "pending"]
+        return sorted(found, key=lambda gate: (gate["opened_at"], gate["gate_id"]))
 
     def run_seq(self, _session: Session, run_id: UUID, project: str | None) -> list[Row]:
         run = self.runs.get(run_id)

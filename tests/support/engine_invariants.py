@@ -90,7 +90,7 @@ class Watch:
         match fact:
             case facts.DecisionMade() | facts.DecisionFailed():
                 return fact.request_id in self.asked
-            case facts.ToolFinished() | facts.ToolDenied() | facts.ApprovalRequired():
+            case facts.ToolFinished() | facts.ToolDenied() | facts.ApprovalRequired() | facts.CallPaused():
                 return fact.execution_id in self.open
             case facts.GateResolved():
                 return bool(self.gates)
