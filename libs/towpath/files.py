@@ -28,7 +28,7 @@ class PolicyFile:
     source: str
 
 
-class _Lines:
+class Lines:
     """Knows the line of every JSON pointer of one YAML document."""
 
     def __init__(self, root: yaml.Node | None) -> None:
@@ -68,11 +68,11 @@ class _Lines:
 
 def load_network(path: str | Path) -> NetworkSpec:
     """Read a network; raises RefusedError `network_invalid` with every problem and its `file:line`."""
-    written, lines, _ = _read(Path(path), "network_invalid")
+    written, lines, _ = read_yaml(Path(path), "network_invalid")
     try:
         return spec_from(written)
     except RefusedError as error:
-        raise RefusedError(_located("network_invalid", Path(path), lines, error.problem.errors)) from error
+        raise RefusedError(located("network_invalid", Path(path), lines, error.problem.errors)) from error
 
 
 def load_policy(path: str | Path) -> PolicyFile:
@@ -80,18 +80,18 @@ def load_policy(path: str | Path) -> PolicyFile:
 
     Its rules are checked by the tool-access service, which knows them: `client.policy.check`.
     """
-    written, lines, text = _read(Path(path), "policy_invalid")
+    written, lines, text = read_yaml(Path(path), "policy_invalid")
     wrong = []
     if written.get("kind", "Policy") != "Policy":
         wrong.append(ProblemDetail(pointer="/kind", code="kind", detail="a policy has kind: Policy"))
     if not isinstance(written.get("rules", []), list):
         wrong.append(ProblemDetail(pointer="/rules", code="rules", detail="rules is a list"))
     if wrong:
-        raise RefusedError(_located("policy_invalid", Path(path), lines, wrong))
+        raise RefusedError(located("policy_invalid", Path(path), lines, wrong))
     return PolicyFile(text=text, source=str(path))
 
 
-def _read(path: Path, code: str) -> tuple[JsonObject, _Lines, str]:
+def read_yaml(path: Path, code: str) -> tuple[JsonObject, Lines, str]:
     """Parse *path*; every way in which it can't be read is a RefusedError with *code*."""
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
@@ -100,7 +100,7 @@ def _read(path: Path, code: str) -> tuple[JsonObject, _Lines, str]:
     except (OSError, UnicodeDecodeError) as error:
         raise _refused(code, path, 1, f"can't be read: {error}") from error
     try:
-        lines = _Lines(yaml.compose(text, Loader=yaml.SafeLoader))
+        lines = Lines(yaml.compose(text, Loader=yaml.SafeLoader))
         written: Any = yaml.safe_load(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -108,7 +108,7 @@ def _read(path: Path, code: str) -> tuple[JsonObject, _Lines, str]:
         raise _refused(code, path, mark.line + 1 if mark else 1, f"not YAML: {said}") from error
     if lines.duplicates:
         twice = [ProblemDetail(pointer=at, code="key_twice", detail="given twice") for at in lines.duplicates]
-        raise RefusedError(_located(code, path, lines, twice))
+        raise RefusedError(located(code, path, lines, twice))
     if not isinstance(written, dict):
         raise _refused(code, path, 1, "the document is not a mapping")
     return written, lines, text
@@ -118,7 +118,7 @@ def _refused(code: str, path: Path, line: int, detail: str) -> RefusedError:
     return RefusedError(problem(code, f"{path}:{line}: {detail}"))
 
 
-def _located(code: str, path: Path, lines: _Lines, details: Iterable[ProblemDetail]) -> Problem:
+def located(code: str, path: Path, lines: Lines, details: Iterable[ProblemDetail]) -> Problem:
     """Return the problem with `file:line` before every detail."""
     placed = tuple(
         one.model_copy(update={"detail": f"{path}:{lines.of(one.pointer)}: {one.detail}"}) for one in details

@@ -85,7 +85,7 @@ async def _start(
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             cwd=cwd,
-            env=dict(env) if env is not None else _plain_environment(),
+            env=dict(env) if env is not None else plain_environment(),
             start_new_session=True,
         )
     except OSError as error:
@@ -102,7 +102,8 @@ def _why_not(error: OSError) -> str:
             return "process_not_started"
 
 
-def _plain_environment() -> dict[str, str]:
+def plain_environment() -> dict[str, str]:
+    """Return what of this process's environment any program may see: no secrets of the worker."""
     kept = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR")
     return {name: value for name, value in os.environ.items() if name in kept}  # noqa: TID251 - a program needs a PATH
 
@@ -132,10 +133,10 @@ async def _end(
     """Leave nothing of the program behind; a second cancel in the meantime does not spare it."""
     left: set[asyncio.Task[Any]] = {asyncio.create_task(process.wait()), *readers}
     try:
-        if process.returncode is None and _signal_group(process.pid, signal.SIGTERM):
+        if process.returncode is None and signal_group(process.pid, signal.SIGTERM):
             await asyncio.wait(left, timeout=grace_s)
     finally:
-        _signal_group(process.pid, signal.SIGKILL)  # also children that outlive the program itself
+        signal_group(process.pid, signal.SIGKILL)  # also children that outlive the program itself
         try:
             await asyncio.wait(left, timeout=_REAPED_S)
         finally:
@@ -143,7 +144,7 @@ async def _end(
                 task.cancel()
 
 
-def _signal_group(group: int, number: signal.Signals) -> bool:
+def signal_group(group: int, number: signal.Signals) -> bool:
     """Signal every process of the group; False where none is left."""
     try:
         os.killpg(group, number)

@@ -37,6 +37,8 @@ class Tool(Generic[P, R]):
         self.arguments = arguments
         self.probe = probe
         self.is_async = inspect.iscoroutinefunction(function)
+        self.standing = ""
+        """What the platform made of the proposal: `accepted`, `unchanged`, `pending`, `refused`; empty before."""
         functools.update_wrapper(self, function)
 
     @property

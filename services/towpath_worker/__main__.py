@@ -1,4 +1,4 @@
-"""`python -m towpath_worker MODULE_OR_FILE… [--concurrency N] [--builtin]`: serves the tools that stand in the modules.
+"""`python -m towpath_worker [MODULE_OR_FILE…] [--builtin] [--mcp FILE]`: serves the tools that stand in the modules.
 
 Law: the only place where a worker's parts are chosen and put together.
 """
@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from pydantic import ValidationError
 
 from towpath import builtin
-from towpath.errors import DeclarationError
+from towpath.errors import DeclarationError, RefusedError
 from towpath.hooks import Hook
+from towpath.mcp.config import ServersFile
+from towpath.mcp.serving import make_servers, read_servers
 from towpath.worker.toolbox import Toolbox, collect, load_module
 from towpath.worker.worker import Worker, WorkerOptions
 from towpath_fabric.service import Service
@@ -28,23 +30,32 @@ def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="towpath worker", description="Run a tool worker.")
     parser.add_argument("modules", nargs="*", metavar="MODULE_OR_FILE", help="dotted module, or path of a .py file")
     parser.add_argument("--concurrency", type=int, help="how many calls run at once (default 16)")
+    parser.add_argument("--mcp", metavar="FILE", help="serve the tools of the MCP servers in this YAML file too")
     parser.add_argument("--builtin", action="store_true", help="serve the built-in toolset too")
     return parser
 
 
-def gather(modules: Sequence[str], *, with_builtin: bool) -> tuple[Toolbox, tuple[Hook, ...]]:
+def gather(
+    modules: Sequence[str], *, with_builtin: bool, discovering: bool = False
+) -> tuple[Toolbox, tuple[Hook, ...]]:
     """Import the modules and return their tools and hooks; raises DeclarationError where there is nothing to serve."""
     loaded = [load_module(name) for name in modules]
     if with_builtin:
         loaded.append(builtin)
     tools, hooks = collect(loaded)
-    if not tools:
-        msg = "there is no tool to serve; name a module with functions under @tool, or use --builtin"
+    if not tools and not discovering:
+        msg = "there is no tool to serve; name a module with functions under @tool, or use --builtin or --mcp"
         raise DeclarationError(msg)
     return Toolbox(tools), tuple(hooks)
 
 
-def make(service: Service, settings: WorkerSettings, toolbox: Toolbox, hooks: tuple[Hook, ...]) -> Worker:
+def make(
+    service: Service,
+    settings: WorkerSettings,
+    toolbox: Toolbox,
+    hooks: tuple[Hook, ...],
+    servers: ServersFile | None = None,
+) -> Worker:
     """Put a worker together and add it to the service."""
     options = WorkerOptions(
         name=settings.instance,
@@ -60,6 +71,7 @@ def make(service: Service, settings: WorkerSettings, toolbox: Toolbox, hooks: tu
         registry=service.registry,
         hooks=hooks,
         telemetry=service.telemetry,
+        sources=make_servers(servers, service.log) if servers is not None else (),
     )
     service.health.check("worker", worker.ready)
     service.loop(worker.run)
@@ -77,12 +89,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = {} if asked.concurrency is None else {"worker_concurrency": asked.concurrency}
     try:
         settings = WorkerSettings.load(**given).model_copy(update={"database_url": None})
-        toolbox, hooks = gather(asked.modules, with_builtin=asked.builtin)
-    except (DeclarationError, ValidationError) as error:
+        servers = read_servers(asked.mcp) if asked.mcp else None
+        toolbox, hooks = gather(asked.modules, with_builtin=asked.builtin, discovering=servers is not None)
+    except (DeclarationError, RefusedError, ValidationError) as error:
         sys.stderr.write(f"towpath worker: {error}\n")
         return USAGE_ERROR
     service = Service("worker", settings)
-    worker = make(service, settings, toolbox, hooks)
+    worker = make(service, settings, toolbox, hooks, servers)
     code = service.run()
     if worker.overrun:  # Python would wait for ever for the threads of tools that ignore their timeout
         sys.stderr.flush()

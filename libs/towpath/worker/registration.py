@@ -5,9 +5,11 @@ tickets are checked with, so nothing runs before the first answer.
 """
 
 import asyncio
+import re
 from collections.abc import Iterable
 
 from towpath.tools import AnyTool
+from towpath.worker.toolbox import Toolbox
 from towpath_contracts.base import Token
 from towpath_contracts.problems import ProblemError
 from towpath_contracts.rpc import REGISTER_TOOLS
@@ -22,6 +24,9 @@ LONGEST_PAUSE_S = 5.0
 KEYS_FRESH_S = 5.0
 """A ticket of an unknown key makes the keys be asked for again, but not more often than this."""
 
+REFUSED = "refused"
+_PLACE = re.compile(r"^/tools/(\d{1,4})/")
+
 CLOCK_OFF_S = 60.0
 """A clock that differs by more is worth a warning; what people read from this worker then has odd times."""
 
@@ -32,7 +37,7 @@ class Registration:
     def __init__(
         self,
         bus: Bus,
-        toolsets: dict[str, tuple[AnyTool, ...]],
+        toolbox: Toolbox,
         *,
         worker: str,
         owner: str,
@@ -41,12 +46,8 @@ class Registration:
     ) -> None:
         self._bus = bus
         self._log = log
-        self._proposals = tuple(
-            RegisterTools(
-                toolset=toolset, worker=worker, owner=owner, project=project, tools=tuple(one.spec for one in tools)
-            )
-            for toolset, tools in toolsets.items()
-        )
+        self._toolbox = toolbox
+        self._who = {"worker": worker, "owner": owner, "project": project}
         self._asked_s = float("-inf")
         self._turn = asyncio.Lock()
         self._known: dict[str, str] = {}
@@ -70,12 +71,31 @@ class Registration:
         """Offer every toolset once, and learn the keys; raises ProblemError. One at a time."""
         async with self._turn:
             self._asked_s = monotonic()
-            for proposal in self._proposals:
-                answer: ToolsRegistered = await self._bus.ask(REGISTER_TOOLS, proposal)
+            for toolset, tools in self._toolbox.toolsets().items():
+                answer = await self._propose(toolset, tools)
                 self.verifier.learn(answer.ticket_keys)
                 self._take_clock(answer)
-                self._report(proposal.toolset, answer)
+                for one, standing in zip(_offerable(tools), answer.standings, strict=False):
+                    one.standing = standing.status
+                self._report(toolset, answer)
             self.done = True
+
+    async def _propose(self, toolset: str, tools: tuple[AnyTool, ...]) -> ToolsRegistered:
+        """Offer one toolset; a discovered tool that TAS can't take is left out, so that it doesn't bar the others."""
+        while True:
+            offered = _offerable(tools)
+            proposal = RegisterTools(toolset=toolset, tools=tuple(one.spec for one in offered), **self._who)
+            try:
+                answer: ToolsRegistered = await self._bus.ask(REGISTER_TOOLS, proposal)
+            except ProblemError as error:
+                bad = _blamed(error, offered)
+                if not bad:
+                    raise
+                for one, detail in bad:
+                    one.standing = REFUSED
+                    self._log.warning("a discovered tool is refused", toolset=toolset, tool=one.name, detail=detail)
+            else:
+                return answer
 
     async def rebind(self) -> None:
         """Register because the queue is missing: TAS makes it again. Raises TimeoutError where TAS can't be asked."""
@@ -118,6 +138,19 @@ class Registration:
         for name, status, reason in _changes(answer, self._known):
             say = self._log.warning if status == "pending" else self._log.info
             say("tool registered", toolset=toolset, tool=name, status=status, reason=reason)
+
+
+def _offerable(tools: Iterable[AnyTool]) -> tuple[AnyTool, ...]:
+    return tuple(one for one in tools if one.standing != REFUSED)
+
+
+def _blamed(error: ProblemError, offered: tuple[AnyTool, ...]) -> list[tuple[AnyTool, str]]:
+    """Return the discovered tools that a refused proposal names; none where another one is wrong too."""
+    if error.problem.code != "request_invalid":
+        return []
+    places = [(_PLACE.match(one.pointer), one.detail) for one in error.problem.errors]
+    found = [(offered[int(match[1])], said) for match, said in places if match and int(match[1]) < len(offered)]
+    return found if len(found) == len(places) and all(one.spec.discovered for one, _ in found) else []
 
 
 def _changes(answer: ToolsRegistered, known: dict[str, str]) -> Iterable[tuple[str, str, str]]:

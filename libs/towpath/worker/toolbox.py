@@ -21,11 +21,21 @@ class Toolbox:
     def __init__(self, tools: Iterable[AnyTool]) -> None:
         """Take *tools*; raises DeclarationError where two of them share a name."""
         self._by_name: dict[str, AnyTool] = {}
+        self._offered: dict[str, tuple[AnyTool, ...]] = {}
         for one in tools:
             other = self._by_name.setdefault(one.name, one)
             if other is not one:
                 msg = f"two tools are named {one.name}: {other!r} and {one!r}; rename one of them"
                 raise DeclarationError(msg)
+
+    def offer(self, toolset: str, tools: Iterable[AnyTool]) -> tuple[str, ...]:
+        """Make *tools* all of the discovered tools of *toolset*; return the names that are taken already."""
+        for one in self._offered.get(toolset, ()):
+            del self._by_name[one.name]
+        wanted = tuple(tools)
+        free = tuple(one for one in wanted if self._by_name.setdefault(one.name, one) is one)
+        self._offered[toolset] = free
+        return tuple(one.name for one in wanted if one not in free)
 
     def find(self, name: str, toolset: str) -> AnyTool | None:
         """Return the tool *name* of *toolset*; None where this worker has no such tool."""
@@ -33,8 +43,8 @@ class Toolbox:
         return found if found is not None and found.spec.toolset == toolset else None
 
     def toolsets(self) -> dict[str, tuple[AnyTool, ...]]:
-        """Return the tools of every toolset, in the order they were declared."""
-        sets: dict[str, list[AnyTool]] = {}
+        """Return the tools of every toolset, in the order they were declared; of a discovered one perhaps none yet."""
+        sets: dict[str, list[AnyTool]] = {toolset: [] for toolset in self._offered}
         for one in self._by_name.values():
             sets.setdefault(one.spec.toolset, []).append(one)
         return {name: tuple(found) for name, found in sets.items()}

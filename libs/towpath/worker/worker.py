@@ -6,15 +6,18 @@ its outcome, or TAS refused to let it start (design §7).
 
 import asyncio
 import contextlib
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, Protocol
 
 from nats.aio.msg import Msg
 from prometheus_client import CollectorRegistry
 from pydantic import ValidationError
 
 from towpath.hooks import Hook, Hooks, Moment
+from towpath.tools import AnyTool
 from towpath.worker.call import Call, Stage, key_of
 from towpath.worker.metrics import WorkerMetrics
 from towpath.worker.outbox import Outbox
@@ -56,6 +59,16 @@ class WorkerOptions:
     concurrency: int = DEFAULT_CONCURRENCY
 
 
+class ToolSource(Protocol):
+    """Finds the tools of a toolset while the worker runs. `settled` is set once it knows them, or knows why not."""
+
+    toolset: str
+    settled: asyncio.Event
+
+    async def run(self, offer: Callable[[str, tuple[Any, ...]], None]) -> None:
+        """Find tools for ever, and hand over all of them whenever they change."""
+
+
 class Worker:
     """Serves the tools of a toolbox. `run` until cancelled; `drain` before that for a clean end."""
 
@@ -69,8 +82,11 @@ class Worker:
         registry: CollectorRegistry,
         hooks: tuple[Hook, ...] = (),
         telemetry: Telemetry | None = None,
+        sources: Sequence[ToolSource] = (),
     ) -> None:
         self._telemetry = telemetry
+        self._sources = tuple(sources)
+        self._offered = asyncio.Event()
         self._bus = bus
         self._toolbox = toolbox
         self._options = options
@@ -82,7 +98,7 @@ class Worker:
         self._moved = asyncio.Event()
         self._outbox = Outbox(bus, self._moved)
         self._registration = Registration(
-            bus, toolbox.toolsets(), worker=options.name, owner=options.owner, project=options.project, log=log
+            bus, toolbox, worker=options.name, owner=options.owner, project=options.project, log=log
         )
         self._server = self._make_server()
 
@@ -112,8 +128,6 @@ class Worker:
         """Register, then take and run calls until cancelled."""
         await self._outbox.open()
         await self._bus.nc.subscribe(subjects.TOOL_CANCEL_ALL, cb=self._on_cancel)
-        await self._registration.keep_trying()
-        await self._hooks.tell(Moment(name="start", worker=self._options.name))
         tender = Tender(
             self._bus,
             slots=self._slots,
@@ -124,12 +138,37 @@ class Worker:
         )
         try:
             async with asyncio.TaskGroup() as group:
+                await self._find_tools(group)
+                await self._registration.keep_trying()
+                await self._hooks.tell(Moment(name="start", worker=self._options.name))
                 for toolset in self._toolbox.toolsets():
                     group.create_task(self._pull(toolset), name=f"pull {toolset}")
                 group.create_task(tender.run(), name="tend")
         finally:
             self._server.close()
             self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _find_tools(self, group: asyncio.TaskGroup) -> None:
+        """Start what finds tools and wait until each has found its own, or failed to: that one goes on trying."""
+        for source in self._sources:
+            self._toolbox.offer(source.toolset, ())
+            group.create_task(source.run(self._take_offer), name=f"find {source.toolset}")
+        for source in self._sources:
+            await source.settled.wait()
+        if self._sources:
+            group.create_task(self._register_offers(), name="register what was found")
+
+    def _take_offer(self, toolset: str, tools: tuple[AnyTool, ...]) -> None:
+        taken = self._toolbox.offer(toolset, tools)
+        if taken:
+            self._log.warning("discovered tools have the names of others and are left out", tools=taken)
+        self._offered.set()
+
+    async def _register_offers(self) -> None:
+        while True:
+            await self._offered.wait()
+            self._offered.clear()
+            await self._registration.keep_trying()
 
     async def ready(self) -> None:
         """Return when calls can be taken; raises RuntimeError with the reason when not."""

@@ -1,0 +1,100 @@
+"""Secrets of MCP servers: named in the file, resolved in the worker, taken out of everything that leaves it.
+
+Law: a reference is resolved when a server is connected and lives in this process alone; the platform's own credentials
+(TOWPATH_*) can't be given away.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from towpath_fabric.redaction import redacted, without
+
+MAX_SECRET_BYTES = 65_536
+MIN_CHARS = 6
+"""Shorter values would be found everywhere, and hiding them would only destroy output."""
+
+_REFERENCE = re.compile(r"\$\{(env|file):([^{}]+)\}")
+_BEGINNING = re.compile(r"\$\{")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class SecretMissingError(Exception):
+    """A reference leads nowhere; the text says which, never a value."""
+
+
+def holds_reference(text: str) -> bool:
+    """Say whether *text* looks as if it names a secret."""
+    return _BEGINNING.search(text) is not None
+
+
+def reference_fault(text: str) -> str:
+    """Return what is wrong with the references in *text*, or an empty string."""
+    if len(_BEGINNING.findall(text)) != len(_REFERENCE.findall(text)):
+        return "a reference is ${env:NAME} or ${file:PATH}"
+    for kind, name in _REFERENCE.findall(text):
+        if kind == "env" and not _NAME.fullmatch(name):
+            return f"{name!r} is no name of an environment variable"
+        if kind == "env" and name.upper().startswith("TOWPATH_"):
+            return f"{name} is the platform's own and is not given to a server"
+    return ""
+
+
+class Secrets:
+    """Resolves references, and remembers the values so that `hide` can take them out of text.
+
+    *folder* is where relative paths begin.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._values: frozenset[str] = frozenset()
+
+    def resolve(self, named: Mapping[str, str]) -> dict[str, str]:
+        """Return *named* with every reference replaced; raises SecretMissingError."""
+        return {name: _REFERENCE.sub(self._found, text) for name, text in named.items()}
+
+    def hide(self, text: str) -> str:
+        """Return *text* without any value that was resolved here, and without the worker's own secrets."""
+        return redacted(without(self._values, text))
+
+    def hide_in(self, value: Any) -> Any:
+        """Return the JSON *value* with every text in it hidden, keys too."""
+        if isinstance(value, str):
+            return self.hide(value)
+        if isinstance(value, dict):
+            return {self.hide(key): self.hide_in(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.hide_in(item) for item in value]
+        return value
+
+    def _found(self, match: re.Match[str]) -> str:
+        kind, name = match.groups()
+        value = self._from_environment(name) if kind == "env" else self._from_file(name)
+        self._remember((value, *value.splitlines()))
+        return value
+
+    def _remember(self, values: Iterable[str]) -> None:
+        self._values |= {value for value in values if len(value) >= MIN_CHARS}
+
+    def _from_environment(self, name: str) -> str:
+        value = os.environ.get(name)  # noqa: TID251 - which variable is asked for stands in the operator's file
+        if value is None:
+            msg = f"the worker's environment has no {name}"
+            raise SecretMissingError(msg)
+        return value
+
+    def _from_file(self, name: str) -> str:
+        path = self._folder / Path(name).expanduser()
+        try:
+            with path.open("rb") as file:
+                data = file.read(MAX_SECRET_BYTES + 1)
+            if len(data) > MAX_SECRET_BYTES:
+                msg = f"the file {name} is larger than {MAX_SECRET_BYTES} bytes"
+                raise SecretMissingError(msg)
+            return data.decode().removesuffix("\n").removesuffix("\r")
+        except (OSError, UnicodeDecodeError) as error:
+            msg = f"the file {name} can't be read: {type(error).__name__}"
+            raise SecretMissingError(msg) from error

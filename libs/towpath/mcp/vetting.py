@@ -1,0 +1,212 @@
+"""What a server says about its tools, made fit to be stored, shown and checked, or refused.
+
+Law: names that could be mistaken are refused, never repaired; texts are cleaned, because they are only read; a schema
+that could make somebody work without end is refused. Nothing here decides about rights.
+"""
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from jsonschema import Draft202012Validator, SchemaError
+
+from towpath_contracts.base import JsonObject
+
+MAX_TOOLS = 256
+"""Of one server; a server with more is cut down by `allow`."""
+
+MAX_DESCRIPTION_CHARS = 2_048
+"""A model reads this at every step and pays for it."""
+
+MAX_SCHEMA_CHARS = 32_768
+MAX_SCHEMA_DEPTH = 24
+MAX_SCHEMA_NODES = 5_000
+"""Sub-schemas after every reference was followed: `$ref`s to `$ref`s can stand for billions in a few lines."""
+
+_NAME = re.compile(r"^[a-zA-Z0-9_][a-zA-Z0-9_.:/-]{0,63}$")
+_LOOKALIKES = str.maketrans({"l": "1", "i": "1", "|": "1", "o": "0", "-": "_", ".": "_", "/": "_", ":": "_"})
+_TEXTS = frozenset({"title", "description", "$comment"})
+_NOT_FOLLOWED = frozenset({"$dynamicRef", "$recursiveRef"})
+_DATA = frozenset({"const", "enum", "default", "examples", "required", "dependentRequired"})
+"""Members of a schema that hold data, not schemas."""
+
+NAMED = frozenset({"properties", "patternProperties", "dependentSchemas"})
+DEFINED = frozenset({"$defs", "definitions"})
+"""Members that hold schemas by name; the defined ones count where they are referred to."""
+
+_INJECTIONS = (
+    (
+        re.compile(r"ignore (?:all |any )?(?:previous|prior|above)|disregard (?:all|the|any)", re.IGNORECASE),
+        "asks to ignore",
+    ),
+    (
+        re.compile(r"</?(?:important|system|instructions?|secret|assistant|user)\b", re.IGNORECASE),
+        "has tags like a prompt's",
+    ),
+    (
+        re.compile(r"do not (?:tell|mention|inform|show)|without telling|don't (?:tell|mention)", re.IGNORECASE),
+        "asks for secrecy",
+    ),
+    (
+        re.compile(r"(?:before|after|instead of) (?:using|calling) (?:this|any|other|every)", re.IGNORECASE),
+        "steers other tools",
+    ),
+    (re.compile(r"~/\.|/etc/|id_rsa|\.env\b|api[ _-]?keys?|password|credential", re.IGNORECASE), "names secrets"),
+)
+
+
+class ToolRefusedError(ValueError):
+    """A server's tool that is not offered; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """A text without what nobody can see, and what there is to say about it."""
+
+    text: str
+    warnings: tuple[str, ...] = ()
+
+
+def clean_text(text: str, limit: int = MAX_DESCRIPTION_CHARS) -> Cleaned:
+    """Return *text* normalised, without control, format, private and unassigned characters, at most *limit* long."""
+    normal = unicodedata.normalize("NFC", text)
+    kept = "".join(sign for sign in normal if sign in "\n\t" or unicodedata.category(sign)[0] != "C").strip()
+    warnings = ["hidden characters were removed"] if len(kept) < len(normal.strip()) else []
+    if len(kept) > limit:
+        kept = kept[: limit - 1] + "…"
+        warnings.append(f"cut to {limit} characters")
+    return Cleaned(kept, tuple(warnings))
+
+
+def suspicions(text: str) -> tuple[str, ...]:
+    """Say what in a description reads like an instruction to the model: hints for a person, never a verdict."""
+    return tuple(word for pattern, word in _INJECTIONS if pattern.search(text))
+
+
+def check_name(name: str) -> str:
+    """Return *name*; raises ToolRefusedError for one that is no plain name."""
+    if not _NAME.fullmatch(name):
+        shown = name.encode("ascii", "backslashreplace").decode()[:80]
+        msg = f"the name {shown!r} is not plain: letters, digits and _ . : / - only, at most 64"
+        raise ToolRefusedError(msg)
+    return name
+
+
+def skeleton(name: str) -> str:
+    """Return what is left of *name* when everything that looks alike is the same."""
+    return name.lower().translate(_LOOKALIKES).replace("rn", "m").replace("vv", "w")
+
+
+def check_schema(schema: Mapping[str, Any], *, of_arguments: bool = True) -> JsonObject:
+    """Return *schema* with its texts cleaned; raises ToolRefusedError for one that can't be used."""
+    cleaned: JsonObject = _cleaned(schema, 0)
+    cleaned.pop("$schema", None)
+    cleaned.pop("$id", None)
+    if len(json.dumps(cleaned)) > MAX_SCHEMA_CHARS:
+        msg = f"its schema is longer than {MAX_SCHEMA_CHARS} characters"
+        raise ToolRefusedError(msg)
+    if of_arguments and cleaned.get("type") != "object":
+        msg = "its schema does not ask for an object"
+        raise ToolRefusedError(msg)
+    _Sizes(cleaned).check()
+    try:
+        Draft202012Validator.check_schema(cleaned)
+    except SchemaError as error:
+        msg = f"its schema is no JSON Schema 2020-12: {error.message[:200]} at {error.json_path[:200]}"
+        raise ToolRefusedError(msg) from error
+    return cleaned
+
+
+def _cleaned(value: Any, depth: int, *, names: bool = False) -> Any:
+    """Clean the texts of a schema. *names* says that the members of *value* are names of properties, not keywords."""
+    if depth > MAX_SCHEMA_DEPTH:
+        msg = f"its schema is nested deeper than {MAX_SCHEMA_DEPTH} levels"
+        raise ToolRefusedError(msg)
+    if isinstance(value, list):
+        return [_cleaned(item, depth + 1) for item in value]
+    if not isinstance(value, Mapping):
+        _must_be_visible(value)
+        return value
+    found: JsonObject = {}
+    for key, item in value.items():
+        _must_be_visible(key)
+        if not names and key in _TEXTS and isinstance(item, str):
+            found[key] = clean_text(item).text
+        else:
+            inner = not names and (key in NAMED or key in DEFINED)
+            found[key] = _cleaned(item, depth + 1, names=inner)
+    if not names and "patternProperties" in found and {"additionalProperties", "unevaluatedProperties"} & found.keys():
+        msg = "its schema combines patternProperties with additionalProperties, which is not taken"
+        raise ToolRefusedError(msg)
+    return found
+
+
+def _must_be_visible(value: Any) -> None:
+    """Names of parameters and values to choose from are compared, not only read: they can't be repaired."""
+    if isinstance(value, str) and any(unicodedata.category(sign) in {"Cf", "Cs", "Co"} for sign in value):
+        msg = "its schema has hidden characters in a name or a value"
+        raise ToolRefusedError(msg)
+
+
+@dataclass(slots=True)
+class _Sizes:
+    """Counts what a schema stands for; every `$ref` target is counted once and remembered."""
+
+    root: Mapping[str, Any]
+    known: dict[str, int] = field(default_factory=dict)
+    open: set[str] = field(default_factory=set)
+
+    def check(self) -> None:
+        """Raise ToolRefusedError where the schema is too large once its references are followed."""
+        if self._of(self.root) > MAX_SCHEMA_NODES:
+            msg = f"its schema stands for more than {MAX_SCHEMA_NODES} sub-schemas"
+            raise ToolRefusedError(msg)
+
+    def _of(self, schema: Any) -> int:
+        if isinstance(schema, list):
+            return sum(self._of(item) for item in schema)
+        if not isinstance(schema, Mapping):
+            return 0
+        total = 1
+        for key, value in schema.items():
+            if key in _NOT_FOLLOWED or (key == "$id" and schema is not self.root):
+                msg = f"its schema uses {key}, which is not followed"
+                raise ToolRefusedError(msg)
+            if key == "$ref":
+                total += self._target(value)
+            elif key in NAMED and isinstance(value, Mapping):
+                total += sum(self._of(item) for item in value.values())
+            elif key not in _DATA and key not in DEFINED:
+                total += self._of(value)
+        return min(total, MAX_SCHEMA_NODES + 1)
+
+    def _target(self, reference: Any) -> int:
+        if not isinstance(reference, str) or not reference.startswith("#/"):
+            msg = "its schema refers to something outside itself, or to all of itself"
+            raise ToolRefusedError(msg)
+        if reference in self.open:
+            msg = f"its schema refers to itself at {reference[:100]}"
+            raise ToolRefusedError(msg)
+        if reference not in self.known:
+            self.open.add(reference)
+            self.known[reference] = self._of(self._resolved(reference))
+            self.open.discard(reference)
+        return self.known[reference]
+
+    def _resolved(self, reference: str) -> Any:
+        found: Any = self.root
+        for part in _parts(reference):
+            if isinstance(found, Mapping) and part in found:
+                found = found[part]
+            else:
+                msg = f"its schema refers to {reference[:100]}, which is not there"
+                raise ToolRefusedError(msg)
+        return found
+
+
+def _parts(reference: str) -> Iterator[str]:
+    for part in reference[2:].split("/"):
+        yield part.replace("~1", "/").replace("~0", "~")
