@@ -16,7 +16,8 @@ from towpath_contracts.tools import ToolSpec
 class CheckAccess(Message):
     """Dry run: what would the matrix say about this call?
 
-    `grant` is the task's own, as in SubmitTask; `used` says how often the run has used limited rules, by their names.
+    `grant` is the task's own, as in SubmitTask; `used` says how often the run has used limited rules, by their names,
+    and `spent_usd` what it has cost so far (None: nobody can say).
     """
 
     project: str
@@ -31,6 +32,7 @@ class CheckAccess(Message):
     labels: dict[str, str] = Field(default_factory=dict)
     grant: tuple[JsonObject, ...] | None = None
     used: dict[str, int] = Field(default_factory=dict)
+    spent_usd: float | None = None
 
 
 class RuleTrace(Value):

@@ -13,10 +13,14 @@ from towpath_fabric.tickets import TicketSigner
 from towpath_tas.adapters.keys import KeyFileError, load_key
 from towpath_tas.adapters.ledger_tables import QUERIES
 from towpath_tas.app.access import Access
+from towpath_tas.app.history import History
 from towpath_tas.app.house import House
 from towpath_tas.app.policies import Policies, PolicyFile
 from towpath_tas.app.records import Audit, Blobs
+from towpath_tas.app.shadow import Shadow
+from towpath_tas.app.statistics import Figuring
 from towpath_tas.app.tools import Tools
+from towpath_tas.app.versions import Versions
 from towpath_tas.metrics import Metrics
 from towpath_tas.parts import Parts, Ports, serve
 from towpath_tas.settings import TasSettings
@@ -65,11 +69,24 @@ class ToolAccess:
         serve(bus, rpc.DESCRIBE_TOOLS, access.describe)
         serve(bus, rpc.APPLY_POLICY, policies.apply)
         serve(bus, rpc.GET_POLICY, policies.show)
+        self._look_back(parts, policies)
         serve(bus, rpc.REGISTER_TOOLS, tools.register)
         serve(bus, rpc.DECIDE_PROPOSAL, tools.decide)
         serve(bus, rpc.AUDIT_QUERY, audit.query)
         serve(bus, rpc.RECORD_ACTION, audit.record)
         serve(bus, rpc.BLOB_PUT, blobs.put)
+
+    def _look_back(self, parts: Parts, policies: Policies) -> None:
+        bus, pool = self._service.bus, self._service.pool
+        versions, shadow = Versions(pool, policies), Shadow(pool)
+        serve(bus, rpc.POLICY_VERSIONS, versions.list_versions)
+        serve(bus, rpc.POLICY_CHANGES, versions.changes)
+        serve(bus, rpc.ROLL_BACK_POLICY, versions.roll_back)
+        serve(bus, rpc.CHANGE_RULE, versions.change_rule)
+        serve(bus, rpc.DIFF_POLICY, History(pool, parts.laws).diff)
+        serve(bus, rpc.SET_SHADOW, shadow.set)
+        serve(bus, rpc.GET_SHADOW, shadow.view)
+        serve(bus, rpc.GET_STATISTICS, Figuring(pool).statistics)
 
     async def _ensure(self) -> None:
         """Declare streams and consumers, also those of every toolset that a project ever registered."""

@@ -15,6 +15,7 @@ from towpath_contracts.access import (
     ToolsDescribed,
 )
 from towpath_contracts.canonical import canonical_json
+from towpath_contracts.grants import chain_of
 from towpath_contracts.problems import ProblemError, problem
 from towpath_tas.app.laws import Laws
 from towpath_tas.core.authorization import Asked
@@ -40,14 +41,16 @@ class Access:
             run_id=None,
             project=request.project,
             who=who,
-            step=0,
+            step=request.step,
             tool=request.tool,
             operation=request.operation or "call",
             args=request.args,
             args_text=text,
-            labels={},
+            labels=request.labels,
+            grants=chain_of((), request.grant),
+            spent_usd=request.spent_usd,
         )
-        ruling = law.rule(asked)
+        ruling = law.rule(asked, request.used)
         tool = law.registry.tools.get(request.tool)
         operation = tool.spec.operation if tool else asked.operation
         denial = ruling.denial

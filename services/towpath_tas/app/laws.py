@@ -13,6 +13,7 @@ from towpath_fabric.lane import Lane
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.adapters.ledger_tables import QUERIES, Seen
 from towpath_tas.core.authorization import Law
+from towpath_tas.core.history import unlimited
 from towpath_tas.core.matrix import Matrix
 from towpath_tas.core.policy_file import rule_from_row
 from towpath_tas.core.registry import Registry, ToolVersion
@@ -63,8 +64,12 @@ class Laws:
         policy, registry = (state["policy_version"], state["registry_version"]) if state else (0, 0)
         rules = await source.fetch(QUERIES.rules, project, policy)
         tools = await source.fetch(QUERIES.tools, project)
+        shadow = await source.fetchrow(QUERIES.shadow, project)
         matrix = Matrix([rule_from_row(json.loads(row["rule"])) for row in rules], compile_condition, policy)
-        return Law(matrix, Registry([_tool(row) for row in tools], matches, registry), compile_grant)
+        law = Law(matrix, Registry([_tool(row) for row in tools], matches, registry), compile_grant)
+        if shadow is not None:
+            law.shadow = unlimited(map(rule_from_row, json.loads(shadow["rules"])), compile_condition)
+        return law
 
 
 def seen(project: str, law: Law) -> Seen:

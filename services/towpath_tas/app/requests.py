@@ -29,6 +29,7 @@ from towpath_tas.app.sending import Sender
 from towpath_tas.core.authorization import Asked, asked_in
 from towpath_tas.core.call import Step
 from towpath_tas.core.ledger import on_request
+from towpath_tas.core.shadow import beside
 from towpath_tas.metrics import Metrics
 
 DATABASE_WAIT_S = 0.25
@@ -45,8 +46,8 @@ class Item:
     args_digest: str
 
     def decide(self, picture: Picture) -> Step:
-        """Ask the core."""
-        return on_request(
+        """Ask the core; where it first decides a call, a shadow has its say beside it."""
+        step = on_request(
             picture.call,
             self.request,
             self.asked,
@@ -56,6 +57,9 @@ class Item:
             fence=picture.fence,
             approval=picture.approval,
         )
+        if picture.law.shadow is None or picture.call is not None:
+            return step
+        return beside(step, self.asked, picture.law)
 
     def entry(self) -> Entry:
         """Return what the book has to do."""

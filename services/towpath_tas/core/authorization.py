@@ -88,6 +88,7 @@ class Law:
         self.matrix = matrix
         self.registry = registry
         self.compile_grant = compile_grant
+        self.shadow: Matrix | None = None
         self._alternatives: dict[tuple[Who, str], tuple[str, ...]] = {}
 
     def rule(
