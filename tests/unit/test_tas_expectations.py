@@ -1,0 +1,107 @@
+"""Expected verdicts are answered by the code that decides, and a bad file is refused whole."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from towpath_tas.adapters.cel import compile_condition, compile_grant
+from towpath_tas.core.expectations import Answer, Case, answer, failures, fits, read_expectations
+from towpath_tas.core.matrix import Matrix
+from towpath_tas.core.policy_file import read_policy
+
+POLICY = """kind: Policy
+rules:
+  - {name: small, who: {agent: billing}, tool: orders.refund, effect: allow, when: args.amount <= 100,
+     max_calls_per_run: 2}
+  - {name: large, tool: orders.refund, effect: require_approval, when: args.amount > 100}
+  - {name: night, tool: "mail.*", operation: write, effect: allow, when: run.labels.shift == 'night'}
+  - {name: traced, tool: pay.out, effect: deny, when: "origin.worst == 'untrusted'"}
+  - {name: pays, tool: pay.out, effect: allow, max_cost_per_run_usd: 1}
+"""
+BILLING = {"network": "support", "agent": "billing"}
+
+
+def matrix() -> Matrix:
+    return Matrix(read_policy(POLICY, compile_condition).rules, compile_condition)
+
+
+def case(tool: str, verdict: str, **more: Any) -> Case:
+    return Case.model_validate({"who": BILLING, "tool": tool, "verdict": verdict, **more})
+
+
+def said(tool: str, **more: Any) -> tuple[str, str | None]:
+    found = answer(matrix(), case(tool, "allow", **more), compile_grant)
+    return found.verdict, found.rule
+
+
+def test_every_part_of_a_case_is_weighed() -> None:
+    assert said("orders.refund", args={"amount": 5}) == ("allow", "small")
+    assert said("orders.refund", args={"amount": 500}) == ("require_approval", "large")
+    assert said("orders.refund", args={"amount": 5}, who={"agent": "other"}) == ("deny", None)
+    assert said("orders.refund", args={"amount": 5}, used={"small": 2}) == ("deny", "small")
+    assert said("orders.refund", args={"amount": 5}, grant=[{"tool": "mail.*"}]) == ("deny", None)
+    assert said("mail.send", operation="write", labels={"shift": "night"}) == ("allow", "night")
+    assert said("mail.send", labels={"shift": "night"}) == ("deny", None)
+    assert said("pay.out", spent_usd=0.5, origin={"worst": "task"}) == ("allow", "pays")
+    assert said("pay.out", spent_usd=0.5, origin={"worst": "untrusted"}) == ("deny", "traced")
+    assert said("pay.out", spent_usd=1.5, origin={"worst": "task"}) == ("deny", "pays")
+    assert said("pay.out", origin={"worst": "task"}) == ("deny", "pays")
+
+
+def test_a_case_that_names_a_rule_wants_that_rule() -> None:
+    by_rule = Answer(verdict="deny", rule="small")
+    by_none = Answer(verdict="deny", rule=None)
+    assert fits(case("t", "deny"), by_rule)
+    assert fits(case("t", "deny", rule="small"), by_rule)
+    assert not fits(case("t", "deny", rule="large"), by_rule)
+    assert not fits(case("t", "deny", rule=""), by_rule)
+    assert fits(case("t", "deny", rule=""), by_none)
+    assert not fits(case("t", "allow"), by_none)
+
+
+def test_failures_name_their_case_and_say_why() -> None:
+    cases = [case("orders.refund", "allow", args={"amount": 5}), case("orders.refund", "allow", args={"amount": 500})]
+    ((place, wrong),) = failures(matrix(), cases, compile_grant)
+    assert (place, wrong.verdict, wrong.rule) == (1, "require_approval", "large")
+    assert {(one.rule, one.matched) for one in wrong.trace} == {("small", False), ("large", True)}
+
+
+def test_a_file_is_read_with_the_lines_of_its_cases() -> None:
+    text = "kind: PolicyTest\npolicy: p.yaml\ncases:\n  - {tool: a, verdict: allow}\n\n  - tool: b\n    verdict: deny\n"
+    read = read_expectations(text)
+    assert read.found is not None
+    assert (read.found.policy, read.lines) == ("p.yaml", (4, 6))
+    assert [one.tool for one in read.found.cases] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("", "mapping"),
+        ("kind: Policy\ncases: []", "PolicyTest"),
+        ("kind: PolicyTest\ncases: []", "at least 1"),
+        ("kind: PolicyTest\ncases:\n  - {tool: a, verdict: alow}\n", "line 3"),
+        ("kind: PolicyTest\ncases:\n\n  - {tool: a, verdict: allow, toool: b}\n", "line 4"),
+        ("kind: PolicyTest\ncases:\n  - {tool: a, who: {agnet: b}, verdict: allow}\n", "line 3"),
+        ("kind: PolicyTest\n\tcases: 1", "not YAML"),
+    ],
+)
+def test_a_bad_file_is_refused_with_the_line(text: str, word: str) -> None:
+    read = read_expectations(text)
+    assert read.found is None
+    assert any(word in problem.detail for problem in read.problems), read.problems
+
+
+def test_what_is_written_is_what_is_weighed() -> None:
+    """YAML's own types reach the condition: a quoted number is no number, and an unclear condition never allows."""
+    text = yaml.safe_dump(
+        {
+            "kind": "PolicyTest",
+            "cases": [{"tool": "orders.refund", "who": BILLING, "args": {"amount": "5"}, "verdict": "deny"}],
+        }
+    )
+    read = read_expectations(text)
+    assert read.found is not None
+    found = answer(matrix(), read.found.cases[0], compile_grant)
+    assert (found.verdict, found.rule) == ("require_approval", "large")
