@@ -32,8 +32,10 @@ from towpath_tas.adapters.ledger_tables import (
     read_rates,
 )
 from towpath_tas.app.laws import Laws, seen
+from towpath_tas.app.origins import Origins
 from towpath_tas.core.authorization import Asked, Law, Ruling
 from towpath_tas.core.call import FINAL, Approval, Call, Step
+from towpath_tas.core.provenance import Knowledge
 from towpath_tas.metrics import Metrics
 
 TRIES = 8
@@ -81,10 +83,16 @@ class Picture:
     law: Law
     used: dict[str, int] | None = None
     rates: dict[str, int] | None = None
+    known: Knowledge | None = None
+    wants_origin: bool = False
 
     def authorize(self, asked: Asked) -> Ruling:
         """Ask the matrix."""
-        return self.law.rule(asked, self.used, self.rates)
+        if self.known is not None:
+            asked = self.law.traced(asked, self.known)
+        ruling = self.law.rule(asked, self.used, self.rates)
+        self.wants_origin = self.wants_origin or ruling.wants_origin
+        return ruling
 
 
 @dataclass(slots=True, eq=False)
@@ -117,6 +125,7 @@ class Book:
         self._log = log
         self._cache_calls = cache_calls
         self._calls: dict[UUID, Call] = {}
+        self._origins = Origins()
 
     async def learn_time(self, source: Any) -> None:
         """Ask Postgres for its time once."""
@@ -150,7 +159,7 @@ class Book:
                 return
             await self._look(lane, todo)
             crash_point("tas.looked")
-            decided = [entry for entry in todo if self._decide(entry)]
+            decided = await self._trace(lane, [entry for entry in todo if self._decide(entry)])
             await self._count(lane, decided)
             crash_point("tas.decided")
             settled = await self._write(lane, [entry for entry in decided if not entry.error])
@@ -191,6 +200,26 @@ class Book:
             entry.error = f"{type(error).__name__}: {error}"[:500]
             return False
         return entry.read or entry.step.call is not None
+
+    async def _trace(self, lane: Lane, decided: Sequence[Entry]) -> list[Entry]:
+        """Decide again, knowing where values come from, what rests on that.
+
+        Without it, a condition that asks for it is unclear, and so restricts.
+        """
+        wanting = {entry: entry.picture for entry in decided if entry.picture is not None and entry.picture.wants_origin}
+        if not wanting:
+            return list(decided)
+        projects = {entry.run_id: entry.project if picture.call is None else picture.call.project for entry, picture in wanting.items()}
+        try:
+            known = await self._origins.of(lane, projects)
+        except asyncpg.PostgresError as error:
+            if isinstance(error, DATABASE_DOWN):
+                raise
+            self._log.error("where values come from can't be read", exc_info=error)
+            return list(decided)
+        for entry, picture in wanting.items():
+            picture.known = known[entry.run_id]
+        return [entry for entry in decided if entry not in wanting or self._decide(entry)]
 
     async def _count(self, lane: Lane, decided: Sequence[Entry]) -> None:
         """Decide again, knowing the counters, what rests on limited rules."""

@@ -4,6 +4,7 @@ Law: the right to a call is the conjunction of all of them, and every answer tha
 depends on nothing but what is given here, so the same question under the same versions has the same answer.
 """
 
+import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from towpath_contracts.canonical import digest
+from towpath_contracts.base import JsonObject
 from towpath_contracts.grants import Grants, chain_of, opens
 from towpath_contracts.tools import Denial, ToolRequest
 from towpath_tas.core.call import Call
@@ -26,12 +28,17 @@ from towpath_tas.core.denial import (
 )
 from towpath_tas.core.grants import granted
 from towpath_tas.core.matrix import MAX_REMEMBERED, Effect, Matrix, Rate, Used, Verdict, Who
+from towpath_tas.core.origin_words import matters, members, unread, with_values
+from towpath_tas.core.provenance import Knowledge, Origin
 from towpath_tas.core.registry import Registry, ToolVersion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A call as it is put to the matrix. `args_text` is the canonical JSON of `args`."""
+    """A call as it is put to the matrix. `args_text` is the canonical JSON of `args`.
+
+    `origin` is what conditions see of where the values come from; `traced` is it in full, where that was looked up now.
+    """
 
     run_id: UUID | None
     project: str
@@ -44,6 +51,8 @@ class Asked:
     labels: Mapping[str, str]
     grants: Grants = ()
     spent_usd: float | None = None
+    origin: JsonObject | None = None
+    traced: Origin | None = None
 
     def context(self) -> dict[str, Any]:
         """What conditions see."""
@@ -58,13 +67,14 @@ class Asked:
             },
             "agent": {"key": self.who.agent, "type": self.who.agent_type},
             "caller": self.who.caller,
-            "origin": {},
+            "origin": self.origin or {},
         }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ruling:
-    """The answer. `basis` are the deciding rules as (name, digest): what an approval is bound to."""
+    """The answer. `basis` are the deciding rules as (name, digest): what an approval is bound to. `wants_origin` says
+    that it was given without knowing where the values come from, and that it matters: ask again with `Law.traced`."""
 
     effect: Effect
     tool: ToolVersion | None
@@ -75,6 +85,8 @@ class Ruling:
     counted: tuple[str, ...] = ()
     rated: tuple[Rate, ...] = ()
     expires_s: int = 0
+    origin: Origin | None = None
+    wants_origin: bool = False
     denial: Denial | None = None
 
 
@@ -91,10 +103,47 @@ class Law:
         self.shadow: Matrix | None = None
         self._alternatives: dict[tuple[Who, str], tuple[str, ...]] = {}
 
+    def traced(self, asked: Asked, known: Knowledge) -> Asked:
+        """Return *asked* with where its values come from, by what is *known* of its run."""
+        tool = self.registry.tools.get(asked.tool)
+        if tool is None:
+            return asked
+        found = known.origin(tool.spec, asked.args)
+        return dataclasses.replace(asked, origin=found.context(), traced=found)
+
     def rule(
         self, asked: Asked, used: Mapping[str, int] | None = None, rates: Mapping[str, int] | None = None
     ) -> Ruling:
         """Answer *asked*; *used* counts the run's earlier calls by the name of a limited rule, *rates* those of now."""
+        tool = self.registry.tools.get(asked.tool)
+        naming = {} if tool is None else self._naming_origin(asked, tool.spec.operation)
+        if tool is not None and naming and asked.origin is None:
+            asked = dataclasses.replace(asked, origin=unread(tool.spec))
+        ruling = self._rule(asked, used, rates)
+        if tool is None:
+            return ruling
+        if asked.traced is None:
+            wanted = ruling.effect == "require_approval" or matters(naming.values(), tool.spec)
+            return dataclasses.replace(ruling, wants_origin=True) if wanted else ruling
+        denial = ruling.denial
+        if denial is not None and (denial.rule in naming or (denial.rule is None and naming)):
+            denial = with_values(denial, asked.traced, tool.spec.system_params)
+        return dataclasses.replace(ruling, origin=asked.traced, denial=denial)
+
+    def _naming_origin(self, asked: Asked, operation: str) -> dict[str, str]:
+        """Return the conditions that ask where values come from, by their rules' names; those of grants have places."""
+        found = {}
+        for matrix in (self.matrix,) if self.shadow is None else (self.matrix, self.shadow):
+            if matrix.names_origin:
+                near = matrix.candidates(asked.who, asked.tool, operation)
+                found.update({rule.name: rule.when for rule in near if rule.when is not None and members(rule.when)})
+        for place, grant in enumerate(asked.grants):
+            when = " || ".join(str(entry["when"]) for entry in grant if entry.get("when") is not None)
+            if members(when):
+                found[f"grant {place}"] = when
+        return found
+
+    def _rule(self, asked: Asked, used: Mapping[str, int] | None, rates: Mapping[str, int] | None) -> Ruling:
         refused = self._refused_before(asked)
         tool = self.registry.tools.get(asked.tool)
         if refused is not None or tool is None:
@@ -209,6 +258,7 @@ def asked_again(call: Call) -> Asked:
         args_text=call.args,
         labels=context.get("labels", {}),
         spent_usd=context.get("spent_usd"),
+        origin=context.get("origin"),
         grants=chain_of(context.get("grants", ()), context.get("grant")),
     )
 

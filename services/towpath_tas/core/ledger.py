@@ -137,12 +137,17 @@ def _open(
     permitted = call.changed(status=CallStatus.PERMITTED)
     return Step(
         call=permitted,
-        notes=(Note(phase="decision", verdict="allow", call=permitted),),
+        notes=(Note(phase="decision", verdict="allow", call=permitted, detail=_origin(ruling)),),
         effects=(Dispatch(call=permitted),),
         counted=ruling.counted,
         rated=ruling.rated,
         decides=True,
     )
+
+
+def _origin(ruling: Ruling) -> dict[str, Any] | None:
+    """What the audit says of where the values came from, where that was looked up."""
+    return None if ruling.origin is None else {"origin": ruling.origin.context()}
 
 
 def _new_row(request: ToolRequest, asked: Asked, args_digest: str, ruling: Ruling) -> Call:
@@ -157,6 +162,8 @@ def _new_row(request: ToolRequest, asked: Asked, args_digest: str, ruling: Rulin
         context["grant"] = request.grant
     if request.grants:
         context["grants"] = asked.grants
+    if ruling.origin is not None:
+        context["origin"] = ruling.origin.context()
     return Call(
         run_id=request.run_id,
         execution_id=request.execution_id,

@@ -126,6 +126,7 @@ class Matrix:
                 self._wild.append((place, rule))
         self._found: dict[tuple[Who, str, str], tuple[Rule, ...]] = {}
         self._conditions: dict[str, Condition | None] = {}
+        self.names_origin = any(rule.when is not None and "origin" in rule.when for rule in self.rules)
 
     def candidates(self, who: Who, tool: str, operation: str) -> tuple[Rule, ...]:
         """Return the rules that speak of this *who*, *tool* and *operation*, whatever their conditions say."""

@@ -84,16 +84,22 @@ class _Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where every value of one call comes from. `whole` says that nothing of the run was too large to be looked at."""
+    """Where every value of one call comes from, and what its tool may do with them.
+
+    `whole` says that nothing of the run was too large to be looked at; `looked` that the tool has anything to guard.
+    """
 
     told: tuple[Told, ...]
     args: tuple[str, ...] = ()
     whole: bool = True
+    looked: bool = True
+    writes: bool = True
+    hazards: tuple[str, ...] = ()
 
     def context(self) -> JsonObject:
         """Return what conditions see as `origin`."""
         sinks = [one.word for one in self.told if one.sink]
-        pointed = [word for one in self.told for word in one.pointers]
+        pointed = [word for one in self.told for word in one.pointers] if self.looked else []
         args: dict[str, list[str]] = {name: [] for name in self.args}
         for one in self.told:
             args.setdefault(one.arg, []).append(one.word)
@@ -105,6 +111,8 @@ class Origin:
             "pointers": sorted(set(pointed), key=WORDS.index),
             "args": {name: worst(found) for name, found in args.items()},
             "whole": self.whole,
+            "writes": self.writes,
+            "hazards": list(self.hazards),
         }
 
     def shown(self) -> tuple[JsonObject, ...]:
@@ -192,7 +200,7 @@ class Knowledge:
                 sink = any(_covers(pattern, leaf.names) for pattern in sinks)
             arg = leaf.names[0]
             told.append(self.look(leaf.path, arg, leaf.value, sink=sink, fixed=fixed[arg]))
-        return Origin(told=tuple(told), args=tuple(args), whole=self.whole)
+        return Origin(told=tuple(told), args=tuple(args), whole=self.whole, **about(spec))
 
     def _known(self, value: Any, fixed: frozenset[str]) -> tuple[str | None, Source | None]:
         if value is None or isinstance(value, bool) or value == "":
@@ -260,6 +268,17 @@ class Knowledge:
             self._outputs.append(_Output(source, "\0".join(unhidden(text) for text in texts), known))
 
 
+def looked_at(spec: ToolSpec) -> bool:
+    """Say whether any argument of this tool can be a sink."""
+    return bool(spec.sinks) if spec.sinks is not None else spec.effect_class is not EffectClass.PURE
+
+
+def about(spec: ToolSpec) -> dict[str, Any]:
+    """Return what an `Origin` says of the tool itself."""
+    writes = spec.effect_class is not EffectClass.PURE
+    return {"looked": looked_at(spec), "writes": writes, "hazards": tuple(str(hazard) for hazard in spec.hazards)}
+
+
 def worst(found: Iterable[str]) -> str:
     """Return the worst of these words; `fixed` where there are none."""
     return max(found, key=WORDS.index, default=FIXED)
@@ -270,11 +289,12 @@ def stated(words_by_arg: Mapping[str, str], spec: ToolSpec) -> Origin:
     sinks = spec.sinks if spec.sinks is not None else tuple(words_by_arg) if spec.effect_class != "pure" else ()
     tops = {path.partition(".")[0] for path in sinks}
     return Origin(
+        **about(spec),
         told=tuple(
             Told(path=path, arg=_first(path), word=word, sink=_first(path) in tops, pointers=(word,))
             for path, word in words_by_arg.items()
             if word in WORDS
-        )
+        ),
     )
 
 
