@@ -206,12 +206,12 @@ class Book:
 
         Without it, a condition that asks for it is unclear, and so restricts.
         """
-        wanting = {entry: entry.picture for entry in decided if entry.picture is not None and entry.picture.wants_origin}
+        pictures = ((entry, entry.picture) for entry in decided)
+        wanting = {entry: picture for entry, picture in pictures if picture is not None and picture.wants_origin}
         if not wanting:
             return list(decided)
-        projects = {entry.run_id: entry.project if picture.call is None else picture.call.project for entry, picture in wanting.items()}
         try:
-            known = await self._origins.of(lane, projects)
+            known = await self._origins.of(lane, {entry.run_id: _project(entry) for entry in wanting})
         except asyncpg.PostgresError as error:
             if isinstance(error, DATABASE_DOWN):
                 raise
@@ -315,6 +315,11 @@ class Book:
         while len(self._calls) >= self._cache_calls:
             del self._calls[next(iter(self._calls))]
         self._calls[call.execution_id] = call
+
+
+def _project(entry: Entry) -> str:
+    call = entry.picture.call if entry.picture is not None else None
+    return entry.project if call is None else call.project
 
 
 def _picture(call: Call | None, found: Stored | None, now: datetime, law: Law) -> Picture:

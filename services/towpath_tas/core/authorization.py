@@ -73,8 +73,9 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ruling:
-    """The answer. `basis` are the deciding rules as (name, digest): what an approval is bound to. `wants_origin` says
-    that it was given without knowing where the values come from, and that it matters: ask again with `Law.traced`."""
+    """The answer. `basis` are the deciding rules as (name, digest): what an approval is bound to.
+
+    `wants_origin`: it was given without knowing where the values come from, and that matters; ask with `Law.traced`."""
 
     effect: Effect
     tool: ToolVersion | None
