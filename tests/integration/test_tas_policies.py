@@ -3,9 +3,11 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import asyncpg
 import pytest
-from tests.support.tas_caller import ARGS, OPEN
-from tests.support.tas_running import Running, shared_tas, tas
+from tests.oracles import policy_diff
+from tests.support.tas_caller import ARGS, OPEN, TasCaller
+from tests.support.tas_running import Running, Shared, shared_tas, tas
 
 from towpath_contracts import rpc
 from towpath_contracts.policies import DiffGroup, PolicyDiff, merge_diffs
@@ -240,3 +242,22 @@ async def test_a_dry_run_weighs_the_grant_the_labels_and_what_was_used(tas: Runn
     assert await verdict("orders.tag", caller="robot") == ("allow", "")
     assert await verdict("orders.tag", caller="robot", used={"once": 1}) == ("deny", "limit_exceeded")
     assert await verdict("orders.tag", caller="ann") == ("deny", "permission_denied")
+
+
+async def test_a_diff_over_recorded_calls_is_what_brute_force_says(shared_tas: Shared) -> None:
+    """The long form is `python -m tests.oracles.policy_diff`."""
+    text = policy_diff.proposed(3, "shop")
+    early, noise = policy_diff.made_calls(200, 5, "shop"), policy_diff.made_calls(200, 6, "sales")
+    late = policy_diff.made_calls(1_000, 7, "shop")
+    connection = await asyncpg.connect(shared_tas.dsn)
+    await policy_diff.write(connection, early)
+    await policy_diff.write(connection, noise)
+    since = await connection.fetchval("SELECT clock_timestamp()")
+    await policy_diff.write(connection, late)
+    await connection.close()
+    async with TasCaller(shared_tas.nats.url(), "shop") as caller:
+        for begin, made in ((None, [*early, *late]), (since, late)):
+            got = merge_diffs([piece async for piece in policy_diff.ask(caller, text, since=begin)])
+            expected = policy_diff.weigh(policy_diff.without_limits(text), made)
+            assert policy_diff.differences(got, expected) == []
+            assert len({group.change for group in got.groups}) == 3

@@ -1,0 +1,321 @@
+"""`policy diff` against brute force: random recorded decisions, weighed by an oracle that reads the proposed YAML.
+
+`python -m tests.oracles.policy_diff --calls 100000 [--seed 1]` starts a platform, fills its ledger and its audit as the
+tool-access service writes them, asks for the diff as a client does, compares every figure and every example with the
+oracle's (which shares no code with the platform), and says how fast it was and what other questions felt of it.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import statistics
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from uuid import UUID, uuid5
+
+import asyncpg
+import nats
+import yaml
+from nats.aio.client import Client
+from tests.oracles.matrix import _met, _names
+from tests.oracles.policy_texts import DISCOVERED, OPERATIONS, TOOLS, Question, policy_text, question
+
+from towpath_contracts import rpc
+from towpath_contracts.canonical import canonical_json, digest_text
+from towpath_contracts.policies import PolicyDiff, merge_diffs
+from towpath_contracts.tools import CallStatus, EffectClass
+from towpath_embedded.platform import Platform
+from towpath_fabric.ids import new_run_id
+from towpath_tas.adapters.ledger_tables import open_calls
+from towpath_tas.core.call import Call, Note, Step
+
+LIMITS = ("max_calls_per_run", "rate", "max_cost_per_run_usd")
+CHANGES = {"deny": "newly_denied", "allow": "newly_allowed", "require_approval": "newly_gated"}
+THEN = (*("allow",) * 5, *("require_approval",) * 2, *("deny",) * 3)
+VIOLATIONS = (*("permission_denied",) * 4, "limit_exceeded", "tool_unknown", "invalid_arguments", "not_granted")
+BATCH = 500
+CALLS_PER_RUN = 7
+
+Key = tuple[str, str, str, str, str]
+
+
+@dataclass(slots=True)
+class Asker:
+    """Asks the tool-access service of a whole platform, as the gateway does."""
+
+    nc: Client
+    project: str
+
+    async def ask(self, method: rpc.Method, **values: Any) -> Any:
+        """Ask; raises RuntimeError for a problem."""
+        request = method.request.model_validate(values)
+        reply = await self.nc.request(method.subject, request.model_dump_json().encode(), timeout=30)
+        if reply.headers and rpc.PROBLEM_HEADER in reply.headers:
+            raise RuntimeError(reply.data.decode())
+        return method.answer.model_validate_json(reply.data)
+
+
+@dataclass(slots=True)
+class Expected:
+    """What the oracle says of a set of recorded decisions; `rules` are the rules now, by execution."""
+
+    calls: int = 0
+    groups: Counter[Key] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
+    of: dict[UUID, Key] = field(default_factory=dict)
+    rules: dict[UUID, str | None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Made:
+    """One recorded call: the question, what was decided, and how the platform would have written it."""
+
+    asked: Question
+    then: str
+    violation: str
+    edited: bool
+    step: Step
+
+
+def without_limits(text: str) -> str:
+    """Return the policy as JSON, which is YAML too, without what is never replayed."""
+    loaded = yaml.load(text, Loader=yaml.BaseLoader)
+    rules = [{key: value for key, value in rule.items() if key not in LIMITS} for rule in loaded["rules"]]
+    return json.dumps({"kind": "Policy", "rules": rules})
+
+
+def now_of(text: str, asked: Question) -> tuple[str, str | None]:
+    """Return what the policy says to *asked*, and the rule named for it (design §7)."""
+    met = _met(text, asked)
+    if met["deny"]:
+        return "deny", met["deny"][0]["name"]
+    if asked.tool in DISCOVERED and not any(map(_names, met["require_approval"] + met["allow"])):
+        return "deny", None
+    for effect in ("require_approval", "allow"):
+        if met[effect]:
+            return effect, met[effect][0]["name"]
+    return "deny", None
+
+
+def weigh(text: str, made: Sequence[Made]) -> Expected:
+    """Weigh every recorded call by brute force."""
+    found = Expected()
+    for one in made:
+        why = "edited" if one.edited else one.violation if one.then == "deny" else ""
+        if why not in {"", "permission_denied"}:
+            found.left_out[why] += 1
+            continue
+        found.calls += 1
+        now, rule = now_of(text, one.asked)
+        if now != one.then:
+            key = (CHANGES[now], one.then, one.asked.network, one.asked.agent, one.asked.tool)
+            call = one.step.call
+            assert call is not None
+            found.groups[key] += 1
+            found.of[call.execution_id] = key
+            found.rules[call.execution_id] = rule
+    return found
+
+
+def make(dice: random.Random, project: str, run_id: UUID, index: int) -> Made:
+    """Make one recorded call: decided once, or again after its approval drifted or a person said no."""
+    asked = question(dice)
+    asked.project = project
+    then = dice.choice(THEN)
+    violation = dice.choice(VIOLATIONS) if then == "deny" else ""
+    if asked.tool not in TOOLS:
+        then, violation = "deny", "tool_unknown"
+    edited = then == "require_approval" and dice.random() < 0.1
+    call = _call(asked, run_id, index, then, violation)
+    notes = [Note(phase="decision", verdict=then, call=call)]
+    if then == "require_approval" and dice.random() < 0.5:
+        drifted = dice.random() < 0.5
+        again = Note(phase="decision", verdict=dice.choice(("deny", "require_approval")), call=call)
+        refused = Note(phase="decision", verdict="deny", call=call, actor="ben")
+        notes.append(again if drifted else refused)
+    notes.append(Note(phase="outcome", verdict="succeeded", call=call))
+    if edited:
+        call = replace(call, args_digest=digest_text("other"))
+    return Made(asked=asked, then=then, violation=violation, edited=edited, step=Step(call=call, notes=tuple(notes)))
+
+
+def _call(asked: Question, run_id: UUID, index: int, then: str, violation: str) -> Call:
+    text = canonical_json(asked.args)
+    status = {"allow": CallStatus.SUCCEEDED, "deny": CallStatus.DENIED}.get(then, CallStatus.AWAITING_APPROVAL)
+    return Call(
+        run_id=run_id,
+        execution_id=uuid5(run_id, f"call:{index}"),
+        project=asked.project,
+        network=asked.network,
+        snapshot_digest="sha256:snapshot",
+        agent_key=asked.agent,
+        agent_type=asked.agent_type,
+        caller=asked.caller,
+        step=asked.step,
+        call_index=index,
+        tool=asked.tool,
+        operation=OPERATIONS.get(asked.tool, "call"),
+        toolset=asked.tool.partition(".")[0],
+        tool_version=1,
+        effect_class=EffectClass.PURE,
+        timeout_ms=1_000,
+        args=text,
+        args_digest=digest_text(text),
+        context=json.dumps({"labels": asked.labels} if asked.labels else {}),
+        status=status,
+        fence=0,
+        attempt=1,
+        deadline=datetime.now(UTC) + timedelta(minutes=1),
+        policy_version=3,
+        rule="then",
+        approvals=int(then == "require_approval"),
+        fact=json.dumps({"denial": {"violation_type": violation}}) if violation else None,
+    )
+
+
+def made_calls(count: int, seed: int, project: str) -> list[Made]:
+    """Make *count* recorded calls, some to a run."""
+    dice = random.Random(seed)
+    calls = []
+    for number in range(count):
+        if number % CALLS_PER_RUN == 0:
+            run_id = new_run_id()
+        calls.append(make(dice, project, run_id, number))
+    return calls
+
+
+async def write(connection: Any, calls: Sequence[Made]) -> None:
+    """Write recorded calls as the tool-access service writes its batches."""
+    for place in range(0, len(calls), BATCH):
+        await open_calls(connection, [one.step for one in calls[place : place + BATCH]], [], [])
+
+
+async def ask(caller: Any, text: str, **more: Any) -> AsyncIterator[PolicyDiff]:
+    """Ask for a diff piece by piece."""
+    cursor: dict[str, Any] = {}
+    while True:
+        said = {"project": caller.project, "text": text, "limit": 5_000, **cursor, **more}
+        piece = await caller.ask(rpc.DIFF_POLICY, **said)
+        yield piece
+        if piece.next_after is None:
+            return
+        cursor = {"after": piece.next_after, "last": piece.last}
+
+
+def differences(got: PolicyDiff, expected: Expected) -> list[str]:
+    """Say what *got* has wrong."""
+    wrong = []
+    groups = {group.key: group.calls for group in got.groups}
+    if groups != dict(expected.groups):
+        wrong.append(f"groups: {set(groups.items()) ^ set(expected.groups.items())}")
+    if (got.calls, got.left_out) != (expected.calls, dict(expected.left_out)):
+        wrong.append(f"weighed {got.calls}, left out {got.left_out}; not {expected.calls}, {expected.left_out}")
+    for group in got.groups:
+        if len(group.examples) != min(5, group.calls):
+            wrong.append(f"{group.key}: {len(group.examples)} examples")
+        for one in group.examples:
+            said = (expected.of.get(one.execution_id), expected.rules.get(one.execution_id), one.rule_then)
+            if said != (group.key, one.rule_now, "then"):
+                wrong.append(f"example {one.execution_id}: {said}")
+    return wrong
+
+
+def proposed(seed: int, project: str) -> str:
+    """Return a random policy that says all three things about random calls."""
+    dice = random.Random(seed)
+    while True:
+        text = policy_text(dice)
+        probes = [question(dice) for _ in range(200)]
+        for probe in probes:
+            probe.project = project
+        bare = without_limits(text)
+        said = Counter(now_of(bare, probe)[0] for probe in probes if probe.tool in TOOLS)
+        if len(said) == len(CHANGES) and min(said.values()) > 20:
+            return text
+
+
+async def _probe(caller: Asker, stop: asyncio.Event) -> list[float]:
+    """Ask a small question now and then; returns how long each answer took, in ms."""
+    took = []
+    while not stop.is_set():
+        began = time.perf_counter()
+        await caller.ask(rpc.GET_POLICY, project="nobody")
+        took.append((time.perf_counter() - began) * 1_000)
+        await asyncio.sleep(0.02)
+    return took
+
+
+async def _probed(caller: Asker, work: Any) -> tuple[Any, list[float]]:
+    stop = asyncio.Event()
+    probe = asyncio.create_task(_probe(caller, stop))
+    result = await work
+    stop.set()
+    return result, await probe
+
+
+async def _whole(caller: Asker, text: str) -> PolicyDiff:
+    return merge_diffs([piece async for piece in ask(caller, text)])
+
+
+async def _run(calls: int, seed: int, folder: Path) -> int:
+    project = "shop"
+    text = proposed(seed, project)
+    made = made_calls(calls, seed, project)
+    noise = made_calls(calls // 10, seed + 1, "sales")
+    async with Platform(folder, workers=()) as platform:
+        connection = await asyncpg.connect(platform.dsn("tas"))
+        await write(connection, noise)
+        await write(connection, made)
+        await connection.close()
+        url, prefix = platform.nats_url_of("gateway"), b"_INBOX_gateway"
+        caller = Asker(await nats.connect(url, inbox_prefix=prefix), project)
+        try:
+            _, quiet = await _probed(caller, asyncio.sleep(3))
+            began = time.perf_counter()
+            got, busy = await _probed(caller, _whole(caller, text))
+            took = time.perf_counter() - began
+        finally:
+            await caller.nc.close()
+    began = time.perf_counter()
+    expected = weigh(without_limits(text), made)
+    brute = time.perf_counter() - began
+    wrong = differences(got, expected)
+    said = {
+        "calls": calls,
+        "weighed": got.calls,
+        "left_out": got.left_out,
+        "differences_found": sum(group.calls for group in got.groups),
+        "groups": len(got.groups),
+        "wrong": wrong[:5],
+        "seconds": round(took, 1),
+        "calls_per_s": round(calls / took),
+        "oracle_seconds": round(brute, 1),
+        "other_questions_ms": {
+            name: {"p50": round(statistics.median(times), 1), "max": round(max(times), 1), "n": len(times)}
+            for name, times in (("before", quiet), ("during", busy))
+        },
+    }
+    sys.stdout.write(json.dumps(said) + "\n")
+    return 1 if wrong else 0
+
+
+def main() -> int:
+    """Compare; print one line of JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--calls", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    with TemporaryDirectory(prefix="towpath-diff-") as folder:
+        return asyncio.run(_run(options.calls, options.seed, Path(folder)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
