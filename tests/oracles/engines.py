@@ -4,8 +4,8 @@
 
 `cel-expr-python` (Google's C++ engine) weighs the same conditions; both follow the same definition of CEL. Known to
 differ, and left out: `size` of a text that is not ASCII (ours counts bytes of UTF-8, the definition code points), a
-double looked for `in` a map (ours can't tell, the definition says no), `int` and `string` of a boolean (ours can't tell,
-Google's engine converts it).
+double looked for `in` a map (ours can't tell, the definition says no), `int` and `string` of a boolean (ours can't
+tell, Google's engine converts it).
 
 `cedarpy` (Cedar) decides whole matrices: `allow` becomes `permit`, `deny` becomes `forbid`, and `require_approval` is
 asked for in two passes. Known to differ, and left out by guards: a condition that errs. Cedar skips such a policy, also

@@ -12,7 +12,7 @@ from typing import Any
 
 import cel
 
-from towpath_tas.core.conditions import VARIABLES, Condition, Met
+from towpath_tas.core.conditions import VARIABLES, Condition, Met, Scene
 
 MAX_CHARS = 4_096
 """A condition longer than this is a program, and belongs into a tool."""
@@ -37,7 +37,7 @@ _FUNCTIONS = frozenset(
 class CelCondition:
     """One compiled expression."""
 
-    __slots__ = ("_program", "text")
+    __slots__ = ("_names", "_program", "text")
 
     def __init__(self, text: str) -> None:
         """Compile *text*; raises ValueError with what is wrong."""
@@ -46,6 +46,7 @@ class CelCondition:
             raise ValueError(msg)
         self.text = text
         self._program = cel.compile(text)
+        self._names = tuple(VARIABLES & set(self._program.variables()))
         unknown = set(self._program.variables()) - VARIABLES - _TYPES - set(_MACRO.findall(text))
         if unknown:
             msg = f"unknown name {', '.join(sorted(unknown))}: a condition sees {', '.join(sorted(VARIABLES))}"
@@ -58,12 +59,25 @@ class CelCondition:
     def __call__(self, context: Mapping[str, Any]) -> Met:
         """Answer for *context*; see `Condition`."""
         try:
-            answer = self._program.execute(dict(context))
+            answer = self._program.execute(self._prepared(context))
         except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
             return Met.UNCLEAR
         if answer is True:
             return Met.YES
         return Met.NO if answer is False else Met.UNCLEAR
+
+    def _prepared(self, context: Mapping[str, Any]) -> Any:
+        """Turn the names that this condition uses into the engine's values, those of a `Scene` only once."""
+        if not isinstance(context, Scene):
+            return dict(context)
+        if context.prepared is None:
+            context.prepared = (cel.Context(), set())
+        prepared, ready = context.prepared
+        for name in self._names:
+            if name not in ready and name in context:
+                prepared.add_variable(name, context[name])
+                ready.add(name)
+        return prepared
 
 
 def compile_condition(text: str) -> Condition:

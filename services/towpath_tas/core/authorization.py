@@ -16,7 +16,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.grants import Grants, chain_of, opens
 from towpath_contracts.tools import Denial, ToolRequest
 from towpath_tas.core.call import Call
-from towpath_tas.core.conditions import Compiler
+from towpath_tas.core.conditions import Compiler, Scene
 from towpath_tas.core.denial import (
     Violation,
     allowed_tools,
@@ -149,7 +149,7 @@ class Law:
         tool = self.registry.tools.get(asked.tool)
         if refused is not None or tool is None:
             return self._no(refused or self._unknown(asked), tool)
-        context = asked.context()
+        context = Scene(asked.context())
         if not granted(asked.grants, asked.tool, tool.spec.operation, context, self.compile_grant):
             return self._no(denied_grant(asked.tool, tool.spec.operation), tool)
         verdict = self.matrix.decide(asked.who, asked.tool, tool.spec.operation, context, _used(asked, used, rates))

@@ -20,11 +20,25 @@ class Met(Enum):
     UNCLEAR = "unclear"
 
 
+class Scene(dict[str, Any]):
+    """What all conditions of one decision see; nothing of it changes meanwhile.
+
+    An engine keeps in `prepared` what it has made of it for the first condition: most of the time goes there.
+    """
+
+    __slots__ = ("prepared",)
+
+    def __init__(self, context: Mapping[str, Any]) -> None:
+        """Take the names of *context*."""
+        super().__init__(context)
+        self.prepared: Any = None
+
+
 class Condition(Protocol):
     """One compiled condition."""
 
     def __call__(self, context: Mapping[str, Any]) -> Met:
-        """Answer for *context*, which has every name of `VARIABLES`; never raises."""
+        """Answer for *context*, which has every name of `VARIABLES`; never raises. A `Scene` is prepared once."""
         ...
 
 

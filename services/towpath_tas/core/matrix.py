@@ -7,16 +7,19 @@ rule.
 
 import fnmatch
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from towpath_contracts.access import RuleTrace
-from towpath_tas.core.conditions import Compiler, Condition, Met
+from towpath_tas.core.conditions import Compiler, Condition, Met, Scene
 
 Effect = Literal["allow", "deny", "require_approval"]
 OnExpiry = Literal["deny", "escalate"]
 Limit = Literal["calls", "rate", "cost"]
+
+PARTS = ("tool", "operation", "project", "network", "agent", "agent_type", "caller")
+"""What of a call a rule's patterns are put to, in this order."""
 
 MAX_REMEMBERED = 20_000
 """Distinct (who, tool) pairs whose rules are remembered; callers choose some of the names, so memory must be
@@ -116,7 +119,7 @@ class Matrix:
         self.rules = tuple(rules)
         self.version = version
         self._compiler = compiler
-        self._globs = {text: _glob(text) for rule in self.rules for text in _patterns(rule)}
+        self._tests = {id(rule): _tests(rule) for rule in self.rules}
         self._exact: dict[str, list[tuple[int, Rule]]] = {}
         self._wild: list[tuple[int, Rule]] = []
         for place, rule in enumerate(self.rules):
@@ -149,6 +152,7 @@ class Matrix:
         used: Used = NOTHING_USED,
     ) -> Verdict:
         """Return the verdict for a call with *context*, after what was *used* of the limits already."""
+        context = context if isinstance(context, Scene) else Scene(context)
         matched: dict[Effect, list[Rule]] = {"deny": [], "require_approval": [], "allow": []}
         unmet = []
         for rule in self.candidates(who, tool, operation):
@@ -162,9 +166,9 @@ class Matrix:
         """Say of every rule for this tool how it was weighed."""
         said = []
         for rule in self.rules:
-            if not self._globs[rule.tool].fullmatch(tool):
-                continue
             misses = self._misses(rule, who, tool, operation)
+            if misses.startswith("tool "):
+                continue
             if misses:
                 said.append(RuleTrace(rule=rule.name, effect=rule.effect, matched=False, detail=misses))
                 continue
@@ -177,18 +181,11 @@ class Matrix:
 
     def _misses(self, rule: Rule, who: Who, tool: str, operation: str) -> str:
         """Return the first part of *rule* that does not match, or an empty string where all do."""
-        parts = (
-            ("tool", rule.tool, tool),
-            ("operation", rule.operation, operation),
-            ("project", rule.project, who.project),
-            ("network", rule.network, who.network),
-            ("agent", rule.agent, who.agent),
-            ("agent_type", rule.agent_type, who.agent_type),
-            ("caller", rule.caller, who.caller),
-        )
-        for name, pattern, value in parts:
-            if not self._globs[pattern].fullmatch(value):
-                return f"{name} {value!r} is not {pattern!r}"
+        values = (tool, operation, who.project, who.network, who.agent, who.agent_type, who.caller)
+        for place, fits in self._tests[id(rule)]:
+            if not fits(values[place]):
+                name = PARTS[place]
+                return f"{name} {values[place]!r} is not {getattr(rule, name)!r}"
         return ""
 
     def _applies(self, rule: Rule, context: Mapping[str, Any]) -> bool:
@@ -250,8 +247,14 @@ def _rate(rule: Rule) -> Rate:
     return Rate(rule.name, rule.rate_calls or 0, rule.rate_per_s or 1)
 
 
-def _patterns(rule: Rule) -> tuple[str, ...]:
-    return (rule.tool, rule.operation, rule.project, rule.network, rule.agent, rule.agent_type, rule.caller)
+def _tests(rule: Rule) -> tuple[tuple[int, Callable[[str], object]], ...]:
+    """Return what a call must fit, by place in `PARTS`; what fits everything is left out."""
+    patterns = ((place, getattr(rule, name)) for place, name in enumerate(PARTS))
+    return tuple((place, _fits(pattern)) for place, pattern in patterns if pattern != "*")
+
+
+def _fits(pattern: str) -> Callable[[str], object]:
+    return pattern.__eq__ if _is_exact(pattern) else _glob(pattern).fullmatch
 
 
 def _is_exact(pattern: str) -> bool:
