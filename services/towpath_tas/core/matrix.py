@@ -29,12 +29,17 @@ DEFAULT_EXPIRES_S = 86_400
 """How long an approval may wait where its rule does not say: a day (design §5)."""
 
 
+_TOOLSET_HEAD = re.compile(r"[A-Za-z0-9_-]+\.")
+"""How a pattern begins that names a toolset: `files.*`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """One rule of the matrix. The globs know `*`, `?` and `[…]`; `digest` is that of the rule's whole content.
 
     `quorum` people must approve, and `on_expiry` says what happens where they do not in time. `rate_calls` in any
-    window of `rate_per_s` seconds are permitted to the whole project. Costs are US dollars.
+    window of `rate_per_s` seconds are permitted to the whole project. Costs are US dollars. With `discovered` a pattern
+    that begins with a toolset's name opens the discovered tools of it too.
     """
 
     name: str
@@ -54,6 +59,7 @@ class Rule:
     expires_s: int = DEFAULT_EXPIRES_S
     quorum: int = 1
     on_expiry: OnExpiry = "deny"
+    discovered: bool = False
     note: str = ""
     owner: str = ""
     digest: str = ""
@@ -127,17 +133,22 @@ class Matrix:
                 self._exact.setdefault(rule.tool, []).append((place, rule))
             else:
                 self._wild.append((place, rule))
-        self._found: dict[tuple[Who, str, str], tuple[Rule, ...]] = {}
+        self._found: dict[tuple[Who, str, str, bool], tuple[Rule, ...]] = {}
         self._conditions: dict[str, Condition | None] = {}
         self.names_origin = any(rule.when is not None and "origin" in rule.when for rule in self.rules)
 
-    def candidates(self, who: Who, tool: str, operation: str) -> tuple[Rule, ...]:
-        """Return the rules that speak of this *who*, *tool* and *operation*, whatever their conditions say."""
-        key = (who, tool, operation)
+    def candidates(self, who: Who, tool: str, operation: str, *, discovered: bool = False) -> tuple[Rule, ...]:
+        """Return the rules that speak of this *who*, *tool* and *operation*, whatever their conditions say.
+
+        Of a *discovered* tool a rule gives rights only where it names it.
+        """
+        key = (who, tool, operation, discovered)
         found = self._found.get(key)
         if found is None:
             near = sorted([*self._exact.get(tool, ()), *self._wild], key=lambda placed: placed[0])
             found = tuple(rule for _, rule in near if not self._misses(rule, who, tool, operation))
+            if discovered:
+                found = _of_discovered(found)
             if len(self._found) >= MAX_REMEMBERED:
                 self._found.clear()
             self._found[key] = found
@@ -150,16 +161,20 @@ class Matrix:
         operation: str,
         context: Mapping[str, Any],
         used: Used = NOTHING_USED,
+        *,
+        discovered: bool = False,
     ) -> Verdict:
         """Return the verdict for a call with *context*, after what was *used* of the limits already."""
         context = context if isinstance(context, Scene) else Scene(context)
         matched: dict[Effect, list[Rule]] = {"deny": [], "require_approval": [], "allow": []}
         unmet = []
-        for rule in self.candidates(who, tool, operation):
+        for rule in self.candidates(who, tool, operation, discovered=discovered):
             if self._applies(rule, context):
                 matched[rule.effect].append(rule)
             elif rule.effect != "deny":
                 unmet.append(rule)
+        if discovered and not any(map(names_discovered, (*matched["require_approval"], *matched["allow"]))):
+            matched["require_approval"] = matched["allow"] = []  # what only restricts gives no right
         return _weigh(matched, used, tuple(unmet))
 
     def trace(self, who: Who, tool: str, operation: str, context: Mapping[str, Any]) -> tuple[RuleTrace, ...]:
@@ -255,6 +270,17 @@ def _tests(rule: Rule) -> tuple[tuple[int, Callable[[str], object]], ...]:
 
 def _fits(pattern: str) -> Callable[[str], object]:
     return pattern.__eq__ if _is_exact(pattern) else _glob(pattern).fullmatch
+
+
+def names_discovered(rule: Rule) -> bool:
+    """Say whether *rule* may open a discovered tool that it matches: it names the tool, or its toolset on purpose."""
+    return _is_exact(rule.tool) or (rule.discovered and _TOOLSET_HEAD.match(rule.tool) is not None)
+
+
+def _of_discovered(found: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    kept = tuple(rule for rule in found if rule.effect != "allow" or names_discovered(rule))
+    opened = any(rule.effect != "deny" and names_discovered(rule) for rule in kept)
+    return kept if opened else tuple(rule for rule in kept if rule.effect == "deny")
 
 
 def _is_exact(pattern: str) -> bool:

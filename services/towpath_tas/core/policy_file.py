@@ -31,7 +31,7 @@ _ON_EXPIRY: tuple[OnExpiry, ...] = ("deny", "escalate")
 _WHO = ("project", "network", "agent", "agent_type", "caller")
 _KEYS = (
     *("name", "who", "tool", "operation", "effect", "when", "max_calls_per_run", "rate", "max_cost_per_run_usd"),
-    *("expires_s", "quorum", "on_expiry", "note", "owner"),
+    *("expires_s", "quorum", "on_expiry", "discovered", "note", "owner"),
 )
 _RATE = ("calls", "per_s")
 _TOP = ("kind", "rules", "version", "note")
@@ -161,12 +161,26 @@ def _rule(node: yaml.Node, at: str, compiler: Compiler, found: _Findings) -> Rul
         values["when"] = _condition(parts["when"], f"{at}/when", compiler, found)
     _limits(parts, effect, at, values, found)
     _asking(parts, effect, at, values, found)
+    if "discovered" in parts:
+        values["discovered"] = _discovered(parts, effect, at, found)
     if len(found.problems) > before:
         return None
     content = {"name": name, "effect": effect, **values}
     return Rule(
         **content, digest=digest({key: value for key, value in content.items() if key not in {"note", "owner"}})
     )
+
+
+def _discovered(parts: Mapping[str, yaml.Node], effect: str | None, at: str, found: _Findings) -> bool:
+    """Read `discovered`: it says something only where a pattern names a toolset, and where the rule gives a right."""
+    node = parts["discovered"]
+    if _text(node, f"{at}/discovered", found) not in {"true", "false"}:
+        found.add(node, f"{at}/discovered", "type", "must be true or false")
+    elif effect == "deny":
+        found.add(node, f"{at}/discovered", "useless", "a deny rule holds for discovered tools as well")
+    elif not re.match(r"[A-Za-z0-9_-]+\.", str(parts["tool"].value) if "tool" in parts else ""):
+        found.add(node, f"{at}/discovered", "toolset", "'tool' must begin with the toolset's name, like 'files.*'")
+    return str(node.value) == "true"
 
 
 def _limits(
