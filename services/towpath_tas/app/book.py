@@ -328,11 +328,6 @@ def _picture(call: Call | None, found: Stored | None, now: datetime, law: Law) -
     return Picture(call=call, approval=found.approval, fence=found.fence, now=now, law=law)
 
 
-def _project(entry: Entry) -> str:
-    call = entry.picture.call if entry.picture is not None else None
-    return call.project if call is not None else entry.project
-
-
 def _counts(group: Iterable[Entry]) -> list[Count]:
     """Every use of a limited rule. All calls of a batch share the base that was read: Postgres adds them up."""
     counts = []
