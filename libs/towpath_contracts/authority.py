@@ -1,13 +1,25 @@
-"""Which NATS user may publish and subscribe what: the authority table (reliability.md §4).
+"""Which NATS user may publish and subscribe what, and in which account it is: the authority table (reliability.md §4).
 
-Law: whatever is not listed is refused by the broker. Answers to requests are allowed by the broker's
-`allow_responses`, so they need no row. Every service has its own inbox prefix, so that none can read another's answers.
+Law: whatever is not listed is refused by the broker. An account is a broker of its own; what crosses is listed here and
+nowhere else (`towpath_contracts.accounts`). The core services share one, the gateway has one, every worker's and every
+client's credential has one of its own, so that no trick with replies reaches what the credential may not say itself.
+Every user has its own inbox prefix, so that none can read another's answers.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from towpath_contracts import subjects
+from towpath_contracts import rpc, streams, subjects
 from towpath_contracts.base import JsonObject
+
+CORE = "CORE"
+"""The account of the services that are trusted with every run, and of the streams."""
+
+EDGE = "EDGE"
+"""The gateway's account."""
+
+ANY = "*"
+"""Every project, every toolset: for what people start by hand on their own machine."""
 
 RESPONSE_EXPIRES = "5m"
 """How long a request may be answered: longer than any wait a question may ask for."""
@@ -15,19 +27,31 @@ RESPONSE_EXPIRES = "5m"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserRights:
-    """Allowed subjects of one user; everything else is denied."""
+    """Allowed subjects of one user; everything else is denied. One that *answers* may reply to what it is asked."""
 
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
+    account: str = CORE
+    answers: bool = False
 
 
 def _inbox(role: str) -> str:
     return f"_INBOX_{role}.>"
 
 
-def _pulls(*streams: str) -> tuple[str, ...]:
-    next_subjects = tuple(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.>" for stream in streams)
-    return next_subjects + tuple(f"$JS.ACK.{stream}.>" for stream in streams)
+def _pulls(*consumers: tuple[str, str]) -> tuple[str, ...]:
+    """What pulling *consumers* (stream, durable) takes. Acknowledgements have two forms, by version of the broker."""
+    asked = tuple(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{durable}" for stream, durable in consumers)
+    first = tuple(f"$JS.ACK.{stream}.{durable}.>" for stream, durable in consumers)
+    return asked + first + tuple(f"$JS.ACK.*.*.{stream}.{durable}.>" for stream, durable in consumers)
+
+
+def _own(stream: str) -> tuple[tuple[str, str], ...]:
+    return tuple((one.stream, one.durable) for one in streams.CONSUMERS if one.stream == stream)
+
+
+def _asks(*methods: rpc.Method) -> tuple[str, ...]:
+    return tuple(method.subject for method in methods)
 
 
 _DECLARES = (
@@ -41,7 +65,53 @@ _DECLARES = (
 )
 """What `streams ensure` needs; core services hold it, so that a broker that lost its data is set up again at once."""
 
-USERS: dict[str, UserRights] = {
+NOT_FOR_PEOPLE: frozenset[rpc.Method] = frozenset(
+    {
+        *(rpc.CLAIM_START, rpc.RAISE_FENCE, rpc.SETTLE_CALL, rpc.REGISTER_TOOLS, rpc.BLOB_PUT, rpc.RECORD_ACTION),
+        *(rpc.DEAD_LETTER_CALLS, rpc.DEAD_LETTER_RUNS, rpc.REPUBLISH, rpc.EVENTS_SINCE, rpc.SWEEP_RUNS),
+        rpc.WAKE_PAUSED,
+    }
+)
+"""Methods that services ask each other; the gateway may ask every other one."""
+
+
+def worker_rights(name: str, project: str = ANY, toolsets: Iterable[str] = (ANY,)) -> UserRights:
+    """Return the rights of the worker credential *name*: to serve *toolsets* of *project*, and nothing else.
+
+    Raises ValueError where one of the two is ANY and the other is not: a consumer's name can't be given in part.
+    """
+    places = [(project, toolset) for toolset in toolsets]
+    if any((project == ANY) != (toolset == ANY) for _, toolset in places):
+        msg = "a worker credential is for named toolsets of one project, or for all of all"
+        raise ValueError(msg)
+    durables = [ANY if project == ANY else streams.exec_consumer(*place).durable for place in places]
+    return UserRights(
+        account=f"TOOLS_{name}",
+        publish=(
+            subjects.TOOL_OUTCOME,
+            *_asks(rpc.CLAIM_START, rpc.BLOB_PUT),
+            *(subjects.for_toolset(subject, *place) for subject in _asks(*rpc.TOOLSET_METHODS) for place in places),
+            *(subjects.log_tool(*place) for place in places),
+            *_pulls(*(("TOOLEXEC", durable) for durable in durables)),
+        ),
+        subscribe=(
+            *(subjects.tool_cancel_of(*place) for place in places),
+            *(subjects.tool_confirm(*place, "*") for place in places),
+            _inbox("worker"),
+        ),
+    )
+
+
+def client_rights(caller: str) -> UserRights:
+    """Return the rights of a NATS client that acts as *caller*; `anonymous` may also use plain `task.submit`."""
+    own = tuple(f"task.{verb}.{caller}" for verb in ("submit", "enqueue", "get", "events", "cancel"))
+    plain = (subjects.TASK_SUBMIT_ANONYMOUS,) if caller == subjects.ANONYMOUS else ()
+    return UserRights(
+        account=f"CLIENT_{caller}", publish=own + plain, subscribe=("_INBOX.>", f"_INBOX_client_{caller}.>")
+    )
+
+
+SERVICES: dict[str, UserRights] = {
     "deploy": UserRights(publish=("$JS.API.>",), subscribe=(_inbox("deploy"),)),
     "orchestrator": UserRights(
         publish=(
@@ -50,73 +120,74 @@ USERS: dict[str, UserRights] = {
             subjects.RUN_EVENT_ALL,
             subjects.RUN_INBOX_ALL,  # its own queue: a dead letter goes back where it came from
             subjects.TASK_ENQUEUE_ALL,
-            "svc.tas.*",
-            *_pulls("INBOX", "TASKS"),
+            *_asks(rpc.RAISE_FENCE, rpc.SETTLE_CALL, rpc.DESCRIBE_TOOLS, rpc.REPUBLISH, rpc.RECORD_ACTION),
+            *_pulls(*_own("INBOX"), *_own("TASKS")),
             *_DECLARES,
         ),
-        subscribe=("task.>", "svc.orchestrator.*", _inbox("orchestrator")),
+        subscribe=(
+            *(subjects.TASK_SUBMIT_ANONYMOUS, subjects.TASK_SUBMIT_ALL, subjects.TASK_GET_ALL),
+            *(subjects.TASK_EVENTS_ALL, subjects.TASK_CANCEL_ALL),
+            *("svc.orchestrator.*", _inbox("orchestrator")),
+        ),
+        answers=True,
     ),
     "decider": UserRights(
         publish=(
             "run.inbox.decider.*",
             subjects.LOG_LLM_CALL,
             subjects.RUN_TOKENS_ALL,
-            "svc.orchestrator.blob_get",
-            "svc.orchestrator.dead_letter",
-            *_pulls("DECIDE"),
+            *_asks(rpc.BLOB_GET_RUNS, rpc.DEAD_LETTER_RUNS),
+            *_pulls(("DECIDE", "*")),
             *_DECLARES,
         ),
         subscribe=("svc.decider.*", _inbox("decider")),
+        answers=True,
     ),
     "tas": UserRights(
         publish=(
             subjects.TOOL_EXEC_ALL,
-            subjects.TOOL_OUTCOME,
+            subjects.TOOL_OUTCOME,  # its own queue: a dead letter goes back where it came from
             subjects.TOOL_CANCEL_ALL,
+            subjects.TOOL_CONFIRM_ALL,
             "run.inbox.tas.*",
-            "svc.orchestrator.*",
-            "_INBOX_worker.>",
-            *_pulls("TOOLREQ", "TOOLOUT"),
+            *_asks(rpc.WAKE_PAUSED),
+            *_pulls(*_own("TOOLREQ"), *_own("TOOLOUT")),
             *_DECLARES,
         ),
-        subscribe=("svc.tas.*", _inbox("tas")),
+        subscribe=(
+            "svc.tas.*",
+            *(subjects.for_toolset(one.subject, ANY, ANY) for one in rpc.TOOLSET_METHODS),
+            _inbox("tas"),
+        ),
+        answers=True,
     ),
     "log_writer": UserRights(
-        publish=("svc.orchestrator.events_since", "svc.orchestrator.sweep_runs", *_pulls("EVENTS", "LOGS"), *_DECLARES),
+        publish=(*_asks(rpc.EVENTS_SINCE, rpc.SWEEP_RUNS), *_pulls(*_own("EVENTS"), *_own("LOGS")), *_DECLARES),
         subscribe=("svc.log_writer.*", _inbox("log_writer")),
+        answers=True,
     ),
     "gateway": UserRights(
-        publish=("task.>", "svc.*.*", "run.inbox.gateway.*"),
+        account=EDGE,
+        publish=(
+            subjects.TASK_SUBMIT_ALL,
+            *(method.subject for method in rpc.METHODS if method not in NOT_FOR_PEOPLE),
+        ),
         subscribe=(subjects.RUN_EVENT_ALL, subjects.RUN_TOKENS_ALL, _inbox("gateway")),
     ),
-    "worker": UserRights(
-        publish=(
-            subjects.TOOL_OUTCOME,
-            subjects.LOG_TOOL,
-            "svc.tas.claim_start",
-            "svc.tas.register_tools",
-            "svc.tas.blob_put",
-            "svc.tas.dead_letter",
-            *_pulls("TOOLEXEC"),
-        ),
-        subscribe=(subjects.TOOL_CANCEL_ALL, _inbox("worker")),
-    ),
 }
-"""Users of the platform's own processes."""
+"""Users of the platform's own services."""
 
-
-def client_rights(caller: str) -> UserRights:
-    """Return the rights of a NATS client that acts as *caller*; `anonymous` may also use plain `task.submit`."""
-    own = tuple(f"task.{verb}.{caller}" for verb in ("submit", "enqueue", "get", "events", "cancel"))
-    plain = (subjects.TASK_SUBMIT_ANONYMOUS,) if caller == subjects.ANONYMOUS else ()
-    return UserRights(publish=own + plain, subscribe=("_INBOX.>", f"_INBOX_client_{caller}.>"))
+USERS: dict[str, UserRights] = {**SERVICES, "worker": worker_rights("worker")}
+"""The users of a platform on one machine: its services, and whatever worker is started by hand beside it."""
 
 
 def broker_permissions(rights: UserRights) -> JsonObject:
     """Return *rights* as nats-server's `permissions`; what is listed nowhere is denied.
 
-    A request may be answered once, however late, without a right to publish to its sender's inbox.
+    Who answers may do so once to each request, however late, without a right to publish to its sender's inbox.
     """
     sides = (("publish", rights.publish), ("subscribe", rights.subscribe))
-    allowed = {side: {"allow": list(words)} if words else {"deny": [">"]} for side, words in sides}
-    return {**allowed, "allow_responses": {"max": 1, "expires": RESPONSE_EXPIRES}}
+    allowed: JsonObject = {side: {"allow": list(words)} if words else {"deny": [">"]} for side, words in sides}
+    if rights.answers:
+        allowed["allow_responses"] = {"max": 1, "expires": RESPONSE_EXPIRES}
+    return allowed

@@ -187,7 +187,7 @@ class TokenDelta(Message):
 
 
 class ToolLog(Message):
-    """Worker to log-writer on `log.tool`: what a tool wrote while it ran (may be lost)."""
+    """Worker to log-writer on `log.tool.<project>.<toolset>`: what a tool wrote while it ran (may be lost)."""
 
     execution_id: UUID
     run_id: UUID

@@ -146,6 +146,9 @@ METHODS: tuple[Method, ...] = (
     GET_HISTORY,
 )
 
+TOOLSET_METHODS: tuple[Method, ...] = (REGISTER_TOOLS, DEAD_LETTER_CALLS)
+"""What workers ask on `<subject>.<project>.<toolset>`, so that the broker can hold them to their own toolsets."""
+
 CLIENT_SUBJECTS: dict[str, tuple[type, type]] = {
     "task.submit": (tasks.SubmitTask, tasks.RunAccepted),
     "task.get": (views.GetRun, views.RunView),

@@ -16,12 +16,13 @@ DECIDE_ALL = "decide.*"
 TOOL_REQUEST = "tool.request"
 TOOL_EXEC_ALL = "tool.exec.*.*"
 TOOL_OUTCOME = "tool.outcome"
-TOOL_CANCEL_ALL = "tool.cancel.*"
+TOOL_CANCEL_ALL = "tool.cancel.*.*.*"
+TOOL_CONFIRM_ALL = "tool.confirm.*.*.*"
 RUN_EVENT_ALL = "run.event.*"
 RUN_TOKENS_ALL = "run.tokens.*"
 LOG_ALL = "log.>"
 LOG_LLM_CALL = "log.llm_call"
-LOG_TOOL = "log.tool"
+LOG_TOOL_ALL = "log.tool.*.*"
 
 DEFAULT_POOL = "default"
 """The decider pool that serves every model without a pool of its own."""
@@ -70,9 +71,19 @@ def tool_exec(project: str, toolset: str) -> str:
     return f"tool.exec.{project}.{toolset}"
 
 
-def tool_cancel(execution_id: UUID) -> str:
-    """Where workers hear that a call should stop."""
-    return f"tool.cancel.{execution_id}"
+def tool_cancel(project: str, toolset: str, execution_id: UUID) -> str:
+    """Where the workers of *toolset* in *project* hear that a call should stop."""
+    return f"tool.cancel.{project}.{toolset}.{execution_id}"
+
+
+def tool_cancel_of(project: str, toolset: str) -> str:
+    """Every stop for *toolset* in *project*."""
+    return f"tool.cancel.{project}.{toolset}.*"
+
+
+def tool_confirm(project: str, toolset: str, place: str) -> str:
+    """Where a worker of *toolset* in *project* hears that the ledger holds its outcomes; *place* is its own word."""
+    return f"tool.confirm.{project}.{toolset}.{place}"
 
 
 def run_event(run_id: UUID) -> str:
@@ -83,6 +94,16 @@ def run_event(run_id: UUID) -> str:
 def run_tokens(run_id: UUID) -> str:
     """Where model text is told while it is made."""
     return f"run.tokens.{run_id}"
+
+
+def log_tool(project: str, toolset: str) -> str:
+    """Where the workers of *toolset* in *project* say what their tools wrote."""
+    return f"log.tool.{project}.{toolset}"
+
+
+def for_toolset(subject: str, project: str, toolset: str) -> str:
+    """Where a worker asks *subject* in the name of *toolset* in *project*; its credential allows no other names."""
+    return f"{subject}.{project}.{toolset}"
 
 
 def service(name: str, method: str) -> str:

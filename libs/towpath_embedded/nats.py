@@ -15,7 +15,8 @@ from importlib import metadata
 from pathlib import Path
 from urllib.parse import quote
 
-from towpath_contracts.authority import UserRights, broker_permissions
+from towpath_contracts.accounts import SYSTEM, broker_accounts
+from towpath_contracts.authority import CORE, UserRights
 from towpath_contracts.problems import ProblemError, problem
 from towpath_embedded import process as processes
 from towpath_embedded.ports import LOOPBACK, free_port
@@ -101,6 +102,7 @@ class Nats:
         self.folder.mkdir(parents=True, exist_ok=True)
         if self._refused_its_store():
             self.set_store_aside()
+        self._take_over_store()
         for stale in self.folder.glob("nats-server_*.ports"):
             stale.unlink(missing_ok=True)
         configuration = self.folder / "nats.conf"
@@ -161,8 +163,18 @@ class Nats:
         if self._no_auth_user is not None:
             lines.append(f"no_auth_user: {json.dumps(self._no_auth_user)}")
         if self._users:
-            lines += ["authorization {", "  users = [", *map(self._user, self._users), "  ]", "}"]
+            # The server reads JSON as a form of its own notation.
+            lines += [
+                f"system_account: {SYSTEM}",
+                f"accounts: {json.dumps(broker_accounts(self._users, self.password))}",
+            ]
         return "\n".join(lines) + "\n"
+
+    def _take_over_store(self) -> None:
+        """Give CORE the streams that lie where a version without accounts kept them."""
+        old, new = self.store / "jetstream" / "$G", self.store / "jetstream" / CORE
+        if self._users and old.is_dir() and not new.exists():
+            old.rename(new)
 
     def _refused_its_store(self) -> bool:
         """Say whether the last process ended because it could not use the store."""
@@ -181,11 +193,6 @@ class Nats:
             self.folder.mkdir(parents=True, exist_ok=True)
             write_private(path, json.dumps(passwords))
         return passwords
-
-    def _user(self, name: str) -> str:
-        permissions = broker_permissions(self._users[name])
-        # The server reads JSON as a form of its own notation.
-        return "    " + json.dumps({"user": name, "password": self._passwords[name], "permissions": permissions})
 
 
 def nats_binary() -> Path:

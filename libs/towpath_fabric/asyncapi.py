@@ -21,6 +21,8 @@ PARAMETERS = {
     "source": "Who reports: a credential may publish only under its own source.",
     "run_id": "The run, as a UUID.",
     "pool": "The decider pool, or the key of a BaseAgent.",
+    "project": "The tenant that the toolset's tools are offered to.",
+    "place": "The worker's own word for where it listens.",
     "toolset": "The group of tools that one kind of worker serves.",
     "execution_id": "The tool call, as a UUID.",
 }
@@ -114,8 +116,16 @@ CHANNELS: tuple[Channel, ...] = (
         reply=(tools.OutcomeConfirmed,),
     ),
     Channel(
+        key="toolConfirm",
+        address=subjects.tool_confirm("{project}", "{toolset}", "{place}"),
+        sender="tool-access service",
+        receiver="tool worker",
+        summary="The ledger holds these outcomes; the worker may forget them.",
+        messages=(tools.OutcomeConfirmed,),
+    ),
+    Channel(
         key="toolCancel",
-        address="tool.cancel.{execution_id}",
+        address="tool.cancel.{project}.{toolset}.{execution_id}",
         sender="tool-access service",
         receiver="tool worker",
         summary="Stop a call; a hint, the outcome is still needed.",
@@ -147,7 +157,7 @@ CHANNELS: tuple[Channel, ...] = (
     ),
     Channel(
         key="logTool",
-        address=subjects.LOG_TOOL,
+        address=subjects.log_tool("{project}", "{toolset}"),
         sender="tool worker",
         receiver="log-writer",
         summary="What a tool wrote while it ran; may be lost.",
@@ -164,6 +174,18 @@ CHANNELS: tuple[Channel, ...] = (
             reply=(method.answer,),
         )
         for method in rpc.METHODS
+    ),
+    *(
+        Channel(
+            key=f"svc_{method.service}_{method.method}_of_toolset",
+            address=subjects.for_toolset(method.subject, "{project}", "{toolset}"),
+            sender="tool worker",
+            receiver=method.service,
+            summary=f"{method.request.__name__} of the credential's own toolset gives {method.answer.__name__}.",
+            messages=(method.request,),
+            reply=(method.answer,),
+        )
+        for method in rpc.TOOLSET_METHODS
     ),
 )
 

@@ -14,8 +14,8 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 _CONTROL = re.compile("[\x00-\x20\x7f-\x9f]")
-_REPLY = re.compile(rb"(?:_INBOX|\$JS\.(?:ACK|FC)\.)[!-)+-=?-~]*")
-"""Inboxes, and the broker's own subjects; without wildcards."""
+_REPLY = re.compile(rb"(?:_INBOX|_R_\.|\$JS\.(?:ACK|FC)\.)[!-)+-=?-~]*")
+"""Inboxes, those of other accounts (`_R_.`: the broker's own names for them), and its own subjects; no wildcards."""
 
 # The broker parts a line at blanks and tabs; for Python's `\s` it also ends at other control characters.
 _MSG_RE = re.compile(rb"\AMSG[ \t]+([^ \t\r\n]+)[ \t]+([0-9]+)[ \t]+(([^ \t\r\n]+)[ \t]+)?([0-9]+)\r\n")

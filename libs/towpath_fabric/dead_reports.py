@@ -32,10 +32,19 @@ def delivery_number(message: Msg) -> int:
 
 
 async def report_dead(
-    bus: Bus, method: Method, stream: str, message: Msg, reason: str, log: Logger, *, tells: bool = True
+    bus: Bus,
+    method: Method,
+    stream: str,
+    message: Msg,
+    reason: str,
+    log: Logger,
+    *,
+    tells: bool = True,
+    asked_on: str = "",
 ) -> bool:
     """Report *message* to *method* and take it out of its stream; False where nobody kept it, so that it comes again.
 
+    *asked_on* is the subject to ask on where it is not the method's own: workers ask in the name of their toolset.
     *tells* says whether its run should hear of it: not where somebody else than its owner may have made it.
     """
     report = ReportDead(
@@ -47,7 +56,7 @@ async def report_dead(
         tells=tells,
     )
     try:
-        await bus.ask(method, report, WAIT_S)
+        await bus.ask_subject(asked_on or method.subject, report, method.answer, timeout_s=WAIT_S)
     except ProblemError as error:
         why = f"{error.problem.code}: {error.problem.detail}"
         log.warning("nobody keeps a dead letter, it stays", stream=stream, subject=message.subject, error=why)

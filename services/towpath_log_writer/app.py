@@ -28,6 +28,8 @@ from towpath_log_writer.writing import WAITS_S, Writer
 BACKLOG = 1_000
 """With more messages than this to come, what is missing is most likely among them."""
 
+TOOL_LOG = subjects.LOG_TOOL_ALL.rstrip("*.") + "."
+
 QUIET_AFTER_S = 5.0
 """When nothing has arrived for this long, the stream has nothing more to say, whatever it last said."""
 
@@ -131,8 +133,10 @@ class LogReader:
             try:
                 if message.subject == subjects.LOG_LLM_CALL:
                     calls.append(LlmCall.model_validate_json(message.data))
-                elif message.subject == subjects.LOG_TOOL:
-                    logs.append(ToolLog.model_validate_json(message.data))
+                elif message.subject.startswith(TOOL_LOG):
+                    log = ToolLog.model_validate_json(message.data)
+                    if message.subject.split(".")[2] == log.project:  # a worker speaks for its own project only
+                        logs.append(log)
             except ValidationError:
                 self._metrics.messages.labels("LOGS", "unreadable").inc()
         self._metrics.messages.labels("LOGS", "read").inc(len(calls) + len(logs))

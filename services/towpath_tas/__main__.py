@@ -20,6 +20,7 @@ from towpath_tas.app.records import Audit, Blobs
 from towpath_tas.app.shadow import Shadow
 from towpath_tas.app.statistics import Figuring
 from towpath_tas.app.tools import Tools
+from towpath_tas.app.toolsets import serve_toolsets
 from towpath_tas.app.versions import Versions
 from towpath_tas.metrics import Metrics
 from towpath_tas.parts import Parts, Ports, serve
@@ -71,6 +72,7 @@ class ToolAccess:
         serve(bus, rpc.GET_POLICY, policies.show)
         self._look_back(parts, policies)
         serve(bus, rpc.REGISTER_TOOLS, tools.register)
+        serve_toolsets(bus, tools, parts.letters)
         serve(bus, rpc.DECIDE_PROPOSAL, tools.decide)
         serve(bus, rpc.AUDIT_QUERY, audit.query)
         serve(bus, rpc.RECORD_ACTION, audit.record)

@@ -71,9 +71,9 @@ class Parts:
         self.tickets = Tickets(signer, clock, settings.ticket_life_s)
         sender = Sender(bus, self.tickets, metrics)
         self._settling = Settling(pool, book, sender)
-        self._letters = Letters(pool, bus, book, sender, metrics, log)
+        self.letters = Letters(pool, bus, book, sender, metrics, log)
         requests = Requests(
-            *(ports.asked, Lane(pool), book, sender, self._dead("TOOLREQ", self._letters.tell), metrics, log),
+            *(ports.asked, Lane(pool), book, sender, self._dead("TOOLREQ", self.letters.tell), metrics, log),
             batch_size=size,
             telemetry=ports.telemetry,
         )
@@ -99,8 +99,8 @@ class Parts:
         serve(bus, rpc.RAISE_FENCE, self._settling.raise_fence)
         serve(bus, rpc.RESOLVE_APPROVAL, self._settling.resolve_approval)
         serve(bus, rpc.SETTLE_CALL, self._settling.settle_call)
-        serve(bus, rpc.DEAD_LETTER_CALLS, self._letters.report)
-        serve(bus, rpc.REPUBLISH, self._letters.republish)
+        serve(bus, rpc.DEAD_LETTER_CALLS, self.letters.report)
+        serve(bus, rpc.REPUBLISH, self.letters.republish)
 
     def _dead(self, stream: str, tell: Tell | None = None) -> DeadLetters:
         return DeadLetters(self._ports.pool, stream, self._metrics.dead, self._log, tell)

@@ -129,15 +129,15 @@ async def test_a_broker_that_lost_its_data_has_every_stream_again(servers: Platf
 async def fill(platform: Platform) -> None:
     """Leave some messages in the store."""
     connection = await connected(platform)
-    gateway = await connected(platform, "gateway")
+    orchestrator = await connected(platform, "orchestrator")
     try:
         for number in range(20):
-            await gateway.publish(subjects.run_inbox("gateway", UUID(int=number)), b"x" * 100)
-        await gateway.flush()
+            await orchestrator.publish(subjects.run_inbox("gateway", UUID(int=number)), b"x" * 100)
+        await orchestrator.flush()
         while not (await connection.jetstream().stream_info("INBOX")).state.messages:  # noqa: ASYNC110 - a level
             await asyncio.sleep(0.05)
     finally:
-        await gateway.close()
+        await orchestrator.close()
         await connection.close()
 
 

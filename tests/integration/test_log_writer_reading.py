@@ -146,7 +146,7 @@ async def test_what_a_tool_wrote_is_kept_once(place: Place, writer: ServiceProce
     )
     js = place.log.nc.jetstream()
     for _ in range(3):
-        await js.publish(subjects.LOG_TOOL, line.model_dump_json().encode())
+        await js.publish(subjects.log_tool(line.project, "default"), line.model_dump_json().encode())
     query = "SELECT message, fields::text FROM history.tool_log"
 
     async def kept() -> bool:

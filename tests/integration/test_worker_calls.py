@@ -239,7 +239,7 @@ async def test_a_cancelled_plain_call_is_told_through_its_context(nats_server: N
 
 async def test_what_a_tool_logs_is_told_and_never_harms_it(nats_server: Nats) -> None:
     async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()):
-        heard = await tas.nc.subscribe("log.tool")
+        heard = await tas.nc.subscribe("log.tool.default.default")
         await tas.nc.flush()
         outcome = await tas.call("talk", {"text": "hello"})
         assert outcome.status == "succeeded"

@@ -75,7 +75,8 @@ class TasPeer:
             (rpc.BLOB_PUT, self._on_blob),
             (rpc.DEAD_LETTER_CALLS, self._on_dead),
         ):
-            await self.nc.subscribe(method.subject, cb=self._serving(method, handler))
+            for subject in (method.subject, f"{method.subject}.*.*"):
+                await self.nc.subscribe(subject, cb=self._serving(method, handler))
         await self.nc.subscribe(subjects.TOOL_OUTCOME, cb=self._on_outcome)
         await self.nc.flush()
         return self
@@ -193,7 +194,8 @@ class TasPeer:
     async def cancel(self, invocation: ToolInvocation, reason: str = "cancelled") -> None:
         """Ask whoever runs the call to stop."""
         body = CancelTool(execution_id=invocation.execution_id, reason=reason).model_dump_json().encode()
-        await self.nc.publish(subjects.tool_cancel(invocation.execution_id), body)
+        said = subjects.tool_cancel(invocation.project, invocation.toolset, invocation.execution_id)
+        await self.nc.publish(said, body)
 
     async def left(self, toolset: str = "default") -> tuple[int, int]:
         """Return how many deliveries wait, and how many are out and not acknowledged."""

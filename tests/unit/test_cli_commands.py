@@ -38,6 +38,7 @@ COMMANDS = [
         "streams ensure",
         "streams authority",
     ),
+    *("workers credential add", "workers credential list", "workers credential remove"),
     *("chaos", "doctor", "explain", "version"),
 ]
 

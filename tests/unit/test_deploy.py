@@ -16,8 +16,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from towpath.cli.streams import authority_configuration
-from towpath_contracts.authority import USERS
+from towpath.cli.credentials import FILE, authority_configuration, load
 from towpath_fabric.health import Health
 from towpath_fabric.settings import Settings
 
@@ -57,9 +56,9 @@ def fields(role: str) -> set[str]:
 def secrets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
     """What `make-secrets` makes: variables by file."""
     folder = tmp_path_factory.mktemp("deploy")
-    script = folder / "make-secrets"
-    script.write_bytes((DEPLOY / "make-secrets").read_bytes())
-    subprocess.run(["bash", script], check=True, capture_output=True)
+    for name in ("make-secrets", "authority.conf"):
+        (folder / name).write_bytes((DEPLOY / name).read_bytes())
+    subprocess.run(["bash", folder / "make-secrets"], check=True, capture_output=True)
     assert (folder / "secrets").stat().st_mode & 0o077 == 0
     files = {path.name: path.read_text("utf-8").splitlines() for path in (folder / "secrets").iterdir()}
     return {name: dict(line.split("=", 1) for line in lines) for name, lines in files.items()}
@@ -107,7 +106,7 @@ def test_every_required_file_of_secrets_is_made(secrets: dict[str, dict[str, str
 
 def test_each_user_of_the_broker_has_its_own_password(secrets: dict[str, dict[str, str]]) -> None:
     broker = secrets["nats.env"]
-    assert set(broker) == {f"NATS_PASSWORD_{user.upper()}" for user in USERS}
+    assert set(broker) == {f"NATS_PASSWORD_{user.upper()}" for user in load(DEPLOY / FILE).users()}
     assert len(set(broker.values())) == len(broker)
     for name, service in compose()["services"].items():
         if name in {*ROLES, "streams"}:
@@ -164,7 +163,8 @@ def test_the_image_runs_as_nobody_in_particular_and_stops_when_asked() -> None:
 
 def test_the_brokers_rights_are_those_of_the_code() -> None:
     written = (DEPLOY / "authority.conf").read_text("utf-8")
-    assert written == authority_configuration(), "run: towpath streams authority > deploy/authority.conf"
+    made = authority_configuration(load(DEPLOY / FILE).users())
+    assert written == made, "run: towpath streams authority > deploy/authority.conf"
 
 
 def test_the_broker_reads_its_configuration(tmp_path: Path, secrets: dict[str, dict[str, str]]) -> None:

@@ -1,5 +1,6 @@
 """`towpath streams`: what the broker must have before the services can use it."""
 
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -58,35 +59,17 @@ async def ensure(
 
 
 @app.command(help_epilogue=examples("towpath streams authority > deploy/authority.conf"))
-def authority(*callers: str) -> None:
-    """Print the users of the broker and their rights, for nats-server to include.
+def authority(*callers: str, credentials: Path = Path("deploy/credentials.yaml")) -> None:
+    """Print the accounts and users of the broker and their rights, for nats-server to include.
 
     Passwords are not in it: the server reads them from its environment, NATS_PASSWORD_<USER>.
 
     Args:
-        callers: Programs that submit tasks over NATS; each becomes a user of that name.
+        callers: More programs that submit tasks over NATS; each becomes a user of that name.
+        credentials: The list of workers and of such programs.
     """
-    print(authority_configuration(callers), end="")
+    from towpath.cli.credentials import authority_configuration, load
 
-
-def authority_configuration(callers: tuple[str, ...] = ()) -> str:
-    """Return the `authorization` part of a nats-server configuration for the authority table and *callers*."""
-    import json
-
-    from towpath_contracts.authority import USERS, broker_permissions, client_rights
-
-    lines = [
-        "# Who may publish and subscribe what. Written by: towpath streams authority",
-        "authorization {",
-        "  users = [",
-    ]
-    for name, rights in {**USERS, **{caller: client_rights(caller) for caller in callers}}.items():
-        variable = f"NATS_PASSWORD_{name.upper().replace('-', '_')}"
-        permissions = json.dumps(broker_permissions(rights), indent=2).replace("\n", "\n      ")
-        lines += [
-            "    {",
-            f"      user: {json.dumps(name)}, password: ${variable}",
-            f"      permissions: {permissions}",
-            "    }",
-        ]
-    return "\n".join([*lines, "  ]", "}", ""])
+    listed = load(credentials)
+    every = listed.model_copy(update={"clients": tuple(dict.fromkeys((*listed.clients, *callers)))})
+    print(authority_configuration(every.users()), end="")

@@ -38,11 +38,12 @@ class _Held:
 class Outbox:
     """Sends outcomes and holds them until they are confirmed. `open` before the first one.
 
-    *moved* is set whenever something was confirmed.
+    *moved* is set whenever something was confirmed; *place* is the subject of this worker alone on which it hears that.
     """
 
-    def __init__(self, bus: Bus, moved: asyncio.Event) -> None:
+    def __init__(self, bus: Bus, moved: asyncio.Event, place: str) -> None:
         self._bus = bus
+        self._place = place
         self._moved = moved
         self._held: dict[str, _Held] = {}
         self._headers: dict[str, str] = {}
@@ -54,10 +55,9 @@ class Outbox:
         return key in self._held
 
     async def open(self) -> None:
-        """Listen for confirmations on an inbox of this worker's own."""
-        inbox = self._bus.nc.new_inbox()
-        await self._bus.nc.subscribe(inbox, cb=self._on_confirmed)
-        self._headers = {CONFIRM_HEADER: inbox}
+        """Listen for confirmations. Not on an inbox: a service may answer a question, but not write to any inbox."""
+        await self._bus.nc.subscribe(self._place, cb=self._on_confirmed)
+        self._headers = {CONFIRM_HEADER: self._place}
 
     async def post(self, key: str, body: bytes, deliveries: list[Msg]) -> None:
         """Send the outcome *key* and hold it with the *deliveries* that it will acknowledge."""

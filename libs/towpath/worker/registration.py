@@ -13,6 +13,7 @@ from towpath.worker.toolbox import Toolbox
 from towpath_contracts.base import Token
 from towpath_contracts.problems import ProblemError
 from towpath_contracts.rpc import REGISTER_TOOLS
+from towpath_contracts.subjects import for_toolset
 from towpath_contracts.tools import RegisterTools, ToolsRegistered
 from towpath_fabric.bus import Bus
 from towpath_fabric.clock import monotonic, wall
@@ -86,7 +87,8 @@ class Registration:
             offered = _offerable(tools)
             proposal = RegisterTools(toolset=toolset, tools=tuple(one.spec for one in offered), **self._who)
             try:
-                answer: ToolsRegistered = await self._bus.ask(REGISTER_TOOLS, proposal)
+                subject = for_toolset(REGISTER_TOOLS.subject, proposal.project, toolset)
+                answer = await self._bus.ask_subject(subject, proposal, ToolsRegistered)
             except ProblemError as error:
                 bad = _blamed(error, offered)
                 if not bad:

@@ -21,6 +21,7 @@ from towpath.worker.results import CutOffError, failure_of
 from towpath.worker.toolbox import Toolbox
 from towpath_contracts.canonical import digest
 from towpath_contracts.rpc import DEAD_LETTER_CALLS
+from towpath_contracts.subjects import for_toolset
 from towpath_contracts.tools import ClaimStart, EffectClass, TicketClaims, ToolOutcome
 from towpath_fabric.bus import Bus
 from towpath_fabric.clock import monotonic
@@ -126,7 +127,12 @@ class CallServer:
         self._metrics.refused.labels(reason).inc()
         self._log.warning("delivery refused", reason=reason, subject=message.subject, detail=detail)
         said = f"{reason}: {detail}" if detail else reason
-        await report_dead(self._bus, DEAD_LETTER_CALLS, "TOOLEXEC", message, said, self._log, tells=reason == MALFORMED)
+        toolset = message.subject.rpartition(".")[2]  # a delivery comes on tool.exec.<project>.<toolset>
+        await report_dead(
+            *(self._bus, DEAD_LETTER_CALLS, "TOOLEXEC", message, said, self._log),
+            tells=reason == MALFORMED,
+            asked_on=for_toolset(DEAD_LETTER_CALLS.subject, self._project, toolset),
+        )
 
     async def _permitted(self, call: Call, toolset: str) -> TicketClaims | ToolOutcome | None:
         """Return what the ticket says, the outcome for an expired one, or None for a call that must never run."""

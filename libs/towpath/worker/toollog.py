@@ -1,4 +1,4 @@
-"""What tools write while they run: `log.tool` (design §6).
+"""What tools write while they run: `log.tool.<project>.<toolset>` (design §6).
 
 Law: it may be lost, it never holds up a call, and one call can't flood it.
 """
@@ -10,7 +10,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from towpath.context import WriteLog
 from towpath_contracts.deciding import ToolLog
-from towpath_contracts.subjects import LOG_TOOL
+from towpath_contracts.subjects import log_tool
 from towpath_contracts.tools import ToolInvocation
 from towpath_fabric.bus import Bus
 from towpath_fabric.clock import wall
@@ -35,6 +35,7 @@ class ToolLogWriter:
         """Return the function that a tool's context writes with."""
         loop = asyncio.get_running_loop()
         left = MAX_LINES
+        subject = log_tool(invocation.project, invocation.toolset)
 
         def write(level: str, message: str, fields: dict[str, Any]) -> None:
             nonlocal left
@@ -54,12 +55,12 @@ class ToolLogWriter:
             )
             body = redacted(line.model_dump_json()).encode()
             if len(body) <= MAX_LINE_BYTES:
-                loop.call_soon_threadsafe(self._post, body)
+                loop.call_soon_threadsafe(self._post, subject, body)
 
         return write
 
-    def _post(self, body: bytes) -> None:
-        task = asyncio.ensure_future(self._bus.post(LOG_TOOL, body))
+    def _post(self, subject: str, body: bytes) -> None:
+        task = asyncio.ensure_future(self._bus.post(subject, body))
         self._posting.add(task)
         task.add_done_callback(self._posting.discard)
 

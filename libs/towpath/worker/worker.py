@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
+from uuid import uuid4
 
 from nats.aio.msg import Msg
 from prometheus_client import CollectorRegistry
@@ -96,7 +97,9 @@ class Worker:
         self._threads = ThreadPoolExecutor(options.concurrency, thread_name_prefix="tool")
         self._slots = Slots(options.concurrency)
         self._moved = asyncio.Event()
-        self._outbox = Outbox(bus, self._moved)
+        self._toolsets = tuple(dict.fromkeys((*toolbox.toolsets(), *(source.toolset for source in sources))))
+        place = subjects.tool_confirm(options.project, self._toolsets[0], uuid4().hex)
+        self._outbox = Outbox(bus, self._moved, place)
         self._registration = Registration(
             bus, toolbox, worker=options.name, owner=options.owner, project=options.project, log=log
         )
@@ -127,7 +130,9 @@ class Worker:
     async def run(self) -> None:
         """Register, then take and run calls until cancelled."""
         await self._outbox.open()
-        await self._bus.nc.subscribe(subjects.TOOL_CANCEL_ALL, cb=self._on_cancel)
+        for toolset in self._toolsets:
+            cancelled = subjects.tool_cancel_of(self._options.project, toolset)
+            await self._bus.nc.subscribe(cancelled, cb=self._on_cancel)
         tender = Tender(
             self._bus,
             slots=self._slots,
@@ -275,9 +280,14 @@ class Worker:
         except ValidationError:
             return  # not a cancel: nothing is stopped
         call = self._slots.find(asked.execution_id)
-        if call is not None and message.subject == subjects.tool_cancel(asked.execution_id):
+        if call is not None and message.subject == _cancelled_on(call):
             call.cancel(asked.reason)
 
     def _hook_failed(self, hook: Hook, error: BaseException) -> None:
         self._metrics.hook_failures.labels(hook.moment).inc()
         self._log.warning("a hook failed", moment=hook.moment, error=type(error).__name__)
+
+
+def _cancelled_on(call: Call) -> str:
+    said = call.invocation
+    return subjects.tool_cancel(said.project, said.toolset, said.execution_id)

@@ -58,6 +58,7 @@ class Ground:
         self.run_ids: dict[str, Task] = {}
         """Every accepted run."""
         self._nc: Client | None = None
+        self._caller: Client | None = None
         self._database: asyncpg.Pool[Any] | None = None
         self._people: asyncio.Task[None] | None = None
         self._answered: dict[str, float] = {}
@@ -65,12 +66,9 @@ class Ground:
     async def __aenter__(self) -> Self:
         """Connect, publish the network, let people look at gates."""
         self._database = await asyncpg.create_pool(self.platform.dsn(), min_size=1, max_size=2)
-        self._nc = await nats.connect(
-            self.platform.nats_url_of("gateway"),
-            inbox_prefix=b"_INBOX_gateway",
-            max_reconnect_attempts=-1,
-            reconnect_time_wait=0.2,
-        )
+        options = {"max_reconnect_attempts": -1, "reconnect_time_wait": 0.2}
+        self._nc = await nats.connect(self.platform.nats_url_of("gateway"), inbox_prefix=b"_INBOX_gateway", **options)
+        self._caller = await nats.connect(self.platform.nats_url, **options)
         spec = PublishNetwork.model_validate({"project": "default", "actor": PERSON, "spec": NETWORK})
         await self.until_done(rpc.PUBLISH_NETWORK.subject, spec)
         self._people = asyncio.create_task(self._answer_gates(), name="people")
@@ -81,8 +79,9 @@ class Ground:
         if self._people is not None:
             self._people.cancel()
             await asyncio.gather(self._people, return_exceptions=True)
-        if self._nc is not None:
-            await self._nc.close()
+        for connection in (self._nc, self._caller):
+            if connection is not None:
+                await connection.close()
         if self._database is not None:
             await self._database.close()
 
@@ -214,9 +213,10 @@ class Ground:
         return f"{refused.code}: {refused.detail}"
 
     async def _reply(self, subject: str, body: bytes) -> bytes | None:
-        assert self._nc is not None
+        asked = self._caller if subject.startswith("task.") else self._nc
+        assert asked is not None
         try:
-            return bytes((await self._nc.request(subject, body, timeout=ASK_S)).data)
+            return bytes((await asked.request(subject, body, timeout=ASK_S)).data)
         except (TimeoutError, nats.errors.Error):
             return None
 

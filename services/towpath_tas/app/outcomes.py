@@ -186,11 +186,11 @@ class Outcomes:
 
 
 def _confirm_to(message: Msg) -> str:
-    """Return the subject on which the worker waits, or an empty string."""
+    """Return the subject on which the worker waits, or an empty string where none may be written to."""
     subject: str = (message.headers or {}).get(CONFIRM_HEADER, "")
     return subject if _is_inbox(subject) else ""
 
 
 def _is_inbox(subject: str) -> bool:
-    """A worker names where it listens; anywhere but an inbox would let it speak with this service's voice."""
-    return subject.startswith("_INBOX") and not any(sign in subject for sign in " *>\r\n\t")
+    """A worker names where it listens; anywhere else would let it speak with this service's voice."""
+    return subject.startswith(("tool.confirm.", "_INBOX")) and not any(sign in subject for sign in " *>\r\n\t")

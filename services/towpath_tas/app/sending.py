@@ -102,7 +102,8 @@ class Sender:
                     await crash_point_sent("tas.told")
                 case Stop():
                     body = CancelTool(execution_id=effect.execution_id, reason=effect.reason).model_dump_json()
-                    await self._bus.post(subjects.tool_cancel(effect.execution_id), body.encode())
+                    subject = subjects.tool_cancel(effect.project, effect.toolset, effect.execution_id)
+                    await self._bus.post(subject, body.encode())
         self._count(step)
 
     async def _dispatch(self, call: Call) -> None:

@@ -151,6 +151,8 @@ class Tell:
 class Stop:
     """Ask whoever runs this call to stop."""
 
+    project: str
+    toolset: str
     execution_id: UUID
     reason: str
 

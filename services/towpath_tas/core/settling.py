@@ -21,7 +21,9 @@ def on_fence(call: Call, reason: str, *, now: datetime) -> Step:
     """Return what a raised fence makes of a call of its run. A live claim is left alone and asked to stop."""
     if call.status in FINAL:
         return Step()
-    stop = Stop(execution_id=call.execution_id, reason=reason or "cancelled")
+    stop = Stop(
+        project=call.project, toolset=call.toolset, execution_id=call.execution_id, reason=reason or "cancelled"
+    )
     if call.holder is not None and not lease_over(call, now):
         return Step(effects=(stop,))
     step = unknown(call, "the run was stopped while it ran, and it never reported") if call.ever_claimed else void(call)

@@ -1,0 +1,81 @@
+"""Who may connect to a deployed broker besides its services: `deploy/credentials.yaml`, and what is made from it.
+
+Law: the list holds names and what they are for, never a password; `authority.conf` beside it is made from it and the
+authority table alone, so that the broker's rights can be read, reviewed and compared.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import yaml
+from pydantic import Field, ValidationError
+
+from towpath_contracts.accounts import SYSTEM, broker_accounts
+from towpath_contracts.authority import SERVICES, UserRights, client_rights, worker_rights
+from towpath_contracts.base import ClientValue, Token
+from towpath_contracts.problems import ProblemError, problem
+
+FILE = "credentials.yaml"
+AUTHORITY = "authority.conf"
+_HEAD = """\
+# Who connects to the broker besides the services; passwords are in secrets/.
+# Changed by: towpath workers credential add NAME --project P --toolset T
+"""
+
+
+class WorkerCredential(ClientValue):
+    """What one worker credential serves; scaling a toolset is more processes with the same one."""
+
+    project: Token = "default"
+    toolsets: Annotated[tuple[Token, ...], Field(min_length=1)]
+
+
+class Credentials(ClientValue):
+    """The list: workers by name, and callers that submit tasks over NATS."""
+
+    workers: dict[Token, WorkerCredential] = {}
+    clients: tuple[Token, ...] = ()
+
+    def users(self) -> dict[str, UserRights]:
+        """Return every user of the broker with its rights; raises `request_invalid` for a name that is taken."""
+        asked = [*self.workers, *self.clients]
+        taken = sorted({name for name in asked if name in SERVICES or asked.count(name) > 1})
+        if taken:
+            raise ProblemError(problem("request_invalid", f"{FILE} names twice or after a service: {', '.join(taken)}"))
+        workers = {name: worker_rights(name, one.project, one.toolsets) for name, one in self.workers.items()}
+        return {**SERVICES, **workers, **{name: client_rights(name) for name in self.clients}}
+
+
+def load(path: Path) -> Credentials:
+    """Read the list; an absent file is an empty one. Raises `request_invalid` with everything that is wrong."""
+    if not path.exists():
+        return Credentials()
+    try:
+        return Credentials.model_validate(yaml.safe_load(path.read_text("utf-8")) or {})
+    except (ValidationError, yaml.YAMLError) as error:
+        raise ProblemError(problem("request_invalid", f"{path}: {error}")) from error
+
+
+def save(path: Path, credentials: Credentials) -> None:
+    """Write the list, and `authority.conf` beside it."""
+    body = yaml.safe_dump(credentials.model_dump(mode="json"), sort_keys=False)
+    path.write_text(_HEAD + body, "utf-8")
+    (path.parent / AUTHORITY).write_text(authority_configuration(credentials.users()), "utf-8")
+
+
+def password_variable(user: str) -> str:
+    """Return the variable from which the broker reads the password of *user*."""
+    return f"NATS_PASSWORD_{user.upper().replace('-', '_')}"
+
+
+def authority_configuration(users: Mapping[str, UserRights]) -> str:
+    """Return the accounts of a nats-server configuration for *users*; passwords stay variables of its environment."""
+    text = json.dumps(broker_accounts(users, lambda user: f"${password_variable(user)}"), indent=2)
+    text = re.sub(r'"(\$NATS_PASSWORD_\w+)"', r"\1", text)  # in quotes it would be the password itself
+    return (
+        "# Who may publish and subscribe what, and what crosses accounts. Written by: towpath streams authority\n"
+        f"system_account: {SYSTEM}\naccounts: {text}\n"
+    )

@@ -1,0 +1,47 @@
+"""The broker's accounts, made from the authority table: what each exports, imports, and who is in it.
+
+Law: nothing crosses between accounts but what a user of the importing account may say or hear. Streams are in CORE
+alone. SYS, which could look into every account, has no user.
+"""
+
+from collections.abc import Callable, Mapping
+
+from towpath_contracts.authority import CORE, RESPONSE_EXPIRES, UserRights, broker_permissions
+from towpath_contracts.base import JsonObject
+
+SYSTEM = "SYS"
+
+_PULL = "$JS.API.CONSUMER.MSG.NEXT."
+_INBOX = "_INBOX"
+
+
+def broker_accounts(users: Mapping[str, UserRights], password: Callable[[str], str]) -> JsonObject:
+    """Return nats-server's `accounts` for *users*, each with the *password* of its name."""
+    found: JsonObject = {SYSTEM: {"users": []}, CORE: {"jetstream": "enabled", "users": []}}
+    for name, rights in users.items():
+        account = found.setdefault(rights.account, {"users": []})
+        account["users"].append({"user": name, "password": password(name), "permissions": broker_permissions(rights)})
+        if rights.account != CORE:
+            found_imports = account.setdefault("imports", [])
+            found_imports += [one for one in _imports(rights) if one not in found_imports]
+    outside = [rights for rights in users.values() if rights.account != CORE]
+    asked = sorted({subject for rights in outside for subject in rights.publish})
+    heard = sorted({subject for rights in outside for subject in _heard(rights)})
+    if outside:
+        found[CORE]["exports"] = [*map(_service, asked), *({"stream": subject} for subject in heard)]
+    return found
+
+
+def _imports(rights: UserRights) -> list[JsonObject]:
+    asked = [{"service": {"account": CORE, "subject": subject}} for subject in rights.publish]
+    return [*asked, *({"stream": {"account": CORE, "subject": subject}} for subject in _heard(rights))]
+
+
+def _heard(rights: UserRights) -> tuple[str, ...]:
+    return tuple(subject for subject in rights.subscribe if not subject.startswith(_INBOX))
+
+
+def _service(subject: str) -> JsonObject:
+    if subject.startswith(_PULL):  # one question, many messages
+        return {"service": subject, "response_type": "stream"}
+    return {"service": subject, "response_threshold": RESPONSE_EXPIRES}
