@@ -11,7 +11,18 @@ from fastapi.openapi.utils import get_openapi
 from towpath_contracts.problems import Problem
 from towpath_gateway.errors import answer_with_problems
 from towpath_gateway.parts import Parts
-from towpath_gateway.routes import access, dead_letters, gates, keys, networks, once, problems, records, runs
+from towpath_gateway.routes import (
+    access,
+    dead_letters,
+    gates,
+    keys,
+    networks,
+    once,
+    policies,
+    problems,
+    records,
+    runs,
+)
 
 TITLE = "Towpath"
 VERSION = "1"
@@ -35,7 +46,7 @@ def create_app(parts: Parts | None) -> FastAPI:
     )
     app.state.parts = parts
     answer_with_problems(app)
-    for part in (runs, once, records, dead_letters, networks, gates, access, keys, problems):
+    for part in (runs, once, records, dead_letters, networks, gates, access, policies, keys, problems):
         app.include_router(part.router)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]  # FastAPI's documented way to change it
     return app

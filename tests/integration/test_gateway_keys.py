@@ -177,6 +177,17 @@ OPERATIONS = [
     ("policy:read", "GET", "/v1/tools", None),
     ("policy:write", "POST", "/v1/policy", {"text": ""}),
     ("policy:write", "POST", "/v1/tools/t/proposal", {"version": 1, "accept": True}),
+    ("policy:read", "GET", "/v1/policy/versions", None),
+    ("policy:read", "GET", "/v1/policy/changes", None),
+    ("policy:write", "POST", "/v1/policy/rollback", {"version": 1}),
+    ("policy:read", "GET", "/v1/policy/rules/r", None),
+    ("policy:write", "PUT", "/v1/policy/rules/r", {"rule": {}}),
+    ("policy:write", "DELETE", "/v1/policy/rules/r", None),
+    ("policy:write", "POST", "/v1/policy/diff", {"text": ""}),
+    ("policy:read", "GET", "/v1/policy/shadow", None),
+    ("policy:write", "PUT", "/v1/policy/shadow", {"text": ""}),
+    ("policy:write", "DELETE", "/v1/policy/shadow", None),
+    ("audit:read", "GET", "/v1/statistics", None),
     ("runs:operate", "GET", "/v1/replays", None),
     ("runs:operate", "GET", "/v1/dead-letters", None),
     ("runs:operate", "GET", "/v1/dead-letters/1", None),
@@ -205,6 +216,41 @@ async def test_every_operation_needs_its_scope(place: Place) -> None:
                     assert (answer.status_code, answer.json()["code"]) == (403, "forbidden"), (method, path)
                     assert scope in answer.json()["detail"]
     assert place.peer.asked == []
+
+
+LOOKS = {"runs:read", "networks:read", "gates:read", "policy:read"}
+MAY: dict[str, set[str]] = {
+    "viewer": LOOKS,
+    "operator": LOOKS | {"runs:write", "runs:operate", "gates:resolve"},
+    "approver": LOOKS | {"gates:resolve"},
+    "policy_admin": LOOKS | {"policy:write", "gates:resolve"},
+    "auditor": LOOKS | {"audit:read"},
+}
+"""What a person of each role may do; everything else is refused."""
+
+
+@pytest.mark.parametrize("role", MAY)
+async def test_a_key_of_a_role_opens_exactly_the_routes_of_that_role(place: Place, role: str) -> None:
+    place.peer.on_submit = place.peer.finish
+    async with await place.client("shop", role.replace("_", "-"), (), roles=(role,)) as client:
+        for needed, method, path, body in OPERATIONS:
+            answer = await client.request(method, path, json=body)
+            refused = answer.status_code == 403 and answer.json()["code"] == "forbidden"
+            assert refused == (needed not in MAY[role]), (role, method, path, answer.text)
+
+
+async def test_a_key_needs_scopes_or_a_role_that_has_some(place: Place) -> None:
+    async with await place.client("shop", "alice", roles=("approver", "auditor")) as alice:
+        made = await alice.post("/v1/keys", json={"caller": "mia", "roles": ["approver"]})
+        assert made.json()["scopes"] == sorted(MAY["approver"])
+        named = await alice.post("/v1/keys", json={"caller": "tom", "roles": ["approver"], "scopes": ["runs:read"]})
+        assert named.json()["scopes"] == ["runs:read"]
+        nothing = await alice.post("/v1/keys", json={"caller": "eve", "roles": []})
+        assert (nothing.status_code, nothing.json()["code"]) == (422, "request_invalid")
+    async with await place.client("shop", "bob", ["keys:admin", *MAY["viewer"]], roles=("auditor", "viewer")) as bob:
+        more = await bob.post("/v1/keys", json={"caller": "kim", "roles": ["auditor"]})
+        assert (more.status_code, "audit:read" in more.json()["detail"]) == (403, True)
+        assert (await bob.post("/v1/keys", json={"caller": "kim", "roles": ["viewer"]})).status_code == 201
 
 
 async def test_letters_of_nobody_are_for_whoever_operates_the_platform(place: Place) -> None:

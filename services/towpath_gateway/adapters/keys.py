@@ -17,7 +17,17 @@ from towpath_contracts.base import ClientMessage, Message, Token
 from towpath_contracts.problems import ProblemError, problem
 from towpath_fabric.clock import monotonic
 from towpath_fabric.db import DATABASE_DOWN, Queries
-from towpath_gateway.core.keys import ALL_SCOPES, Principal, StoredKey, format_key, principal_of, refusal, secret_digest
+from towpath_gateway.core.keys import (
+    ALL_SCOPES,
+    ROLES,
+    Principal,
+    StoredKey,
+    format_key,
+    principal_of,
+    refusal,
+    scopes_of,
+    secret_digest,
+)
 
 CACHE_S = 2.0
 """How long a found key is believed: a revoked key works at most this long, and a busy client costs one look in 2 s."""
@@ -36,10 +46,13 @@ T = TypeVar("T")
 
 
 class NewKey(ClientMessage):
-    """What a new key may do, for whom and for how long; `expires_in_s` None means until it is revoked."""
+    """What a new key may do, for whom and for how long; `expires_in_s` None means until it is revoked.
+
+    Without `scopes` it has those of its `roles`.
+    """
 
     caller: Token
-    scopes: tuple[str, ...] = Field(min_length=1, max_length=len(ALL_SCOPES))
+    scopes: tuple[str, ...] = Field(default=(), max_length=len(ALL_SCOPES))
     roles: tuple[Token, ...] = Field(default=(), max_length=16)
     expires_in_s: int | None = Field(default=None, ge=1, le=10 * 365 * 86_400)
     note: str = Field(default="", max_length=256)
@@ -90,11 +103,14 @@ class Keys:
         """Store a new key and return it with its secret.
 
         Raises ProblemError `caller_taken` where the caller belongs to another project, `request_invalid` for a scope
-        that does not exist.
+        that does not exist, and where neither scopes nor a known role is named.
         """
+        new = new.model_copy(update={"scopes": scopes_of(new.scopes, new.roles)})
         unknown = sorted(set(new.scopes) - set(ALL_SCOPES))
         if unknown:
             raise ProblemError(problem("request_invalid", f"unknown scopes {unknown}; known are {list(ALL_SCOPES)}"))
+        if not new.scopes:
+            raise ProblemError(problem("request_invalid", f"name scopes, or a role of {list(ROLES)}"))
         prefix = "".join(secrets.choice(_PREFIX_ALPHABET) for _ in range(_PREFIX_LENGTH))
         secret = secrets.token_urlsafe(_SECRET_BYTES)
         row = await _reachable(lambda: self._insert(new, project, actor, prefix, secret))

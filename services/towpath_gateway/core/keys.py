@@ -7,6 +7,7 @@ hash would protect nothing (reliability.md §4.5). Whatever is not listed is ref
 import hashlib
 import hmac
 import re
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -32,7 +33,22 @@ PLATFORM_SCOPES: tuple[str, ...] = (OPERATE_PLATFORM,)
 
 ALL_SCOPES: tuple[str, ...] = (*SCOPES, *PLATFORM_SCOPES)
 
-ROLES: tuple[str, ...] = ("approver", "policy_admin", "operator")
+_LOOKS = frozenset({"runs:read", "networks:read", "gates:read", "policy:read"})
+
+ROLE_SCOPES: dict[str, frozenset[str]] = {
+    "viewer": _LOOKS,
+    "operator": _LOOKS | {"runs:write", "runs:operate", "gates:resolve"},
+    "approver": _LOOKS | {"gates:resolve"},
+    "policy_admin": _LOOKS | {"policy:write", "gates:resolve"},
+    "auditor": _LOOKS | {"audit:read"},
+}
+"""What a person of each role may do: the scopes of a key that names roles and no scopes.
+
+Three of them may speak at gates; which gates is the role's own matter: approvals are an approver's, escalated ones and
+tools a policy admin's.
+"""
+
+ROLES: tuple[str, ...] = tuple(ROLE_SCOPES)
 """Roles the platform itself asks for; policies may name others."""
 
 _KEY = re.compile(r"twp_([a-z0-9]{12})\.([A-Za-z0-9_-]{43})")
@@ -68,6 +84,13 @@ ANYBODY = Principal(
     caller="anonymous", actor="local", project="default", scopes=frozenset(ALL_SCOPES), roles=frozenset(ROLES)
 )
 """Whoever asks an embedded platform without keys: a person at this machine."""
+
+
+def scopes_of(scopes: Collection[str], roles: Iterable[str]) -> tuple[str, ...]:
+    """Return what a new key may do: the *scopes* that are named, else those of its *roles*."""
+    if scopes:
+        return tuple(scopes)
+    return tuple(sorted(frozenset().union(*(ROLE_SCOPES.get(role, frozenset()) for role in roles))))
 
 
 def format_key(prefix: str, secret: str) -> str:

@@ -43,16 +43,20 @@ MAX_POLICY_CHARS = 1_000_000
 
 
 class PolicyText(ClientMessage):
-    """A matrix as YAML (`kind: Policy`); with `dry_run` it is only checked."""
+    """A matrix as YAML (`kind: Policy`); with `dry_run` it is only checked, with `if_version` that must be in force."""
 
     text: str = Field(max_length=MAX_POLICY_CHARS)
     source: str = Field(default="", max_length=256)
     note: str = Field(default="", max_length=2_000)
     dry_run: bool = False
+    if_version: int | None = Field(default=None, ge=0)
 
 
 class AccessQuestion(ClientMessage):
-    """A call that might be made; `caller` defaults to who asks."""
+    """A call that might be made; `caller` defaults to who asks. `grant` is the task's own, as at a submission.
+
+    `used` says how often the run has used limited rules, by name, and `spent_usd` what it has cost.
+    """
 
     network: Name
     agent_key: Name
@@ -61,6 +65,11 @@ class AccessQuestion(ClientMessage):
     operation: str | None = Field(default=None, max_length=64)
     args: JsonObject = Field(default_factory=dict)
     caller: str | None = Field(default=None, max_length=64)
+    step: int = Field(default=0, ge=0)
+    labels: dict[str, str] = Field(default_factory=dict)
+    grant: tuple[JsonObject, ...] | None = Field(default=None, max_length=256)
+    used: dict[str, int] = Field(default_factory=dict)
+    spent_usd: float | None = Field(default=None, ge=0)
 
 
 class ProposalVerdict(ClientMessage):
@@ -105,7 +114,12 @@ async def search_audit(
     return json_answer(await parts.platform.ask(rpc.AUDIT_QUERY, request))
 
 
-@router.post("/policy", response_model=PolicyApplied, responses=documented("policy_invalid"), summary="Apply a matrix")
+@router.post(
+    "/policy",
+    response_model=PolicyApplied,
+    responses=documented("policy_invalid", "policy_moved"),
+    summary="Apply a matrix",
+)
 async def apply_policy(policy: PolicyText, parts: PartsOf, principal: PolicyWriter) -> Response:
     """Make a new version of the matrix, in force at once; every problem of a bad one is listed and nothing changes."""
     request = ApplyPolicy(
@@ -115,14 +129,18 @@ async def apply_policy(policy: PolicyText, parts: PartsOf, principal: PolicyWrit
         source=policy.source,
         note=policy.note,
         dry_run=policy.dry_run,
+        if_version=policy.if_version,
     )
     return json_answer(await parts.platform.ask(rpc.APPLY_POLICY, request))
 
 
-@router.get("/policy", response_model=PolicyView, responses=documented(), summary="The matrix in force")
-async def get_policy(parts: PartsOf, principal: PolicyReader) -> Response:
-    """Return the matrix as text and as rules."""
-    return json_answer(await parts.platform.ask(rpc.GET_POLICY, GetPolicy(project=principal.project)))
+@router.get("/policy", response_model=PolicyView, responses=documented("version_not_found"), summary="The matrix")
+async def get_policy(
+    parts: PartsOf, principal: PolicyReader, version: Annotated[int | None, Query(ge=1)] = None
+) -> Response:
+    """Return the matrix in force, or an older version, as text and as rules."""
+    request = GetPolicy(project=principal.project, version=version)
+    return json_answer(await parts.platform.ask(rpc.GET_POLICY, request))
 
 
 @router.post("/policy/check", response_model=AccessVerdict, responses=documented(), summary="Ask the matrix")
@@ -137,6 +155,11 @@ async def check_access(question: AccessQuestion, parts: PartsOf, principal: Poli
         operation=question.operation,
         args=question.args,
         caller=question.caller or principal.caller,
+        step=question.step,
+        labels=question.labels,
+        grant=question.grant,
+        used=question.used,
+        spent_usd=question.spent_usd,
     )
     return json_answer(await parts.platform.ask(rpc.CHECK_ACCESS, request))
 

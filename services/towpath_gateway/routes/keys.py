@@ -7,7 +7,7 @@ from fastapi import APIRouter, Response
 
 from towpath_contracts.problems import ProblemError, problem
 from towpath_gateway.adapters.keys import KeyList, KeyView, NewKey
-from towpath_gateway.core.keys import Principal
+from towpath_gateway.core.keys import Principal, scopes_of
 from towpath_gateway.parts import KeysAdmin, PartsOf, documented, json_answer
 from towpath_gateway.requests import StrictRoute
 
@@ -37,7 +37,7 @@ async def revoke_key(prefix: str, parts: PartsOf, principal: KeysAdmin) -> Respo
 
 def refuse_more_than_held(principal: Principal, new: NewKey) -> None:
     """Raise ProblemError `forbidden` where *new* could do something that *principal* can't."""
-    scopes = sorted(set(new.scopes) - principal.scopes)
+    scopes = sorted(set(scopes_of(new.scopes, new.roles)) - principal.scopes)
     roles = sorted(set(new.roles) - principal.roles)
     if scopes or roles:
         raise ProblemError(problem("forbidden", f"you can't give what you don't hold: {[*scopes, *roles]}"))
