@@ -22,6 +22,7 @@ from towpath_gateway.routes import (
     problems,
     records,
     runs,
+    switches,
 )
 
 TITLE = "Towpath"
@@ -46,7 +47,7 @@ def create_app(parts: Parts | None) -> FastAPI:
     )
     app.state.parts = parts
     answer_with_problems(app)
-    for part in (runs, once, records, dead_letters, networks, gates, access, policies, keys, problems):
+    for part in (runs, once, records, dead_letters, networks, gates, switches, access, policies, keys, problems):
         app.include_router(part.router)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]  # FastAPI's documented way to change it
     return app

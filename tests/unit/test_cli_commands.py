@@ -25,6 +25,7 @@ COMMANDS = [
     *("demo", "run", "runs list", "runs show", "runs watch", "runs events", "runs cancel"),
     *("runs replay", "runs export", "runs fork"),
     *("queues dead list", "queues dead show", "queues dead requeue", "queues dead discard"),
+    *("switches list", "switches pause", "switches resume"),
     *("gates list", "gates show", "gates approve", "gates deny", "gates resolve"),
     *("networks validate", "networks publish", "networks list", "networks show"),
     *("policy apply", "policy check", "policy show", "tools list", "tools accept", "tools refuse", "audit search"),

@@ -23,6 +23,7 @@ _COMMANDS = (
     ("gates", "towpath.cli.gates:app", "Decide what waits for a person."),
     ("networks", "towpath.cli.networks:app", "Validate, publish and look at networks."),
     ("policy", "towpath.cli.policy:app", "Apply and ask the permission matrix."),
+    ("switches", "towpath.cli.switches:app", "Pause a project, a network, a tool or a caller; resume it."),
     ("tools", "towpath.cli.tools:app", "Look at the tools that workers offer; decide those that wait."),
     ("audit", "towpath.cli.audit:app", "Search what was decided and done."),
     ("queues", "towpath.cli.queues:app", "Look at what the queues could not handle; send it again or throw it away."),

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from towpath.client.groups import Audit, DeadLetters, Gates, Networks, Policy, Tools
 from towpath.client.settings import ClientSettings
+from towpath.client.switches import Switches
 from towpath.client.transport import Transport
 from towpath.errors import RefusedError, RunTimeoutError
 from towpath.networks import details_of, summary_of
@@ -62,6 +63,7 @@ class Client:
         self.policy = Policy(self._transport)
         self.audit = Audit(self._transport)
         self.tools = Tools(self._transport)
+        self.switches = Switches(self._transport)
         self.dead_letters = DeadLetters(self._transport)
 
     async def __aenter__(self) -> Self:
