@@ -6,8 +6,8 @@ end; and a call goes out only on a list of tools that is fresh and names the too
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,9 @@ PENDING_S = 10.0
 DRAIN_S = 3_600.0
 """How long a retired connection may be kept for its other calls: each has its own time, at most an hour."""
 
+RECONNECT_S = 10.0
+"""How long a call waits for a connection that is just being made."""
+
 PROGRESS_S = 1.0
 
 CONNECTION_USELESS = frozenset({SESSION_GONE, CONNECTION_CLOSED})
@@ -71,6 +74,8 @@ class McpServer:
         self._secrets = Secrets(folder)
         self._log = log.bind(server=name)
         self._current: Connection | None = None
+        self._up = asyncio.Event()
+        self._trying = False
         self._listed_s = float("-inf")
         self._listing = asyncio.Lock()
         self._offer: Offer | None = None
@@ -82,20 +87,22 @@ class McpServer:
         async with asyncio.TaskGroup() as group:
             while True:
                 connection = Connection(self._log)
-                began_s = monotonic()
+                began_s, self._trying = monotonic(), True
                 keeping = group.create_task(self._keep(connection), name=f"mcp {self.name}")
                 await connection.over.wait()
                 if self._current is connection:
-                    self._current = None
+                    self._current, self.state = None, "its connection ended"
+                    self._up.clear()
                 if not connection.ended.is_set():  # retired: the server is well, and the next one starts at once
                     continue
+                self._trying = False
                 await keeping
                 pause_s = FIRST_PAUSE_S if monotonic() - began_s > STEADY_S else min(pause_s * 2, LONGEST_PAUSE_S)
                 await asyncio.sleep(pause_s)
 
     async def call(self, tool: DiscoveredTool, args: JsonObject, context: ToolContext) -> Any:
         """Call *tool* and return its result; raises ToolError, or OutcomeLostError where nobody knows."""
-        connection = await self._ready_for(tool)
+        connection = await self._ready_for(tool, context.remaining_s)
         meta = {META_EXECUTION: str(context.execution_id), META_ATTEMPT: context.attempt}
         try:
             answer = await connection.call(tool.found.tool, args, meta, _Progress(context, self._secrets))
@@ -111,9 +118,18 @@ class McpServer:
             raise input_required(self.name)
         return await value_of(answer, tool.found.output_schema, self.name, self._secrets)
 
-    async def _ready_for(self, tool: DiscoveredTool) -> Connection:
+    async def _connected(self, within_s: float) -> Connection | None:
+        """Return the connection that takes calls; where one is being made, wait for it a little."""
+        if self._trying and (self._current is None or self._current.over.is_set()):
+            self._up.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(within_s):
+                    await self._up.wait()
+        return None if self._current is None or self._current.over.is_set() else self._current
+
+    async def _ready_for(self, tool: DiscoveredTool, within_s: float) -> Connection:
         """Return the connection for a call of *tool*; raises ToolError where it must not go out."""
-        connection = self._current
+        connection = await self._connected(min(RECONNECT_S, within_s))
         if connection is None:
             raise ToolError("mcp_server_down", f"{self.name}: {self.state}", retryable=True, external=True)
         if monotonic() - self._listed_s > self.config.recheck:
@@ -132,6 +148,7 @@ class McpServer:
         try:
             async with self._opened(connection):
                 self._current, self.state = connection, "connected"
+                self._up.set()
                 async with asyncio.TaskGroup() as group:
                     watching = group.create_task(connection.watch_changes())
                     looking = group.create_task(self._look_after(connection))
@@ -140,16 +157,16 @@ class McpServer:
                     watching.cancel()
                 await self._drain(connection)
         except Exception as error:  # noqa: BLE001 - the outermost loop of a stranger's connection: any fault ends it
-            self.state = _why(error, self._secrets)
-            self._log.warning("the server's connection ended", why=self.state)
-        else:
-            self.state = "its connection ended"
+            why = _why(error, self._secrets)
+            self._log.warning("the server's connection ended", why=why)
+            if self._current is None:
+                self.state = why
         finally:
             self.settled.set()
             if not connection.over.is_set():
                 connection.saw_end()
 
-    @asynccontextmanager
+    @contextlib.asynccontextmanager
     async def _opened(self, connection: Connection) -> AsyncIterator[None]:
         """Connect and list within the time for it."""
         async with asyncio.timeout(self.config.start_timeout) as starting:
@@ -160,7 +177,7 @@ class McpServer:
                 self.settled.set()
                 yield
 
-    def _transport(self) -> AbstractAsyncContextManager[Any]:
+    def _transport(self) -> contextlib.AbstractAsyncContextManager[Any]:
         config = self.config
         if config.url is not None:
             headers = self._secrets.resolve(config.headers)

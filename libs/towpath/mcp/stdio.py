@@ -31,6 +31,10 @@ CLOSE_S = 1.0
 """How long a server may take to end by itself once its standard input is closed."""
 
 REAPED_S = 2.0
+LOOK_S = 0.05
+LAST_WORDS_S = 0.2
+"""For reading what a server wrote before it ended."""
+
 MAX_LINE_CHARS = 500
 """Of one line on standard error, as it is logged."""
 
@@ -64,13 +68,16 @@ async def stdio_transport(program: Program, secrets: Secrets, log: Logger) -> As
         asyncio.create_task(_read(process, to_session, program.max_line_bytes), name="mcp stdout"),
         asyncio.create_task(_write(process, from_session, to_session), name="mcp stdin"),
         asyncio.create_task(_tell_errors(process, secrets, log), name="mcp stderr"),
+        asyncio.create_task(_notice_end(process, to_session), name="mcp end"),
     ]
     try:
         yield incoming, outgoing
     finally:
-        await _end(process, tasks)
-        for stream in (incoming, to_session, from_session, outgoing):
-            stream.close()
+        try:
+            await _end(process, tasks)
+        finally:  # a second cancel may end the wait, and must leave nothing open
+            for stream in (incoming, to_session, from_session, outgoing):
+                stream.close()
 
 
 async def _start(program: Program) -> asyncio.subprocess.Process:
@@ -84,6 +91,19 @@ async def _start(program: Program) -> asyncio.subprocess.Process:
         start_new_session=True,
         limit=_PIECE,
     )
+
+
+async def _exited(process: asyncio.subprocess.Process) -> None:
+    """Wait for the end of the server itself; `wait` would also wait for children of it that hold its pipes."""
+    while process.returncode is None:  # noqa: ASYNC110 - asyncio has no event for it
+        await asyncio.sleep(LOOK_S)
+
+
+async def _notice_end(process: asyncio.subprocess.Process, to_session: MemoryObjectSendStream[Incoming]) -> None:
+    """Tell the session that nobody answers any more, after what the server said last."""
+    await _exited(process)
+    await asyncio.sleep(LAST_WORDS_S)
+    to_session.close()
 
 
 async def _read(process: asyncio.subprocess.Process, to_session: MemoryObjectSendStream[Incoming], limit: int) -> None:
@@ -166,7 +186,7 @@ async def _tell_errors(process: asyncio.subprocess.Process, secrets: Secrets, lo
 
 async def _end(process: asyncio.subprocess.Process, tasks: "list[asyncio.Task[None]]") -> None:
     """Close, ask, kill: the whole group, however this ends."""
-    waiting = asyncio.create_task(process.wait())
+    waiting = asyncio.create_task(_exited(process))
     try:
         if process.stdin is not None:
             process.stdin.close()

@@ -1,0 +1,156 @@
+"""An MCP server of our own that does what no server should: `python hostile_mcp.py`, over stdio, without the SDK.
+
+What it offers stands in the file that HOSTILE_TOOLS names, one JSON list of tools, read at every listing.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+Message = dict[str, Any]
+
+OBJECT = {"type": "object", "properties": {"text": {"type": "string"}}}
+
+
+def tool(name: str, **more: Any) -> Message:
+    return {"name": name, "description": f"Do {name}.", "inputSchema": OBJECT, **more}
+
+
+NAMES = (
+    "echo",
+    "die",
+    "hang",
+    "freeze",
+    "big",
+    "huge_line",
+    "nonsense",
+    "env",
+    "ask",
+    "fail",
+    "refuse",
+    "family",
+    "log",
+)
+PROMISE = {"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}
+TOOLS = [
+    *(tool(name) for name in NAMES),
+    tool("broken", outputSchema=PROMISE, annotations={"readOnlyHint": True, "idempotentHint": True}),
+    tool("kept", outputSchema=PROMISE),
+    tool("picture"),
+]
+
+
+def say(message: Message) -> None:
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.flush()
+
+
+def hear() -> Message | None:
+    line = sys.stdin.readline()
+    return json.loads(line) if line else None
+
+
+def text(said: str) -> Message:
+    return {"content": [{"type": "text", "text": said}]}
+
+
+def ask() -> Message:
+    """Ask for a person, a model and the roots; tell what was answered."""
+    answers = []
+    for number, (method, params) in enumerate(
+        (
+            ("elicitation/create", {"message": "password?", "requestedSchema": {"type": "object", "properties": {}}}),
+            ("sampling/createMessage", {"messages": [], "maxTokens": 5}),
+            ("roots/list", {}),
+        )
+    ):
+        say({"id": f"ask-{number}", "method": method, "params": params})
+        while (heard := hear()) is not None and heard.get("id") != f"ask-{number}":
+            pass
+        answers.append("refused" if heard is not None and "error" in heard else "answered")
+    return text(",".join(answers))
+
+
+def call(name: str, params: Message) -> Message | None:  # noqa: C901 - one branch per misdeed
+    args = params.get("arguments") or {}
+    if name == "echo":
+        return text(json.dumps({"text": args.get("text"), "meta": params.get("_meta")}))
+    if name == "die":
+        os._exit(3)
+    if name == "hang":
+        return None
+    if name == "freeze":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        time.sleep(600)
+    if name == "big":
+        return text("x" * 100_000)
+    if name == "huge_line":
+        return text("y" * 3_000_000)
+    if name == "nonsense":
+        return {"content": "not a list"}
+    if name == "env":
+        return text(json.dumps(dict(os.environ)))
+    if name == "ask":
+        return ask()
+    if name == "fail":
+        return {**text("it did not work"), "isError": True}
+    if name == "family":
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        return text(f"{os.getpid()} {child.pid}")
+    if name == "log":
+        sys.stdout.write("this line is no message\n")
+        sys.stderr.write(f"the secret is {os.environ.get('HOSTILE_SECRET')}\n")
+        sys.stderr.flush()
+        return text(f"the secret is {os.environ.get('HOSTILE_SECRET')}")
+    if name == "broken":
+        return {"content": [], "structuredContent": {"count": "many"}}
+    if name == "kept":
+        return {"content": [], "structuredContent": {"count": 3}}
+    if name == "picture":
+        return {"content": [{"type": "image", "data": "aGVsbG8=", "mimeType": "image/png"}, *text("hello")["content"]]}
+    return text(name)
+
+
+def offered() -> list[Message]:
+    place = os.environ.get("HOSTILE_TOOLS")
+    return json.loads(Path(place).read_text()) if place else TOOLS
+
+
+def answer(asked: Message) -> Message | None:
+    method, params = asked["method"], asked.get("params") or {}
+    if method == "initialize":
+        return {
+            "protocolVersion": params["protocolVersion"],
+            "capabilities": {"tools": {"listChanged": True}},
+            "serverInfo": {"name": "hostile", "version": "1"},
+        }
+    if method == "tools/list":
+        return {"tools": offered()}
+    if method == "tools/call":
+        return call(params["name"], params)
+    return {}
+
+
+def main() -> None:
+    known = offered()
+    while (asked := hear()) is not None:
+        if "id" not in asked or "method" not in asked:
+            continue
+        if asked["method"] == "server/discover" or (asked.get("params") or {}).get("name") == "refuse":
+            say({"id": asked["id"], "error": {"code": -32601, "message": "no such method"}})
+            continue
+        result = answer(asked)
+        if result is not None:
+            say({"id": asked["id"], "result": result})
+        if (now := offered()) != known:
+            known = now
+            say({"method": "notifications/tools/list_changed"})
+
+
+if __name__ == "__main__":
+    main()
