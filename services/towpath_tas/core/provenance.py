@@ -187,7 +187,7 @@ class Knowledge:
     def origin(self, spec: ToolSpec, args: Mapping[str, Any]) -> Origin:
         """Say where every value of a call of *spec* with *args* comes from."""
         declared = spec.parameters.get("properties", {})
-        names = frozenset(_property_names(spec.parameters))
+        names = frozenset((*_property_names(spec.parameters), *(() if declared else args)))  # else names are data
         fixed = {name: frozenset(_fixed(declared.get(name))) for name in args}
         sinks = None if spec.sinks is None else [tuple(path.split(".")) for path in spec.sinks]
         told: list[Told] = []
