@@ -128,17 +128,34 @@ class PolicyView(Message):
 
 
 class DescribeTools(Message):
-    """The current specs of these tools, or of all of a project when `names` is None."""
+    """The current specs of these tools, or of all of a project when `names` is None; with `proposals` those too."""
 
     project: str
     names: tuple[str, ...] | None = None
+    proposals: bool = False
+
+
+class ToolProposal(Value):
+    """A version of a tool that nobody has accepted. `held` says that the calls of the accepted one wait for it too."""
+
+    spec: ToolSpec
+    version: int
+    digest: str
+    status: Literal["pending", "refused"] = "pending"
+    reason: str = ""
+    owner: str = ""
+    worker: str = ""
+    held: bool = False
+    proposed_at: datetime | None = None
 
 
 class ToolsDescribed(Message):
-    """Found specs; names without one are missing. `standings` says versions and workers."""
+    """Found specs; names without one are missing. `held` names the version that holds a tool's calls."""
 
     tools: tuple[ToolSpec, ...]
     versions: dict[str, int] = Field(default_factory=dict)
+    held: dict[str, int] = Field(default_factory=dict)
+    proposals: tuple[ToolProposal, ...] = ()
 
 
 class RaiseFence(Message):
@@ -189,7 +206,7 @@ class AuditQuery(Message):
 
 
 class AuditEntry(Value):
-    """One audit entry."""
+    """One audit entry; `erased` where its detail and the digest of its arguments are gone for good."""
 
     entry_id: int
     at: datetime
@@ -208,6 +225,7 @@ class AuditEntry(Value):
     policy_version: int = 0
     args_digest: str = ""
     detail: JsonObject = Field(default_factory=dict)
+    erased: bool = False
 
 
 class AuditPage(Message):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from towpath_contracts import (
     access,
+    audit,
     dead_letters,
     deciding,
     networks,
@@ -82,6 +83,9 @@ REPUBLISH = Method("tas", "republish", dead_letters.Republish, views.Done)
 SET_SWITCH = Method("tas", "set_switch", switches.SetSwitch, switches.SwitchSet)
 LIST_SWITCHES = Method("tas", "list_switches", switches.ListSwitches, switches.SwitchList)
 RECORD_ACTION = Method("tas", "record_action", access.RecordAction, views.Done)
+AUDIT_EXPORT = Method("tas", "audit_export", audit.AuditExport, audit.AuditPiece)
+AUDIT_CHECKPOINT = Method("tas", "audit_checkpoint", audit.GetCheckpoint, audit.CheckpointView)
+AUDIT_ERASE = Method("tas", "audit_erase", audit.EraseAudit, audit.AuditErased)
 POLICY_VERSIONS = Method("tas", "policy_versions", policies.ListVersions, policies.PolicyVersions)
 POLICY_CHANGES = Method("tas", "policy_changes", policies.ListVersions, policies.PolicyChanges)
 ROLL_BACK_POLICY = Method("tas", "roll_back_policy", policies.RollBack, access.PolicyApplied)
@@ -130,6 +134,9 @@ METHODS: tuple[Method, ...] = (
     AUDIT_QUERY,
     BLOB_PUT,
     RECORD_ACTION,
+    AUDIT_EXPORT,
+    AUDIT_CHECKPOINT,
+    AUDIT_ERASE,
     SET_SWITCH,
     LIST_SWITCHES,
     POLICY_VERSIONS,

@@ -294,8 +294,10 @@ class Platform:
         secrets = {"TOWPATH_DATABASE_URL": self.dsn(role)} if role in roles.DATABASE_ROLES else {}
         if role == "tas":
             secrets["TOWPATH_TICKET_KEY_FILE"] = str(self.data / "ticket.key")
+            secrets["TOWPATH_SEAL_KEY_FILE"] = str(self.data / "seal.key")
+            secrets["TOWPATH_CHECKPOINT_FILE"] = str(self.data / "checkpoints.txt")
         # A secret that this process was given for another purpose goes to nobody.
-        for name in ("TOWPATH_DATABASE_URL", "TOWPATH_TICKET_KEY_FILE"):
+        for name in ("TOWPATH_DATABASE_URL", "TOWPATH_TICKET_KEY_FILE", "TOWPATH_SEAL_KEY_FILE"):
             environment.pop(name, None)
         environment.update(secrets)
         return {**environment, **self._environment, **self._role_environment.get(role, {})}

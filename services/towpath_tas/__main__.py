@@ -3,6 +3,7 @@
 import sys
 from typing import Any
 
+from towpath_audit.notes import Signer
 from towpath_contracts import rpc
 from towpath_contracts.streams import TOOLOUT_CONSUMER, TOOLREQ_CONSUMER, exec_consumer
 from towpath_fabric.db import DATABASE_DOWN
@@ -22,6 +23,7 @@ from towpath_tas.app.statistics import Figuring
 from towpath_tas.app.tools import Tools
 from towpath_tas.app.toolsets import serve_toolsets
 from towpath_tas.app.versions import Versions
+from towpath_tas.auditing import note_signer, start_auditing
 from towpath_tas.metrics import Metrics
 from towpath_tas.parts import Parts, Ports, serve
 from towpath_tas.settings import TasSettings
@@ -30,10 +32,11 @@ from towpath_tas.settings import TasSettings
 class ToolAccess:
     """Wires the parts of one replica once database and broker are there."""
 
-    def __init__(self, service: Service, settings: TasSettings, signer: TicketSigner) -> None:
+    def __init__(self, service: Service, settings: TasSettings, signer: TicketSigner, notes: Signer) -> None:
         self._service = service
         self._settings = settings
         self._signer = signer
+        self._notes = notes
         self._metrics = Metrics(service.registry)
 
     async def start(self) -> None:
@@ -53,6 +56,7 @@ class ToolAccess:
             service.loop(watch.run)
         self._answer(parts, policies)
         parts.answer()
+        start_auditing(service, self._settings, self._notes, self._metrics)
         for consumer in (asked, ended):
             await consumer.start()
             service.on_stop(consumer.stop)
@@ -109,12 +113,13 @@ def main() -> int:
         return 2
     try:
         key = load_key(settings.ticket_key_file, create=settings.embedded)
+        notes = note_signer(settings)
     except KeyFileError as error:
         unusable = str(error)
     else:
-        service.on_start(ToolAccess(service, settings, TicketSigner(key)).start)
+        service.on_start(ToolAccess(service, settings, TicketSigner(key), notes).start)
         return service.run()
-    service.log.error("the ticket key can't be used", problem=unusable)
+    service.log.error("a key can't be used", problem=unusable)
     return 2
 
 

@@ -16,6 +16,10 @@ class Metrics:
         self.redone = Counter("towpath_tas_redone", "Decisions made again on a fresh picture", registry=registry)
         self.reloads = Counter("towpath_tas_policy_loads", "Matrices and registries loaded", registry=registry)
         self.dead = Counter("towpath_tas_dead_letters", "Messages set aside", ["stream"], registry=registry)
+        self.sealed = Counter("towpath_tas_audit_leaves", "Entries of the audit that were sealed", registry=registry)
+        self.seal_refusals = Counter(
+            "towpath_tas_audit_seal_refusals", "Times that the log did not fit its checkpoint", registry=registry
+        )
         self.batch = Histogram(
             "towpath_tas_batch",
             "Messages per batch",

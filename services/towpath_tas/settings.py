@@ -21,6 +21,31 @@ class TasSettings(Settings):
     """A matrix that is applied at start and whenever the file changes (the embedded platform)."""
 
     policy_project: str = "default"
+
+    seal_key_file: Path | None = None
+    """The Ed25519 key that signs the audit's checkpoints, shared by all replicas; embedded: beside the ticket key."""
+
+    audit_origin: str = "towpath.local/audit"
+    """The name of this platform's log; it stands in every checkpoint, so that none passes for another log's."""
+
+    seal_every_s: float = 1.0
+    """How long an entry of the audit waits for its leaf, about."""
+
+    seal_idle_s: float = 300.0
+    """After how long without an entry it is signed that there was none."""
+
+    checkpoint_file: Path | None = None
+    """A file that checkpoints are appended to; it belongs on another machine's disk."""
+
+    checkpoint_url: str = ""
+    """A witness that checkpoints are posted to."""
+
+    checkpoint_every_s: float = 10.0
+    """The least time between two checkpoints that are handed out."""
+
+    audit_keep_days: int = 365
+    """How long entries of the audit are kept; 0: for ever."""
+
     batch_size: int = 256
     """Messages that one commit serves at most."""
 

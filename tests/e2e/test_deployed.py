@@ -147,6 +147,7 @@ class Deployment:
         subprocess.run(self.command("migrate"), env=migrate, check=True, capture_output=True)
         self.once("streams")
         self.once("ticket_key")
+        self.once("seal_key")
         for role in ROLES:
             environment = self.environment(role)
             port = self.gateway_port if role == "gateway" else environment["TOWPATH_HEALTH_PORT"]

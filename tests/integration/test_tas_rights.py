@@ -264,9 +264,9 @@ async def test_the_service_can_not_rewrite_its_audit(tas: Running, shared_tas: A
     try:
         await connection.execute("SET ROLE towpath_tas")
         for statement in (
-            "UPDATE tas.audit_entry SET verdict = 'allow'",
-            "DELETE FROM tas.audit_entry",
-            "TRUNCATE tas.audit_entry",
+            "UPDATE tas.audit_record SET verdict = 'allow'",
+            "DELETE FROM tas.audit_record",
+            "TRUNCATE tas.audit_record",
             "DELETE FROM tas.tool_call",
             "UPDATE tas.policy_version SET text = ''",
             "DELETE FROM tas.fence",
@@ -284,7 +284,7 @@ async def test_in_production_a_weaker_tool_waits_for_an_admin(
     key = folder / "ticket.key"
     key.write_text(base64.b64encode(bytes(32)).decode())
     key.chmod(0o600)
-    async with running(nats_server, database, folder, embedded="0") as tas:
+    async with running(nats_server, database, folder, embedded="0", seal_key_file=str(key)) as tas:
         caller = tas.caller
         await caller.set_up()
         weaker = tool("orders.refund", "pure", operation="write")

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 BIN = Path(sys.executable).parent
 ROLES = ("gateway", "orchestrator", "decider", "tas", "worker", "log_writer")
-ONCE = ("migrate", "streams", "ticket_key")
+ONCE = ("migrate", "streams", "ticket_key", "seal_key")
 
 
 def compose() -> dict[str, Any]:

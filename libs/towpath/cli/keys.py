@@ -95,14 +95,32 @@ def ticket(file: Path, /, *, printed: Printed = PRINTED) -> None:
     Args:
         file: What TOWPATH_TICKET_KEY_FILE of every replica will name; only its owner may read it.
     """
+    made = _made(file)
+    printed.out().record({"file": str(file), "made": made}, (Column("file", "file"), Column("made", "made")))
+
+
+@app.command(help_epilogue=examples("towpath keys seal /var/lib/towpath/seal.key"))
+def seal(file: Path, /, *, printed: Printed = PRINTED) -> None:
+    """Make the key that signs the audit's checkpoints; one that is there already is kept.
+
+    Its public half is shown by `towpath audit checkpoint`.
+
+    Args:
+        file: What TOWPATH_SEAL_KEY_FILE of every replica will name; only its owner may read it.
+    """
+    made = _made(file)
+    printed.out().record({"file": str(file), "made": made}, (Column("file", "file"), Column("made", "made")))
+
+
+def _made(file: Path) -> bool:
+    """Make a key in *file*; False where there is one already."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    made = True
     try:
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
             opened.write(base64.b64encode(Ed25519PrivateKey.generate().private_bytes_raw()) + b"\n")
     except FileExistsError:
-        made = False
+        return False
     except OSError as error:
         raise ProblemError(problem("file_missing", f"{file} can't be written: {error.strerror}")) from error
-    printed.out().record({"file": str(file), "made": made}, (Column("file", "file"), Column("made", "made")))
+    return True

@@ -2,7 +2,7 @@
 SELECT tas.entry_at($1);
 
 -- name: last_entry
-SELECT coalesce(max(entry_id), 0) FROM tas.audit_entry;
+SELECT coalesce(max(entry_id), 0) FROM tas.audit_record;
 
 -- name: decisions
 -- `repeated`: the call was decided before (an approval drifted). Only calls that once waited for a person can be.
@@ -60,7 +60,7 @@ SELECT version, rule FROM tas.permission_rule WHERE project = $1 AND version = A
 
 -- name: set_shadow
 INSERT INTO tas.shadow_policy (project, active, digest, rules, source, note, set_by, since_entry)
-VALUES ($1, $2, $3, $4::json, $5, $6, $7, (SELECT coalesce(max(entry_id), 0) FROM tas.audit_entry))
+VALUES ($1, $2, $3, $4::json, $5, $6, $7, (SELECT coalesce(max(entry_id), 0) FROM tas.audit_record))
 ON CONFLICT (project) DO UPDATE SET active = excluded.active, digest = excluded.digest, rules = excluded.rules,
   source = excluded.source, note = excluded.note, set_by = excluded.set_by, since_entry = excluded.since_entry,
   set_at = clock_timestamp();

@@ -1,4 +1,4 @@
-"""The key that signs tickets: one file, one key, the same for every replica.
+"""The keys that sign tickets and checkpoints: one file, one key, the same for every replica.
 
 Law: the file is read by its owner only, and a key that others may read is refused. A key is made only where that is
 asked for, and never over another one: two processes that start at once end up with the same key.
@@ -21,10 +21,10 @@ class KeyFileError(Exception):
     """The key can't be used; the message says what to do about it."""
 
 
-def load_key(path: Path, *, create: bool = False) -> Ed25519PrivateKey:
+def load_key(path: Path, *, create: bool = False, what: str = "ticket key") -> Ed25519PrivateKey:
     """Return the key in *path* (PEM, or 32 raw bytes in base64); make it first where *create* and there is none.
 
-    Raises KeyFileError.
+    *what* names it in messages. Raises KeyFileError.
     """
     if create and not path.exists():
         _make(path)
@@ -32,10 +32,10 @@ def load_key(path: Path, *, create: bool = False) -> Ed25519PrivateKey:
         mode = path.stat().st_mode
         text = path.read_bytes().strip()
     except OSError as error:
-        msg = f"the ticket key {path} can't be read ({error.strerror}); make one: openssl genpkey -algorithm ed25519"
+        msg = f"the {what} {path} can't be read ({error.strerror}); make one: openssl genpkey -algorithm ed25519"
         raise KeyFileError(msg) from error
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        msg = f"others may read the ticket key {path}; close it: chmod 600 {path}"
+        msg = f"others may read the {what} {path}; close it: chmod 600 {path}"
         raise KeyFileError(msg)
     return _parse(text, path)
 
@@ -50,7 +50,7 @@ def _parse(text: bytes, path: Path) -> Ed25519PrivateKey:
         msg = f"{path} holds no Ed25519 key (PEM, or {RAW_BYTES} bytes in base64)"
         raise KeyFileError(msg) from error
     if not isinstance(key, Ed25519PrivateKey):
-        msg = f"{path} holds a key of another kind; tickets need Ed25519"
+        msg = f"{path} holds a key of another kind; it has to be Ed25519"
         raise KeyFileError(msg)
     return key
 
@@ -59,7 +59,7 @@ def _make(path: Path) -> None:
     """Write a new key beside its place and link it there: `link` fails where another process was first."""
     path.parent.mkdir(parents=True, exist_ok=True)
     raw = base64.b64encode(Ed25519PrivateKey.generate().private_bytes_raw()) + b"\n"
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".ticket-")  # mkstemp opens it for its owner alone
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".key-")  # mkstemp opens it for its owner alone
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(raw)

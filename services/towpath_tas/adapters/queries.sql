@@ -119,15 +119,11 @@ WHERE project = $1 AND name = $2 AND version = $3 AND status = 'pending' RETURNI
 SELECT DISTINCT project, toolset FROM tas.tool WHERE status = 'accepted';
 
 -- name: add_audit
-INSERT INTO tas.audit_entry (project, run_id, execution_id, phase, verdict, tool, operation, network, agent_key, caller,
-                             actor, rule, policy_version, args_digest, detail)
-SELECT a.project, a.run_id, a.execution_id, a.phase, a.verdict, a.tool, a.operation, a.network, a.agent_key, a.caller,
-       a.actor, a.rule, a.policy_version, a.args_digest, a.detail
-FROM unnest($1::tas.audit_new[]) a;
+SELECT tas.write_audit('{}', $1::tas.audit_new[]);
 
 -- name: audit
 SELECT entry_id, at, project, run_id, execution_id, phase, verdict, tool, operation, network, agent_key, caller, actor,
-       rule, policy_version, args_digest, detail
+       rule, policy_version, args_digest, detail, erased
 FROM tas.audit_entry
 WHERE project = $1 AND ($2::uuid IS NULL OR run_id = $2) AND ($3::uuid IS NULL OR execution_id = $3)
   AND ($4::text IS NULL OR agent_key = $4) AND ($5::text IS NULL OR tool = $5) AND ($6::text IS NULL OR verdict = $6)

@@ -1,0 +1,132 @@
+"""A bundle: the log of an audit, or a part of it, in one file that verifies without any server.
+
+The file is JSON Lines in UTF-8. Every line is an object with a `kind`:
+
+    header      what this is: format, origin, project, the part that was asked for, where the tree begins, the keys
+    policy      a policy version that decisions of this page name
+    step        where the run's log asked for a call that was decided on this page
+    leaf        one entry of the log with its payload (null once it is erased) and its leaf hash
+    hidden      leaf hashes of entries that this bundle does not disclose: other projects', or outside of the time asked
+    checkpoint  a signed checkpoint, right after the last leaf that it covers
+    effect      a call of the ledger that was let go
+    page        the end of a page: the digests of its lines, signed, chained to the page before
+
+Law: a line is written in one way only (sorted keys, no white space), so that its digest is defined; the tree proves the
+leaves, the signatures of the pages prove the rest.
+"""
+
+import base64
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from towpath_audit.entries import Entry, Payload
+from towpath_audit.merkle import Edge
+from towpath_audit.notes import PublicKey, Signer
+
+FORMAT = "towpath-audit-bundle/1"
+_PAGE = b"towpath-audit-page-1\n"
+
+Line = dict[str, Any]
+
+
+def written(line: Line) -> str:
+    """Return *line* as it stands in the file, without the newline."""
+    return json.dumps(line, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def digest(text: str) -> str:
+    """Return the SHA-256 of a line, in hex."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def header(
+    *,
+    origin: str,
+    project: str,
+    since: str | None,
+    until: str | None,
+    edge: Edge,
+    size: int,
+    keys: Sequence[PublicKey],
+    exported_at: str,
+    exported_by: str,
+) -> Line:
+    """Return the first line. *edge* is the tree before the first leaf of the bundle, *size* the tree at its end."""
+    return {
+        "kind": "header",
+        "format": FORMAT,
+        "origin": origin,
+        "project": project,
+        "since": since,
+        "until": until,
+        "first": edge.size,
+        "edge": [one.hex() for one in edge.hashes],
+        "size": size,
+        "keys": [key.text for key in keys],
+        "exported_at": exported_at,
+        "exported_by": exported_by,
+    }
+
+
+def leaf(index: int, entry: Entry, payload: Payload | None, stored_hash: bytes) -> Line:
+    """Return a disclosed leaf; *stored_hash* is what the log holds, whatever the entry looks like now."""
+    said = None if payload is None else payload.as_json()
+    return {"kind": "leaf", "leaf": index, "entry": entry.as_json(), "payload": said, "hash": stored_hash.hex()}
+
+
+def hidden(index: int, hashes: Sequence[bytes]) -> Line:
+    """Return leaves that are not disclosed, from *index* on."""
+    return {"kind": "hidden", "leaf": index, "hashes": [one.hex() for one in hashes]}
+
+
+def checkpoint(note: str) -> Line:
+    """Return a signed checkpoint."""
+    return {"kind": "checkpoint", "note": note}
+
+
+def policy(project: str, version: int, policy_digest: str, applied_at: str) -> Line:
+    """Return a stored policy version."""
+    return {
+        "kind": "policy",
+        "project": project,
+        "version": version,
+        "digest": policy_digest,
+        "applied_at": applied_at,
+    }
+
+
+def step(execution_id: str, run_id: str, seq: int | None, *, kept: bool) -> Line:
+    """Return where the run's log asked for a call; `seq` is None where it did not, *kept* says if the run is stored."""
+    return {"kind": "step", "execution_id": execution_id, "run_id": run_id, "seq": seq, "kept": kept}
+
+
+def effect(**said: Any) -> Line:
+    """Return a call of the ledger that was let go."""
+    return {"kind": "effect", **said}
+
+
+def page(number: int, previous: str, lines: Sequence[str], signer: Signer, *, last: bool) -> str:
+    """Return the line that ends a page of *lines*; *previous* is the digest of the line that ended the page before."""
+    body = {
+        "kind": "page",
+        "page": number,
+        "previous": previous,
+        "digests": [digest(line) for line in lines],
+        "last": last,
+        "key": signer.public.fingerprint,
+    }
+    signature = signer.sign(_PAGE + written(body).encode())
+    return written({**body, "signature": base64.b64encode(signature).decode()})
+
+
+def page_holds(trailer: Line, keys: Sequence[PublicKey]) -> bool:
+    """Say whether a page's end is signed by the one of *keys* that it names."""
+    body = {name: value for name, value in trailer.items() if name != "signature"}
+    try:
+        signature = base64.b64decode(trailer["signature"], validate=True)
+    except (KeyError, TypeError, ValueError):
+        return False
+    data = _PAGE + written(body).encode("utf-8", "surrogatepass")
+    return any(key.fingerprint == body.get("key") and key.holds(signature, data) for key in keys)

@@ -1,0 +1,147 @@
+"""Is the record whole? Every effect has a decision before it, every decision a policy version and a request of a run.
+
+Law: only what the bundle discloses is judged, and what it can't show is counted and said, never guessed. A payload may
+be gone only where an erasure that stands in the log itself names its entry.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from towpath_audit.entries import Entry, Payload
+from towpath_audit.report import Fault, Report
+
+STARTS = frozenset({("decision", "allow"), ("approval.consumed", "allow")})
+"""Entries that let a call go, as phase and verdict."""
+
+JUDGED = frozenset({"allow", "require_approval"})
+"""Verdicts of a decision that rest on a rule, and so on a policy version; a denial may rest on there being none."""
+
+_EFFECTS = {
+    "claim": frozenset({"granted"}),
+    "outcome": frozenset({"succeeded", "failed", "unknown"}),
+    "settled": frozenset({"happened", "retry"}),
+    "dispatch": frozenset({"again"}),
+}
+"""What can only be said of a call that was let go, by phase."""
+
+ERASED = "audit.erased"
+DROPPED = "audit.dropped"
+OWN = "audit."
+"""Entries of these phases are about the log itself; their payloads are never erased."""
+
+Say = Callable[[Fault], None]
+
+
+@dataclass
+class Completeness:
+    """Takes the lines of a bundle in order; `finish` says what is missing. *partial*: the log began before it."""
+
+    say: Say
+    partial: bool = False
+    decided: dict[str, int] = field(default_factory=dict)
+    policies: set[tuple[str, int]] = field(default_factory=set)
+    steps: dict[str, tuple[int | None, bool]] = field(default_factory=dict)
+    erased: set[int] = field(default_factory=set)
+    dropped: list[dict[str, Any]] = field(default_factory=list)
+    missing: dict[int, Fault] = field(default_factory=dict)
+    ids: set[int] = field(default_factory=set)
+    earlier: set[str] = field(default_factory=set)
+    unkept: set[str] = field(default_factory=set)
+    effects: int = 0
+    decisions: int = 0
+
+    def on_policy(self, line: dict[str, Any]) -> None:
+        """Take a policy version."""
+        self.policies.add((str(line.get("project")), _number(line.get("version"))))
+
+    def on_step(self, line: dict[str, Any]) -> None:
+        """Take the place where a run asked for a call."""
+        seq = line.get("seq")
+        self.steps[str(line.get("execution_id"))] = (seq if isinstance(seq, int) else None, line.get("kept") is True)
+
+    def on_leaf(self, leaf: int, line: int, entry: Entry, payload: Payload | None) -> None:
+        """Take an entry."""
+        if entry.entry_id in self.ids:
+            self._fault("entry_twice", f"entry {entry.entry_id} stands in the log twice", leaf, line, entry)
+        self.ids.add(entry.entry_id)
+        if payload is None:
+            message = "its payload is gone, and no erasure in the log names it"
+            self.missing[entry.entry_id] = _at("payload_missing", message, leaf, line, entry)
+        elif entry.phase.startswith(OWN):
+            self._on_own(entry, payload)
+        if entry.execution_id is not None:
+            self._on_call(leaf, line, entry, entry.execution_id)
+
+    def on_effect(self, number: int, line: dict[str, Any]) -> None:
+        """Take a call of the ledger that was let go."""
+        self.effects += 1
+        execution_id = str(line.get("execution_id"))
+        if execution_id not in self.decided:
+            message = f"the ledger let call {execution_id} of {line.get('tool')} go, and the log holds no decision"
+            self.say(Fault(code="effect_without_decision", message=message, line=number))
+
+    def finish(self, report: Report) -> None:
+        """Say what is missing, and what could not be seen."""
+        for entry_id, fault in self.missing.items():
+            if entry_id not in self.erased:
+                self.say(fault)
+        erased = len(self.missing.keys() & self.erased)
+        report.figures |= {"decisions": self.decisions, "effects": self.effects, "payloads_erased": erased}
+        if self.earlier:
+            report.notes.append(
+                f"{len(self.earlier)} calls were decided before the first leaf of this bundle; "
+                "export from an earlier time to see their decisions"
+            )
+        if self.unkept:
+            report.notes.append(
+                f"the runs of {len(self.unkept)} decisions are not kept any more, so their requests can't be shown"
+            )
+
+    def _on_own(self, entry: Entry, payload: Payload) -> None:
+        try:
+            said = json.loads(payload.detail)
+        except ValueError:
+            return  # the commitment holds it as it is; what it names counts as not named
+        if not isinstance(said, dict):
+            return
+        if entry.phase == ERASED and isinstance(said.get("entries"), list):
+            self.erased.update(one for one in said["entries"] if isinstance(one, int))
+        elif entry.phase == DROPPED:
+            self.dropped.append(said)
+
+    def _on_call(self, leaf: int, line: int, entry: Entry, execution_id: str) -> None:
+        if entry.phase == "decision":
+            self._on_decision(leaf, line, entry, execution_id)
+        if (entry.phase, entry.verdict) in STARTS:
+            self.decided.setdefault(execution_id, leaf)
+        if entry.verdict in _EFFECTS.get(entry.phase, ()) and execution_id not in self.decided:
+            if self.partial:
+                self.earlier.add(execution_id)
+                return
+            message = f"{entry.phase} {entry.verdict} of call {execution_id}, and no decision before it let it go"
+            self._fault("effect_without_decision", message, leaf, line, entry)
+
+    def _on_decision(self, leaf: int, line: int, entry: Entry, execution_id: str) -> None:
+        self.decisions += 1
+        if entry.verdict in JUDGED and (entry.project, entry.policy_version) not in self.policies:
+            message = f"decided under policy version {entry.policy_version}, which is not stored"
+            self._fault("decision_without_policy", message, leaf, line, entry)
+        seq, kept = self.steps.get(execution_id, (None, True))
+        if seq is None and kept:
+            message = f"no instruction in the log of run {entry.run_id} asks for call {execution_id}"
+            self._fault("decision_without_run_event", message, leaf, line, entry)
+        elif seq is None:
+            self.unkept.add(execution_id)
+
+    def _fault(self, code: str, message: str, leaf: int, line: int, entry: Entry) -> None:
+        self.say(_at(code, message, leaf, line, entry))
+
+
+def _at(code: str, message: str, leaf: int, line: int, entry: Entry) -> Fault:
+    return Fault(code=code, message=message, line=line, leaf=leaf, entry_id=entry.entry_id)
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else -1

@@ -1,0 +1,309 @@
+"""Checks a bundle, line by line, and says where the first fault lies (design §7, audit).
+
+Law: it believes nothing that it can compute. Each entry is hashed again, the tree is grown leaf by leaf and compared at
+every checkpoint, the bundle's own and those from outside; every line is covered by a signed page. Whatever the lines
+hold, it ends with a report and never with an error of its own.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from towpath_audit.bundle import FORMAT, Line, digest, page_holds, written
+from towpath_audit.completeness import Completeness
+from towpath_audit.entries import Entry, EntryError, Payload
+from towpath_audit.merkle import HASH_BYTES, Edge
+from towpath_audit.notes import Checkpoint, NoteError, PublicKey, open_note
+from towpath_audit.report import Fault, Report
+
+MAX_FAULTS = 1_000
+"""Faults that are told one by one; a bundle with more is not worth more words."""
+
+
+class _BadLineError(Exception):
+    """A line that is none; the message says why."""
+
+
+def verify(lines: Iterable[str], *, checkpoints: Sequence[str] = (), keys: Sequence[str] = ()) -> Report:
+    """Verify the *lines* of a bundle.
+
+    *checkpoints* are signed notes that were kept outside of the platform; *keys* are the public keys that are trusted,
+    each as `name+id+key` or by its fingerprint. Without *keys* those that the bundle brings are believed.
+    """
+    walk = _Walk(checkpoints, keys)
+    for number, line in enumerate(lines, 1):
+        walk.take(number, line.removesuffix("\n"))
+    return walk.end()
+
+
+class _Walk:
+    def __init__(self, checkpoints: Sequence[str], pinned: Sequence[str]) -> None:
+        self._report = Report()
+        self._outside_notes = checkpoints
+        self._pinned = pinned
+        self._header: Line = {}
+        self._keys: list[PublicKey] = []
+        self._edge = Edge()
+        self._stray = False  # the tree can't be followed any more: what comes is not compared to it
+        self._sealed = 0
+        self._outside: dict[int, list[Checkpoint]] = defaultdict(list)
+        self._whole = Completeness(self._say)
+        self._page: list[tuple[int, str]] = []
+        self._pages = 0
+        self._previous = ""
+        self._last = False
+        self._counts = {"leaves": 0, "hidden": 0, "checkpoints": 0, "lines": 0}
+        self._told = 0
+        self._kinds: dict[str, Callable[[int, Line], None]] = {
+            "leaf": self._on_leaf,
+            "hidden": self._on_hidden,
+            "checkpoint": self._on_checkpoint,
+            "effect": self._whole.on_effect,
+            "policy": lambda _number, line: self._whole.on_policy(line),
+            "step": lambda _number, line: self._whole.on_step(line),
+        }
+
+    def take(self, number: int, text: str) -> None:
+        """Take one line."""
+        self._counts["lines"] = number
+        try:
+            line = _read(text)
+            if line["kind"] == "page" and not self._last:
+                self._on_page(number, line, text)
+                return
+            self._page.append((number, text))
+            self._take(number, line)
+        except _BadLineError as error:
+            if not self._page or self._page[-1][0] != number:
+                self._page.append((number, text))
+            self._fault("unreadable", str(error), line=number)
+
+    def _take(self, number: int, line: Line) -> None:
+        if self._last:
+            raise _BadLineError("the bundle has ended before")
+        if line["kind"] == "header" or number == 1:
+            self._on_header(number, line)
+        elif line["kind"] in self._kinds:
+            self._kinds[line["kind"]](number, line)
+        else:
+            raise _BadLineError(f"a line of kind {line['kind']!r} is not known")
+
+    def end(self) -> Report:
+        """Return what was found."""
+        if not self._last:
+            self._fault("truncated", "the bundle ends before its last page", line=self._counts["lines"] or None)
+        if self._header:
+            self._end_of_tree()
+        self._whole.finish(self._report)
+        self._head()
+        if not self._outside_notes:
+            self._report.notes.append(
+                "no checkpoint from outside was given: that the log was cut off after the last checkpoint of this "
+                "bundle, or written anew by whoever holds the key, can't be excluded"
+            )
+        if not self._pinned:
+            self._report.notes.append("no key was pinned: the bundle's own word was taken for whose key it is")
+        report = self._report
+        report.figures |= {**self._counts, "first": self._header.get("first"), "size": self._edge.size}
+        report.figures |= {"root": self._edge.root.hex(), "keys": [key.fingerprint for key in self._keys]}
+        return report.ordered()
+
+    def _on_header(self, number: int, line: Line) -> None:
+        if number != 1 or line["kind"] != "header":
+            raise _BadLineError("the header is the first line, and the only one")
+        if line.get("format") != FORMAT:
+            raise _BadLineError(f"this is not a bundle of the form {FORMAT}")
+        try:
+            hashes = tuple(bytes.fromhex(one) for one in line["edge"])
+            self._edge = Edge(line["first"], hashes)
+            brought = [PublicKey.read(text) for text in line["keys"]]
+            ends = (int(line["size"]), str(line["origin"]))
+        except (KeyError, TypeError, ValueError, AttributeError, NoteError) as error:
+            raise _BadLineError(f"the header can't be used: {error}") from error
+        self._header = {**line, "size": ends[0], "origin": ends[1]}
+        self._sealed = self._edge.size
+        self._whole.partial = self._edge.size > 0
+        self._trust(brought)
+        self._learn_outside()
+        self._compare_outside(number)
+
+    def _trust(self, brought: list[PublicKey]) -> None:
+        if not self._pinned:
+            self._keys = brought
+            return
+        wanted = set(self._pinned)
+        self._keys = [key for key in brought if key.fingerprint in wanted or key.text in wanted]
+        for key in brought:
+            if key not in self._keys:
+                self._fault("key_unknown", f"the bundle brings the key {key.fingerprint}, which was not pinned", line=1)
+
+    def _learn_outside(self) -> None:
+        for note in self._outside_notes:
+            try:
+                text, _ = open_note(note, self._keys)
+                found = Checkpoint.read(text)
+            except NoteError as error:
+                self._fault("outside_unreadable", f"a checkpoint from outside can't be used: {error}")
+                continue
+            if found.origin != self._header["origin"]:
+                self._fault("outside_unreadable", f"a checkpoint from outside is of another log, {found.origin}")
+                continue
+            self._outside[found.size].append(found)
+
+    def _on_leaf(self, number: int, line: Line) -> None:
+        index, stored = _leaf_index(line), _hash(line.get("hash"))
+        self._counts["leaves"] += 1
+        self._grow(index, number, [stored])
+        try:
+            entry = Entry.read(line.get("entry"))
+            payload = None if line.get("payload") is None else Payload.read(line["payload"])
+        except EntryError as error:
+            self._fault("entry_changed", str(error), line=number, leaf=index)
+            return
+        if entry.leaf_hash() != stored:
+            message = "the entry is not what the log holds the hash of"
+            self._fault("entry_changed", message, line=number, leaf=index, entry_id=entry.entry_id)
+        if payload is not None and payload.commitment() != entry.commitment:
+            message = "the payload is not what the entry is committed to"
+            self._fault("payload_changed", message, line=number, leaf=index, entry_id=entry.entry_id)
+        self._whole.on_leaf(index, number, entry, payload)
+
+    def _on_hidden(self, number: int, line: Line) -> None:
+        index, said = _leaf_index(line), line.get("hashes")
+        if not isinstance(said, list):
+            raise _BadLineError("hidden leaves have hashes")
+        hashes = [_hash(one) for one in said]
+        self._counts["hidden"] += len(hashes)
+        self._grow(index, number, hashes)
+
+    def _grow(self, index: int, number: int, hashes: Sequence[bytes]) -> None:
+        if self._stray:
+            return
+        if index != self._edge.size:
+            message = f"leaf {index} stands where leaf {self._edge.size} belongs"
+            self._fault("leaf_missing", message, line=number, leaf=self._edge.size)
+            self._stray = True
+            return
+        for one in hashes:
+            self._edge = self._edge.extended((one,))
+            self._compare_outside(number)
+
+    def _compare_outside(self, number: int) -> None:
+        for outside in self._outside.pop(self._edge.size, ()):
+            if outside.root == self._edge.root or self._stray:
+                continue
+            message = f"the checkpoint from outside over {outside.size} leaves has another root"
+            self._lost(message, number, "outside_differs")
+
+    def _on_checkpoint(self, number: int, line: Line) -> None:
+        self._counts["checkpoints"] += 1
+        try:
+            text, _ = open_note(str(line.get("note")), self._keys)
+            found = Checkpoint.read(text)
+        except NoteError as error:
+            self._fault("checkpoint_signature", f"the checkpoint can't be believed: {error}", line=number)
+            return
+        if found.origin != self._header.get("origin"):
+            self._fault("checkpoint_signature", f"the checkpoint is of another log, {found.origin}", line=number)
+        elif self._stray:
+            return
+        elif found.size != self._edge.size:
+            message = f"the checkpoint covers {found.size} leaves, and {self._edge.size} are here"
+            self._lost(message, number, "leaf_missing")
+        elif found.root != self._edge.root:
+            self._lost("the leaves make another root than the one that was signed", number, "tree_changed")
+        else:
+            self._sealed = found.size
+
+    def _lost(self, message: str, number: int, code: str) -> None:
+        """The tree is not the one that was signed: the fault lies behind the last checkpoint that still fitted."""
+        last = max(self._edge.size - 1, self._sealed)
+        self._fault(code, message, line=number, leaf=self._sealed, last_leaf=last)
+        self._stray = True
+
+    def _on_page(self, number: int, line: Line, text: str) -> None:
+        lines, self._page = self._page, []
+        if not page_holds(line, self._keys):
+            self._fault("page_signature", "the page is not signed by a key that is trusted", line=number)
+        if line.get("page") != self._pages or line.get("previous") != self._previous:
+            self._fault("page_missing", f"page {line.get('page')} stands where page {self._pages} belongs", line=number)
+        self._lines_of_page(number, lines, line.get("digests"))
+        self._pages, self._previous, self._last = self._pages + 1, digest(text), line.get("last") is True
+
+    def _lines_of_page(self, number: int, lines: list[tuple[int, str]], said: object) -> None:
+        wanted = said if isinstance(said, list) else []
+        for place, (at, text) in enumerate(lines):
+            if place >= len(wanted) or digest(text) != wanted[place]:
+                self._fault("line_changed", "the line is not the one that was exported here", line=at)
+                if len(lines) != len(wanted):
+                    return  # one line more or less, and every later one is off its place
+        if len(lines) < len(wanted):
+            self._fault("line_missing", f"{len(wanted) - len(lines)} lines of the page are missing", line=number)
+
+    def _end_of_tree(self) -> None:
+        here, size = self._edge.size, self._header["size"]
+        if not self._stray and (self._sealed != here or size != here):
+            message = f"the bundle says that it goes to leaf {size}; it holds {here}, and {self._sealed} are sealed"
+            self._fault("truncated", message, leaf=self._sealed)
+        if self._stray:
+            return
+        for outside_size, notes in sorted(self._outside.items()):
+            if outside_size > here:
+                when = f" at {notes[0].at:%Y-%m-%d %H:%M:%S} UTC" if notes[0].at else ""
+                what = f"the log had {outside_size} leaves{when}, the bundle ends at {here}"
+                message = f"{what}: it was cut off, or exported before"
+                self._fault("truncated", message, leaf=here, last_leaf=outside_size - 1)
+                return
+            self._report.notes.append(
+                f"a checkpoint from outside covers {outside_size} leaves and could not be compared: "
+                f"the bundle begins at leaf {self._header['first']}"
+            )
+
+    def _head(self) -> None:
+        """A bundle of the whole log may begin later only where retention says in the log that it dropped the rest."""
+        first = self._header.get("first", 0)
+        if not first or self._header.get("since") is not None:
+            return
+        edge = [str(one) for one in self._header["edge"]]
+        if not any(said.get("to") == first and said.get("edge") == edge for said in self._whole.dropped):
+            message = f"the log begins at leaf {first}, and no entry says that retention dropped what was before"
+            self._fault("head_missing", message, line=1, leaf=0, last_leaf=first - 1)
+
+    def _fault(self, code: str, message: str, **place: int | None) -> None:
+        self._say(Fault(code=code, message=message, **place))
+
+    def _say(self, fault: Fault) -> None:
+        self._told += 1
+        if self._told <= MAX_FAULTS:
+            self._report.faults.append(fault)
+
+
+def _read(text: str) -> Line:
+    try:
+        line: Any = json.loads(text)
+        again = written(line)
+    except (ValueError, RecursionError) as error:
+        raise _BadLineError("the line is not JSON") from error
+    if not isinstance(line, dict) or not isinstance(line.get("kind"), str):
+        raise _BadLineError("the line has no kind")
+    if again != text:
+        raise _BadLineError("the line is not written as bundles are")
+    return line
+
+
+def _leaf_index(line: Line) -> int:
+    index = line.get("leaf")
+    if not isinstance(index, int) or isinstance(index, bool):
+        raise _BadLineError("the line has no leaf")
+    return index
+
+
+def _hash(text: object) -> bytes:
+    try:
+        found = bytes.fromhex(text) if isinstance(text, str) else b""
+    except ValueError:
+        found = b""
+    if len(found) != HASH_BYTES or found.hex() != text:
+        raise _BadLineError("the line has no hash")
+    return found

@@ -1,0 +1,77 @@
+"""The audit as a log that can be checked: exporting it, its checkpoints, erasing payloads (design §7, audit).
+
+Law: an export is read in pieces that any replica can make; whoever reads hands each piece's `cursor` back, and the
+digest of the last line, which chains the pieces to each other.
+"""
+
+from datetime import datetime
+from uuid import UUID
+
+from pydantic import Field
+
+from towpath_contracts.base import Message, Value
+
+
+class AuditCursor(Value):
+    """Where an export stands. The tree's size was fixed by the first piece, so that the bundle has one end."""
+
+    page: int = Field(ge=1)
+    end_seal: int
+    size: int
+    seal_id: int
+    leaf: int
+    leaves_done: bool = False
+    effects_since: datetime | None = None
+    run_id: UUID | None = None
+    execution_id: UUID | None = None
+
+
+class AuditExport(Message):
+    """Read the next piece of a bundle; the first one without a cursor. Times are inclusive."""
+
+    project: str
+    actor: str
+    since: datetime | None = None
+    until: datetime | None = None
+    cursor: AuditCursor | None = None
+    previous: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
+
+
+class AuditPiece(Message):
+    """Lines of a bundle, without their newlines; the bundle is whole where there is no cursor."""
+
+    lines: tuple[str, ...]
+    cursor: AuditCursor | None = None
+
+
+class GetCheckpoint(Message):
+    """The newest checkpoint, after everything that is committed has been sealed."""
+
+
+class CheckpointView(Message):
+    """A signed checkpoint, to be kept where the platform can't reach it, and the key to check it with."""
+
+    note: str
+    size: int
+    at: datetime
+    public_key: str
+    fingerprint: str
+
+
+class EraseAudit(Message):
+    """Erase the payloads of the entries that fit all that is given. `before` is exclusive."""
+
+    project: str
+    actor: str
+    reason: str = Field(min_length=1, max_length=2_000)
+    run_id: UUID | None = None
+    execution_id: UUID | None = None
+    caller: str | None = None
+    before: datetime | None = None
+
+
+class AuditErased(Message):
+    """How many payloads are gone; `more` where another request is needed for the rest."""
+
+    erased: int
+    more: bool = False

@@ -1,0 +1,102 @@
+-- name: seal_due
+SELECT EXISTS (SELECT FROM tas.audit_unsealed) AS waiting, clock_timestamp() AS now,
+       (SELECT s.at FROM tas.audit_seal s ORDER BY s.seal_id DESC LIMIT 1) AS sealed_at;
+
+-- name: try_seal_lock
+SELECT pg_try_advisory_xact_lock(7026120);
+
+-- name: seal_lock
+SELECT pg_advisory_xact_lock(7026120);
+
+-- name: last_seal
+SELECT seal_id, size, root, edge, at, note FROM tas.audit_seal ORDER BY seal_id DESC LIMIT 1;
+
+-- name: take_leaves
+SELECT leaf_index, hash FROM tas.take_leaves($1);
+
+-- name: now
+SELECT clock_timestamp();
+
+-- name: add_seal
+INSERT INTO tas.audit_seal (seal_id, size, root, edge, at, note) VALUES ($1, $2, $3, $4, $5, $6);
+
+-- name: add_key
+INSERT INTO tas.audit_key (public_key) VALUES ($1) ON CONFLICT (public_key) DO NOTHING RETURNING public_key;
+
+-- name: keys
+SELECT public_key FROM tas.audit_key ORDER BY first_used, public_key;
+
+-- name: first_leaf
+SELECT leaf_index FROM tas.audit_leaf ORDER BY leaf_index LIMIT 1;
+
+-- name: seal_of_size
+SELECT seal_id, size, edge, at FROM tas.audit_seal WHERE size = $1 ORDER BY seal_id LIMIT 1;
+
+-- name: seal_before
+SELECT seal_id, size, edge, at FROM tas.audit_seal WHERE at < $1 ORDER BY seal_id DESC LIMIT 1;
+
+-- name: seals
+SELECT seal_id, size, note FROM tas.audit_seal WHERE seal_id > $1 AND seal_id <= $2 ORDER BY seal_id LIMIT $3;
+
+-- name: leaves
+-- A leaf whose record is gone is told too: somebody took it away.
+SELECT l.leaf_index, l.hash, l.entry_id AS leaf_entry_id, r.entry_id, r.at, r.project, r.run_id, r.execution_id, r.phase,
+       r.verdict, r.tool, r.operation, r.network, r.agent_key, r.caller, r.actor, r.rule, r.policy_version,
+       encode(r.commitment, 'hex') AS commitment, p.salt, p.args_digest, p.detail
+FROM tas.audit_leaf l
+LEFT JOIN tas.audit_record r ON r.entry_id = l.entry_id
+LEFT JOIN tas.audit_payload p ON p.entry_id = l.entry_id
+WHERE l.leaf_index >= $1 AND l.leaf_index < $2 ORDER BY l.leaf_index LIMIT $3;
+
+-- name: policy_versions
+SELECT v.project, v.version, v.digest, v.applied_at
+FROM (SELECT DISTINCT project, version FROM unnest($1::text[], $2::integer[]) AS k (project, version)) named
+JOIN tas.policy_version v ON v.project = named.project AND v.version = named.version
+ORDER BY v.project, v.version;
+
+-- name: steps
+SELECT k.run_id, a.execution_id, a.seq, a.kept
+FROM (SELECT n.run_id, array_agg(DISTINCT n.execution_id) AS calls
+      FROM unnest($1::uuid[], $2::uuid[]) AS n (run_id, execution_id) GROUP BY n.run_id) k
+CROSS JOIN LATERAL tas.asked_in_run(k.run_id, k.calls) a
+ORDER BY k.run_id, a.execution_id;
+
+-- name: effects
+-- Ledger row and decision are read in one look, so a decision that is just being sealed is never missed.
+WITH let_go AS MATERIALIZED (
+  SELECT t.run_id, t.execution_id, t.project, t.tool, t.operation, t.status, t.effect_class, t.policy_version,
+         t.created_at
+  FROM tas.tool_call t
+  WHERE t.project = $1 AND (t.run_id, t.execution_id) > ($2, $3)
+    AND t.status IN ('started', 'succeeded', 'failed', 'unknown')
+    AND ($4::timestamptz IS NULL OR t.created_at >= $4) AND ($5::timestamptz IS NULL OR t.created_at <= $5)
+  ORDER BY t.run_id, t.execution_id LIMIT $6
+), started AS (
+  SELECT r.execution_id, min(l.leaf_index) AS leaf, min(r.at) AS at
+  FROM (SELECT DISTINCT run_id FROM let_go) k
+  JOIN tas.audit_record r ON r.run_id = k.run_id
+  LEFT JOIN tas.audit_leaf l ON l.entry_id = r.entry_id
+  WHERE r.phase IN ('decision', 'approval.consumed') AND r.verdict = 'allow'
+  GROUP BY r.execution_id
+)
+SELECT g.*, s.at AS decided_at, s.leaf AS decided_leaf
+FROM let_go g LEFT JOIN started s ON s.execution_id = g.execution_id
+ORDER BY g.run_id, g.execution_id;
+
+-- name: erasable
+SELECT r.entry_id FROM tas.audit_record r JOIN tas.audit_payload p ON p.entry_id = r.entry_id
+WHERE r.project = $1 AND r.phase NOT LIKE 'audit.%'
+  AND ($2::uuid IS NULL OR r.run_id = $2) AND ($3::uuid IS NULL OR r.execution_id = $3)
+  AND ($4::text IS NULL OR r.caller = $4) AND ($5::timestamptz IS NULL OR r.at < $5)
+ORDER BY r.entry_id LIMIT $6;
+
+-- name: erase
+SELECT tas.erase_payloads($1, $2, $3, $4);
+
+-- name: droppable
+-- The last seal that is old enough and not too far: a drop is one transaction, and should not be a long one.
+SELECT max(s.size) FROM tas.audit_seal s, (SELECT min(leaf_index) AS first FROM tas.audit_leaf) l
+WHERE s.at < clock_timestamp() - make_interval(days => $1) AND s.size > l.first AND s.size <= l.first + $2;
+
+-- name: drop_segments
+SELECT tas.drop_segments($1, $2);

@@ -1,0 +1,63 @@
+"""Where checkpoints go outside of the database: a file, the structured log, an HTTP witness.
+
+Law: a checkpoint that could not be handed out is a warning, never a reason to stop sealing: the next one covers it.
+"""
+
+import asyncio
+from pathlib import Path
+
+import httpx2
+
+from towpath_fabric.logs import Logger
+
+WITNESS_TIMEOUT_S = 5.0
+
+
+class CheckpointFile:
+    """Appends every checkpoint to a file, which `towpath audit verify --checkpoint` takes as it is."""
+
+    def __init__(self, path: Path, log: Logger) -> None:
+        self._path = path
+        self._log = log
+
+    async def publish(self, note: str) -> None:
+        """Append *note*."""
+        try:
+            await asyncio.to_thread(self._append, note)
+        except OSError as error:
+            self._log.warning("a checkpoint was not written", file=str(self._path), error=str(error))
+
+    def _append(self, note: str) -> None:
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(f"{note}\n")
+
+
+class CheckpointLog:
+    """Writes every checkpoint into the service's own log, which is collected by somebody else."""
+
+    def __init__(self, log: Logger) -> None:
+        self._log = log
+
+    async def publish(self, note: str) -> None:
+        """Log *note*."""
+        self._log.info("audit checkpoint", note=note)
+
+
+class Witness:
+    """Posts every checkpoint to an address of the operator's choice; redirects are not followed."""
+
+    def __init__(self, url: str, log: Logger) -> None:
+        self._url = url
+        self._log = log
+
+    async def publish(self, note: str) -> None:
+        """POST *note* as text."""
+        headers = {"Content-Type": "text/plain; charset=utf-8"}
+        try:
+            async with httpx2.AsyncClient(timeout=WITNESS_TIMEOUT_S, follow_redirects=False) as client:
+                answer = await client.post(self._url, content=note.encode(), headers=headers)
+        except httpx2.HTTPError as error:
+            self._log.warning("the witness could not be reached", error=str(error) or type(error).__name__)
+            return
+        if not answer.is_success:
+            self._log.warning("the witness refused a checkpoint", status=answer.status_code)

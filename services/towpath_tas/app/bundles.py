@@ -1,0 +1,312 @@
+"""Exports of the audit, piece by piece, and the erasing of payloads (design §7, audit).
+
+Law: a bundle discloses the entries of one project only; of all other leaves it holds the hashes, so that the tree can
+be followed. What a piece holds depends on its cursor alone, so any replica can make it.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from towpath_audit import bundle
+from towpath_audit.entries import Entry, Payload
+from towpath_audit.merkle import Edge
+from towpath_audit.notes import write_time
+from towpath_contracts.audit import (
+    AuditCursor,
+    AuditErased,
+    AuditExport,
+    AuditPiece,
+    CheckpointView,
+    EraseAudit,
+    GetCheckpoint,
+)
+from towpath_contracts.problems import ProblemError, problem
+from towpath_fabric.clock import wall
+from towpath_tas.app.sealer import QUERIES, Sealer, known_keys
+
+PIECE_LEAVES = 400
+PIECE_SEALS = 400
+PIECE_EFFECTS = 1_000
+PIECE_BYTES = 400_000
+"""About what one piece holds, as it travels: a message of the broker has at most 1 MB."""
+
+ERASED_AT_ONCE = 5_000
+ERASED_PER_REQUEST = 100_000
+NOTHING = UUID(int=0)
+
+
+@dataclass(slots=True)
+class _Piece:
+    """Lines on their way, and the leaves that are not disclosed and wait to become one line; `weight` is in bytes."""
+
+    lines: list[str] = field(default_factory=list)
+    weight: int = 0
+    _hidden: list[bytes] = field(default_factory=list)
+    _hidden_from: int = 0
+
+    @property
+    def full(self) -> bool:
+        return self.weight >= PIECE_BYTES
+
+    def add(self, line: bundle.Line) -> None:
+        self.flush()
+        self._write(line)
+
+    def hide(self, index: int, leaf_hash: bytes) -> None:
+        if not self._hidden:
+            self._hidden_from = index
+        self._hidden.append(leaf_hash)
+
+    def flush(self) -> None:
+        if self._hidden:
+            self._write(bundle.hidden(self._hidden_from, self._hidden))
+            self._hidden = []
+
+    def _write(self, line: bundle.Line) -> None:
+        text = bundle.written(line)
+        self.lines.append(text)
+        self.weight += len(json.dumps(text))  # as it travels: a text within a text
+
+
+class Bundles:
+    """Answers what is asked of the log as a whole."""
+
+    def __init__(self, pool: Any, sealer: Sealer) -> None:
+        self._pool = pool
+        self._sealer = sealer
+
+    async def checkpoint(self, _request: GetCheckpoint) -> CheckpointView:
+        """Seal what is committed, and return the checkpoint."""
+        sealed, key = await self._sealer.current(), self._sealer.signer.public
+        return CheckpointView(
+            note=sealed.note,
+            size=sealed.edge.size,
+            at=sealed.at,
+            public_key=key.text,
+            fingerprint=key.fingerprint,
+        )
+
+    async def export(self, request: AuditExport) -> AuditPiece:
+        """Return the next piece of a bundle; the first one seals what is committed, and so fixes its end."""
+        piece = _Piece()
+        cursor = request.cursor
+        if cursor is None:
+            cursor = await self._begin(request, piece)
+            number = 0
+        else:
+            number = cursor.page
+        if cursor.leaves_done:
+            following = await self._effects(request, cursor, piece)
+        else:
+            following = await self._leaves(request, cursor, piece)
+        piece.flush()
+        last = following is None
+        trailer = bundle.page(number, request.previous, piece.lines, self._sealer.signer, last=last)
+        return AuditPiece(lines=(*piece.lines, trailer), cursor=following)
+
+    async def erase(self, request: EraseAudit) -> AuditErased:
+        """Erase the payloads that fit, step by step, each in the log; raises ProblemError where nothing is named."""
+        named = (request.run_id, request.execution_id, request.caller, request.before)
+        if all(one is None for one in named):
+            raise ProblemError(problem("request_invalid", "say whose payloads: run_id, execution_id, caller or before"))
+        erased = 0
+        while erased < ERASED_PER_REQUEST:
+            rows = await self._pool.fetch(QUERIES.erasable, request.project, *named, ERASED_AT_ONCE)
+            if not rows:
+                return AuditErased(erased=erased)
+            ids = [row["entry_id"] for row in rows]
+            gone = await self._pool.fetchval(QUERIES.erase, request.project, ids, request.actor, request.reason)
+            erased += len(gone)
+        return AuditErased(erased=erased, more=True)
+
+    async def _begin(self, request: AuditExport, piece: _Piece) -> AuditCursor:
+        end = await self._sealer.current()
+        async with self._pool.acquire() as connection:
+            first = await _first_seal(connection, request.since)
+            keys = await known_keys(connection)
+        seal_id, edge, at = first
+        piece.add(
+            bundle.header(
+                origin=self._sealer.signer.public.name,
+                project=request.project,
+                since=_time(request.since),
+                until=_time(request.until),
+                edge=edge,
+                size=end.edge.size,
+                keys=keys,
+                exported_at=write_time(wall()),
+                exported_by=request.actor,
+            )
+        )
+        since = max((one for one in (request.since, at) if one is not None), default=None)
+        return AuditCursor(
+            page=1,
+            end_seal=end.seal_id,
+            size=end.edge.size,
+            seal_id=seal_id,
+            leaf=edge.size,
+            effects_since=since,
+        )
+
+    async def _leaves(self, request: AuditExport, cursor: AuditCursor, piece: _Piece) -> AuditCursor:
+        async with self._pool.acquire() as connection:
+            seals = await connection.fetch(QUERIES.seals, cursor.seal_id, cursor.end_seal, PIECE_SEALS)
+            rows = await connection.fetch(QUERIES.leaves, cursor.leaf, cursor.size, PIECE_LEAVES)
+            shown = _shown(rows, request)
+            await _policies(connection, shown, piece)
+            await _steps(connection, shown, piece)
+        seal_id, leaf = _interleave(seals, rows, {row["leaf_index"] for row in shown}, cursor, piece)
+        done = seal_id >= cursor.end_seal
+        page = cursor.page + 1 if request.cursor is not None else cursor.page
+        return cursor.model_copy(update={"page": page, "seal_id": seal_id, "leaf": leaf, "leaves_done": done})
+
+    async def _effects(self, request: AuditExport, cursor: AuditCursor, piece: _Piece) -> AuditCursor | None:
+        """A call whose decision is sealed later, or not disclosed here, belongs to another bundle."""
+        rows = await self._pool.fetch(
+            QUERIES.effects,
+            *(request.project, cursor.run_id or NOTHING, cursor.execution_id or NOTHING),
+            *(cursor.effects_since, request.until, PIECE_EFFECTS),
+        )
+        for row in rows:
+            if _belongs(row, cursor.size, request.until):
+                piece.add(_effect(row))
+        if len(rows) < PIECE_EFFECTS:
+            return None
+        last = rows[-1]
+        update = {"page": cursor.page + 1, "run_id": last["run_id"], "execution_id": last["execution_id"]}
+        return cursor.model_copy(update=update)
+
+
+async def _first_seal(connection: Any, since: datetime | None) -> tuple[int, Edge, datetime | None]:
+    """Where the bundle's tree begins: at the last checkpoint before *since*, or where retention left off, or at 0."""
+    kept = await connection.fetchval(QUERIES.first_leaf)
+    begin = await connection.fetchrow(QUERIES.seal_of_size, kept) if kept else None
+    if since is not None:
+        begin = await connection.fetchrow(QUERIES.seal_before, since) or begin
+    if begin is None:
+        return 0, Edge(), None
+    return begin["seal_id"], Edge.unpacked(begin["size"], begin["edge"]), begin["at"]
+
+
+def _shown(rows: Iterable[Any], request: AuditExport) -> list[Any]:
+    """The leaves that are disclosed; a leaf without its record is, because that is what has to be found."""
+    shown = []
+    for row in rows:
+        if row["entry_id"] is None:
+            shown.append(row)
+        elif row["phase"].startswith("audit.") and row["project"] in {"", request.project}:
+            shown.append(row)  # what the log says of itself is needed to understand it, whatever time was asked for
+        elif row["project"] == request.project and _within(row["at"], request):
+            shown.append(row)
+    return shown
+
+
+def _within(at: datetime, request: AuditExport) -> bool:
+    return (request.since is None or at >= request.since) and (request.until is None or at <= request.until)
+
+
+def _interleave(
+    seals: Sequence[Any], rows: Sequence[Any], shown: set[int], cursor: AuditCursor, piece: _Piece
+) -> tuple[int, int]:
+    """Write leaves and, after the last leaf that each covers, checkpoints; return what was written last."""
+    seal_id, leaf, place = cursor.seal_id, cursor.leaf, 0
+    more = len(rows) == PIECE_LEAVES
+    for seal in seals:
+        while leaf < seal["size"]:
+            if piece.full or (place >= len(rows) and more):
+                return seal_id, leaf
+            if place >= len(rows):
+                break  # leaves that are gone are not waited for: the checkpoint behind them tells
+            _leaf(rows[place], rows[place]["leaf_index"] in shown, piece)
+            leaf, place = rows[place]["leaf_index"] + 1, place + 1
+        if piece.full:
+            return seal_id, leaf
+        piece.add(bundle.checkpoint(seal["note"]))
+        seal_id = seal["seal_id"]
+    return seal_id, leaf
+
+
+def _leaf(row: Any, shown: bool, piece: _Piece) -> None:
+    if not shown:
+        piece.hide(row["leaf_index"], row["hash"])
+    elif row["entry_id"] is None:
+        gone = {"kind": "leaf", "leaf": row["leaf_index"], "entry": None, "payload": None, "hash": row["hash"].hex()}
+        piece.add(gone)
+    else:
+        piece.add(bundle.leaf(row["leaf_index"], _entry(row), _payload(row), row["hash"]))
+
+
+def _entry(row: Any) -> Entry:
+    return Entry(
+        entry_id=row["entry_id"],
+        at=write_time(row["at"]),
+        run_id=_text(row["run_id"]),
+        execution_id=_text(row["execution_id"]),
+        **{name: row[name] for name in _AS_THEY_ARE},
+    )
+
+
+_AS_THEY_ARE = (
+    *("project", "phase", "verdict", "tool", "operation", "network", "agent_key", "caller", "actor", "rule"),
+    *("policy_version", "commitment"),
+)
+
+
+def _payload(row: Any) -> Payload | None:
+    if row["salt"] is None:
+        return None
+    return Payload(salt=row["salt"], args_digest=row["args_digest"], detail=row["detail"])
+
+
+async def _policies(connection: Any, shown: Iterable[Any], piece: _Piece) -> None:
+    named = {(row["project"], row["policy_version"]) for row in shown if row["phase"] == "decision"}
+    if not named:
+        return
+    pairs = sorted(named)
+    found = await connection.fetch(QUERIES.policy_versions, [one for one, _ in pairs], [two for _, two in pairs])
+    for row in found:
+        piece.add(bundle.policy(row["project"], row["version"], row["digest"], write_time(row["applied_at"])))
+
+
+async def _steps(connection: Any, shown: Iterable[Any], piece: _Piece) -> None:
+    calls = [row for row in shown if row["phase"] == "decision" and row["execution_id"] is not None]
+    if not calls:
+        return
+    found = await connection.fetch(
+        QUERIES.steps, [row["run_id"] for row in calls], [row["execution_id"] for row in calls]
+    )
+    for row in found:
+        piece.add(bundle.step(str(row["execution_id"]), str(row["run_id"]), row["seq"], kept=row["kept"]))
+
+
+def _belongs(row: Any, size: int, until: datetime | None) -> bool:
+    if row["decided_at"] is None:
+        return True
+    sealed = row["decided_leaf"] is not None and row["decided_leaf"] < size
+    return sealed and (until is None or row["decided_at"] <= until)
+
+
+def _effect(row: Any) -> bundle.Line:
+    return bundle.effect(
+        project=row["project"],
+        run_id=str(row["run_id"]),
+        execution_id=str(row["execution_id"]),
+        tool=row["tool"],
+        operation=row["operation"],
+        status=row["status"],
+        effect_class=row["effect_class"],
+        policy_version=row["policy_version"],
+        created_at=write_time(row["created_at"]),
+    )
+
+
+def _text(value: UUID | None) -> str | None:
+    return None if value is None else str(value)
+
+
+def _time(at: datetime | None) -> str | None:
+    return None if at is None else write_time(at)

@@ -1,0 +1,263 @@
+-- migrate:up
+-- The audit as a log that proves itself (design §7, audit). An entry is in two halves: `audit_record` is what the log's
+-- hashes cover and never goes before its segment does; `audit_payload` holds whatever may be personal, can be erased, and
+-- is bound to its record by a salted commitment. Readers see both as `audit_entry`. An entry waits in `audit_unsealed`
+-- until a sealer gives it its leaf: no cursor over ids, so an entry whose transaction commits late is never passed over.
+ALTER TABLE tas.audit_entry RENAME TO audit_record;
+
+CREATE TABLE tas.audit_payload (
+  entry_id    bigint PRIMARY KEY,
+  salt        bytea NOT NULL,
+  args_digest text NOT NULL,
+  detail      text NOT NULL
+);
+
+-- A queue: small, and read whole. Its dead rows are cleared away early, so that reading it stays cheap.
+CREATE TABLE tas.audit_unsealed (entry_id bigint NOT NULL)
+  WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
+
+CREATE TABLE tas.audit_leaf (
+  leaf_index bigint PRIMARY KEY,
+  entry_id   bigint NOT NULL UNIQUE,
+  hash       bytea NOT NULL
+);
+
+-- A checkpoint: the log had `size` leaves and this root. `edge` is all that the tree needs to grow from there.
+CREATE TABLE tas.audit_seal (
+  seal_id bigint PRIMARY KEY,
+  size    bigint NOT NULL,
+  root    bytea NOT NULL,
+  edge    bytea NOT NULL,
+  at      timestamptz NOT NULL,
+  note    text NOT NULL
+);
+CREATE INDEX audit_seal_size ON tas.audit_seal (size);
+
+CREATE TABLE tas.audit_key (
+  public_key text PRIMARY KEY,
+  first_used timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+CREATE FUNCTION tas.audit_commitment(salt bytea, args_digest text, detail text) RETURNS bytea LANGUAGE sql STABLE AS $$
+  SELECT sha256(salt || convert_to(args_digest || E'\n' || detail, 'UTF8'))
+$$;
+
+CREATE FUNCTION tas.audit_field(said text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN said IS NULL THEN E'-\n' ELSE octet_length(said) || ':' || said || E'\n' END
+$$;
+
+ALTER TABLE tas.audit_record ADD COLUMN commitment bytea;
+INSERT INTO tas.audit_payload (entry_id, salt, args_digest, detail)
+  SELECT entry_id, uuid_send(gen_random_uuid()), args_digest, detail FROM tas.audit_record;
+UPDATE tas.audit_record r SET commitment = tas.audit_commitment(p.salt, p.args_digest, p.detail)
+  FROM tas.audit_payload p WHERE p.entry_id = r.entry_id;
+INSERT INTO tas.audit_unsealed (entry_id) SELECT entry_id FROM tas.audit_record ORDER BY entry_id;
+ALTER TABLE tas.audit_record ALTER COLUMN commitment SET NOT NULL, DROP COLUMN args_digest, DROP COLUMN detail;
+
+CREATE VIEW tas.audit_entry AS
+  SELECT r.entry_id, r.at, r.project, r.run_id, r.execution_id, r.phase, r.verdict, r.tool, r.operation, r.network,
+         r.agent_key, r.caller, r.actor, r.rule, r.policy_version, coalesce(p.args_digest, '') AS args_digest,
+         coalesce(p.detail, '{}') AS detail, p.entry_id IS NULL AS erased
+  FROM tas.audit_record r LEFT JOIN tas.audit_payload p ON p.entry_id = r.entry_id;
+
+-- The bytes are those of towpath_audit.entries.Entry.leaf_bytes, hashed as RFC 6962 hashes a leaf.
+CREATE FUNCTION tas.audit_leaf_hash(r tas.audit_record) RETURNS bytea LANGUAGE sql STABLE AS $$
+  SELECT sha256('\x00'::bytea || convert_to(
+    E'towpath-audit-1\n'
+    || tas.audit_field(r.entry_id::text)
+    || tas.audit_field(to_char(r.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
+    || tas.audit_field(r.project) || tas.audit_field(r.run_id::text) || tas.audit_field(r.execution_id::text)
+    || tas.audit_field(r.phase) || tas.audit_field(r.verdict) || tas.audit_field(r.tool)
+    || tas.audit_field(r.operation) || tas.audit_field(r.network) || tas.audit_field(r.agent_key)
+    || tas.audit_field(r.caller) || tas.audit_field(r.actor) || tas.audit_field(r.rule)
+    || tas.audit_field(r.policy_version::text) || tas.audit_field(encode(r.commitment, 'hex')), 'UTF8'))
+$$;
+
+-- The only way in: record, payload and place in the queue are written together, and the commitment is made here.
+CREATE OR REPLACE FUNCTION tas.write_audit(written uuid[], audits tas.audit_new[]) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  IF cardinality(audits) = 0 THEN
+    RETURN;
+  END IF;
+  WITH noted AS MATERIALIZED (
+    SELECT nextval('tas.audit_entry_entry_id_seq') AS entry_id, uuid_send(gen_random_uuid()) AS salt, a.*
+    FROM unnest(audits) a WHERE a.always OR a.execution_id = ANY (written)
+  ), paid AS (
+    INSERT INTO tas.audit_payload (entry_id, salt, args_digest, detail)
+      SELECT n.entry_id, n.salt, n.args_digest, n.detail FROM noted n
+  ), queued AS (
+    INSERT INTO tas.audit_unsealed (entry_id) SELECT n.entry_id FROM noted n
+  )
+  INSERT INTO tas.audit_record (entry_id, project, run_id, execution_id, phase, verdict, tool, operation, network,
+                                agent_key, caller, actor, rule, policy_version, commitment) OVERRIDING SYSTEM VALUE
+    SELECT n.entry_id, n.project, n.run_id, n.execution_id, n.phase, n.verdict, n.tool, n.operation, n.network,
+           n.agent_key, n.caller, n.actor, n.rule, n.policy_version,
+           tas.audit_commitment(n.salt, n.args_digest, n.detail)
+    FROM noted n;
+END $$;
+
+-- Gives every committed entry that waits its leaf, at most *at_most* of them. The oldest ids go first, so an entry never
+-- gets its leaf before one that it follows from; among those taken together a call's life is in order.
+CREATE FUNCTION tas.take_leaves(at_most integer) RETURNS TABLE (leaf_index bigint, entry_id bigint, hash bytea)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+#variable_conflict use_column
+DECLARE
+  taken bigint[];
+  size bigint := coalesce((SELECT s.size FROM tas.audit_seal s ORDER BY s.seal_id DESC LIMIT 1), 0);
+BEGIN
+  SELECT array_agg(q.entry_id) INTO taken
+    FROM (SELECT u.entry_id FROM tas.audit_unsealed u ORDER BY u.entry_id LIMIT at_most) q;
+  IF taken IS NULL THEN
+    RETURN;
+  END IF;
+  DELETE FROM tas.audit_unsealed u WHERE u.entry_id = ANY (taken);
+  RETURN QUERY WITH leaves AS MATERIALIZED (
+    SELECT size - 1 + row_number() OVER (ORDER BY r.execution_id NULLS FIRST,
+             CASE WHEN r.phase = 'decision' THEN 0 WHEN r.phase LIKE 'approval.%' THEN 1 WHEN r.phase = 'claim' THEN 2
+                  WHEN r.phase = 'dispatch' THEN 3 WHEN r.phase = 'outcome' THEN 4 ELSE 5 END,
+             r.entry_id) AS leaf_index, r.entry_id, tas.audit_leaf_hash(r) AS hash
+    FROM tas.audit_record r WHERE r.entry_id = ANY (taken)
+  ), stored AS (
+    INSERT INTO tas.audit_leaf (leaf_index, entry_id, hash) SELECT l.leaf_index, l.entry_id, l.hash FROM leaves l
+  )
+  SELECT l.leaf_index, l.entry_id, l.hash FROM leaves l ORDER BY l.leaf_index;
+END $$;
+
+-- Erases payloads of a project, and says so in the log in the same transaction. What the log says of itself stays.
+CREATE FUNCTION tas.erase_payloads(of_project text, ids bigint[], by_actor text, why text) RETURNS bigint[]
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  erased bigint[];
+  note tas.audit_new;
+BEGIN
+  IF cardinality(ids) > 5000 THEN
+    RAISE EXCEPTION 'at most 5000 payloads are erased at once';
+  END IF;
+  WITH gone AS (
+    DELETE FROM tas.audit_payload p USING tas.audit_record r
+      WHERE p.entry_id = ANY (ids) AND r.entry_id = p.entry_id AND r.project = of_project AND r.phase NOT LIKE 'audit.%'
+      RETURNING p.entry_id
+  ) SELECT coalesce(array_agg(g.entry_id ORDER BY g.entry_id), '{}') INTO erased FROM gone g;
+  IF cardinality(erased) > 0 THEN
+    note := tas.audit_own_note(of_project, 'audit.erased', by_actor,
+                               json_build_object('entries', erased, 'reason', why)::text);
+    PERFORM tas.write_audit('{}', ARRAY[note]);
+  END IF;
+  RETURN erased;
+END $$;
+
+CREATE FUNCTION tas.audit_own_note(of_project text, phase text, by_actor text, detail text) RETURNS tas.audit_new
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  note tas.audit_new;
+BEGIN
+  note.always := true;
+  note.project := of_project;
+  note.phase := phase;
+  note.verdict := split_part(phase, '.', 2);
+  note.tool := '';
+  note.operation := '';
+  note.network := '';
+  note.agent_key := '';
+  note.caller := '';
+  note.actor := by_actor;
+  note.policy_version := 0;
+  note.args_digest := '';
+  note.detail := detail;
+  RETURN note;
+END $$;
+
+-- Drops the segments of the log before leaf *cut*: a seal older than a day ends there. The seal itself stays, with the
+-- edge from which the rest of the tree is proved, and the log says what was dropped.
+CREATE FUNCTION tas.drop_segments(cut bigint, by_actor text) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  seal tas.audit_seal;
+  dropped bigint;
+  began bigint := (SELECT min(l.leaf_index) FROM tas.audit_leaf l);
+BEGIN
+  SELECT s.* INTO seal FROM tas.audit_seal s WHERE s.size = cut AND s.at < clock_timestamp() - interval '1 day'
+    ORDER BY s.seal_id DESC LIMIT 1;
+  IF seal.seal_id IS NULL THEN
+    RAISE EXCEPTION 'no segment that is older than a day ends at leaf %', cut;
+  END IF;
+  DELETE FROM tas.audit_payload p USING tas.audit_leaf l WHERE l.leaf_index < cut AND p.entry_id = l.entry_id;
+  DELETE FROM tas.audit_record r USING tas.audit_leaf l WHERE l.leaf_index < cut AND r.entry_id = l.entry_id;
+  DELETE FROM tas.audit_leaf l WHERE l.leaf_index < cut;
+  GET DIAGNOSTICS dropped = ROW_COUNT;
+  DELETE FROM tas.audit_seal s WHERE s.seal_id < seal.seal_id;
+  IF dropped > 0 THEN
+    PERFORM tas.write_audit('{}', ARRAY[tas.audit_own_note('', 'audit.dropped', by_actor, json_build_object(
+      'from', began, 'to', cut, 'root', encode(seal.root, 'hex'),
+      'at', to_char(seal.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+      'edge', (SELECT coalesce(json_agg(encode(substr(seal.edge, n, 32), 'hex') ORDER BY n), '[]')
+               FROM generate_series(1, length(seal.edge), 32) n))::text)]);
+  END IF;
+  RETURN dropped;
+END $$;
+
+-- Where a run's log asked for calls: nothing else of the runs is readable here. An instruction names its calls in full, so
+-- looking for the id as text finds them, also beside text that json functions refuse.
+CREATE FUNCTION tas.asked_in_run(of_run uuid, calls uuid[]) RETURNS TABLE (execution_id uuid, seq bigint, kept boolean)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  SELECT c.id, (SELECT min(e.seq) FROM runs.run_event e WHERE e.run_id = of_run AND e.type = 'instruction_issued'
+                AND position('"' || c.id::text || '"' IN e.event::text) > 0),
+         EXISTS (SELECT FROM runs.run r WHERE r.run_id = of_run)
+  FROM unnest(calls) AS c (id)
+$$;
+
+-- Ids rise with time to within the length of a commit; the lowest and the highest are looked up in the records alone.
+CREATE OR REPLACE FUNCTION tas.entry_at(moment timestamptz) RETURNS bigint
+LANGUAGE plpgsql STABLE SET enable_seqscan = off AS $$
+DECLARE
+  low bigint;
+  high bigint;
+  middle bigint;
+  found record;
+BEGIN
+  SELECT min(entry_id), max(entry_id) + 1 INTO low, high FROM tas.audit_record;
+  IF low IS NULL THEN
+    RETURN 0;
+  END IF;
+  WHILE low < high LOOP
+    middle := (low + high) / 2;
+    SELECT e.entry_id, e.at INTO found FROM tas.audit_record e WHERE e.entry_id >= middle ORDER BY e.entry_id LIMIT 1;
+    IF found.at < moment THEN
+      low := found.entry_id + 1;
+    ELSE
+      high := middle;
+    END IF;
+  END LOOP;
+  RETURN low;
+END $$;
+
+REVOKE INSERT ON tas.audit_record FROM towpath_tas;
+GRANT SELECT ON tas.audit_record, tas.audit_payload, tas.audit_unsealed, tas.audit_leaf, tas.audit_entry TO towpath_tas;
+GRANT SELECT, INSERT ON tas.audit_seal, tas.audit_key TO towpath_tas;
+REVOKE EXECUTE ON FUNCTION tas.audit_commitment, tas.audit_field, tas.audit_leaf_hash, tas.audit_own_note,
+  tas.take_leaves, tas.erase_payloads, tas.drop_segments, tas.asked_in_run FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION tas.take_leaves, tas.erase_payloads, tas.drop_segments, tas.asked_in_run TO towpath_tas;
+
+-- migrate:down
+DROP FUNCTION tas.asked_in_run, tas.drop_segments, tas.erase_payloads, tas.audit_own_note, tas.take_leaves,
+  tas.audit_leaf_hash;
+DROP VIEW tas.audit_entry;
+ALTER TABLE tas.audit_record ADD COLUMN args_digest text NOT NULL DEFAULT '', ADD COLUMN detail text NOT NULL DEFAULT '{}';
+UPDATE tas.audit_record r SET args_digest = p.args_digest, detail = p.detail FROM tas.audit_payload p
+  WHERE p.entry_id = r.entry_id;
+ALTER TABLE tas.audit_record DROP COLUMN commitment;
+ALTER TABLE tas.audit_record ALTER COLUMN args_digest DROP DEFAULT, ALTER COLUMN detail DROP DEFAULT;
+ALTER TABLE tas.audit_record RENAME TO audit_entry;
+GRANT INSERT ON tas.audit_entry TO towpath_tas;
+CREATE OR REPLACE FUNCTION tas.write_audit(written uuid[], audits tas.audit_new[]) RETURNS void LANGUAGE plpgsql
+SECURITY INVOKER AS $$
+BEGIN
+  INSERT INTO tas.audit_entry (project, run_id, execution_id, phase, verdict, tool, operation, network, agent_key, caller,
+                               actor, rule, policy_version, args_digest, detail)
+    SELECT a.project, a.run_id, a.execution_id, a.phase, a.verdict, a.tool, a.operation, a.network, a.agent_key,
+           a.caller, a.actor, a.rule, a.policy_version, a.args_digest, a.detail
+    FROM unnest(audits) a WHERE a.always OR a.execution_id = ANY (written);
+END $$;
+DROP FUNCTION tas.audit_commitment, tas.audit_field;
+DROP TABLE tas.audit_key, tas.audit_seal, tas.audit_leaf, tas.audit_unsealed, tas.audit_payload;

@@ -1,0 +1,251 @@
+"""The audit log in a real database, without a service around it: entries in, seals and bundles out, forged bundles.
+
+A forger here holds the sealing key, which is the worst case: only what was kept outside can find him out.
+"""
+
+import contextlib
+import copy
+import json
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID, uuid4, uuid5
+
+import asyncpg
+import structlog
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from prometheus_client import CollectorRegistry
+
+from towpath_audit import bundle
+from towpath_audit.entries import Entry, Payload
+from towpath_audit.merkle import Edge
+from towpath_audit.notes import Checkpoint, Signer, open_note
+from towpath_contracts.audit import AuditExport
+from towpath_fabric.db import open_pool
+from towpath_fabric.ids import new_run_id
+from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit
+from towpath_tas.app.bundles import Bundles
+from towpath_tas.app.sealer import Sealer
+from towpath_tas.metrics import Metrics
+
+ORIGIN = "towpath.test/audit"
+PROJECT = "default"
+Line = dict[str, Any]
+
+
+def signer() -> Signer:
+    """A signer with a fresh key."""
+    return Signer(ORIGIN, Ed25519PrivateKey.generate())
+
+
+@dataclass
+class Kept:
+    """An outlet that remembers: what somebody outside has."""
+
+    notes: list[str] = field(default_factory=list)
+
+    async def publish(self, note: str) -> None:
+        """Keep *note*."""
+        self.notes.append(note)
+
+
+@dataclass
+class AuditLog:
+    """The log of one database, as the service's role sees it; `dsn` is the database as its owner."""
+
+    pool: "asyncpg.Pool[Any]"
+    dsn: str
+    notes: Signer = field(default_factory=signer)
+    kept: Kept = field(default_factory=Kept)
+
+    def __post_init__(self) -> None:
+        self.sealer = self.another_sealer()
+        self.bundles = Bundles(self.pool, self.sealer)
+
+    def another_sealer(self, **settings: Any) -> Sealer:
+        """What another replica would have."""
+        log = structlog.get_logger()
+        return Sealer(self.pool, self.notes, [self.kept], Metrics(CollectorRegistry()), log, **settings)
+
+    async def write(self, *rows: tuple[Any, ...]) -> None:
+        """Write entries as the service does."""
+        await self.pool.execute(QUERIES.add_audit, list(rows))
+
+    async def export(self, project: str = PROJECT, **asked: Any) -> list[str]:
+        """Return a whole bundle."""
+        lines: list[str] = []
+        request = AuditExport(project=project, actor="ann", **asked)
+        while True:
+            piece = await self.bundles.export(request)
+            lines += piece.lines
+            if piece.cursor is None:
+                return lines
+            request = request.model_copy(update={"cursor": piece.cursor, "previous": bundle.digest(piece.lines[-1])})
+
+    async def owner(self, statement: str, *values: Any) -> list[Any]:
+        """Do something as the owner of the database: a person at psql."""
+        connection = await asyncpg.connect(self.dsn)
+        try:
+            return list(await connection.fetch(statement, *values))
+        finally:
+            await connection.close()
+
+
+@contextlib.asynccontextmanager
+async def audit_log(dsn: str, login: str) -> AsyncIterator[AuditLog]:
+    """Open the log of the database *dsn*, as *login* of the service's role."""
+    pool = await open_pool(login, 4, "test")
+    try:
+        yield AuditLog(pool, dsn)
+    finally:
+        await pool.close()
+
+
+def call_entries(run_id: UUID, number: int, *, project: str = PROJECT, version: int = 1) -> list[tuple[Any, ...]]:
+    """The entries of one call that was allowed, claimed and done."""
+    execution_id = uuid5(run_id, f"call:{number}:0")
+    said = (
+        ("decision", "allow", "", {}),
+        ("claim", "granted", "worker-1", {"claim_id": str(uuid4()), "attempt": 1}),
+        ("outcome", "succeeded", "worker-1", {"attempt": 1, "duration_ms": number, "result_digest": "sha256:ab"}),
+    )
+    return [
+        (
+            *(
+                False,
+                project,
+                run_id,
+                execution_id,
+                phase,
+                verdict,
+                "orders.tag",
+                "write",
+                "support",
+                "billing",
+                "cäller",
+            ),
+            *(actor, "a rule", version, f"sha256:{number:064x}", json.dumps(detail)),
+        )
+        for phase, verdict, actor, detail in said
+    ]
+
+
+def always(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The same entries, standing by themselves."""
+    return [(True, *row[1:]) for row in rows]
+
+
+async def fill(log: AuditLog, calls: int, *, run_calls: int = 50, seal_every: int = 40) -> None:
+    """Write *calls* calls with their policy and the log of their runs, and seal now and then."""
+    await log.owner(
+        "INSERT INTO tas.policy_version (project, version, digest, text, rules, source, note, applied_by)"
+        " VALUES ($1, 1, 'sha256:00', '', 0, '', '', 'ann') ON CONFLICT DO NOTHING",
+        PROJECT,
+    )
+    await log.write(platform_audit(PROJECT, "policy.applied", "applied", actor="ann", version=1, detail={"rules": 0}))
+    run_id = new_run_id()
+    for number in range(calls):
+        if number % run_calls == 0:
+            run_id = new_run_id()
+            await asked_by_a_run(log, run_id, run_calls)
+        await log.write(*always(call_entries(run_id, number % run_calls)))
+        if number % seal_every == seal_every - 1:
+            sealed = await log.sealer.seal()
+            assert sealed is not None
+            log.kept.notes.append(sealed.note)
+
+
+async def asked_by_a_run(log: AuditLog, run_id: UUID, calls: int) -> None:
+    """Store a run whose log asks for *calls* calls."""
+    said = [{"execution_id": str(uuid5(run_id, f"call:{n}:0")), "args": {"nul": "\\u0000"}} for n in range(calls)]
+    text = json.dumps({"type": "instruction_issued", "instruction": {"kind": "call_tools", "calls": said}})
+    columns = await log.owner(
+        "SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = 'runs'"
+        " AND table_name = 'run' AND is_nullable = 'NO' AND column_default IS NULL"
+    )
+    names = [row["column_name"] for row in columns if row["column_name"] != "run_id"]
+    values = [_any(row["data_type"]) for row in columns if row["column_name"] != "run_id"]
+    await log.owner(f"INSERT INTO runs.run (run_id, {', '.join(names)}) VALUES ($1, {', '.join(values)})", run_id)
+    await log.owner(
+        "INSERT INTO runs.run_event (run_id, seq, at, type, event)"
+        " VALUES ($1, 3, now(), 'instruction_issued', $2::json)",
+        *(run_id, text),
+    )
+
+
+def _any(kind: str) -> str:
+    """A value of a column that the audit never looks at."""
+    match kind:
+        case "text":
+            return "''"
+        case "uuid":
+            return "gen_random_uuid()"
+        case "boolean":
+            return "false"
+        case "json" | "jsonb":
+            return f"'{{}}'::{kind}"
+        case "timestamp with time zone":
+            return "now()"
+        case "bytea":
+            return "''::bytea"
+        case _:
+            return "0"
+
+
+class Forger:
+    """Takes a bundle apart and puts another one together, with valid hashes, checkpoints and signatures throughout."""
+
+    def __init__(self, lines: list[str], key: Signer) -> None:
+        self.key = key
+        self.header = json.loads(lines[0])
+        self.body: list[Line] = [line for line in map(json.loads, lines[1:]) if line["kind"] != "page"]
+
+    def leaves(self) -> list[int]:
+        """The places of leaves in the body."""
+        return [place for place, line in enumerate(self.body) if line["kind"] == "leaf"]
+
+    def copy(self) -> "Forger":
+        """Another one of the same bundle."""
+        other = copy.copy(self)
+        other.header, other.body = copy.deepcopy(self.header), copy.deepcopy(self.body)
+        return other
+
+    def lines(self) -> list[str]:
+        """Everything anew: leaf numbers, leaf hashes, commitments, roots, signatures, pages."""
+        edge = Edge(self.header["first"], tuple(bytes.fromhex(one) for one in self.header["edge"]))
+        done: list[Line] = []
+        for line in self.body:
+            made, edge = self._again(line, edge)
+            done.append(made)
+        written = [bundle.written({**self.header, "size": edge.size}), *map(bundle.written, done)]
+        return [*written, bundle.page(0, "", written, self.key, last=True)]
+
+    def _again(self, line: Line, edge: Edge) -> tuple[Line, Edge]:
+        match line["kind"]:
+            case "leaf":
+                return self._leaf(line, edge)
+            case "hidden":
+                hashes = [bytes.fromhex(one) for one in line["hashes"]]
+                return {**line, "leaf": edge.size}, edge.extended(hashes)
+            case "checkpoint":
+                return self._checkpoint(line, edge), edge
+            case _:
+                return line, edge
+
+    def _leaf(self, line: Line, edge: Edge) -> tuple[Line, Edge]:
+        entry = dict(line["entry"])
+        if line["payload"] is not None:
+            entry["commitment"] = Payload.read(line["payload"]).commitment()
+        made = Entry.read(entry)
+        again = {**line, "leaf": edge.size, "entry": entry, "hash": made.leaf_hash().hex()}
+        return again, edge.extended([made.leaf_hash()])
+
+    def _checkpoint(self, line: Line, edge: Edge) -> Line:
+        text = line["note"].rpartition("\n\n")[0] + "\n"
+        said = Checkpoint.read(text)
+        return {**line, "note": self.key.note(Checkpoint(said.origin, edge.size, edge.root, said.at).text())}
+
+
+def sizes(notes: Iterable[str], key: Signer) -> list[int]:
+    """How many leaves the checkpoints *notes* cover."""
+    return [Checkpoint.read(open_note(note, [key.public])[0]).size for note in notes]
