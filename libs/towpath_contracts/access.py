@@ -86,7 +86,8 @@ class Permissions(Message):
 class ApplyPolicy(Message):
     """Store a matrix as a new version, unless it is equal to the current one or has problems.
 
-    With `if_version` only where that version is in force; 0 means that there is none yet.
+    With `if_version` only where that version is in force; 0 means that there is none yet. With `strict` not where
+    something is probably wrong, such as a rule for a tool that nobody offers.
     """
 
     project: str
@@ -96,16 +97,18 @@ class ApplyPolicy(Message):
     note: str = ""
     dry_run: bool = False
     if_version: int | None = None
+    strict: bool = False
 
 
 class PolicyApplied(Message):
-    """The version now in force."""
+    """The version now in force, what is probably wrong with it, and hints."""
 
     version: int
     digest: str
     rules: int
     changed: bool
     warnings: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
 
 
 class GetPolicy(Message):

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -74,8 +75,53 @@ async def test_every_change_of_a_policy_is_in_the_audit(tas: Running) -> None:
 
 
 async def test_a_rule_for_a_tool_that_nobody_offers_is_warned_about(tas: Running) -> None:
-    applied = await tas.caller.apply("kind: Policy\nrules: [{name: typo, tool: order.find, effect: allow}]")
-    assert applied.warnings == ("rule typo: no registered tool matches 'order.find'",)
+    text = "kind: Policy\nrules:\n  - {name: typo, tool: order.find, effect: allow}"
+    applied = await tas.caller.apply(text)
+    said = "line 3: rule typo: no registered tool matches 'order.find'; did you mean 'orders.find'?"
+    assert applied.warnings == (said,)
+    with pytest.raises(ProblemError) as caught:
+        await tas.caller.ask(
+            rpc.APPLY_POLICY, project=tas.caller.project, actor="x", text=text + "\n", source="p.yaml", strict=True
+        )
+    assert [error.detail for error in caught.value.problem.errors] == [said]
+    assert caught.value.problem.detail == "1 problem(s) in p.yaml"
+
+
+async def test_a_rule_for_an_agent_of_no_network_is_warned_about(tas: Running) -> None:
+    spec = {"name": "support", "agents": [{"key": "billing", "agent_type": "writer"}, {"key": "triage"}]}
+    connection = await asyncpg.connect(tas.dsn)
+    try:
+        await connection.execute("INSERT INTO runs.snapshot VALUES ($1, '{}')", tas.caller.project)
+        await connection.execute(
+            "INSERT INTO runs.network_version VALUES ($1, 'support', 1, $1, $2, now(), 'x')",
+            *(tas.caller.project, json.dumps(spec)),
+        )
+    finally:
+        await connection.close()
+    applied = await tas.caller.apply(
+        """kind: Policy
+rules:
+  - {name: one, who: {network: support, agent: biling}, tool: "orders.*", effect: allow}
+  - {name: two, who: {network: suport}, tool: "orders.*", effect: allow}
+  - {name: three, who: {agent: "b*", agent_type: reader}, tool: "orders.*", effect: allow}
+  - {name: four, who: {agent: "b*", agent_type: writer}, tool: "orders.*", effect: allow}
+"""
+    )
+    assert applied.warnings == (
+        "line 3: rule one: no agent of support matches 'biling'; did you mean 'billing'?",
+        "line 4: rule two: no published network matches 'suport'; did you mean 'support'?",
+        "line 5: rule three: no agent that it names is of a type that matches 'reader'",
+    )
+
+
+async def test_a_rule_that_gave_no_right_for_long_is_hinted_at(tas: Running) -> None:
+    policy = OPEN + '  - {name: forgotten, tool: "orders.tag", effect: allow}\n'
+    await tas.caller.apply(policy)
+    requests = [tas.caller.request("orders.find") for _ in range(100)]
+    await asyncio.gather(*(tas.caller.put(request) for request in requests))
+    await eventually(lambda: len(tas.caller.invocations) == 100)
+    applied = await tas.caller.apply(policy + "  - {name: new, tool: orders.ship, effect: allow}\n")
+    assert applied.hints == ("line 5: rule forgotten: gave no right in the last 100 decisions",)
 
 
 async def test_a_dry_run_decides_like_the_real_thing_and_changes_nothing(tas: Running) -> None:

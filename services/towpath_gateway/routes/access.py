@@ -43,13 +43,17 @@ MAX_POLICY_CHARS = 1_000_000
 
 
 class PolicyText(ClientMessage):
-    """A matrix as YAML (`kind: Policy`); with `dry_run` it is only checked, with `if_version` that must be in force."""
+    """A matrix as YAML (`kind: Policy`); with `dry_run` it is only checked, with `if_version` that must be in force.
+
+    With `strict` what is probably wrong with it is a problem too.
+    """
 
     text: str = Field(max_length=MAX_POLICY_CHARS)
     source: str = Field(default="", max_length=256)
     note: str = Field(default="", max_length=2_000)
     dry_run: bool = False
     if_version: int | None = Field(default=None, ge=0)
+    strict: bool = False
 
 
 class AccessQuestion(ClientMessage):
@@ -130,6 +134,7 @@ async def apply_policy(policy: PolicyText, parts: PartsOf, principal: PolicyWrit
         note=policy.note,
         dry_run=policy.dry_run,
         if_version=policy.if_version,
+        strict=policy.strict,
     )
     return json_answer(await parts.platform.ask(rpc.APPLY_POLICY, request))
 

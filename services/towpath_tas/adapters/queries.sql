@@ -69,6 +69,15 @@ UPDATE tas.project_state SET registry_version = registry_version + 1 WHERE proje
 -- name: rules
 SELECT rule FROM tas.permission_rule WHERE project = $1 AND version = $2 ORDER BY place;
 
+-- name: network_specs
+SELECT network, spec FROM tas.network_spec WHERE project = $1 ORDER BY network LIMIT $2;
+
+-- name: rules_named
+SELECT e.rule, count(*) AS calls FROM tas.audit_entry e
+WHERE e.entry_id > (SELECT max(m.entry_id) FROM tas.audit_entry m) - $3
+  AND e.project = $1 AND e.policy_version = $2 AND e.phase = 'decision'
+GROUP BY e.rule;
+
 -- name: policy
 SELECT version, digest, text, rules, note, applied_by, applied_at FROM tas.policy_version
 WHERE project = $1 ORDER BY version DESC LIMIT 1;

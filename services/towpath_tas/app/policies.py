@@ -12,13 +12,14 @@ from typing import Any
 
 from towpath_contracts.access import ApplyPolicy, GetPolicy, PolicyApplied, PolicyView
 from towpath_contracts.canonical import digest_text
-from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.problems import ProblemDetail, ProblemError, problem
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.logs import Logger
 from towpath_tas.adapters.cel import compile_condition
 from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit
+from towpath_tas.app.advice import Advice
 from towpath_tas.app.laws import Laws
-from towpath_tas.core.matrix import Rule, glob_matches
+from towpath_tas.core.matrix import Rule
 from towpath_tas.core.policy_file import read_policy, rule_from_row, rule_row
 
 FILE_LOOK_S = 0.5
@@ -31,19 +32,20 @@ class Policies:
 
     def __init__(self, pool: Any, laws: Laws) -> None:
         self._pool = pool
-        self._laws = laws
+        self._advice = Advice(pool, laws)
 
     async def apply(self, request: ApplyPolicy) -> PolicyApplied:
         """Store a matrix as the next version.
 
-        Raises ProblemError `policy_invalid` with everything that is wrong, `policy_moved` where another version than
-        the one that was named is in force.
+        Raises ProblemError `policy_invalid` with everything that is wrong, with `strict` also what probably is, and
+        `policy_moved` where another version than the one that was named is in force.
         """
         found = await asyncio.to_thread(read_policy, request.text, compile_condition)
         if found.problems:
-            count = len(found.problems)
-            raise ProblemError(problem("policy_invalid", f"{count} problem(s)", errors=found.problems))
-        warnings = await self._warnings(request.project, found.rules)
+            raise _refused(request, found.problems)
+        advised = await self._advice.about(request.project, found)
+        if request.strict and advised.warnings:
+            raise _refused(request, advised.warnings)
         text_digest = digest_text(request.text)
         async with self._pool.acquire() as connection, connection.transaction():
             state = await connection.fetchrow(QUERIES.lock_project, request.project)
@@ -57,7 +59,12 @@ class Policies:
                 version += 1
                 await self._store(connection, request, version, text_digest, found.rules)
         return PolicyApplied(
-            version=version, digest=text_digest, rules=len(found.rules), changed=changed, warnings=warnings
+            version=version,
+            digest=text_digest,
+            rules=len(found.rules),
+            changed=changed,
+            warnings=tuple(warning.detail for warning in advised.warnings),
+            hints=advised.hints,
         )
 
     async def show(self, request: GetPolicy) -> PolicyView:
@@ -113,16 +120,6 @@ class Policies:
         )
         await connection.execute(QUERIES.add_audit, [entry])
 
-    async def _warnings(self, project: str, rules: Sequence[Rule]) -> tuple[str, ...]:
-        """A rule for a tool that nobody offers is probably misspelt (behaviours 002.3: matrix against registry)."""
-        law = await self._laws.fresh(self._pool, project)
-        names = tuple(law.registry.tools)
-        return tuple(
-            f"rule {rule.name}: no registered tool matches {rule.tool!r}"
-            for rule in rules
-            if not any(glob_matches(rule.tool, name) for name in names)
-        )
-
 
 class PolicyFile:
     """Follows a file: applies it at start and whenever it changes; a bad one changes nothing."""
@@ -176,10 +173,15 @@ class PolicyFile:
             self._log.error("policy problem", file=self._path.name, at=entry.pointer, problem=entry.detail)
 
     def _told(self, applied: PolicyApplied) -> None:
-        for warning in applied.warnings:
+        for warning in (*applied.warnings, *applied.hints):
             self._log.info("policy warning", warning=warning)
         if applied.changed:
             self._log.info("policy applied", version=applied.version, rules=applied.rules, file=self._path.name)
+
+
+def _refused(request: ApplyPolicy, problems: Sequence[ProblemDetail]) -> ProblemError:
+    where = f" in {request.source}" if request.source else ""
+    return ProblemError(problem("policy_invalid", f"{len(problems)} problem(s){where}", errors=tuple(problems)))
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

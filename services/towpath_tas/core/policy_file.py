@@ -42,9 +42,10 @@ _LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(slots=True)
 class PolicyFile:
-    """What reading found: the rules, or the problems. Never both."""
+    """What reading found: the rules with the lines where they begin, or the problems. Never both."""
 
     rules: tuple[Rule, ...] = ()
+    lines: tuple[int, ...] = ()
     problems: tuple[ProblemDetail, ...] = ()
 
 
@@ -62,12 +63,12 @@ def read_policy(text: str, compiler: Compiler) -> PolicyFile:
     """Read a policy; conditions are compiled with *compiler* to check them."""
     found = _Findings()
     root = _compose(text, found)
-    rules: list[Rule] = []
+    placed: list[tuple[Rule, int]] = []
     if root is not None:
-        rules = _document(root, compiler, found)
+        placed = _document(root, compiler, found)
     if found.problems:
         return PolicyFile(problems=tuple(found.problems))
-    return PolicyFile(rules=tuple(rules))
+    return PolicyFile(rules=tuple(rule for rule, _ in placed), lines=tuple(line for _, line in placed))
 
 
 def rule_row(rule: Rule) -> dict[str, Any]:
@@ -101,7 +102,7 @@ def _compose(text: str, found: _Findings) -> yaml.Node | None:
     return node
 
 
-def _document(root: yaml.Node, compiler: Compiler, found: _Findings) -> list[Rule]:
+def _document(root: yaml.Node, compiler: Compiler, found: _Findings) -> list[tuple[Rule, int]]:
     top = _mapping(root, "", _TOP, found)
     if top is None:
         return []
@@ -120,13 +121,13 @@ def _document(root: yaml.Node, compiler: Compiler, found: _Findings) -> list[Rul
     if len(listed.value) > MAX_RULES:
         found.add(listed, "/rules", "too_many", f"{len(listed.value)} rules, at most {MAX_RULES} are allowed")
         return []
-    rules = [
-        rule
+    placed = [
+        (rule, node.start_mark.line + 1)
         for place, node in enumerate(listed.value)
         if (rule := _rule(node, f"/rules/{place}", compiler, found)) is not None
     ]
-    _unique_names(rules, listed.value, found)
-    return rules
+    _unique_names([rule for rule, _ in placed], listed.value, found)
+    return placed
 
 
 def _unique_names(rules: Sequence[Rule], nodes: Sequence[yaml.Node], found: _Findings) -> None:

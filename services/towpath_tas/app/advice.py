@@ -1,0 +1,69 @@
+"""What the tool-access service has to say about a matrix that is put in force, beside that it can be read.
+
+Law: warnings and hints change nothing, unless who applies the matrix asks for strictness: then a warning refuses it.
+"""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from towpath_contracts.problems import ProblemDetail
+from towpath_tas.adapters.ledger_tables import QUERIES
+from towpath_tas.app.laws import Laws
+from towpath_tas.core.policy_checks import Surroundings, check
+from towpath_tas.core.policy_file import PolicyFile, rule_from_row
+
+LOOKED_AT = 50_000
+"""The newest audit entries that are looked at for rules in use: a bounded part of however many there are."""
+
+ENOUGH = 100
+"""Decisions under the matrix in force before one can say that a rule is not used."""
+
+MAX_NETWORKS = 500
+
+
+class Advised(NamedTuple):
+    """Warnings, which strictness turns into problems, and hints, which nothing does."""
+
+    warnings: tuple[ProblemDetail, ...]
+    hints: tuple[str, ...]
+
+
+class Advice:
+    """Looks at a matrix beside the tools, networks and decisions of its project."""
+
+    def __init__(self, pool: Any, laws: Laws) -> None:
+        self._pool = pool
+        self._laws = laws
+
+    async def about(self, project: str, found: PolicyFile) -> Advised:
+        """Say what is probably wrong with a policy that can be read."""
+        law = await self._laws.fresh(self._pool, project)
+        networks = await self._pool.fetch(QUERIES.network_specs, project, MAX_NETWORKS)
+        around = Surroundings(
+            project=project,
+            tools={name: tool.spec for name, tool in law.registry.tools.items()},
+            networks={row["network"]: _agents(row["spec"]) for row in networks},
+        )
+        warnings = await asyncio.to_thread(check, found.rules, found.lines, around)
+        return Advised(warnings, await self._unused(project, law.matrix.version, found))
+
+    async def _unused(self, project: str, version: int, found: PolicyFile) -> tuple[str, ...]:
+        """Name the rules that the matrix in force has too and that gave no right to anything lately."""
+        rows = await self._pool.fetch(QUERIES.rules_named, project, version, LOOKED_AT)
+        decisions = sum(row["calls"] for row in rows)
+        if decisions < ENOUGH:
+            return ()
+        named = {row["rule"] for row in rows}
+        stored = await self._pool.fetch(QUERIES.rules, project, version)
+        standing = {rule.digest for rule in map(rule_from_row, (json.loads(row["rule"]) for row in stored))}
+        return tuple(
+            f"line {line}: rule {rule.name}: gave no right in the last {decisions} decisions"
+            for rule, line in zip(found.rules, found.lines, strict=True)
+            if rule.effect != "deny" and rule.name not in named and rule.digest in standing
+        )
+
+
+def _agents(spec: str) -> Sequence[tuple[str, str]]:
+    return [(agent["key"], agent.get("agent_type", "")) for agent in json.loads(spec).get("agents", ())]

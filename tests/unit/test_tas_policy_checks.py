@@ -1,0 +1,155 @@
+"""What is probably wrong with a policy is told with its line, and what is right is not."""
+
+import fnmatch
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from towpath_contracts.tools import ToolSpec
+from towpath_tas.adapters.cel import compile_condition
+from towpath_tas.core.patterns import covers, never_closes, simpler
+from towpath_tas.core.policy_checks import Surroundings, check
+from towpath_tas.core.policy_file import read_policy
+
+
+def tool(name: str, operation: str, *arguments: str, **more: Any) -> ToolSpec:
+    schema = {"type": "object", "properties": {name: {} for name in arguments}, "additionalProperties": False, **more}
+    return ToolSpec(name=name, toolset="t", operation=operation, parameters=schema)
+
+
+TOOLS = (
+    tool("orders.find", "read", "order_id"),
+    tool("orders.refund", "write", "order_id", "amount"),
+    tool("mail.send", "send", "to", additionalProperties=True),
+)
+AROUND = Surroundings(
+    project="shop",
+    tools={one.name: one for one in TOOLS},
+    networks={"support": [("triage", ""), ("billing", "writer")], "sales": [("closer", "writer")]},
+)
+
+
+def told(*rules: str) -> list[tuple[str, str]]:
+    text = "kind: Policy\nrules:\n" + "".join(f"  - {{{rule}}}\n" for rule in rules)
+    found = read_policy(text, compile_condition)
+    assert found.problems == ()
+    return [(one.code, one.detail) for one in check(found.rules, found.lines, AROUND)]
+
+
+@pytest.mark.parametrize(
+    ("rule", "code", "words"),
+    [
+        ("name: a, tool: order.find, effect: allow", "tool_unknown", "did you mean 'orders.find'?"),
+        ("name: a, tool: 'pay.*', effect: allow", "tool_unknown", "no registered tool matches 'pay.*'"),
+        ("name: a, tool: orders.find, operation: write, effect: allow", "operation_unknown", "only read"),
+        ("name: a, who: {network: suport}, effect: deny", "network_unknown", "did you mean 'support'?"),
+        ("name: a, who: {agent: billin}, effect: deny", "agent_unknown", "did you mean 'billing'?"),
+        ("name: a, who: {network: sales, agent: billing}, effect: deny", "agent_unknown", "no agent of sales"),
+        ("name: a, who: {agent: triage, agent_type: writer}, effect: deny", "agent_type_unknown", "of a type"),
+        ("name: a, tool: orders.refund, effect: allow, when: args.amout < 5", "argument_unknown", "mean 'amount'?"),
+        ("name: a, tool: orders.find, effect: allow, when: \"args['amount'] < 5\"", "argument_unknown", "'amount'"),
+        ("name: a, tool: 'orders.**', effect: allow", "spelling", "is spelt 'orders.*'"),
+        ("name: a, tool: '[o]rders.find', effect: allow", "spelling", "is spelt 'orders.find'"),
+        ("name: a, who: {caller: 'a['}, effect: deny", "spelling", "never closes"),
+    ],
+)
+def test_a_doubtful_rule_is_told_with_its_line(rule: str, code: str, words: str) -> None:
+    (found,) = told(rule)
+    assert found[0] == code
+    assert found[1].startswith("line 3: rule a: ")
+    assert words in found[1]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "name: a, who: {network: 's*', agent: 'b*', agent_type: writer}, tool: orders.refund, effect: allow",
+        "name: a, tool: '*', operation: '[rw]*', effect: allow, when: args.amount < 5",
+        "name: a, tool: mail.send, effect: allow, when: args.cc == 'x'",
+        "name: a, who: {project: other, network: nowhere}, tool: nothing.here, effect: allow",
+        "name: a, who: {caller: nobody-we-know}, effect: deny",
+    ],
+)
+def test_a_sound_rule_is_not_told(rule: str) -> None:
+    assert told(rule) == []
+
+
+DENY = "name: never, tool: 'orders.*', effect: deny"
+ASK = "name: ask, tool: 'orders.*', effect: require_approval"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "code"),
+    [
+        (DENY, "name: b, tool: orders.find, effect: allow", "unreachable"),
+        (DENY, "name: b, tool: 'orders.f*', effect: require_approval, max_calls_per_run: 3", "unreachable"),
+        (DENY, "name: b, tool: 'orders.f*', effect: allow, when: caller == 'x'", "unreachable"),
+        (DENY, "name: b, tool: orders.find, effect: deny", "unreachable"),
+        (DENY, "name: b, tool: 'orders.*', effect: allow", "contradiction"),
+        (ASK, "name: b, tool: 'orders.*', effect: allow", "contradiction"),
+        (ASK, "name: b, who: {agent: billing}, tool: 'orders.*', effect: allow", "unreachable"),
+        (ASK, "name: b, tool: 'orders.*', effect: require_approval", "duplicate_rule"),
+        (
+            f"{DENY}, when: caller == 'x'",
+            "name: b, tool: orders.find, effect: allow, when: caller == 'x'",
+            "unreachable",
+        ),
+    ],
+)
+def test_a_rule_that_never_decides_is_told_wherever_it_stands(first: str, second: str, code: str) -> None:
+    for rules in ((first, second), (second, first)):
+        assert [found[0] for found in told(*rules)] == [code]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (DENY, "name: b, tool: '*', effect: allow"),
+        (DENY, "name: b, tool: mail.send, effect: allow"),
+        (f"{DENY}, when: caller == 'x'", "name: b, tool: orders.find, effect: allow"),
+        (f"{DENY}, operation: write", "name: b, tool: 'orders.*', effect: allow"),
+        (ASK, "name: b, tool: 'orders.*', effect: allow, max_calls_per_run: 3"),
+        (ASK, "name: b, tool: orders.find, effect: allow"),
+        (ASK, "name: b, tool: 'orders.*', effect: require_approval, quorum: 2"),
+        ("name: all, tool: 'orders.*', effect: allow", "name: b, tool: orders.find, effect: allow"),
+    ],
+)
+def test_a_rule_that_has_a_say_is_not_told(first: str, second: str) -> None:
+    for rules in ((first, second), (second, first)):
+        assert told(*rules) == []
+
+
+def test_names_that_differ_in_spelling_only_are_told() -> None:
+    rules = (
+        "name: Small-refunds, tool: orders.refund, effect: allow",
+        "name: small_refunds, tool: orders.find, effect: allow",
+    )
+    assert [found[0] for found in told(*rules)] == ["spelling"]
+
+
+PATTERNS = st.text(alphabet="ab*?[]!", min_size=1, max_size=5)
+WORDS = ["".join(letters) for size in range(4) for letters in itertools.product("ab", repeat=size)]
+
+
+@given(PATTERNS, PATTERNS)
+def test_a_pattern_that_covers_another_matches_all_that_it_does(wide: str, narrow: str) -> None:
+    if covers(wide, narrow):
+        for word in WORDS:
+            assert fnmatch.fnmatchcase(word, wide) or not fnmatch.fnmatchcase(word, narrow)
+
+
+@given(PATTERNS)
+def test_the_plainer_spelling_means_the_same(pattern: str) -> None:
+    if not never_closes(pattern):
+        for word in WORDS:
+            assert fnmatch.fnmatchcase(word, simpler(pattern)) is fnmatch.fnmatchcase(word, pattern)
+
+
+def test_ten_thousand_rules_are_looked_at_without_comparing_all_pairs() -> None:
+    rules = [f"name: r{n}, tool: 'orders.{n}*', effect: allow" for n in range(3_000)]
+    codes = [found[0] for found in told(*rules)]
+    assert len(codes) == 200
+    assert set(codes) == {"tool_unknown"}
