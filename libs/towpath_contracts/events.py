@@ -168,6 +168,19 @@ class ToolCallFinished(Value):
     settled_by: str = ""
 
 
+class ToolCallEdited(Value):
+    """A person changed the arguments of a call before it ran: *args* were executed, and not those asked for."""
+
+    type: Literal["tool_call_edited"] = "tool_call_edited"
+    execution_id: UUID
+    step: int
+    agent_key: str
+    call_index: int
+    tool: str
+    args: JsonObject
+    by: str
+
+
 class ToolCallDenied(Value):
     """The tool-access service refused a call; the refusal is fed back."""
 
@@ -302,6 +315,7 @@ Event = Annotated[
     | DecisionMissed
     | DecisionRefused
     | InstructionIssued
+    | ToolCallEdited
     | ToolCallFinished
     | ToolCallDenied
     | AgentTransferred
@@ -326,6 +340,7 @@ AnyEvent = (
     | DecisionMissed
     | DecisionRefused
     | InstructionIssued
+    | ToolCallEdited
     | ToolCallFinished
     | ToolCallDenied
     | AgentTransferred

@@ -112,6 +112,10 @@ class _Projection:
                 self.log.execution_log.append(agent_entry(event, preview))
             case ev.InstructionIssued():
                 self._instruction(event)
+            case ev.ToolCallEdited():
+                key = str(event.execution_id)
+                if key in self._calls:
+                    self._calls[key] = self._calls[key].model_copy(update={"args": event.args})
             case ev.ToolCallFinished() | ev.ToolCallDenied():
                 self._call(entry, event)
             case ev.NoteAdded():

@@ -9,7 +9,15 @@ from towpath_contracts import facts
 from towpath_contracts.canonical import json_safe
 from towpath_contracts.tools import ToolFailure
 from towpath_engine.cancel import finish_if_quiet
-from towpath_engine.gates import UNKNOWN_EFFECT, ask_again, close_gate, close_settled, find_gate, open_unknown_gate
+from towpath_engine.gates import (
+    UNKNOWN_EFFECT,
+    ask_again,
+    close_gate,
+    close_settled,
+    find_gate,
+    note_edit,
+    open_unknown_gate,
+)
 from towpath_engine.state import OpenGate, Status
 from towpath_engine.steps import join_calls
 from towpath_engine.transition import Transition
@@ -20,6 +28,7 @@ def tool_finished(t: Transition, fact: facts.ToolFinished) -> None:
     open_call = t.state.open_call(fact.execution_id)
     if open_call is None:
         return
+    note_edit(t, fact)
     if fact.status == "unknown" and t.state.status is not Status.CANCELLING:
         open_unknown_gate(t, fact)
         return

@@ -15,7 +15,7 @@ from towpath_contracts.ids import effect_id
 from towpath_engine.change import but
 from towpath_engine.inherited import taken_over
 from towpath_engine.loops import after_refusal
-from towpath_engine.remember import call_deadline, close_call, open_calls
+from towpath_engine.remember import call_deadline, close_call, edit_call, open_calls
 from towpath_engine.state import LOG_TAIL, EffectKind, OpenCall, OpenGate, PendingEffect, RunState, Status
 
 FENCE_RESEND_S = 2
@@ -70,6 +70,8 @@ def _apply(state: RunState, event: "ev.AnyEvent", at: datetime) -> RunState:  # 
             return _decision_refused(state, event)
         case ev.InstructionIssued():
             return open_calls(state, event.instruction, at) if isinstance(event.instruction, CallTools) else state
+        case ev.ToolCallEdited():
+            return edit_call(state, event)
         case ev.ToolCallFinished() | ev.ToolCallDenied():
             return close_call(state, event)
         case ev.AgentTransferred():

@@ -57,6 +57,24 @@ def close_all(t: Transition, reason: str) -> None:
         t.emit(ev.GateClosed(gate_id=gate.gate_id, verdict="void", reason=reason))
 
 
+def note_edit(t: Transition, fact: facts.ToolFinished) -> None:
+    """Say in the log which arguments were executed, where a person has changed them; once."""
+    call = t.state.open_call(fact.execution_id)
+    if call is None or fact.executed_args is None or call.executed_args is not None:
+        return
+    t.emit(
+        ev.ToolCallEdited(
+            execution_id=fact.execution_id,
+            step=t.state.step,
+            agent_key=t.state.agent_key,
+            call_index=call.call.call_index,
+            tool=call.call.tool,
+            args=json_safe(fact.executed_args),
+            by=fact.edited_by,
+        )
+    )
+
+
 def open_unknown_gate(t: Transition, fact: facts.ToolFinished) -> None:
     """Ask a person what became of a call whose outcome can't be known; once per doubt, however often it is told."""
     call = t.state.open_call(fact.execution_id)
@@ -77,7 +95,7 @@ def open_unknown_gate(t: Transition, fact: facts.ToolFinished) -> None:
             reason=f"nobody knows whether {tool} happened: {message}",
             detail={
                 "tool": tool,
-                "args": json_safe(call.call.shown_args()),
+                "args": json_safe(call.shown_args()),
                 "agent": t.state.agent_key,
                 "worker": fact.worker,
                 "verdicts": ["happened", "did_not_happen", "retry"],
@@ -111,11 +129,12 @@ def approval_required(t: Transition, fact: facts.ApprovalRequired) -> None:
     gate = gate_of(t.state, fact.execution_id)
     if gate is not None and gate.gate_id == wanted:
         return
-    close_gate(t, fact.execution_id, "void", "the call or its rules changed")
+    changed = f"{fact.edited_by} changed the arguments" if fact.edited_by else "the call or its rules changed"
+    close_gate(t, fact.execution_id, "void", changed, fact.edited_by)
     t.emit(
         ev.GateOpened(
             gate_id=wanted,
-            gate_type="approval",
+            gate_type=fact.gate_type,
             execution_id=fact.execution_id,
             approval_id=fact.approval_id,
             reason=fact.reason or f"rule {fact.rule} wants a person's approval",
@@ -127,10 +146,24 @@ def approval_required(t: Transition, fact: facts.ApprovalRequired) -> None:
                 "rule": fact.rule,
                 "agent": t.state.agent_key,
                 "changes": list(fact.changes),
+                **_terms(fact),
             },
             expires_at=fact.expires_at,
         )
     )
+
+
+def _terms(fact: facts.ApprovalRequired) -> JsonObject:
+    """Say what is out of the ordinary: an approval that any one approver gives in time says nothing here."""
+    told = {
+        "diff": [change.model_dump(mode="json") for change in fact.diff],
+        "role": fact.role if fact.role != "approver" else "",
+        "quorum": fact.quorum if fact.quorum > 1 else 0,
+        "on_expiry": fact.on_expiry if fact.on_expiry != "deny" else "",
+        "revision": fact.revision,
+        "edited_by": fact.edited_by,
+    }
+    return {name: value for name, value in told.items() if value}
 
 
 def find_gate(state: RunState, fact: facts.GateResolved) -> OpenGate | None:

@@ -47,6 +47,15 @@ def open_calls(state: RunState, instruction: CallTools, at: datetime) -> RunStat
     return but(state, pending=(*state.pending, *wanted), calls=calls, detectors=detectors)
 
 
+def edit_call(state: RunState, event: "ev.ToolCallEdited") -> RunState:
+    """Return the state that knows what was executed in the place of what was asked for."""
+    calls = tuple(
+        but(c, executed_args=event.args, edited_by=event.by) if c.call.execution_id == event.execution_id else c
+        for c in state.calls
+    )
+    return but(state, calls=calls)
+
+
 def close_call(state: RunState, event: "ev.ToolCallFinished | ev.ToolCallDenied") -> RunState:
     """Return the state with one call finished; with the last one of a decision, all of them are remembered."""
     failed = call_status(event) != "succeeded"
@@ -70,7 +79,7 @@ def _closed(call: OpenCall, event: "ev.ToolCallFinished | ev.ToolCallDenied") ->
         tool=event.tool,
         step=event.step,
         status=status,
-        text=as_text(response),
+        text=_told(call, as_text(response)),
         blob_digest=finished.result_digest if finished and finished.blob else None,
     )
     return but(
@@ -81,8 +90,15 @@ def _closed(call: OpenCall, event: "ev.ToolCallFinished | ev.ToolCallDenied") ->
         external=bool(finished and finished.failure and finished.failure.external),
         result=response,
         output=output,
-        entry=tool_entry(event, call.call.shown_args()),
+        entry=tool_entry(event, call.shown_args()),
     )
+
+
+def _told(call: OpenCall, text: str) -> str:
+    """A model must not take the result for that of the call it asked for."""
+    if call.executed_args is None:
+        return text
+    return f"{call.edited_by} changed the arguments of this call to {as_text(call.shown_args())}\n{text}"
 
 
 def _outcome(event: "ev.ToolCallFinished | ev.ToolCallDenied") -> str:

@@ -82,7 +82,8 @@ class OpenCall:
     """One call of the current step. `status` is empty until it is finished.
 
     `output` and `entry` wait there for the other calls of the step. `closed_gates` are few: each took a person's
-    decision, or an expiry. `outcome` is what the end of a run says of the call.
+    decision, or an expiry. `outcome` is what the end of a run says of the call. `executed_args` are those that
+    `edited_by` has put in the place of the call's own; None where nobody has.
     """
 
     call: ToolCall
@@ -94,6 +95,14 @@ class OpenCall:
     output: ToolOutput | None = None
     entry: JsonObject | None = None
     closed_gates: tuple[UUID, ...] = ()
+    executed_args: JsonObject | None = None
+    edited_by: str = ""
+
+    def shown_args(self) -> JsonObject:
+        """Return the arguments that were executed, without what a model may not see."""
+        if self.executed_args is None:
+            return self.call.shown_args()
+        return {name: value for name, value in self.executed_args.items() if name not in self.call.system_params}
 
 
 @dataclass(frozen=True, kw_only=True)

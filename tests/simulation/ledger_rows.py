@@ -6,8 +6,8 @@ advisory locks do, and the rows of a run are locked while its fence is raised.
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -18,11 +18,11 @@ from tests.simulation.run_rows import RunRows
 from towpath_fabric import dead_letters
 from towpath_tas.adapters import ledger_tables
 from towpath_tas.adapters.ledger_tables import QUERIES
-from towpath_tas.core.call import Approval
 
 CALL = ledger_tables._CALL
 CHANGE = (*ledger_tables._CHANGE, "decides")
-APPROVAL = tuple(field.name for field in fields(Approval))
+APPROVAL = ledger_tables._APPROVAL
+VOTE = ledger_tables._VOTE
 AUDIT = (
     *("always", "project", "run_id", "execution_id", "phase", "verdict", "tool", "operation", "network", "agent_key"),
     *("caller", "actor", "rule", "policy_version", "args_digest", "detail"),
@@ -51,11 +51,13 @@ class LedgerRows:
         self.calls: dict[UUID, Row] = {}
         self.by_run: dict[UUID, list[UUID]] = defaultdict(list)
         self.approvals: dict[UUID, Row] = {}
+        self.votes: dict[tuple[UUID, str, str], tuple[datetime, str]] = {}
         self.fences: dict[UUID, int] = {}
         self.fenced_at: dict[UUID, datetime] = {}
         self.used: dict[tuple[UUID, str], int] = defaultdict(int)
         self.rates: dict[tuple[str, str], tuple[int, int, int]] = {}
         self.audit: list[Row] = []
+        self.on_change: Callable[[Row, Row], None] = lambda _before, _after: None
         self.versions: dict[str, tuple[int, int]] = {}
         self.rules_of: dict[str, list[str]] = defaultdict(list)
         self.tools_of: dict[str, list[Row]] = defaultdict(list)
@@ -157,7 +159,7 @@ class LedgerRows:
         written = [row["execution_id"] for row in (*opened, *changed)]
         notes = [dict(zip(AUDIT, values, strict=True)) for values in audits]
         notes = [note for note in notes if note["always"] or note["execution_id"] in written]
-        votes = [dict(zip(APPROVAL, values, strict=True)) for values in approvals]
+        votes = [dict(zip((*APPROVAL, *VOTE), values, strict=True)) for values in approvals]
         votes = [vote for vote in votes if vote["execution_id"] in written]
         session.write(lambda: self._store(opened, changed, notes, votes, now))
         return [{"written": written, "stale": list(stale), "at": now}]
@@ -167,10 +169,13 @@ class LedgerRows:
             if row["execution_id"] not in self.calls:
                 self.by_run[row["run_id"]].append(row["execution_id"])
             self.calls[row["execution_id"]] = row
+            self.on_change({}, row)
             self._trace("open", row, at)
         for row in changed:
             values = {name: value for name, value in row.items() if name != "decides"}
+            before = dict(self.calls[row["execution_id"]])
             self.calls[row["execution_id"]].update(values)
+            self.on_change(before, self.calls[row["execution_id"]])
             self._trace("change", row, at)
         for note in notes:
             if self.guards.audit or note["phase"] not in ("decision", "approval.consumed"):
@@ -181,7 +186,18 @@ class LedgerRows:
                 names = ("status", "decided_by", "decided_at", "decided_reason")
                 self.approvals[vote["approval_id"]].update({name: vote[name] for name in names})
             else:
-                self.approvals[vote["approval_id"]] = vote
+                self.approvals[vote["approval_id"]] = {name: vote[name] for name in APPROVAL}
+            self._vote(vote)
+
+    def _vote(self, vote: Row) -> None:
+        """Keep the word that an approval takes in, and make its arguments those of its call."""
+        if vote["voter"] is not None:
+            key = (vote["approval_id"], vote["voter"], vote["vote"])
+            self.votes[key] = (vote["vote_at"], vote["vote_reason"])
+        if vote["edits"]:
+            call = self.calls[vote["execution_id"]]
+            call["asked_digest"] = call.get("asked_digest") or call["args_digest"]
+            call.update(args=vote["args"], args_digest=vote["args_digest"], edited_by=vote["edited_by"])
 
     def _trace(self, what: str, row: Row, at: datetime) -> None:
         name = str(row["execution_id"])[:6]
@@ -218,11 +234,15 @@ class LedgerRows:
             call = dict.fromkeys(CALL)
         vote = self.approvals.get(call["approval_id"]) or dict.fromkeys(APPROVAL)
         names = {"status": "approval_status", "digest": "approval_digest", "rule": "approval_rule"}
-        names["reason"] = "approval_reason"
+        names |= {"reason": "approval_reason", "args": "approval_args", "edited_by": "approval_edited_by"}
         shown = ("bound", "requested_by", "expires_at", "decided_by", "decided_at", "decided_reason", *names)
+        shown += ("gate_type", "role", "quorum", "on_expiry", "revisions")
         approval = {names.get(name, name): vote[name] for name in shown}
+        said = [(at, by, word, why) for (key, by, word), (at, why) in self.votes.items() if key == call["approval_id"]]
+        words = [[by, word, why, at.isoformat()] for at, by, word, why in sorted(said)]
         head = {"asked": execution_id, "read_at": self.database.now(), "stored_fence": self.fences.get(run_id, 0)}
-        return {**head, **call, **approval}
+        edit = {name: call.get(name) for name in ledger_tables._EDIT}
+        return {**head, **call, **approval, **edit, "votes": json.dumps(words) if words else None}
 
     def read_counts(self, _session: Session, run_ids: list[UUID], rules: list[str]) -> list[Row]:
         return [{"run_id": r, "rule": n, "used": self.used[r, n]} for r, n in zip(run_ids, rules, strict=True)]
@@ -262,7 +282,9 @@ class LedgerRows:
     def calls_of_run(self, session: Session, run_id: UUID, project: str) -> list[Row]:
         if session.in_transaction:
             self.database.locks.take(session, ("calls", run_id))
-        return [dict(self.calls[key]) for key in sorted(self.by_run[run_id]) if self.calls[key]["project"] == project]
+        none = dict.fromkeys(ledger_tables._EDIT)
+        found = [none | self.calls[key] for key in sorted(self.by_run[run_id])]
+        return [call for call in found if call["project"] == project]
 
     def project_state(self, _session: Session, project: str) -> list[Row]:
         if project not in self.versions:

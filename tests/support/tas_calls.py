@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from towpath_contracts.canonical import canonical_json, digest_text
+from towpath_contracts.problems import Problem
 from towpath_contracts.tools import (
     CallStatus,
     ClaimStart,
@@ -21,6 +22,7 @@ from towpath_tas.core.authorization import Asked, Ruling, asked_in
 from towpath_tas.core.call import Approval, Call, Step
 from towpath_tas.core.ledger import on_request
 from towpath_tas.core.registry import ToolVersion, spec_digest
+from towpath_tas.core.voting import resolve
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 RUN = UUID("01930000-0000-7000-8000-000000000001")
@@ -146,6 +148,13 @@ def outcome(call: Call, claim_id: UUID | None = None, **changes: Any) -> ToolOut
     if said["status"] == "failed":
         said.setdefault("failure", ToolFailure(code="broken", message="it broke"))
     return ToolOutcome.model_validate(said)
+
+
+def decide(
+    call: Call, approval: Approval, said: ResolveGate, *, now: datetime = NOW, ruled: Ruling | None = None
+) -> Step | Problem:
+    """Put a person's word to the ledger; *ruled* is what the matrix says of other arguments."""
+    return resolve(call, approval, said, lambda _asked: ruled or ruling("require_approval"), now=now)
 
 
 def word(approval: Approval, verdict: str = "approved", **changes: Any) -> ResolveGate:

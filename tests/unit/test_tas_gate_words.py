@@ -6,7 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from tests.support.tas_calls import NOW, after, ask, outcome, ruling, waiting, word
+from tests.support.tas_calls import NOW, after, ask, decide, outcome, ruling, waiting, word
 
 from towpath_contracts.problems import Problem
 from towpath_contracts.tools import CallStatus
@@ -17,7 +17,7 @@ from towpath_tas.core.outcomes import on_outcome
 
 def said_at_the_gate(verdict: str) -> tuple[Call, Approval, Step]:
     call, approval = waiting()
-    step = approvals.resolve(call, approval, word(approval, verdict, reason="no"), now=after(10))
+    step = decide(call, approval, word(approval, verdict, reason="no"), now=after(10))
     assert isinstance(step, Step)
     assert step.call is not None
     return step.call, step.approvals[0], step
@@ -33,11 +33,11 @@ def test_the_same_word_of_the_same_person_is_told_again_and_changes_nothing(stat
     call, approval, first = said_at_the_gate(verdict)
     settled = replace(approval, status=status)
     again = word(settled, verdict, reason="no")
-    assert approvals.resolve(call, settled, again, now=after(15)) == Step(effects=first.effects)
-    eve = approvals.resolve(call, settled, again.model_copy(update={"actor": "eve"}), now=after(15))
+    assert decide(call, settled, again, now=after(15)) == Step(effects=first.effects)
+    eve = decide(call, settled, again.model_copy(update={"actor": "eve"}), now=after(15))
     assert isinstance(eve, Problem)
     other = "approved" if status == "denied" else "denied"
-    assert isinstance(approvals.resolve(call, settled, word(settled, other, reason="no"), now=after(15)), Problem)
+    assert isinstance(decide(call, settled, word(settled, other, reason="no"), now=after(15)), Problem)
 
 
 def test_a_run_that_asks_again_after_its_gate_hears_first_what_was_said_there() -> None:

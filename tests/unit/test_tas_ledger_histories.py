@@ -12,11 +12,10 @@ from uuid import UUID
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.support.tas_calls import NOW, RUN, after, ask, claim, outcome, request, ruling, word
+from tests.support.tas_calls import NOW, RUN, after, ask, claim, decide, outcome, request, ruling, word
 
 from towpath_contracts.problems import Problem
 from towpath_contracts.tools import CallStatus, EffectClass, ToolFailure
-from towpath_tas.core import approvals
 from towpath_tas.core.authorization import Asked, Ruling
 from towpath_tas.core.call import FINAL, Approval, Call, Dispatch, Step, Tell
 from towpath_tas.core.claims import on_claim
@@ -166,7 +165,7 @@ class Histories(RuleBasedStateMachine):
     def a_person_decides(self, verdict: str, actor: str) -> None:
         assert self.call is not None
         assert self.approval is not None
-        said = approvals.resolve(self.call, self.approval, word(self.approval, verdict, actor=actor), now=self.now)
+        said = decide(self.call, self.approval, word(self.approval, verdict, actor=actor), now=self.now)
         if isinstance(said, Step):
             assert actor != "anna" or verdict == "denied"
             self.approved_digest = self.approval.digest if verdict == "approved" else ""

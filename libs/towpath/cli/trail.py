@@ -60,6 +60,8 @@ class Trail:
                 self.decided = event
             case ev.InstructionIssued():
                 return self._issued(event.instruction)
+            case ev.ToolCallEdited():
+                return [Line(_NOTE, event.by, f"changed the call: {event.tool} {brief(event.args, 60)}")]
             case ev.ToolCallFinished():
                 return [self._finished(event)]
             case ev.ToolCallDenied():

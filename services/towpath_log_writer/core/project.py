@@ -220,6 +220,12 @@ def _instruction_issued(place: _Place, event: ev.InstructionIssued) -> None:
         told.requested_at = place.at
 
 
+def _tool_edited(place: _Place, event: ev.ToolCallEdited) -> None:
+    """History tells what was executed; what was asked for stands in the run's log."""
+    told = place.tool(event.execution_id, event.step, event.call_index, event.agent_key, event.tool, "requested")
+    told.args = json_text(event.args)
+
+
 def _tool_finished(place: _Place, event: ev.ToolCallFinished) -> None:
     row = place.step(event.step)
     told = place.tool(event.execution_id, event.step, event.call_index, event.agent_key, event.tool, event.status)
@@ -298,6 +304,7 @@ _KNOWN: dict[str, tuple[type[Value], Callable[[_Place, Any], None]]] = {
     "decision_missed": (ev.DecisionMissed, _decision_missed),
     "decision_refused": (ev.DecisionRefused, _decision_refused),
     "instruction_issued": (ev.InstructionIssued, _instruction_issued),
+    "tool_call_edited": (ev.ToolCallEdited, _tool_edited),
     "tool_call_finished": (ev.ToolCallFinished, _tool_finished),
     "tool_call_denied": (ev.ToolCallDenied, _tool_denied),
     "run_quarantined": (ev.RunQuarantined, _quarantined),

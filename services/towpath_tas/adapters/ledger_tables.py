@@ -15,12 +15,15 @@ from uuid import UUID
 from towpath_contracts.tools import CallStatus, EffectClass
 from towpath_fabric.db import Queries
 from towpath_fabric.lane import Lane
-from towpath_tas.core.call import Approval, Call, Claim, Note, Step
+from towpath_tas.core.call import Approval, Call, Claim, Note, Step, Vote
 from towpath_tas.core.matrix import Rate
 
 QUERIES = Queries.load("towpath_tas.adapters")
 
-_CALL = tuple(field.name for field in fields(Call))
+_EDIT = ("asked_digest", "edited_by")
+"""Columns of a call that only an edit writes, with its approval."""
+
+_CALL = tuple(field.name for field in fields(Call) if field.name not in _EDIT)
 _CHANGE = (
     *("run_id", "execution_id", "project", "tool_version", "effect_class", "timeout_ms", "toolset", "status", "fence"),
     *("attempt", "deadline", "policy_version", "rule", "approval_id", "approvals", "claims", "fact", "accepted"),
@@ -30,7 +33,9 @@ _call_values = attrgetter(*_CALL)
 _change_values = attrgetter(*_CHANGE)
 _CALL_CLAIMS = _CALL.index("claims")
 _CHANGE_CLAIMS = _CHANGE.index("claims")
-_approval_values = attrgetter(*(field.name for field in fields(Approval)))
+_APPROVAL = tuple(field.name for field in fields(Approval) if field.name != "votes")
+_VOTE = ("voter", "vote", "vote_reason", "vote_at", "edits", "args_digest")
+_approval_values = attrgetter(*_APPROVAL)
 
 
 class Seen(NamedTuple):
@@ -116,7 +121,7 @@ async def change_calls(lane: Any, steps: Sequence[Step], seen: Sequence[Seen]) -
 
 def call_from_row(row: Mapping[str, Any]) -> Call:
     """Return the call of a ledger row."""
-    values = {name: row[name] for name in _CALL}
+    values = {name: row[name] for name in _CALL} | {name: row[name] or "" for name in _EDIT}
     values["effect_class"] = EffectClass(values["effect_class"])
     values["status"] = CallStatus(values["status"])
     values["claims"] = _claims_from(values["claims"])
@@ -185,7 +190,21 @@ def _audits(steps: Sequence[Step]) -> list[tuple[Any, ...]]:
 
 
 def _approvals(steps: Sequence[Step]) -> list[tuple[Any, ...]]:
-    return [_approval_values(approval) for step in steps for approval in step.approvals]
+    return [
+        (*_approval_values(approval), *(_NO_VOTE if approval is not step.approvals[-1] else _voted(step)))
+        for step in steps
+        for approval in step.approvals
+    ]
+
+
+_NO_VOTE = (None, None, None, None, False, None)
+
+
+def _voted(step: Step) -> tuple[Any, ...]:
+    """What the last approval of *step* brings along: a person's word, and whether its arguments are now the call's."""
+    vote = step.voted
+    word = (None, None, None, None) if vote is None else (vote.actor, vote.verdict, vote.reason, vote.at)
+    return (*word, step.edits, step.call.args_digest if step.edits and step.call is not None else None)
 
 
 def _claims_text(claims: Sequence[Claim]) -> str:
@@ -228,6 +247,14 @@ def _claims_from(text: str) -> tuple[Claim, ...]:
     )
 
 
+def _votes_from(text: str | None) -> tuple[Vote, ...]:
+    votes = json.loads(text) if text else []
+    return tuple(
+        Vote(actor=actor, verdict=verdict, reason=reason, at=datetime.fromisoformat(at))
+        for actor, verdict, reason, at in votes
+    )
+
+
 def _stored(row: Mapping[str, Any]) -> Stored:
     if row["execution_id"] is None:
         return Stored(call=None, approval=None, fence=row["stored_fence"], at=row["read_at"])
@@ -249,5 +276,13 @@ def _stored(row: Mapping[str, Any]) -> Stored:
             decided_by=row["decided_by"],
             decided_at=row["decided_at"],
             decided_reason=row["decided_reason"],
+            args=row["approval_args"],
+            gate_type=row["gate_type"],
+            role=row["role"],
+            quorum=row["quorum"],
+            on_expiry=row["on_expiry"],
+            revisions=row["revisions"],
+            edited_by=row["approval_edited_by"],
+            votes=_votes_from(row["votes"]),
         )
     return Stored(call=call, approval=approval, fence=row["stored_fence"], at=row["read_at"])

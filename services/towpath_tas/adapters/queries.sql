@@ -16,9 +16,13 @@ SELECT k.execution_id AS asked, clock_timestamp() AS read_at, coalesce(f.fence, 
        t.run_id, t.execution_id, t.project, t.network, t.snapshot_digest, t.agent_key, t.agent_type, t.caller, t.step,
        t.call_index, t.tool, t.operation, t.toolset, t.tool_version, t.effect_class, t.timeout_ms, t.args,
        t.args_digest, t.context, t.status, t.fence, t.attempt, t.deadline, t.policy_version, t.rule, t.approval_id,
-       t.approvals, t.claims, t.fact, t.accepted, t.settled_by, t.revision,
+       t.approvals, t.claims, t.fact, t.accepted, t.settled_by, t.revision, t.asked_digest, t.edited_by,
        a.status AS approval_status, a.digest AS approval_digest, a.bound, a.rule AS approval_rule,
-       a.reason AS approval_reason, a.requested_by, a.expires_at, a.decided_by, a.decided_at, a.decided_reason
+       a.reason AS approval_reason, a.requested_by, a.expires_at, a.decided_by, a.decided_at, a.decided_reason,
+       a.args AS approval_args, a.gate_type, a.role, a.quorum, a.on_expiry, a.revisions,
+       a.edited_by AS approval_edited_by,
+       (SELECT json_agg(json_build_array(v.actor, v.verdict, v.reason, v.at) ORDER BY v.at, v.actor)
+        FROM tas.approval_vote v WHERE v.approval_id = a.approval_id) AS votes
 FROM unnest($1::uuid[], $2::uuid[]) AS k (run_id, execution_id)
 LEFT JOIN LATERAL (SELECT c.* FROM tas.tool_call c
                    WHERE c.run_id = k.run_id AND c.execution_id = k.execution_id LIMIT 1) t ON true

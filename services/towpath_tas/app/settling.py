@@ -17,7 +17,7 @@ from towpath_fabric.ports import Database
 from towpath_tas.adapters.ledger_tables import QUERIES, call_from_row, change_calls
 from towpath_tas.app.book import NOTHING, Book, Entry, Picture
 from towpath_tas.app.sending import Sender
-from towpath_tas.core import approvals
+from towpath_tas.core import voting
 from towpath_tas.core.call import Call, Step
 from towpath_tas.core.settling import is_live, on_fence, on_settle
 
@@ -60,11 +60,13 @@ class Settling:
             if picture.call is None or picture.approval is None:
                 return problem("gate_not_found", "the call is not in the ledger")
             if picture.approval.approval_id != request.approval_id:
+                if voting.edited_before(picture.call, picture.approval, request):
+                    return NOTHING
                 return problem("gate_settled", "the call has a newer approval, which shows what changed")
-            return approvals.resolve(picture.call, picture.approval, request, now=picture.now)
+            return voting.resolve(picture.call, picture.approval, request, picture.authorize, now=picture.now)
 
-        await self._settle(found["run_id"], found["execution_id"], request.project, decide)
-        return Done(detail=f"approval {request.approval_id}: {request.verdict}")
+        entry = await self._settle(found["run_id"], found["execution_id"], request.project, decide)
+        return Done(detail=f"approval {request.approval_id}: {_what_became(entry)}")
 
     async def settle_call(self, request: SettleCall) -> Done:
         """Store a person's word on an unknown call, then tell the run; raises ProblemError where nothing is open."""
@@ -80,7 +82,7 @@ class Settling:
 
     async def _settle(
         self, run_id: UUID, execution_id: UUID, project: str, decide: Callable[[Picture], Step | Problem]
-    ) -> None:
+    ) -> Entry:
         refused: list[Problem] = []
 
         def decided(picture: Picture) -> Step:
@@ -104,6 +106,14 @@ class Settling:
             raise ProblemError(problem("unavailable", entry.error or "the call is contested", retry_after_s=1))
         await self._sender.send(entry.step)
         await crash_point_sent("tas.word_told")
+        return entry
+
+
+def _what_became(entry: Entry) -> str:
+    """Say how far the approval is after the word, or as it was found where the word was a repetition."""
+    found = entry.picture.approval if entry.picture is not None else None
+    approval = entry.step.approvals[-1] if entry.step.approvals else found
+    return voting.standing(approval) if approval is not None else ""
 
 
 def _fence_answer(request: RaiseFence, fence: int, calls: Sequence[Call], now: datetime) -> FenceAnswer:

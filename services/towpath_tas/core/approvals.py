@@ -2,7 +2,8 @@
 
 Law: an approval covers this tool with these arguments, this definition, these rules, this agent and this snapshot,
 once, until it expires. It is used up in the same change of the ledger that permits the call. Whatever drifted in
-between voids it, and a fresh one is asked for that says what changed.
+between voids it, and a fresh one is asked for that says what changed; at most `MAX_REVISIONS` times, then by a manual
+gate, which no further change survives. What people say is taken by `voting`.
 """
 
 import json
@@ -11,20 +12,24 @@ from datetime import datetime, timedelta
 from typing import Literal
 from uuid import uuid5
 
-from towpath_contracts.problems import Problem, problem
+from towpath_contracts.facts import FieldChange
 from towpath_contracts.tools import CallStatus
-from towpath_contracts.views import ResolveGate
 from towpath_tas.core import facts
-from towpath_tas.core.authorization import Asked, Authorize, Ruling, binding, binding_changes, binding_digest
+from towpath_tas.core.authorization import Asked, Authorize, Ruling
+from towpath_tas.core.binding import binding, binding_digest, changes
 from towpath_tas.core.call import Approval, Call, Dispatch, Note, Step, Tell
-from towpath_tas.core.denial import denied_by_person, denied_lost
+from towpath_tas.core.denial import denied_by_person, denied_lost, denied_unsettled
+from towpath_tas.core.matrix import DEFAULT_EXPIRES_S
 from towpath_tas.core.registry import promised
 
-APPROVER = "approver"
-"""The role whose holders may settle approvals."""
+ESCALATED_TO = "policy_admin"
+"""The role that decides where a rule escalates what nobody answered in time."""
 
 APPROVED_LIFE = timedelta(minutes=10)
 """A yes of the last minute is still good for this long: the run needs a moment to come back with its request."""
+
+MAX_REVISIONS = 3
+"""Drifts and edits of one call, each with an approval of its own; the next one opens a manual gate."""
 
 
 def deny(call: Call, ruling: Ruling) -> Step:
@@ -38,16 +43,23 @@ def deny(call: Call, ruling: Ruling) -> Step:
         call=refused,
         detail={"violation_type": denial.violation_type, "reason": denial.reason},
     )
-    return Step(call=refused, notes=(note,), effects=_tell(refused), decides=True)
+    return Step(call=refused, notes=(note,), effects=tell(refused), decides=True)
 
 
 def ask(call: Call, ruling: Ruling, *, now: datetime, before: Approval | None = None) -> Step:
     """Let the call wait for a person; *before* is the approval that drifted, if that is why."""
-    bound = binding(call.tool, call.args_digest, call.agent_key, call.snapshot_digest, ruling)
-    changes = binding_changes(json.loads(before.bound), bound) if before is not None else ()
-    number = call.approvals + 1
-    approval = Approval(
-        approval_id=uuid5(call.execution_id, f"approval:{number}"),
+    if before is not None and before.gate_type == "manual":
+        return _give_up(call, before, ruling)
+    approval = fresh(call, ruling, now=now, before=before)
+    return wait(call, approval, ruling, before=before, why=() if before is None else drift(before, approval))
+
+
+def fresh(call: Call, ruling: Ruling, *, now: datetime, before: Approval | None = None) -> Approval:
+    """Return a new approval of *call* as it is now; it revises the one *before*, if there is one."""
+    bound = binding(call, ruling)
+    revisions = 0 if before is None else before.revisions + 1
+    return Approval(
+        approval_id=uuid5(call.execution_id, f"approval:{call.approvals + 1}"),
         run_id=call.run_id,
         execution_id=call.execution_id,
         project=call.project,
@@ -57,21 +69,52 @@ def ask(call: Call, ruling: Ruling, *, now: datetime, before: Approval | None = 
         rule=ruling.rule or "",
         reason=ruling.reason,
         requested_by=call.caller,
-        expires_at=now + timedelta(seconds=ruling.expires_s),
+        expires_at=now + timedelta(seconds=ruling.expires_s or DEFAULT_EXPIRES_S),
+        args=call.args,
+        gate_type="manual" if revisions > MAX_REVISIONS else "approval",
+        role="approver" if before is None else before.role,
+        quorum=ruling.quorum,
+        on_expiry=ruling.on_expiry if before is None or before.role != ESCALATED_TO else "deny",
+        revisions=revisions,
+        edited_by=call.edited_by,
     )
-    judged = replace(call, policy_version=ruling.policy_version, rule=ruling.rule, approvals=number)
+
+
+def drift(before: Approval, after: Approval) -> tuple[FieldChange, ...]:
+    """Return what changed between two approvals of a call."""
+    return changes(json.loads(before.bound), json.loads(after.bound), (before.args, after.args))
+
+
+def wait(
+    call: Call,
+    approval: Approval,
+    ruling: Ruling,
+    *,
+    before: Approval | None = None,
+    why: tuple[FieldChange, ...] = (),
+    ends: Literal["void", "expired"] = "void",
+) -> Step:
+    """Let *call* wait for *approval*, which takes the place of the one *before* because of *why*."""
+    judged = replace(call, policy_version=ruling.policy_version, rule=ruling.rule, approvals=call.approvals + 1)
     waiting = judged.changed(
         status=CallStatus.AWAITING_APPROVAL,
         approval_id=approval.approval_id,
-        fact=facts.approval_required(judged, approval, changes),
+        fact=facts.approval_required(judged, approval, why),
     )
-    voided = () if before is None else (replace(before, status="void"),)
-    detail = {"approval_id": str(approval.approval_id), "digest": approval.digest, "changes": list(changes)}
+    over = () if before is None else (replace(before, status=ends),)
+    detail = {
+        "approval_id": str(approval.approval_id),
+        "digest": approval.digest,
+        "role": approval.role,
+        "quorum": approval.quorum,
+        "revision": approval.revisions,
+        "changes": [change.model_dump(mode="json") for change in why],
+    }
     return Step(
         call=waiting,
         notes=(Note(phase="decision", verdict="require_approval", call=waiting, detail=detail),),
-        effects=_tell(waiting),
-        approvals=(*voided, approval),
+        effects=tell(waiting),
+        approvals=(*over, approval),
         counted=ruling.counted if before is None else (),
         rated=ruling.rated if before is None else (),
         decides=True,
@@ -93,49 +136,11 @@ def on_repeat(
         case "denied":
             return _refuse(call, approval, expired=False)
         case "pending" if now < approval.expires_at:
-            return Step(effects=_tell(call))
+            return Step(effects=tell(call))
+        case "pending" if approval.on_expiry == "escalate":
+            return _escalate(call, approval, authorize(asked), now=now)
         case _:
             return _refuse(call, approval, expired=True)
-
-
-def resolve(call: Call, approval: Approval, said: ResolveGate, *, now: datetime) -> Step | Problem:
-    """Return what a person's word makes of an approval, or why it does not count.
-
-    The same word of the same person counts once and is told again: the answer to the first may have been lost.
-    """
-    if approval.decided_by == said.actor and said.verdict == _word(approval):
-        return Step(effects=(_resolved(approval),))
-    refused = _may_not(call, approval, said, now=now)
-    if refused is not None:
-        return refused
-    settled = replace(approval, status=said.verdict, decided_by=said.actor, decided_at=now, decided_reason=said.reason)
-    touched = call.changed()  # so that whoever looked at the call before this word has to look again
-    note = Note(
-        phase=f"approval.{said.verdict}",
-        verdict=said.verdict,
-        call=touched,
-        actor=said.actor,
-        detail={"approval_id": str(approval.approval_id), "digest": approval.digest, "reason": said.reason},
-    )
-    return Step(call=touched, notes=(note,), effects=(_resolved(settled),), approvals=(settled,))
-
-
-def _may_not(call: Call, approval: Approval, said: ResolveGate, *, now: datetime) -> Problem | None:
-    if said.verdict not in {"approved", "denied"}:
-        return problem("verdict_invalid", "an approval takes: approved, denied")
-    if APPROVER not in said.roles:
-        return problem("role_missing", f"{said.actor} does not have the role {APPROVER}")
-    if approval.status != "pending" or call.status is not CallStatus.AWAITING_APPROVAL:
-        return problem("gate_settled", f"the approval is {approval.status}, the call {call.status}")
-    if now >= approval.expires_at:
-        return problem("gate_settled", f"the approval expired at {approval.expires_at:%Y-%m-%d %H:%M:%S} UTC")
-    if said.verdict == "denied" and not said.reason.strip():
-        return problem("reason_required", "a denial needs a reason; the model sees it")
-    if said.digest is not None and said.digest != approval.digest:
-        return problem("digest_changed", f"the approval is for {approval.digest}, not for {said.digest}")
-    if said.verdict == "approved" and said.actor == approval.requested_by:
-        return problem("requester_may_not_approve", f"{said.actor} submitted the run that asks")
-    return None
 
 
 def _use(
@@ -145,10 +150,8 @@ def _use(
     if ruling.effect == "deny":
         refused = deny(call, ruling)
         return replace(refused, approvals=(replace(approval, status="void"),))
-    if ruling.effect == "require_approval":
-        bound = binding(call.tool, call.args_digest, call.agent_key, call.snapshot_digest, ruling)
-        if binding_digest(bound) != approval.digest:
-            return ask(call, ruling, now=now, before=approval)
+    if ruling.effect == "require_approval" and binding_digest(binding(call, ruling)) != approval.digest:
+        return ask(call, ruling, now=now, before=approval)
     spec = ruling.tool.spec if ruling.tool else None
     permitted = call.changed(
         status=CallStatus.PERMITTED,
@@ -165,10 +168,30 @@ def _use(
     return Step(
         call=permitted,
         notes=(Note(phase="approval.consumed", verdict="allow", call=permitted, detail=detail),),
-        effects=(_resolved(approval), Dispatch(call=permitted)),
+        effects=(resolved(approval), Dispatch(call=permitted)),
         approvals=(replace(approval, status="consumed"),),
         decides=True,
     )
+
+
+def _escalate(call: Call, approval: Approval, ruling: Ruling, *, now: datetime) -> Step:
+    """Nobody answered in time: ask the policy admins once, and after that it is a denial."""
+    if ruling.effect == "deny":
+        refused = deny(call, ruling)
+        return replace(refused, approvals=(replace(approval, status="expired"),))
+    higher = replace(
+        fresh(call, ruling, now=now, before=approval),
+        revisions=approval.revisions,  # nothing of the call has changed
+        gate_type=approval.gate_type,
+        role=ESCALATED_TO,
+        quorum=max(approval.quorum, ruling.quorum),
+        on_expiry="deny",
+        reason=f"nobody decided by {approval.expires_at:%Y-%m-%d %H:%M} UTC: {ruling.reason or approval.reason}",
+    )
+    step = wait(call, higher, ruling, before=approval, why=drift(approval, higher), ends="expired")
+    note = replace(step.notes[0], phase="approval.escalated")
+    told = resolved(replace(approval, status="expired"))
+    return replace(step, notes=(*step.notes, note), effects=(told, *step.effects))
 
 
 def _refuse(call: Call, approval: Approval, *, expired: bool) -> Step:
@@ -182,7 +205,14 @@ def _refuse(call: Call, approval: Approval, *, expired: bool) -> Step:
         actor=approval.decided_by,
         detail={"approval_id": str(approval.approval_id), "violation_type": denial.violation_type},
     )
-    return Step(call=refused, notes=(note,), effects=(_resolved(settled), *_tell(refused)), approvals=(settled,))
+    return Step(call=refused, notes=(note,), effects=(resolved(settled), *tell(refused)), approvals=(settled,))
+
+
+def _give_up(call: Call, before: Approval, ruling: Ruling) -> Step:
+    """What a person decided by hand has changed as well: nobody can approve a call that does not hold still."""
+    denial = denied_unsettled(call.tool, before.revisions, before.rule)
+    step = deny(call, replace(ruling, effect="deny", denial=denial))
+    return replace(step, approvals=(replace(before, status="void"),))
 
 
 def _refuse_lost(call: Call, ruling: Ruling) -> Step:
@@ -200,11 +230,11 @@ def say_again(approval: Approval | None) -> tuple[Tell, ...]:
     """What came of an approval that is over, for a run that asks again and may have missed it."""
     if approval is None or approval.status not in {"consumed", "denied", "expired"}:
         return ()
-    return (_resolved(approval),)
+    return (resolved(approval),)
 
 
-def _word(approval: Approval) -> Literal["approved", "denied", "expired"]:
-    """What a person said of *approval*; an approval that nobody decided counts as expired."""
+def word_of(approval: Approval) -> Literal["approved", "denied", "expired"]:
+    """What people said of *approval*; one that nobody decided counts as expired."""
     match approval.status:
         case "approved" | "consumed":
             return "approved"
@@ -214,9 +244,11 @@ def _word(approval: Approval) -> Literal["approved", "denied", "expired"]:
             return "expired"
 
 
-def _resolved(approval: Approval) -> Tell:
-    return Tell(run_id=approval.run_id, fact=facts.gate_resolved(approval, _word(approval)))
+def resolved(approval: Approval) -> Tell:
+    """Tell the run what came of its gate."""
+    return Tell(run_id=approval.run_id, fact=facts.gate_resolved(approval, word_of(approval)))
 
 
-def _tell(call: Call) -> tuple[Tell, ...]:
+def tell(call: Call) -> tuple[Tell, ...]:
+    """Tell the run what the ledger says of the call."""
     return (Tell(run_id=call.run_id, fact=call.fact),) if call.fact else ()

@@ -6,12 +6,11 @@ depends on nothing but what is given here, so the same question under the same v
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from towpath_contracts.canonical import digest
 from towpath_contracts.base import JsonObject
 from towpath_contracts.grants import Grants, chain_of, opens
 from towpath_contracts.tools import Denial, ToolRequest
@@ -27,7 +26,7 @@ from towpath_tas.core.denial import (
     denied_unknown,
 )
 from towpath_tas.core.grants import granted
-from towpath_tas.core.matrix import MAX_REMEMBERED, Effect, Matrix, Rate, Used, Verdict, Who
+from towpath_tas.core.matrix import MAX_REMEMBERED, Effect, Matrix, OnExpiry, Rate, Rule, Used, Verdict, Who
 from towpath_tas.core.origin_words import matters, members, unread, with_values
 from towpath_tas.core.provenance import Knowledge, Origin
 from towpath_tas.core.registry import Registry, ToolVersion
@@ -86,6 +85,8 @@ class Ruling:
     counted: tuple[str, ...] = ()
     rated: tuple[Rate, ...] = ()
     expires_s: int = 0
+    quorum: int = 1
+    on_expiry: OnExpiry = "deny"
     origin: Origin | None = None
     wants_origin: bool = False
     denial: Denial | None = None
@@ -165,7 +166,7 @@ class Law:
             basis=tuple((rule.name, rule.digest) for rule in verdict.deciding),
             counted=tuple(rule.name for rule in verdict.counted),
             rated=verdict.rated,
-            expires_s=named.expires_s if named else 0,
+            **_strictest(verdict.deciding),
         )
 
     def _refused_before(self, asked: Asked) -> Denial | None:
@@ -228,6 +229,14 @@ def _used(asked: Asked, calls: Mapping[str, int] | None, rates: Mapping[str, int
     return Used(calls=calls or {}, rates=rates or {}, spent_usd=asked.spent_usd)
 
 
+def _strictest(deciding: Sequence[Rule]) -> dict[str, Any]:
+    return {
+        "expires_s": min((rule.expires_s for rule in deciding), default=0),
+        "quorum": max((rule.quorum for rule in deciding), default=1),
+        "on_expiry": "escalate" if deciding and all(rule.on_expiry == "escalate" for rule in deciding) else "deny",
+    }
+
+
 def asked_in(request: ToolRequest, args_text: str) -> Asked:
     """Return the question that a request puts."""
     return Asked(
@@ -243,6 +252,11 @@ def asked_in(request: ToolRequest, args_text: str) -> Asked:
         spent_usd=request.spent_usd,
         grants=chain_of(request.grants, request.grant),
     )
+
+
+def as_edited(asked: Asked, call: Call) -> Asked:
+    """Return *asked* with the arguments that a person has put in the place of those which the run asks for."""
+    return replace(asked, args=json.loads(call.args), args_text=call.args)
 
 
 def asked_again(call: Call) -> Asked:
@@ -262,33 +276,3 @@ def asked_again(call: Call) -> Asked:
         origin=context.get("origin"),
         grants=chain_of(context.get("grants", ()), context.get("grant")),
     )
-
-
-def binding(asked_tool: str, args_digest: str, agent_key: str, snapshot_digest: str, ruling: Ruling) -> dict[str, Any]:
-    """Return everything that an approval of this call is bound to (design §7, approval)."""
-    return {
-        "tool": asked_tool,
-        "args_digest": args_digest,
-        "tool_version": ruling.tool.digest if ruling.tool else "",
-        "rules": [list(pair) for pair in ruling.basis],
-        "agent": agent_key,
-        "snapshot": snapshot_digest,
-    }
-
-
-def binding_digest(bound: Mapping[str, Any]) -> str:
-    """Return the digest that stands for *bound*."""
-    return digest(bound)
-
-
-def binding_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
-    """Say in words what changed since a call was shown for approval."""
-    words = {
-        "tool": "the tool",
-        "args_digest": "the arguments",
-        "tool_version": "the tool's definition",
-        "rules": "the rules that decide",
-        "agent": "the agent",
-        "snapshot": "the network's version",
-    }
-    return tuple(f"{word} changed" for key, word in words.items() if before.get(key) != after.get(key))

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from towpath_contracts.tools import CallStatus, EffectClass
-from towpath_tas.core.matrix import Rate
+from towpath_tas.core.matrix import OnExpiry, Rate
 
 FINAL = frozenset({CallStatus.DENIED, CallStatus.SUCCEEDED, CallStatus.FAILED, CallStatus.UNKNOWN, CallStatus.VOID})
 """States that answer a repeated request from the ledger."""
@@ -38,6 +38,8 @@ class Call:
 
     `fact` is what was last told to the run about this call, as JSON, and is told again on a repeat. `accepted` names
     whose outcome was taken; `settled_by` the person who settled an unknown call, also by letting it run again.
+    Where `edited_by` has changed the arguments, `args` and `args_digest` are the changed ones, and `asked_digest` is
+    that of the arguments which the run asked for and goes on asking for; else it is empty.
     """
 
     run_id: UUID
@@ -71,6 +73,8 @@ class Call:
     fact: str | None = None
     accepted: str = ""
     settled_by: str = ""
+    asked_digest: str = ""
+    edited_by: str = ""
     revision: int = 1
 
     def changed(self, **values: Any) -> "Call":
@@ -97,8 +101,23 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Vote:
+    """One person's word on an approval. Who has `edited` the arguments has also approved the call as it is now."""
+
+    actor: str
+    verdict: Literal["approved", "denied", "edited"]
+    reason: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """A person's say about exactly one call. `bound` is the JSON of everything that `digest` covers."""
+    """What people say about exactly one call. `bound` is the JSON of everything that `digest` covers.
+
+    `quorum` different people with `role` must approve. `args` are the arguments that were shown, as JSON; empty in rows
+    that are older than the column. `revisions` counts how often the call, or what decides it, has changed before this
+    approval. `edited_by` names who made these arguments, if a person did.
+    """
 
     approval_id: UUID
     run_id: UUID
@@ -114,6 +133,19 @@ class Approval:
     decided_by: str = ""
     decided_at: datetime | None = None
     decided_reason: str = ""
+    args: str = ""
+    gate_type: Literal["approval", "manual"] = "approval"
+    role: str = "approver"
+    quorum: int = 1
+    on_expiry: OnExpiry = "deny"
+    revisions: int = 0
+    edited_by: str = ""
+    votes: tuple[Vote, ...] = ()
+
+    @property
+    def in_favour(self) -> tuple[str, ...]:
+        """Who has said yes, each once."""
+        return tuple(dict.fromkeys(vote.actor for vote in self.votes if vote.verdict != "denied"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +197,7 @@ class Step:
     """What one message makes of a call: the row as it becomes (None: unchanged), what to record, what to send.
 
     `decides` marks a step that rests on the matrix: it is stored only under the policy version that it was made with.
+    `voted` is the word that the last of `approvals` takes in; `edits` says that its arguments become the call's.
     `counted` names the limited rules that this call uses up once, `rated` those with a rate. `dead` is the
     reason to set the message aside.
     """
@@ -173,6 +206,8 @@ class Step:
     notes: tuple[Note, ...] = ()
     effects: tuple[Effect, ...] = ()
     approvals: tuple[Approval, ...] = ()
+    voted: Vote | None = None
+    edits: bool = False
     counted: tuple[str, ...] = ()
     rated: tuple[Rate, ...] = ()
     decides: bool = False

@@ -113,6 +113,12 @@ def denied_lost(tool: str) -> Denial:
     return _denial(Violation.APPROVAL_EXPIRED, f"the approval of {tool} is gone", None, (), "Find another way.")
 
 
+def denied_unsettled(tool: str, times: int, rule: str) -> Denial:
+    """Say that what a person decided about kept changing, until nobody was asked any more."""
+    said = f"{tool}, or what decides about it, changed {times} times while it waited for a person"
+    return _denial(Violation.APPROVAL_EXPIRED, said, rule, (), "Find another way, or respond with what is missing.")
+
+
 def _denial(violation: str, reason: str, rule: str | None, allowed: tuple[str, ...], suggestion: str) -> Denial:
     return Denial(violation_type=violation, reason=reason, rule=rule, allowed_tools=allowed, suggestion=suggestion)
 

@@ -8,8 +8,16 @@ from collections.abc import Sequence
 from typing import Any, Literal
 from uuid import UUID
 
-from towpath_contracts.facts import ApprovalRequired, ExecutionConflict, GateResolved, ToolDenied, ToolFinished
+from towpath_contracts.facts import (
+    ApprovalRequired,
+    ExecutionConflict,
+    FieldChange,
+    GateResolved,
+    ToolDenied,
+    ToolFinished,
+)
 from towpath_contracts.tools import Denial, Doubt, ProbeWord, ToolFailure, ToolOutcome
+from towpath_tas.core.binding import in_words
 from towpath_tas.core.call import Approval, Call, Claim
 
 
@@ -38,6 +46,8 @@ def finished(
         settled_by=settled_by,
         probe=probe,
         doubt=_doubt(call, last, probe) if unknown else None,
+        executed_args=_executed(call),
+        edited_by=call.edited_by,
     ).model_dump_json()
 
 
@@ -46,6 +56,11 @@ def _doubt(call: Call, last: Claim | None, probe: ProbeWord) -> Doubt:
     if last is None:
         return Doubt(starts=starts, probe=probe)
     return Doubt(worker=last.worker, claimed_at=last.at, lease_until=last.until, starts=starts, probe=probe)
+
+
+def _executed(call: Call) -> dict[str, Any] | None:
+    """The arguments as a person has changed them; the run knows those that it asked for."""
+    return json.loads(call.args) if call.edited_by else None
 
 
 def reported(call: Call, outcome: ToolOutcome, result_digest: str | None) -> str:
@@ -65,6 +80,8 @@ def reported(call: Call, outcome: ToolOutcome, result_digest: str | None) -> str
         policy_version=call.policy_version,
         attempt=outcome.attempt,
         probe=outcome.probe,
+        executed_args=_executed(call),
+        edited_by=call.edited_by,
     ).model_dump_json()
 
 
@@ -79,7 +96,7 @@ def denied(call: Call, denial: Denial) -> str:
     ).model_dump_json()
 
 
-def approval_required(call: Call, approval: Approval, changes: Sequence[str]) -> str:
+def approval_required(call: Call, approval: Approval, changes: Sequence[FieldChange]) -> str:
     """The call waits for a person."""
     return ApprovalRequired(
         run_id=call.run_id,
@@ -94,7 +111,14 @@ def approval_required(call: Call, approval: Approval, changes: Sequence[str]) ->
         digest=approval.digest,
         expires_at=approval.expires_at,
         policy_version=call.policy_version,
-        changes=tuple(changes),
+        changes=tuple(map(in_words, changes)),
+        diff=tuple(changes),
+        gate_type=approval.gate_type,
+        role=approval.role,
+        quorum=approval.quorum,
+        on_expiry=approval.on_expiry,
+        revision=approval.revisions,
+        edited_by=approval.edited_by,
     ).model_dump_json()
 
 

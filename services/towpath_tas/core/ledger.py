@@ -19,7 +19,7 @@ from typing import Any
 
 from towpath_contracts.tools import CallStatus, EffectClass, ProbeWord, ToolFailure, ToolRequest
 from towpath_tas.core import approvals, facts
-from towpath_tas.core.authorization import Asked, Authorize, Ruling
+from towpath_tas.core.authorization import Asked, Authorize, Ruling, as_edited
 from towpath_tas.core.call import FINAL, Approval, Call, Dispatch, Note, Step, Tell
 from towpath_tas.core.registry import promised
 
@@ -51,6 +51,7 @@ def on_request(
         return void(call)
     if call.status is CallStatus.AWAITING_APPROVAL:
         deadline = max(call.deadline, request.deadline)
+        asked = asked if not call.edited_by else as_edited(asked, call)
         return approvals.on_repeat(call, asked, approval, authorize, now=now, deadline=deadline)
     return after_its_gate(approval, _go_on(call, max(call.deadline, request.deadline), now=now, stopped=stopped))
 
@@ -196,10 +197,11 @@ def _new_row(request: ToolRequest, asked: Asked, args_digest: str, ruling: Rulin
 
 def _conflict(call: Call, request: ToolRequest, args_digest: str) -> list[str]:
     pairs = (
-        ("arguments", call.args_digest, args_digest),
+        ("arguments", call.asked_digest or call.args_digest, args_digest),
         ("tool", call.tool, request.tool),
         ("agent", call.agent_key, request.agent_key),
         ("project", call.project, request.project),
+        ("snapshot", call.snapshot_digest, request.snapshot_digest),
     )
     return [name for name, stored, sent in pairs if stored != sent]
 

@@ -10,7 +10,8 @@ from datetime import datetime
 from towpath_contracts.canonical import digest, json_safe
 from towpath_contracts.tools import CallStatus, EffectClass, ToolFailure, ToolOutcome
 from towpath_tas.core import approvals, facts
-from towpath_tas.core.authorization import Authorize, Ruling, asked_again, binding, binding_digest
+from towpath_tas.core.authorization import Authorize, Ruling, asked_again
+from towpath_tas.core.binding import binding, binding_digest
 from towpath_tas.core.call import Approval, Call, Note, Step, Tell
 from towpath_tas.core.ledger import MAX_ATTEMPTS, after_its_gate, dispatch_next, fail, say_again, unknown
 
@@ -171,8 +172,7 @@ def _covered(call: Call, approval: Approval | None, ruling: Ruling) -> bool:
     """Say whether the approval that this call has used up is for exactly what would run now."""
     if approval is None or approval.status != "consumed":
         return False
-    bound = binding(call.tool, call.args_digest, call.agent_key, call.snapshot_digest, ruling)
-    return binding_digest(bound) == approval.digest
+    return binding_digest(binding(call, ruling)) == approval.digest
 
 
 def _from_holder(call: Call, outcome: ToolOutcome) -> bool:
