@@ -18,6 +18,7 @@ from tests.simulation.coverage import Seen
 from tests.simulation.database import BEGAN, Database
 from tests.simulation.disasters import Disasters, Killed, crash_points_call
 from tests.simulation.ledger_rows import LedgerRows
+from tests.simulation.origin_rows import OriginRows
 from tests.simulation.mutants import Mutants
 from tests.simulation.people import Act, Client, Decider, Outside, Person, Worker
 from tests.simulation.replicas import CALL_METRICS, RUN_METRICS, Replica, start_orchestrator, start_tas
@@ -54,6 +55,7 @@ class World:
         self.database = Database(self.loop, self._stream("database"), self.seen)
         self.runs = RunRows(self.database)
         self.ledger = LedgerRows(self.database, self.runs)
+        OriginRows(self.database, self.ledger, self.runs)
         self.broker = Broker(self.loop, self._stream("broker"), self.seen)
         self.outside = Outside()
         self.complaints: list[str] = []
