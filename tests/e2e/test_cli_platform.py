@@ -235,6 +235,50 @@ def test_a_bad_matrix_changes_nothing(ask: Ask, tmp_path: Path) -> None:
     assert ask("policy", "show")[1]["version"] == before["version"]
 
 
+def test_one_rule_is_changed_shown_logged_and_taken_back(ask: Ask, tmp_path: Path) -> None:
+    before = ask("policy", "show")[1]
+    rule = tmp_path / "rule.yaml"
+    rule.write_text("name: extra\ntool: nothing.here\neffect: deny\nnote: only a test\n", "utf-8")
+    code, put = ask("policy", "rule", "put", str(rule), "--note", "trying", "--if-version", str(before["version"]))
+    assert (code, put["version"], put["rewritten"]) == (0, before["version"] + 1, False)
+    assert ask("policy", "rule", "show", "extra")[1]["effect"] == "deny"
+    assert ask("policy", "rule", "put", str(rule), "--if-version", "1")[1]["code"] == "policy_moved"
+    newest = ask("policy", "log", "--limit", "1")[1]["changes"][0]
+    assert (newest["note"], [one["name"] for one in newest["changes"]]) == ("trying", ["extra"])
+    assert ask("policy", "rule", "remove", "extra")[0] == 0
+    code, back = ask("policy", "rollback", str(before["version"]))
+    assert (code, back["changed"]) == (0, False)
+    assert ask("policy", "show")[1]["text"] == before["text"]
+    assert ask("policy", "versions")[1]["current"] == before["version"] + 2
+    assert ask("policy", "rule", "show", "extra")[1]["code"] == "rule_not_found"
+
+
+def test_another_matrix_is_weighed_by_past_calls_and_beside_live_ones(ask: Ask, tmp_path: Path) -> None:
+    nothing = tmp_path / "nothing.yaml"
+    nothing.write_text("kind: Policy\nrules: []\n", "utf-8")
+    assert ask("policy", "shadow", str(nothing), "--note", "how much hangs on it")[1]["on"]
+    assert ask("run", "support", MESSAGE, "--script", script(tmp_path, 5))[0] == 0
+    code, found = ask("policy", "diff", str(nothing), "--since", "1d", "--check")
+    assert (code, {group["change"] for group in found["groups"]}) == (1, {"newly_denied"})
+    assert ask("policy", "diff", str(SAMPLE / "policy.yaml"), "--since", "1d", "--check")[0] == 0
+    shadow = ask("policy", "shadow", "off")[1]
+    assert (shadow["on"], shadow["divergences"] > 0) == (False, True)
+    code, figures = ask("audit", "stats", "--since", "1d", "--by", "agent")
+    assert (code, figures["total"]["succeeded"] > 0) == (0, True)
+
+
+def test_expected_verdicts_are_asked_of_the_matrix_in_force(ask: Ask, tmp_path: Path) -> None:
+    cases = tmp_path / "cases.yaml"
+    who = "who: {network: support, agent: billing}, tool: orders.refund"
+    cases.write_text(
+        f"kind: PolicyTest\ncases:\n  - {{{who}, args: {{order_id: a, amount: 5}}, verdict: allow}}\n"
+        f"  - {{{who}, args: {{order_id: a, amount: 500}}, verdict: allow}}\n",
+        "utf-8",
+    )
+    code, said = ask("policy", "test", str(cases))
+    assert (code, [result["ok"] for result in said["results"]]) == (1, [True, False])
+
+
 def test_tools_and_their_versions_are_listed(ask: Ask) -> None:
     code, found = ask("tools", "list")
     effects = {tool["name"]: tool["effect_class"] for tool in found["tools"]}

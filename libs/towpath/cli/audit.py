@@ -1,5 +1,6 @@
 """`towpath audit`: what was decided and what was done."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Annotated
@@ -8,7 +9,9 @@ from cyclopts import App, Group, Parameter
 
 from towpath.cli import naming
 from towpath.cli.options import COMMON, Common, examples
-from towpath.cli.output import Column
+from towpath.cli.output import Column, Row
+from towpath.cli.times import moment
+from towpath_contracts.policies import Dimension
 
 app = App(name="audit", help="Search what was decided and done.")
 
@@ -51,6 +54,7 @@ class Filters:
 
 
 _ALL = Filters()
+_FIGURES = ("allowed", "denied", "gated", "succeeded", "failed", "unknown")
 
 
 @app.command(help_epilogue=examples("towpath audit search --verdict deny", "towpath audit search --run 0192f3 -o json"))
@@ -71,3 +75,44 @@ async def search(*, run: str | None = None, filters: Filters = _ALL, common: Com
     out.rows("entries", found["entries"], _COLUMNS, empty="No entry fits.")
     if page.next_before is not None:
         out.say(f"more: --before {page.next_before}", "dim")
+
+
+@app.command(help_epilogue=examples("towpath audit stats", "towpath audit stats --since 7d --by agent --by tool"))
+async def stats(
+    *,
+    since: str | None = None,
+    until: str | None = None,
+    by: Annotated[tuple[Dimension, ...], Parameter(negative="")] = ("tool",),
+    common: Common = COMMON,
+) -> None:
+    """Count what was decided and how it ended, with the rates of denial and success.
+
+    Args:
+        since: From then on: 7d, 12h, or a time; the last day, where it isn't given.
+        until: Up to then.
+        by: tool, operation, agent, network, caller or rule; may be given more than once.
+    """
+    begin, end = moment(since, "--since"), moment(until, "--until")
+    async with common.asking() as client:
+        found = await client.policy.statistics(by=by, since=begin, until=end)
+    out = common.out()
+    said = found.model_dump(mode="json")
+    if not out.for_people:
+        out.data(said)
+        return
+    keys = tuple(Column(name, _part(name)) for name in found.by)
+    counts = tuple(Column(name, name) for name in _FIGURES)
+    out.rows("rows", [*said["rows"], said["total"]], (*keys, *counts, *_RATES), empty="")
+    if not found.complete:
+        out.say(f"There is more than is counted at once: these figures begin at {said['since']}.", "yellow")
+
+
+def _part(name: str) -> Callable[[Row], object]:
+    return lambda row: row["key"].get(name, "all")
+
+
+def _rate(name: str) -> Callable[[Row], object]:
+    return lambda row: "" if row[name] is None else f"{100 * row[name]:.1f} %"
+
+
+_RATES = (Column("denial", _rate("denial_rate")), Column("ok", _rate("success_rate")))

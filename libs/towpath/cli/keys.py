@@ -30,13 +30,13 @@ _COLUMNS = (
 @app.command(
     help_epilogue=examples(
         "towpath keys create --caller shop --scope runs:write --scope runs:read",
-        "towpath keys create --caller mia --scope gates:resolve --role approver --expires 720h",
+        "towpath keys create --caller mia --role approver --expires 720h",
     )
 )
 async def create(
     *,
     caller: str,
-    scope: Many,
+    scope: Many = (),
     role: Many = (),
     expires: str | None = None,
     note: str = "",
@@ -46,8 +46,9 @@ async def create(
 
     Args:
         caller: Who it is for; it stands in the audit.
-        scope: What it may do: runs:read, runs:write, gates:resolve, …; may be given more than once.
-        role: approver, policy_admin, …; may be given more than once.
+        scope: What it may do: runs:read, runs:write, gates:resolve, …; may be given more than once. Without any it may
+            do what its roles may.
+        role: viewer, operator, approver, policy_admin, auditor, …; may be given more than once.
         expires: When it ends, such as 720h; never, where it isn't given.
         note: For the list.
     """

@@ -34,9 +34,12 @@ class Printed:
     output: Annotated[Format | None, Parameter(name=("--output", "-o"))] = None
     "How to print; a table on a terminal, else json."
 
+    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False
+    "The same as -o json."
+
     def out(self) -> Output:
         """Return the printer."""
-        return Output(self.output)
+        return Output("json" if self.as_json and self.output is None else self.output)
 
 
 @Parameter(name="*", group=_GROUP)

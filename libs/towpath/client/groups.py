@@ -1,4 +1,4 @@
-"""What a client does beside runs: networks, gates, policy, audit, tools, dead letters. HTTP only.
+"""What a client does beside runs: networks, gates, audit, tools, dead letters. HTTP only.
 
 Law: a method is one operation of the HTTP API, with its answer as a typed message.
 """
@@ -8,9 +8,9 @@ from typing import Any
 from uuid import UUID
 
 from towpath.client.transport import Transport
-from towpath.files import PolicyFile, load_network, load_policy
+from towpath.files import load_network
 from towpath.networks import Network
-from towpath_contracts.access import AccessVerdict, AuditPage, Permissions, PolicyApplied, PolicyView, ToolsDescribed
+from towpath_contracts.access import AuditPage, ToolsDescribed
 from towpath_contracts.base import JsonObject
 from towpath_contracts.dead_letters import DeadLetter, DeadLetterPage
 from towpath_contracts.networks import NetworkList, NetworkSpec, NetworkVersion
@@ -87,38 +87,6 @@ class Gates:
         sent = {name: value for name, value in body.items() if value is not None}
         answer = await self._transport.request("POST", f"/v1/gates/{gate_id}/{verb}", body=sent)
         return Done.model_validate(answer if isinstance(answer, dict) else {})
-
-
-class Policy:
-    """The permission matrix."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
-    async def apply(self, written: PolicyFile | str | Path, *, dry_run: bool = False, note: str = "") -> PolicyApplied:
-        """Put a matrix in force; *written* is the path of a YAML file, or a loaded one. `dry_run` only checks it."""
-        policy = written if isinstance(written, PolicyFile) else load_policy(written)
-        body = {"text": policy.text, "source": policy.source, "note": note, "dry_run": dry_run}
-        return PolicyApplied.model_validate(await self._transport.request("POST", "/v1/policy", body=body))
-
-    async def show(self) -> PolicyView:
-        """Return the matrix in force."""
-        return PolicyView.model_validate(await self._transport.request("GET", "/v1/policy"))
-
-    async def check(self, *, network: str, agent_key: str, tool: str, **details: Any) -> AccessVerdict:
-        """Say what the matrix would answer to a call, with the trace of its rules; nothing is executed.
-
-        *details* are further fields of CheckAccess: `args`, `operation`, `agent_type`, `caller`.
-        """
-        body = {"network": network, "agent_key": agent_key, "tool": tool, **details}
-        return AccessVerdict.model_validate(await self._transport.request("POST", "/v1/policy/check", body=body))
-
-    async def permissions(self, network: str, agent_key: str, *, agent_type: str = "") -> Permissions:
-        """Say what the matrix gives an agent, tool by tool."""
-        path = f"/v1/permissions/{network}/{agent_key}"
-        return Permissions.model_validate(
-            await self._transport.request("GET", path, query={"agent_type": agent_type or None})
-        )
 
 
 class Audit:
