@@ -107,9 +107,10 @@ class Tools:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    async def list(self) -> ToolsDescribed:
-        """Return every tool that this credential's project has."""
-        return ToolsDescribed.model_validate(await self._transport.request("GET", "/v1/tools"))
+    async def list(self, *, proposals: bool = False) -> ToolsDescribed:
+        """Return every tool that this credential's project has; with *proposals* also what nobody has accepted."""
+        query = {"proposals": "true"} if proposals else {}
+        return ToolsDescribed.model_validate(await self._transport.request("GET", "/v1/tools", query=query))
 
 
 class DeadLetters:

@@ -26,7 +26,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import canonical_json, digest
 from towpath_contracts.tools import EffectClass, ToolSpec
 
-MAX_OFFER_BYTES = 600_000
+MAX_OFFER_BYTES = 300_000
 """Of all specs of a server together: they travel in one message, which the broker limits to 1 MiB."""
 
 

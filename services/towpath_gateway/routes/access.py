@@ -188,9 +188,10 @@ async def get_permissions(
 
 
 @router.get("/tools", response_model=ToolsDescribed, responses=documented(), summary="List tools")
-async def list_tools(parts: PartsOf, principal: PolicyReader) -> Response:
-    """Return the registered tools of the project with their schemas and effect classes."""
-    return json_answer(await parts.platform.ask(rpc.DESCRIBE_TOOLS, DescribeTools(project=principal.project)))
+async def list_tools(parts: PartsOf, principal: PolicyReader, proposals: Annotated[bool, Query()] = False) -> Response:
+    """Return the registered tools of the project with their schemas and effect classes, and what waits to be one."""
+    request = DescribeTools(project=principal.project, proposals=proposals)
+    return json_answer(await parts.platform.ask(rpc.DESCRIBE_TOOLS, request))
 
 
 @router.post(

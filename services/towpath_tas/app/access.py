@@ -12,14 +12,25 @@ from towpath_contracts.access import (
     GetPermissions,
     Permission,
     Permissions,
+    ToolProposal,
     ToolsDescribed,
 )
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.grants import chain_of
 from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.tools import ToolSpec
+from towpath_tas.adapters.ledger_tables import QUERIES
 from towpath_tas.app.laws import Laws
 from towpath_tas.core.authorization import Asked
 from towpath_tas.core.matrix import Rule, Who
+
+MAX_PROPOSALS = 200
+"""Told at once: a person looks at them one by one."""
+
+MAX_PROPOSAL_CHARS = 300_000
+"""Of their specs together: one message carries them."""
+
+_TOLD = ("version", "digest", "status", "reason", "owner", "worker", "held", "proposed_at")
 
 
 class Access:
@@ -84,8 +95,23 @@ class Access:
             tool for name, tool in law.registry.tools.items() if request.names is None or name in set(request.names)
         ]
         return ToolsDescribed(
-            tools=tuple(tool.spec for tool in tools), versions={tool.spec.name: tool.version for tool in tools}
+            tools=tuple(tool.spec for tool in tools),
+            versions={tool.spec.name: tool.version for tool in tools},
+            held={tool.spec.name: tool.held_by for tool in tools if tool.held_by},
+            proposals=await self._proposals(request.project) if request.proposals else (),
         )
+
+    async def _proposals(self, project: str) -> tuple[ToolProposal, ...]:
+        """Return what waits for a policy admin, and what was refused and is still offered."""
+        found: list[ToolProposal] = []
+        room = MAX_PROPOSAL_CHARS
+        for row in await self._pool.fetch(QUERIES.proposals, project, MAX_PROPOSALS):
+            room -= len(row["spec"])
+            if room < 0:
+                break
+            spec = ToolSpec.model_validate_json(row["spec"])
+            found.append(ToolProposal(spec=spec, **{name: row[name] for name in _TOLD}))
+        return tuple(found)
 
 
 def _permission(tool: str, operation: str, rules: tuple[Rule, ...]) -> Permission:
