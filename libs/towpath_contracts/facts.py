@@ -127,7 +127,8 @@ class ApprovalRequired(FactBase):
 
     `quorum` different people with `role` must say yes by `expires_at`. `revision` counts how often the call or what
     decides it changed since it was first shown, `diff` and `changes` (its words) say what changed last, and
-    `edited_by` who changed the arguments, if a person did.
+    `edited_by` who changed the arguments, if a person did. `origins` says where each value came from: its path, `from`
+    (fixed, task, record, unknown, untrusted), whether it is a sink, and the tool and step that returned it.
     """
 
     type: Literal["approval.required"] = "approval.required"
@@ -149,6 +150,7 @@ class ApprovalRequired(FactBase):
     on_expiry: str = "deny"
     revision: int = 0
     edited_by: str = ""
+    origins: tuple[JsonObject, ...] = ()
 
 
 class CallPaused(FactBase):

@@ -162,6 +162,7 @@ def _terms(fact: facts.ApprovalRequired) -> JsonObject:
         "on_expiry": fact.on_expiry if fact.on_expiry != "deny" else "",
         "revision": fact.revision,
         "edited_by": fact.edited_by,
+        "origins": list(fact.origins),
     }
     return {name: value for name, value in told.items() if value}
 

@@ -7,7 +7,7 @@ from cyclopts import App
 from towpath.cli import naming
 from towpath.cli.options import COMMON, Common, examples
 from towpath.cli.output import Column, Output
-from towpath.cli.text import brief
+from towpath.cli.text import brief, value_origin
 from towpath_contracts.views import Done, GateView
 
 app = App(name="gates", help="Decide what waits for a person.")
@@ -27,6 +27,7 @@ _SHOW = (
     Column("agent", lambda row: row["detail"].get("agent")),
     Column("tool", lambda row: row["detail"].get("tool")),
     Column("arguments", lambda row: brief(row["detail"].get("args", {}), 0)),
+    Column("values", lambda row: "; ".join(value_origin(one) for one in row["detail"].get("origins", ()))),
     Column("why", "reason"),
     Column("worker", lambda row: row["detail"].get("worker")),
     Column("claimed", lambda row: row["detail"].get("claimed_at")),

@@ -49,5 +49,15 @@ def brief(value: Any, limit: int = 80) -> str:
     return one_line(_scalar(value), limit)
 
 
+def value_origin(value: dict[str, Any]) -> str:
+    """Say in one line where a value of a call comes from; `value` is an entry of a gate's `origins`."""
+    found, tool = str(value.get("from", "")), value.get("tool")
+    where = {"task": "the task", "fixed": "the tool's own choices", "unknown": "nowhere known"}.get(found, found)
+    if tool:
+        where = f"{'record' if found == 'record' else 'untrusted output'} of {tool}, step {value.get('step', '?')}"
+    piece = f" ({brief(value['piece'], 60)})" if value.get("piece") else ""
+    return f"{value.get('path', '')}{' (sink)' if value.get('sink') else ''}: {where}{piece}"
+
+
 def _scalar(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -9,7 +9,7 @@ gate, which no further change survives. What people say is taken by `voting`.
 import json
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Any, Literal
 from uuid import uuid5
 
 from towpath_contracts.facts import FieldChange
@@ -41,7 +41,7 @@ def deny(call: Call, ruling: Ruling) -> Step:
         phase="decision",
         verdict="deny",
         call=refused,
-        detail={"violation_type": denial.violation_type, "reason": denial.reason},
+        detail={"violation_type": denial.violation_type, "reason": denial.reason, **origin_of(ruling)},
     )
     return Step(call=refused, notes=(note,), effects=tell(refused), decides=True)
 
@@ -52,6 +52,11 @@ def ask(call: Call, ruling: Ruling, *, now: datetime, before: Approval | None = 
         return _give_up(call, before, ruling)
     approval = fresh(call, ruling, now=now, before=before)
     return wait(call, approval, ruling, before=before, why=() if before is None else drift(before, approval))
+
+
+def origin_of(ruling: Ruling) -> dict[str, Any]:
+    """What the audit says of where the values came from, where that was looked up."""
+    return {} if ruling.origin is None else {"origin": ruling.origin.context()}
 
 
 def fresh(call: Call, ruling: Ruling, *, now: datetime, before: Approval | None = None) -> Approval:
@@ -99,7 +104,7 @@ def wait(
     waiting = judged.changed(
         status=CallStatus.AWAITING_APPROVAL,
         approval_id=approval.approval_id,
-        fact=facts.approval_required(judged, approval, why),
+        fact=facts.approval_required(judged, approval, why, ruling.origin.shown() if ruling.origin else ()),
     )
     over = () if before is None else (replace(before, status=ends),)
     detail = {
@@ -109,6 +114,7 @@ def wait(
         "quorum": approval.quorum,
         "revision": approval.revisions,
         "changes": [change.model_dump(mode="json") for change in why],
+        **origin_of(ruling),
     }
     return Step(
         call=waiting,

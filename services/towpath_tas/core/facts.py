@@ -96,8 +96,10 @@ def denied(call: Call, denial: Denial) -> str:
     ).model_dump_json()
 
 
-def approval_required(call: Call, approval: Approval, changes: Sequence[FieldChange]) -> str:
-    """The call waits for a person."""
+def approval_required(
+    call: Call, approval: Approval, changes: Sequence[FieldChange], origins: Sequence[dict[str, Any]] = ()
+) -> str:
+    """The call waits for a person; *origins* says where its values come from."""
     return ApprovalRequired(
         run_id=call.run_id,
         fact_id=f"{call.execution_id}:approval:{call.approvals}",
@@ -119,6 +121,7 @@ def approval_required(call: Call, approval: Approval, changes: Sequence[FieldCha
         on_expiry=approval.on_expiry,
         revision=approval.revisions,
         edited_by=approval.edited_by,
+        origins=tuple(origins),
     ).model_dump_json()
 
 

@@ -138,17 +138,12 @@ def _open(
     permitted = call.changed(status=CallStatus.PERMITTED)
     return Step(
         call=permitted,
-        notes=(Note(phase="decision", verdict="allow", call=permitted, detail=_origin(ruling)),),
+        notes=(Note(phase="decision", verdict="allow", call=permitted, detail=approvals.origin_of(ruling)),),
         effects=(Dispatch(call=permitted),),
         counted=ruling.counted,
         rated=ruling.rated,
         decides=True,
     )
-
-
-def _origin(ruling: Ruling) -> dict[str, Any] | None:
-    """What the audit says of where the values came from, where that was looked up."""
-    return None if ruling.origin is None else {"origin": ruling.origin.context()}
 
 
 def _new_row(request: ToolRequest, asked: Asked, args_digest: str, ruling: Ruling) -> Call:
