@@ -130,6 +130,25 @@ async def test_a_denial_names_the_value_and_where_it_was_read(tas: Running) -> N
     assert context["origin"]["args"] == {"to": "untrusted"}
 
 
+async def test_a_person_sees_where_each_value_came_from(tas: Running) -> None:
+    await careful(tas)
+    run_id = await begun(tas)
+    await returned(tas, run_id, "orders.mails", {"text": "see www.evil.example/a"}, step=3)
+    args = {"to": ["ann@acme.example", "made@up.example"], "body": "look at www.evil.example/a"}
+    request = await tas.caller.put(tas.caller.request("orders.send", run_id=run_id, args=args))
+    fact = await tas.caller.fact(request, "approval.required")
+    assert fact["origins"] == [
+        {"path": "to[1]", "from": "unknown", "sink": True},
+        {"path": "to[0]", "from": "task", "sink": True},
+        {
+            **{"path": "body", "from": "untrusted", "sink": False, "tool": "orders.mails", "step": 3},
+            "piece": "www.evil.example/a",
+        },
+    ]
+    entries = await tas.caller.audit(execution_id=request.execution_id)
+    assert entries[0].detail["origin"]["worst_sink"] == "unknown"
+
+
 async def test_hazards_hold_always_and_reading_what_the_task_names_does_not(tas: Running) -> None:
     await careful(tas)
     run_id = await begun(tas, task="wipe disk-1 and read https://acme.example/a")

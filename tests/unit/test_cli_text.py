@@ -1,6 +1,7 @@
 """Whatever models, tools and customers write is printed as text and obeyed by nothing."""
 
 import json
+from typing import Any
 
 import pytest
 import yaml
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from towpath.cli.output import Column, Output
-from towpath.cli.text import brief, clean, one_line, plain_json, plain_yaml
+from towpath.cli.text import brief, clean, one_line, plain_json, plain_yaml, value_origin
 
 HOSTILE = "\x1b[31mred\x1b[0m \x1b]0;title\x07\x9b2J \x07bell \u202egpj.exe\u2066 [bold]x[/bold] :skull:"
 ANYTHING = st.recursive(
@@ -98,3 +99,19 @@ def test_programs_get_every_row_in_the_form_they_ask_for(
 
 def test_a_pipe_gets_json_without_being_asked() -> None:
     assert Output().format == "json"
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"path": "to[0]", "from": "task", "sink": True}, "to[0] (sink): the task"),
+        ({"path": "n", "from": "record", "tool": "bank.list", "step": 2}, "n: record of bank.list, step 2"),
+        (
+            {"path": "body\x1b[31m", "from": "untrusted", "tool": "mail", "step": 1, "piece": "evil.example"},
+            "body: untrusted output of mail, step 1 (evil.example)",
+        ),
+        ({"path": "x", "from": "unknown"}, "x: nowhere known"),
+    ],
+)
+def test_where_a_value_comes_from_is_said_in_a_line(value: dict[str, Any], said: str) -> None:
+    assert value_origin(value) == said

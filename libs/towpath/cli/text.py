@@ -56,7 +56,7 @@ def value_origin(value: dict[str, Any]) -> str:
     if tool:
         where = f"{'record' if found == 'record' else 'untrusted output'} of {tool}, step {value.get('step', '?')}"
     piece = f" ({brief(value['piece'], 60)})" if value.get("piece") else ""
-    return f"{value.get('path', '')}{' (sink)' if value.get('sink') else ''}: {where}{piece}"
+    return one_line(f"{value.get('path', '')}{' (sink)' if value.get('sink') else ''}: {where}{piece}")
 
 
 def _scalar(value: Any) -> str:
