@@ -25,8 +25,8 @@ from towpath_tas.core.policy_file import read_policy
 
 HISTORY = Queries.load("towpath_tas.adapters", "history.sql")
 
-CHUNK = 200
-"""Calls read at once: with the largest arguments that is 50 MB."""
+CHUNK = 400
+"""Calls read at once: with the largest arguments that is 100 MB, with usual ones less than one."""
 
 PIECE_S = 2.0
 """A piece is handed over after this long, whatever its limit: whoever asks waits five seconds at most."""
@@ -34,9 +34,9 @@ PIECE_S = 2.0
 SPAN = 50_000
 """Entries looked through for one chunk: other projects' entries lie between a project's own."""
 
-BREATH = 8
+BREATH = 20
 PAUSE_S = 0.000_5
-"""The thread lets the loop run after so many calls (under half a millisecond's work), for at least this long."""
+"""The thread lets the loop run after so many calls (a millisecond's work), for at least this long."""
 
 SLACK = timedelta(minutes=5)
 """Ids rise with time only to within the length of a commit and the steps of a clock."""
