@@ -33,12 +33,14 @@ TWO: Final = {"orchestrator": 2, "tas": 2, "decider": 2}
 HALF: Final = ("orchestrator-2", "tas-2", "decider-2", "log_writer")
 """Replaced together, they work beside the old version of themselves; nobody waits for the log-writer."""
 
+POISON_MS: Final = 20_000
 UNREADABLE: Final = '{"type": "of_no_version"}'
 
 
 async def poisoned(work: Steady, strike: Strike, *, runs: int) -> None:
     """Make the log of one of many runs unreadable, and let every orchestrator begin with nothing in memory."""
-    poison, *others = await work.submit(runs, steps=3, delay_ms=300)
+    [poison] = await work.submit(1, steps=6, delay_ms=POISON_MS)  # still under way when the last of the others is in
+    others = await work.submit(runs - 1, steps=3, delay_ms=300)
     names = [name for name in work.platform.processes if name.startswith("orchestrator")]
     for name in names:
         await work.platform.hold(name)
