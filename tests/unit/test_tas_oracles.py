@@ -1,13 +1,13 @@
 """The matrix decides as others do who share no code with it; the long forms are commands in `tests/oracles`."""
 
 import pytest
-from tests.oracles import engines, matrix
+from tests.oracles import engines, matrix, policy_mutants
 from tests.oracles.plain_cel import condition
 
 
 def test_random_matrices_agree_with_an_oracle_that_reads_their_text() -> None:
     said = set()
-    for text, asked, got, expected in matrix.pairs(1_200, seed=7):
+    for text, asked, got, expected in matrix.pairs(800, seed=7):
         assert got == expected, f"{text}\n{asked}"
         said.add(got[0])
     assert said == {"allow", "deny", "require_approval"}
@@ -49,3 +49,9 @@ def test_the_oracle_knows_patterns(pattern: str, text: str, fits: bool) -> None:
 )
 def test_the_oracle_knows_conditions(text: str, word: str) -> None:
     assert condition(text, {"args": {"a": 1}}) == word
+
+
+def test_the_sample_matrix_cannot_be_broken_without_its_test_noticing() -> None:
+    result = policy_mutants.measure(policy_mutants.SAMPLE)
+    assert result.made >= 100
+    assert result.survived == ()

@@ -42,7 +42,8 @@ class CaseWho(ClientValue):
 class Case(ClientValue):
     """One call and what must be said to it; without `rule` any rule may say it.
 
-    `operation` is the tool's word for the call. `used` counts the run's earlier calls by the name of a limited rule.
+    `operation` is the tool's word for the call. `used` counts the run's earlier calls by the name of a limited rule,
+    `rates` what a rule with a rate has let through in the window that is open.
     """
 
     name: str = Field(default="", max_length=256)
@@ -55,6 +56,7 @@ class Case(ClientValue):
     origin: JsonObject = Field(default_factory=dict)
     grant: tuple[JsonObject, ...] | None = None
     used: dict[str, int] = Field(default_factory=dict)
+    rates: dict[str, int] = Field(default_factory=dict)
     spent_usd: float | None = None
     discovered: bool = False
     verdict: Literal["allow", "deny", "require_approval"]
@@ -128,7 +130,7 @@ def answer(matrix: Matrix, case: Case, compile_grant: Compiler) -> Answer:
     context = {**asked.context(), "origin": case.origin}
     if not granted(asked.grants, case.tool, case.operation, context, compile_grant):
         return Answer(verdict="deny", rule=None, reason=Violation.NOT_GRANTED)
-    used = Used(calls=case.used, spent_usd=case.spent_usd)
+    used = Used(calls=case.used, rates=case.rates, spent_usd=case.spent_usd)
     verdict = matrix.decide(who, case.tool, case.operation, context, used, discovered=case.discovered)
     return Answer(
         verdict=verdict.effect,
