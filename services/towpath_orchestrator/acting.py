@@ -78,7 +78,7 @@ class Acting:
         if gate.gate_type == PAUSED:
             remedy = "Resume what is paused: towpath switches list."
             raise ProblemError(problem("verdict_invalid", f"{gate.reason}; only the switch opens it", remedy=remedy))
-        if gate.gate_type == "approval":
+        if gate.approval_id is not None:
             raise ProblemError(problem("verdict_invalid", "approvals are decided by the tool-access service"))
         if gate.gate_type == "unknown_effect" and gate.execution_id is not None:
             if request.verdict not in UNKNOWN_VERDICTS:

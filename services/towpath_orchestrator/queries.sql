@@ -236,10 +236,14 @@ SELECT first_seq, at, fact, engine_version FROM runs.run_fact WHERE run_id = $1 
 SELECT run_id, project, seq, updated_at FROM runs.run WHERE updated_at >= $1 ORDER BY updated_at LIMIT $2
 
 -- name: list_gates
-SELECT * FROM runs.gate
-WHERE project = $1 AND ($2::text IS NULL OR status = $2) AND ($3::uuid IS NULL OR run_id = $3)
-  AND ($4::uuid IS NULL OR gate_id = $4)
-ORDER BY opened_at LIMIT $5
+-- What people have said so far is the tool-access service's to know; it is read where it stands.
+SELECT g.*, (SELECT json_agg(json_build_object('actor', v.actor, 'verdict', v.verdict, 'reason', v.reason, 'at', v.at)
+                             ORDER BY v.at, v.actor)
+             FROM tas.approval_vote v WHERE v.approval_id = g.approval_id) AS votes
+FROM runs.gate g
+WHERE g.project = $1 AND ($2::text IS NULL OR g.status = $2) AND ($3::uuid IS NULL OR g.run_id = $3)
+  AND ($4::uuid IS NULL OR g.gate_id = $4)
+ORDER BY g.opened_at LIMIT $5
 
 -- name: forget_failures
 DELETE FROM runs.handling_failure WHERE last < now() - interval '1 day'

@@ -129,7 +129,8 @@ def _word(text: str) -> EffectWord | None:
 def _gate(row: Any) -> GateView:
     fields = dict(row)
     fields["detail"] = json.loads(fields["detail"])
-    return GateView(**fields)
+    fields["votes"] = json.loads(fields["votes"] or "[]")
+    return GateView(**fields, quorum=fields["detail"].get("quorum", 1))
 
 
 class Reading:

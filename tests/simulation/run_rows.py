@@ -262,7 +262,7 @@ class RunRows:
         self, _session: Session, project: str, status: str | None, run_id: UUID | None, gate_id: UUID | None, limit: int
     ) -> list[Row]:
         fits = [
-            dict(gate)
+            {**gate, "votes": None}
             for gate in self.gates.values()
             if gate["project"] == project
             and status in (None, gate["status"])

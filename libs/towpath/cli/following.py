@@ -60,7 +60,7 @@ async def ask_at_gate(client: Client, gate: GateOpened, out: Output) -> None:
     """Ask the person at the terminal to decide, unless somebody already has."""
     if (await client.gates.show(gate.gate_id)).status != "pending":
         return
-    if gate.gate_type != "approval":
+    if gate.approval_id is None:
         _show_doubt(gate, out)
         return
     for change in gate.detail.get("changes", ()):

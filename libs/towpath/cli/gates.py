@@ -1,22 +1,44 @@
 """`towpath gates`: what waits for a person, and that person's word."""
 
-from typing import Literal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
 
 from cyclopts import App
 
 from towpath.cli import naming
+from towpath.cli.files import parse_json, read_json
 from towpath.cli.options import COMMON, Common, examples
 from towpath.cli.output import Column, Output
 from towpath.cli.text import brief, value_origin
+from towpath_contracts.base import JsonObject
+from towpath_contracts.problems import ProblemError, problem
 from towpath_contracts.views import Done, GateView
 
 app = App(name="gates", help="Decide what waits for a person.")
+
+
+def tally(row: Mapping[str, Any]) -> str:
+    """Say how far the quorum of a gate is, `1 of 2`; nothing where one word is enough."""
+    yes = {vote["actor"] for vote in row.get("votes", ()) if vote["verdict"] != "denied"}
+    return f"{len(yes)} of {row['quorum']}" if row.get("quorum", 1) > 1 else ""
+
+
+def needs(row: Mapping[str, Any]) -> str:
+    """Say whose word an approval takes, where that is out of the ordinary."""
+    role = row["detail"].get("role", "approver")
+    if row["quorum"] == 1 and role == "approver":
+        return ""
+    fallback = "; then the policy admins are asked" if row["detail"].get("on_expiry") == "escalate" else ""
+    return f"{row['quorum']} of role {role} ({tally(row) or 'one word is enough'}){fallback}"
+
 
 _LIST = (
     Column("gate", "gate_id"),
     Column("status", "status"),
     Column("what", lambda row: f"{row['detail'].get('tool', '')} {brief(row['detail'].get('args', {}), 60)}".strip()),
     Column("why", "reason"),
+    Column("votes", tally),
     Column("until", lambda row: str(row["expires_at"])[:16].replace("T", " ")),
 )
 _SHOW = (
@@ -36,6 +58,9 @@ _SHOW = (
     Column("probe", lambda row: row["detail"].get("probe")),
     Column("retry", lambda row: row["detail"].get("retry_warning")),
     Column("rule", lambda row: row["detail"].get("rule")),
+    Column("needs", needs),
+    Column("votes", lambda row: "; ".join(f"{v['actor']} {v['verdict']} {v['reason']}".strip() for v in row["votes"])),
+    Column("edited", lambda row: row["detail"].get("edited_by")),
     Column("changes", lambda row: "; ".join(row["detail"].get("changes", ()))),
     Column("digest", lambda row: row["detail"].get("digest")),
     Column("verdicts", lambda row: " ".join(row["detail"].get("verdicts", ("approved", "denied")))),
@@ -102,25 +127,52 @@ async def deny(gate: str, /, *, reason: str, digest: str | None = None, common: 
         _said(common.out(), view, await client.gates.deny(view.gate_id, reason, digest=digest), "denied")
 
 
-@app.command(help_epilogue=examples("towpath gates resolve 7c1e happened --reason 'seen in the bank account'"))
+@app.command(
+    help_epilogue=examples(
+        "towpath gates resolve 7c1e happened --reason 'seen in the bank account'",
+        "towpath gates resolve 7c1e edit --args @args.json --reason 'half of it'",
+    )
+)
 async def resolve(
     gate: str,
-    verdict: Literal["approved", "denied", "happened", "did_not_happen", "retry"],
+    verdict: Literal["approved", "denied", "edit", "happened", "did_not_happen", "retry"],
     /,
     *,
+    args: str | None = None,
     reason: str = "",
     common: Common = COMMON,
 ) -> None:
-    """Say what became of a call nobody knows about, or give any other word a gate takes.
+    """Say what became of a call nobody knows about, change a call that waits, or give any other word a gate takes.
 
     Args:
         gate: The gate's id, or its beginning or end.
-        verdict: happened, did_not_happen or retry for an unknown effect.
+        verdict: happened, did_not_happen or retry for an unknown effect; edit for other arguments.
+        args: With edit: all arguments as a JSON object, or @FILE that holds one. Your edit is also your approval.
         reason: How you know; it stands in the audit.
     """
+    edited = _edited(verdict, args)
     async with common.asking() as client:
         view = await client.gates.show(await naming.gate_id(client, gate))
-        _said(common.out(), view, await client.gates.resolve(view.gate_id, verdict, reason=reason), verdict)
+        if edited is None:
+            done = await client.gates.resolve(view.gate_id, verdict, reason=reason)
+        else:
+            digest = view.detail.get("digest")
+            done = await client.gates.edit(view.gate_id, edited, reason=reason, digest=digest)
+        _said(common.out(), view, done, verdict)
+
+
+def _edited(verdict: str, args: str | None) -> JsonObject | None:
+    """Return the arguments of an edit; raises ProblemError where they are missing, or belong to no edit."""
+    if verdict != "edit":
+        if args is not None:
+            raise ProblemError(problem("request_invalid", "--args belongs to edit"))
+        return None
+    if args is None:
+        raise ProblemError(problem("request_invalid", "an edit needs --args JSON, or --args @FILE"))
+    found = read_json(Path(args[1:])) if args.startswith("@") else parse_json(args, "--args")
+    if not isinstance(found, dict):
+        raise ProblemError(problem("request_invalid", "--args is not a JSON object"))
+    return found
 
 
 def _said(out: Output, gate: GateView, done: Done, verdict: str) -> None:

@@ -79,6 +79,10 @@ class Gates:
         """Refuse the call; the model sees *reason*."""
         return await self._settle(gate_id, "deny", {"reason": reason, "digest": digest})
 
+    async def edit(self, gate_id: UUID | str, args: JsonObject, *, reason: str = "", digest: str | None = None) -> Done:
+        """Let the call happen with *args* in the place of its own; with *digest* only if it is still the one shown."""
+        return await self._settle(gate_id, "edit", {"args": args, "reason": reason, "digest": digest})
+
     async def resolve(self, gate_id: UUID | str, verdict: str, *, reason: str = "") -> Done:
         """Settle a gate that takes another verdict than yes and no, e.g. `happened` for an unknown effect."""
         return await self._settle(gate_id, "resolve", {"verdict": verdict, "reason": reason})

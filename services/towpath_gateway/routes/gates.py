@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from towpath_contracts import rpc
-from towpath_contracts.base import ClientMessage
+from towpath_contracts.base import ClientMessage, JsonObject
 from towpath_contracts.problems import ProblemError, problem
 from towpath_contracts.views import Done, GatePage, GateView, ListGates, ResolveGate
 from towpath_gateway.core.keys import Principal
@@ -43,6 +43,14 @@ class Approve(ClientMessage):
 class Deny(ClientMessage):
     """A no; the model sees the reason."""
 
+    reason: str = Field(default="", max_length=2_000)
+    digest: str | None = Field(default=None, max_length=128)
+
+
+class Edit(ClientMessage):
+    """Other arguments for a call that waits: all of them, as the tool takes them."""
+
+    args: JsonObject
     reason: str = Field(default="", max_length=2_000)
     digest: str | None = Field(default=None, max_length=128)
 
@@ -101,6 +109,17 @@ async def resolve_gate(gate_id: UUID, vote: Resolve, parts: PartsOf, principal: 
     return await _resolve(parts, principal, gate_id, vote.verdict, vote.reason, vote.digest)
 
 
+@router.post(
+    "/{gate_id}/edit",
+    response_model=Done,
+    responses=documented(*_REFUSALS, "edit_refused", "revisions_used_up"),
+    summary="Change the call",
+)
+async def edit_gate(gate_id: UUID, edit: Edit, parts: PartsOf, principal: GatesResolver) -> Response:
+    """Put other arguments in the place of those that wait; whoever does has approved them, as one of the quorum."""
+    return await _resolve(parts, principal, gate_id, "edit", edit.reason, edit.digest, edit.args)
+
+
 async def _gate(parts: Parts, principal: Principal, gate_id: UUID) -> GateView:
     request = ListGates(project=principal.project, status=None, gate_id=gate_id, limit=1)
     page: GatePage = await parts.platform.ask(rpc.LIST_GATES, request)
@@ -110,7 +129,13 @@ async def _gate(parts: Parts, principal: Principal, gate_id: UUID) -> GateView:
 
 
 async def _resolve(
-    parts: Parts, principal: Principal, gate_id: UUID, verdict: Verdict, reason: str, digest: str | None
+    parts: Parts,
+    principal: Principal,
+    gate_id: UUID,
+    verdict: Verdict | Literal["edit"],
+    reason: str,
+    digest: str | None,
+    args: JsonObject | None = None,
 ) -> Response:
     if verdict == "denied" and not reason.strip():
         raise ProblemError(problem("reason_required", "a denial without a reason teaches the model nothing"))
@@ -120,6 +145,7 @@ async def _resolve(
         gate_id=gate_id,
         approval_id=gate.approval_id,
         verdict=verdict,
+        args=args,
         reason=reason,
         actor=principal.actor,
         roles=tuple(sorted(principal.roles)),
