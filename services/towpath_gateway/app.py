@@ -13,6 +13,7 @@ from towpath_gateway.errors import answer_with_problems
 from towpath_gateway.parts import Parts
 from towpath_gateway.routes import (
     access,
+    audit_log,
     dead_letters,
     gates,
     keys,
@@ -47,7 +48,20 @@ def create_app(parts: Parts | None) -> FastAPI:
     )
     app.state.parts = parts
     answer_with_problems(app)
-    for part in (runs, once, records, dead_letters, networks, gates, switches, access, policies, keys, problems):
+    for part in (
+        runs,
+        once,
+        records,
+        dead_letters,
+        networks,
+        gates,
+        switches,
+        access,
+        audit_log,
+        policies,
+        keys,
+        problems,
+    ):
         app.include_router(part.router)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]  # FastAPI's documented way to change it
     return app

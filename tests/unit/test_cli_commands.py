@@ -36,11 +36,13 @@ COMMANDS = [
         "keys list",
         "keys revoke",
         "keys ticket",
+        "keys seal",
         "db migrate",
         "db status",
         "streams ensure",
         "streams authority",
     ),
+    *("audit export", "audit verify", "audit checkpoint", "audit erase"),
     *("workers credential add", "workers credential list", "workers credential remove"),
     *("chaos", "doctor", "explain", "version"),
 ]

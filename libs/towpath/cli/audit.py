@@ -116,3 +116,27 @@ def _rate(name: str) -> Callable[[Row], object]:
 
 
 _RATES = (Column("denial", _rate("denial_rate")), Column("ok", _rate("success_rate")))
+
+for _name, _help, _epilogue in (
+    (
+        "export",
+        "Write the audit, with the proofs that it is whole, into one file.",
+        examples("towpath audit export -o audit.jsonl", "towpath audit export --since 30d -o october.jsonl"),
+    ),
+    (
+        "verify",
+        "Check a bundle without the platform; say where the first fault lies.",
+        examples("towpath audit verify audit.jsonl --checkpoint kept.txt --key sha256:9f2c…"),
+    ),
+    (
+        "checkpoint",
+        "Take a signed checkpoint, to be kept where the platform can't reach it.",
+        examples("towpath audit checkpoint --file kept.txt --key-file audit.pub"),
+    ),
+    (
+        "erase",
+        "Erase payloads of entries; the entries and every proof stay.",
+        examples("towpath audit erase --caller mia --reason 'request 4711'"),
+    ),
+):
+    app.command(f"towpath.cli.audit_bundle:{_name}", name=_name, help=_help, help_epilogue=_epilogue)

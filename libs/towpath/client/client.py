@@ -13,7 +13,8 @@ from uuid import UUID, uuid4
 
 from pydantic import ValidationError
 
-from towpath.client.groups import Audit, DeadLetters, Gates, Networks, Tools
+from towpath.client.audit import Audit
+from towpath.client.groups import DeadLetters, Gates, Networks, Tools
 from towpath.client.policy import Policy
 from towpath.client.settings import ClientSettings
 from towpath.client.switches import Switches

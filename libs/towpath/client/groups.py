@@ -10,7 +10,7 @@ from uuid import UUID
 from towpath.client.transport import Transport
 from towpath.files import load_network
 from towpath.networks import Network
-from towpath_contracts.access import AuditPage, ToolsDescribed
+from towpath_contracts.access import ToolsDescribed
 from towpath_contracts.base import JsonObject
 from towpath_contracts.dead_letters import DeadLetter, DeadLetterPage
 from towpath_contracts.networks import NetworkList, NetworkSpec, NetworkVersion
@@ -93,18 +93,6 @@ class Gates:
         return Done.model_validate(answer if isinstance(answer, dict) else {})
 
 
-class Audit:
-    """The record of what was decided and what happened."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
-    async def search(self, **filters: Any) -> AuditPage:
-        """Return entries, newest first; *filters* are fields of AuditQuery: `run_id`, `tool`, `verdict`, `since`, …"""
-        query = {name: _text(value) for name, value in filters.items() if value is not None}
-        return AuditPage.model_validate(await self._transport.request("GET", "/v1/audit", query=query))
-
-
 class Tools:
     """The registered tools."""
 
@@ -142,9 +130,3 @@ class DeadLetters:
     async def _settle(self, dead_letter_id: int, verb: str, reason: str) -> Done:
         path = f"/v1/dead-letters/{dead_letter_id}/{verb}"
         return Done.model_validate(await self._transport.request("POST", path, body={"reason": reason}))
-
-
-def _text(value: Any) -> Any:
-    if hasattr(value, "isoformat"):
-        return value.isoformat()
-    return value if isinstance(value, int | float) else str(value)

@@ -1,0 +1,59 @@
+"""The audit over HTTP: searching it, exporting it, its checkpoints, erasing payloads.
+
+Law: a method is one operation of the HTTP API, with its answer as a typed message; an export is as many as it takes.
+"""
+
+import hashlib
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import Any
+
+from towpath.client.transport import Transport
+from towpath_contracts.access import AuditPage
+from towpath_contracts.audit import AuditErased, AuditPiece, CheckpointView
+
+
+class Audit:
+    """The record of what was decided and what happened."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def search(self, **filters: Any) -> AuditPage:
+        """Return entries, newest first; *filters* are fields of AuditQuery: `run_id`, `tool`, `verdict`, `since`, …"""
+        query = {name: _text(value) for name, value in filters.items() if value is not None}
+        return AuditPage.model_validate(await self._transport.request("GET", "/v1/audit", query=query))
+
+    async def export(self, *, since: datetime | None = None, until: datetime | None = None) -> AsyncIterator[str]:
+        """Yield the lines of a bundle, without their newlines; *since* and *until* are inclusive."""
+        asked: dict[str, Any] = {"since": _text(since), "until": _text(until)}
+        body = {name: value for name, value in asked.items() if value is not None}
+        while True:
+            piece = AuditPiece.model_validate(await self._transport.request("POST", "/v1/audit/export", body=body))
+            for line in piece.lines:
+                yield line
+            if piece.cursor is None:
+                return
+            last = hashlib.sha256(piece.lines[-1].encode()).hexdigest()
+            body |= {"cursor": piece.cursor.model_dump(mode="json"), "previous": last}
+
+    async def checkpoint(self) -> CheckpointView:
+        """Return a checkpoint over everything that is recorded now; keep it where the platform can't reach it."""
+        return CheckpointView.model_validate(await self._transport.request("GET", "/v1/audit/checkpoint"))
+
+    async def erase(self, reason: str, **which: Any) -> int:
+        """Erase the payloads that fit *which* (`run_id`, `execution_id`, `caller`, `before`), and return how many."""
+        named = {name: _text(value) for name, value in which.items() if value is not None}
+        erased = 0
+        while True:
+            body = {"reason": reason, **named}
+            answer = AuditErased.model_validate(await self._transport.request("POST", "/v1/audit/erase", body=body))
+            erased += answer.erased
+            if not answer.more:
+                return erased
+
+
+def _text(value: Any) -> Any:
+    if value is None or isinstance(value, int | float):
+        return value
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
