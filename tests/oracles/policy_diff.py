@@ -134,7 +134,7 @@ def make(dice: random.Random, project: str, run_id: UUID, index: int) -> Made:
     if asked.tool not in TOOLS:
         then, violation = "deny", "tool_unknown"
     edited = then == "require_approval" and dice.random() < 0.1
-    call = _call(asked, run_id, index, then, violation)
+    call = recorded_call(asked, run_id, index, then, violation)
     notes = [Note(phase="decision", verdict=then, call=call)]
     if then == "require_approval" and dice.random() < 0.5:
         drifted = dice.random() < 0.5
@@ -147,7 +147,8 @@ def make(dice: random.Random, project: str, run_id: UUID, index: int) -> Made:
     return Made(asked=asked, then=then, violation=violation, edited=edited, step=Step(call=call, notes=tuple(notes)))
 
 
-def _call(asked: Question, run_id: UUID, index: int, then: str, violation: str) -> Call:
+def recorded_call(asked: Question, run_id: UUID, index: int, then: str, violation: str) -> Call:
+    """Return the ledger row of a call that was decided like that."""
     text = canonical_json(asked.args)
     status = {"allow": CallStatus.SUCCEEDED, "deny": CallStatus.DENIED}.get(then, CallStatus.AWAITING_APPROVAL)
     return Call(

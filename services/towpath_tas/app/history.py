@@ -60,8 +60,7 @@ class History:
             matrix = await self._matrix(request.text)
             after, last = await self._bounds(request)
             law = await self._laws.fresh(self._pool, request.project)
-            discovered = {name for name, tool in law.registry.tools.items() if tool.spec.discovered}
-            weighing = Weighing(matrix, discovered)
+            weighing = Weighing(matrix, {name: tool.spec for name, tool in law.registry.tools.items()})
             until = monotonic() + PIECE_S
             left = request.limit
             while after < last and left > 0 and monotonic() < until:

@@ -7,17 +7,20 @@ other matrix are looked through, because what was used up of them depends on cal
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import cast
 
-from towpath_contracts.policies import MAX_EXAMPLES, Change, DiffExample, DiffGroup, Verdict
-from towpath_tas.core.authorization import asked_again
+from towpath_contracts.policies import MAX_EXAMPLES, Change, DiffExample, DiffGroup
+from towpath_contracts.policies import Verdict as Word
+from towpath_contracts.tools import ToolSpec
+from towpath_tas.core.authorization import Asked, asked_again
 from towpath_tas.core.call import Call
 from towpath_tas.core.conditions import Compiler
 from towpath_tas.core.denial import Violation
-from towpath_tas.core.matrix import Effect, Matrix, Rule
+from towpath_tas.core.matrix import Effect, Matrix, Rule, Verdict
+from towpath_tas.core.origin_words import matters, members, unread
 
 CHANGES: dict[Effect, Change] = {
     "deny": "newly_denied",
@@ -31,6 +34,9 @@ FORGOTTEN = "forgotten"
 
 EDITED = "edited"
 """A person changed the arguments, so what was decided first was about others."""
+
+UNREAD = "origin_unread"
+"""The matrix asks where a value came from, and nobody looked when the call was decided."""
 
 _Key = tuple[str, str, str, str, str]
 
@@ -59,10 +65,10 @@ def unlimited(rules: Iterable[Rule], compiler: Compiler, version: int = 0) -> Ma
 class Weighing:
     """Weighs recorded decisions by one matrix and counts what differs. Its memory grows with groups, not calls."""
 
-    def __init__(self, matrix: Matrix, discovered: Collection[str] = (), examples: int = MAX_EXAMPLES) -> None:
-        """Take the *matrix*, and the names of the tools that a server offered by itself."""
+    def __init__(self, matrix: Matrix, specs: Mapping[str, ToolSpec], examples: int = MAX_EXAMPLES) -> None:
+        """Take the *matrix*, and what is registered of the tools."""
         self._matrix = matrix
-        self._discovered = frozenset(discovered)
+        self._specs = specs
         self._examples = examples
         self._groups: dict[_Key, list[DiffExample]] = {}
         self._counts: Counter[_Key] = Counter()
@@ -76,10 +82,12 @@ class Weighing:
         if why is not None or call is None:
             self.left_out[why or FORGOTTEN] += 1
             return
+        asked = with_origin(self._matrix, asked_again(call), call.operation, self._specs.get(call.tool))
+        if asked is None:
+            self.left_out[UNREAD] += 1
+            return
         self.calls += 1
-        asked = asked_again(call)
-        found = asked.tool in self._discovered
-        verdict = self._matrix.decide(asked.who, asked.tool, call.operation, asked.context(), discovered=found)
+        verdict = said(self._matrix, asked, call.operation, self._specs.get(call.tool))
         if verdict.effect == recorded.verdict:
             return
         key = (CHANGES[verdict.effect], recorded.verdict, call.network, call.agent_key, call.tool)
@@ -93,7 +101,7 @@ class Weighing:
         return tuple(
             DiffGroup(
                 change=cast("Change", change),
-                was=cast("Verdict", was),
+                was=cast("Word", was),
                 network=network,
                 agent_key=agent,
                 tool=tool,
@@ -102,6 +110,28 @@ class Weighing:
             )
             for (change, was, network, agent, tool), examples in self._groups.items()
         )
+
+
+def said(matrix: Matrix, asked: Asked, operation: str, spec: ToolSpec | None) -> Verdict:
+    """Return what *matrix* says to a call."""
+    found = spec is not None and spec.discovered
+    return matrix.decide(asked.who, asked.tool, operation, asked.context(), discovered=found)
+
+
+def with_origin(matrix: Matrix, asked: Asked, operation: str, spec: ToolSpec | None) -> Asked | None:
+    """Return *asked* with what is known of its values' origin; None where *matrix* would have to know more.
+
+    Where a value came from is only looked up for calls where a rule or a person asks, so most records don't say.
+    """
+    if asked.origin is not None or not matrix.names_origin:
+        return asked
+    near = matrix.candidates(asked.who, asked.tool, operation)
+    naming = [rule.when for rule in near if rule.when is not None and members(rule.when)]
+    if not naming:
+        return asked
+    if spec is None or matters(naming, spec):
+        return None
+    return replace(asked, origin=unread(spec))
 
 
 def _not_weighed(recorded: Recorded) -> str | None:

@@ -4,11 +4,13 @@ Law: a shadow is never obeyed and changes nothing of a step but its notes. It is
 first decided, and only where the matrix in force was the one to decide; its limits are looked through.
 """
 
+import json
 from dataclasses import replace
 
 from towpath_tas.core.authorization import Asked, Law
 from towpath_tas.core.call import Note, Step
 from towpath_tas.core.denial import Violation
+from towpath_tas.core.history import said, with_origin
 
 PHASE = "shadow"
 """The phase of the audit entry that tells a divergence; its verdict is `allow->deny`: decided, and said otherwise."""
@@ -20,9 +22,11 @@ def beside(step: Step, asked: Asked, law: Law) -> Step:
     tool = law.registry.tools.get(asked.tool)
     if law.shadow is None or decided is None or tool is None or not _by_matrix(decided):
         return step
-    verdict = law.shadow.decide(
-        asked.who, asked.tool, tool.spec.operation, asked.context(), discovered=tool.spec.discovered
-    )
+    told = replace(asked, origin=json.loads(decided.call.context).get("origin"))
+    known = with_origin(law.shadow, told, tool.spec.operation, tool.spec)
+    if known is None:
+        return step  # decided before anybody looked where its values come from
+    verdict = said(law.shadow, known, tool.spec.operation, tool.spec)
     if verdict.effect == decided.verdict:
         return step
     note = Note(

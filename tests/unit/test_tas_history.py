@@ -1,0 +1,103 @@
+"""Recorded calls are weighed by another matrix as far as the record goes; what it can't tell is left out, by name."""
+
+import json
+import uuid
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from tests.oracles.policy_diff import recorded_call
+from tests.oracles.policy_texts import Question
+
+from towpath_contracts.tools import ToolSpec
+from towpath_tas.adapters.cel import compile_condition
+from towpath_tas.core.call import Call
+from towpath_tas.core.history import Recorded, Weighing, unlimited
+from towpath_tas.core.policy_file import read_policy
+
+SPECS = {
+    name: ToolSpec.model_validate({"name": name, "toolset": "mail", "effect_class": effect, **more})
+    for name, effect, more in (
+        ("mail.send", "irreversible", {"sinks": ("to",)}),
+        ("web.fetch", "pure", {"discovered": True}),
+    )
+}
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+def call(tool: str = "mail.send", then: str = "allow", violation: str = "", **context: Any) -> Call:
+    asked = Question(
+        project="shop",
+        network="support",
+        agent="billing",
+        agent_type="",
+        caller="ann",
+        tool=tool,
+        operation="call",
+        step=1,
+        args={"to": "a"},
+        labels={},
+    )
+    made = replace(recorded_call(asked, uuid.uuid4(), 0, then, violation), operation="call")
+    return replace(made, context=json.dumps(context)) if context else made
+
+
+def weighed(rules: str, made: Call | None, then: str = "allow", digest: str | None = None) -> Weighing:
+    found = read_policy(f"kind: Policy\nrules: [{rules}]", compile_condition)
+    assert found.problems == ()
+    weighing = Weighing(unlimited(found.rules, compile_condition), SPECS)
+    args_digest = digest or (made.args_digest if made is not None else "")
+    weighing.add(Recorded(call=made, at=NOW, verdict=then, rule="r", policy_version=1, args_digest=args_digest))
+    return weighing
+
+
+def changes(weighing: Weighing) -> list[tuple[str, str, int]]:
+    return [(group.change, group.was, group.calls) for group in weighing.groups()]
+
+
+ALLOW = "{name: all, effect: allow}"
+ORIGIN = "{name: all, effect: allow}, {name: held, effect: require_approval, when: \"origin.worst == 'untrusted'\"}"
+
+
+def test_each_kind_of_difference_has_its_name() -> None:
+    assert changes(weighed(ALLOW, call())) == []
+    assert changes(weighed("", call())) == [("newly_denied", "allow", 1)]
+    assert changes(weighed("{name: a, effect: require_approval}", call())) == [("newly_gated", "allow", 1)]
+    denied = call(then="deny", violation="permission_denied")
+    assert changes(weighed(ALLOW, denied, "deny")) == [("newly_allowed", "deny", 1)]
+    assert changes(weighed("", denied, "deny")) == []
+    assert changes(weighed(ALLOW, call(then="require_approval"), "require_approval")) == [
+        ("newly_allowed", "require_approval", 1)
+    ]
+
+
+def test_what_the_record_can_not_tell_is_left_out_by_name() -> None:
+    for made, then, digest, why in (
+        (None, "allow", None, "forgotten"),
+        (call(), "allow", "sha256:other", "edited"),
+        (call(then="deny", violation="limit_exceeded"), "deny", None, "limit_exceeded"),
+        (call(then="deny", violation="not_granted"), "deny", None, "not_granted"),
+        (call(then="deny", violation="tool_drifted"), "deny", None, "tool_drifted"),
+    ):
+        weighing = weighed("", made, then, digest)
+        assert (weighing.calls, dict(weighing.left_out), weighing.groups()) == (0, {why: 1}, ())
+
+
+def test_limits_are_looked_through() -> None:
+    limited = "{name: a, effect: allow, max_calls_per_run: 1, max_cost_per_run_usd: 1, rate: {calls: 1, per_s: 1}}"
+    assert changes(weighed(limited, call())) == []
+
+
+def test_a_rule_about_origin_is_weighed_where_the_origin_was_looked_up() -> None:
+    known = call(origin={"worst": "untrusted"})
+    assert changes(weighed(ORIGIN, known)) == [("newly_gated", "allow", 1)]
+    assert changes(weighed(ORIGIN, call(origin={"worst": "task"}))) == []
+    unread = weighed(ORIGIN, call())
+    assert (unread.calls, dict(unread.left_out)) == (0, {"origin_unread": 1})
+    elsewhere = ORIGIN.replace("name: held", "name: held, tool: mail.*")
+    assert changes(weighed(elsewhere, call("orders.find"))) == []
+
+
+def test_a_discovered_tool_is_opened_only_by_name() -> None:
+    assert changes(weighed(ALLOW, call("web.fetch"))) == [("newly_denied", "allow", 1)]
+    assert changes(weighed("{name: a, tool: web.fetch, effect: allow}", call("web.fetch"))) == []
