@@ -141,7 +141,11 @@ async def test_a_person_sees_where_each_value_came_from(tas: Running) -> None:
         {"path": "to[1]", "from": "unknown", "sink": True},
         {"path": "to[0]", "from": "task", "sink": True},
         {
-            **{"path": "body", "from": "untrusted", "sink": False, "tool": "orders.mails", "step": 3},
+            "path": "body",
+            "from": "untrusted",
+            "sink": False,
+            "tool": "orders.mails",
+            "step": 3,
             "piece": "www.evil.example/a",
         },
     ]
