@@ -120,7 +120,8 @@ def _speaks_of(rule: dict[str, Any], asked: Question) -> bool:
 
 
 def _names(rule: dict[str, Any]) -> bool:
-    return not set("*?[") & set(rule.get("tool", "*"))
+    """Whether a rule names a discovered tool: the tool itself, or its toolset (`web.…`) on purpose."""
+    return not set("*?[") & set(rule.get("tool", "*")) or rule.get("discovered") == "true"
 
 
 def _used_up(rule: dict[str, Any], asked: Question) -> bool:

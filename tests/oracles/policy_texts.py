@@ -28,7 +28,7 @@ GLOBS = (
     *NAMES,
 )
 TOOLS = ("orders.find", "orders.refund", "mail.send", "files.delete", "web.fetch", "web.post")
-DISCOVERED: tuple[str, ...] = ()
+DISCOVERED = ("web.fetch", "web.post")
 OPERATIONS = {
     "orders.find": "read",
     "orders.refund": "write",
@@ -152,6 +152,8 @@ def _rule(dice: random.Random, name: str) -> dict[str, Any]:
         rule["when"] = condition_text(dice, 3)
     if rule["effect"] != "deny":
         _limits(dice, rule)
+        if rule.get("tool", "").startswith("web.") and dice.random() < 0.5:
+            rule["discovered"] = dice.choice(("true", "true", "false"))
     return rule
 
 

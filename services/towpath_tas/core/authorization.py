@@ -153,7 +153,9 @@ class Law:
         context = Scene(asked.context())
         if not granted(asked.grants, asked.tool, tool.spec.operation, context, self.compile_grant):
             return self._no(denied_grant(asked.tool, tool.spec.operation), tool)
-        verdict = self.matrix.decide(asked.who, asked.tool, tool.spec.operation, context, _used(asked, used, rates))
+        drawn = _used(asked, used, rates)
+        found = tool.spec.discovered
+        verdict = self.matrix.decide(asked.who, asked.tool, tool.spec.operation, context, drawn, discovered=found)
         if verdict.effect == "deny":
             return self._no_by_rule(asked, tool, verdict)
         named = verdict.rule
