@@ -26,6 +26,7 @@ from towpath_tas.app.outcomes import Outcomes
 from towpath_tas.app.requests import Requests
 from towpath_tas.app.sending import Sender, Tickets
 from towpath_tas.app.settling import Settling
+from towpath_tas.app.switches import SwitchBoard
 from towpath_tas.metrics import Metrics
 from towpath_tas.settings import TasSettings
 
@@ -71,6 +72,7 @@ class Parts:
         self.tickets = Tickets(signer, clock, settings.ticket_life_s)
         sender = Sender(bus, self.tickets, metrics)
         self._settling = Settling(pool, book, sender)
+        self._switches = SwitchBoard(pool, bus, sender, log)
         self.letters = Letters(pool, bus, book, sender, metrics, log)
         requests = Requests(
             *(ports.asked, Lane(pool), book, sender, self._dead("TOOLREQ", self.letters.tell), metrics, log),
@@ -99,6 +101,8 @@ class Parts:
         serve(bus, rpc.RAISE_FENCE, self._settling.raise_fence)
         serve(bus, rpc.RESOLVE_APPROVAL, self._settling.resolve_approval)
         serve(bus, rpc.SETTLE_CALL, self._settling.settle_call)
+        serve(bus, rpc.SET_SWITCH, self._switches.set)
+        serve(bus, rpc.LIST_SWITCHES, self._switches.list)
         serve(bus, rpc.DEAD_LETTER_CALLS, self.letters.report)
         serve(bus, rpc.REPUBLISH, self.letters.republish)
 

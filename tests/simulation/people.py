@@ -19,6 +19,7 @@ from towpath_contracts.deciding import DecisionRequest
 from towpath_contracts.facts import DecisionFailed, DecisionMade
 from towpath_contracts.problems import ProblemError
 from towpath_contracts.streams import decide_consumer, exec_consumer
+from towpath_contracts.switches import PAUSED
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_contracts.tools import (
     CancelTool,
@@ -359,7 +360,7 @@ class Person:
         except ProblemError:
             return
         for gate in page.gates:
-            if self._chance.random() < 0.8:
+            if gate.gate_type != PAUSED and self._chance.random() < 0.8:
                 await self._settle(gate)
 
     async def _settle(self, gate: Any) -> None:

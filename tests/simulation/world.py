@@ -18,12 +18,14 @@ from tests.simulation.coverage import Seen
 from tests.simulation.database import BEGAN, Database
 from tests.simulation.disasters import Disasters, Killed, crash_points_call
 from tests.simulation.ledger_rows import LedgerRows
-from tests.simulation.origin_rows import OriginRows
 from tests.simulation.mutants import Mutants
+from tests.simulation.operator import Operator
+from tests.simulation.origin_rows import OriginRows
 from tests.simulation.people import Act, Client, Decider, Outside, Person, Worker
 from tests.simulation.replicas import CALL_METRICS, RUN_METRICS, Replica, start_orchestrator, start_tas
 from tests.simulation.run_rows import RunRows
 from tests.simulation.scenery import Wishes, furnish
+from tests.simulation.switch_rows import SwitchRows
 from tests.simulation.verdict import Judge
 from tests.simulation.wire import SimBus
 
@@ -56,10 +58,12 @@ class World:
         self.runs = RunRows(self.database)
         self.ledger = LedgerRows(self.database, self.runs)
         OriginRows(self.database, self.ledger, self.runs)
+        self.switches = SwitchRows(self.database, self.ledger, self.runs, self.complain)
         self.broker = Broker(self.loop, self._stream("broker"), self.seen)
         self.outside = Outside()
         self.complaints: list[str] = []
         self.keys: dict[str, UUID] = {}
+        self.at_peace = False
         self.cancels = self.chance.choice((0.0, 0.3, 0.7))
         self.size = self.chance.choice((1, 4, 32))
         self.cache = self.chance.choice((1, 2, 100))
@@ -150,11 +154,14 @@ class World:
             self.start(place)
         people = SimBus(self.broker, self.loop.outside, "people")
         self.loop.create_task(Person(people, self._people_chance, self).run(), name="person")
+        operator = Operator(people, self._stream("operator"), self)
+        self.loop.create_task(operator.run(), name="operator").add_done_callback(self._client_ended)
         for number in range(self.tasks):
             client = Client(people, self._people_chance, self)
             self.loop.create_task(client.live(number), name=f"client {number}").add_done_callback(self._client_ended)
         await self.disasters.rage()
         await self.disasters.make_peace()
+        self.at_peace = True
         self.seen.say("peace")
         await self._quiet()
 

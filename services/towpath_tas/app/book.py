@@ -14,6 +14,8 @@ from uuid import UUID
 
 import asyncpg
 
+from towpath_contracts.switches import Switch
+from towpath_contracts.tools import CallStatus
 from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import crash_point
 from towpath_fabric.db import DATABASE_DOWN
@@ -35,6 +37,8 @@ from towpath_tas.app.laws import Laws, seen
 from towpath_tas.app.origins import Origins
 from towpath_tas.core.authorization import Asked, Law, Ruling
 from towpath_tas.core.call import FINAL, Approval, Call, Step
+from towpath_tas.core.holding import who_of
+from towpath_tas.core.matrix import Who
 from towpath_tas.core.provenance import Knowledge
 from towpath_tas.metrics import Metrics
 
@@ -93,6 +97,12 @@ class Picture:
         ruling = self.law.rule(asked, self.used, self.rates)
         self.wants_origin = self.wants_origin or ruling.wants_origin
         return ruling
+
+    def holding(self, who: Who | None = None, tool: str = "") -> Switch | None:
+        """Return the switch that holds this call, or, where there is none yet, what *who* asks of *tool*."""
+        if self.call is not None:
+            return self.law.switches.holding(who_of(self.call), self.call.tool)
+        return None if who is None else self.law.switches.holding(who, tool)
 
 
 @dataclass(slots=True, eq=False)
@@ -161,6 +171,7 @@ class Book:
             crash_point("tas.looked")
             decided = await self._trace(lane, [entry for entry in todo if self._decide(entry)])
             await self._count(lane, decided)
+            await self._acquaint(lane, decided)
             crash_point("tas.decided")
             settled = await self._write(lane, [entry for entry in decided if not entry.error])
             todo = [entry for entry in todo if entry not in settled and not entry.error]
@@ -220,6 +231,23 @@ class Book:
         for entry, picture in wanting.items():
             picture.known = known[entry.run_id]
         return [entry for entry in decided if entry not in wanting or self._decide(entry)]
+
+    async def _acquaint(self, lane: Lane, decided: Sequence[Entry]) -> None:
+        """Decide denials again, knowing the agents of their network: a refused model hears who may do it."""
+        refused = {entry: call.snapshot_digest for entry in decided if (call := _denied(entry)) is not None}
+        strange = {digest for digest in refused.values() if not self._laws.knows(digest)}
+        if not strange:
+            return
+        try:
+            await self._laws.acquaint(lane, strange)
+        except asyncpg.PostgresError as error:
+            if isinstance(error, DATABASE_DOWN):
+                raise
+            self._log.error("the agents of a network can't be read", exc_info=error)
+            return
+        for entry, digest in refused.items():
+            if digest in strange:
+                self._decide(entry)
 
     async def _count(self, lane: Lane, decided: Sequence[Entry]) -> None:
         """Decide again, knowing the counters, what rests on limited rules."""
@@ -315,6 +343,11 @@ class Book:
         while len(self._calls) >= self._cache_calls:
             del self._calls[next(iter(self._calls))]
         self._calls[call.execution_id] = call
+
+
+def _denied(entry: Entry) -> Call | None:
+    call = entry.step.call
+    return call if call is not None and call.status is CallStatus.DENIED and entry.step.decides else None
 
 
 def _project(entry: Entry) -> str:

@@ -24,6 +24,7 @@ from towpath_tas.app.book import Book, Entry, Picture
 from towpath_tas.app.sending import Sender, Tickets
 from towpath_tas.core.call import Step
 from towpath_tas.core.claims import on_claim
+from towpath_tas.core.holding import hold_claim
 from towpath_tas.metrics import Metrics
 
 MAX_WAITING = 4_096
@@ -43,7 +44,8 @@ class Item:
 
     def decide(self, picture: Picture) -> Step:
         """Ask the core, and keep its answer for when the step is stored."""
-        step, self.answer = on_claim(picture.call, self.asked, self.fault, now=picture.now, fence=picture.fence)
+        step, answer = on_claim(picture.call, self.asked, self.fault, now=picture.now, fence=picture.fence)
+        step, self.answer = hold_claim(picture.call, step, answer, picture.holding())
         return step
 
 

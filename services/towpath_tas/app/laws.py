@@ -5,19 +5,32 @@ on, and Postgres refuses it where they have moved; then the project is forgotten
 """
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from pydantic import ValidationError
+
+from towpath_contracts.networks import Snapshot
+from towpath_contracts.switches import Switch
 from towpath_contracts.tools import ToolSpec
+from towpath_fabric.db import Queries
 from towpath_fabric.lane import Lane
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.adapters.ledger_tables import QUERIES, Seen
 from towpath_tas.core.authorization import Law
 from towpath_tas.core.history import unlimited
+from towpath_tas.core.ladder import Crew, crew_of
 from towpath_tas.core.matrix import Matrix
 from towpath_tas.core.policy_file import rule_from_row
 from towpath_tas.core.registry import Registry, ToolVersion
+from towpath_tas.core.switches import Switches
 from towpath_tas.metrics import Metrics
+
+SWITCHES = Queries.load("towpath_tas.adapters", "switches.sql")
+
+MAX_CREWS = 1_024
+"""Snapshots whose agents are kept in memory."""
 
 MAX_PROJECTS = 512
 """Projects kept in memory; the one that was not used for longest is loaded again when it comes back."""
@@ -29,6 +42,7 @@ class Laws:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._laws: dict[str, Law] = {}
+        self._crews: dict[str, Crew] = {}
 
     def known(self, project: str) -> Law | None:
         """Return the law of *project* if it is in memory."""
@@ -47,6 +61,19 @@ class Laws:
                 del self._laws[next(iter(self._laws))]
         self._laws[project] = law
         return law
+
+    def knows(self, snapshot_digest: str) -> bool:
+        """Say whether the agents of a snapshot were asked for already."""
+        return snapshot_digest in self._crews
+
+    async def acquaint(self, source: "Lane | Any", digests: Iterable[str]) -> None:
+        """Learn the agents of snapshots; of one that is not there, or can't be read, nobody is known."""
+        wanted = sorted(set(digests))
+        rows = {row["digest"]: row["snapshot"] for row in await source.fetch(SWITCHES.snapshots, wanted)}
+        while self._crews and len(self._crews) + len(wanted) > MAX_CREWS:
+            del self._crews[next(iter(self._crews))]
+        for digest in wanted:
+            self._crews[digest] = _crew(rows.get(digest))
 
     async def fresh(self, source: "Lane | Any", project: str) -> Law:
         """Return the law of *project* as Postgres has it now."""
@@ -67,9 +94,18 @@ class Laws:
         shadow = await source.fetchrow(QUERIES.shadow, project)
         matrix = Matrix([rule_from_row(json.loads(row["rule"])) for row in rules], compile_condition, policy)
         law = Law(matrix, Registry([_tool(row) for row in tools], matches, registry), compile_grant)
+        law.crews = self._crews
+        law.switches = Switches(Switch(**dict(row)) for row in await source.fetch(SWITCHES.open_switches, project))
         if shadow is not None:
             law.shadow = unlimited(map(rule_from_row, json.loads(shadow["rules"])), compile_condition)
         return law
+
+
+def _crew(text: str | None) -> Crew:
+    try:
+        return {} if text is None else crew_of(Snapshot.model_validate_json(text))
+    except ValidationError:
+        return {}
 
 
 def seen(project: str, law: Law) -> Seen:

@@ -28,6 +28,7 @@ from towpath_tas.app.book import Book, Entry, Picture
 from towpath_tas.app.letters import confirmed
 from towpath_tas.app.sending import Sender, Tickets
 from towpath_tas.core.call import Step
+from towpath_tas.core.holding import hold
 from towpath_tas.core.outcomes import on_outcome
 from towpath_tas.metrics import Metrics
 
@@ -53,7 +54,7 @@ class Item:
 
     def decide(self, picture: Picture) -> Step:
         """Ask the core."""
-        return on_outcome(
+        step = on_outcome(
             picture.call,
             self.outcome,
             self.fault,
@@ -62,6 +63,7 @@ class Item:
             approval=picture.approval,
             fence=picture.fence,
         )
+        return hold(picture.call, step, picture.holding())
 
     def entry(self) -> Entry:
         """Return what the book has to do."""

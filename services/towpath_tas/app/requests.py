@@ -28,7 +28,7 @@ from towpath_tas.app.book import Book, Entry, Picture
 from towpath_tas.app.sending import Sender
 from towpath_tas.core.authorization import Asked, asked_in
 from towpath_tas.core.call import Step
-from towpath_tas.core.ledger import on_request
+from towpath_tas.core.holding import on_held_request
 from towpath_tas.core.shadow import beside
 from towpath_tas.metrics import Metrics
 
@@ -47,12 +47,13 @@ class Item:
 
     def decide(self, picture: Picture) -> Step:
         """Ask the core; where it first decides a call, a shadow has its say beside it."""
-        step = on_request(
+        step = on_held_request(
             picture.call,
             self.request,
             self.asked,
             self.args_digest,
             picture.authorize,
+            picture.holding(self.asked.who, self.asked.tool),
             now=picture.now,
             fence=picture.fence,
             approval=picture.approval,

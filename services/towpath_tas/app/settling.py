@@ -19,6 +19,7 @@ from towpath_tas.app.book import NOTHING, Book, Entry, Picture
 from towpath_tas.app.sending import Sender
 from towpath_tas.core import voting
 from towpath_tas.core.call import Call, Step
+from towpath_tas.core.holding import hold
 from towpath_tas.core.settling import is_live, on_fence, on_settle
 
 
@@ -91,7 +92,7 @@ class Settling:
             if isinstance(word, Problem):
                 refused.append(word)
                 return NOTHING
-            return word
+            return hold(picture.call, word, picture.holding())
 
         entry = Entry(run_id=run_id, execution_id=execution_id, project=project, decide=decided, read=True)
         lane = Lane(self._pool)

@@ -12,8 +12,8 @@ from typing import Any
 from uuid import UUID
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.grants import Grants, chain_of, opens
-from towpath_contracts.tools import Denial, ToolRequest
+from towpath_contracts.grants import Grants, chain_of
+from towpath_contracts.tools import Alternative, Denial, Specialist, ToolRequest
 from towpath_tas.core.call import Call
 from towpath_tas.core.conditions import Compiler, Scene
 from towpath_tas.core.denial import (
@@ -26,10 +26,31 @@ from towpath_tas.core.denial import (
     denied_unknown,
 )
 from towpath_tas.core.grants import granted
-from towpath_tas.core.matrix import MAX_REMEMBERED, Effect, Matrix, OnExpiry, Rate, Rule, Used, Verdict, Who
+from towpath_tas.core.ladder import (
+    HELPED_BY_OTHERS,
+    Crew,
+    Refused,
+    alternatives,
+    escalation,
+    specialists,
+    with_rungs,
+)
+from towpath_tas.core.matrix import (
+    MAX_REMEMBERED,
+    NOTHING_USED,
+    Effect,
+    Matrix,
+    OnExpiry,
+    Rate,
+    Rule,
+    Used,
+    Verdict,
+    Who,
+)
 from towpath_tas.core.origin_words import matters, members, unread, with_values
 from towpath_tas.core.provenance import Knowledge, Origin
 from towpath_tas.core.registry import Registry, ToolVersion
+from towpath_tas.core.switches import Switches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +73,7 @@ class Asked:
     spent_usd: float | None = None
     origin: JsonObject | None = None
     traced: Origin | None = None
+    snapshot_digest: str = ""
 
     def context(self) -> dict[str, Any]:
         """What conditions see."""
@@ -74,7 +96,11 @@ class Asked:
 class Ruling:
     """The answer. `basis` are the deciding rules as (name, digest): what an approval is bound to.
 
-    `wants_origin`: it was given without knowing where the values come from, and that matters; ask with `Law.traced`."""
+    `wants_origin`: it was given without knowing where the values come from, and that matters; ask with `Law.traced`.
+
+    How long an approval may wait, how many people it takes and what follows its expiry is the strictest that any of
+    them says.
+    """
 
     effect: Effect
     tool: ToolVersion | None
@@ -85,10 +111,10 @@ class Ruling:
     counted: tuple[str, ...] = ()
     rated: tuple[Rate, ...] = ()
     expires_s: int = 0
-    quorum: int = 1
-    on_expiry: OnExpiry = "deny"
     origin: Origin | None = None
     wants_origin: bool = False
+    quorum: int = 1
+    on_expiry: OnExpiry = "deny"
     denial: Denial | None = None
 
 
@@ -102,8 +128,12 @@ class Law:
         self.matrix = matrix
         self.registry = registry
         self.compile_grant = compile_grant
+        self.switches = Switches()
+        """What is paused; it decides only when a call goes out."""
         self.shadow: Matrix | None = None
-        self._alternatives: dict[tuple[Who, str], tuple[str, ...]] = {}
+        self.crews: Mapping[str, Crew] = {}
+        """The agents of snapshots by digest, as far as they are known; denials name them."""
+        self._alternatives: dict[tuple[Who, str, str, bool], tuple[Alternative, ...]] = {}
 
     def traced(self, asked: Asked, known: Knowledge) -> Asked:
         """Return *asked* with where its values come from, by what is *known* of its run."""
@@ -149,15 +179,15 @@ class Law:
         refused = self._refused_before(asked)
         tool = self.registry.tools.get(asked.tool)
         if refused is not None or tool is None:
-            return self._no(refused or self._unknown(asked), tool)
+            return self._no(asked, refused or self._unknown(asked), tool)
         context = Scene(asked.context())
         if not granted(asked.grants, asked.tool, tool.spec.operation, context, self.compile_grant):
-            return self._no(denied_grant(asked.tool, tool.spec.operation), tool)
+            return self._no(asked, denied_grant(asked.tool, tool.spec.operation), tool)
         drawn = _used(asked, used, rates)
         found = tool.spec.discovered
         verdict = self.matrix.decide(asked.who, asked.tool, tool.spec.operation, context, drawn, discovered=found)
         if verdict.effect == "deny":
-            return self._no_by_rule(asked, tool, verdict)
+            return self._no_by_rule(asked, tool, verdict, drawn)
         named = verdict.rule
         return Ruling(
             effect=verdict.effect,
@@ -190,39 +220,66 @@ class Law:
         return denied_arguments(asked.tool, problems) if problems else None
 
     def _unknown(self, asked: Asked) -> Denial:
-        allowed = self._allowed(asked)
+        allowed = tuple(one.tool for one in self._others(asked))
         return denied_unknown(asked.tool, tuple(self.registry.tools), allowed)
 
-    def _no_by_rule(self, asked: Asked, tool: ToolVersion, verdict: Verdict) -> Ruling:
-        denial = denied_by_matrix(verdict, asked.tool, tool.spec.operation, self._allowed(asked))
-        return self._no(denial, tool, counted=tuple(rule.name for rule in verdict.counted))
+    def _no_by_rule(self, asked: Asked, tool: ToolVersion, verdict: Verdict, used: Used) -> Ruling:
+        allowed = tuple(one.tool for one in self._others(asked))
+        denial = denied_by_matrix(verdict, asked.tool, tool.spec.operation, allowed)
+        return self._no(asked, denial, tool, verdict, used)
 
-    def _allowed(self, asked: Asked) -> tuple[str, ...]:
-        if asked.grants:
-            specs = [
-                tool.spec
-                for name, tool in self.registry.tools.items()
-                if opens(asked.grants, name, tool.spec.operation)
-            ]
-            return allowed_tools(self.matrix, asked.who, specs, asked.tool)
-        key = (asked.who, asked.tool)
-        found = self._alternatives.get(key)
-        if found is None:  # likeness of names is slow to tell, and a model that is denied is denied again
-            specs = [tool.spec for tool in self.registry.tools.values()]
-            found = allowed_tools(self.matrix, asked.who, specs, asked.tool)
-            if len(self._alternatives) >= MAX_REMEMBERED:
-                self._alternatives.clear()
-            self._alternatives[key] = found
+    def _others(self, asked: Asked) -> tuple[Alternative, ...]:
+        """Return what the agent may do instead, nearest first. Remembered: who is denied is denied again."""
+        crew = self._crew(asked)
+        key = (asked.who, asked.tool, asked.snapshot_digest, bool(crew))
+        kept = not asked.grants and not self.matrix.names_run
+        found = self._alternatives.get(key) if kept else None
+        if found is None:
+            found = self._find_others(asked, crew)
+            if kept:
+                if len(self._alternatives) >= MAX_REMEMBERED:
+                    self._alternatives.clear()
+                self._alternatives[key] = found
         return found
 
-    def _no(self, denial: Denial, tool: ToolVersion | None, counted: tuple[str, ...] = ()) -> Ruling:
+    def _find_others(self, asked: Asked, crew: Crew) -> tuple[Alternative, ...]:
+        own = crew.get(asked.who.agent)
+        known = self.registry.tools
+        near = [tool.spec for name, tool in known.items() if own is None or name in own.tools]
+        open_ones = [spec for spec in near if not known[spec.name].held_by]
+        ranked = allowed_tools(self.matrix, asked.who, open_ones, asked.grants, asked.tool)
+        specs = [known[name].spec for name in ranked]
+        return alternatives(self._refused(asked), specs, self.matrix, self.compile_grant, crew)
+
+    def _crew(self, asked: Asked) -> Crew:
+        return self.crews.get(asked.snapshot_digest, {})
+
+    @staticmethod
+    def _refused(asked: Asked) -> Refused:
+        return Refused(who=asked.who, grants=asked.grants, context=asked.context())
+
+    def _no(
+        self,
+        asked: Asked,
+        denial: Denial,
+        tool: ToolVersion | None,
+        verdict: Verdict | None = None,
+        used: Used = NOTHING_USED,
+    ) -> Ruling:
+        others: tuple[Alternative, ...] = ()
+        agents: tuple[Specialist, ...] = ()
+        if denial.violation_type in HELPED_BY_OTHERS:
+            others, crew = self._others(asked), self._crew(asked)
+            if tool is not None and crew and not tool.held_by:
+                agents = specialists(self._refused(asked), tool.spec, self.matrix, self.compile_grant, crew, used)
+        denial = with_rungs(denial, others, agents, escalation(denial.violation_type, verdict))
         return Ruling(
             effect="deny",
             tool=tool,
             policy_version=self.matrix.version,
             rule=denial.rule,
             reason=denial.reason,
-            counted=counted,
+            counted=() if verdict is None else tuple(rule.name for rule in verdict.counted),
             denial=denial,
         )
 
@@ -253,6 +310,7 @@ def asked_in(request: ToolRequest, args_text: str) -> Asked:
         labels=request.labels,
         spent_usd=request.spent_usd,
         grants=chain_of(request.grants, request.grant),
+        snapshot_digest=request.snapshot_digest,
     )
 
 
@@ -277,4 +335,5 @@ def asked_again(call: Call) -> Asked:
         spent_usd=context.get("spent_usd"),
         origin=context.get("origin"),
         grants=chain_of(context.get("grants", ()), context.get("grant")),
+        snapshot_digest=call.snapshot_digest,
     )

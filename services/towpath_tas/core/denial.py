@@ -7,6 +7,7 @@ first, and never says more about a rule than its name and condition.
 import difflib
 from collections.abc import Iterable, Sequence
 
+from towpath_contracts.grants import Grants, opens
 from towpath_contracts.tools import Denial, ToolSpec
 from towpath_tas.core.matrix import Matrix, Rule, Verdict, Who
 
@@ -28,12 +29,14 @@ class Violation:
     DRIFTED = "tool_drifted"
 
 
-def allowed_tools(matrix: Matrix, who: Who, specs: Iterable[ToolSpec], wanted: str) -> tuple[str, ...]:
-    """Return the tools that rules open to *who*, perhaps on conditions, nearest to *wanted* first."""
-    usable = [
-        spec for spec in specs if spec.name != wanted and _open(matrix.candidates(who, spec.name, spec.operation))
-    ]
-    return rank(usable, wanted)
+def allowed_tools(matrix: Matrix, who: Who, specs: Iterable[ToolSpec], grants: Grants, wanted: str) -> tuple[str, ...]:
+    """Return the tools that rules and *grants* open to *who*, perhaps on conditions, nearest to *wanted* first."""
+
+    def rules(spec: ToolSpec) -> tuple[Rule, ...]:
+        return matrix.candidates(who, spec.name, spec.operation, discovered=spec.discovered)
+
+    granted = [spec for spec in specs if spec.name != wanted and opens(grants, spec.name, spec.operation)]
+    return rank([spec for spec in granted if _open(rules(spec))], wanted)
 
 
 def rank(specs: Sequence[ToolSpec], wanted: str) -> tuple[str, ...]:

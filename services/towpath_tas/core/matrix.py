@@ -135,6 +135,7 @@ class Matrix:
                 self._wild.append((place, rule))
         self._found: dict[tuple[Who, str, str, bool], tuple[Rule, ...]] = {}
         self._conditions: dict[str, Condition | None] = {}
+        self.names_run = any(rule.when is not None and "run" in rule.when for rule in self.rules)
         self.names_origin = any(rule.when is not None and "origin" in rule.when for rule in self.rules)
 
     def candidates(self, who: Who, tool: str, operation: str, *, discovered: bool = False) -> tuple[Rule, ...]:
@@ -169,7 +170,7 @@ class Matrix:
         matched: dict[Effect, list[Rule]] = {"deny": [], "require_approval": [], "allow": []}
         unmet = []
         for rule in self.candidates(who, tool, operation, discovered=discovered):
-            if self._applies(rule, context):
+            if self.applies(rule, context):
                 matched[rule.effect].append(rule)
             elif rule.effect != "deny":
                 unmet.append(rule)
@@ -190,7 +191,7 @@ class Matrix:
             met = self._met(rule, context)
             detail = "" if rule.when is None else f"condition {met.value}: {rule.when}"
             said.append(
-                RuleTrace(rule=rule.name, effect=rule.effect, matched=self._applies(rule, context), detail=detail)
+                RuleTrace(rule=rule.name, effect=rule.effect, matched=self.applies(rule, context), detail=detail)
             )
         return tuple(said)
 
@@ -203,7 +204,8 @@ class Matrix:
                 return f"{name} {values[place]!r} is not {getattr(rule, name)!r}"
         return ""
 
-    def _applies(self, rule: Rule, context: Mapping[str, Any]) -> bool:
+    def applies(self, rule: Rule, context: Mapping[str, Any]) -> bool:
+        """Say whether the condition of *rule* holds; one that is unclear holds only where the rule restricts."""
         met = self._met(rule, context)
         return met is Met.YES if rule.effect == "allow" else met is not Met.NO
 

@@ -19,6 +19,10 @@ NEVER_BEGAN = frozenset({"not_started", "cancelled", "invalid_arguments"})
 """Failures of workers that don't say whether the function was called; a `cancelled` in the middle is uncertain."""
 
 
+_OPEN = frozenset({CallStatus.PERMITTED, CallStatus.STARTED, CallStatus.UNKNOWN, CallStatus.REQUESTED})
+"""States in which an outcome decides; a call that a switch holds may have been out before."""
+
+
 def on_outcome(
     call: Call | None,
     outcome: ToolOutcome,
@@ -45,7 +49,7 @@ def on_outcome(
         return _evidence(call, outcome, "no claim was granted to it")
     if _unclear(call, outcome):
         return after_its_gate(approval, _cut_off(call, outcome))
-    if call.status not in {CallStatus.PERMITTED, CallStatus.STARTED, CallStatus.UNKNOWN}:
+    if call.status not in _OPEN:
         return _evidence(call, outcome, f"the call is {call.status} already")  # a person's word stands, too
     overtaken = _overtaken(call, outcome)
     if overtaken:
@@ -65,7 +69,8 @@ def _overtaken(call: Call, outcome: ToolOutcome) -> str:
         return ""
     last = call.last_granted
     if outcome.status == "failed":
-        again = call.status is CallStatus.PERMITTED and outcome.attempt < call.attempt
+        waits = call.status in {CallStatus.PERMITTED, CallStatus.REQUESTED}  # a held call is one that will start again
+        again = waits and outcome.attempt < call.attempt
         later = last is not None and last.claim_id != outcome.claim_id
         return "a later start of the call decides" if again or later else ""
     begun = call.status in {CallStatus.STARTED, CallStatus.UNKNOWN}  # lost as well: a person is asked about that start
@@ -158,7 +163,7 @@ def _authorize_again(
             return unknown(call, f"an earlier attempt was started and never reported, and {said}")
         return fail(call, "not_started", said, began=None if call.effect_class is EffectClass.PURE else False)
     ruling = authorize(asked_again(call))
-    if ruling.effect == "deny" or (ruling.effect == "require_approval" and not _covered(call, approval, ruling)):
+    if ruling.effect == "deny" or (ruling.effect == "require_approval" and not covered(call, approval, ruling)):
         if call.ever_claimed:  # "denied" would say that it did not happen
             return unknown(call, "it may not run again, and an earlier attempt was started and never reported")
         if ruling.effect == "deny":
@@ -168,7 +173,7 @@ def _authorize_again(
     return Step(call=step.call, notes=step.notes, effects=step.effects, decides=True)
 
 
-def _covered(call: Call, approval: Approval | None, ruling: Ruling) -> bool:
+def covered(call: Call, approval: Approval | None, ruling: Ruling) -> bool:
     """Say whether the approval that this call has used up is for exactly what would run now."""
     if approval is None or approval.status != "consumed":
         return False

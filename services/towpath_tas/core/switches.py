@@ -1,0 +1,34 @@
+"""What is paused in a project, put to one call (design §7).
+
+Law: a switch names things by globs, as rules do, and holds whoever it matches; it never says what is allowed.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from towpath_contracts.switches import Switch
+from towpath_tas.core.matrix import MAX_REMEMBERED, Who, glob_matches
+
+
+class Switches:
+    """What is paused in one project."""
+
+    def __init__(self, switches: Iterable[Switch] = ()) -> None:
+        """Take the open *switches*; of several that hold a call the first is named."""
+        self.open = tuple(switches)
+        self._found: dict[tuple[Who, str], Switch | None] = {}
+
+    def holding(self, who: Who, tool: str) -> Switch | None:
+        """Return the switch that holds calls of *tool* by *who*; None where nothing does."""
+        if not self.open:
+            return None
+        key = (who, tool)
+        if key not in self._found:
+            if len(self._found) >= MAX_REMEMBERED:
+                self._found.clear()
+            self._found[key] = next((switch for switch in self.open if _holds(switch, who, tool)), None)
+        return self._found[key]
+
+
+def _holds(switch: Switch, who: Who, tool: str) -> bool:
+    values: Mapping[str, str] = {"network": who.network, "tool": tool, "caller": who.caller}
+    return switch.kind == "project" or glob_matches(switch.name, values[switch.kind])
