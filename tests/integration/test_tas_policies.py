@@ -250,6 +250,7 @@ async def test_a_diff_over_recorded_calls_is_what_brute_force_says(shared_tas: S
     early, noise = policy_diff.made_calls(200, 5, "shop"), policy_diff.made_calls(200, 6, "sales")
     late = policy_diff.made_calls(1_000, 7, "shop")
     connection = await asyncpg.connect(shared_tas.dsn)
+    await policy_diff.register(connection, "shop")
     await policy_diff.write(connection, early)
     await policy_diff.write(connection, noise)
     since = await connection.fetchval("SELECT clock_timestamp()")

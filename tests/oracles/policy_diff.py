@@ -14,7 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,10 +31,10 @@ from tests.oracles.policy_texts import DISCOVERED, OPERATIONS, TOOLS, Question, 
 from towpath_contracts import rpc
 from towpath_contracts.canonical import canonical_json, digest_text
 from towpath_contracts.policies import PolicyDiff, merge_diffs
-from towpath_contracts.tools import CallStatus, EffectClass
+from towpath_contracts.tools import CallStatus, EffectClass, ToolSpec
 from towpath_embedded.platform import Platform
 from towpath_fabric.ids import new_run_id
-from towpath_tas.adapters.ledger_tables import open_calls
+from towpath_tas.adapters.ledger_tables import QUERIES, open_calls
 from towpath_tas.core.call import Call, Note, Step
 
 LIMITS = ("max_calls_per_run", "rate", "max_cost_per_run_usd")
@@ -97,8 +97,10 @@ def now_of(text: str, asked: Question) -> tuple[str, str | None]:
     met = _met(text, asked)
     if met["deny"]:
         return "deny", met["deny"][0]["name"]
-    if asked.tool in DISCOVERED and not any(map(_names, met["require_approval"] + met["allow"])):
-        return "deny", None
+    if asked.tool in DISCOVERED:
+        met["allow"] = [rule for rule in met["allow"] if _names(rule)]
+        if not any(map(_names, met["require_approval"] + met["allow"])):
+            return "deny", None
     for effect in ("require_approval", "allow"):
         if met[effect]:
             return effect, met[effect][0]["name"]
@@ -142,8 +144,6 @@ def make(dice: random.Random, project: str, run_id: UUID, index: int) -> Made:
         refused = Note(phase="decision", verdict="deny", call=call, actor="ben")
         notes.append(again if drifted else refused)
     notes.append(Note(phase="outcome", verdict="succeeded", call=call))
-    if edited:
-        call = replace(call, args_digest=digest_text("other"))
     return Made(asked=asked, then=then, violation=violation, edited=edited, step=Step(call=call, notes=tuple(notes)))
 
 
@@ -193,10 +193,23 @@ def made_calls(count: int, seed: int, project: str) -> list[Made]:
     return calls
 
 
+async def register(connection: Any, project: str) -> None:
+    """Register the tools that a server offered by itself: only a rule that names one may open it."""
+    await connection.fetchrow(QUERIES.lock_project, project)
+    for name in DISCOVERED:
+        toolset = name.partition(".")[0]
+        spec = ToolSpec(name=name, toolset=toolset, operation=OPERATIONS[name], discovered=True)
+        values = (project, name, 1, "sha256:d", spec.model_dump_json(), "accepted", "", toolset, "team", "w")
+        await connection.execute(QUERIES.add_tool, *values)
+    await connection.execute(QUERIES.move_registry, project)
+
+
 async def write(connection: Any, calls: Sequence[Made]) -> None:
-    """Write recorded calls as the tool-access service writes its batches."""
+    """Write recorded calls as the tool-access service writes its batches; some are edited later on."""
     for place in range(0, len(calls), BATCH):
         await open_calls(connection, [one.step for one in calls[place : place + BATCH]], [], [])
+    edited = [one.step.call.execution_id for one in calls if one.edited and one.step.call is not None]
+    await connection.execute("UPDATE tas.tool_call SET edited_by = 'ben' WHERE execution_id = ANY ($1)", edited)
 
 
 async def ask(caller: Any, text: str, **more: Any) -> AsyncIterator[PolicyDiff]:
@@ -273,6 +286,7 @@ async def _run(calls: int, seed: int, folder: Path) -> int:
     noise = made_calls(calls // 10, seed + 1, "sales")
     async with Platform(folder, workers=()) as platform:
         connection = await asyncpg.connect(platform.dsn("tas"))
+        await register(connection, project)
         await write(connection, noise)
         await write(connection, made)
         await connection.close()

@@ -42,12 +42,11 @@ def call(tool: str = "mail.send", then: str = "allow", violation: str = "", **co
     return replace(made, context=json.dumps(context)) if context else made
 
 
-def weighed(rules: str, made: Call | None, then: str = "allow", digest: str | None = None) -> Weighing:
+def weighed(rules: str, made: Call | None, then: str = "allow") -> Weighing:
     found = read_policy(f"kind: Policy\nrules: [{rules}]", compile_condition)
     assert found.problems == ()
     weighing = Weighing(unlimited(found.rules, compile_condition), SPECS)
-    args_digest = digest or (made.args_digest if made is not None else "")
-    weighing.add(Recorded(call=made, at=NOW, verdict=then, rule="r", policy_version=1, args_digest=args_digest))
+    weighing.add(Recorded(call=made, at=NOW, verdict=then, rule="r", policy_version=1))
     return weighing
 
 
@@ -72,14 +71,14 @@ def test_each_kind_of_difference_has_its_name() -> None:
 
 
 def test_what_the_record_can_not_tell_is_left_out_by_name() -> None:
-    for made, then, digest, why in (
-        (None, "allow", None, "forgotten"),
-        (call(), "allow", "sha256:other", "edited"),
-        (call(then="deny", violation="limit_exceeded"), "deny", None, "limit_exceeded"),
-        (call(then="deny", violation="not_granted"), "deny", None, "not_granted"),
-        (call(then="deny", violation="tool_drifted"), "deny", None, "tool_drifted"),
+    for made, then, why in (
+        (None, "allow", "forgotten"),
+        (replace(call(then="require_approval"), edited_by="ben"), "require_approval", "edited"),
+        (call(then="deny", violation="limit_exceeded"), "deny", "limit_exceeded"),
+        (call(then="deny", violation="not_granted"), "deny", "not_granted"),
+        (call(then="deny", violation="tool_drifted"), "deny", "tool_drifted"),
     ):
-        weighing = weighed("", made, then, digest)
+        weighing = weighed("", made, then)
         assert (weighing.calls, dict(weighing.left_out), weighing.groups()) == (0, {why: 1}, ())
 
 

@@ -7,12 +7,12 @@ SELECT coalesce(max(entry_id), 0) FROM tas.audit_record;
 -- name: decisions
 -- `repeated`: the call was decided before (an approval drifted). Only calls that once waited for a person can be.
 SELECT e.entry_id AS decision, e.at AS decided_at, e.verdict AS decided_verdict, e.rule AS decided_rule,
-       e.policy_version AS decided_version, e.args_digest AS decided_digest,
+       e.policy_version AS decided_version,
        t.approvals > 0 AND EXISTS (
          SELECT FROM tas.audit_entry f WHERE f.run_id = e.run_id AND f.execution_id = e.execution_id
            AND f.phase = 'decision' AND f.entry_id < e.entry_id) AS repeated,
        t.*
-FROM (SELECT a.entry_id, a.at, a.run_id, a.execution_id, a.verdict, a.rule, a.policy_version, a.args_digest
+FROM (SELECT a.entry_id, a.at, a.run_id, a.execution_id, a.verdict, a.rule, a.policy_version
       FROM tas.audit_entry a
       WHERE a.entry_id > $2 AND a.entry_id <= $3 AND a.project = $1 AND a.phase = 'decision' AND a.actor = ''
         AND ($4::timestamptz IS NULL OR a.at >= $4) AND ($5::timestamptz IS NULL OR a.at <= $5)

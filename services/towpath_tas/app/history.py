@@ -130,5 +130,4 @@ def _recorded(row: Any) -> Recorded:
         verdict=row["decided_verdict"],
         rule=row["decided_rule"],
         policy_version=row["decided_version"],
-        args_digest=row["decided_digest"],
     )

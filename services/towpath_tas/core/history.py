@@ -43,14 +43,13 @@ _Key = tuple[str, str, str, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """A recorded first decision about *call*; `args_digest` is that of the arguments it was about."""
+    """A recorded first decision about *call*; None where the ledger no longer has it."""
 
     call: Call | None
     at: datetime
     verdict: str
     rule: str | None
     policy_version: int
-    args_digest: str
 
 
 def unlimited(rules: Iterable[Rule], compiler: Compiler, version: int = 0) -> Matrix:
@@ -139,7 +138,7 @@ def _not_weighed(recorded: Recorded) -> str | None:
     call = recorded.call
     if call is None:
         return FORGOTTEN
-    if recorded.args_digest != call.args_digest:
+    if call.edited_by:
         return EDITED
     if recorded.verdict != "deny":
         return None
