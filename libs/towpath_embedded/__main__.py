@@ -29,6 +29,7 @@ def up_command(
     worker: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = (),
     policy: Path | None = None,
     networks: Path | None = None,
+    mcp: Path | None = None,
 ) -> int:
     """Start NATS, Postgres and every service, and keep them running until Ctrl-C.
 
@@ -52,6 +53,8 @@ def up_command(
         The permission matrix as YAML; applied at start and whenever the file changes.
     networks
         A folder with network files; published at start and whenever one changes.
+    mcp
+        A file of MCP servers (YAML), whose tools a worker of its own offers; see docs/mcp.md.
     """
     return up(
         UpOptions(
@@ -64,6 +67,7 @@ def up_command(
             workers=worker,
             policy=policy,
             networks=networks,
+            mcp=mcp,
         )
     )
 

@@ -39,7 +39,7 @@ _INHERITED = (
 class WorkerCommand:
     """A tool worker to run: the modules or files with its tools, or the built-in toolset, *count* times.
 
-    `directory` is where the modules are found; None means where the platform was started.
+    `mcp` is a file of MCP servers whose tools it serves too. `directory` is where the modules are found; None means where the platform was started.
     """
 
     modules: tuple[str, ...] = ()
@@ -48,11 +48,13 @@ class WorkerCommand:
     concurrency: int | None = None
     directory: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    mcp: Path | None = None
 
     def words(self) -> tuple[str, ...]:
         """The arguments of `python -m towpath_worker`."""
         concurrency = () if self.concurrency is None else ("--concurrency", str(self.concurrency))
-        return (*self.modules, *(("--builtin",) if self.builtin else ()), *concurrency)
+        mcp = () if self.mcp is None else ("--mcp", str(self.mcp))
+        return (*self.modules, *(("--builtin",) if self.builtin else ()), *mcp, *concurrency)
 
 
 class Role:

@@ -32,6 +32,7 @@ class UpOptions:
     workers: tuple[str, ...] = ()
     policy: Path | None = None
     networks: Path | None = None
+    mcp: Path | None = None
     servers_only: bool = False
 
 
@@ -54,7 +55,7 @@ async def _run(options: UpOptions, data: Path, screen: Screen) -> int:
     began = monotonic()
     platform = Platform(
         data,
-        workers=[WorkerCommand(modules=options.workers, builtin=True)],
+        workers=_workers(options),
         environment={"TOWPATH_POLICY_FILE": str(options.policy.absolute())} if options.policy else {},
         gateway_port=options.gateway_port,
         nats_port=options.nats_port,
@@ -106,6 +107,12 @@ async def _finished_first(task: "asyncio.Task[None]", stopping: asyncio.Event) -
     return False
 
 
+def _workers(options: UpOptions) -> list[WorkerCommand]:
+    """MCP servers have a worker of their own: what strangers send is read apart from what was written here."""
+    own = [WorkerCommand(modules=options.workers, builtin=True)]
+    return own if options.mcp is None else [*own, WorkerCommand(mcp=options.mcp.absolute())]
+
+
 def _logs(options: UpOptions, platform: Platform, screen: Screen) -> Logs:
     def show(name: str, line: str) -> None:
         if options.logs:
@@ -135,6 +142,6 @@ def _data_folder(options: UpOptions) -> Iterator[Path]:
 
 
 def _check_files(options: UpOptions) -> None:
-    for option, path in (("--policy", options.policy), ("--networks", options.networks)):
+    for option, path in (("--policy", options.policy), ("--networks", options.networks), ("--mcp", options.mcp)):
         if path is not None and not path.exists():
             raise ProblemError(problem("file_missing", f"{option} names {path}, which does not exist."))
