@@ -39,7 +39,8 @@ _INHERITED = (
 class WorkerCommand:
     """A tool worker to run: the modules or files with its tools, or the built-in toolset, *count* times.
 
-    `mcp` is a file of MCP servers whose tools it serves too. `directory` is where the modules are found; None means where the platform was started.
+    `mcp` is a file of MCP servers whose tools it serves too. `directory` is where the modules are found; None means
+    where the platform was started.
     """
 
     modules: tuple[str, ...] = ()
