@@ -2,8 +2,8 @@
 
 `uv run python bench/policy.py [--rules 1000] [--questions 20000]` prints one JSON line; times are microseconds.
 The matrix: 20 tools for each of the agents, each with a rule that weighs three arguments (allow, or ask a person), and
-ten prohibitions for everybody that weigh an argument too. Every question is a new one, so nothing but the lookup of rules
-by names is remembered. `first` is the same for names that were never asked about.
+ten prohibitions for everybody that weigh an argument too. Every question is a new one, so nothing but the lookup of
+rules by names is remembered. `first` is the same for names that were never asked about.
 """
 
 import argparse

@@ -16,7 +16,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from towpath_contracts.streams import ConsumerSpec
-from towpath_fabric.clock import monotonic
+from towpath_fabric.clock import monotonic, wall
 
 EXPIRES_S = 30.0
 """Life of one pull request at the server."""
@@ -207,6 +207,11 @@ async def _say(message: Msg, word: bytes) -> None:
         await message._client.publish(message.reply, word)  # nats-py's own ack() forbids a second word
     except nats_errors.Error:
         return
+
+
+def age_s(message: Msg) -> float:
+    """Seconds since the broker stored this message; never below 0, where the two clocks disagree."""
+    return max(0.0, (wall() - message.metadata.timestamp).total_seconds())
 
 
 def deliveries(message: Msg) -> int:

@@ -23,7 +23,7 @@ from towpath_fabric.dead_letters import NOBODY, About, DeadLetters, about_of
 from towpath_fabric.lane import Lane
 from towpath_fabric.logs import Logger
 from towpath_fabric.ports import Feed, Wire
-from towpath_fabric.pull import ack, deliveries, nak
+from towpath_fabric.pull import ack, age_s, deliveries, nak
 from towpath_tas.app.book import Book, Entry, Picture
 from towpath_tas.app.letters import confirmed
 from towpath_tas.app.sending import Sender, Tickets
@@ -178,6 +178,7 @@ class Outcomes:
             await nak(item.message, CONTESTED_S)
             return False
         await self._sender.send(entry.step)
+        self._metrics.stay_seconds.labels("outcome").observe(age_s(item.message))
         await crash_point_sent("tas.outcome_before_ack")
         if entry.step.dead:
             await self._dead.set_aside(item.message, entry.step.dead, About(run_id=entry.run_id))

@@ -22,7 +22,7 @@ from towpath_fabric.dead_letters import About, DeadLetters, about_of
 from towpath_fabric.lane import Lane
 from towpath_fabric.logs import Logger
 from towpath_fabric.ports import Feed
-from towpath_fabric.pull import ack, deliveries, nak
+from towpath_fabric.pull import ack, age_s, deliveries, nak
 from towpath_fabric.telemetry import Telemetry
 from towpath_tas.app.book import Book, Entry, Picture
 from towpath_tas.app.sending import Sender
@@ -166,6 +166,7 @@ class Requests:
             await nak(item.message, CONTESTED_S)
             return
         await self._sender.send(entry.step)
+        self._metrics.stay_seconds.labels("request").observe(age_s(item.message))
         await crash_point_sent("tas.request_before_ack")
         if entry.step.dead:
             known = About(run_id=entry.run_id, project=item.request.project)  # the step itself tells the run
