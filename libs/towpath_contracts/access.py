@@ -10,7 +10,8 @@ from uuid import UUID
 from pydantic import Field
 
 from towpath_contracts.base import JsonObject, Message, Value
-from towpath_contracts.tools import ToolSpec
+from towpath_contracts.problems import ProblemDetail
+from towpath_contracts.tools import Denial, ToolSpec
 
 
 class CheckAccess(Message):
@@ -45,7 +46,7 @@ class RuleTrace(Value):
 
 
 class AccessVerdict(Message):
-    """The verdict, why, and what would be allowed instead."""
+    """The verdict, why, and what would be allowed instead; `denial` is what a refused model would hear."""
 
     verdict: Literal["allow", "deny", "require_approval"]
     rule: str | None = None
@@ -55,6 +56,7 @@ class AccessVerdict(Message):
     allowed_tools: tuple[str, ...] = ()
     suggestion: str = ""
     trace: tuple[RuleTrace, ...] = ()
+    denial: Denial | None = None
 
 
 class GetPermissions(Message):
@@ -130,11 +132,28 @@ class PolicyView(Message):
     rules: tuple[JsonObject, ...] = ()
 
 
+class CheckGrant(Message):
+    """Can this be the grant of a task? Asked before the task is accepted."""
+
+    project: str
+    grant: tuple[JsonObject, ...]
+
+
+class GrantChecked(Message):
+    """Everything that is wrong with a grant; nothing where it can be used."""
+
+    problems: tuple[ProblemDetail, ...] = ()
+
+
 class DescribeTools(Message):
-    """The current specs of these tools, or of all of a project when `names` is None; with `proposals` those too."""
+    """The current specs of these tools, or of all of a project when `names` is None; with `proposals` those too.
+
+    What `grants`, a chain as a run carries it, leaves no way to is left out.
+    """
 
     project: str
     names: tuple[str, ...] | None = None
+    grants: tuple[tuple[JsonObject, ...], ...] = ()
     proposals: bool = False
 
 

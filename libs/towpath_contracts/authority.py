@@ -70,6 +70,7 @@ NOT_FOR_PEOPLE: frozenset[rpc.Method] = frozenset(
         *(rpc.CLAIM_START, rpc.RAISE_FENCE, rpc.SETTLE_CALL, rpc.REGISTER_TOOLS, rpc.BLOB_PUT, rpc.RECORD_ACTION),
         *(rpc.DEAD_LETTER_CALLS, rpc.DEAD_LETTER_RUNS, rpc.REPUBLISH, rpc.EVENTS_SINCE, rpc.SWEEP_RUNS),
         rpc.WAKE_PAUSED,
+        rpc.CHECK_GRANT,
     }
 )
 """Methods that services ask each other; the gateway may ask every other one."""
@@ -120,7 +121,8 @@ SERVICES: dict[str, UserRights] = {
             subjects.RUN_EVENT_ALL,
             subjects.RUN_INBOX_ALL,  # its own queue: a dead letter goes back where it came from
             subjects.TASK_ENQUEUE_ALL,
-            *_asks(rpc.RAISE_FENCE, rpc.SETTLE_CALL, rpc.DESCRIBE_TOOLS, rpc.REPUBLISH, rpc.RECORD_ACTION),
+            *_asks(rpc.RAISE_FENCE, rpc.SETTLE_CALL, rpc.DESCRIBE_TOOLS, rpc.CHECK_GRANT),
+            *_asks(rpc.REPUBLISH, rpc.RECORD_ACTION),
             *_pulls(*_own("INBOX"), *_own("TASKS")),
             *_DECLARES,
         ),

@@ -19,10 +19,14 @@ MAX_CHAIN = 16
 """Grants in one chain: more than the deepest tree of runs has (design §5, depth 3)."""
 
 
+class ChainTooLongError(Exception):
+    """A task would stand under more grants than are carried."""
+
+
 def narrow(parent: Sequence[Grant], child: Iterable[JsonObject] | None) -> Grants:
     """Return the chain of a task that has *child* as its own grant, under the chain *parent*; never wider than it.
 
-    A grant that stands in the chain already is not repeated. Raises ValueError for a chain longer than `MAX_CHAIN`.
+    A grant that stands in the chain already is not repeated. Raises ChainTooLongError above `MAX_CHAIN`.
     """
     chain = tuple(parent)
     own = None if child is None else tuple(child)
@@ -30,7 +34,7 @@ def narrow(parent: Sequence[Grant], child: Iterable[JsonObject] | None) -> Grant
         chain = (*chain, own)
     if len(chain) > MAX_CHAIN:
         msg = f"a task stands under {len(chain)} grants; at most {MAX_CHAIN} are carried"
-        raise ValueError(msg)
+        raise ChainTooLongError(msg)
     return chain
 
 

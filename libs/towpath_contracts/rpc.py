@@ -12,6 +12,7 @@ from towpath_contracts import (
     dead_letters,
     deciding,
     networks,
+    notices,
     policies,
     replaying,
     switches,
@@ -61,6 +62,8 @@ LIST_DEAD_LETTERS = Method(
 SETTLE_DEAD_LETTER = Method("orchestrator", "settle_dead_letter", dead_letters.SettleDeadLetter, views.Done)
 DEAD_LETTER_RUNS = Method("orchestrator", "dead_letter", dead_letters.ReportDead, views.Done)
 WAKE_PAUSED = Method("orchestrator", "wake_paused", switches.WakePaused, views.Done)
+LIST_NOTICES = Method("orchestrator", "list_notices", notices.ListNotices, notices.NoticePage)
+RETRY_NOTICE = Method("orchestrator", "retry_notice", notices.RetryNotice, views.Done)
 FORK_RUN = Method("orchestrator", "fork_run", replaying.ForkRun, tasks.RunAccepted)
 
 RENDER_PROMPT = Method("decider", "render_prompt", deciding.RenderPrompt, deciding.RenderedPrompt)
@@ -71,6 +74,7 @@ RESOLVE_APPROVAL = Method("tas", "resolve_approval", views.ResolveGate, views.Do
 SETTLE_CALL = Method("tas", "settle_call", access.SettleCall, views.Done)
 REGISTER_TOOLS = Method("tas", "register_tools", tools.RegisterTools, tools.ToolsRegistered)
 DECIDE_PROPOSAL = Method("tas", "decide_proposal", access.ToolProposalDecision, views.Done)
+CHECK_GRANT = Method("tas", "check_grant", access.CheckGrant, access.GrantChecked)
 DESCRIBE_TOOLS = Method("tas", "describe_tools", access.DescribeTools, access.ToolsDescribed)
 CHECK_ACCESS = Method("tas", "check_access", access.CheckAccess, access.AccessVerdict)
 GET_PERMISSIONS = Method("tas", "get_permissions", access.GetPermissions, access.Permissions)
@@ -115,6 +119,8 @@ METHODS: tuple[Method, ...] = (
     RECORD,
     REPLAY_RUNS,
     FORK_RUN,
+    LIST_NOTICES,
+    RETRY_NOTICE,
     LIST_DEAD_LETTERS,
     SETTLE_DEAD_LETTER,
     DEAD_LETTER_RUNS,
@@ -126,6 +132,7 @@ METHODS: tuple[Method, ...] = (
     SETTLE_CALL,
     REGISTER_TOOLS,
     DECIDE_PROPOSAL,
+    CHECK_GRANT,
     DESCRIBE_TOOLS,
     CHECK_ACCESS,
     GET_PERMISSIONS,

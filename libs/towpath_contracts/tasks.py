@@ -18,11 +18,18 @@ MAX_TIMEOUT_MS = 7 * 24 * 3_600_000
 """Server cap of a run's active time: a week."""
 
 
-class GrantRule(ClientValue):
-    """One thing a task may do: it narrows the matrix for this task and never widens it (design §7)."""
+GLOB = r"^[A-Za-z0-9_.:/*?\[\]!-]+$"
+"""What a pattern of names is made of, as in the matrix."""
 
-    tool: str = Field(max_length=128)
-    operation: str = "*"
+
+class GrantRule(ClientValue):
+    """One thing a task may do: it narrows the matrix for this task and never widens it (design §7).
+
+    `tool` and `operation` are globs of `*`, `?` and `[…]`; `when` is a condition as in the matrix, without macros.
+    """
+
+    tool: str = Field(max_length=128, pattern=GLOB)
+    operation: str = Field(default="*", max_length=64, pattern=GLOB)
     when: str | None = Field(default=None, max_length=1_024)
 
 

@@ -15,7 +15,15 @@ from towpath_fabric.logs import Logger
 from towpath_fabric.ports import Database, Feed, Wire
 from towpath_orchestrator.acting import Acting
 from towpath_orchestrator.adapters.run_tables import RunTables
-from towpath_orchestrator.app import Clients, Enqueued, serve_clients, serve_letters, serve_records, serve_services, serve_waking
+from towpath_orchestrator.app import (
+    Clients,
+    Enqueued,
+    serve_clients,
+    serve_letters,
+    serve_records,
+    serve_services,
+    serve_waking,
+)
 from towpath_orchestrator.forks import Forks
 from towpath_orchestrator.gate import ReplayGate
 from towpath_orchestrator.letters import Letters
@@ -53,7 +61,7 @@ class Parts:
         self._registry = Registry(pool, tables, bus)
         self.loop = loop = CommitLoop(pool, tables, ports.inbox, ports.arrived, settings, metrics, log)
         sender = loop.sender = Sender(bus, metrics, loop.add)
-        self._intake = intake = Intake(pool, tables, loop, settings, self._registry.find)
+        self._intake = intake = Intake(pool, tables, loop, settings, self._registry.find, bus)
         self._reading = Reading(pool, loop.waiters, loop.endings)
         self._acting = Acting(self._reading, bus)
         self._letters = Letters(pool, bus, loop, metrics, log)

@@ -15,11 +15,14 @@ from uuid import UUID
 
 import asyncpg
 
+from towpath_contracts.access import CheckGrant, GrantChecked
 from towpath_contracts.canonical import canonical_json, digest
 from towpath_contracts.events import LogEntry, RunCreated
 from towpath_contracts.facts import RunAdmitted, RunForked
+from towpath_contracts.grants import ChainTooLongError
 from towpath_contracts.networks import NetworkVersion, Snapshot
-from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.problems import ProblemDetail, ProblemError, problem
+from towpath_contracts.rpc import CHECK_GRANT
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_engine import ENGINE_VERSION
 from towpath_engine.advance import advance, wake_at
@@ -29,7 +32,7 @@ from towpath_engine.state import RunState
 from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_fabric.db import DATA_AT_FAULT, DATABASE_DOWN
 from towpath_fabric.ids import new_run_id
-from towpath_fabric.ports import Database
+from towpath_fabric.ports import Database, Wire
 from towpath_fabric.rounds import Rounds
 from towpath_orchestrator.adapters.run_tables import QUERIES, Moved, RunTables, event_text, storable
 from towpath_orchestrator.loop import CommitLoop
@@ -75,8 +78,10 @@ class Intake:
         loop: CommitLoop,
         settings: OrchestratorSettings,
         find_version: Callable[[str, str, int | None], Any],
+        bus: Wire,
     ) -> None:
         self._pool = pool
+        self._bus = bus
         self._tables = tables
         self._loop = loop
         self._settings = settings
@@ -108,9 +113,12 @@ class Intake:
         self._projects[caller] = (project, now + 5)
         return str(project)
 
-    async def submit(self, task: SubmitTask, caller: str) -> RunAccepted:
-        """Accept *task*, or raise ProblemError. Returns after the commit."""
-        return await self.enter(partial(self._checked, task, caller))
+    async def submit(self, task: SubmitTask, caller: str, parent: RunCreated | None = None) -> RunAccepted:
+        """Accept *task*, or raise ProblemError. Returns after the commit.
+
+        A task that the run *parent* gives stands under all of that run's grants.
+        """
+        return await self.enter(partial(self._checked, task, caller, parent))
 
     async def enter(self, checked: Callable[[], Awaitable[Submission]]) -> RunAccepted:
         """Accept what *checked* makes ready, or raise ProblemError. Returns after the commit."""
@@ -137,27 +145,38 @@ class Intake:
             detail = f"{self._coming} tasks wait to be stored"
             raise ProblemError(problem("overloaded", detail, retry_after_s=1))
 
-    async def _checked(self, task: SubmitTask, caller: str) -> Submission:
+    async def _checked(self, task: SubmitTask, caller: str, parent: RunCreated | None) -> Submission:
         """Return *task* ready for the commit; raises ProblemError with everything that is wrong with it."""
         try:
             async with asyncio.timeout(SUBMIT_TIMEOUT_S):
                 project = await self.project_of(caller)
                 version: NetworkVersion = await self._find_version(project, task.network, task.version)
                 snapshot = await self._tables.snapshot(version.digest)
-                refused = check_task(task, snapshot, self._settings)
+                refused = check_task(task, snapshot, self._settings, await self._unusable(task, project))
                 if refused is not None:
                     raise ProblemError(refused)
                 script_digest = await self._store_script(task, project)
+                created = created_event(task, version, snapshot, caller, script_digest, parent)
+        except ChainTooLongError as error:
+            raise ProblemError(problem("limit_exceeded", str(error))) from error
         except DATABASE_DOWN as error:
             raise ProblemError(problem("unavailable", NOT_ACCEPTED, retry_after_s=2)) from error
         return Submission(
             run_id=new_run_id(),
-            task=created_event(task, version, snapshot, caller, script_digest),
+            task=created,
             snapshot=snapshot,
             idempotency_key=task.idempotency_key,
             request_digest=digest(task.model_dump(mode="json", exclude={"idempotency_key"})),
             answer=asyncio.get_running_loop().create_future(),
         )
+
+    async def _unusable(self, task: SubmitTask, project: str) -> tuple[ProblemDetail, ...]:
+        """Ask the tool-access service, which alone knows conditions, what is wrong with those of the task's grant."""
+        grant = tuple(rule.model_dump(mode="json") for rule in task.grant or ())
+        if all(entry["when"] is None for entry in grant):
+            return ()
+        checked: GrantChecked = await self._bus.ask(CHECK_GRANT, CheckGrant(project=project, grant=grant))
+        return checked.problems
 
     async def _answer(self, submission: Submission) -> RunAccepted:
         """Wait for the commit; raises ProblemError `unavailable`, which says whether the fate of the task is known."""

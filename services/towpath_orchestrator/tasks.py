@@ -3,11 +3,16 @@
 Law: a task is refused whole, with every reason at once; what is accepted has every default filled in.
 """
 
+import difflib
+import fnmatch
+from collections.abc import Sequence
+
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.events import RunCreated
+from towpath_contracts.grants import Grants, narrow
 from towpath_contracts.networks import NetworkVersion, Snapshot
 from towpath_contracts.problems import Problem, ProblemDetail, problem
-from towpath_contracts.tasks import SubmitTask
+from towpath_contracts.tasks import GrantRule, SubmitTask
 from towpath_engine.publish import model_is_known
 from towpath_orchestrator.settings import OrchestratorSettings
 
@@ -15,9 +20,11 @@ TASK_LIMITS = {"user_message": 256 * 1024, "system_params": 32 * 1024, "labels":
 """Bytes of JSON. Each goes into every message of the run, which the broker limits to 1 MiB."""
 
 
-def check_task(task: SubmitTask, snapshot: Snapshot, settings: OrchestratorSettings) -> Problem | None:
-    """Return every reason why *task* can't run on *snapshot*, as one problem."""
-    details: list[ProblemDetail] = []
+def check_task(
+    task: SubmitTask, snapshot: Snapshot, settings: OrchestratorSettings, found: Sequence[ProblemDetail] = ()
+) -> Problem | None:
+    """Return every reason why *task* can't run on *snapshot*, as one problem; *found* were seen elsewhere."""
+    details: list[ProblemDetail] = [*_grant_problems(task.grant or (), snapshot), *found]
     if task.agent_key is not None and task.agent_key not in snapshot.agents:
         known = ", ".join(snapshot.agents)
         details.append(ProblemDetail(pointer="/agent_key", code="agent_not_found", detail=f"agents are: {known}"))
@@ -37,10 +44,47 @@ def check_task(task: SubmitTask, snapshot: Snapshot, settings: OrchestratorSetti
     return problem(code, f"{len(details)} problem(s): {details[0].detail}", errors=tuple(details))
 
 
+def _grant_problems(grant: Sequence[GrantRule], snapshot: Snapshot) -> list[ProblemDetail]:
+    """Say which entries name a tool or an operation that the network does not have: they would grant nothing."""
+    details = []
+    for place, entry in enumerate(grant):
+        if _is_glob(entry.tool):
+            continue
+        spec = snapshot.tools.get(entry.tool)
+        if spec is None:
+            near = difflib.get_close_matches(entry.tool, snapshot.tools, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"tools are: {', '.join(sorted(snapshot.tools))}"
+            said = f"the network has no tool {entry.tool!r}; {hint}"
+            details.append(ProblemDetail(pointer=f"/grant/{place}/tool", code="tool_unknown", detail=said))
+        elif not fnmatch.fnmatchcase(spec.operation, entry.operation):
+            said = f"the operation of {entry.tool} is {spec.operation!r}"
+            details.append(ProblemDetail(pointer=f"/grant/{place}/operation", code="operation_unknown", detail=said))
+    return details
+
+
+def _is_glob(pattern: str) -> bool:
+    return any(sign in pattern for sign in "*?[")
+
+
+def chain_above(parent: RunCreated | None) -> Grants:
+    """Return the grants that a task given by the run *parent* stands under, or those of a task of its own: none."""
+    return () if parent is None else narrow(parent.grants, parent.grant)
+
+
 def created_event(
-    task: SubmitTask, version: NetworkVersion, snapshot: Snapshot, caller: str, script_digest: str | None
+    task: SubmitTask,
+    version: NetworkVersion,
+    snapshot: Snapshot,
+    caller: str,
+    script_digest: str | None,
+    parent: RunCreated | None = None,
 ) -> RunCreated:
-    """Return the first event of the run: the task with every default filled in."""
+    """Return the first event of the run: the task with every default filled in.
+
+    Under *parent* it has every grant of that run and its own: rights only narrow. Raises ChainTooLongError.
+    """
+    above = chain_above(parent)
+    narrow(above, None if task.grant is None else [rule.model_dump(mode="json") for rule in task.grant])
     model = task.model or ("scripted:task" if task.script is not None else None)
     return RunCreated(
         project=version.project,
@@ -59,6 +103,7 @@ def created_event(
         step_timeout_ms=snapshot.step_timeout_ms,
         context_limit=snapshot.context_limit,
         grant=None if task.grant is None else tuple(rule.model_dump(mode="json") for rule in task.grant),
+        grants=above,
         labels=task.labels,
         debug=task.debug,
         single_instruction=task.single_instruction,

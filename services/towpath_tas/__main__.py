@@ -71,6 +71,7 @@ class ToolAccess:
         tools = Tools(pool, bus, parts.tickets, trusting=self._settings.embedded)
         serve(bus, rpc.CHECK_ACCESS, access.check)
         serve(bus, rpc.GET_PERMISSIONS, access.permissions)
+        serve(bus, rpc.CHECK_GRANT, access.check_grant)
         serve(bus, rpc.DESCRIBE_TOOLS, access.describe)
         serve(bus, rpc.APPLY_POLICY, policies.apply)
         serve(bus, rpc.GET_POLICY, policies.show)

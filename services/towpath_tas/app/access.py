@@ -3,25 +3,30 @@
 Law: a question changes nothing and is answered by the same rules that decide.
 """
 
+import asyncio
 from typing import Any
 
 from towpath_contracts.access import (
     AccessVerdict,
     CheckAccess,
+    CheckGrant,
     DescribeTools,
     GetPermissions,
+    GrantChecked,
     Permission,
     Permissions,
     ToolProposal,
     ToolsDescribed,
 )
 from towpath_contracts.canonical import canonical_json
-from towpath_contracts.grants import chain_of
+from towpath_contracts.grants import chain_of, opens
 from towpath_contracts.problems import ProblemError, problem
 from towpath_contracts.tools import ToolSpec
+from towpath_tas.adapters.cel import compile_grant
 from towpath_tas.adapters.ledger_tables import QUERIES
 from towpath_tas.app.laws import Laws
 from towpath_tas.core.authorization import Asked
+from towpath_tas.core.grants import grant_problems
 from towpath_tas.core.matrix import Rule, Who
 
 MAX_PROPOSALS = 200
@@ -74,6 +79,7 @@ class Access:
             allowed_tools=denial.allowed_tools if denial else (),
             suggestion=denial.suggestion if denial else "",
             trace=law.matrix.trace(who, request.tool, operation, asked.context()),
+            denial=denial,
         )
 
     async def permissions(self, request: GetPermissions) -> Permissions:
@@ -83,16 +89,18 @@ class Access:
         found = []
         for tool in law.registry.tools.values():
             spec = tool.spec
-            rules = law.matrix.candidates(who, spec.name, spec.operation)
+            rules = law.matrix.candidates(who, spec.name, spec.operation, discovered=spec.discovered)
             if rules:
                 found.append(_permission(spec.name, spec.operation, rules))
         return Permissions(policy_version=law.matrix.version, permissions=tuple(found))
 
     async def describe(self, request: DescribeTools) -> ToolsDescribed:
-        """Return current specs; names without one are left out."""
+        """Return current specs; names without one are left out, and those that the grants leave no way to."""
         law = await self._laws.fresh(self._pool, request.project)
+        known = law.registry.tools
+        names = known.keys() if request.names is None else set(request.names)
         tools = [
-            tool for name, tool in law.registry.tools.items() if request.names is None or name in set(request.names)
+            tool for name, tool in known.items() if name in names and opens(request.grants, name, tool.spec.operation)
         ]
         return ToolsDescribed(
             tools=tuple(tool.spec for tool in tools),
@@ -100,6 +108,11 @@ class Access:
             held={tool.spec.name: tool.held_by for tool in tools if tool.held_by},
             proposals=await self._proposals(request.project) if request.proposals else (),
         )
+
+    async def check_grant(self, request: CheckGrant) -> GrantChecked:
+        """Say what is wrong with the conditions of a grant, all at once; what they may see is told, if not that."""
+        problems = await asyncio.to_thread(grant_problems, request.grant, compile_grant)
+        return GrantChecked(problems=problems)
 
     async def _proposals(self, project: str) -> tuple[ToolProposal, ...]:
         """Return what waits for a policy admin, and what was refused and is still offered."""

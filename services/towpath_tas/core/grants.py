@@ -9,12 +9,27 @@ from typing import Any
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.grants import Grants, names
+from towpath_contracts.problems import ProblemDetail
 from towpath_tas.core.conditions import Compiler, Met
 
 
 def granted(grants: Grants, tool: str, operation: str, context: Mapping[str, Any], compiler: Compiler) -> bool:
     """Say whether all of *grants* let a call with *context* through."""
     return all(_lets(grant, tool, operation, context, compiler) for grant in grants)
+
+
+def grant_problems(grant: Sequence[JsonObject], compiler: Compiler) -> tuple[ProblemDetail, ...]:
+    """Return what is wrong with the conditions of a task's own *grant*, each at its place in the task."""
+    found = []
+    for place, entry in enumerate(grant):
+        when = entry.get("when")
+        if when is None:
+            continue
+        try:
+            compiler(str(when))
+        except ValueError as error:
+            found.append(ProblemDetail(pointer=f"/grant/{place}/when", code="condition", detail=str(error)))
+    return tuple(found)
 
 
 def _lets(

@@ -1,0 +1,62 @@
+"""Gate notices: what a webhook is told of gates, and what became of telling it (design §7, approval).
+
+Law: a notice says that somebody is wanted, and where to look; never the arguments of a call, which may be anybody's
+data. It is told at least once under one id, so that its receiver can tell a repetition.
+"""
+
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+from pydantic import Field
+
+from towpath_contracts.base import JsonObject, Message, Value
+
+NoticeKind = Literal["gate.opened", "gate.closed"]
+NoticeStatus = Literal["pending", "sent", "dead"]
+
+
+class NoticeBody(Value):
+    """What is posted to a webhook, as JSON: the payload of the Standard Webhooks specification."""
+
+    type: NoticeKind
+    timestamp: datetime
+    data: JsonObject
+
+
+class ListNotices(Message):
+    """Notices of a project, newest first. `before` pages backwards."""
+
+    project: str
+    status: NoticeStatus | None = "dead"
+    before: datetime | None = None
+    limit: int = Field(default=100, ge=1, le=500)
+
+
+class Notice(Value):
+    """One notice to one webhook. `error` is why the last try failed; `due_at` when the next one is."""
+
+    notice_id: UUID
+    webhook: str
+    gate_id: UUID
+    kind: NoticeKind
+    status: NoticeStatus
+    tries: int
+    created_at: datetime
+    due_at: datetime
+    ended_at: datetime | None = None
+    error: str = ""
+
+
+class NoticePage(Message):
+    """Notices, newest first; `next_before` continues."""
+
+    notices: tuple[Notice, ...]
+    next_before: datetime | None = None
+
+
+class RetryNotice(Message):
+    """Send a dead notice again, from its first try on."""
+
+    project: str
+    notice_id: UUID
