@@ -117,10 +117,10 @@ def open_note(note: str, keys: Sequence[PublicKey]) -> tuple[str, PublicKey]:
     if not mark or len(note) > MAX_NOTE_CHARS or not tail.endswith("\n"):
         raise NoteError("this is no signed note")
     text += "\n"
-    for line in tail.splitlines():
-        found = _SIGNATURE.fullmatch(line)
-        if found is None:
-            raise NoteError("a signature line can't be read")
+    signatures = [_SIGNATURE.fullmatch(line) for line in tail.splitlines()]
+    if not all(signatures):
+        raise NoteError("a signature line can't be read")
+    for found in filter(None, signatures):
         for key in keys:
             if key.name == found.group(1) and _signs(key, found.group(2), text):
                 return text, key

@@ -47,6 +47,7 @@ class _Walk:
         self._edge = Edge()
         self._stray = False  # the tree can't be followed any more: what comes is not compared to it
         self._sealed = 0
+        self._agreed = 0  # up to here a checkpoint from outside says the same
         self._outside: dict[int, list[Checkpoint]] = defaultdict(list)
         self._whole = Completeness(self._say)
         self._page: list[tuple[int, str]] = []
@@ -122,7 +123,7 @@ class _Walk:
         except (KeyError, TypeError, ValueError, AttributeError, NoteError) as error:
             raise _BadLineError(f"the header can't be used: {error}") from error
         self._header = {**line, "size": ends[0], "origin": ends[1]}
-        self._sealed = self._edge.size
+        self._sealed = self._agreed = self._edge.size
         self._whole.partial = self._edge.size > 0
         self._trust(brought)
         self._learn_outside()
@@ -191,10 +192,13 @@ class _Walk:
 
     def _compare_outside(self, number: int) -> None:
         for outside in self._outside.pop(self._edge.size, ()):
-            if outside.root == self._edge.root or self._stray:
+            if self._stray:
+                return
+            if outside.root == self._edge.root:
+                self._agreed = outside.size
                 continue
             message = f"the checkpoint from outside over {outside.size} leaves has another root"
-            self._lost(message, number, "outside_differs")
+            self._lost(message, number, "outside_differs", since=self._agreed)
 
     def _on_checkpoint(self, number: int, line: Line) -> None:
         self._counts["checkpoints"] += 1
@@ -210,16 +214,16 @@ class _Walk:
             return
         elif found.size != self._edge.size:
             message = f"the checkpoint covers {found.size} leaves, and {self._edge.size} are here"
-            self._lost(message, number, "leaf_missing")
+            self._lost(message, number, "leaf_missing", since=self._sealed)
         elif found.root != self._edge.root:
-            self._lost("the leaves make another root than the one that was signed", number, "tree_changed")
+            message = "the leaves make another root than the one that was signed"
+            self._lost(message, number, "tree_changed", since=self._sealed)
         else:
             self._sealed = found.size
 
-    def _lost(self, message: str, number: int, code: str) -> None:
-        """The tree is not the one that was signed: the fault lies behind the last checkpoint that still fitted."""
-        last = max(self._edge.size - 1, self._sealed)
-        self._fault(code, message, line=number, leaf=self._sealed, last_leaf=last)
+    def _lost(self, message: str, number: int, code: str, *, since: int) -> None:
+        """The tree is not the one that was signed: the fault lies behind *since*, where it still was."""
+        self._fault(code, message, line=number, leaf=since, last_leaf=max(self._edge.size - 1, since))
         self._stray = True
 
     def _on_page(self, number: int, line: Line, text: str) -> None:

@@ -135,8 +135,8 @@ def always(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return [(True, *row[1:]) for row in rows]
 
 
-async def fill(log: AuditLog, calls: int, *, run_calls: int = 50, seal_every: int = 40) -> None:
-    """Write *calls* calls with their policy and the log of their runs, and seal now and then."""
+async def fill(log: AuditLog, calls: int, *, run_calls: int = 50, seal_every: int = 10) -> None:
+    """Write *calls* calls with their policy and the log of their runs; seal now and then, and keep some checkpoints."""
     await log.owner(
         "INSERT INTO tas.policy_version (project, version, digest, text, rules, source, note, applied_by)"
         " VALUES ($1, 1, 'sha256:00', '', 0, '', '', 'ann') ON CONFLICT DO NOTHING",
@@ -144,15 +144,17 @@ async def fill(log: AuditLog, calls: int, *, run_calls: int = 50, seal_every: in
     )
     await log.write(platform_audit(PROJECT, "policy.applied", "applied", actor="ann", version=1, detail={"rules": 0}))
     run_id = new_run_id()
-    for number in range(calls):
+    for number in range(0, calls, seal_every):
         if number % run_calls == 0:
             run_id = new_run_id()
             await asked_by_a_run(log, run_id, run_calls)
-        await log.write(*always(call_entries(run_id, number % run_calls)))
-        if number % seal_every == seal_every - 1:
-            sealed = await log.sealer.seal()
-            assert sealed is not None
+        some = range(number % run_calls, number % run_calls + min(seal_every, calls - number))
+        await log.write(*(row for n in some for row in always(call_entries(run_id, n))))
+        sealed = await log.sealer.seal()
+        assert sealed is not None
+        if number % (4 * seal_every) == 0:
             log.kept.notes.append(sealed.note)
+    log.kept.notes.append((await log.sealer.current()).note)
 
 
 async def asked_by_a_run(log: AuditLog, run_id: UUID, calls: int) -> None:

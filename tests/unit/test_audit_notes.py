@@ -1,0 +1,134 @@
+"""Signed notes and checkpoints in C2SP's form, with a note that another implementation signed."""
+
+import base64
+from datetime import UTC, datetime
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from towpath_audit.entries import Entry, EntryError, Payload
+from towpath_audit.merkle import EMPTY_ROOT, leaf_hash
+from towpath_audit.notes import Checkpoint, NoteError, PublicKey, Signer, open_note, read_time, split_notes, write_time
+
+GO_KEY = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW"
+GO_NOTE = (
+    "If you think cryptography is the answer to your problem,\nthen you don't know what your problem is.\n\n"
+    "\u2014 PeterNeumann x08go/ZJkuBS9UG/SffcvIAQxVBtiFupLLr8pAcElZInNIuGUgYN1FFYC2pZSNXgKvqfqdngotpRZb6KE6RyyBwJnAM=\n"
+)
+"""The example of golang.org/x/mod/sumdb/note."""
+
+KEY = Signer("towpath.test/audit", Ed25519PrivateKey.generate())
+AT = datetime(2026, 11, 22, 9, 0, 0, 120, tzinfo=UTC)
+
+
+def test_a_note_that_go_signed_is_read() -> None:
+    text, key = open_note(GO_NOTE, [PublicKey.read(GO_KEY)])
+    assert text.startswith("If you think")
+    assert (key.name, key.text) == ("PeterNeumann", GO_KEY)
+
+
+def test_a_note_counts_under_a_known_key_alone() -> None:
+    note = KEY.note("something\n")
+    assert open_note(note, [PublicKey.read(GO_KEY), KEY.public]) == ("something\n", KEY.public)
+    other = Signer(KEY.public.name, Ed25519PrivateKey.generate()).public
+    renamed = PublicKey("another", KEY.public.raw)
+    for keys in ([], [other], [renamed]):
+        with pytest.raises(NoteError, match="no known key"):
+            open_note(note, keys)
+    for bad in (note.replace("some", "any"), "", "text", note[:-1], note.replace("\u2014", "-"), note + "more\n"):
+        with pytest.raises(NoteError):
+            open_note(bad, [KEY.public])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "a+b", "a+00000000+AAAA", GO_KEY.replace("c74f20a3", "c74f20a4"), GO_KEY.replace("+ARpc", "+AhpC"), "a+b+c+d"],
+)
+def test_what_is_no_key_is_refused(text: str) -> None:
+    with pytest.raises(NoteError):
+        PublicKey.read(text)
+
+
+def test_a_key_has_a_name_without_spaces() -> None:
+    for name in ("", "a b", "a+b"):
+        with pytest.raises(NoteError):
+            Signer(name, Ed25519PrivateKey.generate())
+
+
+def test_a_checkpoint_says_what_it_said() -> None:
+    said = Checkpoint("towpath.test/audit", 7, leaf_hash(b"x"), AT)
+    assert Checkpoint.read(said.text()) == said
+    timeless = Checkpoint("towpath.test/audit", 0, EMPTY_ROOT)
+    assert Checkpoint.read(timeless.text()) == timeless
+    assert Checkpoint.read(timeless.text() + "an extension of others\n") == timeless
+    root = base64.b64encode(EMPTY_ROOT).decode()
+    for bad in ("", "o\n", f"o\n07\n{root}\n", f"o\n-1\n{root}\n", "o\n7\nAAAA\n", f"\n7\n{root}\n", f"o\n7\n{root}"):
+        with pytest.raises(NoteError):
+            Checkpoint.read(bad)
+    with pytest.raises(NoteError):
+        Checkpoint.read(f"o\n7\n{root}\ntime yesterday\n")
+
+
+def test_times_are_written_in_one_way() -> None:
+    assert write_time(AT) == "2026-11-22T09:00:00.000120Z"
+    assert read_time(write_time(AT)) == AT
+
+
+def test_notes_are_found_one_after_the_other() -> None:
+    notes = [KEY.note(f"note {n}\n\nwith an empty line\n") for n in range(3)]
+    assert list(split_notes("".join(notes))) == notes
+    assert list(split_notes("\n" + "\n".join(notes) + "\n\n")) == notes
+    assert list(split_notes("\n\n")) == []
+
+
+def entry(**changes: object) -> dict[str, object]:
+    said = {
+        "entry_id": 1,
+        "at": write_time(AT),
+        "project": "p",
+        "run_id": None,
+        "execution_id": None,
+        "phase": "x",
+        "verdict": "",
+        "tool": "",
+        "operation": "",
+        "network": "",
+        "agent_key": "",
+        "caller": "",
+        "actor": "",
+        "rule": None,
+        "policy_version": 0,
+        "commitment": "00",
+    }
+    return {**said, **changes}
+
+
+def test_no_two_entries_have_the_same_bytes() -> None:
+    said = [
+        *(entry(), entry(entry_id=11), entry(rule=""), entry(rule="-"), entry(phase="", verdict="x")),
+        *(entry(phase="x0:"), entry(tool="0:\n"), entry(tool="0:", operation="\n"), entry(verdict="ä"), entry(at="")),
+    ]
+    assert len({Entry.read(one).leaf_hash() for one in said}) == len(said)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *(None, {}, entry(more=1), entry(entry_id="1"), entry(entry_id=True), entry(project=None), entry(tool=7)),
+        *(entry(rule=1), entry(caller="\ud800")),
+    ],
+)
+def test_what_is_no_entry_is_refused(said: object) -> None:
+    with pytest.raises(EntryError):
+        Entry.read(said)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"salt": "00"}, {"salt": "zz" * 16}, {"salt": "AB" * 16}, {"detail": 1}, {"args_digest": "a\nb"}, {"x": 1}],
+)
+def test_what_is_no_payload_is_refused(changes: dict[str, object]) -> None:
+    good = Payload(salt=bytes(16), args_digest="sha256:00", detail="{}")
+    assert Payload.read(good.as_json()) == good
+    with pytest.raises(EntryError):
+        Payload.read({**good.as_json(), **changes})
