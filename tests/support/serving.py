@@ -11,6 +11,8 @@ from prometheus_client import CollectorRegistry
 from tests.support import worker_tools
 
 from towpath.hooks import Hook
+from towpath.mcp.config import ServersFile
+from towpath.mcp.serving import make_servers
 from towpath.tools import AnyTool
 from towpath.worker.toolbox import Toolbox, collect
 from towpath.worker.worker import Worker, WorkerOptions
@@ -41,20 +43,23 @@ async def serving(
     tools: Iterable[AnyTool] | None = None,
     hooks: tuple[Hook, ...] = (),
     drain_s: float = 0.0,
+    servers: ServersFile | None = None,
     **settings: object,
 ) -> AsyncIterator[Serving]:
-    """Serve *tools* (those of worker_tools, without any) until the block ends."""
+    """Serve *tools* (those of worker_tools, without any), and MCP *servers*, until the block ends."""
     bus = Bus("worker", Settings.load(nats_url=url, stop_grace_s=0.5, **settings))
     await bus.connect()
     found, _ = collect([worker_tools])
     registry = CollectorRegistry()
+    log = structlog.wrap_logger(logging.getLogger("worker"), wrapper_class=structlog.stdlib.BoundLogger)
     worker = Worker(
         bus,
         Toolbox(found if tools is None else tools),
         options=WorkerOptions(name=name, project=project, concurrency=concurrency),
-        log=structlog.wrap_logger(logging.getLogger("worker"), wrapper_class=structlog.stdlib.BoundLogger),
+        log=log,
         registry=registry,
         hooks=hooks,
+        sources=() if servers is None else make_servers(servers, log),
     )
     running = asyncio.create_task(worker.run())
     try:

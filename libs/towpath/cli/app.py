@@ -25,6 +25,7 @@ _COMMANDS = (
     ("policy", "towpath.cli.policy:app", "Apply and ask the permission matrix."),
     ("switches", "towpath.cli.switches:app", "Pause a project, a network, a tool or a caller; resume it."),
     ("tools", "towpath.cli.tools:app", "Look at the tools that workers offer; decide those that wait."),
+    ("mcp", "towpath.cli.mcp:app", "Look at what MCP servers offer, and what changed since it was accepted."),
     ("audit", "towpath.cli.audit:app", "Search what was decided and done."),
     ("queues", "towpath.cli.queues:app", "Look at what the queues could not handle; send it again or throw it away."),
     ("keys", "towpath.cli.keys:app", "Create, list and revoke API keys; make the key that signs tickets."),
