@@ -8,10 +8,13 @@ from towpath_fabric.pull import PullConsumer
 from towpath_fabric.service import Service
 from towpath_fabric.streams import ensure_streams
 from towpath_orchestrator import replay_command
+from towpath_orchestrator.app import serve_notices
 from towpath_orchestrator.metrics import Metrics
+from towpath_orchestrator.noticing import Noticing
 from towpath_orchestrator.parts import Parts, Ports
 from towpath_orchestrator.settings import OrchestratorSettings
 from towpath_orchestrator.tracing import RunTracing
+from towpath_orchestrator.webhooks import load_webhooks
 
 
 class Orchestrator:
@@ -21,6 +24,8 @@ class Orchestrator:
         self._service = service
         self._settings = settings
         self._metrics = Metrics(service.registry)
+        file = settings.webhooks_file
+        self._webhooks = () if file is None else load_webhooks(file)
 
     async def start(self) -> None:
         """Declare streams, answer requests, begin to fold."""
@@ -33,6 +38,9 @@ class Orchestrator:
         parts = Parts(ports, self._settings, self._metrics, service.log)
         parts.loop.tracing = RunTracing(pool, service.telemetry, service.log)
         parts.answer()
+        noticing = Noticing(pool, self._webhooks, service.log)
+        serve_notices(bus, noticing)
+        service.loop(noticing.run)
         await inbox.start()
         await tasks.start()
         service.on_stop(inbox.stop)

@@ -21,6 +21,7 @@ from towpath_orchestrator.acting import Acting
 from towpath_orchestrator.forks import Forks
 from towpath_orchestrator.gate import ReplayGate
 from towpath_orchestrator.letters import Letters
+from towpath_orchestrator.noticing import Noticing
 from towpath_orchestrator.reading import Reading
 from towpath_orchestrator.registry import Registry
 from towpath_orchestrator.submit import Intake
@@ -125,6 +126,12 @@ def serve_records(bus: Wire, replays: ReplayGate, forks: Forks) -> None:
     bus.answer(rpc.RECORD, replays.record)
     bus.answer(rpc.REPLAY_RUNS, replays.replay)
     bus.answer(rpc.FORK_RUN, forks.fork)
+
+
+def serve_notices(bus: Wire, noticing: Noticing) -> None:
+    """Answer what `svc.orchestrator.*` tells of gate notices."""
+    bus.answer(rpc.LIST_NOTICES, noticing.list)
+    bus.answer(rpc.RETRY_NOTICE, noticing.retry)
 
 
 def serve_letters(bus: Wire, letters: Letters) -> None:

@@ -1,6 +1,7 @@
 """Settings of the orchestrator."""
 
 import math
+from pathlib import Path
 
 from pydantic import Field
 
@@ -39,6 +40,9 @@ class OrchestratorSettings(Settings):
 
     reconcile_ms: int = 250
     """How often overdue runs are looked for (design §4)."""
+
+    webhooks_file: Path | None = None
+    """YAML that names who is told of gates (docs/operations.md); without it nobody is."""
 
     allow_scripts: bool = False
     allow_anonymous: bool = False

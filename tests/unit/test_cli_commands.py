@@ -26,7 +26,7 @@ COMMANDS = [
     *("runs replay", "runs export", "runs fork"),
     *("queues dead list", "queues dead show", "queues dead requeue", "queues dead discard"),
     *("switches list", "switches pause", "switches resume"),
-    *("gates list", "gates show", "gates approve", "gates deny", "gates resolve"),
+    *("gates list", "gates show", "gates approve", "gates deny", "gates resolve", "gates watch", "gates notices"),
     *("networks validate", "networks publish", "networks list", "networks show"),
     *("policy apply", "policy check", "policy show", "tools list", "tools accept", "tools refuse", "audit search"),
     *("policy versions", "policy log", "policy rollback", "policy diff", "policy shadow", "policy test"),

@@ -8,6 +8,7 @@ from cyclopts import App
 
 from towpath.cli import naming
 from towpath.cli.files import parse_json, read_json
+from towpath.cli.gate_watch import notices, tally, watch
 from towpath.cli.options import COMMON, Common, examples
 from towpath.cli.output import Column, Output
 from towpath.cli.text import brief, value_origin
@@ -16,12 +17,8 @@ from towpath_contracts.problems import ProblemError, problem
 from towpath_contracts.views import Done, GateView
 
 app = App(name="gates", help="Decide what waits for a person.")
-
-
-def tally(row: Mapping[str, Any]) -> str:
-    """Say how far the quorum of a gate is, `1 of 2`; nothing where one word is enough."""
-    yes = {vote["actor"] for vote in row.get("votes", ()) if vote["verdict"] != "denied"}
-    return f"{len(yes)} of {row['quorum']}" if row.get("quorum", 1) > 1 else ""
+app.command(watch, help_epilogue=examples("towpath gates watch", "towpath gates watch -o jsonl"))
+app.command(notices, help_epilogue=examples("towpath gates notices", "towpath gates notices --status all -o json"))
 
 
 def needs(row: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ from towpath_contracts.access import ToolsDescribed
 from towpath_contracts.base import JsonObject
 from towpath_contracts.dead_letters import DeadLetter, DeadLetterPage
 from towpath_contracts.networks import NetworkList, NetworkSpec, NetworkVersion
+from towpath_contracts.notices import NoticePage
 from towpath_contracts.views import Done, GatePage, GateView
 
 Written = Network | NetworkSpec | JsonObject | str | Path
@@ -86,6 +87,14 @@ class Gates:
     async def resolve(self, gate_id: UUID | str, verdict: str, *, reason: str = "") -> Done:
         """Settle a gate that takes another verdict than yes and no, e.g. `happened` for an unknown effect."""
         return await self._settle(gate_id, "resolve", {"verdict": verdict, "reason": reason})
+
+    async def notices(self, *, status: str = "dead") -> NoticePage:
+        """Return the newest notices to webhooks; `status="all"` for those that were taken, too."""
+        return NoticePage.model_validate(await self._transport.request("GET", "/v1/notices", query={"status": status}))
+
+    async def retry_notice(self, notice_id: UUID | str) -> Done:
+        """Send a dead notice again."""
+        return Done.model_validate(await self._transport.request("POST", f"/v1/notices/{notice_id}/retry"))
 
     async def _settle(self, gate_id: UUID | str, verb: str, body: JsonObject) -> Done:
         sent = {name: value for name, value in body.items() if value is not None}

@@ -1,0 +1,50 @@
+-- name: unnoticed
+-- Gates of which something new is to be told. What somebody else changes just now is left for the next look, so that
+-- neither waits for the other.
+SELECT gate_id, run_id, project, network, gate_type, status, reason, detail, opened_at, expires_at, closed_at, closed_by,
+       verdict, noticed
+FROM runs.gate WHERE noticed = '' OR (noticed = 'pending' AND status <> 'pending')
+ORDER BY opened_at LIMIT $1 FOR UPDATE SKIP LOCKED
+
+-- name: mark_noticed
+UPDATE runs.gate g SET noticed = k.status
+FROM unnest($1::uuid[], $2::text[]) AS k (gate_id, status) WHERE g.gate_id = k.gate_id
+
+-- name: backlog
+SELECT webhook, count(*) AS waiting FROM runs.notice WHERE status = 'pending' GROUP BY webhook
+
+-- name: add_notices
+INSERT INTO runs.notice (notice_id, webhook, gate_id, project, kind, body, status, ended_at, error)
+SELECT k.notice_id, k.webhook, k.gate_id, k.project, k.kind, k.body, k.status,
+       CASE WHEN k.status = 'dead' THEN clock_timestamp() END, k.error
+FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[])
+  AS k (notice_id, webhook, gate_id, project, kind, body, status, error)
+ON CONFLICT (notice_id) DO NOTHING
+
+-- name: claim_notices
+-- A claim is a lease: whoever dies with it leaves the notice to be sent again, under its old id.
+UPDATE runs.notice SET tries = tries + 1, due_at = clock_timestamp() + make_interval(secs => $3)
+WHERE notice_id IN (
+  SELECT notice_id FROM runs.notice
+  WHERE status = 'pending' AND webhook = $1 AND due_at <= clock_timestamp()
+  ORDER BY due_at LIMIT $2 FOR UPDATE SKIP LOCKED)
+RETURNING notice_id, body, tries
+
+-- name: settle_notice
+-- Only the try that holds the lease has a say.
+UPDATE runs.notice SET status = $3, error = $4, due_at = clock_timestamp() + make_interval(secs => $5),
+  ended_at = CASE WHEN $3 <> 'pending' THEN clock_timestamp() END
+WHERE notice_id = $1 AND tries = $2 AND status = 'pending'
+
+-- name: list_notices
+SELECT notice_id, webhook, gate_id, kind, status, tries, created_at, due_at, ended_at, error FROM runs.notice
+WHERE project = $1 AND ($2::text IS NULL OR status = $2) AND ($3::timestamptz IS NULL OR created_at < $3)
+ORDER BY created_at DESC LIMIT $4
+
+-- name: retry_notice
+UPDATE runs.notice SET status = 'pending', tries = 0, due_at = clock_timestamp(), ended_at = NULL
+WHERE notice_id = $1 AND project = $2 AND status = 'dead' RETURNING notice_id
+
+-- name: forget_notices
+DELETE FROM runs.notice WHERE (status = 'sent' AND ended_at < now() - interval '7 days')
+  OR (status = 'dead' AND ended_at < now() - interval '30 days')
