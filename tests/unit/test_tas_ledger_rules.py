@@ -10,20 +10,16 @@ from tests.support.tas_calls import (
     after,
     ask,
     claim,
-    decide,
     outcome,
     permitted,
     request,
     ruling,
-    version,
-    waiting,
-    word,
 )
 
 from towpath_contracts.problems import Problem
 from towpath_contracts.tools import CallStatus, EffectClass
 from towpath_tas.core.authorization import Asked, Ruling
-from towpath_tas.core.call import Approval, Call, Dispatch, Step, Tell
+from towpath_tas.core.call import Call, Dispatch, Step, Tell
 from towpath_tas.core.claims import on_claim
 from towpath_tas.core.ledger import MAX_ATTEMPTS
 from towpath_tas.core.outcomes import on_outcome
@@ -275,101 +271,6 @@ def test_expired_tickets_do_not_go_round_for_ever() -> None:
     call = permitted().changed(attempt=MAX_ATTEMPTS)
     step = on_outcome(call, outcome(call, status="ticket_expired"), "", allow, now=NOW)
     assert facts(step)[0]["failure"]["code"] == "not_started"
-
-
-def approved(approval: Approval, call: Call) -> tuple[Call, Approval]:
-    step = decide(call, approval, word(approval), now=after(10))
-    assert isinstance(step, Step)
-    return become(step), step.approvals[0]
-
-
-def test_an_approval_is_used_up_by_the_permission() -> None:
-    call, approval = waiting()
-    assert facts(ask(call, approval=approval))[0]["type"] == "approval.required", "still waiting: asked again"
-    call, approval = approved(approval, call)
-    step = ask(call, ruled=ruling("require_approval"), approval=approval, now=after(20))
-    assert become(step).status is CallStatus.PERMITTED
-    assert step.approvals[0].status == "consumed"
-    assert [fact["verdict"] for fact in facts(step)] == ["approved"]
-    assert dispatched(step) == [step.call]
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"basis": (("rule-1", "d2"),)}, "rules.rule-1: d1 → d2"),
-        ({"basis": (("rule-1", "d1"), ("rule-2", "x"))}, "rules.rule-2: nothing → x"),
-        ({"tool": version(EffectClass.IRREVERSIBLE, 2)}, "tool_version: "),
-    ],
-)
-def test_drift_voids_an_approval_and_asks_anew(change: dict[str, Any], words: str) -> None:
-    call, approval = approved(*reversed(waiting()))
-    step = ask(call, ruled=ruling("require_approval", **change), approval=approval, now=after(20))
-    assert become(step).status is CallStatus.AWAITING_APPROVAL
-    assert [one.status for one in step.approvals] == ["void", "pending"]
-    assert step.approvals[1].approval_id != approval.approval_id
-    (said,) = facts(step)[0]["changes"]
-    assert said.startswith(words)
-    assert dispatched(step) == []
-
-
-def test_a_rule_that_denies_now_beats_an_approval() -> None:
-    call, approval = approved(*reversed(waiting()))
-    step = ask(call, ruled=ruling("deny"), approval=approval, now=after(20))
-    assert (become(step).status, step.approvals[0].status) == (CallStatus.DENIED, "void")
-
-
-def test_a_denial_reaches_the_model_in_the_persons_words() -> None:
-    call, approval = waiting()
-    step = decide(call, approval, word(approval, "denied", reason="too much"), now=NOW)
-    assert isinstance(step, Step)
-    told = ask(step.call, approval=step.approvals[0])
-    assert [fact["type"] for fact in facts(told)] == ["gate.resolved", "tool.denied"]
-    assert facts(told)[1]["denial"]["reason"] == "too much"
-
-
-def test_an_approval_expires_as_denied() -> None:
-    call, approval = waiting()
-    step = ask(call, approval=approval, now=after(3_601))
-    assert become(step).status is CallStatus.DENIED
-    assert [fact.get("verdict") for fact in facts(step)] == ["expired", None]
-    late_yes = decide(call, approval, word(approval), now=after(3_601))
-    assert isinstance(late_yes, Problem)
-
-
-def test_a_yes_does_not_stay_good_for_ever() -> None:
-    call, approval = approved(*reversed(waiting()))
-    step = ask(call, ruled=ruling("require_approval"), approval=approval, now=after(3_601))
-    assert become(step).status is CallStatus.DENIED
-
-
-@pytest.mark.parametrize(
-    ("change", "code"),
-    [
-        ({"verdict": "happened"}, "verdict_invalid"),
-        ({"roles": ("viewer",)}, "role_missing"),
-        ({"actor": "anna"}, "requester_may_not_approve"),
-        ({"verdict": "denied", "reason": " "}, "reason_required"),
-        ({"digest": "sha256:other"}, "digest_changed"),
-    ],
-)
-def test_a_word_that_does_not_count(change: dict[str, Any], code: str) -> None:
-    call, approval = waiting()
-    answer = decide(call, approval, word(approval, **change), now=NOW)
-    assert isinstance(answer, Problem)
-    assert answer.code == code
-
-
-def test_a_requester_may_deny_the_own_call() -> None:
-    call, approval = waiting()
-    assert isinstance(decide(call, approval, word(approval, "denied", actor="anna"), now=NOW), Step)
-
-
-def test_an_approval_is_settled_once() -> None:
-    call, approval = approved(*reversed(waiting()))
-    answer = decide(call, approval, word(approval, "denied"), now=NOW)
-    assert isinstance(answer, Problem)
-    assert answer.code == "gate_settled"
 
 
 def test_a_fence_voids_stops_and_leaves() -> None:
