@@ -305,3 +305,30 @@ def test_tables_are_for_people(server: str, ask: Ask, capsys: pytest.CaptureFixt
     assert re.search(r"^tool\s+version\s+toolset", capsys.readouterr().out)
     assert main(["tools", "list", "-o", "jsonl"]) == 0
     assert all(json.loads(line)["name"] for line in capsys.readouterr().out.splitlines())
+
+
+def test_the_audit_of_that_day_is_exported_and_verified_without_the_platform(
+    ask: Ask, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, run = ask("run", "support", MESSAGE, "--script", script(tmp_path, 5.0))
+    kept, key, bundle = (str(tmp_path / name) for name in ("kept.txt", "audit.pub", "audit.jsonl"))
+    code, taken = ask("audit", "checkpoint", "--file", kept, "--key-file", key)
+    assert (code, taken["size"] > 0) == (0, True)
+    code, erased = ask("audit", "erase", "--run", run["run_id"], "--reason", "request 4711")
+    assert (code, erased["erased"] > 3) == (0, True)
+    assert main(["audit", "export", "-o", bundle]) == 0
+    capsys.readouterr()
+    monkeypatch.setenv("TOWPATH_SERVER", "http://127.0.0.1:9")
+    code, report = ask("audit", "verify", bundle, "--checkpoint", kept, "--key", key)
+    assert (code, report["faults"], report["notes"]) == (0, [], [])
+    assert report["figures"]["payloads_erased"] == erased["erased"]
+    assert report["figures"]["decisions"] > 0
+    lines = Path(bundle).read_text("utf-8").splitlines()
+    place = next(n for n, line in enumerate(lines) if '"phase":"outcome"' in line)
+    lines[place] = lines[place].replace('"verdict":"', '"verdict":"un')
+    Path(bundle).write_text("\n".join(lines) + "\n", "utf-8")
+    code, report = ask("audit", "verify", bundle, "--checkpoint", kept)
+    assert (code, report["faults"][0]["line"]) == (1, place + 1)
+    assert main(["audit", "verify", bundle, "-o", "table"]) == 1
+    assert "This bundle does not hold. First fault: " in capsys.readouterr().out
+    monkeypatch.undo()
