@@ -41,22 +41,34 @@ _SIGNS = {"added": "+", "removed": "-", "altered": "~"}
 
 @app.command(help_epilogue=examples("towpath policy apply policy.yaml", "towpath policy apply policy.yaml --dry-run"))
 async def apply(
-    file: Path, /, *, dry_run: Flag = False, note: str = "", if_version: int | None = None, common: Common = COMMON
+    file: Path,
+    /,
+    *,
+    dry_run: Flag = False,
+    strict: Flag = False,
+    note: str = "",
+    if_version: int | None = None,
+    common: Common = COMMON,
 ) -> None:
-    """Put a matrix in force; a bad one changes nothing, and every problem of it is listed.
+    """Put a matrix in force; a bad one changes nothing, and every problem of it is listed with its line.
+
+    What is probably wrong is warned about: names that nobody has, rules that never decide.
 
     Args:
         file: A YAML file with kind: Policy.
         dry_run: Only check it.
+        strict: Take every warning for a problem.
         note: Why; it stands in the audit and in the change log.
         if_version: Only while this version is in force.
     """
     async with common.asking() as client:
-        applied = await client.policy.apply(file, dry_run=dry_run, note=note, if_version=if_version)
+        applied = await client.policy.apply(file, dry_run=dry_run, strict=strict, note=note, if_version=if_version)
     out = common.out()
     out.record(applied.model_dump(mode="json"), _APPLIED)
     for warning in applied.warnings:
-        out.say(f"! {warning}", "yellow")
+        out.say(f"! {file}, {warning}", "yellow")
+    for hint in applied.hints:
+        out.say(f"  {file}, {hint}")
 
 
 @app.command(

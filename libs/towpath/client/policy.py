@@ -39,14 +39,20 @@ class Policy:
         self._transport = transport
 
     async def apply(
-        self, written: Written, *, dry_run: bool = False, note: str = "", if_version: int | None = None
+        self,
+        written: Written,
+        *,
+        dry_run: bool = False,
+        strict: bool = False,
+        note: str = "",
+        if_version: int | None = None,
     ) -> PolicyApplied:
-        """Put a matrix in force; `dry_run` only checks it.
+        """Put a matrix in force; `dry_run` only checks it, `strict` refuses also what is probably wrong with it.
 
         With *if_version* only while that version is in force, else `policy_moved`.
         """
         policy = policy_of(written)
-        body = {"text": policy.text, "source": policy.source, "note": note, "dry_run": dry_run}
+        body = {"text": policy.text, "source": policy.source, "note": note, "dry_run": dry_run, "strict": strict}
         if if_version is not None:
             body["if_version"] = if_version
         return PolicyApplied.model_validate(await self._transport.request("POST", "/v1/policy", body=body))
