@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 from towpath.mcp.vetting import MAX_TOOLS
 from towpath_fabric.logs import Logger
 
-MAX_PAGES = 64
+MAX_PAGES = 16
 """Of a listing; a server that never ends it has no tools here."""
 
 META_EXECUTION = "io.towpath/execution_id"

@@ -27,7 +27,7 @@ from towpath_contracts.canonical import canonical_json, digest
 from towpath_contracts.tools import EffectClass, ToolSpec
 
 MAX_OFFER_BYTES = 300_000
-"""Of all specs of a server together: they travel in one message, which the broker limits to 1 MiB."""
+"""Of all tools of a server together: they travel in one message, and checking a schema takes its time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,11 +65,10 @@ def discover(toolset: str, config: ServerConfig, listed: Sequence[mcp_types.Tool
                 _refuse("its name can be taken for another tool's of this server")
             if place >= MAX_TOOLS:
                 _refuse(f"a server may have {MAX_TOOLS} tools; leave some out with allow or deny")
-            one = _found(toolset, config, tool)
-            room -= len(one.spec.model_dump_json())
+            room -= len(tool.model_dump_json(by_alias=True, exclude_none=True))  # before anything costs time
             if room < 0:
                 _refuse(f"the tools of this server are longer than {MAX_OFFER_BYTES} bytes together")
-            found.append(one)
+            found.append(_found(toolset, config, tool))
         except ToolRefusedError as error:
             refused[tool.name[:64].encode("ascii", "backslashreplace").decode()] = str(error)
     names = {tool.name for tool in listed}

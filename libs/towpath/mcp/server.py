@@ -217,7 +217,7 @@ class McpServer:
         async with self._listing:
             async with asyncio.timeout(LISTING_S):
                 listed = await connection.list_tools()
-            found = discover(self.toolset, self.config, listed)
+            found = await asyncio.to_thread(discover, self.toolset, self.config, listed)
             tools = tuple(self._known(one) or DiscoveredTool(one, self.call) for one in found.found)
             changed = tools != self.tools or found.refused != self.discovered.refused
             self.tools, self.discovered, self._listed_s = tools, found, monotonic()

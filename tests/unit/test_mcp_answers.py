@@ -1,0 +1,83 @@
+"""A server's answer as a tool's result: never more certain than it is, and checked without trusting its patterns."""
+
+from pathlib import Path
+from typing import Any
+
+import mcp_types
+import pytest
+from mcp.shared.exceptions import MCPError
+
+from towpath.errors import ToolError
+from towpath.mcp import codes
+from towpath.mcp.answers import failure_from, value_of
+from towpath.mcp.secrets import Secrets
+from towpath.tools import tool
+from towpath.worker.perform import unsure
+from towpath.worker.results import CutOffError, OutcomeLostError, failure_of
+
+SECRETS = Secrets(Path())
+
+
+async def value(schema: dict[str, Any] | None = None, **answer: Any) -> Any:
+    read = mcp_types.CallToolResult.model_validate({"content": [], **answer})
+    return await value_of(read, schema, "notes", SECRETS)
+
+
+async def test_what_was_promised_is_checked_and_given_as_it_is() -> None:
+    schema = {"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}
+    assert await value(schema, structuredContent={"count": 3}) == {"count": 3}
+    for wrong in ({"count": "3"}, {}):
+        with pytest.raises(OutcomeLostError, match="promised"):
+            await value(schema, structuredContent=wrong)
+    with pytest.raises(OutcomeLostError, match="gave none"):
+        await value(schema, content=[{"type": "text", "text": "3"}])
+
+
+async def test_a_pattern_of_the_server_can_not_stop_the_worker() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(a+)+$"}, "pattern": {}}}
+    said = {"a": "a" * 60 + "!", "pattern": 1}
+    assert await value({**schema, "additionalProperties": False}, structuredContent=said) == said
+
+
+async def test_blocks_are_text_or_named_by_what_they_are() -> None:
+    assert await value(content=[{"type": "text", "text": "hello"}]) == "hello"
+    assert await value(structuredContent={"a": 1}) == {"a": 1}
+    large = "A" * 80_000
+    blocks = await value(
+        content=[
+            {"type": "audio", "data": large, "mimeType": "audio/wav"},
+            {"type": "resource_link", "uri": "notes://1", "name": "one"},
+            {"type": "resource", "resource": {"uri": "notes://2", "text": "two"}},
+            {"type": "resource", "resource": {"uri": "notes://3", "blob": "not base64!"}},
+        ]
+    )
+    assert [block["type"] for block in blocks] == ["audio", "resource_link", "resource", "resource"]
+    assert (blocks[0]["bytes"], blocks[0]["omitted"], "data_base64" in blocks[0]) == (60_000, True, False)
+    assert (blocks[2]["text"], blocks[3]["invalid"]) == ("two", True)
+    many = await value(content=[{"type": "text", "text": "x"}] * 300)
+    assert many[-1] == {"type": "omitted", "blocks": 44}
+
+
+@pytest.mark.parametrize(
+    ("code", "failure", "uncertain"),
+    [
+        (codes.NOT_SENT, "mcp_not_sent", False),
+        (codes.SESSION_GONE, "mcp_not_sent", False),
+        (codes.REFUSED, "mcp_not_sent", False),
+        (codes.CONNECTION_CLOSED, "mcp_server_lost", True),
+        (codes.LOST, "mcp_server_lost", True),
+        (codes.TOO_LARGE, "result_too_large", False),
+        (-32602, "mcp_error", False),
+    ],
+)
+def test_an_error_says_what_is_known_of_an_irreversible_call(code: int, failure: str, uncertain: bool) -> None:
+    @tool(name="pay")
+    async def pay() -> None:
+        """Pay."""
+
+    error = failure_from(MCPError(code, "words of the server\u202e"), "notes", SECRETS)
+    assert isinstance(error, ToolError | OutcomeLostError)
+    said = failure_of(error)
+    known = unsure(pay, said) if isinstance(error, CutOffError) else said
+    assert (known.code, known.uncertain) == (failure, uncertain)
+    assert "\u202e" not in known.message

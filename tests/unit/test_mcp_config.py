@@ -1,0 +1,106 @@
+"""The file of MCP servers: every problem at once with its line, secrets only where nobody else sees them."""
+
+from pathlib import Path
+
+import pytest
+
+from towpath.errors import RefusedError
+from towpath.mcp.config import load_servers
+from towpath.mcp.secrets import SecretMissingError, Secrets
+
+GOOD = """
+kind: McpServers
+servers:
+  notes:
+    command: notes-server
+    args: [--fast]
+    env: {TOKEN: "${env:NOTES_TOKEN}", KEY: "${file:key.txt}"}
+    timeout: 5s
+    allow: ["read_*", add]
+    deny: [read_secret]
+    tools:
+      read_all: {effect_class: pure, operation: read, trusted_output: true, timeout: 500ms}
+      add: {hazards: [spend], sinks: [to]}
+  sheets:
+    url: https://sheets.example.com/mcp
+    headers: {Authorization: "Bearer ${env:SHEETS_TOKEN}"}
+    toolset: tables
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    file = folder / "servers.yaml"
+    file.write_text(text)
+    return file
+
+
+def problems(folder: Path, text: str) -> list[str]:
+    with pytest.raises(RefusedError) as refused:
+        load_servers(write(folder, text))
+    assert refused.value.code == "mcp_invalid"
+    return [one.detail for one in refused.value.problem.errors] or [refused.value.problem.detail]
+
+
+def test_a_file_says_what_its_tools_count_as_and_the_rest_is_the_strictest(tmp_path: Path) -> None:
+    read = load_servers(write(tmp_path, GOOD))
+    notes = read.servers["notes"]
+    assert read.folder == tmp_path
+    assert notes.timeout == 5.0
+    assert [name for name in ("read_all", "read_secret", "add", "drop") if notes.takes(name)] == ["read_all", "add"]
+    assert (notes.override("read_all").effect_class, notes.override("read_all").timeout) == ("pure", 0.5)
+    assert (notes.override("add").effect_class, notes.override("add").trusted_output) == ("irreversible", False)
+    assert notes.override("never named") == notes.override("add").model_copy(update={"hazards": (), "sinks": None})
+
+
+@pytest.mark.parametrize(
+    ("server", "word"),
+    [
+        ("{command: a, url: 'http://localhost/mcp'}", "either a command or a url"),
+        ("{args: [x]}", "either a command or a url"),
+        ("{url: 'http://localhost/mcp', env: {A: b}}", "env does not belong"),
+        ("{command: a, headers: {A: b}}", "headers does not belong"),
+        ("{command: a, args: ['--token=${env:TOKEN}']}", "where others see it"),
+        ("{url: 'https://x/mcp?key=${env:KEY}'}", "where others see it"),
+        ("{command: a, env: {A: '${env:TOWPATH_NATS_PASSWORD}'}}", "the platform's own"),
+        ("{command: a, env: {A: '${env:towpath_ticket}'}}", "the platform's own"),
+        ("{command: a, env: {A: '${vault:x}'}}", "a reference is"),
+        ("{command: a, env: {A: '${env:A B}'}}", "no name of an environment variable"),
+        ("{url: 'ftp://x/mcp'}", "begins with http"),
+        ("{url: 'https://user:secret@x/mcp'}", "no user or password"),
+        ("{url: 'http://x.example/mcp', headers: {A: b}}", "unencrypted"),
+        ("{command: a, tools: {x: {effect_class: reconcilable}}}", "irreversible"),
+        ("{command: a, allow: [y], tools: {x: {}}}", "leave x out"),
+        ("{command: a, trusted: true}", "not permitted"),
+        ("{command: a, timeout: 2h}", "3600"),
+    ],
+)
+def test_what_would_leak_or_mislead_is_refused_with_its_place(tmp_path: Path, server: str, word: str) -> None:
+    (found,) = problems(tmp_path, f"servers:\n  s: {server}\n")
+    assert word in found
+    assert "servers.yaml:2" in found
+
+
+def test_every_problem_is_told_at_once(tmp_path: Path) -> None:
+    text = "servers:\n  a: {command: x, nonsense: 1}\n  b: {timeout: 0, command: y}\n"
+    assert len(problems(tmp_path, text)) == 2
+
+
+def test_two_servers_can_not_share_a_toolset(tmp_path: Path) -> None:
+    (found,) = problems(tmp_path, "servers:\n  a: {command: x}\n  b: {command: y, toolset: a}\n")
+    assert "share the toolset a" in found
+
+
+def test_references_are_resolved_late_and_their_values_hidden_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NOTES_TOKEN", 'to"ken-123')
+    (tmp_path / "key.txt").write_text("first-line\nsecond-line\n")
+    secrets = Secrets(tmp_path)
+    assert secrets.resolve({"A": "Bearer ${env:NOTES_TOKEN}"}) == {"A": 'Bearer to"ken-123'}
+    assert secrets.resolve({"K": "${file:key.txt}"}) == {"K": "first-line\nsecond-line"}
+    shown = secrets.hide_in({'to"ken-123': ['see to"ken-123', 'in JSON: to\\"ken-123', "second-line", 5, None]})
+    assert "ken-123" not in str(shown)
+    assert "second-line" not in str(shown)
+    for missing in ("${env:NOT_THERE}", "${file:not-there}"):
+        with pytest.raises(SecretMissingError, match=r"NOT_THERE|not-there"):
+            secrets.resolve({"A": missing})
