@@ -21,8 +21,11 @@ Dimension = Literal["tool", "operation", "agent", "network", "caller", "rule"]
 MAX_POLICY_CHARS = 1_000_000
 """A matrix as text; NATS carries no more in one message."""
 
-MAX_EXAMPLES = 5
+MAX_EXAMPLES = 3
 """Calls named for each kind of difference; more of the same tell nothing new."""
+
+MAX_EXAMPLES_AT_ONCE = 1_000
+"""Calls named in one piece of a diff, so that it fits into one message; later groups are told by their numbers."""
 
 
 class ListVersions(Message):

@@ -30,7 +30,7 @@ from tests.oracles.policy_texts import DISCOVERED, OPERATIONS, TOOLS, Question, 
 
 from towpath_contracts import rpc
 from towpath_contracts.canonical import canonical_json, digest_text
-from towpath_contracts.policies import PolicyDiff, merge_diffs
+from towpath_contracts.policies import MAX_EXAMPLES, MAX_EXAMPLES_AT_ONCE, PolicyDiff, merge_diffs
 from towpath_contracts.tools import CallStatus, EffectClass, ToolSpec
 from towpath_embedded.platform import Platform
 from towpath_fabric.ids import new_run_id
@@ -43,6 +43,7 @@ THEN = (*("allow",) * 5, *("require_approval",) * 2, *("deny",) * 3)
 VIOLATIONS = (*("permission_denied",) * 4, "limit_exceeded", "tool_unknown", "invalid_arguments", "not_granted")
 BATCH = 500
 CALLS_PER_RUN = 7
+GATEWAY = b"_INBOX_gateway"
 
 Key = tuple[str, str, str, str, str]
 
@@ -232,8 +233,10 @@ def differences(got: PolicyDiff, expected: Expected) -> list[str]:
         wrong.append(f"groups: {set(groups.items()) ^ set(expected.groups.items())}")
     if (got.calls, got.left_out) != (expected.calls, dict(expected.left_out)):
         wrong.append(f"weighed {got.calls}, left out {got.left_out}; not {expected.calls}, {expected.left_out}")
+    if got.groups and sum(len(group.examples) for group in got.groups) < min(len(got.groups), MAX_EXAMPLES_AT_ONCE) / 2:
+        wrong.append("most differences have no example")
     for group in got.groups:
-        if len(group.examples) != min(5, group.calls):
+        if len(group.examples) > min(MAX_EXAMPLES, group.calls):
             wrong.append(f"{group.key}: {len(group.examples)} examples")
         for one in group.examples:
             said = (expected.of.get(one.execution_id), expected.rules.get(one.execution_id), one.rule_then)
@@ -256,27 +259,35 @@ def proposed(seed: int, project: str) -> str:
             return text
 
 
-async def _probe(caller: Asker, stop: asyncio.Event) -> list[float]:
-    """Ask a small question now and then; returns how long each answer took, in ms."""
+async def _probe(url: str) -> list[float]:
+    """Ask a small question now and then until stdin ends; returns how long each answer took, in ms."""
+    caller = Asker(await nats.connect(url, inbox_prefix=GATEWAY), "nobody")
     took = []
-    while not stop.is_set():
+    end = asyncio.create_task(asyncio.to_thread(sys.stdin.read))
+    while not end.done():
         began = time.perf_counter()
         await caller.ask(rpc.GET_POLICY, project="nobody")
         took.append((time.perf_counter() - began) * 1_000)
         await asyncio.sleep(0.02)
+    await caller.nc.close()
     return took
 
 
-async def _probed(caller: Asker, work: Any) -> tuple[Any, list[float]]:
-    stop = asyncio.Event()
-    probe = asyncio.create_task(_probe(caller, stop))
+async def _probed(url: str, work: Any) -> tuple[Any, list[float]]:
+    """Await *work* while another process asks small questions; returns what came of both."""
+    words = (sys.executable, "-m", "tests.oracles.policy_diff", "--probe", url)
+    pipe = asyncio.subprocess.PIPE
+    probe = await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe)
+    await asyncio.sleep(3)  # it has to start, which would disturb what is measured
     result = await work
-    stop.set()
-    return result, await probe
+    told, _ = await probe.communicate(b"")  # ends its stdin
+    return result, json.loads(told)
 
 
-async def _whole(caller: Asker, text: str) -> PolicyDiff:
-    return merge_diffs([piece async for piece in ask(caller, text)])
+async def _whole(caller: Asker, text: str) -> tuple[PolicyDiff, float]:
+    began = time.perf_counter()
+    whole = merge_diffs([piece async for piece in ask(caller, text)])
+    return whole, time.perf_counter() - began
 
 
 async def _run(calls: int, seed: int, folder: Path) -> int:
@@ -290,13 +301,11 @@ async def _run(calls: int, seed: int, folder: Path) -> int:
         await write(connection, noise)
         await write(connection, made)
         await connection.close()
-        url, prefix = platform.nats_url_of("gateway"), b"_INBOX_gateway"
-        caller = Asker(await nats.connect(url, inbox_prefix=prefix), project)
+        url = platform.nats_url_of("gateway")
+        caller = Asker(await nats.connect(url, inbox_prefix=GATEWAY), project)
         try:
-            _, quiet = await _probed(caller, asyncio.sleep(3))
-            began = time.perf_counter()
-            got, busy = await _probed(caller, _whole(caller, text))
-            took = time.perf_counter() - began
+            _, quiet = await _probed(url, asyncio.sleep(5))
+            (got, took), busy = await _probed(url, _whole(caller, text))
         finally:
             await caller.nc.close()
     began = time.perf_counter()
@@ -327,7 +336,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--calls", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--probe", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.probe is not None:
+        sys.stdout.write(json.dumps(asyncio.run(_probe(options.probe))))
+        return 0
     with TemporaryDirectory(prefix="towpath-diff-") as folder:
         return asyncio.run(_run(options.calls, options.seed, Path(folder)))
 

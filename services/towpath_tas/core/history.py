@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import cast
 
-from towpath_contracts.policies import MAX_EXAMPLES, Change, DiffExample, DiffGroup
+from towpath_contracts.policies import MAX_EXAMPLES, MAX_EXAMPLES_AT_ONCE, Change, DiffExample, DiffGroup
 from towpath_contracts.policies import Verdict as Word
 from towpath_contracts.tools import ToolSpec
 from towpath_tas.core.authorization import Asked, asked_again
@@ -71,6 +71,7 @@ class Weighing:
         self._examples = examples
         self._groups: dict[_Key, list[DiffExample]] = {}
         self._counts: Counter[_Key] = Counter()
+        self._named = 0
         self.left_out: Counter[str] = Counter()
         self.calls = 0
 
@@ -92,7 +93,8 @@ class Weighing:
         key = (CHANGES[verdict.effect], recorded.verdict, call.network, call.agent_key, call.tool)
         self._counts[key] += 1
         examples = self._groups.setdefault(key, [])
-        if len(examples) < self._examples:
+        if len(examples) < self._examples and self._named < MAX_EXAMPLES_AT_ONCE:
+            self._named += 1
             examples.append(_example(call, recorded, verdict.rule.name if verdict.rule else None))
 
     def groups(self) -> tuple[DiffGroup, ...]:
