@@ -81,8 +81,7 @@ async def test_a_destination_passes_by_the_task_and_by_the_record_and_by_nothing
     for to in ("ann@acme.example", "BOB@bank.example", "kay@acme.example", "desk@acme.example"):
         assert await verdict(tas, run_id, "orders.send", to=[to], body="anything") == "permitted", to
     for to in ("eve@evil.example", "mal@evil.example", "zed@evil.example", " Eve@Evil.Example "):
-        expected = "approval.required" if to.startswith("mal") else "tool.denied"
-        assert await verdict(tas, run_id, "orders.send", to=["ann@acme.example", to], body="x") == expected, to
+        assert await verdict(tas, run_id, "orders.send", to=["ann@acme.example", to], body="x") == "tool.denied", to
     assert await verdict(tas, run_id, "orders.send", to=["made@up.example"], body="x") == "approval.required"
 
 

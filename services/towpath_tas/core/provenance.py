@@ -75,7 +75,7 @@ class _Leaf:
 
 @dataclass(slots=True)
 class _Output:
-    """Untrusted text of one call, as it is searched."""
+    """Text that one call returned, as it is searched."""
 
     source: Source
     letters: str
@@ -140,6 +140,7 @@ class Knowledge:
     _given: dict[str, Source] = field(default_factory=dict)
     _record: dict[str, Source] = field(default_factory=dict)
     _outputs: list[_Output] = field(default_factory=list)
+    _records: list[_Output] = field(default_factory=list)
 
     def add_task(self, text: str, inputs: Any = None) -> None:
         """Take the caller's own words: the *text* vouches for what it says, each of the *inputs* for what it is."""
@@ -152,6 +153,7 @@ class Knowledge:
         """Take what a tool returned: all of it *trusted*, or only what stands at *fields*."""
         patterns = [tuple(path.split(".")) for path in fields]
         untrusted: list[str] = []
+        vouched: list[str] = []
         for leaf in _leaves(result, keys=True):
             if leaf.value is None or isinstance(leaf.value, bool):
                 continue
@@ -162,14 +164,16 @@ class Knowledge:
             if trusted or any(_covers(pattern, leaf.names) for pattern in patterns):
                 for form in same_forms(leaf.value):
                     self._record.setdefault(form, source)
+                vouched.append(str(leaf.value))
             else:
                 untrusted.append(str(leaf.value))
-        self._hide(source, untrusted)
+        self._hide(self._outputs, source, untrusted)
+        self._hide(self._records, source, vouched)
 
     def add_untrusted(self, source: Source, text: str) -> None:
         """Take text that nobody vouches for, such as what a tool said when it failed."""
         self.chars += len(text)
-        self._hide(source, [text])
+        self._hide(self._outputs, source, [text])
 
     def missed(self) -> None:
         """Note that something of the run could not be looked at whole."""
@@ -177,7 +181,7 @@ class Knowledge:
 
     def look(self, path: str, arg: str, value: Any, *, sink: bool = False, fixed: frozenset[str] = NONE) -> Told:
         """Say where one *value* of *arg* comes from; *fixed* are the `same_forms` that the tool's schema lists."""
-        word, source = self._known(value, fixed)
+        word, source = self._known(value, fixed, exact=sink)
         if isinstance(value, str) and word in {None, UNTRUSTED}:
             return self._parts(Told(path=path, arg=arg, word=word or UNKNOWN, sink=sink, source=source), value)
         found = word or UNKNOWN
@@ -188,7 +192,8 @@ class Knowledge:
         """Say where every value of a call of *spec* with *args* comes from."""
         declared = spec.parameters.get("properties", {})
         names = frozenset((*_property_names(spec.parameters), *(() if declared else args)))  # else names are data
-        fixed = {name: frozenset(_fixed(declared.get(name))) for name in args}
+        shared = spec.parameters.get("$defs", {})
+        fixed = {name: frozenset(_fixed(declared.get(name), shared)) for name in args}
         sinks = None if spec.sinks is None else [tuple(path.split(".")) for path in spec.sinks]
         told: list[Told] = []
         for leaf in _leaves(args, keys=True, known=names):
@@ -202,11 +207,11 @@ class Knowledge:
             told.append(self.look(leaf.path, arg, leaf.value, sink=sink, fixed=fixed[arg]))
         return Origin(told=tuple(told), args=tuple(args), whole=self.whole, **about(spec))
 
-    def _known(self, value: Any, fixed: frozenset[str]) -> tuple[str | None, Source | None]:
+    def _known(self, value: Any, fixed: frozenset[str], *, exact: bool = False) -> tuple[str | None, Source | None]:
         if value is None or isinstance(value, bool) or value == "":
             return FIXED, None
         forms = same_forms(value)
-        if any(said.holds(value) for said in self._said):
+        if any(said.names(value) if exact else said.holds(value) for said in self._said):
             return TASK, Source()
         for form in forms:
             if form in self._given:
@@ -216,6 +221,8 @@ class Knowledge:
                 return RECORD, self._record[form]
         if not forms.isdisjoint(fixed):
             return FIXED, None
+        if exact and any(said.holds(value) for said in self._said):
+            return None, None  # a short number that the task says, but not as what it is used for
         source = self._hidden(value)
         return (None, None) if source is None else (UNTRUSTED, source)
 
@@ -254,18 +261,22 @@ class Knowledge:
         text = str(value)
         letters = unhidden(without_scheme(text)) or unhidden(text) or text
         short = len(letters) < MIN_HIDDEN
-        names = words(text) if isinstance(value, str) and short else frozenset()
-        if not isinstance(value, str):
-            names = same_forms(value)
-        for output in self._outputs:
+        names = same_forms(value)
+        if isinstance(value, str):
+            names = words(text) if short else NONE
+        # An address inside a longer field of a record was written by whoever wrote that text.
+        pointing = isinstance(value, str) and not short and is_pointers(value)
+        outputs = [*self._outputs, *self._records] if pointing else self._outputs
+        for output in outputs:
             if (not short and letters in output.letters) or not names.isdisjoint(output.words):
                 return output.source
         return None
 
-    def _hide(self, source: Source, texts: Sequence[str]) -> None:
+    @staticmethod
+    def _hide(outputs: list[_Output], source: Source, texts: Sequence[str]) -> None:
         if texts:
             known = frozenset(word for text in texts for word in words(text))
-            self._outputs.append(_Output(source, "\0".join(unhidden(text) for text in texts), known))
+            outputs.append(_Output(source, "\0".join(unhidden(text) for text in texts), known))
 
 
 def looked_at(spec: ToolSpec) -> bool:
@@ -346,21 +357,21 @@ def _property_names(schema: Any) -> Iterator[str]:
             yield from _property_names(inner)
 
 
-def _fixed(schema: Any) -> Iterator[str]:
+def _fixed(schema: Any, shared: Mapping[str, Any], depth: int = 8) -> Iterator[str]:
     """Yield the forms of every value that *schema* itself lists: an enum, a constant, a default."""
     if isinstance(schema, Mapping):
-        for name in ("const", "default"):
-            if isinstance(schema.get(name), str | int | float):
-                yield from same_forms(schema[name])
         listed = schema.get("enum")
-        for value in listed if isinstance(listed, list) else ():
+        for value in (schema.get("const"), schema.get("default"), *(listed if isinstance(listed, list) else ())):
             if isinstance(value, str | int | float):
                 yield from same_forms(value)
+        reference = str(schema.get("$ref", ""))
+        if reference.startswith("#/$defs/") and depth:
+            yield from _fixed(shared.get(reference.removeprefix("#/$defs/")), shared, depth - 1)
         for inner in schema.values():
-            yield from _fixed(inner)
+            yield from _fixed(inner, shared, depth)
     elif isinstance(schema, list):
         for inner in schema:
-            yield from _fixed(inner)
+            yield from _fixed(inner, shared, depth)
 
 
 def _sentences(text: str) -> Iterator[str]:

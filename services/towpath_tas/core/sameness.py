@@ -47,6 +47,10 @@ _FILE = re.compile(
     r"[^/@:]+\.(?:txt|pdf|docx?|xlsx?|pptx?|csv|json|ya?ml|xml|html?|png|jpe?g|gif|log|eml|ics|md|py)", re.IGNORECASE
 )
 _SCHEME = re.compile(r"^\s*[a-z][a-z0-9+.-]{0,20}:(?://)?(?:www\.)?(?=\S)|^\s*www\.(?=\S)", re.IGNORECASE)
+_SHORT_NUMBER = re.compile(r"\d{1,3}")
+_CALLED = (
+    r"\b(?:id|no|nr|number|key|row|item|file|mail|e-mail|email|event|order|ticket|account|user|channel|transaction)"
+)
 _EDGE_BEFORE = r"(?<![\w.+%\-@/\\#])[#@]?"
 _EDGE_AFTER = r"(?![\w@/\\%+\-])(?![.:]\w)(?!,\d)"
 _LOOSE = r"[\s().\-/]{0,3}"
@@ -103,6 +107,17 @@ class Said:
             _written(self._text, wanted.removeprefix("#").removeprefix("@") or wanted)
             or any(self._says(form) for form in same_forms(wanted))
         )
+
+    def names(self, value: object) -> bool:
+        """Say whether the text names *value* as a destination: a short number must be called one, or be quoted.
+
+        "file 13" and "ID '13'" name it; "June 13" says it without meaning a file.
+        """
+        bare = _bare(value)
+        if isinstance(value, bool) or not _SHORT_NUMBER.fullmatch(bare):
+            return self.holds(value)
+        called = rf"(?:[\"'`#]|{_CALLED}[\s:.#\"'`]{{0,4}}(?:is\s+|of\s+)?[\"'`#]?){re.escape(bare)}(?![\w.,]\w|\w)"
+        return re.search(called, self._text, re.IGNORECASE) is not None
 
     def _says(self, form: str) -> bool:
         kind, _, body = form.partition(":")
