@@ -18,7 +18,8 @@ class CheckAccess(Message):
     """Dry run: what would the matrix say about this call?
 
     `grant` is the task's own, as in SubmitTask; `used` says how often the run has used limited rules, by their names,
-    and `spent_usd` what it has cost so far (None: nobody can say).
+    and `spent_usd` what it has cost so far (None: nobody can say). With `run_id` it is told where the values come from,
+    as if that run asked now; `origin` states it instead, in the words that conditions see.
     """
 
     project: str
@@ -34,6 +35,8 @@ class CheckAccess(Message):
     grant: tuple[JsonObject, ...] | None = None
     used: dict[str, int] = Field(default_factory=dict)
     spent_usd: float | None = None
+    run_id: UUID | None = None
+    origin: JsonObject | None = None
 
 
 class RuleTrace(Value):
@@ -56,6 +59,7 @@ class AccessVerdict(Message):
     allowed_tools: tuple[str, ...] = ()
     suggestion: str = ""
     trace: tuple[RuleTrace, ...] = ()
+    origins: tuple[JsonObject, ...] = ()
     denial: Denial | None = None
 
 

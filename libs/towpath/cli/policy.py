@@ -6,12 +6,12 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from towpath.cli import policy_cases, policy_diff, policy_rules
+from towpath.cli import naming, policy_cases, policy_diff, policy_rules
 from towpath.cli.errors import DENIED, OK, WAITING
 from towpath.cli.files import parse_json
 from towpath.cli.options import COMMON, Common, examples
 from towpath.cli.output import Column
-from towpath.cli.text import brief
+from towpath.cli.text import brief, value_origin
 from towpath_contracts.problems import ProblemError, problem
 
 app = App(name="policy", help="Apply and ask the permission matrix; see its past, and what a change would have done.")
@@ -90,6 +90,7 @@ async def check(
     grant: str | None = None,
     used: str | None = None,
     spent_usd: float | None = None,
+    run: str | None = None,
     common: Common = COMMON,
 ) -> int:
     """Say what the matrix would answer to a call, and why; nothing is executed.
@@ -109,6 +110,7 @@ async def check(
         grant: The task's own grant, a JSON list.
         used: How often the run has used limited rules, a JSON object of rule names.
         spent_usd: What the run has cost so far.
+        run: Ask as this run would now: what it has seen decides where the values come from.
     """
     more = {
         "caller": caller,
@@ -123,6 +125,8 @@ async def check(
     given = {name: value for name, value in more.items() if value is not None}
     given["args"] = _object(args, "--args")
     async with common.asking() as client:
+        if run is not None:
+            given["run_id"] = str(await naming.run_id(client, run))
         verdict = await client.policy.check(network=network, agent_key=agent, tool=tool, **given)
     out = common.out()
     said = verdict.model_dump(mode="json")
@@ -130,6 +134,8 @@ async def check(
         out.say(f"{verdict.verdict}  {verdict.reason}".strip(), "bold")
         if verdict.suggestion:
             out.say(verdict.suggestion)
+        for value in verdict.origins:
+            out.say(value_origin(value))
         out.rows("trace", said["trace"], _TRACE, empty="No rule speaks of this call, so it is denied.")
     else:
         out.data(said)

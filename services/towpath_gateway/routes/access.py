@@ -59,7 +59,8 @@ class PolicyText(ClientMessage):
 class AccessQuestion(ClientMessage):
     """A call that might be made; `caller` defaults to who asks. `grant` is the task's own, as at a submission.
 
-    `used` says how often the run has used limited rules, by name, and `spent_usd` what it has cost.
+    `used` says how often the run has used limited rules, by name, and `spent_usd` what it has cost. With `run_id` it is
+    told where the values come from, as if that run asked now; `origin` states it instead.
     """
 
     network: Name
@@ -74,6 +75,8 @@ class AccessQuestion(ClientMessage):
     grant: tuple[JsonObject, ...] | None = Field(default=None, max_length=256)
     used: dict[str, int] = Field(default_factory=dict)
     spent_usd: float | None = Field(default=None, ge=0)
+    run_id: UUID | None = None
+    origin: JsonObject | None = None
 
 
 class ProposalVerdict(ClientMessage):
@@ -165,6 +168,8 @@ async def check_access(question: AccessQuestion, parts: PartsOf, principal: Poli
         grant=question.grant,
         used=question.used,
         spent_usd=question.spent_usd,
+        run_id=question.run_id,
+        origin=question.origin,
     )
     return json_answer(await parts.platform.ask(rpc.CHECK_ACCESS, request))
 

@@ -25,6 +25,7 @@ from towpath_contracts.tools import ToolSpec
 from towpath_tas.adapters.cel import compile_grant
 from towpath_tas.adapters.ledger_tables import QUERIES
 from towpath_tas.app.laws import Laws
+from towpath_tas.app.origins import Origins
 from towpath_tas.core.authorization import Asked
 from towpath_tas.core.grants import grant_problems
 from towpath_tas.core.matrix import Rule, Who
@@ -44,6 +45,7 @@ class Access:
     def __init__(self, pool: Any, laws: Laws) -> None:
         self._pool = pool
         self._laws = laws
+        self._origins = Origins()
 
     async def check(self, request: CheckAccess) -> AccessVerdict:
         """Say what the matrix would say to a call, and how every rule for the tool was weighed."""
@@ -54,7 +56,7 @@ class Access:
         except ValueError as error:
             raise ProblemError(problem("request_invalid", f"args: {error}")) from error
         asked = Asked(
-            run_id=None,
+            run_id=request.run_id,
             project=request.project,
             who=who,
             step=request.step,
@@ -65,7 +67,11 @@ class Access:
             labels=request.labels,
             grants=chain_of((), request.grant),
             spent_usd=request.spent_usd,
+            origin=request.origin,
         )
+        if request.run_id is not None:
+            known = await self._origins.of(self._pool, {request.run_id: request.project})
+            asked = law.traced(asked, known[request.run_id])
         ruling = law.rule(asked, request.used)
         tool = law.registry.tools.get(request.tool)
         operation = tool.spec.operation if tool else asked.operation
@@ -80,6 +86,7 @@ class Access:
             suggestion=denial.suggestion if denial else "",
             trace=law.matrix.trace(who, request.tool, operation, asked.context()),
             denial=denial,
+            origins=asked.traced.shown() if asked.traced is not None else (),
         )
 
     async def permissions(self, request: GetPermissions) -> Permissions:

@@ -90,11 +90,13 @@ class Picture:
     known: Knowledge | None = None
     wants_origin: bool = False
 
+    def traced(self, asked: Asked) -> Asked:
+        """Return *asked* with where its values come from, where that was looked up."""
+        return asked if self.known is None else self.law.traced(asked, self.known)
+
     def authorize(self, asked: Asked) -> Ruling:
         """Ask the matrix."""
-        if self.known is not None:
-            asked = self.law.traced(asked, self.known)
-        ruling = self.law.rule(asked, self.used, self.rates)
+        ruling = self.law.rule(self.traced(asked), self.used, self.rates)
         self.wants_origin = self.wants_origin or ruling.wants_origin
         return ruling
 

@@ -60,7 +60,7 @@ class Item:
         )
         if picture.law.shadow is None or picture.call is not None:
             return step
-        return beside(step, self.asked, picture.law)
+        return beside(step, picture.traced(self.asked), picture.law)
 
     def entry(self) -> Entry:
         """Return what the book has to do."""
