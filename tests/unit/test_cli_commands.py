@@ -29,6 +29,7 @@ COMMANDS = [
     *("gates list", "gates show", "gates approve", "gates deny", "gates resolve", "gates watch", "gates notices"),
     *("networks validate", "networks publish", "networks list", "networks show"),
     *("policy apply", "policy check", "policy show", "tools list", "tools accept", "tools refuse", "audit search"),
+    *("mcp inspect", "tools proposals", "tools diff"),
     *("policy versions", "policy log", "policy rollback", "policy diff", "policy shadow", "policy test"),
     *("policy rule show", "policy rule put", "policy rule remove", "audit stats"),
     *(
