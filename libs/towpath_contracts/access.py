@@ -255,7 +255,10 @@ class AuditEntry(Value):
 
 
 class AuditPage(Message):
-    """Audit entries, newest first."""
+    """Audit entries, newest first, and `total` of those near the newest.
+
+    A page is made from a bounded part of the audit, so it may have few entries or none and still `next_before`.
+    """
 
     entries: tuple[AuditEntry, ...]
     next_before: int | None = None

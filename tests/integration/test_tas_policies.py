@@ -223,6 +223,21 @@ async def test_figures_are_counted_by_what_one_asks_for(tas: Running) -> None:
     assert (past.total.allowed, past.rows) == (0, ())
 
 
+async def test_the_audit_is_searched_page_by_page_in_a_window(tas: Running) -> None:
+    caller = tas.caller
+    before = datetime.now(UTC) - timedelta(minutes=1)
+    calls = [await caller.call(name) for name in ("orders.find", "orders.tag", "orders.find")]
+    hits = {"phase": "decision", "tool": "orders.find"}
+    newest = await ask(tas, rpc.AUDIT_QUERY, **hits, since=before, limit=1)
+    assert ([one.execution_id for one in newest.entries], newest.total) == ([calls[2].execution_id], 2)
+    older = await ask(tas, rpc.AUDIT_QUERY, **hits, since=before, limit=1, before=newest.next_before)
+    assert ([one.execution_id for one in older.entries], older.next_before) == ([calls[0].execution_id], None)
+    of_run = await ask(tas, rpc.AUDIT_QUERY, run_id=calls[1].run_id, phase="decision")
+    assert ([one.tool for one in of_run.entries], of_run.total, of_run.next_before) == (["orders.tag"], 1, None)
+    assert (await ask(tas, rpc.AUDIT_QUERY, **hits, until=before - timedelta(hours=1))).total == 0
+    assert (await ask(tas, rpc.AUDIT_QUERY, **hits, since=before + timedelta(hours=1))).entries == ()
+
+
 async def test_a_dry_run_weighs_the_grant_the_labels_and_what_was_used(tas: Running) -> None:
     await tas.caller.apply(
         "kind: Policy\nrules:\n"

@@ -135,6 +135,7 @@ SELECT DISTINCT project, toolset FROM tas.tool WHERE status = 'accepted';
 SELECT tas.write_audit('{}', $1::tas.audit_new[]);
 
 -- name: audit
+-- $13 and $14 bound what is looked through: ids rise with time, and a rare filter must not read the whole audit.
 SELECT entry_id, at, project, run_id, execution_id, phase, verdict, tool, operation, network, agent_key, caller, actor,
        rule, policy_version, args_digest, detail, erased
 FROM tas.audit_entry
@@ -142,7 +143,18 @@ WHERE project = $1 AND ($2::uuid IS NULL OR run_id = $2) AND ($3::uuid IS NULL O
   AND ($4::text IS NULL OR agent_key = $4) AND ($5::text IS NULL OR tool = $5) AND ($6::text IS NULL OR verdict = $6)
   AND ($7::text IS NULL OR phase = $7) AND ($8::text IS NULL OR actor = $8)
   AND ($9::timestamptz IS NULL OR at >= $9) AND ($10::timestamptz IS NULL OR at <= $10)
-  AND ($11::bigint IS NULL OR entry_id < $11)
+  AND ($11::bigint IS NULL OR entry_id < $11) AND entry_id BETWEEN $13 AND $14
+ORDER BY entry_id DESC LIMIT $12;
+
+-- name: audit_of_run
+SELECT entry_id, at, project, run_id, execution_id, phase, verdict, tool, operation, network, agent_key, caller, actor,
+       rule, policy_version, args_digest, detail, erased
+FROM tas.audit_entry
+WHERE project = $1 AND run_id = $2 AND ($3::uuid IS NULL OR execution_id = $3)
+  AND ($4::text IS NULL OR agent_key = $4) AND ($5::text IS NULL OR tool = $5) AND ($6::text IS NULL OR verdict = $6)
+  AND ($7::text IS NULL OR phase = $7) AND ($8::text IS NULL OR actor = $8)
+  AND ($9::timestamptz IS NULL OR at >= $9) AND ($10::timestamptz IS NULL OR at <= $10)
+  AND ($11::bigint IS NULL OR entry_id < $11) AND entry_id BETWEEN $13 AND $14
 ORDER BY entry_id DESC LIMIT $12;
 
 -- name: audit_total
@@ -152,6 +164,17 @@ SELECT count(*) FROM (
     AND ($4::text IS NULL OR agent_key = $4) AND ($5::text IS NULL OR tool = $5) AND ($6::text IS NULL OR verdict = $6)
     AND ($7::text IS NULL OR phase = $7) AND ($8::text IS NULL OR actor = $8)
     AND ($9::timestamptz IS NULL OR at >= $9) AND ($10::timestamptz IS NULL OR at <= $10)
+    AND entry_id BETWEEN $12 AND $13
+  LIMIT $11) found;
+
+-- name: audit_total_of_run
+SELECT count(*) FROM (
+  SELECT FROM tas.audit_entry
+  WHERE project = $1 AND run_id = $2 AND ($3::uuid IS NULL OR execution_id = $3)
+    AND ($4::text IS NULL OR agent_key = $4) AND ($5::text IS NULL OR tool = $5) AND ($6::text IS NULL OR verdict = $6)
+    AND ($7::text IS NULL OR phase = $7) AND ($8::text IS NULL OR actor = $8)
+    AND ($9::timestamptz IS NULL OR at >= $9) AND ($10::timestamptz IS NULL OR at <= $10)
+    AND entry_id BETWEEN $12 AND $13
   LIMIT $11) found;
 
 -- name: dead_letter

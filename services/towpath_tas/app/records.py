@@ -16,10 +16,14 @@ from towpath_contracts.tools import MAX_RESULT_BYTES, BlobChunk, TicketClaims
 from towpath_contracts.views import Done
 from towpath_fabric.tickets import TicketRefusedError
 from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit
+from towpath_tas.app.history import HISTORY, SLACK, entry_at
 from towpath_tas.app.sending import Tickets
 
 MAX_TOTAL = 10_000
 """Matches are counted up to here; more than that nobody reads, and counting would take long."""
+
+MAX_SCANNED = 2_000_000
+"""Entries that one page looks through at most: a second or two of Postgres."""
 
 CHUNK_BYTES = 256 * 1024
 MAX_CHUNKS = MAX_RESULT_BYTES // CHUNK_BYTES
@@ -41,19 +45,34 @@ class Audit:
         return Done(detail="recorded")
 
     async def query(self, request: AuditQuery) -> AuditPage:
-        """Return a page of entries, newest first."""
+        """Return a page of entries, newest first.
+
+        A page looks through a bounded part of the audit: it may be empty and still have a page before it.
+        """
         filters = (
             *(request.project, request.run_id, request.execution_id, request.agent_key, request.tool),
             *(request.verdict, request.phase, request.actor, request.since, request.until),
         )
-        rows = await self._pool.fetch(QUERIES.audit, *filters, request.before, request.limit + 1)
-        total = await self._pool.fetchval(QUERIES.audit_total, *filters, MAX_TOTAL)
+        whole = request.run_id is not None  # a run's entries have an index of their own
+        page_of, total_of = (QUERIES.audit, QUERIES.audit_total)
+        if whole:
+            page_of, total_of = (QUERIES.audit_of_run, QUERIES.audit_total_of_run)
+        first, last = await self._window(request)
+        upper = last if request.before is None else min(last, request.before - 1)
+        lower = first if whole else max(first, upper - MAX_SCANNED + 1)
+        rows = await self._pool.fetch(page_of, *filters, request.before, request.limit + 1, lower, upper)
+        counted_from = first if whole else max(first, last - MAX_SCANNED + 1)
+        total = await self._pool.fetchval(total_of, *filters, MAX_TOTAL, counted_from, last)
         page = rows[: request.limit]
-        return AuditPage(
-            entries=tuple(_entry(row) for row in page),
-            next_before=page[-1]["entry_id"] if len(rows) > request.limit else None,
-            total=total,
-        )
+        before = page[-1]["entry_id"] if len(rows) > request.limit else lower if lower > first else None
+        return AuditPage(entries=tuple(_entry(row) for row in page), next_before=before, total=total)
+
+    async def _window(self, request: AuditQuery) -> tuple[int, int]:
+        """The first and the last entry that the times of *request* can mean."""
+        first = 1 if request.since is None else await entry_at(self._pool, request.since - SLACK)
+        if request.until is not None:
+            return first, await entry_at(self._pool, request.until + SLACK) - 1
+        return first, await self._pool.fetchval(HISTORY.last_entry)
 
 
 class Blobs:
