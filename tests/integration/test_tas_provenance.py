@@ -10,6 +10,7 @@ from tests.support.tas_caller import row, tool
 from tests.support.tas_running import Running, shared_tas, tas
 from tests.support.waiting import eventually
 
+from towpath_contracts import rpc
 from towpath_fabric.ids import new_run_id
 
 __all__ = ["shared_tas", "tas"]
@@ -150,6 +151,25 @@ async def test_a_person_sees_where_each_value_came_from(tas: Running) -> None:
     ]
     entries = await tas.caller.audit(execution_id=request.execution_id)
     assert entries[0].detail["origin"]["worst_sink"] == "unknown"
+
+
+async def test_a_dry_run_asks_as_a_run_would_now(tas: Running) -> None:
+    await careful(tas)
+    run_id = await begun(tas)
+    await returned(tas, run_id, "orders.mails", ["eve@evil.example"])
+    said = {"project": tas.caller.project, "network": "support", "agent_key": "billing", "tool": "orders.send"}
+    answers = {
+        to: await tas.caller.ask(rpc.CHECK_ACCESS, **said, args={"to": to}, run_id=run_id)
+        for to in ("ann@acme.example", "eve@evil.example", "made@up.example")
+    }
+    assert [one.verdict for one in answers.values()] == ["allow", "deny", "require_approval"]
+    assert answers["eve@evil.example"].origins == (
+        {"path": "to", "from": "untrusted", "sink": True, "tool": "orders.mails", "step": 1},
+    )
+    stated = await tas.caller.ask(rpc.CHECK_ACCESS, **said, args={"to": "x"}, origin={"worst_sink": "untrusted"})
+    assert (stated.verdict, stated.rule) == ("deny", "untrusted")
+    blind = await tas.caller.ask(rpc.CHECK_ACCESS, **said, args={"to": "ann@acme.example"})
+    assert blind.verdict == "deny", "what was not looked up restricts"
 
 
 async def test_hazards_hold_always_and_reading_what_the_task_names_does_not(tas: Running) -> None:
