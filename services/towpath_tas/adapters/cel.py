@@ -46,7 +46,7 @@ class CelCondition:
             raise ValueError(msg)
         self.text = text
         self._program = cel.compile(text)
-        self._names = tuple(VARIABLES & set(self._program.variables()))
+        self._names = VARIABLES & set(self._program.variables())
         unknown = set(self._program.variables()) - VARIABLES - _TYPES - set(_MACRO.findall(text))
         if unknown:
             msg = f"unknown name {', '.join(sorted(unknown))}: a condition sees {', '.join(sorted(VARIABLES))}"
@@ -59,7 +59,8 @@ class CelCondition:
     def __call__(self, context: Mapping[str, Any]) -> Met:
         """Answer for *context*; see `Condition`."""
         try:
-            answer = self._program.execute(self._prepared(context))
+            ready = isinstance(context, Scene) and self._names <= context.ready
+            answer = self._program.execute(context.prepared if ready else self._prepared(context))
         except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
             return Met.UNCLEAR
         if answer is True:
@@ -71,13 +72,12 @@ class CelCondition:
         if not isinstance(context, Scene):
             return dict(context)
         if context.prepared is None:
-            context.prepared = (cel.Context(), set())
-        prepared, ready = context.prepared
-        for name in self._names:
-            if name not in ready and name in context:
-                prepared.add_variable(name, context[name])
-                ready.add(name)
-        return prepared
+            context.prepared = cel.Context()
+        for name in self._names - context.ready:
+            if name in context:
+                context.prepared.add_variable(name, context[name])
+                context.ready.add(name)
+        return context.prepared
 
 
 def compile_condition(text: str) -> Condition:

@@ -17,6 +17,8 @@ from jsonschema.validators import extend
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
+from towpath_tas.core.plain_schema import compile_plain
+
 _NAMES_ONLY = frozenset({"required", "additionalProperties", "unevaluatedProperties", "dependentRequired"})
 """Checks of an object whose message holds the names of its members, not their values."""
 
@@ -49,6 +51,7 @@ class Arguments:
             raise ValueError(msg) from error
         for pattern in _patterns(schema):
             matches(pattern, "")
+        self._fits = compile_plain(schema)
         self._validator = _validator_class(matches)(schema, registry=Registry())
 
     def problems(self, args: Mapping[str, Any], text: str, hidden: Collection[str] = ()) -> list[str]:
@@ -60,6 +63,8 @@ class Arguments:
             return [f"the arguments have {len(text)} characters, at most {MAX_ARGS_CHARS} are allowed"]
         if _deeper(args, MAX_DEPTH):
             return [f"the arguments are nested deeper than {MAX_DEPTH} levels"]
+        if self._fits is not None and self._fits(args):
+            return []
         try:
             if self._validator.is_valid(args):
                 return []

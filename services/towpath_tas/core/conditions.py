@@ -23,15 +23,17 @@ class Met(Enum):
 class Scene(dict[str, Any]):
     """What all conditions of one decision see; nothing of it changes meanwhile.
 
-    An engine keeps in `prepared` what it has made of it for the first condition: most of the time goes there.
+    An engine keeps in `prepared` what it has made of the names that are `ready`, for the next condition: most of the
+    time goes there.
     """
 
-    __slots__ = ("prepared",)
+    __slots__ = ("prepared", "ready")
 
     def __init__(self, context: Mapping[str, Any]) -> None:
         """Take the names of *context*."""
         super().__init__(context)
         self.prepared: Any = None
+        self.ready: set[str] = set()
 
 
 class Condition(Protocol):

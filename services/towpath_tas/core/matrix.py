@@ -134,7 +134,7 @@ class Matrix:
             else:
                 self._wild.append((place, rule))
         self._found: dict[tuple[Who, str, str, bool], tuple[Rule, ...]] = {}
-        self._conditions: dict[str, Condition | None] = {}
+        self._conditions: dict[str, Condition] = {}
         self.names_run = any(rule.when is not None and "run" in rule.when for rule in self.rules)
         self.names_origin = any(rule.when is not None and "origin" in rule.when for rule in self.rules)
 
@@ -212,13 +212,13 @@ class Matrix:
     def _met(self, rule: Rule, context: Mapping[str, Any]) -> Met:
         if rule.when is None:
             return Met.YES
-        if rule.when not in self._conditions:
+        condition = self._conditions.get(rule.when)
+        if condition is None:
             try:
-                self._conditions[rule.when] = self._compiler(rule.when)
+                condition = self._conditions[rule.when] = self._compiler(rule.when)
             except ValueError:  # it compiled when it was applied; a library that has changed since must not allow
-                self._conditions[rule.when] = None
-        condition = self._conditions[rule.when]
-        return Met.UNCLEAR if condition is None else condition(context)
+                return Met.UNCLEAR
+        return condition(context)
 
 
 def _weigh(matched: Mapping[Effect, Sequence[Rule]], used: Used, unmet: tuple[Rule, ...]) -> Verdict:
