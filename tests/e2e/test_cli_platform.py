@@ -224,6 +224,8 @@ def test_the_matrix_can_be_asked(ask: Ask, agent: str, amount: int, code: int, v
     words = ("--network", "support", "--agent", agent, "--tool", "orders.refund", "--args", args)
     got, said = ask("policy", "check", *words)
     assert (got, said["verdict"]) == (code, verdict)
+    may = {one["tool"] for one in ask("policy", "permissions", "support", agent)[1]["permissions"]}
+    assert may == ({"orders.find"} if agent == "tech" else {"orders.find", "orders.refund"})
 
 
 def test_a_bad_matrix_changes_nothing(ask: Ask, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ COMMANDS = [
     *("policy apply", "policy check", "policy show", "tools list", "tools accept", "tools refuse", "audit search"),
     *("mcp inspect", "tools proposals", "tools diff"),
     *("policy versions", "policy log", "policy rollback", "policy diff", "policy shadow", "policy test"),
-    *("policy rule show", "policy rule put", "policy rule remove", "audit stats"),
+    *("policy rule show", "policy rule put", "policy rule remove", "policy permissions", "audit stats"),
     *(
         "keys create",
         "keys list",

@@ -36,6 +36,12 @@ _VERSIONS = (
     Column("why", "note"),
     Column("from", "source"),
 )
+_PERMISSIONS = (
+    Column("tool", "tool"),
+    Column("operation", "operation"),
+    Column("verdict", lambda row: f"{row['verdict']}{', on conditions' if row['conditional'] else ''}"),
+    Column("rules", lambda row: " ".join(row["rules"])),
+)
 _SIGNS = {"added": "+", "removed": "-", "altered": "~"}
 
 
@@ -140,6 +146,21 @@ async def check(
     else:
         out.data(said)
     return {"allow": OK, "deny": DENIED, "require_approval": WAITING}[verdict.verdict]
+
+
+@app.command(help_epilogue=examples("towpath policy permissions support billing"))
+async def permissions(network: str, agent: str, /, *, agent_type: str = "", common: Common = COMMON) -> None:
+    """List every registered tool that some rule opens to an agent, or bars from it.
+
+    Args:
+        network: The network.
+        agent: The agent's key.
+        agent_type: The agent's type.
+    """
+    async with common.asking() as client:
+        found = await client.policy.permissions(network, agent, agent_type=agent_type)
+    rows = [one.model_dump(mode="json") for one in found.permissions]
+    common.out().rows("permissions", rows, _PERMISSIONS, empty="No rule speaks of this agent, so it may do nothing.")
 
 
 @app.command(help_epilogue=examples("towpath policy show", "towpath policy show --text > policy.yaml"))
