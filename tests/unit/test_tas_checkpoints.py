@@ -1,0 +1,61 @@
+"""Where checkpoints go outside of the database: what arrives there, and what happens when it can't."""
+
+from pathlib import Path
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+from tests.support.audit_log import ORIGIN, signer
+from tests.support.web import response, web
+
+from towpath_audit.merkle import EMPTY_ROOT
+from towpath_audit.notes import Checkpoint, split_notes
+from towpath_tas.adapters.checkpoints import CheckpointFile, CheckpointLog, Witness
+from towpath_tas.adapters.keys import KeyFileError
+from towpath_tas.auditing import note_signer
+from towpath_tas.settings import TasSettings
+
+KEY = signer()
+NOTES = [KEY.note(Checkpoint(ORIGIN, size, EMPTY_ROOT).text()) for size in range(3)]
+
+
+async def test_a_file_collects_checkpoints_as_verify_reads_them(tmp_path: Path) -> None:
+    file = CheckpointFile(tmp_path / "checkpoints.txt", structlog.get_logger())
+    for note in NOTES:
+        await file.publish(note)
+    assert list(split_notes((tmp_path / "checkpoints.txt").read_text("utf-8"))) == NOTES
+    with capture_logs() as said:
+        await CheckpointFile(tmp_path / "nowhere" / "checkpoints.txt", structlog.get_logger()).publish(NOTES[0])
+    assert [entry["log_level"] for entry in said] == ["warning"]
+
+
+async def test_a_witness_is_sent_the_note_and_followed_nowhere() -> None:
+    async with web(lambda asked: response(200 if asked.path == "/take" else 302, location="/take")) as served:
+        with capture_logs() as said:
+            await Witness(served.url("/take", host="127.0.0.1"), structlog.get_logger()).publish(NOTES[1])
+            await Witness(served.url("/elsewhere", host="127.0.0.1"), structlog.get_logger()).publish(NOTES[1])
+    assert [(asked.method, asked.path) for asked in served.asked] == [("POST", "/take"), ("POST", "/elsewhere")]
+    assert served.asked[0].body.decode() == NOTES[1]
+    assert [entry["event"] for entry in said] == ["the witness refused a checkpoint"]
+    with capture_logs() as said:
+        await Witness("http://127.0.0.1:9/", structlog.get_logger()).publish(NOTES[1])
+    assert [entry["event"] for entry in said] == ["the witness could not be reached"]
+
+
+async def test_the_log_of_the_service_has_the_whole_note() -> None:
+    with capture_logs() as said:
+        await CheckpointLog(structlog.get_logger()).publish(NOTES[2])
+    assert [entry["note"] for entry in said] == [NOTES[2]]
+
+
+def test_without_a_key_of_its_own_only_an_embedded_service_seals(tmp_path: Path) -> None:
+    ticket = tmp_path / "ticket.key"
+    made = note_signer(TasSettings(embedded=True, ticket_key_file=ticket))
+    assert note_signer(TasSettings(embedded=True, ticket_key_file=ticket)).public == made.public
+    assert made.public.name == "towpath.local/audit"
+    with pytest.raises(KeyFileError, match="TOWPATH_SEAL_KEY_FILE"):
+        note_signer(TasSettings(embedded=False, ticket_key_file=ticket))
+    with pytest.raises(KeyFileError, match="sealing key"):
+        note_signer(TasSettings(embedded=False, seal_key_file=tmp_path / "missing.key"))
+    with pytest.raises(KeyFileError, match="TOWPATH_AUDIT_ORIGIN"):
+        note_signer(TasSettings(embedded=True, ticket_key_file=ticket, audit_origin="two words"))
