@@ -15,7 +15,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.grants import Grants, chain_of
 from towpath_contracts.tools import Alternative, Denial, Specialist, ToolRequest
 from towpath_tas.core.call import Call
-from towpath_tas.core.conditions import Compiler, Scene
+from towpath_tas.core.conditions import Compiler, Met, Scene
 from towpath_tas.core.denial import (
     Violation,
     allowed_tools,
@@ -119,6 +119,8 @@ class Ruling:
 
 
 Authorize = Callable[[Asked], Ruling]
+GRANT = "grant "
+"""How the name begins under which a grant's conditions stand beside those of rules, whose names have no space."""
 
 
 class Law:
@@ -149,18 +151,26 @@ class Law:
         """Answer *asked*; *used* counts the run's earlier calls by the name of a limited rule, *rates* those of now."""
         tool = self.registry.tools.get(asked.tool)
         naming = {} if tool is None else self._naming_origin(asked, tool.spec.operation)
-        if tool is not None and naming and asked.origin is None:
+        stated = asked.origin is not None
+        if tool is not None and naming and not stated:
             asked = dataclasses.replace(asked, origin=unread(tool.spec))
         ruling = self._rule(asked, used, rates)
         if tool is None:
             return ruling
         if asked.traced is None:
             wanted = ruling.effect == "require_approval" or matters(naming.values(), tool.spec)
+            if wanted and ruling.effect != "require_approval" and not stated:
+                scene = Scene(asked.context())
+                wanted = any(self._reads(name, when, scene) for name, when in naming.items())
             return dataclasses.replace(ruling, wants_origin=True) if wanted else ruling
         denial = ruling.denial
         if denial is not None and (denial.rule in naming or (denial.rule is None and naming)):
             denial = with_values(denial, asked.traced, tool.spec.system_params)
         return dataclasses.replace(ruling, origin=asked.traced, denial=denial)
+
+    def _reads(self, name: str, when: str, scene: Scene) -> bool:
+        """Say whether a condition can't be answered without reading: `origin.writes && …` can, for who only reads."""
+        return name.startswith(GRANT) or self.matrix.met(when, scene) is Met.UNCLEAR
 
     def _naming_origin(self, asked: Asked, operation: str) -> dict[str, str]:
         """Return the conditions that ask where values come from, by their rules' names; those of grants have places."""
@@ -172,7 +182,7 @@ class Law:
         for place, grant in enumerate(asked.grants):
             when = " || ".join(str(entry["when"]) for entry in grant if entry.get("when") is not None)
             if members(when):
-                found[f"grant {place}"] = when
+                found[f"{GRANT}{place}"] = when
         return found
 
     def _rule(self, asked: Asked, used: Mapping[str, int] | None, rates: Mapping[str, int] | None) -> Ruling:

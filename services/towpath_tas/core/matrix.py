@@ -210,12 +210,14 @@ class Matrix:
         return met is Met.YES if rule.effect == "allow" else met is not Met.NO
 
     def _met(self, rule: Rule, context: Mapping[str, Any]) -> Met:
-        if rule.when is None:
-            return Met.YES
-        condition = self._conditions.get(rule.when)
+        return Met.YES if rule.when is None else self.met(rule.when, context)
+
+    def met(self, when: str, context: Mapping[str, Any]) -> Met:
+        """Weigh one condition, compiled once."""
+        condition = self._conditions.get(when)
         if condition is None:
             try:
-                condition = self._conditions[rule.when] = self._compiler(rule.when)
+                condition = self._conditions[when] = self._compiler(when)
             except ValueError:  # it compiled when it was applied; a library that has changed since must not allow
                 return Met.UNCLEAR
         return condition(context)
