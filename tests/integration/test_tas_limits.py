@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 from tests.support.service_process import ServiceProcess
-from tests.support.tas_caller import OPEN, TasCaller
+from tests.support.tas_caller import ARGS, OPEN, TasCaller
 from tests.support.tas_running import Running, Shared, shared_tas, tas
 from tests.support.waiting import eventually
 
+from towpath_contracts import rpc
 from towpath_contracts.tools import ToolRequest
 
 __all__ = ["shared_tas", "tas"]
@@ -61,10 +62,13 @@ async def test_every_replica_decides_by_the_version_that_was_applied_last(
 async def test_a_rate_holds_for_the_whole_project_and_all_replicas(tas: Running, replica: ServiceProcess) -> None:
     caller = tas.caller
     await caller.apply(OPEN.replace("effect: allow", f"effect: allow, rate: {{calls: 7, per_s: {LONG_S}}}"))
-    said = await verdicts(caller, [caller.request("orders.find") for _ in range(30)])
-    assert (said.count("allow"), said.count("limit_exceeded")) == (7, 23)
+    found = await verdicts(caller, [caller.request("orders.find") for _ in range(30)])
+    assert (found.count("allow"), found.count("limit_exceeded")) == (7, 23)
     assert await verdicts(caller, [caller.request("orders.find")]) == ["limit_exceeded"]
     assert await decisions(replica) > 0
+    said = {"project": caller.project, "network": "support", "agent_key": "billing", "tool": "orders.find"}
+    dry = await caller.ask(rpc.CHECK_ACCESS, **said, args=ARGS)
+    assert (dry.verdict, dry.violation_type) == ("deny", "limit_exceeded"), "a dry run sees the window of now"
 
 
 async def test_a_rate_begins_again_with_every_window(tas: Running) -> None:

@@ -198,6 +198,14 @@ def test_the_trace_says_why_a_rule_did_not_match() -> None:
     assert "agent 'billing' is not 'x'" in trace[0].detail
 
 
+def test_the_trace_says_that_a_pattern_does_not_open_a_discovered_tool() -> None:
+    rules = [rule("wide", "allow", tool="orders.*"), rule("named", "allow", tool="orders.refund")]
+    context = {"args": {}, "run": {}, "agent": {}, "caller": ""}
+    trace = Matrix(rules, compile_condition).trace(WHO, "orders.refund", "write", context, discovered=True)
+    assert [(one.rule, one.matched) for one in trace] == [("wide", False), ("named", True)]
+    assert "discovered" in trace[0].detail
+
+
 def test_a_condition_that_no_longer_compiles_never_allows() -> None:
     def broken(text: str) -> CelCondition:
         raise ValueError(text)

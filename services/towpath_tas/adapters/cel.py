@@ -59,8 +59,10 @@ class CelCondition:
     def __call__(self, context: Mapping[str, Any]) -> Met:
         """Answer for *context*; see `Condition`."""
         try:
-            ready = isinstance(context, Scene) and self._names <= context.ready
-            answer = self._program.execute(context.prepared if ready else self._prepared(context))
+            if isinstance(context, Scene) and self._names <= context.ready:
+                answer = self._program.execute(context.prepared)
+            else:
+                answer = self._program.execute(self._prepared(context))
         except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
             return Met.UNCLEAR
         if answer is True:

@@ -92,7 +92,7 @@ async def read_counts(lane: Lane, keys: Sequence[tuple[UUID, str]]) -> dict[tupl
     return {(row["run_id"], row["rule"]): row["used"] for row in rows}
 
 
-async def read_rates(lane: Lane, keys: Sequence[tuple[str, Rate]]) -> dict[tuple[str, str], int]:
+async def read_rates(lane: Any, keys: Sequence[tuple[str, Rate]]) -> dict[tuple[str, str], int]:
     """Read how many calls rules with a rate have let through in the windows of now, by (project, rule)."""
     rows = await lane.fetch(
         QUERIES.read_rates,

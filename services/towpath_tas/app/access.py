@@ -23,7 +23,7 @@ from towpath_contracts.grants import chain_of, opens
 from towpath_contracts.problems import ProblemError, problem
 from towpath_contracts.tools import ToolSpec
 from towpath_tas.adapters.cel import compile_grant
-from towpath_tas.adapters.ledger_tables import QUERIES
+from towpath_tas.adapters.ledger_tables import QUERIES, read_rates
 from towpath_tas.app.laws import Laws
 from towpath_tas.app.origins import Origins
 from towpath_tas.core.authorization import Asked
@@ -73,6 +73,10 @@ class Access:
             known = await self._origins.of(self._pool, {request.run_id: request.project})
             asked = law.traced(asked, known[request.run_id])
         ruling = law.rule(asked, request.used)
+        if ruling.rated:
+            keys = [(request.project, rate) for rate in ruling.rated]
+            rates = {rule: used for (_, rule), used in (await read_rates(self._pool, keys)).items()}
+            ruling = law.rule(asked, request.used, rates)
         tool = law.registry.tools.get(request.tool)
         operation = tool.spec.operation if tool else asked.operation
         denial = ruling.denial
@@ -84,7 +88,13 @@ class Access:
             policy_version=ruling.policy_version,
             allowed_tools=denial.allowed_tools if denial else (),
             suggestion=denial.suggestion if denial else "",
-            trace=law.matrix.trace(who, request.tool, operation, asked.context()),
+            trace=law.matrix.trace(
+                who,
+                request.tool,
+                operation,
+                asked.context(),
+                discovered=tool is not None and tool.spec.discovered,
+            ),
             denial=denial,
             origins=asked.traced.shown() if asked.traced is not None else (),
         )

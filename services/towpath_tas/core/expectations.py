@@ -136,7 +136,7 @@ def answer(matrix: Matrix, case: Case, compile_grant: Compiler) -> Answer:
         verdict=verdict.effect,
         rule=verdict.rule.name if verdict.rule else None,
         reason=Violation.LIMIT if verdict.limited else "",
-        trace=matrix.trace(who, case.tool, case.operation, context),
+        trace=matrix.trace(who, case.tool, case.operation, context, discovered=case.discovered),
     )
 
 

@@ -178,7 +178,9 @@ class Matrix:
             matched["require_approval"] = matched["allow"] = []  # what only restricts gives no right
         return _weigh(matched, used, tuple(unmet))
 
-    def trace(self, who: Who, tool: str, operation: str, context: Mapping[str, Any]) -> tuple[RuleTrace, ...]:
+    def trace(
+        self, who: Who, tool: str, operation: str, context: Mapping[str, Any], *, discovered: bool = False
+    ) -> tuple[RuleTrace, ...]:
         """Say of every rule for this tool how it was weighed."""
         said = []
         for rule in self.rules:
@@ -187,6 +189,10 @@ class Matrix:
                 continue
             if misses:
                 said.append(RuleTrace(rule=rule.name, effect=rule.effect, matched=False, detail=misses))
+                continue
+            if discovered and rule.effect == "allow" and not names_discovered(rule):
+                detail = f"{tool} was discovered, and the rule does not name it"
+                said.append(RuleTrace(rule=rule.name, effect=rule.effect, matched=False, detail=detail))
                 continue
             met = self._met(rule, context)
             detail = "" if rule.when is None else f"condition {met.value}: {rule.when}"

@@ -4,7 +4,7 @@ Law: `fits` never says yes where the general check says no. It knows a part of J
 anything else in it is not compiled at all, and whatever does not fit goes the general way, which also says why.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import Any
 
 Fits = Callable[[Any], bool]
@@ -20,7 +20,7 @@ _BOUNDS: Mapping[str, Callable[[Any, Any], bool]] = {
     "exclusiveMinimum": lambda value, bound: bool(value > bound),
     "exclusiveMaximum": lambda value, bound: bool(value < bound),
 }
-_SIZES = {"minLength": str, "maxLength": str, "minItems": list, "maxItems": list}
+_SIZES: Mapping[str, type[Sized]] = {"minLength": str, "maxLength": str, "minItems": list, "maxItems": list}
 
 
 class _NotPlainError(Exception):
@@ -134,7 +134,7 @@ def _bounded(holds: Callable[[Any, Any], bool], bound: Any) -> Fits:
     return lambda value: isinstance(value, bool) or not isinstance(value, int | float) or holds(value, bound)
 
 
-def _sized(kind: type, bound: Any, *, least: bool) -> Fits:
+def _sized(kind: type[Sized], bound: Any, *, least: bool) -> Fits:
     if least:
         return lambda value: not isinstance(value, kind) or len(value) >= bound
     return lambda value: not isinstance(value, kind) or len(value) <= bound
