@@ -40,6 +40,7 @@ class Histories(RuleBasedStateMachine):
         self.seconds = 0.0
         self.approved_digest = ""
         self.granted: dict[UUID, tuple[int, float]] = {}
+        self.begun: set[tuple[UUID, int]] = set()
         self.never_began: set[UUID] = set()
         self.retries = 0
         self.dispatched: list[Call] = []
@@ -92,12 +93,12 @@ class Histories(RuleBasedStateMachine):
         assert not (answer.granted and (expired or asked.attempt != self.call.attempt)), "an outdated ticket is refused"
         if answer.granted and self.effect_class is not EffectClass.PURE:
             self.judge_grant(worker, before, step)
-            probed = self.effect_class is EffectClass.RECONCILABLE and any(
-                holder != worker or attempt != self.call.attempt for holder, (attempt, _) in before.items()
-            )
+            reconciled = self.effect_class is EffectClass.RECONCILABLE
+            probed = reconciled and bool(self.begun - {(worker, self.call.attempt)})
             assert bool(answer.probe) is probed, "what may have happened is looked for before it runs again"
             assert answer.probe != "preferred" or self.retries, "only a person lets it run on an unclear probe"
             self.never_began.discard(worker)
+            self.begun.add((worker, self.call.attempt))
             self.granted.pop(worker, None)  # the newest comes last
             self.granted[worker] = (self.call.attempt, self.seconds + answer.lease_ms / 1000)
         self.take(step)
