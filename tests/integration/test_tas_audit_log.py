@@ -298,6 +298,20 @@ async def test_the_service_may_only_add_to_the_audit(log: AuditLog) -> None:
         await log.pool.execute("SELECT tas.erase_payloads('p', $1, 'eve', '')", list(range(5_001)))
 
 
+async def test_a_replica_of_the_version_before_adds_entries_as_it_did(log: AuditLog) -> None:
+    await fill(log, 10)
+    await log.pool.execute(
+        "INSERT INTO tas.audit_entry (project, run_id, execution_id, phase, verdict, tool, operation, network,"
+        " agent_key, caller, actor, rule, policy_version, args_digest, detail) VALUES"
+        " ($1, NULL, NULL, 'tool.offered', 'accepted', 't', '', '', '', '', 'w', NULL, 0, '', '{\"version\":1}')",
+        PROJECT,
+    )
+    lines = await log.export()
+    assert codes(lines) == []
+    entry = json.loads(next(line for line in lines if "tool.offered" in line))
+    assert (entry["entry"]["actor"], entry["payload"]["detail"]) == ("w", '{"version":1}')
+
+
 async def test_a_checkpoint_covers_all_that_was_committed_and_names_its_key(log: AuditLog) -> None:
     await fill(log, 10)
     await log.write(platform_audit(PROJECT, "a", "x", actor=""))
