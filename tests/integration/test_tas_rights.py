@@ -88,7 +88,8 @@ async def test_a_rule_for_a_tool_that_nobody_offers_is_warned_about(tas: Running
 
 
 async def test_a_rule_for_an_agent_of_no_network_is_warned_about(tas: Running) -> None:
-    spec = {"name": "support", "agents": [{"key": "billing", "agent_type": "writer"}, {"key": "triage"}]}
+    billing = {"key": "billing", "agent_type": "writer", "equipped_tools": ["orders.find"]}
+    spec = {"name": "support", "agents": [billing, {"key": "triage"}]}
     connection = await asyncpg.connect(tas.dsn)
     try:
         await connection.execute("INSERT INTO runs.snapshot VALUES ($1, '{}')", tas.caller.project)
@@ -105,8 +106,11 @@ rules:
   - {name: two, who: {network: suport}, tool: "orders.*", effect: allow}
   - {name: three, who: {agent: "b*", agent_type: reader}, tool: "orders.*", effect: allow}
   - {name: four, who: {agent: "b*", agent_type: writer}, tool: "orders.*", effect: allow}
+  - {name: five, who: {agent: billing}, tool: orders.refund, effect: allow}
 """
     )
+    said = "line 7: rule five: no agent that it names is equipped with a tool that matches 'orders.refund'"
+    assert applied.hints == (said,)
     assert applied.warnings == (
         "line 3: rule one: no agent of support matches 'biling'; did you mean 'billing'?",
         "line 4: rule two: no published network matches 'suport'; did you mean 'support'?",
@@ -246,7 +250,8 @@ async def test_an_edited_rule_voids_an_approval_and_asks_again(tas: Running) -> 
     await caller.again(request)
     second = await caller.fact(request, "approval.required", times=2)
     assert second["approval_id"] != first["approval_id"]
-    assert second["changes"] == ["the rules that decide changed"]
+    (change,) = second["changes"]
+    assert change.startswith("rules.large: sha256:"), "the rule that decides has another content"
     assert request.execution_id not in caller.invocations
     await resolve(caller, second, "approved")
     await caller.again(request)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from towpath_contracts.tools import ToolSpec
 from towpath_tas.adapters.cel import compile_condition
 from towpath_tas.core.patterns import covers, never_closes, simpler
-from towpath_tas.core.policy_checks import Surroundings, check
+from towpath_tas.core.policy_checks import Agent, Surroundings, check
 from towpath_tas.core.policy_file import read_policy
 
 
@@ -28,7 +28,10 @@ TOOLS = (
 AROUND = Surroundings(
     project="shop",
     tools={one.name: one for one in TOOLS},
-    networks={"support": [("triage", ""), ("billing", "writer")], "sales": [("closer", "writer")]},
+    networks={
+        "support": [Agent("triage"), Agent("billing", "writer", ("orders.find", "orders.refund"))],
+        "sales": [Agent("closer", "writer", ("mail.send",))],
+    },
 )
 
 
@@ -49,6 +52,7 @@ def told(*rules: str) -> list[tuple[str, str]]:
         ("name: a, who: {agent: billin}, effect: deny", "agent_unknown", "did you mean 'billing'?"),
         ("name: a, who: {network: sales, agent: billing}, effect: deny", "agent_unknown", "no agent of sales"),
         ("name: a, who: {agent: triage, agent_type: writer}, effect: deny", "agent_type_unknown", "of a type"),
+        ("name: a, who: {agent: billing}, tool: mail.send, effect: allow", "not_equipped", "matches 'mail.send'"),
         ("name: a, tool: orders.refund, effect: allow, when: args.amout < 5", "argument_unknown", "mean 'amount'?"),
         ("name: a, tool: orders.find, effect: allow, when: \"args['amount'] < 5\"", "argument_unknown", "'amount'"),
         ("name: a, tool: 'orders.**', effect: allow", "spelling", "is spelt 'orders.*'"),

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from towpath_contracts.problems import ProblemDetail
 from towpath_tas.adapters.ledger_tables import QUERIES
 from towpath_tas.app.laws import Laws
-from towpath_tas.core.policy_checks import Surroundings, check
+from towpath_tas.core.policy_checks import HINTS, Agent, Surroundings, check
 from towpath_tas.core.policy_file import PolicyFile, rule_from_row
 
 LOOKED_AT = 50_000
@@ -46,8 +46,10 @@ class Advice:
             tools={name: tool.spec for name, tool in law.registry.tools.items()},
             networks={row["network"]: _agents(row["spec"]) for row in networks},
         )
-        warnings = await asyncio.to_thread(check, found.rules, found.lines, around)
-        return Advised(warnings, await self._unused(project, law.matrix.version, found))
+        doubts = await asyncio.to_thread(check, found.rules, found.lines, around)
+        hints = tuple(doubt.detail for doubt in doubts if doubt.code in HINTS)
+        unused = await self._unused(project, law.matrix.version, found)
+        return Advised(tuple(doubt for doubt in doubts if doubt.code not in HINTS), (*hints, *unused))
 
     async def _unused(self, project: str, version: int, found: PolicyFile) -> tuple[str, ...]:
         """Name the rules that the matrix in force has too and that gave no right to anything lately."""
@@ -65,5 +67,8 @@ class Advice:
         )
 
 
-def _agents(spec: str) -> Sequence[tuple[str, str]]:
-    return [(agent["key"], agent.get("agent_type", "")) for agent in json.loads(spec).get("agents", ())]
+def _agents(spec: str) -> Sequence[Agent]:
+    return [
+        Agent(agent["key"], agent.get("agent_type", ""), tuple(agent.get("equipped_tools", ())))
+        for agent in json.loads(spec).get("agents", ())
+    ]

@@ -6,6 +6,7 @@ Law: advice only. Nothing here changes what a rule means; a policy may be applie
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from towpath_contracts.problems import ProblemDetail
 from towpath_contracts.tools import ToolSpec
@@ -25,17 +26,28 @@ _LIMITS = (
 )
 
 
+HINTS = frozenset({"not_equipped"})
+"""Kinds of findings that may well be meant so."""
+
 Finding = tuple[str, str]
 """The kind of a finding, and what is said of it."""
 
 
+class Agent(NamedTuple):
+    """What a network says of one agent, as far as rules can speak of it."""
+
+    key: str
+    kind: str = ""
+    tools: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What the names of a project's rules are looked up in: its tools, and its networks' agents as (key, type)."""
+    """What the names of a project's rules are looked up in: its tools, and its networks' agents."""
 
     project: str = ""
     tools: Mapping[str, ToolSpec] = field(default_factory=dict)
-    networks: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)
+    networks: Mapping[str, Sequence[Agent]] = field(default_factory=dict)
 
 
 def check(rules: Sequence[Rule], lines: Sequence[int], around: Surroundings) -> tuple[ProblemDetail, ...]:
@@ -89,12 +101,15 @@ def _people(rule: Rule, around: Surroundings) -> Iterator[Finding]:
         yield "network_unknown", f"no published network matches {rule.network!r}{asked}"
         return
     agents = [agent for name in networks for agent in around.networks[name]]
-    keys = [key for key, _ in agents if glob_matches(rule.agent, key)]
-    if not keys:
-        asked = meant(rule.agent, [key for key, _ in agents])
+    named = [agent for agent in agents if glob_matches(rule.agent, agent.key)]
+    meant_ones = [agent for agent in named if glob_matches(rule.agent_type, agent.kind)]
+    if not named:
+        asked = meant(rule.agent, [agent.key for agent in agents])
         yield "agent_unknown", f"no agent of {_listed(networks)} matches {rule.agent!r}{asked}"
-    elif not any(key in keys and glob_matches(rule.agent_type, kind) for key, kind in agents):
+    elif not meant_ones:
         yield "agent_type_unknown", f"no agent that it names is of a type that matches {rule.agent_type!r}"
+    elif rule.effect != "deny" and not any(matching(rule.tool, agent.tools) for agent in meant_ones):
+        yield "not_equipped", f"no agent that it names is equipped with a tool that matches {rule.tool!r}"
 
 
 def _arguments(rule: Rule, around: Surroundings) -> Iterator[Finding]:
