@@ -147,6 +147,12 @@ REGISTRY: dict[str, ProblemKind] = _registry(
     ProblemKind(
         "gate_settled", 409, "The gate is already settled", "Nothing is left to do: towpath gates list --status all."
     ),
+    ProblemKind(
+        "audit_broken",
+        409,
+        "The audit does not fit its last checkpoint",
+        "Export and verify it: towpath audit export -o FILE. Nothing is sealed until that is settled.",
+    ),
     ProblemKind("fence_raised", 409, "The run was stopped", "Nothing of it can start any more; start a new run."),
     ProblemKind("reason_required", 400, "A denial needs a reason", "Say why: the model sees it."),
     ProblemKind(

@@ -229,6 +229,9 @@ async def test_what_the_owner_of_the_database_changes_is_found(log: AuditLog) ->
     )
     with pytest.raises(BrokenLogError):
         await log.sealer.seal()
+    with pytest.raises(ProblemError, match="audit_broken"):
+        await log.bundles.checkpoint(GetCheckpoint())
+    assert "leaf_missing" in codes(await log.export()), "what is left is exported as it stands"
 
 
 async def test_old_segments_go_whole_and_the_rest_is_proved_as_before(log: AuditLog) -> None:

@@ -62,7 +62,9 @@ async def export_audit(wanted: Export, parts: PartsOf, principal: AuditReader) -
     return json_answer(await parts.platform.ask(rpc.AUDIT_EXPORT, request, PATIENCE_S))
 
 
-@router.get("/checkpoint", response_model=CheckpointView, responses=documented(), summary="The newest checkpoint")
+@router.get(
+    "/checkpoint", response_model=CheckpointView, responses=documented("audit_broken"), summary="The newest checkpoint"
+)
 async def get_checkpoint(parts: PartsOf, _principal: AuditReader) -> Response:
     """Seal what is committed and return the signed checkpoint; keep it where the platform can't reach it."""
     return json_answer(await parts.platform.ask(rpc.AUDIT_CHECKPOINT, GetCheckpoint(), PATIENCE_S))

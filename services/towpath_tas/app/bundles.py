@@ -26,7 +26,7 @@ from towpath_contracts.audit import (
 )
 from towpath_contracts.problems import ProblemError, problem
 from towpath_fabric.clock import wall
-from towpath_tas.app.sealer import QUERIES, Sealer, known_keys
+from towpath_tas.app.sealer import QUERIES, BrokenLogError, Sealer, known_keys
 
 PIECE_LEAVES = 400
 PIECE_SEALS = 400
@@ -80,8 +80,12 @@ class Bundles:
         self._sealer = sealer
 
     async def checkpoint(self, _request: GetCheckpoint) -> CheckpointView:
-        """Seal what is committed, and return the checkpoint."""
-        sealed, key = await self._sealer.current(), self._sealer.signer.public
+        """Seal what is committed, and return the checkpoint; raises ProblemError for a log that can't be sealed."""
+        key = self._sealer.signer.public
+        try:
+            sealed = await self._sealer.current()
+        except BrokenLogError as error:
+            raise ProblemError(problem("audit_broken", str(error))) from error
         return CheckpointView(
             note=sealed.note,
             size=sealed.edge.size,
@@ -124,7 +128,7 @@ class Bundles:
         return AuditErased(erased=erased, more=True)
 
     async def _begin(self, request: AuditExport, piece: _Piece) -> AuditCursor:
-        end = await self._sealer.current()
+        end_seal, size = await self._end()
         async with self._pool.acquire() as connection:
             first = await _first_seal(connection, request.since)
             keys = await known_keys(connection)
@@ -136,7 +140,7 @@ class Bundles:
                 since=_time(request.since),
                 until=_time(request.until),
                 edge=edge,
-                size=end.edge.size,
+                size=size,
                 keys=keys,
                 exported_at=write_time(wall()),
                 exported_by=request.actor,
@@ -145,12 +149,21 @@ class Bundles:
         since = max((one for one in (request.since, at) if one is not None), default=None)
         return AuditCursor(
             page=1,
-            end_seal=end.seal_id,
-            size=end.edge.size,
+            end_seal=end_seal,
+            size=size,
             seal_id=seal_id,
             leaf=edge.size,
             effects_since=since,
         )
+
+    async def _end(self) -> tuple[int, int]:
+        """Where the bundle ends. A log that can't be sealed any more is exported as it stands: it is evidence."""
+        try:
+            sealed = await self._sealer.current()
+        except BrokenLogError:
+            row = await self._pool.fetchrow(QUERIES.last_seal)
+            return row["seal_id"], row["size"]
+        return sealed.seal_id, sealed.edge.size
 
     async def _leaves(self, request: AuditExport, cursor: AuditCursor, piece: _Piece) -> AuditCursor:
         async with self._pool.acquire() as connection:
