@@ -170,7 +170,14 @@ async def test_a_tool_that_its_server_defines_anew_is_held_until_somebody_accept
         described = await held(caller, "bad.echo")
         assert [(one.spec.name, one.version, one.held) for one in described.proposals] == [("bad.echo", 2, True)]
         assert (await denial(caller, "bad.echo", text="hello"))["violation_type"] == "tool_drifted"
+
+        tools.write_text(json.dumps(hostile_mcp.TOOLS))
         assert await result(caller, "bad.kept") == {"count": 3}
+        await held(caller)  # the server says again what was accepted
+        tools.write_text(json.dumps([*changed, *hostile_mcp.TOOLS[1:]]))
+        assert await result(caller, "bad.kept") == {"count": 3}
+        described = await held(caller, "bad.echo")
+        assert [(one.version, one.status) for one in described.proposals] == [(2, "pending")]
 
         await caller.ask(
             rpc.DECIDE_PROPOSAL, project=caller.project, name="bad.echo", version=2, accept=True, actor="ann"
@@ -180,8 +187,10 @@ async def test_a_tool_that_its_server_defines_anew_is_held_until_somebody_accept
         fact = await caller.fact(request, "tool.finished")
         if fact["status"] == "failed":  # the worker asks every few seconds whether it was accepted
             assert fact["failure"]["code"] == "tool_drifted"
-        told = ["tool.registered", "tool.proposed", "tool.drifted", "tool.accepted"]
-        assert [entry.phase for entry in await caller.audit(tool="bad.echo") if entry.phase in told] == told
+        told = [entry.phase for entry in await caller.audit(tool="bad.echo") if entry.phase.startswith("tool.")]
+        assert told == [
+            *("tool.registered", "tool.proposed", "tool.drifted", "tool.restored", "tool.drifted", "tool.accepted")
+        ]
 
         lost = await put(caller, "bad.die")
         assert (await caller.fact(lost, "tool.finished"))["failure"]["code"] == "outcome_unknown"

@@ -42,6 +42,9 @@ STEADY_S = 30.0
 LISTING_S = 15.0
 """For one listing of the tools; a server that takes longer is hung."""
 
+BACKGROUND_S = 60.0
+"""Between two listings where every call makes one anyway."""
+
 PENDING_S = 10.0
 """How often it is asked whether a changed tool has been accepted."""
 
@@ -194,7 +197,7 @@ class McpServer:
     async def _look_after(self, connection: Connection) -> None:
         """List the tools again when the server says that they changed, and now and then; ask for what is pending."""
         while True:
-            every_s = max(1.0, self.config.recheck)
+            every_s = max(1.0, self.config.recheck or BACKGROUND_S)
             waits = not all(tool.accepted for tool in self.tools)
             try:
                 async with asyncio.timeout(min(every_s, PENDING_S) if waits else every_s):
