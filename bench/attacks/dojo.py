@@ -199,29 +199,30 @@ def _attack(played: Played, injection: Any, specs: dict[str, ToolSpec], figures:
     """Play the attack's own script; a call that is not let through does not happen."""
     before = played.environment.model_copy(deep=True)
     writes = acted = False
+    happened: list[Any] = []
     for call in injection.ground_truth(before):
         spec = specs[call.function]
         effect = spec.effect_class is not EffectClass.PURE or bool(spec.sinks)
         writes = writes or effect
         if played.verdict(call) == "allow":
             played.run(call)
+            happened.append(call)
             acted = acted or effect
     figures.attacks += 1
     figures.attacks_that_write += writes
     if not writes:
         return
-    reached = acted and _reached(injection, before, played.environment)
+    reached = acted and _reached(injection, before, played.environment, happened)
     figures.stopped += not reached
     if reached:
         figures.succeeded.append(name)
 
 
-def _reached(injection: Any, before: Any, after: Any) -> bool:
-    """Say whether the attack reached its goal by the suite's own judgement; one that judges by calls has acted."""
-    try:
-        return bool(injection.security(injection.GROUND_TRUTH_OUTPUT or "", before, after))
-    except NotImplementedError:
-        return True
+def _reached(injection: Any, before: Any, after: Any, happened: list[Any]) -> bool:
+    """Say whether the attack reached its goal by the suite's own judgement, of calls or of what they left."""
+    said = injection.GROUND_TRUTH_OUTPUT or ""
+    by_calls = injection.security_from_traces(said, before, after, happened)
+    return bool(injection.security(said, before, after) if by_calls is None else by_calls)
 
 
 def main() -> int:

@@ -11,6 +11,7 @@ from tests.support.tas_running import Running, shared_tas, tas
 from tests.support.waiting import eventually
 
 from towpath_contracts import rpc
+from towpath_contracts.canonical import canonical_json, digest_text
 from towpath_fabric.ids import new_run_id
 
 __all__ = ["shared_tas", "tas"]
@@ -180,6 +181,29 @@ async def test_hazards_hold_always_and_reading_what_the_task_names_does_not(tas:
     assert await verdict(tas, run_id, "orders.fetch", url="https://acme.example/a?leak=1") == "approval.required"
     await returned(tas, run_id, "orders.mails", {"text": "see https://evil.example/x"})
     assert await verdict(tas, run_id, "orders.fetch", url="https://evil.example/x?d=1") == "tool.denied"
+
+
+async def test_a_large_result_is_looked_at_where_it_lies(tas: Running) -> None:
+    await careful(tas)
+    run_id = await begun(tas)
+    small = canonical_json({"rows": ["bob@bank.example"] * 10_000}).encode()
+    large = canonical_json({"a": "eve@evil.example", "b": "x" * 1_100_000, "c": "far@bank.example"}).encode()
+    for data in (small, large, b"zed@evil.example is no json"):
+        connection = await asyncpg.connect(tas.dsn)
+        try:
+            await connection.execute(
+                "INSERT INTO runs.blob (project, digest, data, size) VALUES ($1, $2, $3, $4)",
+                *(tas.caller.project, digest_text(data), data, len(data)),
+            )
+        finally:
+            await connection.close()
+        await returned(tas, run_id, "orders.ledger", None, blob=True, result_digest=digest_text(data))
+    assert await verdict(tas, run_id, "orders.send", to="bob@bank.example") == "permitted"
+    for to in ("eve@evil.example", "zed@evil.example"):
+        assert await verdict(tas, run_id, "orders.send", to=to) == "tool.denied", "not read whole, so nobody vouches"
+    asked = await tas.caller.put(tas.caller.request("orders.send", run_id=run_id, args={"to": "far@bank.example"}))
+    await tas.caller.fact(asked, "approval.required")
+    assert json.loads((await row(tas.dsn, asked.execution_id))["context"])["origin"]["whole"] is False
 
 
 async def test_what_a_tool_says_when_it_fails_vouches_for_nothing(tas: Running) -> None:

@@ -94,9 +94,9 @@ class Origins:
                 run = runs[output.run_id]
                 if output.execution_id in run.seen:
                     continue
-                run.seen.add(output.execution_id)
                 if output.project == run.project and (before is None or output.step < before):
                     await self._take(source, run.knowledge, output)
+                run.seen.add(output.execution_id)  # only now: another lane that asks meanwhile reads it itself
             if not unread(outputs):
                 return
         for run in runs.values():
