@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from towpath.probes import DidNotHappen, Happened, Unclear
     from towpath.process import ProcessResult, run_process
     from towpath.running import run
+    from towpath.secrets import Secret
     from towpath.tools import Tool, tool
 
 _HOMES = {
@@ -40,6 +41,7 @@ _HOMES = {
     "ProcessResult": "towpath.process",
     "RefusedError": "towpath.errors",
     "RunTimeoutError": "towpath.errors",
+    "Secret": "towpath.secrets",
     "System": "towpath.arguments",
     "Tool": "towpath.tools",
     "ToolContext": "towpath.context",
@@ -67,6 +69,7 @@ __all__ = [
     "ProcessResult",
     "RefusedError",
     "RunTimeoutError",
+    "Secret",
     "System",
     "Tool",
     "ToolContext",

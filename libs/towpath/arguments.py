@@ -17,6 +17,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from towpath.context import ToolContext
 from towpath.docstrings import describe
 from towpath.errors import DeclarationError
+from towpath.secrets import Secret
 from towpath_contracts.base import JsonObject
 
 _PREFIX = "argument_"
@@ -51,16 +52,21 @@ class Arguments:
     names: tuple[tuple[str, str], ...]
     system: tuple[str, ...]
     context: str | None
+    secrets: tuple[tuple[str, Secret], ...] = ()
 
     def bind(self, args: JsonObject) -> dict[str, Any]:
-        """Return keyword arguments for *args*, converted to the declared types; raises ArgumentsInvalidError."""
+        """Return keyword arguments for *args*, converted to the declared types, and the secrets.
+
+        Raises ArgumentsInvalidError, SecretMissingError.
+        """
         try:
             values = self.model.model_validate(args).__dict__
         except ValidationError as error:
             places = error.errors(include_url=False, include_input=False, include_context=False)
             said = "; ".join(f"{'.'.join(str(part) for part in e['loc']) or 'arguments'}: {e['msg']}" for e in places)
             raise ArgumentsInvalidError(said) from error
-        return {name: values[field] for field, name in self.names}
+        bound = {name: values[field] for field, name in self.names}
+        return bound | {name: secret.read() for name, secret in self.secrets}
 
 
 def read_arguments(function: Callable[..., object]) -> Arguments:
@@ -70,12 +76,16 @@ def read_arguments(function: Callable[..., object]) -> Arguments:
     described = describe(function).parameters
     fields: dict[str, Any] = {}
     system: list[str] = []
+    secrets: list[tuple[str, Secret]] = []
     context: str | None = None
     for parameter in inspect.signature(function).parameters.values():
         hint = hints.get(parameter.name)
         _must_be_offerable(parameter, hint, where)
         if _is_context(hint):
             context = _only_one(context, parameter.name, where)
+            continue
+        if (secret := _secret_of(hint, f"{where}: parameter {parameter.name}")) is not None:
+            secrets.append((parameter.name, secret))
             continue
         if _is_system(hint):
             system.append(parameter.name)
@@ -87,6 +97,7 @@ def read_arguments(function: Callable[..., object]) -> Arguments:
         names=tuple((field, field.removeprefix(_PREFIX)) for field in fields),
         system=tuple(system),
         context=context,
+        secrets=tuple(secrets),
     )
 
 
@@ -130,6 +141,16 @@ def _only_one(found: str | None, name: str, where: str) -> str:
 
 def _is_system(hint: Any) -> bool:
     return get_origin(hint) is Annotated and any(mark is System or isinstance(mark, System) for mark in get_args(hint))
+
+
+def _secret_of(hint: Any, where: str) -> Secret | None:
+    """Return what the parameter is filled with from outside; raises DeclarationError for one that is no text."""
+    marks = get_args(hint) if get_origin(hint) is Annotated else ()
+    found = next((mark for mark in marks if isinstance(mark, Secret)), None)
+    if found is not None and marks[0] is not str:
+        msg = f"{where} takes a secret and is not a str"
+        raise DeclarationError(msg)
+    return found
 
 
 def _field(parameter: inspect.Parameter, hint: Any, description: str | None) -> tuple[Any, Any]:

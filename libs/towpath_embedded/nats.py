@@ -82,6 +82,14 @@ class Nats:
         """Return the password of *user*; raises KeyError for an unknown one."""
         return self._passwords[user]
 
+    def add_users(self, users: Mapping[str, UserRights]) -> None:
+        """Let more *users* connect from the next start on.
+
+        A running server is not told: what an account that is new to it imports leads nowhere (nats-server 2.15.1).
+        """
+        self._users.update(users)
+        self._passwords = self._load_passwords()
+
     def set_store_aside(self) -> Path:
         """Rename the store of a server that is down, so that the next start begins with an empty one.
 

@@ -18,7 +18,7 @@ from typing import Any, Literal, Self
 import asyncpg
 
 from towpath_contracts import subjects
-from towpath_contracts.authority import USERS, client_rights
+from towpath_contracts.authority import USERS, UserRights, client_rights, worker_rights
 from towpath_contracts.problems import ProblemError, problem
 from towpath_embedded import forks, process, roles
 from towpath_embedded.broker_care import BrokerCare
@@ -29,6 +29,7 @@ from towpath_embedded.process import Unit, trim
 from towpath_embedded.roles import Role, WorkerCommand
 from towpath_embedded.state import locked, predecessor_gone, remove_state, write_state
 from towpath_embedded.supervisor import LONGEST_PAUSE_S, Notice, ProcessState, Supervisor
+from towpath_embedded.toolsets import toolsets_of
 from towpath_fabric.clock import wall
 from towpath_fabric.migrations import migrate
 
@@ -36,6 +37,9 @@ READY_TIMEOUT_S = 60.0
 TRIM_S = 10.0  # a log outgrows its limit by what is written in this time
 SERVICES = ("log_writer", "tas", "orchestrator", "decider", "gateway")
 SERVERS = ("nats", "postgres")
+BY_HAND = "worker"
+"""The credential of workers that were not there when the broker started; it is for every toolset."""
+
 _log = logging.getLogger(__name__)
 BUILTIN_WORKER = WorkerCommand(builtin=True)
 
@@ -83,6 +87,7 @@ class Platform:
         self._lock = ExitStack()
         self._tending: list[asyncio.Task[None]] = []
         self._units: dict[str, Role] = {}
+        self._worker_users: list[str] = []
         self._nats: Nats | None = None
         self._postgres: Postgres | None = None
 
@@ -152,8 +157,11 @@ class Platform:
         await self._supervisor.wait_ready(timeout_s=timeout_s)
 
     async def add_worker(self, worker: WorkerCommand) -> list[str]:
-        """Start more tool workers and return their names; ProblemError when one does not become ready."""
-        units = self._worker_units(worker)
+        """Start more tool workers and return their names; ProblemError when one does not become ready.
+
+        They connect as whatever is started by hand: a running broker takes no new credentials.
+        """
+        units = self._worker_units(worker, BY_HAND)
         await self._supervisor.start(units)
         self._write_state()
         return [unit.name for unit in units]
@@ -197,8 +205,8 @@ class Platform:
         """Stop."""
         await self.stop()
 
-    async def start_servers(self) -> None:
-        """Start NATS and Postgres alone, migrated and with all streams; `stop` stops them."""
+    async def start_servers(self, workers: Sequence[WorkerCommand] = ()) -> None:
+        """Start NATS and Postgres alone, migrated, with all streams and *workers*' credentials; `stop` stops them."""
         self._lock.enter_context(locked(self.data))
         await predecessor_gone(self.data)
         self.logs.mkdir(mode=0o700, exist_ok=True)
@@ -215,14 +223,15 @@ class Platform:
             log=self.log("nats"),
             notice=self._notice,
         )
-        await self._supervisor.start([self._postgres, self._nats])
+        await asyncio.gather(self._supervisor.start([self._postgres]), self._grant(workers))
+        await self._supervisor.start([self._nats])
         care = BrokerCare(self._nats, partial(self.hold, "nats"), partial(self.release, "nats"), self._notice)
         await asyncio.gather(self._prepare_database(), care.declare())
         self._tending.append(asyncio.create_task(care.run(), name="tend the broker"))
         self._write_state()
 
     async def _start_all(self) -> None:
-        await self.start_servers()
+        await self.start_servers(self._workers)
         if self._forks is not None:
             await self._forks.wait_ready()
         services = [
@@ -231,7 +240,8 @@ class Platform:
             if role in SERVICES
             for unit in self._service_units(role, self._replicas[role])
         ]
-        workers = [unit for worker in self._workers for unit in self._worker_units(worker)]
+        pairs = zip(self._workers, self._worker_users, strict=True)
+        workers = [unit for worker, user in pairs for unit in self._worker_units(worker, user)]
         await self._supervisor.start([*services, *workers])
         self._write_state()
 
@@ -264,8 +274,23 @@ class Platform:
             units.append(self._units[name])
         return units
 
-    def _worker_units(self, worker: WorkerCommand) -> list[Unit]:
+    async def _grant(self, workers: Sequence[WorkerCommand]) -> None:
+        """Give each of *workers* a credential for its own toolsets; the broker must not run yet."""
+        names = [f"tools_{number}" for number in range(1, len(workers) + 1)]
+        rights = await asyncio.gather(*map(self._rights, workers, names))
+        self.nats.add_users(dict(zip(names, rights, strict=True)))
+        self._worker_users = names
+
+    async def _rights(self, worker: WorkerCommand, user: str) -> UserRights:
+        environment = {**self._environment_of("worker", user), **worker.environment}
+        command = self._commands.get("worker") or roles.module_command("worker")
+        said = self.nats.folder / f"{user}.toolsets"
+        found = await toolsets_of(worker, command, said=said, environment=environment, spawn=self._spawn)
+        return worker_rights(user, environment.get("TOWPATH_PROJECT", "default"), found)
+
+    def _worker_units(self, worker: WorkerCommand, user: str) -> list[Unit]:
         units: list[Unit] = []
+        login = {"TOWPATH_NATS_USER": user, "TOWPATH_NATS_PASSWORD": self.nats.password(user)}
         present = sum(roles.role_of(name) == "worker" for name in self._units)
         for name in roles.replica_names("worker", present + worker.count)[present:]:
             command = self._commands.get("worker") or roles.module_command("worker")
@@ -273,7 +298,7 @@ class Platform:
                 name,
                 (*command, *worker.words()),
                 log=self.log(name),
-                environment={**self._environment_of("worker", name), **worker.environment},
+                environment={**self._environment_of("worker", name), **login, **worker.environment},
                 directory=worker.directory,
                 spawn=self._spawn,
             )

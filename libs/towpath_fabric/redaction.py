@@ -9,6 +9,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 REDACTED = "[redacted]"
@@ -46,8 +47,37 @@ def without(secrets: frozenset[str], text: str) -> str:
 
 
 def redacted(text: str) -> str:
-    """Return *text* without the secrets of this process's environment, as it was when this was first asked."""
-    return without(_own(), text)
+    """Return *text* without what was kept out, and without the secrets of this process's environment.
+
+    The environment counts as it was when this was first asked.
+    """
+    return without(_own() | _kept, text)
+
+
+def keep_out(*secrets: str) -> None:
+    """Let none of *secrets* stand in what `redacted` and `hidden` return from now on."""
+    global _kept  # noqa: PLW0603 - one process has one set of secrets, and everything that it says is looked through
+    fresh = {part for secret in secrets for part in (secret, *secret.splitlines()) if len(part) >= MIN_CHARS} - _kept
+    if fresh:
+        _kept |= fresh
+
+
+def hidden(value: Any) -> Any:
+    """Return the plain JSON *value* with what was kept out replaced in every text, keys too."""
+    if not _kept:
+        return value
+    match value:
+        case str():
+            return without(_kept, value)
+        case dict():
+            return {hidden(key): hidden(item) for key, item in value.items()}
+        case list():
+            return [hidden(item) for item in value]
+        case _:
+            return value
+
+
+_kept: frozenset[str] = frozenset()
 
 
 @functools.cache

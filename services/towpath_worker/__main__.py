@@ -4,6 +4,7 @@ Law: the only place where a worker's parts are chosen and put together.
 """
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -31,6 +32,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("modules", nargs="*", metavar="MODULE_OR_FILE", help="dotted module, or path of a .py file")
     parser.add_argument("--concurrency", type=int, help="how many calls run at once (default 16)")
     parser.add_argument("--mcp", metavar="FILE", help="serve the tools of the MCP servers in this YAML file too")
+    parser.add_argument("--toolsets", action="store_true", help="print the names of the toolsets as JSON, and end")
     parser.add_argument("--builtin", action="store_true", help="serve the built-in toolset too")
     return parser
 
@@ -94,6 +96,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (DeclarationError, RefusedError, ValidationError) as error:
         sys.stderr.write(f"towpath worker: {error}\n")
         return USAGE_ERROR
+    if asked.toolsets:
+        discovered = () if servers is None else (one.toolset or name for name, one in servers.servers.items())
+        sys.stdout.write(json.dumps(sorted({*toolbox.toolsets(), *discovered})) + "\n")
+        sys.stdout.flush()
+        return 0
     service = Service("worker", settings)
     worker = make(service, settings, toolbox, hooks, servers)
     code = service.run()

@@ -25,11 +25,13 @@ from towpath_gateway.settings import GatewaySettings
 
 TOOLS = Path(__file__).parents[1] / "support" / "telltale_tools.py"
 POLICY = "kind: Policy\nrules:\n  - {name: telltale, tool: 'telltale.*', effect: allow}\n"
-AGENT = {"key": "a", "is_default": True, "allow_respond": True, "equipped_tools": ["telltale.fail"]}
+AGENT = {"key": "a", "is_default": True, "allow_respond": True, "equipped_tools": ["telltale.fail", "telltale.whisper"]}
 SPEC = {"name": "telltale", "agents": [{**AGENT, "prompt_template": "Tell."}]}
 FAIL = {"action": "USE_TOOL", "action_reasoning": "try", "action_details": {"tool_name": "telltale.fail"}}
+WHISPER = {**FAIL, "action_details": {"tool_name": "telltale.whisper"}}
 ANSWER = {"action": "RESPOND", "action_reasoning": "done", "action_details": {"payload": "done"}}
 TOOL_SECRET, PROVIDER_KEY, DATABASE_SECRET = "canary-tool-7f3a", "canary-provider-91bc", "canary-database-d04e"
+TRUSTED = {"SHOP_API_TOKEN": TOOL_SECRET, "SHOP_WORD": "canary-word-c3d9"}
 FORGED_KEY = "tp_canary0.canary-forged-key-55aa"
 
 
@@ -46,8 +48,8 @@ async def run_all(platform: Platform, key: str) -> list[dict[str, Any]]:
             while (await client.post("/v1/networks", json={"spec": SPEC})).status_code not in {200, 201}:  # noqa: ASYNC110
                 await asyncio.sleep(0.2)
         found = []
-        for task in ({"script": [FAIL, ANSWER], "debug": True}, {"model": "gemini:gemini-2.5-flash", "debug": True}):
-            body = {"network": "telltale", "user_message": "tell", **task}
+        for task in ({"script": [WHISPER, FAIL, ANSWER]}, {"model": "gemini:gemini-2.5-flash"}):
+            body = {"network": "telltale", "user_message": "tell", "debug": True, **task}
             answer = await client.post("/v1/runs", json=body, headers={"Prefer": "wait=60"})
             found.append((await client.get(f"/v1/runs/{answer.json()['run_id']}/events")).json())
         forged = await client.get("/v1/runs", headers={"Authorization": f"Bearer {FORGED_KEY}"})
@@ -112,7 +114,7 @@ async def test_no_secret_stands_where_others_read(folder: Path) -> None:
                 "gateway": {"TOWPATH_AUTH": "on"},
                 "decider": {"GEMINI_API_KEY": PROVIDER_KEY, "TOWPATH_GEMINI_BASE_URL": server.url},
             },
-            workers=[WorkerCommand(modules=(str(TOOLS),), environment={"SHOP_API_TOKEN": TOOL_SECRET})],
+            workers=[WorkerCommand(modules=(str(TOOLS),), environment=TRUSTED)],
             durable=False,
             starts="fork",
         )
@@ -126,7 +128,9 @@ async def test_no_secret_stands_where_others_read(folder: Path) -> None:
                 while not receiver.spans:  # noqa: ASYNC110 - spans come once a second
                     await asyncio.sleep(0.1)
             places = await stored(platform) + await streamed(platform) + list(written(platform))
-            canaries = [TOOL_SECRET, PROVIDER_KEY, DATABASE_SECRET, FORGED_KEY.partition(".")[2], key.partition(".")[2]]
+            assert "the word is [redacted]" in events
+            canaries = [*TRUSTED.values(), PROVIDER_KEY, DATABASE_SECRET]
+            canaries += [FORGED_KEY.partition(".")[2], key.partition(".")[2]]
             canaries += [platform.nats.password(user) for user in USERS]
             canaries += (platform.data / "ticket.key").read_text().split()
         places += [("trace", repr(receiver.spans)), ("events", events)]

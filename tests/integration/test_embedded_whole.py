@@ -96,7 +96,7 @@ async def test_a_role_gets_its_own_credentials_and_no_other(folder: Path) -> Non
             if name in {"nats", "postgres"}:
                 continue
             environment = environment_of(state.pid)
-            assert environment["TOWPATH_NATS_USER"] == name
+            assert environment["TOWPATH_NATS_USER"] == ("tools_1" if name == "worker" else name)
             assert ("TOWPATH_DATABASE_URL" in environment) == (name in DATABASE_ROLES)
             assert ("TOWPATH_TICKET_KEY_FILE" in environment) == (name == "tas")
         names = await platform.add_worker(sample_worker(folder))

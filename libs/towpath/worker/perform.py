@@ -12,6 +12,7 @@ from towpath.arguments import ArgumentsInvalidError
 from towpath.context import ToolContext
 from towpath.errors import ToolError
 from towpath.hooks import Hooks, Moment
+from towpath.secrets import SecretMissingError
 from towpath.tools import AnyTool
 from towpath.worker.blobs import put_blob
 from towpath.worker.call import Call, Stage, call_function
@@ -89,7 +90,7 @@ class Performer:
     async def _outcome(self, call: Call, tool: AnyTool, context: ToolContext, timeout_s: float) -> ToolOutcome:
         try:
             arguments = tool.bind(call.invocation.args, context)
-        except ArgumentsInvalidError as error:
+        except (ArgumentsInvalidError, SecretMissingError) as error:
             return self.failed(call, failure_of(error))
         probed: ProbeWord = ""
         if call.probing:

@@ -10,10 +10,11 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from towpath.arguments import ArgumentsInvalidError
 from towpath.errors import ToolError
+from towpath.secrets import SecretMissingError
 from towpath_contracts.canonical import canonical_json, digest_text
 from towpath_contracts.strict_json import MAX_VALUE_DEPTH, check_json
 from towpath_contracts.tools import INLINE_RESULT_BYTES, MAX_RESULT_BYTES, ToolFailure
-from towpath_fabric.redaction import redacted
+from towpath_fabric.redaction import hidden, redacted
 
 MAX_MESSAGE_CHARS = 2_000
 """Of a failure's text: enough to act on; the model pays for every character."""
@@ -56,7 +57,7 @@ class Result:
 def encode_result(returned: Any) -> Result:
     """Turn what a tool returned into JSON; raises ResultRefusedError `result_invalid` or `result_too_large`."""
     try:
-        value = to_jsonable_python(returned, inf_nan_mode="constants")
+        value = hidden(to_jsonable_python(returned, inf_nan_mode="constants"))
         data = canonical_json(value).encode()
     except (PydanticSerializationError, ValueError, RecursionError) as error:
         raise ResultRefusedError("result_invalid", f"the tool returned something that is not JSON: {error}") from error
@@ -84,6 +85,9 @@ def failure_of(error: BaseException) -> ToolFailure:
         case ArgumentsInvalidError():
             hint = "Correct the arguments and call again."
             return ToolFailure(code="invalid_arguments", message=_cut(str(error)), hint=hint)
+        case SecretMissingError():
+            hint = "Nothing was done. Whoever runs the worker has to provide the secret."
+            return ToolFailure(code="secret_missing", message=_cut(str(error)), hint=hint)
         case OutcomeLostError():
             return ToolFailure(code=error.code, message=_cut(str(error)), retryable=True, external=True)
         case CutOffError():
