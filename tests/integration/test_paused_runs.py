@@ -196,6 +196,23 @@ async def test_a_grant_is_checked_whole_narrows_what_a_model_sees_and_stays_with
     assert [rule["tool"] for rule in page.entries[0].event.grant] == ["orders.find", "orders.ship"]
 
 
+async def test_while_the_service_is_away_nothing_runs_and_nothing_is_granted(place: Place) -> None:
+    """Tool access that can't be asked permits nothing; what was asked waits, and goes on when it is back."""
+    place.tas.kill()
+    await place.tas.ended()
+    bound = await place.submit("Bound.", grant=[{"tool": "orders.find", "when": "args.amount < 5"}])
+    assert (bound["status"], bound["code"]) == (503, "unavailable"), "nobody can say whether that is a condition"
+    run_id = (await place.submit("Later.", use("orders.refund")))["run_id"]
+    view = await place.until(run_id, lambda view: view.step == 1)
+    assert (view.status, place.caller.invocations) == ("running", {})
+    with place.start() as again:
+        await again.wait_ready()
+        view = await place.until(run_id, lambda view: view.ended_at is not None)
+    assert view.status == "completed"
+    (sent,) = place.caller.invocations.values()
+    assert len(sent) == 1
+
+
 async def test_a_refused_model_hears_of_tools_agents_and_people_that_may(place: Place) -> None:
     run_id = (await place.submit("Ship it.", use("orders.ship")))["run_id"]
     await place.until(run_id, lambda view: view.status == "completed")

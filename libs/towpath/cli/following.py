@@ -17,6 +17,7 @@ from towpath.cli.trail import Trail, answer_text, summary
 from towpath.client.client import Client
 from towpath_contracts.events import GateOpened, LogEntry, RunFinished
 from towpath_contracts.problems import ProblemError
+from towpath_contracts.switches import PAUSED
 
 _DOUBT = (("worker", "worker"), ("claimed", "claimed_at"), ("lease until", "lease_until"), ("its probe said", "probe"))
 
@@ -85,6 +86,9 @@ async def ask_at_gate(client: Client, gate: GateOpened, out: Output) -> None:
 
 
 def _show_doubt(gate: GateOpened, out: Output) -> None:
+    if gate.gate_type == PAUSED:
+        out.say("    only the switch opens it: towpath switches list", "yellow")
+        return
     for line in doubt_lines(gate.detail):
         out.say(f"    {line}", "yellow")
     out.say(f"    decide with: towpath gates resolve {gate.gate_id} VERDICT --reason …", "yellow")

@@ -43,6 +43,7 @@ _LIST = (
 _SHOW = (
     Column("run", "run_id"),
     Column("status", lambda row: f"{row['status']} {row['reason']}".strip()),
+    Column("waits", lambda row: "; ".join(row.get("waits", ()))),
     Column("network", _network),
     Column("forked", _parent),
     Column("agent", "agent_key"),

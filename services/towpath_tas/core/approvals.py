@@ -19,6 +19,7 @@ from towpath_tas.core.authorization import Asked, Authorize, Ruling
 from towpath_tas.core.binding import binding, binding_digest, changes
 from towpath_tas.core.call import Approval, Call, Dispatch, Note, Step, Tell
 from towpath_tas.core.denial import denied_by_person, denied_lost, denied_unsettled
+from towpath_tas.core.ladder import escalation, with_rungs
 from towpath_tas.core.matrix import DEFAULT_EXPIRES_S
 from towpath_tas.core.registry import promised
 
@@ -203,6 +204,7 @@ def _escalate(call: Call, approval: Approval, ruling: Ruling, *, now: datetime) 
 def _refuse(call: Call, approval: Approval, *, expired: bool) -> Step:
     settled = replace(approval, status="expired" if expired else "denied")
     denial = denied_by_person(call.tool, approval.decided_reason, approval.rule, expired=expired)
+    denial = with_rungs(denial, (), (), escalation(denial.violation_type, None))
     refused = call.changed(status=CallStatus.DENIED, fact=facts.denied(call, denial))
     note = Note(
         phase="approval.expired" if expired else "decision",
