@@ -52,6 +52,7 @@ def told(*rules: str) -> list[tuple[str, str]]:
         ("name: a, who: {agent: billin}, effect: deny", "agent_unknown", "did you mean 'billing'?"),
         ("name: a, who: {network: sales, agent: billing}, effect: deny", "agent_unknown", "no agent of sales"),
         ("name: a, who: {agent: triage, agent_type: writer}, effect: deny", "agent_type_unknown", "of a type"),
+        ("name: a, who: {agent_type: writr}, effect: deny", "agent_type_unknown", "did you mean 'writer'?"),
         ("name: a, who: {agent: billing}, tool: mail.send, effect: allow", "not_equipped", "matches 'mail.send'"),
         ("name: a, tool: orders.refund, effect: allow, when: args.amout < 5", "argument_unknown", "mean 'amount'?"),
         ("name: a, tool: orders.find, effect: allow, when: \"args['amount'] < 5\"", "argument_unknown", "'amount'"),
@@ -132,6 +133,9 @@ def test_names_that_differ_in_spelling_only_are_told() -> None:
         "name: small_refunds, tool: orders.find, effect: allow",
     )
     assert [found[0] for found in told(*rules)] == ["spelling"]
+    types = ("name: a, who: {caller: night-job}, effect: deny", "name: b, who: {caller: NightJob}, effect: deny")
+    ((code, said),) = told(*types)
+    assert (code, "caller 'NightJob' and, above, 'night-job'" in said) == ("spelling", True)
 
 
 PATTERNS = st.text(alphabet="ab*?[]!", min_size=1, max_size=5)

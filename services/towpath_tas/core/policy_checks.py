@@ -107,7 +107,8 @@ def _people(rule: Rule, around: Surroundings) -> Iterator[Finding]:
         asked = meant(rule.agent, [agent.key for agent in agents])
         yield "agent_unknown", f"no agent of {_listed(networks)} matches {rule.agent!r}{asked}"
     elif not meant_ones:
-        yield "agent_type_unknown", f"no agent that it names is of a type that matches {rule.agent_type!r}"
+        asked = meant(rule.agent_type, [agent.kind for agent in named if agent.kind])
+        yield "agent_type_unknown", f"no agent that it names is of a type that matches {rule.agent_type!r}{asked}"
     elif rule.effect != "deny" and not any(matching(rule.tool, agent.tools) for agent in meant_ones):
         yield "not_equipped", f"no agent that it names is equipped with a tool that matches {rule.tool!r}"
 
@@ -133,11 +134,17 @@ def _is_open(tool: ToolSpec) -> bool:
 
 
 def _names(rules: Sequence[Rule]) -> Iterator[tuple[int, Finding]]:
-    seen: dict[str, str] = {}
+    """One spelling of everything: of rules' names, and of whom and what they speak."""
+    seen: dict[tuple[str, str], str] = {}
     for place, rule in enumerate(rules):
-        folded = re.sub(r"[-_.:/]", "", rule.name).casefold()
-        if seen.setdefault(folded, rule.name) != rule.name:
-            yield place, ("spelling", f"{seen[folded]!r} stands above: two names that differ in their spelling only")
+        for part in ("name", *PARTS):
+            word = getattr(rule, part)
+            if is_pattern(word):
+                continue
+            first = seen.setdefault((part, re.sub(r"[-_]", "", word).casefold()), word)
+            if first != word:
+                said = f"{part} {word!r} and, above, {first!r} differ in their spelling only"
+                yield place, ("spelling", said)
 
 
 def _unreachable(rules: Sequence[Rule]) -> Iterator[tuple[int, Finding]]:
