@@ -5,7 +5,7 @@ The file is JSON Lines in UTF-8. Every line is an object with a `kind`:
     header      what this is: format, origin, project, the part that was asked for, where the tree begins, the keys
     policy      a policy version that decisions of this page name
     step        where the run's log asked for a call that was decided on this page
-    leaf        one entry of the log with its payload (null once it is erased) and its leaf hash
+    leaf        one entry of the log with its payload (null once it is erased, or `withheld`) and its leaf hash
     hidden      leaf hashes of entries that this bundle does not disclose: other projects', or outside of the time asked
     checkpoint  a signed checkpoint, right after the last leaf that it covers
     effect      a call of the ledger that was let go
@@ -70,10 +70,16 @@ def header(
     }
 
 
-def leaf(index: int, entry: Entry, payload: Payload | None, stored_hash: bytes) -> Line:
-    """Return a disclosed leaf; *stored_hash* is what the log holds, whatever the entry looks like now."""
+def leaf(
+    index: int, entry: Entry, payload: Payload | None, stored_hash: bytes, *, withheld: bool = False
+) -> Line:  # fmt: skip
+    """Return a disclosed leaf; *stored_hash* is what the log holds, whatever the entry looks like now.
+
+    *withheld* says that there is a payload and it is not shown, because it is too large.
+    """
     said = None if payload is None else payload.as_json()
-    return {"kind": "leaf", "leaf": index, "entry": entry.as_json(), "payload": said, "hash": stored_hash.hex()}
+    line = {"kind": "leaf", "leaf": index, "entry": entry.as_json(), "payload": said, "hash": stored_hash.hex()}
+    return {**line, "withheld": True} if withheld else line
 
 
 def hidden(index: int, hashes: Sequence[bytes]) -> Line:

@@ -49,6 +49,7 @@ class Completeness:
     ids: set[int] = field(default_factory=set)
     earlier: set[str] = field(default_factory=set)
     unkept: set[str] = field(default_factory=set)
+    withheld: int = 0
     effects: int = 0
     decisions: int = 0
 
@@ -61,12 +62,16 @@ class Completeness:
         seq = line.get("seq")
         self.steps[str(line.get("execution_id"))] = (seq if isinstance(seq, int) else None, line.get("kept") is True)
 
-    def on_leaf(self, leaf: int, line: int, entry: Entry, payload: Payload | None) -> None:
-        """Take an entry."""
+    def on_leaf(
+        self, leaf: int, line: int, entry: Entry, payload: Payload | None, *, withheld: bool = False
+    ) -> None:  # fmt: skip
+        """Take an entry; its payload is None where it is erased or *withheld*."""
         if entry.entry_id in self.ids:
             self._fault("entry_twice", f"entry {entry.entry_id} stands in the log twice", leaf, line, entry)
         self.ids.add(entry.entry_id)
-        if payload is None:
+        if payload is None and withheld and not entry.phase.startswith(OWN):
+            self.withheld += 1
+        elif payload is None:
             message = "its payload is gone, and no erasure in the log names it"
             self.missing[entry.entry_id] = _at("payload_missing", message, leaf, line, entry)
         elif entry.phase.startswith(OWN):
@@ -94,6 +99,8 @@ class Completeness:
                 f"{len(self.earlier)} calls were decided before the first leaf of this bundle; "
                 "export from an earlier time to see their decisions"
             )
+        if self.withheld:
+            report.notes.append(f"{self.withheld} payloads are too large for a bundle and not shown")
         if self.unkept:
             report.notes.append(
                 f"the runs of {len(self.unkept)} decisions are not kept any more, so their requests can't be shown"

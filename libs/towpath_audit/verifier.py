@@ -168,7 +168,7 @@ class _Walk:
         if payload is not None and payload.commitment() != entry.commitment:
             message = "the payload is not what the entry is committed to"
             self._fault("payload_changed", message, line=number, leaf=index, entry_id=entry.entry_id)
-        self._whole.on_leaf(index, number, entry, payload)
+        self._whole.on_leaf(index, number, entry, payload, withheld=line.get("withheld") is True)
 
     def _on_hidden(self, number: int, line: Line) -> None:
         index, said = _leaf_index(line), line.get("hashes")

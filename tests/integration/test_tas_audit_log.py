@@ -17,7 +17,7 @@ from tests.support.waiting import eventually
 
 from towpath_audit.notes import Signer
 from towpath_audit.verifier import verify
-from towpath_contracts.audit import EraseAudit, GetCheckpoint
+from towpath_contracts.audit import AuditExport, EraseAudit, GetCheckpoint
 from towpath_contracts.problems import ProblemError
 from towpath_fabric.clock import wall
 from towpath_fabric.db import DATABASE_DOWN
@@ -271,6 +271,16 @@ async def test_a_bundle_shows_one_project_and_one_time(log: AuditLog) -> None:
     assert early.figures["hidden"] == 3
     other = verify(await log.export("bank"))
     assert (other.faults, other.figures["leaves"]) == ([], 2), "its entry, and the log's own about its key"
+
+
+async def test_a_payload_that_is_too_large_for_a_message_is_withheld_and_said_to_be(log: AuditLog) -> None:
+    await fill(log, 10)
+    await log.write(platform_audit(PROJECT, "large", "x", actor="", detail={"args": '"' * 400_000}))
+    piece = await log.bundles.export(AuditExport(project=PROJECT, actor="ann"))
+    assert len(piece.model_dump_json()) < 1_000_000
+    report = verify(await log.export(), checkpoints=log.kept.notes)
+    assert report.faults == []
+    assert any("1 payloads are too large" in note for note in report.notes)
 
 
 async def test_the_service_may_only_add_to_the_audit(log: AuditLog) -> None:

@@ -34,6 +34,9 @@ PIECE_EFFECTS = 1_000
 PIECE_BYTES = 400_000
 """About what one piece holds, as it travels: a message of the broker has at most 1 MB."""
 
+SHOWN_BYTES = 300_000
+"""A payload that is larger would not fit into a message of the broker, and is said to be withheld."""
+
 ERASED_AT_ONCE = 5_000
 ERASED_PER_REQUEST = 100_000
 NOTHING = UUID(int=0)
@@ -250,7 +253,9 @@ def _leaf(row: Any, shown: bool, piece: _Piece) -> None:
         gone = {"kind": "leaf", "leaf": row["leaf_index"], "entry": None, "payload": None, "hash": row["hash"].hex()}
         piece.add(gone)
     else:
-        piece.add(bundle.leaf(row["leaf_index"], _entry(row), _payload(row), row["hash"]))
+        withheld = row["detail"] is not None and len(row["detail"].encode()) > SHOWN_BYTES
+        payload = None if withheld else _payload(row)
+        piece.add(bundle.leaf(row["leaf_index"], _entry(row), payload, row["hash"], withheld=withheld))
 
 
 def _entry(row: Any) -> Entry:
