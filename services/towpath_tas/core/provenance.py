@@ -248,12 +248,13 @@ class Knowledge:
         return replace(told, word=worst(pointed)) if pointed and is_pointers(text) else told
 
     def _copied(self, text: str) -> tuple[Source, str] | None:
-        for place, piece in enumerate(_sentences(text)):
+        for place, piece in enumerate(dict.fromkeys(_sentences(text))):
+            letters = unhidden(piece)
             if place == MAX_PIECES:
                 return None
-            if len(unhidden(piece)) >= MIN_COPIED and not any(said.holds(piece) for said in self._said):
-                source = self._hidden(piece)
-                if source is not None:
+            if len(letters) >= MIN_COPIED:
+                source = next((output.source for output in self._outputs if letters in output.letters), None)
+                if source is not None and not any(said.holds(piece) for said in self._said):
                     return source, piece
         return None
 
@@ -265,7 +266,7 @@ class Knowledge:
         if isinstance(value, str):
             names = words(text) if short else NONE
         # An address inside a longer field of a record was written by whoever wrote that text.
-        pointing = isinstance(value, str) and not short and is_pointers(value)
+        pointing = bool(self._records) and isinstance(value, str) and not short and is_pointers(value)
         outputs = [*self._outputs, *self._records] if pointing else self._outputs
         for output in outputs:
             if (not short and letters in output.letters) or not names.isdisjoint(output.words):
