@@ -22,31 +22,39 @@ LEFT JOIN LATERAL (SELECT c.* FROM tas.tool_call c
 ORDER BY e.entry_id;
 
 -- name: statistics
--- One look at the window gives every group and, without a group, the whole.
-SELECT grouping(k.tool, k.operation, k.agent, k.network, k.caller, k.rule) > 0 AS whole,
-       k.tool, k.operation, k.agent, k.network, k.caller, k.rule,
-       count(*) FILTER (WHERE e.phase = 'decision' AND e.actor = '' AND e.verdict = 'allow') AS allowed,
-       count(*) FILTER (WHERE e.phase = 'decision' AND e.actor = '' AND e.verdict = 'deny') AS denied,
-       count(*) FILTER (WHERE e.phase = 'decision' AND e.actor = '' AND e.verdict = 'require_approval') AS gated,
-       count(*) FILTER (WHERE e.phase = 'approval.consumed') AS approved,
-       count(*) FILTER (WHERE e.phase = 'decision' AND e.actor <> '' AND e.verdict = 'deny') AS refused,
-       count(*) FILTER (WHERE e.phase = 'approval.expired') AS expired,
-       count(*) FILTER (WHERE e.phase = 'outcome' AND e.verdict = 'succeeded') AS succeeded,
-       count(*) FILTER (WHERE e.phase = 'outcome' AND e.verdict = 'failed') AS failed,
-       count(*) FILTER (WHERE e.phase = 'outcome' AND e.verdict = 'unknown') AS unknown,
-       count(*) FILTER (WHERE e.phase = 'outcome' AND e.verdict = 'void') AS void
-FROM tas.audit_entry e
-CROSS JOIN LATERAL (
+-- Every group of the window and, from the groups, the whole.
+WITH groups AS MATERIALIZED (
   SELECT CASE WHEN 'tool' = ANY ($6::text[]) THEN e.tool ELSE '' END AS tool,
          CASE WHEN 'operation' = ANY ($6::text[]) THEN e.operation ELSE '' END AS operation,
          CASE WHEN 'agent' = ANY ($6::text[]) THEN e.agent_key ELSE '' END AS agent,
          CASE WHEN 'network' = ANY ($6::text[]) THEN e.network ELSE '' END AS network,
          CASE WHEN 'caller' = ANY ($6::text[]) THEN e.caller ELSE '' END AS caller,
-         CASE WHEN 'rule' = ANY ($6::text[]) THEN coalesce(e.rule, '') ELSE '' END AS rule) k
-WHERE e.entry_id >= $2 AND e.entry_id < $3 AND e.project = $1 AND e.at >= $4 AND e.at <= $5
-  AND e.phase IN ('decision', 'outcome', 'approval.consumed', 'approval.expired')
-GROUP BY GROUPING SETS ((k.tool, k.operation, k.agent, k.network, k.caller, k.rule), ())
-ORDER BY whole DESC, count(*) DESC, 2, 3, 4, 5, 6, 7 LIMIT $7;
+         CASE WHEN 'rule' = ANY ($6::text[]) THEN coalesce(e.rule, '') ELSE '' END AS rule,
+         count(*) AS entries,
+         count(*) FILTER (WHERE e.phase = 'decision' AND e.actor = '' AND e.verdict = 'allow') AS allowed,
+         count(*) FILTER (WHERE e.phase = 'decision' AND e.actor = '' AND e.verdict = 'deny') AS denied,
+         count(*) FILTER (WHERE e.phase = 'decision' AND e.actor = '' AND e.verdict = 'require_approval') AS gated,
+         count(*) FILTER (WHERE e.phase = 'approval.consumed') AS approved,
+         count(*) FILTER (WHERE e.phase = 'decision' AND e.actor <> '' AND e.verdict = 'deny') AS refused,
+         count(*) FILTER (WHERE e.phase = 'approval.expired') AS expired,
+         count(*) FILTER (WHERE e.phase = 'outcome' AND e.verdict = 'succeeded') AS succeeded,
+         count(*) FILTER (WHERE e.phase = 'outcome' AND e.verdict = 'failed') AS failed,
+         count(*) FILTER (WHERE e.phase = 'outcome' AND e.verdict = 'unknown') AS unknown,
+         count(*) FILTER (WHERE e.phase = 'outcome' AND e.verdict = 'void') AS void
+  FROM tas.audit_entry e
+  WHERE e.entry_id >= $2 AND e.entry_id < $3 AND e.project = $1 AND e.at >= $4 AND e.at <= $5
+    AND e.phase IN ('decision', 'outcome', 'approval.consumed', 'approval.expired')
+  GROUP BY 1, 2, 3, 4, 5, 6)
+(SELECT true AS whole, '' AS tool, '' AS operation, '' AS agent, '' AS network, '' AS caller, '' AS rule,
+        coalesce(sum(g.entries), 0)::bigint AS entries, coalesce(sum(g.allowed), 0)::bigint AS allowed,
+        coalesce(sum(g.denied), 0)::bigint AS denied, coalesce(sum(g.gated), 0)::bigint AS gated,
+        coalesce(sum(g.approved), 0)::bigint AS approved, coalesce(sum(g.refused), 0)::bigint AS refused,
+        coalesce(sum(g.expired), 0)::bigint AS expired, coalesce(sum(g.succeeded), 0)::bigint AS succeeded,
+        coalesce(sum(g.failed), 0)::bigint AS failed, coalesce(sum(g.unknown), 0)::bigint AS unknown,
+        coalesce(sum(g.void), 0)::bigint AS void
+ FROM groups g)
+UNION ALL
+(SELECT false, g.* FROM groups g ORDER BY g.entries DESC, 2, 3, 4, 5, 6, 7 LIMIT $7);
 
 -- name: entry_time
 SELECT at FROM tas.audit_entry WHERE entry_id >= $1 ORDER BY entry_id LIMIT 1;

@@ -31,8 +31,8 @@ CHUNK = 200
 PIECE_S = 2.0
 """A piece is handed over after this long, whatever its limit: whoever asks waits five seconds at most."""
 
-SPAN = 50_000
-"""Entries looked through for one chunk: other projects' entries lie between a project's own."""
+SPAN, MAX_SPAN = 2_000, 64_000
+"""Entries looked through for one chunk: other projects' lie between a project's own, so it grows while they do."""
 
 BREATH = 20
 PAUSE_S = 0.000_5
@@ -62,14 +62,16 @@ class History:
             law = await self._laws.fresh(self._pool, request.project)
             weighing = Weighing(matrix, {name: tool.spec for name, tool in law.registry.tools.items()})
             until = monotonic() + PIECE_S
-            left = request.limit
+            left, span = request.limit, SPAN
             while after < last and left > 0 and monotonic() < until:
-                upper = min(after + SPAN, last)
+                upper = min(after + span, last)
                 most = min(CHUNK, left)
                 window = (request.since, request.until)
                 rows = await self._pool.fetch(HISTORY.decisions, request.project, after, upper, *window, most)
                 await asyncio.to_thread(_weigh, rows, weighing)
-                after = rows[-1]["decision"] if len(rows) == most else upper
+                full = len(rows) == most
+                after = rows[-1]["decision"] if full else upper
+                span = SPAN if full else min(span * 2, MAX_SPAN)
                 left -= len(rows)
         return PolicyDiff(
             version=law.matrix.version,

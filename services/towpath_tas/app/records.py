@@ -22,7 +22,7 @@ from towpath_tas.app.sending import Tickets
 MAX_TOTAL = 10_000
 """Matches are counted up to here; more than that nobody reads, and counting would take long."""
 
-MAX_SCANNED = 2_000_000
+MAX_SCANNED = 1_000_000
 """Entries that one page looks through at most: a second or two of Postgres."""
 
 CHUNK_BYTES = 256 * 1024

@@ -149,10 +149,8 @@ def _not_weighed(recorded: Recorded) -> str | None:
 
 
 def _violation(call: Call) -> str:
-    """Why the first decision was a denial. Whoever asked a person first was denied by the matrix later, if at all."""
-    if call.approvals or not call.fact:
-        return Violation.PERMISSION
-    denial = json.loads(call.fact).get("denial") or {}
+    """Why a call was denied at once: what the run was told of it stays in the ledger."""
+    denial = json.loads(call.fact or "{}").get("denial") or {}
     return str(denial.get("violation_type") or Violation.PERMISSION)
 
 
