@@ -55,7 +55,7 @@ class Hostile:
 
     async def call_now(self, name: str, timeout_s: float | None = None, **args: Any) -> Any:
         tool = next(one for one in self.server.tools if one.found.tool == name)
-        async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout(timeout_s or 60):
             return await tool.function(**tool.bind(args, ToolContext()))
 
     async def pid(self) -> int:
