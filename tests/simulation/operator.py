@@ -23,7 +23,7 @@ class Operator:
         self._world = world
 
     async def run(self) -> None:
-        """Pause now and then; once there is peace, resume until nothing is paused."""
+        """Pause now and then; once there is peace, resume whatever is paused."""
         if self._chance.random() < 0.5:
             return
         while not self._world.at_peace:
@@ -33,21 +33,19 @@ class Operator:
                 await self._set(kind, name, paused=True)
             else:
                 await self._resume()
-        clear = False
-        while not clear:
+        while True:  # a pause whose answer was lost may take effect yet, by a replica that was stopped
             await asyncio.sleep(1.0)
-            clear = await self._resume()
+            await self._resume()
 
-    async def _resume(self) -> bool:
-        """Resume what is paused; say whether it is certain that nothing is."""
+    async def _resume(self) -> None:
+        """Resume what is paused."""
         try:
             found = await self._bus.ask(rpc.LIST_SWITCHES, ListSwitches(project=PROJECT))
         except ProblemError:
-            return False
+            return
         open_ones: tuple[Switch, ...] = found.switches
         for switch in open_ones:
             await self._set(switch.kind, switch.name, paused=False)
-        return not open_ones
 
     async def _set(self, kind: str, name: str, *, paused: bool) -> None:
         what = {"project": PROJECT, "kind": kind, "name": name, "paused": paused}
