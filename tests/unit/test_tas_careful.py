@@ -108,6 +108,7 @@ def test_what_a_grant_asks_for_is_looked_up_too() -> None:
         ('origin.args["x"] == "task"', {"args"}, True, True),
         ("origin == {}", {""}, True, True),
         ("size(origin . sinks) > 0", {"sinks"}, False, True),
+        ('args.note == "origin.worst"', set(), False, False),
     ],
 )
 def test_only_what_a_condition_names_is_looked_up(
@@ -115,6 +116,12 @@ def test_only_what_a_condition_names_is_looked_up(
 ) -> None:
     assert members(condition) == named
     assert (matters([condition], PURE), matters([condition], SEND)) == (reads_pure, reads_writer)
+
+
+def test_a_member_that_origin_does_not_have_is_a_problem_of_the_file() -> None:
+    rule = "{name: a, tool: x, effect: allow, when: origin.worst_snik == 'task'}"
+    (found,) = read_policy(f"kind: Policy\nrules: [{rule}]", compile_condition).problems
+    assert "origin has no worst_snik" in found.detail
 
 
 def test_a_value_that_the_system_fills_in_is_not_told_to_the_model() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import cel
 
 from towpath_tas.core.conditions import VARIABLES, Condition, Met, Scene
+from towpath_tas.core.origin_words import MEMBERS, unknown_members
 
 MAX_CHARS = 4_096
 """A condition longer than this is a program, and belongs into a tool."""
@@ -50,6 +51,10 @@ class CelCondition:
         unknown = set(self._program.variables()) - VARIABLES - _TYPES - set(_MACRO.findall(text))
         if unknown:
             msg = f"unknown name {', '.join(sorted(unknown))}: a condition sees {', '.join(sorted(VARIABLES))}"
+            raise ValueError(msg)
+        unheard = unknown_members(text)
+        if unheard:
+            msg = f"origin has no {', '.join(sorted(unheard))}: it has {', '.join(sorted(MEMBERS))}"
             raise ValueError(msg)
         strange = {name for name in self._program.functions() if not _OPERATOR.search(name)} - _FUNCTIONS
         if strange:

@@ -12,7 +12,11 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.tools import Denial, ToolSpec
 from towpath_tas.core.provenance import UNTRUSTED, Origin, Told, about, looked_at
 
+_TEXT = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'")
 _NAMED = re.compile(r"\borigin\b(?:\s*\.\s*([a-z_]+))?")
+MEMBERS = frozenset(Origin(told=()).context())
+"""All that conditions may ask of `origin`."""
+
 _WITHOUT_READING = frozenset({"hazards", "writes"})
 _OF_SINKS = frozenset({"worst_sink", "sinks", "worst_pointer", "pointers"})
 
@@ -23,7 +27,12 @@ MAX_TOLD = 3
 @functools.lru_cache(maxsize=4_096)
 def members(condition: str) -> frozenset[str]:
     """Return the members of `origin` that *condition* names; an empty one where it names the whole of it."""
-    return frozenset(_NAMED.findall(condition))
+    return frozenset(_NAMED.findall(_TEXT.sub('""', condition)))
+
+
+def unknown_members(condition: str) -> frozenset[str]:
+    """Return the members of `origin` in *condition* that there are none of: such a condition would never be clear."""
+    return members(condition) - MEMBERS - {""}
 
 
 def matters(conditions: Iterable[str | None], spec: ToolSpec) -> bool:
