@@ -132,7 +132,13 @@ async def test_an_approval_is_decided_by_tool_access_and_the_rest_by_the_run(
     assert yes.json()["detail"] == "approved"
     vote = peer.requests(rpc.RESOLVE_APPROVAL.subject)[0]
     assert (vote["verdict"], vote["approval_id"], vote["digest"]) == ("approved", str(approval.approval_id), DIGEST)
-    assert (vote["actor"], vote["roles"]) == ("local", ["approver", "operator", "policy_admin"])
+    assert (vote["actor"], vote["roles"]) == ("local", ["approver", "auditor", "operator", "policy_admin", "viewer"])
+
+    edit = {"args": {"amount": 5}, "reason": "half", "digest": DIGEST}
+    assert (await client.post(f"/v1/gates/{approval.gate_id}/edit", json=edit)).status_code == 200
+    said = peer.requests(rpc.RESOLVE_APPROVAL.subject)[1]
+    assert (said["verdict"], said["args"], said["digest"]) == ("edit", {"amount": 5}, DIGEST)
+    assert (await client.post(f"/v1/gates/{approval.gate_id}/edit", json={"reason": "none"})).status_code == 422
 
     assert (await client.post(f"/v1/gates/{loop.gate_id}/approve")).json()["detail"] == "resolved"
     assert (await client.post(f"/v1/gates/{loop.gate_id}/deny", json={"reason": "stop"})).status_code == 200
