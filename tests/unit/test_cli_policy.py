@@ -33,8 +33,9 @@ def cases(tmp_path: Path) -> Path:
 
 
 def test_expected_verdicts_are_checked_without_a_platform(cases: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["policy", "test", str(cases), "-o", "table"]) == 0
-    assert "3 of 3 verdicts are as expected" in capsys.readouterr().out
+    assert main(["policy", "test", str(cases), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["cases"], told["failed"], [one["rule"] for one in told["results"]]) == (3, 0, ["small", "large", None])
     loose = cases.parent / "loose.yaml"
     loose.write_text(POLICY.replace("<= 100", "<= 1000").replace("> 100", "> 1000"), "utf-8")
     assert main(["policy", "test", str(cases), "--policy", str(loose), "-o", "table"]) == 1
@@ -42,9 +43,6 @@ def test_expected_verdicts_are_checked_without_a_platform(cases: Path, capsys: p
     assert "line 5  orders.refund amount=500: expected require_approval, got allow by small" in shown
     assert "✓ small allow  condition yes: args.amount <= 1000" in shown
     assert "2 of 3 verdicts" in shown
-    assert main(["policy", "test", str(cases), "--policy", str(loose), "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert (told["cases"], told["failed"], [one["ok"] for one in told["results"]]) == (3, 1, [True, False, True])
 
 
 def test_a_bad_file_is_refused_with_its_name(cases: Path, capsys: pytest.CaptureFixture[str]) -> None:
