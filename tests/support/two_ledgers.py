@@ -67,8 +67,8 @@ class TwoLedgers:
     async def clear(self) -> None:
         """Begin with nothing but version 1 of the rules."""
         tables = (
-            "tas.tool_call, tas.approval_vote, tas.approval, tas.fence, tas.rule_count, tas.rate_count, tas.project_state, "
-            "tas.audit_record, tas.audit_payload, tas.audit_unsealed"
+            "tas.tool_call, tas.approval_vote, tas.approval, tas.fence, tas.rule_count, tas.rate_count, "
+            "tas.project_state, tas.audit_record, tas.audit_payload, tas.audit_unsealed"
         )
         await self.postgres.execute(f"TRUNCATE {tables}")
         await self.set_version(1)
