@@ -234,6 +234,11 @@ def test_a_bad_matrix_changes_nothing(ask: Ask, tmp_path: Path) -> None:
     bad.write_text("kind: Policy\nrules:\n  - {name: a, tool: '*', effect: perhaps}\n", "utf-8")
     code, refused = ask("policy", "apply", str(bad))
     assert (code, refused["code"]) == (2, "policy_invalid")
+    doubtful = tmp_path / "doubtful.yaml"
+    doubtful.write_text("kind: Policy\nrules:\n  - {name: typo, tool: order.find, effect: allow}\n")
+    code, refused = ask("policy", "apply", str(doubtful), "--strict")
+    assert (code, refused["code"]) == (2, "policy_invalid")
+    assert "line 3: rule typo: no registered tool matches 'order.find'" in refused["errors"][0]["detail"]
     assert ask("policy", "show")[1]["version"] == before["version"]
 
 
