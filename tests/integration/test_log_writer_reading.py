@@ -145,6 +145,8 @@ async def test_what_a_tool_wrote_is_kept_once(place: Place, writer: ServiceProce
         fields={"n": 1},
     )
     js = place.log.nc.jetstream()
+    forged = line.model_copy(update={"message": "said by a worker of another project"})
+    await js.publish(subjects.log_tool("stranger", "default"), forged.model_dump_json().encode())
     for _ in range(3):
         await js.publish(subjects.log_tool(line.project, "default"), line.model_dump_json().encode())
     query = "SELECT message, fields::text FROM history.tool_log"

@@ -12,7 +12,7 @@ from tests.support.tas_running import Running, shared_tas, tas
 from towpath_contracts import rpc, subjects
 from towpath_contracts.dead_letters import ReportDead
 from towpath_contracts.problems import ProblemError
-from towpath_contracts.tools import ToolInvocation
+from towpath_contracts.tools import RegisterTools, ToolInvocation, ToolSpec
 
 __all__ = ["shared_tas", "tas"]
 
@@ -111,3 +111,38 @@ async def test_a_letter_of_the_workers_streams_is_sent_again_by_its_owner(tas: R
     await caller.ask(rpc.REPUBLISH, dead_letter_id=made["dead_letter_id"])
     again = await caller.dispatched(caller.request("orders.find", execution_id=invocation.execution_id), times=2)
     assert again == invocation
+
+
+SPEC = ToolSpec(name="mine", toolset="mine", description="d", parameters={"type": "object"}, effect_class="pure")
+
+
+async def ask(tas: Running, method: rpc.Method, place: tuple[str, str], request: Any) -> tuple[str, str]:
+    """Ask as a worker of *place* does; returns the problem's code, or an empty one, and the body."""
+    subject = subjects.for_toolset(method.subject, *place)
+    answer = await tas.caller.nc.request(subject, request.model_dump_json().encode(), timeout=60)
+    return (answer.headers or {}).get(rpc.PROBLEM_HEADER, ""), answer.data.decode()
+
+
+@pytest.mark.parametrize(
+    ("project", "toolset", "code"), [("", "mine", ""), ("stranger", "mine", "forbidden"), ("", "other", "forbidden")]
+)
+async def test_a_worker_registers_tools_of_its_own_toolset_only(
+    tas: Running, project: str, toolset: str, code: str
+) -> None:
+    own = tas.caller.project
+    request = RegisterTools(toolset="mine", worker="w", owner="o", project=project or own, tools=(SPEC,))
+    said, body = await ask(tas, rpc.REGISTER_TOOLS, (own, toolset), request)
+    assert said == code, body
+
+
+@pytest.mark.parametrize(("toolset", "code"), [("mine", ""), ("other", "forbidden")])
+async def test_a_worker_reports_deliveries_of_its_own_toolset_only(tas: Running, toolset: str, code: str) -> None:
+    letter = ReportDead(
+        stream="TOOLEXEC",
+        subject=subjects.tool_exec(tas.caller.project, toolset),
+        reason="malformed",
+        body_base64="e30=",
+        delivery=len(toolset),
+    )
+    said, body = await ask(tas, rpc.DEAD_LETTER_CALLS, (tas.caller.project, "mine"), letter)
+    assert said == code, body

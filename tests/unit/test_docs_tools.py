@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 
 from towpath import DidNotHappen, Happened, ToolContext, Unclear
+from towpath.worker.results import encode_result
 from towpath.worker.toolbox import collect, load_module
 
 PAGE = Path(__file__).parents[2] / "docs" / "tools.md"
@@ -63,6 +64,15 @@ def test_a_keyed_target_hears_the_same_key_from_every_attempt(
     assert module.charge("A-1", 900, first)["first"] and not module.charge("A-1", 900, again)["first"]
     module.charge("A-1", 900, ToolContext())
     assert keys[0] == keys[1] != keys[2]
+
+
+async def test_the_secret_of_the_example_is_no_argument(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refund = example(folder, "refunds.py").refund
+    assert list(refund.spec.parameters["properties"]) == ["order_id"]
+    monkeypatch.setenv("SHOP_KEY", "docs-secret-0815")
+    said = await refund(**refund.bind({"order_id": "A-1"}, ToolContext()))
+    assert said.endswith("docs-secret-0815")
+    assert encode_result(said).value == "A-1 is refunded by whoever knows [redacted]"
 
 
 def test_the_probe_of_the_example_answers_in_all_three_ways(folder: Path) -> None:

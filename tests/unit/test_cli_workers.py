@@ -1,0 +1,96 @@
+"""Workers' credentials of a deployed broker: made, changed and removed with their rights and their password."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from towpath.cli import main
+from towpath.cli.credentials import authority_configuration, load
+from towpath_contracts.authority import ANY, worker_rights
+from towpath_contracts.problems import ProblemError
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+NATS = Path(sys.executable).parent / "nats-server"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as `deploy/make-secrets` leaves it."""
+    folder = tmp_path_factory.mktemp("deploy")
+    for name in ("credentials.yaml", "authority.conf", "make-secrets"):
+        (folder / name).write_bytes((DEPLOY / name).read_bytes())
+    subprocess.run(["bash", folder / "make-secrets"], check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture
+def deploy(made: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return shutil.copytree(made, tmp_path / "deploy")
+
+
+def said(deploy: Path, *words: str) -> int:
+    return main(["workers", "credential", *words, "--deploy", str(deploy), "-o", "json"])
+
+
+def passwords(deploy: Path) -> dict[str, str]:
+    lines = (deploy / "secrets" / "nats.env").read_text("utf-8").splitlines()
+    return dict(line.split("=", 1) for line in lines)
+
+
+def test_a_credential_is_added_with_rights_and_a_password_that_nobody_sees(
+    deploy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert said(deploy, "add", "billing", "--project", "shop", "--toolset", "billing", "--toolset", "invoices") == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)["credentials"]}
+    assert rows["billing"] == {"name": "billing", "project": "shop", "toolsets": ["billing", "invoices"]}
+    written = (deploy / "authority.conf").read_text("utf-8")
+    assert written == authority_configuration(load(deploy / "credentials.yaml").users())
+    assert "exec_shop=invoices" in written
+    password = passwords(deploy)["NATS_PASSWORD_BILLING"]
+    assert (deploy / "secrets" / "billing.env").read_text("utf-8") == f"TOWPATH_NATS_PASSWORD={password}\n"
+    assert (deploy / "secrets" / "billing.env").stat().st_mode & 0o077 == 0
+    assert password not in written
+
+
+def test_the_broker_reads_what_was_added(deploy: Path) -> None:
+    said(deploy, "add", "billing-eu", "--project", "shop", "--toolset", "billing")
+    (deploy / "nats.conf").write_bytes((DEPLOY / "nats.conf").read_bytes())
+    command = [NATS, "-t", "-c", deploy / "nats.conf"]
+    done = subprocess.run(command, env=passwords(deploy), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_changed_credential_keeps_its_password_and_a_removed_one_leaves_nothing(deploy: Path) -> None:
+    said(deploy, "add", "billing", "--project", "shop", "--toolset", "billing")
+    password = passwords(deploy)["NATS_PASSWORD_BILLING"]
+    said(deploy, "add", "billing", "--project", "shop", "--toolset", "mail")
+    assert passwords(deploy)["NATS_PASSWORD_BILLING"] == password
+    assert "exec_shop=billing" not in (deploy / "authority.conf").read_text("utf-8")
+    assert said(deploy, "remove", "billing") == 0
+    assert "NATS_PASSWORD_BILLING" not in passwords(deploy)
+    assert not (deploy / "secrets" / "billing.env").exists()
+    assert "billing" not in (deploy / "authority.conf").read_text("utf-8")
+    assert said(deploy, "remove", "billing") != 0
+
+
+@pytest.mark.parametrize("name", ["gateway", "WORKER"])
+def test_a_name_that_somebody_else_has_is_refused(deploy: Path, name: str) -> None:
+    before = (deploy / "authority.conf").read_text("utf-8")
+    assert said(deploy, "add", name, "--toolset", "billing") != 0
+    assert (deploy / "authority.conf").read_text("utf-8") == before
+
+
+def test_a_list_that_says_the_impossible_is_refused_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / "credentials.yaml").write_text("workers: {a: {project: 'b c', toolsets: []}}")
+    with pytest.raises(ProblemError, match="workers"):
+        load(tmp_path / "credentials.yaml")
+
+
+def test_a_credential_for_every_toolset_of_one_project_can_not_be() -> None:
+    with pytest.raises(ValueError, match="named toolsets"):
+        worker_rights("billing", "shop", (ANY,))
