@@ -282,6 +282,10 @@ def test_expected_verdicts_are_asked_of_the_matrix_in_force(ask: Ask, tmp_path: 
         f"  - {{{who}, args: {{order_id: a, amount: 500}}, verdict: allow}}\n",
         "utf-8",
     )
+    run_id = ask("run", "support", MESSAGE, "--script", script(tmp_path, 5))[1]["run_id"]
+    named = ("--network", "support", "--agent", "billing", "--tool", "orders.refund", "--args", '{"order_id": "8812"}')
+    assert ask("policy", "check", *named, "--run", run_id)[1]["origins"]
+    assert ask("policy", "check", *named, "--origin", '{"worst": "untrusted"}')[1]["origins"] == []
     code, said = ask("policy", "test", str(cases))
     assert (code, [result["ok"] for result in said["results"]]) == (1, [True, False])
 

@@ -97,6 +97,7 @@ async def check(
     used: str | None = None,
     spent_usd: float | None = None,
     run: str | None = None,
+    origin: str | None = None,
     common: Common = COMMON,
 ) -> int:
     """Say what the matrix would answer to a call, and why; nothing is executed.
@@ -117,6 +118,7 @@ async def check(
         used: How often the run has used limited rules, a JSON object of rule names.
         spent_usd: What the run has cost so far.
         run: Ask as this run would now: what it has seen decides where the values come from.
+        origin: State where the values come from instead, a JSON object as conditions see it.
     """
     more = {
         "caller": caller,
@@ -127,6 +129,7 @@ async def check(
         "labels": _labels(label),
         "grant": None if grant is None else parse_json(grant, "--grant"),
         "used": None if used is None else _object(used, "--used"),
+        "origin": None if origin is None else _object(origin, "--origin"),
     }
     given = {name: value for name, value in more.items() if value is not None}
     given["args"] = _object(args, "--args")

@@ -59,6 +59,7 @@ async def _live(cases: Sequence[Row], common: Common) -> list[Row]:
         for case in cases:
             who = case["who"]
             more = {name: case[name] for name in ("args", "labels", "step", "grant", "used", "spent_usd")}
+            more["origin"] = case["origin"] or None
             verdict = await client.policy.check(
                 network=who["network"] or "-",
                 agent_key=who["agent"] or "-",
