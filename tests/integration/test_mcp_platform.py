@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.support import hostile_mcp
-from tests.support.serving import serving
+from tests.support.serving import Serving, serving
 from tests.support.tas_caller import TasCaller, row
 from tests.support.tas_running import Shared, shared_tas
 from tests.support.waiting import eventually
@@ -65,7 +65,7 @@ def sheets_server(folder: Path, port: int) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def working(shared: Shared, written: str, folder: Path) -> AsyncIterator[TasCaller]:
+async def working(shared: Shared, written: str, folder: Path) -> AsyncIterator[tuple[TasCaller, Serving]]:
     """A worker with the servers of a file, in a project of its own."""
     file = folder / "servers.yaml"
     file.write_text(written)
@@ -75,7 +75,7 @@ async def working(shared: Shared, written: str, folder: Path) -> AsyncIterator[T
         serving(shared.nats.url(), tools=(), project=project, servers=load_servers(file)) as worker,
     ):
         await eventually(lambda: worker.worker._registration.done, within_s=60)
-        yield caller
+        yield caller, worker
 
 
 async def tools_of(caller: TasCaller) -> ToolsDescribed:
@@ -104,11 +104,12 @@ async def test_two_servers_of_other_people_work_behind_the_matrix(
     monkeypatch.setenv("MCP_TEST_TOKEN", TOKEN)
     port = free_port()
     with sheets_server(folder, port):
-        async with working(shared_tas, REAL.format(bin=BIN, port=port), folder) as caller:
+        async with working(shared_tas, REAL.format(bin=BIN, port=port), folder) as (caller, worker):
             await eventually_tools(caller, "time.get_current_time", "sheets.read_range")
             specs = {spec.name: spec for spec in (await tools_of(caller)).tools}
             assert specs["time.convert_time"].effect_class == "irreversible"  # though its server hints "read only"
             assert specs["time.get_current_time"].effect_class == "pure"
+            assert worker.count("towpath_worker_source_up", toolset="sheets") == 1
             assert all(spec.discovered and not spec.trusted_output for spec in specs.values())
             await caller.apply('{kind: Policy, rules: [{name: all, tool: "*", effect: allow}]}')
             denied = await denial(caller, "time.get_current_time", timezone="UTC")
@@ -159,7 +160,7 @@ async def test_a_tool_that_its_server_defines_anew_is_held_until_somebody_accept
     tools = folder / "tools.json"
     tools.write_text(json.dumps(hostile_mcp.TOOLS))
     written = BAD.format(python=sys.executable, script=hostile_mcp.__file__, tools=tools)
-    async with working(shared_tas, written, folder) as caller:
+    async with working(shared_tas, written, folder) as (caller, worker):
         rules = ", ".join(f"{{name: {name}, tool: bad.{name}, effect: allow}}" for name in ("echo", "die", "kept"))
         await caller.apply(f"{{kind: Policy, rules: [{rules}]}}")
         assert json.loads(await result(caller, "bad.echo", text="hello"))["text"] == "hello"
@@ -169,6 +170,7 @@ async def test_a_tool_that_its_server_defines_anew_is_held_until_somebody_accept
         assert await result(caller, "bad.kept") == {"count": 3}  # after it the server says that its tools changed
         described = await held(caller, "bad.echo")
         assert [(one.spec.name, one.version, one.held) for one in described.proposals] == [("bad.echo", 2, True)]
+        assert worker.count("towpath_worker_tools_held", toolset="bad") == 1
         assert (await denial(caller, "bad.echo", text="hello"))["violation_type"] == "tool_drifted"
 
         tools.write_text(json.dumps(hostile_mcp.TOOLS))

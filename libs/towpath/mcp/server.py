@@ -83,6 +83,16 @@ class McpServer:
         self._listing = asyncio.Lock()
         self._offer: Offer | None = None
 
+    @property
+    def up(self) -> bool:
+        """Whether calls can be taken now."""
+        return self._current is not None and not self._current.over.is_set()
+
+    @property
+    def held(self) -> int:
+        """How many tools nobody has accepted as they are."""
+        return sum(not tool.accepted for tool in self.tools)
+
     async def run(self, offer: Offer | None = None) -> None:
         """Keep the server connected and its tools offered, for ever."""
         self._offer = offer
@@ -123,12 +133,12 @@ class McpServer:
 
     async def _connected(self, within_s: float) -> Connection | None:
         """Return the connection that takes calls; where one is being made, wait for it a little."""
-        if self._trying and (self._current is None or self._current.over.is_set()):
+        if self._trying and not self.up:
             self._up.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(within_s):
                     await self._up.wait()
-        return None if self._current is None or self._current.over.is_set() else self._current
+        return self._current if self.up else None
 
     async def _ready_for(self, tool: DiscoveredTool, within_s: float) -> Connection:
         """Return the connection for a call of *tool*; raises ToolError where it must not go out."""

@@ -23,4 +23,12 @@ class WorkerMetrics:
         self.seconds = Histogram(
             "towpath_worker_call_seconds", "Time of calls", ["tool"], buckets=SECONDS, registry=registry
         )
+        self.held = Gauge(
+            "towpath_worker_tools_held", "Discovered tools that nobody has accepted as they are", ["toolset"],
+            registry=registry,
+        )  # fmt: skip
+        self.source_up = Gauge(
+            "towpath_worker_source_up", "Whether what a toolset's tools come from is connected", ["toolset"],
+            registry=registry,
+        )  # fmt: skip
         self.hook_failures = Counter("towpath_worker_hook_failures", "Hooks that failed", ["moment"], registry=registry)

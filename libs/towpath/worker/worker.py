@@ -66,6 +66,14 @@ class ToolSource(Protocol):
     toolset: str
     settled: asyncio.Event
 
+    @property
+    def up(self) -> bool:
+        """Whether its tools can be called now."""
+
+    @property
+    def held(self) -> int:
+        """How many of its tools nobody has accepted as they are."""
+
     async def run(self, offer: Callable[[str, tuple[Any, ...]], None]) -> None:
         """Find tools for ever, and hand over all of them whenever they change."""
 
@@ -157,6 +165,8 @@ class Worker:
         """Start what finds tools and wait until each has found its own, or failed to: that one goes on trying."""
         for source in self._sources:
             self._toolbox.offer(source.toolset, ())
+            self._metrics.source_up.labels(source.toolset).set_function(partial(_is_up, source))
+            self._metrics.held.labels(source.toolset).set_function(partial(_held, source))
             group.create_task(source.run(self._take_offer), name=f"find {source.toolset}")
         for source in self._sources:
             await source.settled.wait()
@@ -291,3 +301,11 @@ class Worker:
 def _cancelled_on(call: Call) -> str:
     said = call.invocation
     return subjects.tool_cancel(said.project, said.toolset, said.execution_id)
+
+
+def _is_up(source: ToolSource) -> float:
+    return float(source.up)
+
+
+def _held(source: ToolSource) -> float:
+    return float(source.held)
