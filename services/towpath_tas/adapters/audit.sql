@@ -33,7 +33,7 @@ SELECT leaf_index FROM tas.audit_leaf ORDER BY leaf_index LIMIT 1;
 SELECT seal_id, size, edge, at FROM tas.audit_seal WHERE size = $1 ORDER BY seal_id LIMIT 1;
 
 -- name: seal_before
-SELECT seal_id, size, edge, at FROM tas.audit_seal WHERE at < $1 ORDER BY seal_id DESC LIMIT 1;
+SELECT seal_id, size, edge, at FROM tas.audit_seal WHERE at < $1 ORDER BY at DESC, seal_id DESC LIMIT 1;
 
 -- name: seals
 SELECT seal_id, size, note FROM tas.audit_seal WHERE seal_id > $1 AND seal_id <= $2 ORDER BY seal_id LIMIT $3;
