@@ -85,6 +85,16 @@ def test_a_name_that_somebody_else_has_is_refused(deploy: Path, name: str) -> No
     assert (deploy / "authority.conf").read_text("utf-8") == before
 
 
+def test_names_that_are_no_part_of_a_subject_are_refused_with_their_place(
+    deploy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = (deploy / "credentials.yaml").read_text("utf-8")
+    assert said(deploy, "add", "billing", "--project", "shop.>", "--toolset", "*") == 2
+    told = capsys.readouterr().err
+    assert "/workers/billing/project" in told and "/workers/billing/toolsets/0" in told
+    assert (deploy / "credentials.yaml").read_text("utf-8") == before
+
+
 def test_a_list_that_says_the_impossible_is_refused_with_its_place(tmp_path: Path) -> None:
     (tmp_path / "credentials.yaml").write_text("workers: {a: {project: 'b c', toolsets: []}}")
     with pytest.raises(ProblemError, match="workers"):

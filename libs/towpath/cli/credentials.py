@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import yaml
 from pydantic import Field, ValidationError
@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError
 from towpath_contracts.accounts import SYSTEM, broker_accounts
 from towpath_contracts.authority import SERVICES, UserRights, client_rights, worker_rights
 from towpath_contracts.base import ClientValue, Token
-from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.problems import ProblemDetail, ProblemError, problem
 
 FILE = "credentials.yaml"
 AUTHORITY = "authority.conf"
@@ -54,9 +54,23 @@ def load(path: Path) -> Credentials:
     if not path.exists():
         return Credentials()
     try:
-        return Credentials.model_validate(yaml.safe_load(path.read_text("utf-8")) or {})
-    except (ValidationError, yaml.YAMLError) as error:
+        said = yaml.safe_load(path.read_text("utf-8")) or {}
+    except yaml.YAMLError as error:
         raise ProblemError(problem("request_invalid", f"{path}: {error}")) from error
+    return read(said, str(path))
+
+
+def read(said: Any, where: str) -> Credentials:
+    """Return the list that *said* is; raises `request_invalid` with everything that is wrong, and *where*."""
+    try:
+        return Credentials.model_validate(said)
+    except ValidationError as error:
+        wrong = [
+            ProblemDetail(pointer="/" + "/".join(str(part) for part in one["loc"]), code=one["type"], detail=one["msg"])
+            for one in error.errors(include_url=False, include_input=False, include_context=False)
+        ]
+        listed = "; ".join(f"{one.pointer}: {one.detail}" for one in wrong)
+        raise ProblemError(problem("request_invalid", f"{where}: {listed}", errors=tuple(wrong))) from error
 
 
 def save(path: Path, credentials: Credentials) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from towpath.cli.credentials import FILE, Credentials, WorkerCredential, load, password_variable, save
+from towpath.cli.credentials import FILE, Credentials, load, password_variable, read, save
 from towpath.cli.options import PRINTED, Printed, examples
 from towpath.cli.output import Column
 from towpath_contracts.problems import ProblemError, problem
@@ -47,10 +47,9 @@ def add(
         project: Whose calls it takes.
         deploy: The folder with credentials.yaml, authority.conf and secrets/.
     """
-    known = load(deploy / FILE)
-    made = known.model_dump() | {"workers": {**known.model_dump()["workers"]}}
-    made["workers"][name] = WorkerCredential.model_validate({"project": project, "toolsets": toolset}).model_dump()
-    _store(deploy, Credentials.model_validate(made), name)
+    made = load(deploy / FILE).model_dump()
+    made["workers"][name] = {"project": project, "toolsets": toolset}
+    _store(deploy, read(made, "this credential can't be"), name)
     _write_password(deploy / "secrets", name)
     out = printed.out()
     out.say(f"Worker {name}: TOWPATH_NATS_USER={name}, TOWPATH_PROJECT={project}, secrets/{name}.env")
