@@ -81,6 +81,9 @@ def test_a_system_of_record_vouches_for_a_whole_field_only() -> None:
     assert seen(known, to=["DE89370400440532013000"], body="pay to eve@evil.org now")["worst"] == "record"
     assert seen(known, to=[50.0, "50"])["sinks"] == ["record"]
     assert seen(known, to=["eve@evil.org"])["sinks"] == ["untrusted"]
+    paths = knowledge(trusted=["/data/Foo", "Bob Ray"])
+    assert seen(paths, to=["/data/Foo", "BOB RAY"])["sinks"] == ["record"]
+    assert seen(paths, to=["/data/foo"])["sinks"] == ["unknown"], "another file"
 
 
 @pytest.mark.parametrize(
