@@ -55,6 +55,7 @@ class Act:
     decided: bool
     instructed: bool
     stale: bool
+    args_digest: str
 
 
 @dataclass(slots=True)

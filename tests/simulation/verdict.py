@@ -93,6 +93,7 @@ class Judge:
         self._acts()
         self._after_fence()
         self._nobody_asked()
+        self._unapproved()
         for run_id in self._runs.runs:
             self._run(run_id)
         for letter in self._runs.dead_letters:
@@ -128,6 +129,20 @@ class Judge:
         started_late = run["status"] == "cancelled" and over is not None and act.began > over
         if started_late and act.effect_class is not EffectClass.PURE:
             self._world.complain(f"{act.execution_id} began {act.began - over} after its run was cancelled")
+
+    def _unapproved(self) -> None:
+        """What people must approve happened only as enough of them approved it, and never at its requester's word."""
+        rows = self._ledger
+        for act in self._world.outside.acts:
+            call = rows.calls[act.execution_id]
+            if call["tool"] != "wire":
+                continue
+            approval = rows.approvals[call["approval_id"]]
+            yes = {who for (key, who, word) in rows.votes if key == call["approval_id"] and word != "denied"}
+            if approval["status"] != "consumed" or len(yes) < approval["quorum"] or call["caller"] in yes:
+                self._world.complain(f"{act.execution_id} happened, approved by {sorted(yes)}: {approval['status']}")
+            if act.args_digest != json.loads(approval["bound"])["args_digest"]:
+                self._world.complain(f"{act.execution_id} happened with other arguments than were approved")
 
     def _after_fence(self) -> None:
         """A stored fence ends all starting: whoever was let in came before it."""

@@ -29,6 +29,7 @@ from tests.simulation.switch_rows import SwitchRows
 from tests.simulation.verdict import Judge
 from tests.simulation.wire import SimBus
 
+from towpath_contracts.canonical import digest
 from towpath_contracts.tools import ToolInvocation
 from towpath_fabric import clock, ids
 from towpath_fabric.tickets import TicketSigner, TicketVerifier
@@ -113,6 +114,7 @@ class World:
             decided=self.judge.decided(said.execution_id),
             instructed=self.judge.instructed(said.run_id, said.execution_id),
             stale=stale,
+            args_digest=digest(said.args),
         )
         self.outside.acts.append(act)
         if stale:
