@@ -102,6 +102,8 @@ class Picture:
 
     def holding(self, who: Who | None = None, tool: str = "") -> Switch | None:
         """Return the switch that holds this call, or, where there is none yet, what *who* asks of *tool*."""
+        if not self.law.switches.open:
+            return None
         if self.call is not None:
             return self.law.switches.holding(who_of(self.call), self.call.tool)
         return None if who is None else self.law.switches.holding(who, tool)
