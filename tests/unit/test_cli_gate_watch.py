@@ -1,0 +1,50 @@
+"""What `towpath gates watch` says of gates between two looks."""
+
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from towpath.cli.gate_watch import differences, line, tally
+from towpath_contracts.views import GateView, GateVote
+
+AT = datetime(2026, 11, 22, 12, tzinfo=UTC)
+
+
+def gate(number: int = 1, *yes: str, **more: Any) -> GateView:
+    said: dict[str, Any] = {
+        "gate_id": UUID(int=number),
+        "run_id": uuid.uuid4(),
+        "project": "shop",
+        "gate_type": "approval",
+        "status": "pending",
+        "reason": "somebody\x1b[31m looks",
+        "detail": {"tool": "pay", "args": {"amount": 5}},
+        "opened_at": AT,
+        "expires_at": AT + timedelta(days=1),
+        "quorum": 2,
+        "votes": tuple(GateVote(actor=actor, verdict="approved", at=AT) for actor in yes),
+        **more,
+    }
+    return GateView.model_validate(said)
+
+
+def by_id(*gates: GateView) -> dict[UUID, GateView]:
+    return {one.gate_id: one for one in gates}
+
+
+def test_a_gate_is_told_when_it_comes_when_it_is_voted_on_and_when_it_is_gone() -> None:
+    first, second = gate(1), gate(2)
+    assert differences({}, by_id(first)) == ([("opened", first)], [])
+    voted = gate(1, "paula")
+    assert differences(by_id(first), by_id(voted, second)) == ([("voted", voted), ("opened", second)], [])
+    assert differences(by_id(voted), by_id(voted)) == ([], [])
+    assert differences(by_id(voted, second), by_id(second)) == ([], [voted.gate_id])
+
+
+def test_a_line_says_what_a_person_needs_and_nothing_that_a_terminal_obeys() -> None:
+    assert line("opened", gate()) == "◐ 00000000  pay amount=5  waits: somebody looks"
+    assert line("voted", gate(1, "paula")).endswith("paula approved, 1 of 2")
+    closed = gate(1, "paula", "peter", status="approved", verdict="approved", closed_by="paula, peter")
+    assert line("closed", closed).endswith("approved paula, peter")
+    assert tally(gate(1, quorum=1).model_dump(mode="json")) == ""
