@@ -76,7 +76,7 @@ class BrokerCare:
     async def run(self) -> None:
         """Declare again whenever the broker was started again, for ever; cancel to stop."""
         looked_s = monotonic()
-        while True:
+        while not _cancelled():
             await asyncio.sleep(LOOK_S)
             pid = self._pid()
             if pid is None or not await self._nats.ready():
@@ -175,6 +175,12 @@ def _lost_streams(store: Path) -> list[str]:
 def _stored_consumers(store: Path) -> list[tuple[str, str]]:
     places = store.glob("jetstream/*/streams/*/obs/*")
     return sorted((place.parent.parent.name, place.name) for place in places if place.is_dir())
+
+
+def _cancelled() -> bool:
+    """Say whether this task was asked to end: nats-py forgets a cancellation that comes while a connection closes."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _health(port: int) -> bytes:

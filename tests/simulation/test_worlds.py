@@ -23,7 +23,7 @@ COMMON = MUST_HAPPEN - RARE - {"claim_refused_outdated"}
 
 RARE_WITHIN = 300
 FIRST_CAUGHT = {
-    "overtaken": 262,
+    "overtaken": 97,
     "revision": 36,
     "fence": 22,
     "dispatch_before_commit": 20,

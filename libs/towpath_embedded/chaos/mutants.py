@@ -144,7 +144,7 @@ _ALL: Final = (
         module="towpath_tas",
         figure="late",
         patches=(
-            Patch(place="towpath_tas.app.requests:on_request", make=_fenceless, takes=("fence",)),
+            Patch(place="towpath_tas.core.holding:on_request", make=_fenceless, takes=("fence",)),
             Patch(place="towpath_tas.app.claims:on_claim", make=_fenceless, takes=("fence",)),
             Patch(place="towpath_tas.app.outcomes:on_outcome", make=_fenceless, takes=("fence",)),
             Patch(place="towpath_tas.adapters.ledger_tables:_call_row", make=_fenceless_row, takes=("call",)),
@@ -157,7 +157,7 @@ _ALL: Final = (
         module="towpath_tas",
         figure="dup",
         patches=(
-            Patch(place="towpath_tas.app.requests:on_request", make=_opened_again, takes=("call",)),
+            Patch(place="towpath_tas.core.holding:on_request", make=_opened_again, takes=("call",)),
             Patch(place="towpath_tas.app.claims:on_claim", make=_claimed_again, takes=("call",)),
         ),
     ),

@@ -98,15 +98,23 @@ class History:
             return request.after, request.last
         last = await self._pool.fetchval(HISTORY.last_entry)
         if request.until is not None:
-            last = min(last, await entry_at(self._pool, request.until + SLACK) - 1)
-        after = 0 if request.since is None else await entry_at(self._pool, request.since - SLACK) - 1
+            last = min(last, await entry_at(self._pool, request.until, SLACK) - 1)
+        after = 0 if request.since is None else await entry_at(self._pool, request.since, -SLACK) - 1
         return after, last
 
 
-async def entry_at(pool: Any, moment: datetime) -> int:
-    """Return the id of the first audit entry that is not older than *moment*."""
-    found: int = await pool.fetchval(HISTORY.entry_at, moment)
+async def entry_at(pool: Any, moment: datetime, slack: timedelta) -> int:
+    """Return the id of the first audit entry that is not older than *moment* moved by *slack*."""
+    found: int = await pool.fetchval(HISTORY.entry_at, moved(moment, slack))
     return found
+
+
+def moved(moment: datetime, by: timedelta) -> datetime:
+    """Return *moment* moved by *by*; at the ends of the calendar there is nothing to move to."""
+    try:
+        return moment + by
+    except OverflowError:
+        return moment
 
 
 def _read(text: str) -> Matrix:

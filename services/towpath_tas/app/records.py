@@ -69,9 +69,9 @@ class Audit:
 
     async def _window(self, request: AuditQuery) -> tuple[int, int]:
         """The first and the last entry that the times of *request* can mean."""
-        first = 1 if request.since is None else await entry_at(self._pool, request.since - SLACK)
+        first = 1 if request.since is None else await entry_at(self._pool, request.since, -SLACK)
         if request.until is not None:
-            return first, await entry_at(self._pool, request.until + SLACK) - 1
+            return first, await entry_at(self._pool, request.until, SLACK) - 1
         return first, await self._pool.fetchval(HISTORY.last_entry)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from towpath_contracts.policies import Figures, GetStatistics, Statistics
 from towpath_tas.adapters.ledger_tables import QUERIES
-from towpath_tas.app.history import HISTORY, SLACK, entry_at
+from towpath_tas.app.history import HISTORY, SLACK, entry_at, moved
 
 MAX_SCANNED = 1_000_000
 """Entries counted for one answer: a few seconds of Postgres."""
@@ -31,9 +31,9 @@ class Figuring:
     async def statistics(self, request: GetStatistics) -> Statistics:
         """Count the window by the dimensions that are asked for; 1,000 groups at most, the largest."""
         until = request.until or await self._pool.fetchval(QUERIES.now)
-        since = request.since or until - DAY
-        first = await entry_at(self._pool, since - SLACK)
-        end = await entry_at(self._pool, until + SLACK)
+        since = request.since or moved(until, -DAY)
+        first = await entry_at(self._pool, since, -SLACK)
+        end = await entry_at(self._pool, until, SLACK)
         complete = end - first <= MAX_SCANNED
         if not complete:
             first = end - MAX_SCANNED
