@@ -222,6 +222,10 @@ async def test_figures_are_counted_by_what_one_asks_for(tas: Running) -> None:
     }
     past = await ask(tas, rpc.GET_STATISTICS, until=datetime.now(UTC) - timedelta(minutes=30))
     assert (past.total.allowed, past.rows) == (0, ())
+    ever = await ask(
+        tas, rpc.GET_STATISTICS, since=datetime.min.replace(tzinfo=UTC), until=datetime.max.replace(tzinfo=UTC)
+    )
+    assert ever.total.allowed >= figures.total.allowed
 
 
 async def test_the_audit_is_searched_page_by_page_in_a_window(tas: Running) -> None:
