@@ -78,6 +78,16 @@ def test_a_changed_credential_keeps_its_password_and_a_removed_one_leaves_nothin
     assert said(deploy, "remove", "billing") != 0
 
 
+def test_a_removed_credential_takes_no_password_of_a_longer_name_with_it(deploy: Path) -> None:
+    for name in ("bill", "billing", "bill-eu"):
+        said(deploy, "add", name, "--toolset", "billing")
+    before = passwords(deploy)
+    assert said(deploy, "remove", "bill") == 0
+    assert passwords(deploy) == {name: one for name, one in before.items() if name != "NATS_PASSWORD_BILL"}
+    assert not (deploy / "secrets" / "bill.env").exists()
+    assert (deploy / "secrets" / "billing.env").exists()
+
+
 @pytest.mark.parametrize("name", ["gateway", "WORKER"])
 def test_a_name_that_somebody_else_has_is_refused(deploy: Path, name: str) -> None:
     before = (deploy / "authority.conf").read_text("utf-8")

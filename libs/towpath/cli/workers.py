@@ -95,7 +95,7 @@ def _write_password(folder: Path, name: str) -> None:
     """Give *name* a password where secrets are kept and it has none yet."""
     broker = folder / "nats.env"
     variable = password_variable(name)
-    if not broker.exists() or f"{variable}=" in broker.read_text("utf-8"):
+    if not broker.exists() or any(_sets(line, variable) for line in broker.read_text("utf-8").splitlines()):
         return
     password = f"p{secrets.token_hex(24)}"  # a letter first: the broker reads what looks like a number as one
     with broker.open("a", encoding="utf-8") as file:
@@ -107,9 +107,15 @@ def _write_password(folder: Path, name: str) -> None:
 def _forget_password(folder: Path, name: str) -> None:
     broker = folder / "nats.env"
     if broker.exists():
-        kept = [line for line in broker.read_text("utf-8").splitlines() if not line.startswith(password_variable(name))]
+        variable = password_variable(name)
+        kept = [line for line in broker.read_text("utf-8").splitlines() if not _sets(line, variable)]
         broker.write_text("\n".join([*kept, ""]), "utf-8")
     (folder / f"{name}.env").unlink(missing_ok=True)
+
+
+def _sets(line: str, variable: str) -> bool:
+    """Say whether *line* sets just this variable: a name may begin with another, or end with it."""
+    return line.startswith(f"{variable}=")
 
 
 def _show(deploy: Path, printed: Printed) -> None:
