@@ -13,10 +13,10 @@ SESSION_GONE = -32_991
 """The server knows this session no more and took nothing: connect again."""
 
 REFUSED = -32_992
-"""The server's HTTP side refused (4xx): nothing was done."""
+"""The server's HTTP side refused with a status that says so (most 4xx): nothing was done."""
 
 LOST = -32_993
-"""The request was sent and the answer never came, or the server broke (5xx)."""
+"""The request was sent and the answer never came, or a status (5xx, 408, 409, 425, 499 …) leaves it open."""
 
 TOO_LARGE = -32_994
 """The answer came and was larger than what is taken."""

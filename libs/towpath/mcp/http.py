@@ -5,13 +5,14 @@ whose code says what is known (`towpath.mcp.codes`), for that one request alone.
 the worker's environment, and no redirect leaves the server.
 """
 
-import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
+from mcp_types import JSONRPCError, jsonrpc_message_adapter
+from pydantic import ValidationError
 
 from towpath.mcp.codes import LOST, NOT_SENT, REFUSED, SESSION_GONE, TOO_LARGE
 
@@ -70,12 +71,16 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         finally:
             await response.aclose()
         status = response.status_code
-        if status >= 400 and not _is_error(bytes(data)):
+        if status >= 400 and not (_is_json(response) and _is_error(bytes(data))):
             return _refusal(request, status)
         # What was unpacked here is not unpacked again.
         kept = [(name, value) for name, value in response.headers.raw if name.lower() not in _NOT_KEPT]
         return httpx2.Response(status, headers=kept, content=bytes(data), request=request)
 
+
+NOTHING_DONE = frozenset({*range(400, 408), *range(410, 418), 421, 422, 423, 424, 426, 428, 429, 431, 451})
+"""Statuses that refuse a request before anything is done with it. 408, 409, 425 and what no standard knows (such as
+499) also come from what stands between, about a server that may be at work."""
 
 _NOT_KEPT = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
 
@@ -84,21 +89,23 @@ def _is_stream(response: httpx2.Response) -> bool:
     return response.headers.get("content-type", "").lower().startswith("text/event-stream")
 
 
+def _is_json(response: httpx2.Response) -> bool:
+    return response.headers.get("content-type", "").lower().startswith("application/json")
+
+
 def _is_error(data: bytes) -> bool:
-    """Say whether the server itself answered with a JSON-RPC error."""
+    """Say whether the server itself answered with a JSON-RPC error, as the SDK will read it."""
     try:
-        said = json.loads(data)
-    except ValueError:
+        return isinstance(jsonrpc_message_adapter.validate_json(data, by_name=False), JSONRPCError)
+    except ValidationError:
         return False
-    return isinstance(said, dict) and isinstance(said.get("error"), dict)
 
 
 def _refusal(request: httpx2.Request, status: int) -> httpx2.Response:
     if status == 404 and SESSION_HEADER in request.headers:
         return _fault(request, SESSION_GONE, "the server knows this session no more", status)
-    if status >= 500:
-        return _fault(request, LOST, f"the server answered HTTP {status}", status)
-    return _fault(request, REFUSED, f"the server answered HTTP {status}", status)
+    code = REFUSED if status in NOTHING_DONE else LOST
+    return _fault(request, code, f"the server answered HTTP {status}", status)
 
 
 def _fault(request: httpx2.Request, code: int, message: str, status: int = 502) -> httpx2.Response:
