@@ -7,13 +7,17 @@ digest of the last line, which chains the pieces to each other.
 from datetime import datetime
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
 from towpath_contracts.base import Message, Value
 
 
 class AuditCursor(Value):
-    """Where an export stands. The tree's size was fixed by the first piece, so that the bundle has one end."""
+    """Where an export stands. The tree's size was fixed by the first piece, so that the bundle has one end.
+
+    It is handed back as it came: the signature binds it to the project, the times and the piece before. `watched` is
+    the leaf up to which nobody erased or dropped anything meanwhile; None where the log can't be sealed any more.
+    """
 
     page: int = Field(ge=1)
     end_seal: int
@@ -21,9 +25,11 @@ class AuditCursor(Value):
     seal_id: int
     leaf: int
     leaves_done: bool = False
-    effects_since: datetime | None = None
+    effects_since: AwareDatetime | None = None
     run_id: UUID | None = None
     execution_id: UUID | None = None
+    watched: int | None = None
+    signature: str = Field(default="", max_length=200)
 
 
 class AuditExport(Message):
@@ -31,8 +37,8 @@ class AuditExport(Message):
 
     project: str
     actor: str
-    since: datetime | None = None
-    until: datetime | None = None
+    since: AwareDatetime | None = None
+    until: AwareDatetime | None = None
     cursor: AuditCursor | None = None
     previous: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
 
@@ -67,7 +73,7 @@ class EraseAudit(Message):
     run_id: UUID | None = None
     execution_id: UUID | None = None
     caller: str | None = None
-    before: datetime | None = None
+    before: AwareDatetime | None = None
 
 
 class AuditErased(Message):

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
 from towpath_contracts.access import PolicyApplied
 from towpath_contracts.base import JsonObject, Message, Value
@@ -114,8 +114,8 @@ class DiffPolicy(Message):
 
     project: str
     text: str = Field(max_length=MAX_POLICY_CHARS)
-    since: datetime | None = None
-    until: datetime | None = None
+    since: AwareDatetime | None = None
+    until: AwareDatetime | None = None
     after: int | None = None
     last: int | None = None
     limit: int = Field(default=2_000, ge=1, le=5_000)
@@ -200,8 +200,8 @@ class GetStatistics(Message):
     """How often was what decided and how did it end, in a window (the last day, unless given)?"""
 
     project: str
-    since: datetime | None = None
-    until: datetime | None = None
+    since: AwareDatetime | None = None
+    until: AwareDatetime | None = None
     by: tuple[Dimension, ...] = ("tool",)
 
 

@@ -153,6 +153,19 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "The audit does not fit its last checkpoint",
         "Export and verify it: towpath audit export -o FILE. Nothing is sealed until that is settled.",
     ),
+    ProblemKind(
+        "cursor_refused",
+        409,
+        "The cursor is not the one that was given",
+        "Send each piece's cursor and the SHA-256 of its last line back, with the times of the first request; or begin "
+        "again without a cursor.",
+    ),
+    ProblemKind(
+        "export_moved",
+        409,
+        "Something was erased or dropped while the audit was exported",
+        "Begin the export again: the bundle would show gaps that it could not explain.",
+    ),
     ProblemKind("fence_raised", 409, "The run was stopped", "Nothing of it can start any more; start a new run."),
     ProblemKind("reason_required", 400, "A denial needs a reason", "Say why: the model sees it."),
     ProblemKind(

@@ -67,6 +67,10 @@ class AuditLog:
         log = structlog.get_logger()
         return Sealer(self.pool, self.notes, [self.kept], Metrics(CollectorRegistry()), log, **settings)
 
+    def another_bundles(self) -> Bundles:
+        """What answers at another replica."""
+        return Bundles(self.pool, self.another_sealer())
+
     async def write(self, *rows: tuple[Any, ...]) -> None:
         """Write entries as the service does."""
         await self.pool.execute(QUERIES.add_audit, list(rows))

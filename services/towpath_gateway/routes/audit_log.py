@@ -3,11 +3,10 @@
 Law: a credential exports its own project's entries, and hashes of the rest; erasing needs the role `policy_admin`.
 """
 
-from datetime import datetime
 from uuid import UUID
 
 from fastapi import APIRouter, Response
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
 from towpath_contracts import rpc
 from towpath_contracts.audit import (
@@ -32,8 +31,8 @@ PATIENCE_S = 60.0
 class Export(ClientMessage):
     """Which part of the log; then, with each piece's cursor and the SHA-256 of its last line, the next piece."""
 
-    since: datetime | None = None
-    until: datetime | None = None
+    since: AwareDatetime | None = None
+    until: AwareDatetime | None = None
     cursor: AuditCursor | None = None
     previous: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
 
@@ -45,10 +44,15 @@ class Erase(ClientMessage):
     run_id: UUID | None = None
     execution_id: UUID | None = None
     caller: str | None = Field(default=None, max_length=128)
-    before: datetime | None = None
+    before: AwareDatetime | None = None
 
 
-@router.post("/export", response_model=AuditPiece, responses=documented(), summary="Export the audit, piece by piece")
+@router.post(
+    "/export",
+    response_model=AuditPiece,
+    responses=documented("cursor_refused", "export_moved"),
+    summary="Export the audit, piece by piece",
+)
 async def export_audit(wanted: Export, parts: PartsOf, principal: AuditReader) -> Response:
     """Return the next lines of a bundle, which `towpath audit verify` checks without the platform."""
     request = AuditExport(

@@ -1,10 +1,9 @@
 """The matrix over time: versions, single rules, what a change would have done, the shadow, figures (design §7, API)."""
 
-from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
 from towpath_contracts import rpc
 from towpath_contracts.access import GetPolicy, PolicyApplied
@@ -61,8 +60,8 @@ class Proposal(ClientMessage):
     """A matrix that might be applied, and the calls to weigh by it; `after` and `last` come from the piece before."""
 
     text: str = Field(max_length=MAX_POLICY_CHARS)
-    since: datetime | None = None
-    until: datetime | None = None
+    since: AwareDatetime | None = None
+    until: AwareDatetime | None = None
     after: int | None = Field(default=None, ge=0)
     last: int | None = Field(default=None, ge=0)
     limit: int = Field(default=2_000, ge=1, le=5_000)
@@ -183,8 +182,8 @@ async def end_shadow(
 async def get_statistics(
     parts: PartsOf,
     principal: AuditReader,
-    since: datetime | None = None,
-    until: datetime | None = None,
+    since: AwareDatetime | None = None,
+    until: AwareDatetime | None = None,
     by: Annotated[list[Dimension] | None, Query(max_length=6)] = None,
 ) -> Response:
     """Count decisions and outcomes of the last day, or of a window, by tool unless said otherwise."""

@@ -48,6 +48,15 @@ LEFT JOIN tas.audit_record r ON r.entry_id = l.entry_id
 LEFT JOIN tas.audit_payload p ON p.entry_id = l.entry_id
 WHERE l.leaf_index >= $1 AND l.leaf_index < $2 ORDER BY l.leaf_index LIMIT $3;
 
+-- name: moved
+-- Were payloads of project $2 erased, or segments dropped, by an entry that has a leaf from $1 on or waits for one?
+-- An erasure and its entry are one commit, and this is one look: whoever asks after he has read has missed none.
+SELECT EXISTS (SELECT FROM tas.audit_leaf l JOIN tas.audit_record r ON r.entry_id = l.entry_id WHERE l.leaf_index >= $1
+                 AND (r.phase = 'audit.dropped' OR (r.phase = 'audit.erased' AND r.project = $2)))
+    OR EXISTS (SELECT FROM tas.audit_unsealed u JOIN tas.audit_record r ON r.entry_id = u.entry_id
+               WHERE r.phase = 'audit.dropped' OR (r.phase = 'audit.erased' AND r.project = $2)) AS moved,
+       coalesce((SELECT l.leaf_index + 1 FROM tas.audit_leaf l ORDER BY l.leaf_index DESC LIMIT 1), 0) AS seen;
+
 -- name: policy_versions
 SELECT v.project, v.version, v.digest, v.applied_at
 FROM (SELECT DISTINCT project, version FROM unnest($1::text[], $2::integer[]) AS k (project, version)) named

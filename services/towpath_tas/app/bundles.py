@@ -26,6 +26,7 @@ from towpath_contracts.audit import (
 )
 from towpath_contracts.problems import ProblemError, problem
 from towpath_fabric.clock import wall
+from towpath_tas.app.cursors import held, moment, signed
 from towpath_tas.app.sealer import QUERIES, BrokenLogError, Sealer, known_keys
 
 PIECE_LEAVES = 400
@@ -99,6 +100,7 @@ class Bundles:
 
     async def export(self, request: AuditExport) -> AuditPiece:
         """Return the next piece of a bundle; the first one seals what is committed, and so fixes its end."""
+        held(request, self._sealer.signer)
         piece = _Piece()
         cursor = request.cursor
         if cursor is None:
@@ -111,9 +113,25 @@ class Bundles:
         else:
             following = await self._leaves(request, cursor, piece)
         piece.flush()
-        last = following is None
-        trailer = bundle.page(number, request.previous, piece.lines, self._sealer.signer, last=last)
+        watched = await self._unmoved(request, cursor)
+        trailer = bundle.page(number, request.previous, piece.lines, self._sealer.signer, last=following is None)
+        if following is not None:
+            following = following.model_copy(update={"watched": watched})
+            following = signed(following, request, trailer, self._sealer.signer)
         return AuditPiece(lines=(*piece.lines, trailer), cursor=following)
+
+    async def _unmoved(self, request: AuditExport, cursor: AuditCursor) -> int | None:
+        """Say up to which leaf was looked; raises ProblemError where an erasure or a drop came after the bundle's end.
+
+        Asked after the piece was read, so that nothing that the piece could miss is missed here.
+        """
+        if cursor.watched is None:
+            return None
+        row = await self._pool.fetchrow(QUERIES.moved, cursor.watched, request.project)
+        if row["moved"]:
+            raise ProblemError(problem("export_moved", "payloads were erased, or retention dropped a segment"))
+        seen: int = row["seen"]
+        return max(cursor.watched, seen)
 
     async def erase(self, request: EraseAudit) -> AuditErased:
         """Erase the payloads that fit, step by step, each in the log; raises ProblemError where nothing is named."""
@@ -131,7 +149,7 @@ class Bundles:
         return AuditErased(erased=erased, more=True)
 
     async def _begin(self, request: AuditExport, piece: _Piece) -> AuditCursor:
-        end_seal, size = await self._end()
+        end_seal, size, watched = await self._end()
         async with self._pool.acquire() as connection:
             first = await _first_seal(connection, request.since)
             keys = await known_keys(connection)
@@ -140,8 +158,8 @@ class Bundles:
             bundle.header(
                 origin=self._sealer.signer.public.name,
                 project=request.project,
-                since=_time(request.since),
-                until=_time(request.until),
+                since=moment(request.since),
+                until=moment(request.until),
                 edge=edge,
                 size=size,
                 keys=keys,
@@ -157,16 +175,20 @@ class Bundles:
             seal_id=seal_id,
             leaf=edge.size,
             effects_since=since,
+            watched=watched,
         )
 
-    async def _end(self) -> tuple[int, int]:
-        """Where the bundle ends. A log that can't be sealed any more is exported as it stands: it is evidence."""
+    async def _end(self) -> tuple[int, int, int | None]:
+        """Where the bundle ends, and from where on erasures are watched for.
+
+        A log that can't be sealed any more is exported as it stands: it is evidence, and its erasures get no leaf.
+        """
         try:
             sealed = await self._sealer.current()
         except BrokenLogError:
             row = await self._pool.fetchrow(QUERIES.last_seal)
-            return row["seal_id"], row["size"]
-        return sealed.seal_id, sealed.edge.size
+            return row["seal_id"], row["size"], None
+        return sealed.seal_id, sealed.edge.size, sealed.edge.size
 
     async def _leaves(self, request: AuditExport, cursor: AuditCursor, piece: _Piece) -> AuditCursor:
         async with self._pool.acquire() as connection:
@@ -324,7 +346,3 @@ def _effect(row: Any) -> bundle.Line:
 
 def _text(value: UUID | None) -> str | None:
     return None if value is None else str(value)
-
-
-def _time(at: datetime | None) -> str | None:
-    return None if at is None else write_time(at)

@@ -1,0 +1,99 @@
+"""What an export refuses between two pieces, and what a sealer remembers, in a real Postgres."""
+
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta, timezone
+from typing import Any
+from uuid import UUID
+
+import pytest
+from tests.conftest import DatabaseUrl
+from tests.support.audit_log import PROJECT, AuditLog, audit_log, fill
+
+from towpath_audit import bundle
+from towpath_audit.verifier import verify
+from towpath_contracts.audit import AuditExport, AuditPiece, EraseAudit
+from towpath_contracts.problems import ProblemError
+from towpath_fabric.clock import wall
+from towpath_tas.adapters.ledger_tables import platform_audit
+from towpath_tas.app import bundles
+from towpath_tas.app.retention import Retention
+
+
+@pytest.fixture
+async def log(database: DatabaseUrl, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AuditLog]:
+    """A log of 20 calls, exported in small pieces."""
+    monkeypatch.setattr(bundles, "PIECE_LEAVES", 25)
+    async with audit_log(database(), database("tas")) as found:
+        await fill(found, 20)
+        yield found
+
+
+def after(request: AuditExport, piece: AuditPiece, **cursor: Any) -> AuditExport:
+    """The request for the piece after *piece*, with other words in the cursor."""
+    assert piece.cursor is not None
+    given = piece.cursor.model_copy(update=cursor)
+    return request.model_copy(update={"cursor": given, "previous": bundle.digest(piece.lines[-1])})
+
+
+async def refusal(log: AuditLog, request: AuditExport) -> str:
+    with pytest.raises(ProblemError) as refused:
+        await log.bundles.export(request)
+    assert refused.value.problem.remedy
+    return refused.value.problem.code
+
+
+async def test_a_cursor_counts_only_as_it_was_given_and_for_what(log: AuditLog) -> None:
+    first = AuditExport(project=PROJECT, actor="ann")
+    piece = await log.bundles.export(first)
+    given = after(first, piece)
+    tomorrow = wall() + timedelta(days=1)
+    for changed in (
+        after(first, piece, leaves_done=True, run_id=UUID(int=2**128 - 1)),
+        after(first, piece, effects_since=tomorrow),
+        after(first, piece, size=3),
+        after(first, piece, watched=None),
+        after(first, piece, signature=""),
+        after(first, piece, signature="ä"),
+        given.model_copy(update={"until": wall() - timedelta(days=1)}),
+        given.model_copy(update={"since": tomorrow}),
+        given.model_copy(update={"project": "bank"}),
+        given.model_copy(update={"previous": "0" * 64}),
+        first.model_copy(update={"previous": "0" * 64}),
+    ):
+        assert await refusal(log, changed) == "cursor_refused"
+    before_all_years = first.model_copy(update={"since": datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=9)))})
+    assert await refusal(log, before_all_years) == "request_invalid"
+    again = AuditExport.model_validate_json(given.model_dump_json())
+    assert (await log.another_bundles().export(again)).lines != (), "as it was given it counts, at any replica"
+
+
+async def test_a_cursor_with_times_counts_in_whatever_zone_they_come_back(log: AuditLog) -> None:
+    lines = await log.export(since=wall() - timedelta(days=1), until=wall() + timedelta(days=1))
+    assert verify(lines).faults == []
+    assert sum('"kind":"page"' in line for line in lines) > 2
+
+
+async def test_an_export_ends_where_its_own_payloads_are_erased_meanwhile(log: AuditLog) -> None:
+    await log.write(platform_audit("bank", "a", "x", actor="mia"))
+    first = AuditExport(project=PROJECT, actor="ann")
+    piece = await log.bundles.export(first)
+    elsewhere = EraseAudit(project="bank", actor="dana", reason="r", before=wall() + timedelta(days=1))
+    assert (await log.bundles.erase(elsewhere)).erased == 1
+    await log.sealer.current()
+    request = after(first, piece)
+    piece = await log.bundles.export(request)
+    assert (await log.bundles.erase(elsewhere.model_copy(update={"project": PROJECT}))).erased > 0
+    assert await refusal(log, after(first, piece)) == "export_moved", "while the erasure waits for its leaf"
+    await log.sealer.current()
+    assert await refusal(log, after(first, piece)) == "export_moved", "and after"
+    assert verify(await log.export(), checkpoints=log.kept.notes).faults == [], "begun again it holds"
+
+
+async def test_an_export_ends_where_retention_drops_a_segment_meanwhile(log: AuditLog) -> None:
+    await log.owner("UPDATE tas.audit_seal SET at = at - interval '40 days'")
+    await fill(log, 10)
+    first = AuditExport(project=PROJECT, actor="ann")
+    piece = await log.bundles.export(first)
+    assert await Retention(log.pool, log.sealer._log, keep_days=30).drop() > 0
+    assert await refusal(log, after(first, piece)) == "export_moved"
+    assert verify(await log.export()).faults == []

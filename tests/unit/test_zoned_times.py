@@ -1,0 +1,42 @@
+"""Times that people give for the audit and the look back need a zone: half a day of it can't be erased by guessing."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from towpath_contracts.audit import AuditCursor, AuditExport, EraseAudit
+from towpath_contracts.policies import DiffPolicy, GetStatistics
+from towpath_gateway.routes.audit_log import Erase, Export
+from towpath_gateway.routes.policies import Proposal, get_statistics
+
+NAIVE = "2026-11-22T09:00:00"
+CURSOR = {"page": 1, "end_seal": 1, "size": 1, "seal_id": 1, "leaf": 1}
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "names"),
+    [
+        (AuditExport, {"project": "p", "actor": "a"}, ("since", "until")),
+        (AuditCursor, CURSOR, ("effects_since",)),
+        (EraseAudit, {"project": "p", "actor": "a", "reason": "r"}, ("before",)),
+        (DiffPolicy, {"project": "p", "text": ""}, ("since", "until")),
+        (GetStatistics, {"project": "p"}, ("since", "until")),
+        (Export, {}, ("since", "until")),
+        (Erase, {"reason": "r"}, ("before",)),
+        (Proposal, {"text": ""}, ("since", "until")),
+    ],
+)
+def test_a_time_without_a_zone_is_refused(kind: type[BaseModel], said: dict[str, Any], names: tuple[str, ...]) -> None:
+    for name in names:
+        with pytest.raises(ValidationError, match="timezone"):
+            kind.model_validate({**said, name: NAIVE})
+        found = getattr(kind.model_validate({**said, name: f"{NAIVE}+02:00"}), name)
+        assert found == datetime(2026, 11, 22, 7, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("name", ["since", "until"])
+def test_and_so_in_the_address_of_the_statistics(name: str) -> None:
+    with pytest.raises(ValidationError, match="timezone"):
+        TypeAdapter(get_statistics.__annotations__[name]).validate_python(NAIVE)
