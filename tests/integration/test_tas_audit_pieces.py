@@ -11,12 +11,13 @@ from tests.support.audit_log import PROJECT, AuditLog, audit_log, fill
 
 from towpath_audit import bundle
 from towpath_audit.verifier import verify
-from towpath_contracts.audit import AuditExport, AuditPiece, EraseAudit
+from towpath_contracts.audit import AuditExport, AuditPiece, EraseAudit, GetCheckpoint
 from towpath_contracts.problems import ProblemError
 from towpath_fabric.clock import wall
 from towpath_tas.adapters.ledger_tables import platform_audit
 from towpath_tas.app import bundles
 from towpath_tas.app.retention import Retention
+from towpath_tas.app.sealer import BrokenLogError
 
 
 @pytest.fixture
@@ -97,3 +98,64 @@ async def test_an_export_ends_where_retention_drops_a_segment_meanwhile(log: Aud
     assert await Retention(log.pool, log.sealer._log, keep_days=30).drop() > 0
     assert await refusal(log, after(first, piece)) == "export_moved"
     assert verify(await log.export()).faults == []
+
+
+async def roll_back(log: AuditLog, seals: int) -> None:
+    """What a hand in the tables, or an older backup, leaves: the newest seals are gone, with their leaves."""
+    newest = await log.owner("SELECT seal_id, size FROM tas.audit_seal ORDER BY seal_id DESC LIMIT $1", seals + 1)
+    kept = newest[-1]
+    await log.owner("DELETE FROM tas.audit_seal WHERE seal_id > $1", kept["seal_id"])
+    await log.owner("DELETE FROM tas.audit_leaf WHERE leaf_index >= $1", kept["size"])
+
+
+async def test_a_sealer_signs_no_second_history_of_what_it_knows(log: AuditLog) -> None:
+    witness = log.another_sealer()
+    await log.write(platform_audit(PROJECT, "a", "x", actor=""))
+    assert await witness.seal() is not None
+    await roll_back(log, 1)
+    await log.write(platform_audit(PROJECT, "b", "x", actor=""))
+    for _ in range(2):
+        with pytest.raises(BrokenLogError, match="is not stored"):
+            await witness.seal()
+    stranger = log.another_sealer()
+    for _ in range(3):
+        await stranger.current(fresh=True)
+    with pytest.raises(BrokenLogError, match="is not stored"):
+        await witness.seal()
+
+
+async def test_a_sealer_goes_on_from_what_others_sealed_and_retention_left(log: AuditLog) -> None:
+    other = log.another_sealer()
+    await log.write(platform_audit(PROJECT, "a", "x", actor=""))
+    await other.current()
+    await log.owner("UPDATE tas.audit_seal SET at = at - interval '40 days'")
+    await fill(log, 10)
+    await Retention(log.pool, log.sealer._log, keep_days=30).drop()
+    left = (await log.owner("SELECT min(seal_id) AS first FROM tas.audit_seal"))[0]["first"]
+    assert other._seen is not None
+    assert other._seen.seal_id <= left
+    assert (await other.current()).edge.size > other._seen.edge.size - 1
+    assert verify(await log.export()).faults == []
+
+
+async def test_leaves_that_no_checkpoint_covers_are_not_sealed_over(log: AuditLog) -> None:
+    await log.owner(
+        "DELETE FROM tas.audit_seal WHERE seal_id = (SELECT max(seal_id) FROM tas.audit_seal WHERE size < 60)"
+    )
+    await log.owner("DELETE FROM tas.audit_seal WHERE size > 50")
+    await log.write(platform_audit(PROJECT, "a", "x", actor=""))
+    with pytest.raises(BrokenLogError, match="does not cover"):
+        await log.another_sealer().seal()
+
+
+async def test_asking_for_a_checkpoint_writes_one_only_where_something_came(log: AuditLog) -> None:
+    first = await log.sealer.current()
+    assert (await log.sealer.current()).note == first.note
+    assert (await log.another_bundles().checkpoint(GetCheckpoint())).note == first.note
+    await log.export()
+    assert (await log.owner("SELECT max(seal_id) AS last FROM tas.audit_seal"))[0]["last"] == first.seal_id
+    assert (await log.another_sealer(idle_s=0).current()).seal_id == first.seal_id + 1, "an old one is not enough"
+    lines = await log.export(since=wall() + timedelta(hours=1))
+    assert verify(lines).figures["checkpoints"] == 1, "a bundle always has one of its own"
+    await log.write(platform_audit(PROJECT, "a", "x", actor=""))
+    assert (await log.sealer.current()).edge.size == first.edge.size + 1

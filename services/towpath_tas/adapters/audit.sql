@@ -11,6 +11,10 @@ SELECT pg_advisory_xact_lock(7026120);
 -- name: last_seal
 SELECT seal_id, size, root, edge, at, note FROM tas.audit_seal ORDER BY seal_id DESC LIMIT 1;
 
+-- name: seal_known
+SELECT (SELECT s.seal_id FROM tas.audit_seal s ORDER BY s.seal_id LIMIT 1) AS first, k.size, k.root
+FROM (SELECT $1::bigint AS seal_id) asked LEFT JOIN tas.audit_seal k ON k.seal_id = asked.seal_id;
+
 -- name: take_leaves
 SELECT leaf_index, hash FROM tas.take_leaves($1);
 

@@ -153,6 +153,8 @@ class Bundles:
         async with self._pool.acquire() as connection:
             first = await _first_seal(connection, request.since)
             keys = await known_keys(connection)
+        if first[0] >= end_seal:  # nothing was sealed since then: a bundle has a checkpoint of its own all the same
+            end_seal, size, watched = await self._end(fresh=True)
         seal_id, edge, at = first
         piece.add(
             bundle.header(
@@ -178,13 +180,13 @@ class Bundles:
             watched=watched,
         )
 
-    async def _end(self) -> tuple[int, int, int | None]:
+    async def _end(self, *, fresh: bool = False) -> tuple[int, int, int | None]:
         """Where the bundle ends, and from where on erasures are watched for.
 
         A log that can't be sealed any more is exported as it stands: it is evidence, and its erasures get no leaf.
         """
         try:
-            sealed = await self._sealer.current()
+            sealed = await self._sealer.current(fresh=fresh)
         except BrokenLogError:
             row = await self._pool.fetchrow(QUERIES.last_seal)
             return row["seal_id"], row["size"], None

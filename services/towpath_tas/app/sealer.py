@@ -76,6 +76,8 @@ class Sealer:
         self._idle = timedelta(seconds=idle_s)
         self._publish_s = publish_s
         self._introduced = False
+        self._seen: Seal | None = None  # the last committed one that this sealer saw or signed
+        self._queued = 0  # the newest one that was put up for handing out
         self._unpublished: str | None = None
         self._published = -publish_s
 
@@ -103,17 +105,20 @@ class Sealer:
             if not await connection.fetchval(QUERIES.try_seal_lock):
                 return None
             sealed, _ = await self._seal(connection)
-        self._unpublished = sealed.note
+        self._committed(sealed)
         return sealed
 
-    async def current(self) -> Seal:
-        """Return a checkpoint over everything that was committed before this was called."""
+    async def current(self, *, fresh: bool = False) -> Seal:
+        """Return a checkpoint over everything that was committed before this was called.
+
+        That is the last one where nothing came since, unless it is older than *idle_s* or a *fresh* one is asked for.
+        """
         await self._introduce()
         while True:
             async with self._pool.acquire() as connection, connection.transaction():
                 await connection.execute(QUERIES.seal_lock)
-                sealed, whole = await self._seal(connection)
-            self._unpublished = sealed.note
+                sealed, whole = await self._seal(connection, reuse=not fresh)
+            self._committed(sealed)
             if whole:
                 return sealed
 
@@ -121,16 +126,24 @@ class Sealer:
         row = await self._pool.fetchrow(QUERIES.seal_due)
         return row["waiting"] or row["sealed_at"] is None or row["now"] - row["sealed_at"] >= self._idle
 
-    async def _seal(self, connection: Any) -> tuple[Seal, bool]:
-        """Seal under the lock; say too whether nothing more waits."""
+    def _committed(self, sealed: Seal) -> None:
+        if self._seen is None or sealed.seal_id > self._seen.seal_id:
+            self._seen = sealed
+        if sealed.seal_id > self._queued:
+            self._queued, self._unpublished = sealed.seal_id, sealed.note
+
+    async def _seal(self, connection: Any, *, reuse: bool = False) -> tuple[Seal, bool]:
+        """Seal under the lock; say too whether nothing more waits. *reuse*: a young seal will do where nothing does."""
         last = await self.last(connection)
-        rows = await connection.fetch(QUERIES.take_leaves, BATCH)
-        edge = last.edge if last is not None else Edge()
-        if rows and rows[0]["leaf_index"] != edge.size:
-            msg = f"the next leaf would be {rows[0]['leaf_index']}, the last checkpoint covers {edge.size}"
-            raise BrokenLogError(msg)
-        grown = edge.extended(row["hash"] for row in rows)
+        try:
+            rows = await connection.fetch(QUERIES.take_leaves, BATCH)
+        except asyncpg.UniqueViolationError as error:
+            raise BrokenLogError("leaves are stored that the last checkpoint does not cover") from error
         at = await connection.fetchval(QUERIES.now)
+        if reuse and not rows and last is not None and at - last.at < self._idle:
+            return last, True
+        edge = last.edge if last is not None else Edge()
+        grown = edge.extended(row["hash"] for row in rows)
         checkpoint = Checkpoint(self.signer.public.name, grown.size, grown.root, at)
         sealed = Seal(
             seal_id=last.seal_id + 1 if last is not None else 1,
@@ -145,7 +158,11 @@ class Sealer:
         return sealed, len(rows) < BATCH
 
     async def last(self, connection: Any) -> Seal | None:
-        """Return the last checkpoint, if there is one; raises BrokenLogError where it is not one of ours."""
+        """Return the last checkpoint, if there is one.
+
+        Raises BrokenLogError where it is not one of ours, or does not follow from the last one that this sealer knows.
+        """
+        await self._went_on(connection)
         row = await connection.fetchrow(QUERIES.last_seal)
         if row is None:
             return None
@@ -159,7 +176,23 @@ class Sealer:
         if (said.size, said.root) != (edge.size, edge.root) or said.root != row["root"]:
             msg = f"checkpoint {row['seal_id']} was signed for another tree than the stored one"
             raise BrokenLogError(msg)
-        return Seal(seal_id=row["seal_id"], edge=edge, at=row["at"], note=row["note"])
+        last = Seal(seal_id=row["seal_id"], edge=edge, at=row["at"], note=row["note"])
+        self._seen = last
+        return last
+
+    async def _went_on(self, connection: Any) -> None:
+        """Raise BrokenLogError where the table went back: its newest seals are gone, or others stand in their place.
+
+        What is left would fit itself, and the next signature would be under a second history of the same log.
+        """
+        if self._seen is None:
+            return
+        row = await connection.fetchrow(QUERIES.seal_known, self._seen.seal_id)
+        if row["size"] is None and row["first"] is not None and row["first"] > self._seen.seal_id:
+            return  # retention dropped it, and what it kept goes on from there
+        if (row["size"], row["root"]) != (self._seen.edge.size, self._seen.edge.root):
+            msg = f"checkpoint {self._seen.seal_id} over {self._seen.edge.size} leaves was signed, and is not stored"
+            raise BrokenLogError(msg)
 
     async def _introduce(self) -> None:
         """Store this sealer's public key before it first seals: bundles carry it, and a new key stands in the log."""
