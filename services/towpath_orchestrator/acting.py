@@ -6,7 +6,7 @@ from towpath_contracts.events import FINAL_STATUSES
 from towpath_contracts.facts import AnyFact, CancelRequested, GateResolved
 from towpath_contracts.problems import ProblemError, problem
 from towpath_contracts.rpc import SETTLE_CALL
-from towpath_contracts.switches import PAUSED
+from towpath_contracts.switches import OPERATOR, PAUSED
 from towpath_contracts.views import CancelRun, Done, GetEvents, GetRun, ListGates, ResolveGate
 from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import crash_point
@@ -21,6 +21,9 @@ FOLDED_WITHIN_S = 4.0
 """A fact is folded in milliseconds; whoever asks waits 5 s for an answer."""
 
 UNKNOWN_VERDICTS = ("happened", "did_not_happen", "retry")
+
+SPEAKERS = frozenset({OPERATOR, "approver"})
+"""Roles of people who may settle a gate that is not an approval; approvals name their own role (design §7)."""
 
 
 class Acting:
@@ -66,7 +69,10 @@ class Acting:
         raise ProblemError(problem("unavailable", "the run's log does not hold it yet; ask again", retry_after_s=2))
 
     async def resolve_gate(self, request: ResolveGate) -> Done:
-        """Settle a gate that is not an approval. The person's word on an unknown call is audited by TAS first."""
+        """Settle a gate that is not an approval, for an operator or an approver; a switch's gate is nobody's to open.
+
+        The person's word on an unknown call is audited by TAS first.
+        """
         page = await self._reading.list_gates(
             ListGates(project=request.project, status=None, gate_id=request.gate_id, limit=1)
         )
@@ -80,6 +86,9 @@ class Acting:
             raise ProblemError(problem("verdict_invalid", f"{gate.reason}; only the switch opens it", remedy=remedy))
         if gate.approval_id is not None:
             raise ProblemError(problem("verdict_invalid", "approvals are decided by the tool-access service"))
+        if SPEAKERS.isdisjoint(request.roles):
+            wanted = " or ".join(sorted(SPEAKERS))
+            raise ProblemError(problem("role_missing", f"{request.actor} does not have the role {wanted}"))
         if gate.gate_type == "unknown_effect" and gate.execution_id is not None:
             if request.verdict not in UNKNOWN_VERDICTS:
                 raise ProblemError(problem("verdict_invalid", f"say one of: {', '.join(UNKNOWN_VERDICTS)}"))

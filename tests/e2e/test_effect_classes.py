@@ -212,6 +212,7 @@ async def test_a_gate_shows_what_is_known_and_a_persons_word_ends_the_doubt(
             "gate_id": str(gate["gate_id"]),
             "verdict": word,
             "actor": "ann",
+            "roles": ["operator"],
             "reason": "looked",
         }
         await ask(gateway, rpc.RESOLVE_GATE.subject, said)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import asyncpg
@@ -20,7 +21,7 @@ from tests.support.platform_peer import PlatformPeer
 from towpath_contracts import rpc
 from towpath_contracts.access import AuditPage, Permissions, PolicyApplied, ToolsDescribed
 from towpath_contracts.dead_letters import DeadLetterPage
-from towpath_contracts.views import Done
+from towpath_contracts.views import Done, GatePage, GateView
 from towpath_gateway.__main__ import create_key
 from towpath_gateway.adapters.keys import NewKey
 from towpath_gateway.core.keys import OPERATE_PLATFORM, SCOPES
@@ -339,3 +340,36 @@ async def test_tool_access_is_asked_in_the_name_of_the_credential(place: Place) 
         refused = await carol.post("/v1/tools/orders.refund/proposal", json={"version": 3, "accept": True})
         assert (refused.status_code, refused.json()["code"]) == (403, "role_missing")
     assert len(peer.requests(rpc.DECIDE_PROPOSAL.subject)) == 1
+
+
+def a_gate(gate_type: str, **more: Any) -> GateView:
+    now = datetime.now(UTC)
+    told = {"run_id": uuid.uuid4(), "status": "pending", "reason": "look", "opened_at": now, "expires_at": now, **more}
+    return GateView.model_validate({"gate_id": uuid.uuid4(), "gate_type": gate_type, **told})
+
+
+@pytest.mark.parametrize(
+    ("scopes", "roles", "said"),
+    [
+        (SCOPES, (), ["operator"]),
+        (SCOPES, ("policy_admin",), ["operator", "policy_admin"]),
+        (("gates:read", "gates:resolve"), (), []),
+        (("gates:read", "gates:resolve"), ("viewer",), ["viewer"]),
+        ((), ("approver",), ["approver"]),
+    ],
+)
+async def test_a_key_speaks_in_its_roles_and_with_every_scope_as_an_operator_beside_approvals(
+    place: Place, scopes: Sequence[str], roles: tuple[str, ...], said: list[str]
+) -> None:
+    peer, doubt = place.peer, a_gate("unknown_effect", project="shop")
+    approval = a_gate("approval", project="shop", approval_id=uuid.uuid4())
+    gates = {str(gate.gate_id): gate for gate in (doubt, approval)}
+    peer.answers[rpc.LIST_GATES.subject] = lambda body: GatePage(gates=(gates[body["gate_id"]],))
+    for method in (rpc.RESOLVE_GATE, rpc.RESOLVE_APPROVAL):
+        peer.answers[method.subject] = Done(detail="taken")
+    async with await place.client("shop", "alice", scopes, roles=roles) as alice:
+        settled = await alice.post(f"/v1/gates/{doubt.gate_id}/resolve", json={"verdict": "happened"})
+        decided = await alice.post(f"/v1/gates/{approval.gate_id}/approve")
+        assert (settled.status_code, decided.status_code) == (200, 200)
+    assert peer.requests(rpc.RESOLVE_GATE.subject)[0]["roles"] == said
+    assert peer.requests(rpc.RESOLVE_APPROVAL.subject)[0]["roles"] == sorted(roles)

@@ -375,7 +375,7 @@ class Person:
             mistaken = self._chance.random() < 0.2
             if mistaken or not self._world.outside.happened(gate.execution_id):
                 verdict = self._chance.choice(("did_not_happen", "retry")) if not mistaken else "retry"
-            word |= {"verdict": verdict}
+            word |= {"roles": ("operator",), "verdict": verdict}
             method = rpc.RESOLVE_GATE
         if verdict == "retry":  # counted before it is said: it may count although nobody hears so
             retries = self._world.outside.retries

@@ -86,6 +86,15 @@ ANYBODY = Principal(
 """Whoever asks an embedded platform without keys: a person at this machine."""
 
 
+def beside_approvals(principal: Principal) -> frozenset[str]:
+    """Return the roles in which *principal* speaks at gates that are no approvals.
+
+    Whoever has every scope of a project, as the first key has, is an operator there whatever roles are named.
+    """
+    everything = principal.scopes.issuperset(SCOPES)
+    return principal.roles | {"operator"} if everything else principal.roles
+
+
 def scopes_of(scopes: Collection[str], roles: Iterable[str]) -> tuple[str, ...]:
     """Return what a new key may do: the *scopes* that are named, else those of its *roles*."""
     if scopes:

@@ -14,7 +14,7 @@ from towpath_contracts import rpc
 from towpath_contracts.base import ClientMessage, JsonObject
 from towpath_contracts.problems import ProblemError, problem
 from towpath_contracts.views import Done, GatePage, GateView, ListGates, ResolveGate
-from towpath_gateway.core.keys import Principal
+from towpath_gateway.core.keys import Principal, beside_approvals
 from towpath_gateway.parts import GatesReader, GatesResolver, Parts, PartsOf, documented, json_answer
 from towpath_gateway.requests import StrictRoute
 
@@ -140,6 +140,7 @@ async def _resolve(
     if verdict == "denied" and not reason.strip():
         raise ProblemError(problem("reason_required", "a denial without a reason teaches the model nothing"))
     gate = await _gate(parts, principal, gate_id)
+    roles = principal.roles if gate.approval_id is not None else beside_approvals(principal)
     vote = ResolveGate(
         project=principal.project,
         gate_id=gate_id,
@@ -148,7 +149,7 @@ async def _resolve(
         args=args,
         reason=reason,
         actor=principal.actor,
-        roles=tuple(sorted(principal.roles)),
+        roles=tuple(sorted(roles)),
         digest=digest,
     )
     method = rpc.RESOLVE_GATE if gate.approval_id is None else rpc.RESOLVE_APPROVAL

@@ -141,7 +141,8 @@ async def settle(work: Steady) -> None:
 
 async def _say(gateway: Client, gate_id: str, *, happened: bool) -> None:
     word = {"project": "default", "gate_id": gate_id, "actor": "chaos", "reason": "the outside file says so"}
-    said = ResolveGate.model_validate(word | {"verdict": "happened" if happened else "did_not_happen"})
+    verdict = "happened" if happened else "did_not_happen"
+    said = ResolveGate.model_validate(word | {"verdict": verdict, "roles": ["operator"]})
     # Whatever is answered, the next look tells whether the gate is still open.
     await gateway.request(rpc.RESOLVE_GATE.subject, said.model_dump_json().encode(), timeout=30)
 
