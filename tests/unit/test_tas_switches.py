@@ -27,7 +27,7 @@ from towpath_tas.core.authorization import Ruling, asked_in
 from towpath_tas.core.call import Approval, Call, Dispatch, Step, Stop, Tell
 from towpath_tas.core.claims import on_claim
 from towpath_tas.core.holding import HELD, hold, hold_claim, on_held_request
-from towpath_tas.core.matrix import Who
+from towpath_tas.core.matrix import Rate, Who
 from towpath_tas.core.outcomes import on_outcome
 from towpath_tas.core.settling import on_fence, on_settle
 from towpath_tas.core.switches import Switches
@@ -35,6 +35,7 @@ from towpath_tas.core.voting import resolve
 
 WHO = Who("support", "billing", "", "anna", "default")
 CLASSES = list(EffectClass)
+RATE = Rate("rule-1", 3, 60)
 
 
 def switch(kind: str = "tool", name: str = "orders.*", number: int = 1) -> Switch:
@@ -127,15 +128,23 @@ def test_what_the_rules_refuse_is_refused_at_once_and_what_asks_a_person_asks() 
 def test_a_held_call_is_authorized_by_the_rules_of_the_day_it_goes_out() -> None:
     held = stored(ask(None, switch()))
     assert stored(ask(held, None, ruling("deny"))).status is CallStatus.DENIED
-    asked = ask(held, None, ruling("require_approval", counted=("rule-1",)))
-    assert (stored(asked).status, asked.counted) == (CallStatus.AWAITING_APPROVAL, ())
+    asked = ask(held, None, ruling("require_approval", counted=("rule-1",), rated=(RATE,)))
+    assert (stored(asked).status, asked.counted, asked.rated) == (CallStatus.AWAITING_APPROVAL, (), ())
 
 
 def test_limits_are_used_up_once_however_long_a_call_waits() -> None:
-    limited = ruling(counted=("rule-1",))
+    limited = ruling(counted=("rule-1",), rated=(RATE,))
     first = ask(None, switch(), limited)
-    assert first.counted == ("rule-1",)
-    assert ask(stored(first), None, limited).counted == ()
+    assert (first.counted, first.rated) == (("rule-1",), (RATE,))
+    free = ask(stored(first), None, limited)
+    assert (free.counted, free.rated) == ((), ())
+
+
+def test_limits_are_used_up_once_also_where_the_ticket_ended_and_a_person_is_asked_now() -> None:
+    out = stored(ask(None, None, ruling(counted=("rule-1",), rated=(RATE,))))
+    asks = ruling("require_approval", counted=("rule-1",), rated=(RATE,))
+    again = on_outcome(out, outcome(out, status="ticket_expired"), "", lambda _: asks, now=NOW)
+    assert (stored(again).status, again.counted, again.rated) == (CallStatus.AWAITING_APPROVAL, (), ())
 
 
 def test_another_switch_is_named_once_it_alone_holds_the_call() -> None:

@@ -108,6 +108,7 @@ def wait(
         fact=facts.approval_required(judged, approval, why, ruling.origin.shown() if ruling.origin else ()),
     )
     over = () if before is None else (replace(before, status=ends),)
+    new = call.revision == 0  # every call uses up its limits once, with its row; asked again, it is not counted again
     detail = {
         "approval_id": str(approval.approval_id),
         "digest": approval.digest,
@@ -122,8 +123,8 @@ def wait(
         notes=(Note(phase="decision", verdict="require_approval", call=waiting, detail=detail),),
         effects=tell(waiting),
         approvals=(*over, approval),
-        counted=ruling.counted if before is None else (),
-        rated=ruling.rated if before is None else (),
+        counted=ruling.counted if new else (),
+        rated=ruling.rated if new else (),
         decides=True,
     )
 

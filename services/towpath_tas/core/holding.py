@@ -124,7 +124,7 @@ def _release(
             return unknown(call, "it may not run again, and an earlier attempt was started and never reported")
         if refused:
             return approvals.deny(call, ruling)
-        return replace(approvals.ask(call, ruling, now=now, before=approval), counted=())
+        return approvals.ask(call, ruling, now=now, before=approval)
     released = _permitted(call, ruling, until)
     detail = {"held_by": str(_switch_of(call))}
     return Step(
