@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -160,14 +161,35 @@ async def test_a_server_that_dies_in_a_call_leaves_it_unknown_and_is_started_aga
         assert await bad.pid() != first
 
 
+def pauses(caplog: pytest.LogCaptureFixture) -> list[float]:
+    """How long was waited before each new connection, in order."""
+    return [float(found) for found in re.findall(r"in_s\W+([\d.]+)", caplog.text)]
+
+
+async def test_a_server_that_no_longer_lists_its_tools_is_left_alone_for_longer_and_longer(
+    folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO, "worker")
+    monkeypatch.setattr("towpath.mcp.server.FIRST_PAUSE_S", 0.0625)
+    (folder / "tools.json.once").touch()
+    refusal = "the server does not list its tools"
+    async with hostile(folder):
+        await eventually(lambda: caplog.text.count(refusal) >= 4, within_s=60)
+        assert pauses(caplog)[:3] == [0.0625, 0.125, 0.25]
+
+
 @pytest.mark.parametrize("name", ["hang", "freeze"])
-async def test_what_hangs_is_killed_with_its_children_and_others_go_on(folder: Path, name: str) -> None:
+async def test_what_hangs_is_killed_with_its_children_and_others_go_on(
+    folder: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    caplog.set_level(logging.INFO, "worker")
     async with hostile(folder) as bad:
         server, child = map(int, (await bad.call("family")).split())
         with pytest.raises(TimeoutError):
             await bad.call(name, timeout_s=0.3)
         assert json.loads(await bad.call("echo", text="next"))["text"] == "next"
         await eventually(lambda: gone(server) and gone(child), within_s=60)
+        assert not pauses(caplog)
         last = await bad.pid()
     await eventually(lambda: gone(last), within_s=60)
 

@@ -1,6 +1,8 @@
 """An MCP server of our own that does what no server should: `python hostile_mcp.py`, over stdio, without the SDK.
 
-What it offers stands in the file that HOSTILE_TOOLS names, one JSON list of tools, read at every listing.
+What it offers stands in the file that HOSTILE_TOOLS names, one JSON list of tools, read at every listing. Where a file
+of the same name with `.once` added lies beside it, a process lists its tools once, says at once that they changed, and
+refuses to list them again.
 """
 
 import json
@@ -136,18 +138,26 @@ def answer(asked: Message) -> Message | None:
     return {}
 
 
+def refuses(asked: Message, listed: int) -> bool:
+    once = Path(f"{os.environ.get('HOSTILE_TOOLS')}.once").exists()
+    if asked["method"] == "tools/list":
+        return once and listed > 0
+    return asked["method"] == "server/discover" or (asked.get("params") or {}).get("name") == "refuse"
+
+
 def main() -> None:
-    known = offered()
+    known, listed = offered(), 0
     while (asked := hear()) is not None:
         if "id" not in asked or "method" not in asked:
             continue
-        if asked["method"] == "server/discover" or (asked.get("params") or {}).get("name") == "refuse":
+        if refuses(asked, listed):
             say({"id": asked["id"], "error": {"code": -32601, "message": "no such method"}})
             continue
         result = answer(asked)
         if result is not None:
             say({"id": asked["id"], "result": result})
-        if (now := offered()) != known:
+        listed += asked["method"] == "tools/list"
+        if (now := offered()) != known or refuses({"method": "tools/list"}, listed):
             known = now
             say({"method": "notifications/tools/list_changed"})
 

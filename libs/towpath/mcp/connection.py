@@ -38,7 +38,10 @@ class ListingRefusedError(Exception):
 
 
 class Connection:
-    """A connected server. `over` is set when it takes no new calls, `idle` while it has none."""
+    """A connected server. `over` is set when it takes no new calls, `idle` while it has none.
+
+    `fault` says why it was retired where that is the server's fault.
+    """
 
     def __init__(self, log: Logger) -> None:
         self._log = log
@@ -49,6 +52,7 @@ class Connection:
         self.idle = asyncio.Event()
         self.idle.set()
         self.changed = asyncio.Event()
+        self.fault = ""
 
     @property
     def client(self) -> Client:
@@ -74,8 +78,13 @@ class Connection:
             self._client = client
             yield self
 
-    def retire(self) -> None:
-        """Take no new calls: what hangs in the server ends with the connection, once the other calls have ended."""
+    def retire(self, fault: str = "") -> None:
+        """Take no new calls: what hangs in the server ends with the connection, once the other calls have ended.
+
+        *fault* says what is wrong with the server; without one it is well, and may be connected to again at once.
+        """
+        if not self.over.is_set():  # who retired it first knows why
+            self.fault = fault
         self.over.set()
 
     async def list_tools(self) -> list[mcp_types.Tool]:

@@ -1,8 +1,9 @@
 """Keeps one MCP server connected, its tools offered and its calls honest.
 
-Law: whatever a server does ends a connection, never the worker. A new connection is made with growing pauses; a call
-that was cut off retires its connection, so that what hangs in the server is ended, while the other calls go on to their
-end; and a call goes out only on a list of tools that is fresh and names the tool as it was accepted.
+Law: whatever a server does ends a connection, never the worker. A new connection is made with growing pauses, but for
+one case: a call that was cut off retires its connection, so that what hangs in the server is ended, while the other
+calls go on to their end, and the next connection is made at once. A call goes out only on a list of tools that is fresh
+and names the tool as it was accepted.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ from towpath_contracts.base import JsonObject
 from towpath_fabric.clock import monotonic
 from towpath_fabric.logs import Logger
 
-FIRST_PAUSE_S = 0.5
+FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
 STEADY_S = 30.0
 """A connection that lived so long was no failure: the next pause is short again."""
@@ -96,21 +97,25 @@ class McpServer:
     async def run(self, offer: Offer | None = None) -> None:
         """Keep the server connected and its tools offered, for ever."""
         self._offer = offer
-        pause_s = FIRST_PAUSE_S
+        pause_s = 0.0
         async with asyncio.TaskGroup() as group:
             while True:
                 connection = Connection(self._log)
                 began_s, self._trying = monotonic(), True
                 keeping = group.create_task(self._keep(connection), name=f"mcp {self.name}")
                 await connection.over.wait()
+                lived_s = monotonic() - began_s if self._current is connection else 0.0  # else it never came up
                 if self._current is connection:
-                    self._current, self.state = None, "its connection ended"
+                    self._current, self.state = None, connection.fault or "its connection ended"
                     self._up.clear()
-                if not connection.ended.is_set():  # retired: the server is well, and the next one starts at once
+                retired = not connection.ended.is_set()  # it may be kept for its other calls for long
+                if retired and not connection.fault:  # the server is well, and the next one starts at once
                     continue
                 self._trying = False
-                await keeping
-                pause_s = FIRST_PAUSE_S if monotonic() - began_s > STEADY_S else min(pause_s * 2, LONGEST_PAUSE_S)
+                if not retired:
+                    await keeping
+                pause_s = FIRST_PAUSE_S if lived_s > STEADY_S or not pause_s else min(pause_s * 2, LONGEST_PAUSE_S)
+                self._log.info("the server is connected to again", in_s=pause_s)
                 await asyncio.sleep(pause_s)
 
     async def call(self, tool: DiscoveredTool, args: JsonObject, context: ToolContext) -> Any:
@@ -121,7 +126,7 @@ class McpServer:
             answer = await connection.call(tool.found.tool, args, meta, _Progress(context, self._secrets))
         except MCPError as error:
             if error.code in CONNECTION_USELESS:
-                connection.retire()
+                connection.retire("its connection took no more calls")
             raise failure_from(error, self.name, self._secrets) from error
         except ValidationError as error:
             msg = f"{self.name} gave an answer that is no answer to a tool's call"
@@ -221,7 +226,7 @@ class McpServer:
                 await self._list(connection)
             except (MCPError, ListingRefusedError, TimeoutError, ValidationError) as error:
                 self._log.warning("the server does not list its tools", error=type(error).__name__)
-                connection.retire()
+                connection.retire("it does not list its tools")
                 return
             await asyncio.sleep(1.0)  # a server that says "changed" all the time is heard once a second
 
