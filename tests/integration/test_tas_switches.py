@@ -92,6 +92,14 @@ async def test_stopping_what_runs_asks_its_workers(tas: Running) -> None:
     assert done.stopping == 1
     await eventually(lambda: other.execution_id in caller.stops)
     assert running.execution_id not in caller.stops
+    again = {"stop_running": True, "reason": "it leaks still", "actor": "ben"}
+    done = await switch(caller, "pause", "caller", "bob", **again)
+    assert (done.changed, done.stopping) == (False, 1)
+    await eventually(lambda: len(caller.stop_reasons) == 2)
+    assert caller.stop_reasons[1] == "caller bob is paused by ben: it leaks still", "the words of who stopped it"
+    told = [entry for entry in await caller.audit() if entry.phase.startswith("switch")]
+    assert [(entry.phase, entry.actor) for entry in told] == [("switch.paused", "ann"), ("switch.stopping", "ben")]
+    assert told[1].detail["reason"] == "it leaks still"
 
 
 async def test_only_an_operator_with_a_reason_sets_it_and_an_equal_setting_changes_nothing(tas: Running) -> None:

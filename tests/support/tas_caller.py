@@ -71,6 +71,7 @@ class TasCaller:
         self.invocations: dict[UUID, list[ToolInvocation]] = {}
         self.message_ids: list[str] = []
         self.stops: list[UUID] = []
+        self.stop_reasons: list[str] = []
         self.confirmed: list[str] = []
         self.fault: Exception | None = None
         self.auto: Callable[[ToolInvocation], Any] | None = None
@@ -110,6 +111,7 @@ class TasCaller:
 
     async def _on_stop(self, message: Msg) -> None:
         self.stops.append(UUID(message.subject.rpartition(".")[2]))
+        self.stop_reasons.append(json.loads(message.data)["reason"])
 
     async def _on_confirmed(self, message: Msg) -> None:
         self.confirmed.extend(OutcomeConfirmed.model_validate_json(message.data).keys)

@@ -58,7 +58,7 @@ class SwitchBoard:
         return SwitchList(switches=tuple(Switch(**dict(row)) for row in rows))
 
     async def _store(self, request: SetSwitch) -> tuple[Switch | None, bool]:
-        """Set it and say so in the audit, in one transaction; an equal setting changes nothing."""
+        """Set it and say so in the audit, in one transaction; an equal setting changes no switch."""
         place = (request.project, request.kind, request.name)
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.fetchrow(QUERIES.lock_project, request.project)
@@ -69,11 +69,11 @@ class SwitchBoard:
             else:
                 row = await connection.fetchrow(SWITCHES.resume, *place)
             if row is None:
-                found = await connection.fetchrow(SWITCHES.find_switch, *place)
-                return (None if found is None else Switch(**dict(found))), False
+                return await _found(connection, request), False
             switch = Switch(**dict(row))
             await connection.execute(QUERIES.move_registry, request.project)
-            await connection.execute(QUERIES.add_audit, [_audit(request, switch)])
+            word = "paused" if request.paused else "resumed"
+            await connection.execute(QUERIES.add_audit, [_audit(request, switch, word)])
         return switch, True
 
     async def _wake(self, request: SetSwitch, switch: Switch) -> None:
@@ -86,13 +86,12 @@ class SwitchBoard:
             self._log.warning("runs that waited for a switch go on by themselves", why=str(error))
 
     async def _stop(self, request: SetSwitch, switch: Switch) -> int:
-        """Ask every call that runs under *switch* to stop; what they came to is theirs to report."""
+        """Ask every call that runs under *switch* to stop, in the words of who asks; they report what they came to."""
         switches, stopping = Switches((switch,)), 0
+        why = switch.model_copy(update={"paused_by": request.actor, "reason": request.reason}).told()
         async for call in self._running(request.project):
             if switches.holding(who_of(call), call.tool) is not None:
-                stop = Stop(
-                    execution_id=call.execution_id, project=call.project, toolset=call.toolset, reason=switch.told()
-                )
+                stop = Stop(execution_id=call.execution_id, project=call.project, toolset=call.toolset, reason=why)
                 await self._sender.send(Step(effects=(stop,)))
                 stopping += 1
         return stopping
@@ -116,14 +115,22 @@ def _check(request: SetSwitch) -> None:
         )
 
 
+async def _found(connection: Any, request: SetSwitch) -> Switch | None:
+    """Return the switch as it stands; who stops what runs under one that others have set stands in the audit too."""
+    row = await connection.fetchrow(SWITCHES.find_switch, request.project, request.kind, request.name)
+    switch = None if row is None else Switch(**dict(row))
+    if switch is not None and request.paused and request.stop_running:
+        await connection.execute(QUERIES.add_audit, [_audit(request, switch, "stopping")])
+    return switch
+
+
 async def _leave_room(connection: Any, project: str) -> None:
     open_now = await connection.fetch(SWITCHES.open_switches, project)
     if len(open_now) >= MAX_SWITCHES:
         raise ProblemError(problem("limit_exceeded", f"{len(open_now)} switches are open; resume what is over first"))
 
 
-def _audit(request: SetSwitch, switch: Switch) -> tuple[Any, ...]:
-    word = "paused" if request.paused else "resumed"
+def _audit(request: SetSwitch, switch: Switch, word: str) -> tuple[Any, ...]:
     detail = {
         "switch_id": str(switch.switch_id),
         "kind": switch.kind,
