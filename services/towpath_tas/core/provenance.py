@@ -5,6 +5,7 @@ it. That it also stands in untrusted output takes nothing away. What is not seen
 What this can't see (paraphrase, derived values, encodings, side channels) is said in docs/tool-access.md.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -37,6 +38,9 @@ MIN_COPIED = 16
 
 MAX_RUN_CHARS = 4_000_000
 """Text of tool output that is kept of one run; what comes after is not seen, and said so."""
+
+_BETWEEN = re.compile("[,;]")
+"""What stands between the addresses of a list; after anything else, programs differ on where one ends."""
 
 MAX_SHOWN = 50
 NONE: frozenset[str] = frozenset()
@@ -210,7 +214,7 @@ class Knowledge:
     def _known(self, value: Any, fixed: frozenset[str], *, exact: bool = False) -> tuple[str | None, Source | None]:
         if value is None or isinstance(value, bool) or value == "":
             return FIXED, None
-        forms = same_forms(value)
+        forms = same_forms(value, named=exact)
         if any(said.names(value) if exact else said.holds(value) for said in self._said):
             return TASK, Source()
         for form in forms:
@@ -245,7 +249,9 @@ class Knowledge:
         suspect = suspect or self._copied(text)
         if suspect is not None:
             return replace(told, word=UNTRUSTED, source=suspect[0], piece=suspect[1])
-        return replace(told, word=worst(pointed)) if pointed and is_pointers(text) else told
+        listed = [item.strip() for item in _BETWEEN.split(text)] if pointed and is_pointers(text) else []
+        known = [self._known(item, NONE, exact=told.sink)[0] if is_pointers(item) else None for item in listed]
+        return replace(told, word=worst(word or UNKNOWN for word in known)) if known else told
 
     def _copied(self, text: str) -> tuple[Source, str] | None:
         for place, piece in enumerate(dict.fromkeys(_sentences(text))):

@@ -18,6 +18,9 @@ MIN_HIDDEN = 4
 MAX_NEEDLE = 500
 """A longer value is compared letter by letter, without looking at what stands around it or what kind it is of."""
 
+MAX_NAMED = 200
+"""Characters of a name and an address together; what is longer is text."""
+
 MAX_DIGITS = 40
 """Digits of a number that is read as one; a longer row of digits is text."""
 
@@ -27,13 +30,21 @@ _WORD = re.compile(r"[^\W_]+")
 _NUMBER = re.compile(r"(?<![\w.,-])-?\d+(?:[.,]\d+)*(?![\w-])")
 _ONE_NUMBER = re.compile(r"[-+]?\d+(?:[.,]\d+)*")
 _ACCOUNT = re.compile(r"[A-Z]{2}\d{2}[A-Z0-9]{8,30}")
-_PHONE = re.compile(r"[+(]?\d[\d\s().\-/]{5,40}\d")
-_NAMED = re.compile(r"[^<>]*<\s*([^<>\s]+)\s*>\s*")
-_URL = re.compile(
-    r"(?:[a-z][a-z0-9+.-]{0,20}://)?(?:[^/\s@]*@)?(?P<host>(?:[\w-]+\.)+[a-z]{2,})(?P<rest>(?::\d+)?(?:[/?#]\S*)?)",
-    re.IGNORECASE,
+_PHONE = re.compile(r"(?:\+\(?|(?=\(\+?\d{1,5}\))\(\+?)\d[\d\s().\-/]{5,40}\d|\d[\d\s()\-/]{5,40}\d")
+_MIN_PHONE = 7
+_NO_PHONE = re.compile(  # a dotted quad, a decimal number, a date: there the marks between digits mean something
+    r"^\D?\d{1,3}(?:\.\d{1,3}){3}$|^\D?\d+\.\d+$"
+    r"|(?<!\d)(?:\d{4}[-./ ](?:0?[1-9]|1[0-2])[-./ ](?:0?[1-9]|[12]\d|3[01])"
+    r"|(?:0?[1-9]|[12]\d|3[01])[-./ ](?:0?[1-9]|[12]\d|3[01])[-./ ]\d{4})(?!\d)"
 )
-_MAIL = re.compile(r"[\w.+%'-]+@[\w-]+(?:\.[\w-]+)*")
+_NAMED = re.compile(  # a plain display name and one mail address
+    r"(?P<quote>\"?)(?P<name>[^\W_][\w'-]*\.?(?: [^\W_][\w'-]*\.?){0,5})(?P=quote) ?"
+    r"<(?P<mail>[\w.+%'-]+@[\w-]+(?:\.[\w-]+)*)>"
+)
+_MARKED = re.compile(r"[#@][\w-]+")
+_HOST = r"(?P<host>(?:[\w-]+\.)+[a-z]{2,})"
+_URL = re.compile(rf"(?:https?://)?{_HOST}(?P<rest>(?::\d+)?(?:[/?#][^\s\\]*)?)", re.IGNORECASE)
+_ANY_URL = re.compile(rf"(?:[a-z][a-z0-9+.-]{{0,20}}://)?(?:[^/\s@]*@)?{_HOST}(?::\d+)?(?:[/?#]\S*)?", re.IGNORECASE)
 _POINTERS = re.compile(  # every part begins at an edge and is bounded, so that no text makes the search slow
     r"(?<![\w.+%'-])[\w.+%'-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}"  # a mail address
     r"|(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,20}://[^\s<>\"'`)\]}]+"  # a link
@@ -51,6 +62,7 @@ _SHORT_NUMBER = re.compile(r"\d{1,3}")
 _CALLED = (
     r"\b(?:id|no|nr|number|key|row|item|file|mail|e-mail|email|event|order|ticket|account|user|channel|transaction)"
 )
+_PHONE_BEFORE = r"(?<![\w.+%\-@/\\#(])[+(]{0,2}"
 _EDGE_BEFORE = r"(?<![\w.+%\-@/\\#])[#@]?"
 _EDGE_AFTER = r"(?![\w@/\\%+\-])(?![.:]\w)(?!,\d)"
 _LOOSE = r"[\s().\-/]{0,3}"
@@ -61,21 +73,29 @@ def plain(text: str) -> str:
     return _SPACE.sub(" ", unicodedata.normalize("NFC", text)).strip()
 
 
-def same_forms(value: object) -> frozenset[str]:
-    """Return the names under which *value* is the same as another: one in common is enough to trust."""
+def same_forms(value: object, *, named: bool = True) -> frozenset[str]:
+    """Return the names under which *value* is the same as another: one in common is enough to trust.
+
+    *named* says that it stands where an address does: then "Ann <ann@example.com>" is the same as the address alone.
+    """
     if isinstance(value, int | float | Decimal):
         return frozenset(_numbers(str(value)))
     text = _bare(value)
+    mail = _addressed(value) if named else text
+    return _forms(text) if mail == text else _forms(text) | _forms(mail)
+
+
+def _forms(text: str) -> frozenset[str]:
     if len(text) > MAX_NEEDLE:
         return frozenset({f"t:{text}"})
-    forms = {f"t:{_folded(text.removeprefix('#').removeprefix('@') or text)}"}
+    forms = {f"t:{_folded(_unmarked(text))}"}
     bare = re.sub(r"[\s-]", "", text).upper()
     if _ACCOUNT.fullmatch(bare):
         forms.add(f"a:{bare}")
-    if _PHONE.fullmatch(text):
-        forms.add("p:" + re.sub(r"\D", "", text))
+    if digits := _phone(text):
+        forms.add(f"p:{digits}")
     url = _URL.fullmatch(text)
-    if url is not None and not _MAIL.fullmatch(text):
+    if url is not None:
         forms.add(f"u:{_link(url)}")
     if _ONE_NUMBER.fullmatch(text):
         forms.update(_numbers(text))
@@ -83,10 +103,34 @@ def same_forms(value: object) -> frozenset[str]:
 
 
 def _bare(value: object) -> str:
-    """Return a value without what people put around it: "Ann <ann@example.com>" goes where the brackets say."""
-    text = plain(str(value)).strip("\"'`")
-    named = _NAMED.fullmatch(text)
-    return text if named is None else named.group(1)
+    """Return a value without a pair of quotes that people put around it: one alone begins something else."""
+    text = plain(str(value))
+    quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'`"
+    return text[1:-1].strip() if quoted else text
+
+
+def _unmarked(text: str) -> str:
+    """Return the name of a channel or a person without its mark: "#general" is "general"."""
+    return text[1:] if _MARKED.fullmatch(text) else text
+
+
+def _addressed(value: object) -> str:
+    """Return the address of "Ann <ann@example.com>", else the value as it is.
+
+    Only a plain name may stand before the bracket: what is anything more could go there, or be read, instead.
+    """
+    text, whole = _bare(value), str(value).strip()
+    named = _NAMED.fullmatch(plain(whole)) if len(whole) <= MAX_NAMED and len(whole.splitlines()) == 1 else None
+    return text if named is None or _POINTERS.search(named.group("name")) else named.group("mail")
+
+
+def _phone(text: str) -> str:
+    """Return the digits of what is written as a phone number, else nothing.
+
+    Dots count as spelling only where `+` or an area code in brackets begins it: 192.168.1.12 is no phone number.
+    """
+    digits = re.sub(r"\D", "", text) if _PHONE.fullmatch(text) and not _NO_PHONE.search(text) else ""
+    return digits if len(digits) >= _MIN_PHONE else ""
 
 
 class Said:
@@ -96,16 +140,15 @@ class Said:
         self._text = plain(text)
         self._forms = frozenset((*_number_forms(self._text), *(f"u:{_link(found)}" for found in _links(self._text))))
 
-    def holds(self, value: object) -> bool:
-        """Say whether the text says *value*."""
+    def holds(self, value: object, *, named: bool = False) -> bool:
+        """Say whether the text says *value*; *named* is that of `same_forms`."""
         if isinstance(value, int | float | Decimal):
             return not same_forms(value).isdisjoint(self._forms)
-        wanted = _bare(value)
+        wanted = _addressed(value) if named else _bare(value)
         if len(wanted) > MAX_NEEDLE:
             return wanted in self._text
         return bool(wanted) and (
-            _written(self._text, wanted.removeprefix("#").removeprefix("@") or wanted)
-            or any(self._says(form) for form in same_forms(wanted))
+            _written(self._text, _unmarked(wanted)) or any(self._says(form) for form in _forms(wanted))
         )
 
     def names(self, value: object) -> bool:
@@ -115,13 +158,15 @@ class Said:
         """
         bare = _bare(value)
         if isinstance(value, bool) or not _SHORT_NUMBER.fullmatch(bare):
-            return self.holds(value)
+            return self.holds(value, named=True)
         called = rf"(?:[\"'`#]|{_CALLED}[\s:.#\"'`]{{0,4}}(?:is\s+|of\s+)?[\"'`#]?){re.escape(bare)}(?![\w.,]\w|\w)"
         return re.search(called, self._text, re.IGNORECASE) is not None
 
     def _says(self, form: str) -> bool:
         kind, _, body = form.partition(":")
-        return _loosely(self._text, body) if kind in {"a", "p"} else form in self._forms
+        if kind == "a":
+            return _spaced(self._text, body)
+        return _phoned(self._text, body) if kind == "p" else form in self._forms
 
 
 def _number_forms(text: str) -> Iterator[str]:
@@ -139,9 +184,19 @@ def _boundary(wanted: str, flags: re.RegexFlag) -> re.Pattern[str]:
     return re.compile(_EDGE_BEFORE + re.escape(wanted) + _EDGE_AFTER, flags)
 
 
-def _loosely(text: str, bare: str) -> bool:
-    pattern = r"(?<![^\W_])\+?" + _LOOSE.join(map(re.escape, bare)) + r"(?![^\W_])"
+def _spaced(text: str, account: str) -> bool:
+    pattern = r"(?<![^\W_])" + r"[\s-]{0,2}".join(map(re.escape, account)) + r"(?![^\W_])"
     return re.search(pattern, text, re.IGNORECASE) is not None
+
+
+def _phoned(text: str, digits: str) -> bool:
+    """Say whether *text* has a phone number of these digits, in any spelling, that is no part of a longer number."""
+    for found in re.finditer(_PHONE_BEFORE + _LOOSE.join(digits) + _EDGE_AFTER, text):
+        before, after = text[max(0, found.start() - 4) : found.start()], text[found.end() : found.end() + 4]
+        part = re.search(r"\d[\s().\-/]{0,3}$|\d,$", before) or re.match(r"[\s().\-/]{0,3}\d", after)
+        if part is None and digits in {_phone(found.group()), _phone(found.group().lstrip("("))}:
+            return True
+    return False
 
 
 def _links(text: str) -> Iterator[re.Match[str]]:
@@ -152,9 +207,12 @@ def _links(text: str) -> Iterator[re.Match[str]]:
 
 
 def _link(url: re.Match[str]) -> str:
-    """A link without its scheme, `www.` and a last slash; the path keeps its case, since servers do."""
-    rest = url.group("rest").rstrip("/")
-    return url.group("host").casefold().removeprefix("www.") + rest
+    """A web link without `http://`, `www.` and a last slash; the path keeps its case, since servers do.
+
+    No other scheme, no user and no backslash is in it: with those, programs differ on which host it goes to.
+    """
+    rest = url.group("rest").removesuffix("/")
+    return url.group("host").lower().removeprefix("www.") + rest
 
 
 def _keeps_case(text: str) -> bool:
@@ -163,7 +221,7 @@ def _keeps_case(text: str) -> bool:
 
 
 def _folded(text: str) -> str:
-    return text if _keeps_case(text) else text.casefold()
+    return text if _keeps_case(text) else text.lower()  # not `casefold`, which makes one host of two: ß is not ss
 
 
 def _numbers(text: str) -> Iterator[str]:
@@ -186,7 +244,7 @@ def pointers(text: str) -> Iterator[str]:
         if _DATE.fullmatch(piece) or _FILE.fullmatch(piece):
             continue
         yield piece
-        url = _URL.fullmatch(piece)
+        url = _ANY_URL.fullmatch(piece)
         if url is not None and "@" not in piece and url.group("host") != piece:
             yield url.group("host")
 
