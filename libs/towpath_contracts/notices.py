@@ -1,7 +1,8 @@
 """Gate notices: what a webhook is told of gates, and what became of telling it (design §7, approval).
 
-Law: a notice says that somebody is wanted, and where to look; never the arguments of a call, which may be anybody's
-data. It is told at least once under one id, so that its receiver can tell a repetition.
+Law: a notice says that somebody is wanted, and where to look; never the arguments of a call nor what a tool said, which
+may be anybody's data. Gates that only a switch opens are not told. It is told at least once under one id, so that its
+receiver can tell a repetition.
 """
 
 from datetime import datetime

@@ -45,6 +45,12 @@ ORDER BY created_at DESC LIMIT $4
 UPDATE runs.notice SET status = 'pending', tries = 0, due_at = clock_timestamp(), ended_at = NULL
 WHERE notice_id = $1 AND project = $2 AND status = 'dead' RETURNING notice_id
 
+-- name: end_unwanted
+-- What nobody has tried for a day since it was due, to a webhook that this replica does not know: it left the file. While
+-- files differ for a moment, a replica that knows it tries within seconds.
+UPDATE runs.notice SET status = 'dead', error = 'the webhook is no longer in the file', ended_at = clock_timestamp()
+WHERE status = 'pending' AND webhook <> ALL($1::text[]) AND due_at < clock_timestamp() - interval '1 day'
+
 -- name: forget_notices
 DELETE FROM runs.notice WHERE (status = 'sent' AND ended_at < now() - interval '7 days')
   OR (status = 'dead' AND ended_at < now() - interval '30 days')

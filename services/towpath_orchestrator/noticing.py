@@ -1,7 +1,8 @@
 """Tells webhooks of gates: makes notices of what is new, and sends them until they are taken (design §7).
 
 Law: a notice is a row before it is sent, and one sender holds it at a time; whoever dies leaves it to the next. It
-arrives at least once, always under the same id. No redirect is followed and no answer is read: what the operator's
+arrives at least once, always under the same id. Gates that only a switch opens want nobody, and are not told: they
+would crowd out those that do. No redirect is followed and no answer is read: what the operator's
 file names is all that is ever spoken to.
 """
 
@@ -18,6 +19,7 @@ import httpx2
 from towpath_contracts.execution_log import truncate
 from towpath_contracts.notices import ListNotices, Notice, NoticeBody, NoticePage, RetryNotice
 from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.switches import PAUSED
 from towpath_contracts.views import Done
 from towpath_fabric.clock import NS, monotonic, wall_ns
 from towpath_fabric.db import DATABASE_DOWN, Queries
@@ -29,9 +31,14 @@ QUERIES = Queries.load("towpath_orchestrator", "notices.sql")
 LOOK_S = 1.0
 GATES_AT_ONCE = 256
 AT_ONCE = 8
-"""Notices under way to one webhook; a slow one holds up only itself."""
+"""Notices under way to one webhook; a slow one holds up only itself, so webhooks share no limit of connections."""
+
+MAX_IDLE = 20
+"""Connections that are kept for the next notice, of all webhooks together."""
 
 TIMEOUT_S = 15.0
+"""A whole try, from the wait for a connection to the last line of the answer's head, however slowly that comes."""
+
 LEASE_S = 60.0
 """Longer than a try may take; then somebody else may send the notice."""
 
@@ -41,6 +48,7 @@ RETRY_S = (5, 30, 120, 600, 1_800, 3_600, 7_200, 14_400, 28_800, 28_800)
 MAX_BACKLOG = 10_000
 """Notices that wait for one webhook; what comes on top is dead at once, and listed."""
 
+UNKNOWN_EFFECT = "unknown_effect"
 REASON_CHARS = 500
 GONE = 410
 """The receiver wants nothing more: the specification's way to say so."""
@@ -62,9 +70,14 @@ class Made(NamedTuple):
 
 
 def body_of(gate: Any, kind: str) -> str:
-    """Return what is told of a gate row: who is wanted for what, and nothing of the call but its names."""
+    """Return what is told of a gate row: who is wanted for what, and nothing of the call but its names.
+
+    An approval's reason is what its rule says; a doubt gets a sentence of its own, since the gate's reason repeats what
+    the tool said of its failure.
+    """
     detail = json.loads(gate["detail"])
     opened = kind == "gate.opened"
+    doubt = f"nobody knows whether {detail.get('tool', 'the call')} happened"
     named = {name: detail.get(name) for name in ("tool", "agent", "rule", "role", "quorum", "revision", "edited_by")}
     data = {
         "gate_id": str(gate["gate_id"]),
@@ -73,7 +86,7 @@ def body_of(gate: Any, kind: str) -> str:
         "network": gate["network"],
         "gate_type": gate["gate_type"],
         "status": "pending" if opened else gate["status"],
-        "reason": truncate(gate["reason"], REASON_CHARS),
+        "reason": truncate(doubt if gate["gate_type"] == UNKNOWN_EFFECT else gate["reason"], REASON_CHARS),
         "opened_at": _text(gate["opened_at"]),
         "expires_at": _text(gate["expires_at"]),
         **{name: value for name, value in named.items() if value},
@@ -86,6 +99,8 @@ def body_of(gate: Any, kind: str) -> str:
 
 def notices_of(gate: Any, webhooks: Iterable[Webhook], waiting: Counter[str]) -> list[Made]:
     """Return the notices that a gate row owes to *webhooks*; *waiting* counts what each has before it."""
+    if gate["gate_type"] == PAUSED:
+        return []
     kinds = ["gate.opened"] if gate["noticed"] == "" else []
     kinds += ["gate.closed"] if gate["status"] != "pending" else []
     made = []
@@ -104,16 +119,22 @@ def notices_of(gate: Any, webhooks: Iterable[Webhook], waiting: Counter[str]) ->
 class Noticing:
     """One replica's part in it; replicas share the work through the table."""
 
-    def __init__(self, pool: Any, webhooks: tuple[Webhook, ...], log: Logger, *, look_s: float = LOOK_S) -> None:
+    def __init__(
+        self, pool: Any, webhooks: tuple[Webhook, ...], log: Logger, *, look_s: float = LOOK_S, try_s: float = TIMEOUT_S
+    ) -> None:
         self._pool = pool
         self._webhooks = webhooks
         self._log = log
         self._look_s = look_s
+        self._try_s = try_s
         self._cleaned: float | None = None
 
     async def run(self) -> None:
         """Look and send for ever; a database that is away only delays it."""
-        async with httpx2.AsyncClient(follow_redirects=False, trust_env=False, timeout=TIMEOUT_S) as http:
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=MAX_IDLE)
+        async with httpx2.AsyncClient(
+            follow_redirects=False, trust_env=False, timeout=TIMEOUT_S, limits=limits
+        ) as http:
             await asyncio.gather(self._gathering(), *(self._sending(http, webhook) for webhook in self._webhooks))
 
     async def _gathering(self) -> None:
@@ -149,6 +170,7 @@ class Noticing:
 
     async def _clean(self) -> None:
         if self._cleaned is None or monotonic() - self._cleaned > HOUSEKEEPING_S:
+            await self._pool.execute(QUERIES.end_unwanted, [webhook.name for webhook in self._webhooks])
             await self._pool.execute(QUERIES.forget_notices)
             self._cleaned = monotonic()
 
@@ -173,10 +195,13 @@ class Noticing:
         headers = signed_headers(webhook, f"msg_{row['notice_id'].hex}", wall_ns() // NS, body)
         error = ""
         try:
-            async with http.stream("POST", webhook.url, content=body, headers=headers) as answer:
+            async with (
+                asyncio.timeout(self._try_s),
+                http.stream("POST", webhook.url, content=body, headers=headers) as answer,
+            ):
                 taken, gone = answer.is_success, answer.status_code == GONE
                 error = "" if taken else f"it answered {answer.status_code}"
-        except (httpx2.HTTPError, httpx2.InvalidURL) as failure:
+        except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as failure:
             taken, gone, error = False, False, type(failure).__name__
         status, wait_s = _what_next(row["tries"], taken=taken, gone=gone)
         await self._pool.execute(QUERIES.settle_notice, row["notice_id"], row["tries"], status, error, wait_s)

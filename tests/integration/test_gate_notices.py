@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import dataclasses
 import hashlib
 import hmac
 import json
@@ -20,7 +21,7 @@ from tests.support.web import Web, web
 from towpath_contracts.notices import ListNotices, RetryNotice
 from towpath_contracts.problems import ProblemError
 from towpath_fabric.db import open_pool
-from towpath_orchestrator.noticing import LEASE_S, Noticing
+from towpath_orchestrator.noticing import LEASE_S, TIMEOUT_S, Noticing
 from towpath_orchestrator.webhooks import Webhook
 
 KEY = b"k" * 24
@@ -28,7 +29,7 @@ TAKEN = b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n"
 OPEN = (
     "INSERT INTO runs.gate"
     " (gate_id, run_id, project, network, gate_type, status, reason, detail, opened_at, expires_at)"
-    " VALUES ($1, $2, 'shop', 'support', 'approval', 'pending', 'somebody looks', $3, now(), now() + interval '1 day')"
+    " VALUES ($1, $2, 'shop', 'support', $4, 'pending', 'somebody looks', $3, now(), now() + interval '1 day')"
 )
 CLOSE = "UPDATE runs.gate SET status = 'denied', verdict = 'denied', closed_by = 'paula', closed_at = now()"
 SOON = "UPDATE runs.notice SET due_at = now() WHERE status = 'pending'"
@@ -47,9 +48,9 @@ class Place:
         kinds = ("gate.opened", "gate.closed")
         self.webhook = Webhook(name="ops", url=receiver.url("/h"), secrets=(KEY,), projects=("shop",), kinds=kinds)
 
-    def replica(self, *webhooks: Webhook) -> Noticing:
+    def replica(self, *webhooks: Webhook, try_s: float = TIMEOUT_S) -> Noticing:
         log = structlog.get_logger()
-        return Noticing(self.pool, webhooks or (self.webhook,), log, look_s=0.02)
+        return Noticing(self.pool, webhooks or (self.webhook,), log, look_s=0.02, try_s=try_s)
 
     @asynccontextmanager
     async def running(self, *replicas: Noticing) -> AsyncIterator[None]:
@@ -61,10 +62,10 @@ class Place:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def open(self, count: int = 1) -> list[uuid.UUID]:
+    async def open(self, count: int = 1, gate_type: str = "approval") -> list[uuid.UUID]:
         gates = [uuid.uuid4() for _ in range(count)]
         detail = json.dumps({"tool": "orders.refund", "args": {"card": "4111"}})
-        await self.pool.executemany(OPEN, [(gate, uuid.uuid4(), detail) for gate in gates])
+        await self.pool.executemany(OPEN, [(gate, uuid.uuid4(), detail, gate_type) for gate in gates])
         return gates
 
     def told(self) -> list[dict[str, Any]]:
@@ -193,3 +194,59 @@ async def test_without_webhooks_nothing_is_kept_and_whoever_comes_later_hears_no
     async with place.running():
         await place.until(lambda rows: [row[0] for row in rows] == ["sent"])
     assert len(place.told()) == 1
+
+
+async def test_gates_of_a_switch_crowd_out_no_approval_and_are_looked_at_once(place: Place) -> None:
+    await place.open(300, "paused")
+    (gate,) = await place.open()
+    async with place.running():
+        await place.until(lambda rows: rows == [("sent", 1, "")])
+        await place.pool.execute(CLOSE)
+        await place.until(lambda rows: rows == [("sent", 1, "")] * 2)
+    assert {one["data"]["gate_id"] for one in place.told()} == {str(gate)}
+    left = "SELECT count(*) FROM runs.gate WHERE noticed <> status"
+    assert await place.pool.fetchval(left) == 0, "closed ones are done with too"
+
+
+async def test_a_receiver_that_drips_its_answer_ends_with_its_time(place: Place) -> None:
+    left = asyncio.Event()
+
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nx: ")
+            while not writer.is_closing():
+                writer.write(b"x")
+                await writer.drain()
+                await asyncio.sleep(0.05)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            return
+        finally:
+            writer.close()
+            left.set()
+
+    server = await asyncio.start_server(drip, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/h"
+    await place.open()
+    try:
+        async with place.running(place.replica(dataclasses.replace(place.webhook, url=url), try_s=1.0)):
+            await place.until(lambda rows: rows == [("pending", 1, "TimeoutError")])
+            await asyncio.wait_for(left.wait(), 60)
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
+async def test_notices_of_a_webhook_that_left_the_file_are_dead_after_a_day(place: Place) -> None:
+    await place.open()
+    assert await place.replica().gather() is False
+    other = dataclasses.replace(place.webhook, name="other")
+    async with place.running(place.replica(other)):
+        await place.open()
+        await place.until(lambda rows: ("sent", 1, "") in rows)
+    assert sorted(await place.statuses()) == [("pending", 0, ""), ("sent", 1, "")], "another replica may know it"
+    await place.pool.execute("UPDATE runs.notice SET due_at = now() - interval '25 hours' WHERE status = 'pending'")
+    async with place.running(place.replica(other)):
+        await place.until(lambda rows: ("dead", 0, "the webhook is no longer in the file") in rows)
+    assert len(place.receiver.asked) == 1
+    assert await place.pool.fetchval("SELECT ended_at IS NOT NULL FROM runs.notice WHERE status = 'dead'")

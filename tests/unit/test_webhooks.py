@@ -114,6 +114,22 @@ def test_a_notice_names_the_call_and_never_its_arguments() -> None:
     assert (closed["data"]["verdict"], closed["data"]["closed_by"]) == ("denied", "paula")
 
 
+def test_a_notice_of_a_doubt_keeps_to_itself_what_a_tool_said_of_its_failure() -> None:
+    doubt = {**gate(), "gate_type": "unknown_effect", "reason": "nobody knows whether pay happened: card 4111 refused"}
+    told = json.loads(body_of(doubt, "gate.opened"))
+    assert told["data"]["reason"] == "nobody knows whether orders.refund happened"
+    assert "4111" not in json.dumps(told)
+
+
+def test_nobody_is_told_of_gates_that_only_a_switch_opens() -> None:
+    both = hook(kinds=("gate.opened", "gate.closed"))
+    waiting: Counter[str] = Counter()
+    held = {"gate_type": "paused"}
+    assert notices_of({**gate(), **held}, (both,), waiting) == []
+    assert notices_of({**gate("settled", "pending"), **held}, (both,), waiting) == []
+    assert not waiting, "what is not told leaves room for what is"
+
+
 def test_each_gate_owes_each_webhook_one_notice_of_each_kind() -> None:
     both = hook(kinds=("gate.opened", "gate.closed"))
     waiting: Counter[str] = Counter()
