@@ -60,7 +60,7 @@ class Completeness:
     def on_step(self, line: dict[str, Any]) -> None:
         """Take the place where a run asked for a call."""
         seq = line.get("seq")
-        self.steps[str(line.get("execution_id"))] = (seq if isinstance(seq, int) else None, line.get("kept") is True)
+        self.steps[str(line.get("execution_id"))] = (seq if type(seq) is int else None, line.get("kept") is True)
 
     def on_leaf(
         self, leaf: int, line: int, entry: Entry, payload: Payload | None, *, withheld: bool = False
@@ -96,8 +96,8 @@ class Completeness:
         report.figures |= {"decisions": self.decisions, "effects": self.effects, "payloads_erased": erased}
         if self.earlier:
             report.notes.append(
-                f"{len(self.earlier)} calls were decided before the first leaf of this bundle; "
-                "export from an earlier time to see their decisions"
+                f"{len(self.earlier)} calls went on here that were decided before the first leaf of this bundle, or by "
+                "nobody: it can't tell; export from an earlier time to see their decisions, where they are kept"
             )
         if self.withheld:
             report.notes.append(f"{self.withheld} payloads are too large for a bundle and not shown")
@@ -109,12 +109,12 @@ class Completeness:
     def _on_own(self, entry: Entry, payload: Payload) -> None:
         try:
             said = json.loads(payload.detail)
-        except ValueError:
+        except (ValueError, RecursionError):
             return  # the commitment holds it as it is; what it names counts as not named
         if not isinstance(said, dict):
             return
         if entry.phase == ERASED and isinstance(said.get("entries"), list):
-            self.erased.update(one for one in said["entries"] if isinstance(one, int))
+            self.erased.update(one for one in said["entries"] if type(one) is int)
         elif entry.phase == DROPPED:
             self.dropped.append(said)
 
@@ -151,4 +151,4 @@ def _at(code: str, message: str, leaf: int, line: int, entry: Entry) -> Fault:
 
 
 def _number(value: object) -> int:
-    return value if isinstance(value, int) else -1
+    return value if type(value) is int else -1

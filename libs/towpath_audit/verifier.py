@@ -14,7 +14,7 @@ from towpath_audit.bundle import FORMAT, Line, digest, page_holds, written
 from towpath_audit.completeness import Completeness
 from towpath_audit.entries import Entry, EntryError, Payload
 from towpath_audit.merkle import HASH_BYTES, Edge
-from towpath_audit.notes import Checkpoint, NoteError, PublicKey, open_note
+from towpath_audit.notes import Checkpoint, NoteError, PublicKey, open_note, read_time
 from towpath_audit.report import Fault, Report
 
 MAX_FAULTS = 1_000
@@ -75,7 +75,7 @@ class _Walk:
                 return
             self._page.append((number, text))
             self._take(number, line)
-        except _BadLineError as error:
+        except (_BadLineError, RecursionError) as error:  # a line may be just short of too deep to be read
             if not self._page or self._page[-1][0] != number:
                 self._page.append((number, text))
             self._fault("unreadable", str(error), line=number)
@@ -103,12 +103,23 @@ class _Walk:
                 "no checkpoint from outside was given: that the log was cut off after the last checkpoint of this "
                 "bundle, or written anew by whoever holds the key, can't be excluded"
             )
+        self._part()
         if not self._pinned:
             self._report.notes.append("no key was pinned: the bundle's own word was taken for whose key it is")
         report = self._report
         report.figures |= {**self._counts, "first": self._header.get("first"), "size": self._edge.size}
         report.figures |= {"root": self._edge.root.hex(), "keys": [key.fingerprint for key in self._keys]}
+        report.figures |= {name: self._header.get(name) for name in _PART}
         return report.ordered()
+
+    def _part(self) -> None:
+        """Say what the bundle is a part of: what it does not show is not proved by it."""
+        since, until, hidden = self._header.get("since"), self._header.get("until"), self._counts["hidden"]
+        if since is None and until is None and not hidden:
+            return
+        when = " ".join(words for words in (since and f"from {since}", until and f"to {until}") if words)
+        shown = f"this bundle shows project {self._header.get('project')!r} only" + (f", {when}" if when else "")
+        self._report.notes.append(f"{shown}; of its {hidden} hidden leaves nothing is said but that they are there")
 
     def _on_header(self, number: int, line: Line) -> None:
         if number != 1 or line["kind"] != "header":
@@ -116,13 +127,13 @@ class _Walk:
         if line.get("format") != FORMAT:
             raise _BadLineError(f"this is not a bundle of the form {FORMAT}")
         try:
+            _check_header(line)
             hashes = tuple(bytes.fromhex(one) for one in line["edge"])
             self._edge = Edge(line["first"], hashes)
             brought = [PublicKey.read(text) for text in line["keys"]]
-            ends = (int(line["size"]), str(line["origin"]))
         except (KeyError, TypeError, ValueError, AttributeError, NoteError) as error:
             raise _BadLineError(f"the header can't be used: {error}") from error
-        self._header = {**line, "size": ends[0], "origin": ends[1]}
+        self._header = line
         self._sealed = self._agreed = self._edge.size
         self._whole.partial = self._edge.size > 0
         self._trust(brought)
@@ -294,6 +305,25 @@ def _read(text: str) -> Line:
     if again != text:
         raise _BadLineError("the line is not written as bundles are")
     return line
+
+
+_PART = ("origin", "project", "since", "until", "exported_at", "exported_by")
+"""What a header says in words of the part of the log that its bundle shows."""
+
+
+def _check_header(line: Line) -> None:
+    """Raise ValueError, TypeError or KeyError for a header whose members are of another kind."""
+    for name in ("first", "size"):
+        if type(line[name]) is not int or line[name] < 0:
+            raise ValueError(f"{name} is no size")
+    if not isinstance(line["edge"], list) or not isinstance(line["keys"], list):
+        raise TypeError("edge and keys are lists")
+    for name in _PART:
+        if not (isinstance(line[name], str) or (line[name] is None and name in {"since", "until"})):
+            raise ValueError(f"{name} is of another kind")
+    for name in ("since", "until"):
+        if line[name] is not None:
+            read_time(line[name])
 
 
 def _leaf_index(line: Line) -> int:

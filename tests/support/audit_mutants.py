@@ -51,7 +51,7 @@ class Mutant:
 def outside(lines: Sequence[str], chance: random.Random) -> Mutant:
     """Tamper without the key."""
     made: Callable[[list[str], random.Random], Mutant] = chance.choice(
-        [_edit, _edit, _drop, _swap, _insert, _duplicate, _truncate, _hash_too]
+        [_edit, _edit, _drop, _swap, _insert, _duplicate, _truncate, _hash_too, _poison]
     )
     return made(list(lines), chance)
 
@@ -183,6 +183,20 @@ def _forge_cut(forger: Forger, chance: random.Random) -> Mutant:
 def _some_leaf(forger: Forger, chance: random.Random) -> tuple[int, int]:
     place = chance.choice(forger.leaves())
     return place, forger.body[place]["leaf"]
+
+
+POISON = (float("inf"), float("nan"), 1e308, True, json.loads("[" * 300 + "]" * 300), {"x": []}, "[" * 200_000)
+"""Values that programs stumble over."""
+
+
+def _poison(lines: list[str], chance: random.Random) -> Mutant:
+    at = chance.choice([0, chance.randrange(len(lines))])
+    line = json.loads(lines[at])
+    key = chance.choice(sorted(line))
+    value = chance.choice([one for one in POISON if one is not line[key]])
+    first = _page_begin(lines, at) if line["kind"] == "page" else at + 1
+    lines[at] = written({**line, key: value})
+    return Mutant(f"poison {key} of line {at + 1} with {str(value)[:20]}", lines, first, _page_end(lines, at))
 
 
 def _page_begin(lines: Sequence[str], at: int) -> int:

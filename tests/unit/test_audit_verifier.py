@@ -1,6 +1,7 @@
 """The verifier on hand-made bundles: what it says of each fault, and that nothing at all makes it fail or be fooled."""
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ def made(
     edge, body = Edge(), [bundle.policy("p", 1, "sha256:00", ""), bundle.step(CALL, RUN, 3, kept=True), *extra]
     for number, change in enumerate(changes):
         payload = Payload(salt=bytes(16), args_digest="", detail=json.dumps(change.pop("detail", {})))
+        payload = change.pop("payload", payload)
         said: dict[str, Any] = {
             "entry_id": number,
             "at": "2026-11-22T09:00:00.000000Z",
@@ -152,6 +154,59 @@ def test_whatever_a_line_holds_it_ends_in_a_report_that_doubts(data: st.DataObje
     report = verify(lines, checkpoints=["x\n"])
     assert lines == GOOD or not report.holds
     json.dumps(report.as_json())
+
+
+def with_header(**changes: Any) -> list[str]:
+    """The good one with another header, signed as if it had been exported so."""
+    lines = [bundle.written({**json.loads(GOOD[0]), **changes}), *GOOD[1:-1]]
+    return [*lines, bundle.page(0, "", lines, KEY, last=True)]
+
+
+DEEP: Any = json.loads("[" * 400 + "]" * 400)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"size": size} for size in (float("inf"), float("nan"), 5.0, "5", True, None, -1, 2**70)),
+        *({"first": first} for first in (0.0, False, "0", float("inf"), -1)),
+        *({"edge": edge} for edge in ("", {}, [1], None)),
+        *({name: ["x"]} for name in ("origin", "project", "since", "until", "exported_at", "exported_by")),
+        {"since": "yesterday"},
+        {"keys": DEEP},
+    ],
+)
+def test_a_header_of_another_kind_is_a_fault_whoever_signed_it(changes: dict[str, Any]) -> None:
+    report = verify(with_header(**changes))
+    assert not report.holds
+    json.dumps(report.as_json(), allow_nan=False)
+
+
+def test_it_is_said_what_part_of_the_log_a_bundle_shows() -> None:
+    asked = {"since": "2026-11-01T00:00:00.000000Z", "until": "2026-11-22T00:00:00.000000Z", "exported_by": "eve"}
+    report = verify(with_header(**asked))
+    assert report.holds
+    assert asked.items() <= report.figures.items()
+    assert report.figures["project"] == "p"
+    assert any("from 2026-11-01T" in note and "to 2026-11-22T" in note for note in report.notes)
+    assert not any("shows project" in note for note in verify(GOOD).notes), "all of it is shown"
+
+
+@pytest.mark.parametrize("detail", ["[" * 200_000, "1" * 5_000, '{"entries":[Infinity]}', '{"entries":[true]}'])
+def test_a_detail_of_another_kind_erases_nothing_and_stops_nothing(detail: str) -> None:
+    payload = Payload(salt=bytes(16), args_digest="", detail=detail)
+    own = {"phase": "audit.erased", "payload": payload}
+    assert found(made({}, {"erased": True}, own)) == [("payload_missing", 1)]
+
+
+def test_lines_as_deep_as_can_be_read_stop_nothing() -> None:
+    limit = sys.getrecursionlimit()
+    for depth in range(limit - 120, limit):
+        deep = "[" * depth + "]" * depth
+        for kind in ("page", "effect", "step", "policy", "leaf"):
+            names = {"page": "x", "leaf": "payload"}.get(kind, "project")
+            text = f'{{"execution_id":{deep},"kind":"{kind}","{names}":{deep}}}'
+            assert not verify([*GOOD[:-1], text, GOOD[-1]]).holds
 
 
 def test_the_good_one_holds() -> None:

@@ -153,6 +153,8 @@ def _tell(out: Output, report: dict[str, Any]) -> None:
             out.say(f"and {len(faults) - SHOWN} more: -o json")
     else:
         out.say("This bundle holds.", "bold green")
+    if figures["project"] is not None:
+        out.say(f"Project {figures['project']}, {_when(figures)}; exported at {figures['exported_at']}")
     shown = figures["leaves"]
     out.say(f"{shown} entries shown, {figures['hidden']} as hashes, from leaf {figures['first']} to {figures['size']}")
     said = (f"{figures[name]} {words}" for name, words in _SAID)
@@ -161,6 +163,12 @@ def _tell(out: Output, report: dict[str, Any]) -> None:
         out.say(f"signed by {fingerprint}")
     for note in report["notes"]:
         out.say(f"! {note}", "yellow")
+
+
+def _when(figures: dict[str, Any]) -> str:
+    if figures["since"] is None and figures["until"] is None:
+        return "all that is kept"
+    return f"from {figures['since'] or 'the first entry'} to {figures['until'] or 'the last'}"
 
 
 _SAID = (
