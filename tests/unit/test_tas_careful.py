@@ -77,6 +77,17 @@ def test_the_careful_rules_hold_what_nobody_vouches_for(tool: str, args: dict[st
     assert found.effect == ("allow" if rule == "work" else "require_approval")
 
 
+def test_behind_output_that_was_not_seen_whole_nothing_is_written_without_a_person() -> None:
+    short = known()
+    short.missed()
+    rules = law()
+    for tool, args, effect in (
+        ("mail.send", {"to": ["ann@acme.example"], "body": "all is well"}, "require_approval"),
+        ("read", {"body": "all is well"}, "allow"),
+    ):
+        assert rules.rule(rules.traced(asked(tool, args), short)).effect == effect
+
+
 def test_nothing_is_read_for_a_tool_that_only_reads() -> None:
     assert not law().rule(asked("read", {"body": "x"})).wants_origin
     blind = law().rule(asked("mail.send", {"to": ["ann@acme.example"]}))

@@ -108,10 +108,7 @@ class Origins:
             _take_words(known, fact)
             return
         if fact.get("type") == "tool.denied":
-            denial = fact.get("denial") or {}
-            if denial.get("violation_type") == "approval_denied":
-                known.add_task(str(denial.get("reason", "")))  # a person said so, and the model has read it
-            return
+            return  # why somebody said no names what shall not be, and so vouches for nothing
         failure = fact.get("failure")
         if failure:
             known.add_untrusted(seen, f"{failure.get('message', '')} {failure.get('hint', '')}")
@@ -142,12 +139,10 @@ class Origins:
 
 
 def _take_words(known: Knowledge, fact: Mapping[str, Any]) -> None:
-    """A person has said what became of the call: their words are as good as the task's."""
-    result, failure = fact.get("result"), fact.get("failure")
+    """A person has said that the call happened: their words are as good as the task's (those of a "no" are not)."""
+    result = fact.get("result")
     if isinstance(result, dict):
         known.add_task(str(result.get("reason", "")))
-    if failure:
-        known.add_task(str(failure.get("message", "")))
 
 
 def _take_blob(
