@@ -1,17 +1,24 @@
 """The matrix over time, asked of a real TAS process: versions, single rules, diffs, the shadow, figures (design §7)."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
+import structlog
+from prometheus_client import CollectorRegistry
 from tests.oracles import policy_diff
-from tests.support.tas_caller import ARGS, OPEN, TasCaller
+from tests.support.tas_caller import ARGS, OPEN, TasCaller, query, tool
 from tests.support.tas_running import Running, Shared, shared_tas, tas
 
 from towpath_contracts import rpc
 from towpath_contracts.policies import DiffGroup, PolicyDiff, merge_diffs
 from towpath_contracts.problems import ProblemError
+from towpath_contracts.tools import ToolSpec
+from towpath_tas.app.laws import Laws
+from towpath_tas.app.policies import Policies, PolicyFile
+from towpath_tas.metrics import Metrics
 
 __all__ = ["shared_tas", "tas"]
 
@@ -97,6 +104,43 @@ async def test_one_rule_is_changed_at_a_time_on_the_version_one_has_seen(tas: Ru
     assert await code_of(change(tas, "tag", {**tag, "when": "amount >"})) == "policy_invalid"
     stale = ask(tas, rpc.APPLY_POLICY, actor="ann", text=OPEN, if_version=1)
     assert await code_of(stale) == "policy_moved"
+
+
+async def test_a_restart_leaves_what_was_changed_since_the_file_was_applied(tas: Running, tmp_path: Path) -> None:
+    """A changed file counts, also one that was changed while nobody looked."""
+    file, log = tmp_path / "policy.yaml", structlog.get_logger()
+    file.write_text(CAREFUL)
+    async with asyncpg.create_pool(tas.dsn, min_size=1, max_size=1) as pool:
+        policies = Policies(pool, Laws(Metrics(CollectorRegistry())))
+
+        async def begin() -> int:
+            await PolicyFile(policies, file, tas.caller.project, log).look()
+            version: int = (await ask(tas, rpc.GET_POLICY)).version
+            return version
+
+        assert await begin() == 2
+        await change(tas, "small", {"name": "small", "tool": "orders.refund", "effect": "deny"}, note="fraud")
+        assert await begin() == 3
+        file.write_text(OPEN)
+        assert await begin() == 4
+        assert (await ask(tas, rpc.GET_POLICY)).text == OPEN
+        file.write_text(CAREFUL)
+        assert await begin() == 5
+
+
+async def test_accepting_an_older_definition_does_not_let_go_what_a_newer_one_holds(tas: Running) -> None:
+    """The server offers the newest, so neither the first nor the one in the middle is what would run."""
+
+    def defined(definition: str) -> ToolSpec:
+        return tool("orders.look", "pure", operation="read", discovered=True, definition=definition)
+
+    for definition in ("sha256:a", "sha256:b", "sha256:c"):
+        await tas.caller.register(defined(definition))
+    held = "SELECT version FROM tas.tool WHERE project = $1 AND held"
+    said = {"name": "orders.look", "actor": "ann", "accept": True}
+    for version, left in ((2, [3]), (3, [])):
+        await ask(tas, rpc.DECIDE_PROPOSAL, **said, version=version)
+        assert [found["version"] for found in await query(tas.dsn, held, tas.caller.project)] == left
 
 
 async def diff(tas: Running, text: str, limit: int = 2_000, **more: Any) -> PolicyDiff:

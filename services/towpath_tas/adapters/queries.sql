@@ -86,6 +86,10 @@ GROUP BY e.rule;
 SELECT version, digest, text, rules, note, applied_by, applied_at FROM tas.policy_version
 WHERE project = $1 ORDER BY version DESC LIMIT 1;
 
+-- name: policy_of_file
+SELECT digest FROM tas.policy_version WHERE project = $1 AND applied_by = $2 AND source = $3
+ORDER BY version DESC LIMIT 1;
+
 -- name: policy_version
 SELECT version, digest, text, rules, note, applied_by, applied_at FROM tas.policy_version
 WHERE project = $1 AND version = $2;
@@ -119,6 +123,10 @@ VALUES ($1, $2, $3, $4, $5::json, $6, $7, $8, $9, $10);
 
 -- name: hold_tool
 UPDATE tas.tool SET held = (version = $3) WHERE project = $1 AND name = $2 AND held <> (version = $3);
+
+-- name: release_tool
+-- Only what holds the calls lets them go: a version in between is not what the tool's server offers.
+UPDATE tas.tool SET held = false WHERE project = $1 AND name = $2 AND version = $3 AND held;
 
 -- name: proposals
 SELECT name, version, digest, spec, status, reason, owner, worker, held, proposed_at FROM tas.tool

@@ -23,6 +23,9 @@ from towpath_tas.core.matrix import Rule
 from towpath_tas.core.policy_file import read_policy, rule_from_row, rule_row
 
 FILE_LOOK_S = 0.5
+FILE = "file"
+"""Who applies the policy file, in the audit and beside the versions."""
+
 MAX_NAMED = 50
 """Rules named in one audit entry; a larger change is told by its numbers."""
 
@@ -88,6 +91,11 @@ class Policies:
             rules=tuple(json.loads(rule["rule"]) for rule in rules),
         )
 
+    async def last_of(self, project: str, actor: str, source: str) -> str:
+        """Return the digest of what *actor* applied last from *source*; empty where that was nothing."""
+        found: str | None = await self._pool.fetchval(QUERIES.policy_of_file, project, actor, source)
+        return found or ""
+
     async def _store(
         self, connection: Any, request: ApplyPolicy, version: int, text_digest: str, rules: Sequence[Rule]
     ) -> None:
@@ -122,7 +130,11 @@ class Policies:
 
 
 class PolicyFile:
-    """Follows a file: applies it at start and whenever it changes; a bad one changes nothing."""
+    """Follows a file: applies it whenever it changes, also while nobody looked; a bad one changes nothing.
+
+    A file that says what it said when it was last applied is no change: what people have changed since stays, also
+    over a restart.
+    """
 
     def __init__(self, policies: Policies, path: Path, project: str, log: Logger) -> None:
         self._policies = policies
@@ -151,8 +163,11 @@ class PolicyFile:
             return
         try:
             text = await asyncio.to_thread(self._path.read_text, "utf-8")
+            if await self._policies.last_of(self._project, FILE, str(self._path)) == digest_text(text):
+                self._applied = stamp
+                return
             applied = await self._policies.apply(
-                ApplyPolicy(project=self._project, actor="file", text=text, source=str(self._path))
+                ApplyPolicy(project=self._project, actor=FILE, text=text, source=str(self._path))
             )
         except (OSError, ValueError) as error:
             if isinstance(error, UnicodeDecodeError | ValueError):

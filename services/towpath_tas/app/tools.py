@@ -86,7 +86,7 @@ class Tools:
                 what = f"no pending proposal of {request.name} with version {request.version}"
                 raise ProblemError(problem("not_found", what))
             if request.accept:
-                await connection.execute(QUERIES.hold_tool, request.project, request.name, 0)
+                await connection.execute(QUERIES.release_tool, request.project, request.name, request.version)
                 await connection.execute(QUERIES.move_registry, request.project)
             detail = {"version": request.version, "reason": request.reason}
             entry = platform_audit(
