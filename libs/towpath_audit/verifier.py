@@ -268,7 +268,7 @@ class _Walk:
                 when = f" at {notes[0].at:%Y-%m-%d %H:%M:%S} UTC" if notes[0].at else ""
                 what = f"the log had {outside_size} leaves{when}, the bundle ends at {here}"
                 message = f"{what}: it was cut off, or exported before"
-                self._fault("truncated", message, leaf=here, last_leaf=outside_size - 1)
+                self._fault("truncated", message, leaf=self._agreed, last_leaf=outside_size - 1)
                 return
             self._report.notes.append(
                 f"a checkpoint from outside covers {outside_size} leaves and could not be compared: "
