@@ -205,8 +205,12 @@ def test_the_failure_of_an_earlier_start_says_nothing_of_a_held_one() -> None:
     question = claim(out)
     lost = stored(on_claim(out, question, "", now=NOW)[0])
     late = after(50)  # its lease is over, its deadline is not
-    held = stored(ask(lost, switch(), idempotent, now=late))
+    step = ask(lost, switch(), idempotent, now=late)
+    held = stored(step)
     assert (held.status, held.attempt) == (CallStatus.REQUESTED, 2)
+    said = [(note.phase, note.verdict, note.detail.get("reason")) for note in step.notes]
+    assert said[0] == ("dispatch", "held", "the lease of the last attempt is over"), "why it is held in the middle"
+    assert [phase for phase, *_ in said] == ["dispatch", "held"]
     failed = on_outcome(held, outcome(lost, question.claim_id, status="failed"), "", lambda _: idempotent, now=late)
     assert failed.call is None
     done = on_outcome(held, outcome(lost, question.claim_id), "", lambda _: idempotent, now=late)

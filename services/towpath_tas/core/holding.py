@@ -31,6 +31,10 @@ HELD = "paused"
 """The word of a refused claim."""
 
 
+HELD_BACK = "held"
+"""The verdict of an entry about a next attempt that a switch keeps from going out."""
+
+
 def hold(before: Call | None, step: Step, switch: Switch | None) -> Step:
     """Return *step*, or where it would send its call out under *switch* the step that lets the call wait instead.
 
@@ -42,7 +46,7 @@ def hold(before: Call | None, step: Step, switch: Switch | None) -> Step:
     if switch is None:
         return replace(step, call=step.call or sent.changed(), decides=True)
     held = _held(before, step.call or sent.changed(), switch)
-    notes = tuple(note for note in step.notes if note.phase not in {"decision", "dispatch"})
+    notes = tuple(_undone(note) for note in step.notes if note.phase != "decision")
     others = tuple(effect for effect in step.effects if not isinstance(effect, Dispatch))
     return replace(
         step,
@@ -51,6 +55,11 @@ def hold(before: Call | None, step: Step, switch: Switch | None) -> Step:
         effects=(*others, *_tell(held)),
         decides=True,
     )
+
+
+def _undone(note: Note) -> Note:
+    """An attempt that does not go out: why the one before ended stays on record, it may be a worker's word."""
+    return replace(note, verdict=HELD_BACK) if note.phase == "dispatch" else note
 
 
 def hold_claim(call: Call | None, step: Step, answer: ClaimAnswer, switch: Switch | None) -> tuple[Step, ClaimAnswer]:
