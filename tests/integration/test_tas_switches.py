@@ -19,6 +19,12 @@ from towpath_contracts.views import Done
 __all__ = ["shared_tas", "tas"]
 
 
+RUN = """
+INSERT INTO runs.run (run_id, project, kind, network, version, snapshot_digest, status, seq, caller, created_at, updated_at)
+VALUES ($1, $2, 'network', 'support', 1, 'sha256:snapshot', 'waiting', 1, 'bob', now(), now())
+"""
+
+
 async def switch(caller: TasCaller, verb: str, kind: str = "tool", name: str = "orders.*", **more: Any) -> SwitchSet:
     said = {"project": caller.project, "kind": kind, "name": name, "paused": verb == "pause", "reason": "it leaks"}
     done: SwitchSet = await caller.ask(rpc.SET_SWITCH, **{**said, "actor": "ann", "roles": ("operator",), **more})
@@ -88,6 +94,7 @@ async def test_stopping_what_runs_asks_its_workers(tas: Running) -> None:
     running, other = await caller.call("orders.refund"), await caller.call("orders.refund", caller="bob")
     for one in (running, other):
         assert (await caller.claim(one)).granted
+        await query(tas.dsn, RUN, one.run_id, caller.project)
     done = await switch(caller, "pause", "caller", "bob", stop_running=True)
     assert done.stopping == 1
     await eventually(lambda: other.execution_id in caller.stops)
