@@ -171,12 +171,13 @@ class GateView(Message):
 
 
 class ListGates(Message):
-    """Gates of a project."""
+    """Gates of a project; without *paused* only those that a person can settle."""
 
     project: str
     status: str | None = "pending"
     run_id: UUID | None = None
     gate_id: UUID | None = None
+    paused: bool = True
     limit: int = Field(default=100, ge=1, le=500)
 
 

@@ -242,8 +242,8 @@ SELECT g.*, (SELECT json_agg(json_build_object('actor', v.actor, 'verdict', v.ve
              FROM tas.approval_vote v WHERE v.approval_id = g.approval_id) AS votes
 FROM runs.gate g
 WHERE g.project = $1 AND ($2::text IS NULL OR g.status = $2) AND ($3::uuid IS NULL OR g.run_id = $3)
-  AND ($4::uuid IS NULL OR g.gate_id = $4)
-ORDER BY g.opened_at LIMIT $5
+  AND ($4::uuid IS NULL OR g.gate_id = $4) AND ($5::boolean OR g.gate_type <> 'paused')
+ORDER BY g.opened_at LIMIT $6
 
 -- name: forget_failures
 DELETE FROM runs.handling_failure WHERE last < now() - interval '1 day'

@@ -219,9 +219,8 @@ class Reading:
     async def list_gates(self, request: ListGates) -> GatePage:
         """Return gates of a project, oldest first."""
         status = None if request.status in (None, "all") else request.status
-        rows = await self._pool.fetch(
-            QUERIES.list_gates, request.project, status, request.run_id, request.gate_id, request.limit
-        )
+        asked = (request.project, status, request.run_id, request.gate_id, request.paused, request.limit)
+        rows = await self._pool.fetch(QUERIES.list_gates, *asked)
         return GatePage(gates=tuple(_gate(row) for row in within_page(rows, "detail")))
 
     async def blob(self, request: BlobGet) -> BlobChunk:

@@ -13,6 +13,7 @@ import pytest
 from tests.support.gateway_process import GatewayProcess, gateway_process
 from tests.support.platform_peer import BEGIN, DIGEST, PlatformPeer
 
+from towpath.client.client import Client
 from towpath_contracts import rpc
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.deciding import PromptContext, RenderedPrompt
@@ -145,6 +146,17 @@ async def test_an_approval_is_decided_by_tool_access_and_the_rest_by_the_run(
     await client.post(f"/v1/gates/{loop.gate_id}/resolve", json={"verdict": "did_not_happen"})
     verdicts = [body["verdict"] for body in peer.requests(rpc.RESOLVE_GATE.subject)]
     assert verdicts == ["approved", "denied", "did_not_happen"]
+
+
+async def test_gates_of_switches_can_be_left_out(gateway: GatewayProcess, peer: PlatformPeer) -> None:
+    peer.answers[rpc.LIST_GATES.subject] = GatePage(gates=(gate(),))
+    async with Client(gateway.url) as towpath:
+        assert len(await towpath.gates.list(paused=False, limit=500)) == 1
+        assert len(await towpath.gates.list()) == 1
+    asked = peer.requests(rpc.LIST_GATES.subject)
+    assert [(body["paused"], body["limit"], body["status"]) for body in asked] == [
+        *((False, 500, "pending"), (True, 100, "pending")),
+    ]
 
 
 async def test_a_denial_needs_a_reason(client: httpx2.AsyncClient, peer: PlatformPeer) -> None:

@@ -11,12 +11,12 @@ from tests.support.orchestrator_peers import NETWORK, Peers, connected, orchestr
 from towpath_contracts import rpc
 from towpath_contracts.access import SettleCall
 from towpath_contracts.networks import PublishNetwork
-from towpath_contracts.views import Done, ResolveGate
+from towpath_contracts.views import Done, ListGates, ResolveGate
 
-DOUBT = (
+OPEN = (
     "INSERT INTO runs.gate"
     " (gate_id, run_id, project, network, gate_type, status, reason, detail, execution_id, opened_at, expires_at)"
-    " VALUES ($1, $2, 'default', 'solo', 'unknown_effect', 'pending', 'nobody knows', '{}', $3, now(),"
+    " VALUES ($1, $2, 'default', 'solo', $4, 'pending', 'nobody knows', '{}', $3, now(),"
     " now() + interval '1 day')"
 )
 
@@ -27,11 +27,11 @@ async def said(peers: Peers, gate_id: uuid.UUID, *roles: str) -> str:
     return (reply.headers or {}).get(rpc.PROBLEM_HEADER) or str(json.loads(reply.data)["detail"])
 
 
-async def doubted(dsn: str, run_id: str) -> uuid.UUID:
+async def opened(dsn: str, run_id: str, gate_type: str) -> uuid.UUID:
     gate_id = uuid.uuid4()
     connection = await asyncpg.connect(dsn)
     try:
-        await connection.execute(DOUBT, gate_id, uuid.UUID(run_id), uuid.uuid4())
+        await connection.execute(OPEN, gate_id, uuid.UUID(run_id), uuid.uuid4(), gate_type)
     finally:
         await connection.close()
     return gate_id
@@ -53,12 +53,17 @@ async def test_only_operators_and_approvers_settle_what_nobody_knows(database: A
             await peers.ask(rpc.PUBLISH_NETWORK, PublishNetwork(project="default", actor="test", spec=NETWORK))
             task = json.dumps({"network": "solo", "user_message": "hi"}).encode()
             run_id = json.loads((await peers.raw("task.submit", task)).data)["run_id"]
-            gate_id = await doubted(database("orchestrator"), run_id)
+            held = await opened(database("orchestrator"), run_id, "paused")
+            gate_id = await opened(database("orchestrator"), run_id, "unknown_effect")
             for roles in ((), ("viewer",), ("auditor",), ("policy_admin",), ("viewer", "auditor", "policy_admin")):
                 assert await said(peers, gate_id, *roles) == "role_missing", roles
             assert settled == [], "a word that does not count reaches nobody"
             for role in ("operator", "approver"):
                 assert await said(peers, gate_id, role) == f"gate {gate_id}: happened"
             assert [word.actor for word in settled] == ["eve", "eve"]
+            assert await said(peers, held, "operator", "approver") == "verdict_invalid", "only its switch opens it"
+            for paused, found in ((True, [held, gate_id]), (False, [gate_id])):
+                page = await peers.ask(rpc.LIST_GATES, ListGates(project="default", paused=paused))
+                assert [gate.gate_id for gate in page.gates] == found
         finally:
             await peers.stop()

@@ -259,7 +259,14 @@ class RunRows:
         return [{"seq": run["seq"], "status": run["status"]}]
 
     def list_gates(
-        self, _session: Session, project: str, status: str | None, run_id: UUID | None, gate_id: UUID | None, limit: int
+        self,
+        _session: Session,
+        project: str,
+        status: str | None,
+        run_id: UUID | None,
+        gate_id: UUID | None,
+        paused: bool,
+        limit: int,
     ) -> list[Row]:
         fits = [
             {**gate, "votes": None}
@@ -268,6 +275,7 @@ class RunRows:
             and status in (None, gate["status"])
             and run_id in (None, gate["run_id"])
             and gate_id in (None, gate["gate_id"])
+            and (paused or gate["gate_type"] != "paused")
         ]
         return fits[:limit]
 

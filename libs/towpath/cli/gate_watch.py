@@ -1,7 +1,8 @@
 """`towpath gates watch` and `towpath gates notices`: what waits for people, as it comes and goes.
 
-Law: what is shown is what the platform says when it is asked; a gate that came and went between two looks is told all
-the same where somebody decided it. Watching decides nothing.
+Law: what is shown is what the platform says when it is asked: the oldest gates that wait for people, 500 at most. One
+that comes and goes between two looks is not told; its run's log has it. Gates that only a switch opens are left out: no
+word of a person settles them. Watching decides nothing.
 """
 
 import asyncio
@@ -16,6 +17,9 @@ from towpath.cli.text import brief, one_line, plain_json
 from towpath.client.client import Client
 from towpath_contracts.views import GateView
 from towpath_fabric.clock import monotonic
+
+AT_ONCE = 500
+"""Gates of one look, as many as the platform lists at once."""
 
 LOOK_S = 1.0
 """Between two looks; people take seconds at best."""
@@ -79,7 +83,8 @@ async def watch(*, until_s: float | None = None, common: Common = COMMON) -> Non
         known: dict[UUID, GateView] = {}
         out.say("watching gates; decide with: towpath gates approve GATE, or deny, or resolve GATE edit", "dim")
         while True:
-            pending = {gate.gate_id: gate for gate in await client.gates.list(status="pending")}
+            waiting = await client.gates.list(status="pending", paused=False, limit=AT_ONCE)
+            pending = {gate.gate_id: gate for gate in waiting}
             told, gone = differences(known, pending)
             told += [("closed", gate) for gate in await _closed(client, gone)]
             for what, gate in told:

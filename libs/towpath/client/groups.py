@@ -63,9 +63,25 @@ class Gates:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    async def list(self, *, status: str | None = "pending", run_id: UUID | str | None = None) -> tuple[GateView, ...]:
-        """Return gates, oldest first; `status="all"` for settled ones too."""
-        query = {"status": status, "run_id": None if run_id is None else str(run_id)}
+    async def list(
+        self,
+        *,
+        status: str | None = "pending",
+        run_id: UUID | str | None = None,
+        paused: bool = True,
+        limit: int = 100,
+    ) -> tuple[GateView, ...]:
+        """Return gates, oldest first, *limit* (500 at most) of them; `status="all"` for settled ones too.
+
+        Without *paused* those that only a switch opens are left out.
+        """
+        query: dict[str, Any] = {
+            "status": status,
+            "run_id": None if run_id is None else str(run_id),
+            "limit": limit,
+        }
+        if not paused:
+            query["paused"] = "false"
         return GatePage.model_validate(await self._transport.request("GET", "/v1/gates", query=query)).gates
 
     async def show(self, gate_id: UUID | str) -> GateView:

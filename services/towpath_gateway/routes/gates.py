@@ -69,11 +69,12 @@ async def list_gates(
     principal: GatesReader,
     status: Annotated[str, Query(max_length=32, description="`all` for every status")] = "pending",
     run_id: UUID | None = None,
+    paused: Annotated[bool, Query(description="with the gates that only a switch opens")] = True,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> Response:
     """Return the project's gates, oldest first."""
     wanted = None if status == "all" else status
-    request = ListGates(project=principal.project, status=wanted, run_id=run_id, limit=limit)
+    request = ListGates(project=principal.project, status=wanted, run_id=run_id, paused=paused, limit=limit)
     return json_answer(await parts.platform.ask(rpc.LIST_GATES, request))
 
 
