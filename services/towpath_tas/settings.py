@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from pydantic import AnyHttpUrl, field_validator
+
 from towpath_fabric.settings import Settings
 
 
@@ -39,6 +41,13 @@ class TasSettings(Settings):
 
     checkpoint_url: str = ""
     """A witness that checkpoints are posted to."""
+
+    @field_validator("checkpoint_url")
+    @classmethod
+    def _address(cls, value: str) -> str:
+        if value:
+            AnyHttpUrl(value)  # a mistake shows at start, not as a witness that is silent for ever
+        return value
 
     checkpoint_every_s: float = 10.0
     """The least time between two checkpoints that are handed out."""

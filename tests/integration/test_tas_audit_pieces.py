@@ -1,5 +1,6 @@
 """What an export refuses between two pieces, and what a sealer remembers, in a real Postgres."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -8,6 +9,7 @@ from uuid import UUID
 import pytest
 from tests.conftest import DatabaseUrl
 from tests.support.audit_log import PROJECT, AuditLog, audit_log, fill
+from tests.support.waiting import eventually
 
 from towpath_audit import bundle
 from towpath_audit.verifier import verify
@@ -159,3 +161,28 @@ async def test_asking_for_a_checkpoint_writes_one_only_where_something_came(log:
     assert verify(lines).figures["checkpoints"] == 1, "a bundle always has one of its own"
     await log.write(platform_audit(PROJECT, "a", "x", actor=""))
     assert (await log.sealer.current()).edge.size == first.edge.size + 1
+
+
+async def test_an_outlet_that_hangs_holds_no_seal_back(log: AuditLog) -> None:
+    class Hanging:
+        """A witness that takes a checkpoint and never says so."""
+
+        asked = 0
+
+        async def publish(self, _note: str) -> None:
+            """Wait for ever."""
+            self.asked += 1
+            await asyncio.Event().wait()
+
+    hanging = Hanging()
+    sealer = log.another_sealer(outlets=[hanging], every_s=0.01, publish_s=0)
+    running = asyncio.create_task(sealer.run())
+    try:
+        await log.write(platform_audit(PROJECT, "a", "x", actor=""))
+        await eventually(lambda: hanging.asked == 1)
+        before = await log.sealer.current()
+        await log.write(platform_audit(PROJECT, "b", "x", actor=""))
+        await eventually(lambda: sealer._seen is not None and sealer._seen.edge.size > before.edge.size)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)

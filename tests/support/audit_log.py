@@ -6,7 +6,7 @@ A forger here holds the sealing key, which is the worst case: only what was kept
 import contextlib
 import copy
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4, uuid5
@@ -25,7 +25,7 @@ from towpath_fabric.db import open_pool
 from towpath_fabric.ids import new_run_id
 from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit
 from towpath_tas.app.bundles import Bundles
-from towpath_tas.app.sealer import Sealer
+from towpath_tas.app.sealer import Outlet, Sealer
 from towpath_tas.metrics import Metrics
 
 ORIGIN = "towpath.test/audit"
@@ -62,10 +62,10 @@ class AuditLog:
         self.sealer = self.another_sealer()
         self.bundles = Bundles(self.pool, self.sealer)
 
-    def another_sealer(self, **settings: Any) -> Sealer:
-        """What another replica would have."""
+    def another_sealer(self, *, outlets: Sequence[Outlet] = (), **settings: Any) -> Sealer:
+        """What another replica would have; unless said otherwise it hands its checkpoints to `kept`."""
         log = structlog.get_logger()
-        return Sealer(self.pool, self.notes, [self.kept], Metrics(CollectorRegistry()), log, **settings)
+        return Sealer(self.pool, self.notes, outlets or [self.kept], Metrics(CollectorRegistry()), log, **settings)
 
     def another_bundles(self) -> Bundles:
         """What answers at another replica."""

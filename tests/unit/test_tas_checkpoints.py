@@ -1,15 +1,19 @@
 """Where checkpoints go outside of the database: what arrives there, and what happens when it can't."""
 
+import asyncio
+import contextlib
 from pathlib import Path
 
 import pytest
 import structlog
+from pydantic import ValidationError
 from structlog.testing import capture_logs
 from tests.support.audit_log import ORIGIN, signer
 from tests.support.web import response, web
 
 from towpath_audit.merkle import EMPTY_ROOT
 from towpath_audit.notes import Checkpoint, split_notes
+from towpath_tas.adapters import checkpoints
 from towpath_tas.adapters.checkpoints import CheckpointFile, CheckpointLog, Witness
 from towpath_tas.adapters.keys import KeyFileError
 from towpath_tas.auditing import note_signer
@@ -40,6 +44,46 @@ async def test_a_witness_is_sent_the_note_and_followed_nowhere() -> None:
     with capture_logs() as said:
         await Witness("http://127.0.0.1:9/", structlog.get_logger()).publish(NOTES[1])
     assert [entry["event"] for entry in said] == ["the witness could not be reached"]
+
+
+async def test_a_witness_that_never_ends_its_answer_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "WITNESS_TIMEOUT_S", 0.2)
+    over, closed = asyncio.Event(), asyncio.Event()
+
+    async def drip(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            for _ in range(10_000):
+                writer.write(b"x")
+                await writer.drain()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(over.wait(), 0.02)
+                    break
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+        closed.set()
+
+    server = await asyncio.start_server(drip, "127.0.0.1", 0)
+    try:
+        port = server.sockets[0].getsockname()[1]
+        with capture_logs() as said:
+            await asyncio.wait_for(
+                Witness(f"http://127.0.0.1:{port}/", structlog.get_logger()).publish(NOTES[1]), timeout=60
+            )
+    finally:
+        over.set()
+        await closed.wait()
+        server.close()
+        await server.wait_closed()
+    assert [entry["event"] for entry in said] == ["the witness could not be reached"]
+
+
+def test_the_address_of_a_witness_is_checked_at_start() -> None:
+    assert TasSettings(checkpoint_url="https://witness.test/take").checkpoint_url == "https://witness.test/take"
+    for wrong in ("witness.test", "ftp://witness.test/", "http://"):
+        with pytest.raises(ValidationError, match="checkpoint_url"):
+            TasSettings(checkpoint_url=wrong)
 
 
 async def test_the_log_of_the_service_has_the_whole_note() -> None:

@@ -52,6 +52,13 @@ class Witness:
 
     async def publish(self, note: str) -> None:
         """POST *note* as text."""
+        try:
+            async with asyncio.timeout(WITNESS_TIMEOUT_S):  # httpx2's own begins anew with every byte
+                await self._post(note)
+        except TimeoutError:
+            self._log.warning("the witness could not be reached", error=f"no answer in {WITNESS_TIMEOUT_S:g} s")
+
+    async def _post(self, note: str) -> None:
         headers = {"Content-Type": "text/plain; charset=utf-8"}
         try:
             async with httpx2.AsyncClient(timeout=WITNESS_TIMEOUT_S, follow_redirects=False) as client:

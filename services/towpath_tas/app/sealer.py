@@ -82,13 +82,22 @@ class Sealer:
         self._published = -publish_s
 
     async def run(self) -> None:
-        """Seal for ever."""
+        """Seal for ever; what is sealed is handed out beside it, since an outlet may take its time."""
+        async with asyncio.TaskGroup() as both:
+            both.create_task(self._keep_sealing())
+            both.create_task(self._keep_handing_out())
+
+    async def _keep_handing_out(self) -> None:
+        while True:
+            await asyncio.sleep(self._every_s)
+            await self._hand_out()
+
+    async def _keep_sealing(self) -> None:
         while True:
             await asyncio.sleep(self._every_s)
             try:
                 if await self._due():
                     await self.seal()
-                await self._hand_out()
             except (*DATABASE_DOWN, asyncpg.PostgresError) as error:
                 self._log.warning("the audit was not sealed, its entries wait", error=str(error))
             except BrokenLogError as error:
