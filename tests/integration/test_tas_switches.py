@@ -20,8 +20,9 @@ __all__ = ["shared_tas", "tas"]
 
 
 RUN = """
-INSERT INTO runs.run (run_id, project, kind, network, version, snapshot_digest, status, seq, caller, created_at, updated_at)
-VALUES ($1, $2, 'network', 'support', 1, 'sha256:snapshot', 'waiting', 1, 'bob', now(), now())
+INSERT INTO runs.run (run_id, project, status, kind, network, version, snapshot_digest, seq, caller, created_at,
+                      updated_at)
+VALUES ($1, $2, $3, 'network', 'support', 1, 'sha256:snapshot', 1, 'bob', now(), now())
 """
 
 
@@ -94,11 +95,12 @@ async def test_stopping_what_runs_asks_its_workers(tas: Running) -> None:
     running, other = await caller.call("orders.refund"), await caller.call("orders.refund", caller="bob")
     for one in (running, other):
         assert (await caller.claim(one)).granted
-        await query(tas.dsn, RUN, one.run_id, caller.project)
+        await query(tas.dsn, RUN, one.run_id, caller.project, "waiting")
     done = await switch(caller, "pause", "caller", "bob", stop_running=True)
     assert done.stopping == 1
     await eventually(lambda: other.execution_id in caller.stops)
     assert running.execution_id not in caller.stops
+    await query(tas.dsn, "UPDATE runs.run SET status = 'quarantined' WHERE run_id = $1", other.run_id)
     again = {"stop_running": True, "reason": "it leaks still", "actor": "ben"}
     done = await switch(caller, "pause", "caller", "bob", **again)
     assert (done.changed, done.stopping) == (False, 1)
