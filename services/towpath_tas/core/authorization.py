@@ -186,10 +186,12 @@ class Law:
         return found
 
     def _rule(self, asked: Asked, used: Mapping[str, int] | None, rates: Mapping[str, int] | None) -> Ruling:
-        refused = self._refused_before(asked)
         tool = self.registry.tools.get(asked.tool)
-        if refused is not None or tool is None:
-            return self._no(asked, refused or self._unknown(asked), tool)
+        if tool is None:
+            return self._unknown(asked)
+        refused = self._refused_before(asked, tool)
+        if refused is not None:
+            return self._no(asked, refused, tool)
         context = Scene(asked.context())
         if not granted(asked.grants, asked.tool, tool.spec.operation, context, self.compile_grant):
             return self._no(asked, denied_grant(asked.tool, tool.spec.operation), tool)
@@ -211,10 +213,7 @@ class Law:
             **_strictest(verdict.deciding),
         )
 
-    def _refused_before(self, asked: Asked) -> Denial | None:
-        tool = self.registry.tools.get(asked.tool)
-        if tool is None:
-            return self._unknown(asked)
+    def _refused_before(self, asked: Asked, tool: ToolVersion) -> Denial | None:
         if tool.held_by:
             return denied_drifted(asked.tool, tool.held_by)
         if asked.operation not in {"call", tool.spec.operation}:
@@ -229,14 +228,15 @@ class Law:
             problems = [f"the tool's schema can't be used: {error}"]
         return denied_arguments(asked.tool, problems) if problems else None
 
-    def _unknown(self, asked: Asked) -> Denial:
-        allowed = tuple(one.tool for one in self._others(asked))
-        return denied_unknown(asked.tool, tuple(self.registry.tools), allowed)
+    def _unknown(self, asked: Asked) -> Ruling:
+        others = self._others(asked)
+        allowed = tuple(one.tool for one in others)
+        return self._no(asked, denied_unknown(asked.tool, tuple(self.registry.tools), allowed), None, others=others)
 
     def _no_by_rule(self, asked: Asked, tool: ToolVersion, verdict: Verdict, used: Used) -> Ruling:
-        allowed = tuple(one.tool for one in self._others(asked))
-        denial = denied_by_matrix(verdict, asked.tool, tool.spec.operation, allowed)
-        return self._no(asked, denial, tool, verdict, used)
+        others = self._others(asked)
+        denial = denied_by_matrix(verdict, asked.tool, tool.spec.operation, tuple(one.tool for one in others))
+        return self._no(asked, denial, tool, verdict, used, others=others)
 
     def _others(self, asked: Asked) -> tuple[Alternative, ...]:
         """Return what the agent may do instead, nearest first. Remembered: who is denied is denied again."""
@@ -275,11 +275,15 @@ class Law:
         tool: ToolVersion | None,
         verdict: Verdict | None = None,
         used: Used = NOTHING_USED,
+        *,
+        others: tuple[Alternative, ...] | None = None,
     ) -> Ruling:
-        others: tuple[Alternative, ...] = ()
+        """Refuse, with whom and what may help; *others* where that was looked up already."""
         agents: tuple[Specialist, ...] = ()
-        if denial.violation_type in HELPED_BY_OTHERS:
-            others, crew = self._others(asked), self._crew(asked)
+        if denial.violation_type not in HELPED_BY_OTHERS:
+            others = ()
+        else:
+            others, crew = self._others(asked) if others is None else others, self._crew(asked)
             if tool is not None and crew and not tool.held_by:
                 agents = specialists(self._refused(asked), tool.spec, self.matrix, self.compile_grant, crew, used)
         denial = with_rungs(denial, others, agents, escalation(denial.violation_type, verdict))
