@@ -13,6 +13,8 @@ import pytest
 from tests.support.gateway_process import GatewayProcess, gateway_process
 from tests.support.platform_peer import BEGIN, DIGEST, PlatformPeer
 
+from towpath.cli.gate_watch import watch
+from towpath.cli.options import Common
 from towpath.client.client import Client
 from towpath_contracts import rpc
 from towpath_contracts.canonical import digest_text
@@ -148,14 +150,18 @@ async def test_an_approval_is_decided_by_tool_access_and_the_rest_by_the_run(
     assert verdicts == ["approved", "denied", "did_not_happen"]
 
 
-async def test_gates_of_switches_can_be_left_out(gateway: GatewayProcess, peer: PlatformPeer) -> None:
+async def test_gates_of_switches_can_be_left_out_and_watching_does(
+    gateway: GatewayProcess, peer: PlatformPeer, capsys: pytest.CaptureFixture[str]
+) -> None:
     peer.answers[rpc.LIST_GATES.subject] = GatePage(gates=(gate(),))
     async with Client(gateway.url) as towpath:
         assert len(await towpath.gates.list(paused=False, limit=500)) == 1
         assert len(await towpath.gates.list()) == 1
+    await watch(until_s=0, common=Common(server=gateway.url))
+    assert "refund over 100" in capsys.readouterr().out
     asked = peer.requests(rpc.LIST_GATES.subject)
     assert [(body["paused"], body["limit"], body["status"]) for body in asked] == [
-        *((False, 500, "pending"), (True, 100, "pending")),
+        *((False, 500, "pending"), (True, 100, "pending"), (False, 500, "pending")),
     ]
 
 
