@@ -211,3 +211,26 @@ def test_no_color_is_honoured() -> None:
     environment = {**os.environ, "NO_COLOR": "1", "FORCE_COLOR": "1"}
     done = subprocess.run([TOWPATH, "explain", "-o", "table"], env=environment, capture_output=True, check=True)
     assert not re.search(rb"\x1b\[[0-9;]*3[0-7]m", done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["keys", "create", "--caller", "x", "--role", "viewer", "--expires", "tomorrow"], "request_invalid"),
+        (["workers", "credential", "add", "x", "--project", "p", "--toolset", "t"], "file_missing"),
+    ],
+)
+def test_what_a_person_got_wrong_is_no_internal_failure(
+    arguments: list[str], code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.startswith(code)
+
+
+def test_a_file_without_a_key_is_not_taken_for_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bundle, kept = tmp_path / "audit.jsonl", tmp_path / "kept.txt"
+    bundle.write_text("{}\n")
+    kept.write_text("towpath/default\n71\nhash\n\n— towpath sig+nature\n")
+    assert main(["audit", "verify", str(bundle), "--key", str(kept)]) == 2
+    assert "holds no public key" in capsys.readouterr().err

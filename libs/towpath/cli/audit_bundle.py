@@ -198,4 +198,7 @@ def _key(said: str) -> str:
     """A key, a fingerprint, or a file with one of them."""
     if said.startswith("sha256:") or "+" in said:
         return said
-    return _text(Path(said)).strip()
+    text = _text(Path(said)).strip()
+    if "\n" in text or not (text.startswith("sha256:") or "+" in text):
+        raise ProblemError(problem("request_invalid", f"{said} holds no public key and no fingerprint"))
+    return text

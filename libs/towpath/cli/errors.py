@@ -33,6 +33,8 @@ def problem_of(error: Exception) -> Problem:
     carried = getattr(error, "problem", None)
     if isinstance(carried, Problem):
         return carried
+    if isinstance(error, FileNotFoundError):
+        return problem("file_missing", f"{error.filename} is not there")
     return problem("internal", f"{type(error).__name__}: {error}")
 
 

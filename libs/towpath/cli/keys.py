@@ -54,7 +54,7 @@ async def create(
     """
     body: dict[str, Any] = {"caller": caller, "scopes": list(scope), "roles": list(role), "note": note}
     if expires is not None:
-        body["expires_in_s"] = int(seconds(expires))
+        body["expires_in_s"] = _lifetime_s(expires)
     async with common.asking() as client:
         made = await client.request("POST", "/v1/keys", body=body)
     out = common.out()
@@ -125,3 +125,10 @@ def _made(file: Path) -> bool:
     except OSError as error:
         raise ProblemError(problem("file_missing", f"{file} can't be written: {error.strerror}")) from error
     return True
+
+
+def _lifetime_s(expires: str) -> int:
+    try:
+        return int(seconds(expires))
+    except ValueError as error:
+        raise ProblemError(problem("request_invalid", f"--expires: {error}")) from error

@@ -1,11 +1,14 @@
 """`towpath switches`: pause what must not go on, and let it go on again."""
 
+import difflib
+import fnmatch
 from typing import Any
 
 from cyclopts import App
 
 from towpath.cli.options import COMMON, Common, examples
 from towpath.cli.output import Column
+from towpath_contracts.problems import ProblemError
 from towpath_contracts.switches import SwitchKind, SwitchSet
 
 app = App(name="switches", help="Pause a project, a network, a tool or a caller; resume it.")
@@ -22,6 +25,7 @@ _SET = (
     Column("now", "now"),
     Column("changed", lambda row: "yes" if row["changed"] else "no, it was so already"),
     Column("asked to stop", lambda row: row["stopping"] or ""),
+    Column("warning", lambda row: row.get("warning") or ""),
 )
 
 
@@ -54,7 +58,8 @@ async def pause(
     """
     async with common.asking() as client:
         done = await client.switches.pause(kind, name, reason=reason, stop_running=stop_running)
-    common.out().record(_row(done, kind, name, "paused"), _SET)
+        warning = await _names_nothing(client, kind, name)
+    common.out().record({**_row(done, kind, name, "paused"), "warning": warning}, _SET)
 
 
 @app.command(
@@ -74,6 +79,23 @@ async def resume(kind: SwitchKind, name: str | None = None, /, *, reason: str, c
     async with common.asking() as client:
         done = await client.switches.resume(kind, name, reason=reason)
     common.out().record(_row(done, kind, name, "open"), _SET)
+
+
+async def _names_nothing(client: Any, kind: str, name: str | None) -> str:
+    """Say so where nothing of today is paused by *name*: it holds what comes later, or it is misspelt."""
+    try:
+        if kind == "tool":
+            known = [spec.name for spec in (await client.tools.list()).tools]
+        elif kind == "network":
+            known = [version.name for version in (await client.networks.list()).networks]
+        else:
+            return ""
+    except ProblemError:  # whoever may pause need not be allowed to look
+        return ""
+    if name is None or any(fnmatch.fnmatchcase(one, name) for one in known):
+        return ""
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"no {kind} of today is named {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
 
 
 def _row(done: SwitchSet, kind: str, name: str | None, now: str) -> dict[str, Any]:
