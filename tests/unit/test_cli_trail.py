@@ -60,6 +60,17 @@ def test_a_call_is_shown_with_its_arguments_and_its_result() -> None:
     ]
 
 
+def test_a_call_that_a_person_changed_is_shown_as_it_was_executed() -> None:
+    edited = ev.ToolCallEdited.model_validate(
+        {**STEP, "execution_id": CALL, "call_index": 0, "tool": "orders.refund", "args": {"amount": 7.0}, "by": "bob"}
+    )
+    lines = shown(*decided("billing", "gemini:x", 310), issued(REFUND), edited, finished("succeeded"))
+    assert lines[1:] == [
+        "· bob changed the call: orders.refund amount=7.0",
+        "✓ billing orders.refund amount=7.0 0.0 s · null",
+    ]
+
+
 @pytest.mark.parametrize(
     ("event", "line"),
     [

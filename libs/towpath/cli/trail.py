@@ -61,6 +61,9 @@ class Trail:
             case ev.InstructionIssued():
                 return self._issued(event.instruction)
             case ev.ToolCallEdited():
+                asked = self.calls.get(event.execution_id)
+                if asked is not None:  # from here on the call is what was executed
+                    self.calls[event.execution_id] = asked.model_copy(update={"args": event.args})
                 return [Line(_NOTE, event.by, f"changed the call: {event.tool} {brief(event.args, 60)}")]
             case ev.ToolCallFinished():
                 return [self._finished(event)]
