@@ -76,7 +76,12 @@ REGISTRY: dict[str, ProblemKind] = _registry(
     ProblemKind("not_found", 404, "There is no such thing here", "Check the id, and that the key is of its project."),
     ProblemKind("run_not_found", 404, "There is no such run", "List runs: towpath runs list."),
     ProblemKind("network_not_found", 404, "There is no such network", "List networks: towpath networks list."),
-    ProblemKind("version_not_found", 404, "There is no such version", "List versions: towpath networks show NAME, towpath policy versions."),
+    ProblemKind(
+        "version_not_found",
+        404,
+        "There is no such version",
+        "List versions: towpath networks show NAME, towpath policy versions.",
+    ),
     ProblemKind("agent_not_found", 422, "The network has no such agent", "Use one of the agents named in detail."),
     ProblemKind(
         "caller_unknown", 403, "The caller is not known", "Create a key for it: towpath keys create --caller NAME."
