@@ -214,11 +214,9 @@ class McpServer:
         while True:
             every_s = max(1.0, self.config.recheck or BACKGROUND_S)
             waits = not all(tool.accepted for tool in self.tools)
-            try:
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(every_s, PENDING_S) if waits else every_s):
                     await connection.changed.wait()
-            except TimeoutError:
-                pass
             connection.changed.clear()
             if waits and self._offer is not None:
                 self._offer(self.toolset, self.tools)
