@@ -1,8 +1,8 @@
 """Which NATS user may publish and subscribe what, and in which account it is: the authority table (reliability.md §4).
 
 Law: whatever is not listed is refused by the broker. An account is a broker of its own; what crosses is listed here and
-nowhere else (`towpath_contracts.accounts`). The core services share one, the gateway has one, every worker's and every
-client's credential has one of its own, so that no trick with replies reaches what the credential may not say itself.
+nowhere else (`towpath_contracts.accounts`). The core services share one, the gateway has one, each credential of a
+worker, an agent or a client has one of its own, so that no trick with replies reaches what it may not say itself.
 Every user has its own inbox prefix, so that none can read another's answers.
 """
 
@@ -103,6 +103,28 @@ def worker_rights(name: str, project: str = ANY, toolsets: Iterable[str] = (ANY,
     )
 
 
+def agent_rights(user: str, project: str = ANY, name: str = ANY) -> UserRights:
+    """Return the rights of the credential *user*: to answer for the agent *name* of *project*, and nothing else.
+
+    With ANY it answers for every agent, and could take requests of deciders from them (never answer one): for what
+    people start by hand on their own machine. Raises ValueError where one of the two is ANY and the other is not.
+    """
+    if (project == ANY) != (name == ANY):
+        msg = "an agent's credential is for one agent of one project, or for all of all"
+        raise ValueError(msg)
+    pool = ANY if name == ANY else subjects.agent_pool(project, name)
+    durable = ANY if name == ANY else streams.agent_consumer(project, name).durable
+    return UserRights(
+        account=f"AGENTS_{user}",
+        publish=(
+            subjects.agent_inbox(pool, ANY),
+            *(subjects.for_agent(subject, project, name) for subject in _asks(*rpc.AGENT_METHODS)),
+            *_pulls(("DECIDE", durable)),
+        ),
+        subscribe=(_inbox("agent"),),
+    )
+
+
 def client_rights(caller: str) -> UserRights:
     """Return the rights of a NATS client that acts as *caller*; `anonymous` may also use plain `task.submit`."""
     own = tuple(f"task.{verb}.{caller}" for verb in ("submit", "enqueue", "get", "events", "cancel"))
@@ -129,6 +151,7 @@ SERVICES: dict[str, UserRights] = {
         subscribe=(
             *(subjects.TASK_SUBMIT_ANONYMOUS, subjects.TASK_SUBMIT_ALL, subjects.TASK_GET_ALL),
             *(subjects.TASK_EVENTS_ALL, subjects.TASK_CANCEL_ALL),
+            *(subjects.for_agent(one.subject, ANY, ANY) for one in rpc.AGENT_METHODS),
             *("svc.orchestrator.*", _inbox("orchestrator")),
         ),
         answers=True,
@@ -179,8 +202,8 @@ SERVICES: dict[str, UserRights] = {
 }
 """Users of the platform's own services."""
 
-USERS: dict[str, UserRights] = {**SERVICES, "worker": worker_rights("worker")}
-"""The users of a platform on one machine: its services, and whatever worker is started by hand beside it."""
+USERS: dict[str, UserRights] = {**SERVICES, "worker": worker_rights("worker"), "agent": agent_rights("agent")}
+"""The users of a platform on one machine: its services, and whatever worker or agent is started by hand beside it."""
 
 
 def broker_permissions(rights: UserRights) -> JsonObject:

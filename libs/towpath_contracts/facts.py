@@ -16,6 +16,11 @@ from towpath_contracts.switches import Switch
 from towpath_contracts.tools import Denial, Doubt, ProbeWord, ToolFailure
 
 
+def _empty(pool: str) -> bool:
+    """Say whether a pool is left out of what is written: the deciders' facts stay as they always were."""
+    return not pool
+
+
 class FactBase(Message):
     """What every fact carries. `fact_id` makes log lines joinable; it decides nothing."""
 
@@ -40,7 +45,11 @@ class RunForked(FactBase):
 
 
 class DecisionMade(FactBase):
-    """A model answered with something that is a Decision in form."""
+    """A model answered with something that is a Decision in form.
+
+    `pool` names the agents that answered, as their credential proves it; the orchestrator alone writes it, and it is
+    empty for deciders.
+    """
 
     type: Literal["decision.made"] = "decision.made"
     request_id: UUID
@@ -53,12 +62,14 @@ class DecisionMade(FactBase):
     prompt_digest: str = ""
     raw_digest: str = ""
     script: ScriptUse | None = None
+    pool: str = Field(default="", exclude_if=_empty)
 
 
 class DecisionFailed(FactBase):
     """No decision could be had. `invalid_output` is fed back; everything else ends the run after its attempts.
 
-    `script` names the entry that was played, so that an unreadable entry is not played again for ever.
+    `script` names the entry that was played, so that an unreadable entry is not played again for ever. `pool` is as in
+    DecisionMade.
     """
 
     type: Literal["decision.failed"] = "decision.failed"
@@ -73,6 +84,7 @@ class DecisionFailed(FactBase):
     prompt_digest: str = ""
     raw_digest: str = ""
     script: ScriptUse | None = None
+    pool: str = Field(default="", exclude_if=_empty)
 
 
 class ToolFinished(FactBase):
@@ -168,7 +180,7 @@ class GateResolved(FactBase):
     type: Literal["gate.resolved"] = "gate.resolved"
     gate_id: UUID | None = None
     approval_id: UUID | None = None
-    verdict: Literal["approved", "denied", "expired", "happened", "did_not_happen", "retry", "resumed"]
+    verdict: Literal["approved", "denied", "expired", "happened", "did_not_happen", "retry", "resumed", "stop"]
     reason: str = ""
     by: str = ""
 
@@ -266,4 +278,4 @@ SOURCE_FACTS: dict[str, frozenset[str]] = {
         {"run.admitted", "timer.fired", "fence.raised", "cancel.requested", "gate.resolved", "message.dead"}
     ),
 }
-"""Which fact types each source may publish under `run.inbox.<source>.<run_id>` (design §6)."""
+"""Which fact types each source may publish under `run.inbox.<source>.<run_id>`; agents also name their pool there."""

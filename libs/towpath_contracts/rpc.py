@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from towpath_contracts import (
     access,
+    agents,
     audit,
     dead_letters,
     deciding,
@@ -65,6 +66,8 @@ WAKE_PAUSED = Method("orchestrator", "wake_paused", switches.WakePaused, views.D
 LIST_NOTICES = Method("orchestrator", "list_notices", notices.ListNotices, notices.NoticePage)
 RETRY_NOTICE = Method("orchestrator", "retry_notice", notices.RetryNotice, views.Done)
 FORK_RUN = Method("orchestrator", "fork_run", replaying.ForkRun, tasks.RunAccepted)
+
+SERVE_AGENT = Method("orchestrator", "serve_agent", agents.ServeAgent, agents.AgentServed)
 
 RENDER_PROMPT = Method("decider", "render_prompt", deciding.RenderPrompt, deciding.RenderedPrompt)
 
@@ -162,6 +165,9 @@ METHODS: tuple[Method, ...] = (
 
 TOOLSET_METHODS: tuple[Method, ...] = (REGISTER_TOOLS, DEAD_LETTER_CALLS)
 """What workers ask on `<subject>.<project>.<toolset>`, so that the broker can hold them to their own toolsets."""
+
+AGENT_METHODS: tuple[Method, ...] = (SERVE_AGENT, DEAD_LETTER_RUNS)
+"""What processes of agents ask on `<subject>.<project>.<agent>`, so that the broker can hold them to their own."""
 
 CLIENT_SUBJECTS: dict[str, tuple[type, type]] = {
     "task.submit": (tasks.SubmitTask, tasks.RunAccepted),

@@ -136,6 +136,11 @@ def decide_consumer(pool: str) -> ConsumerSpec:
     )
 
 
+def agent_consumer(project: str, name: str) -> ConsumerSpec:
+    """The consumer that every process of the agent *name* in *project* shares."""
+    return decide_consumer(subjects.agent_pool(project, name))
+
+
 def exec_consumer(project: str, toolset: str) -> ConsumerSpec:
     """The consumer that every worker of *toolset* in *project* shares.
 

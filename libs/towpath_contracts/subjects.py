@@ -3,6 +3,7 @@
 Law: no other module spells a subject. A function returns the subject for its arguments; a constant is a filter.
 """
 
+import re
 from uuid import UUID
 
 TASK_SUBMIT_ALL = "task.submit.*"
@@ -11,7 +12,8 @@ TASK_ENQUEUE_ALL = "task.enqueue.*"
 TASK_GET_ALL = "task.get.*"
 TASK_EVENTS_ALL = "task.events.*"
 TASK_CANCEL_ALL = "task.cancel.*"
-RUN_INBOX_ALL = "run.inbox.*.*"
+RUN_INBOX_ALL = "run.inbox.>"
+RUN_INBOX_AGENTS = "run.inbox.agent.*.*"
 DECIDE_ALL = "decide.*"
 TOOL_REQUEST = "tool.request"
 TOOL_EXEC_ALL = "tool.exec.*.*"
@@ -26,6 +28,11 @@ LOG_TOOL_ALL = "log.tool.*.*"
 
 DEFAULT_POOL = "default"
 """The decider pool that serves every model without a pool of its own."""
+
+AGENT = "agent"
+"""The source of facts from agents in user code; also what their models begin with: `agent:<name>` (design §8)."""
+
+_AGENT_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_-]{0,63}")
 
 ANONYMOUS = "anonymous"
 """The caller of plain `task.submit`."""
@@ -59,6 +66,39 @@ def task_cancel(caller: str) -> str:
 def run_inbox(source: str, run_id: UUID) -> str:
     """Where *source* reports facts to a run."""
     return f"run.inbox.{source}.{run_id}"
+
+
+def agent_inbox(pool: str, run_id: UUID | str) -> str:
+    """Where the agents of *pool* report facts to a run; their credential allows no other pool."""
+    return f"run.inbox.{AGENT}.{pool}.{run_id}"
+
+
+def agent_model(name: str) -> str:
+    """The model string of the agent *name*."""
+    return f"{AGENT}:{name}"
+
+
+def agent_pool(project: str, name: str) -> str:
+    """The pool of the agent *name* in *project*.
+
+    Neither can hold the `=` between them, so that no two pairs share a pool and none is a decider's.
+    """
+    return f"{AGENT}_{project}={name}"
+
+
+def pool_of(model: str, project: str) -> str:
+    """The pool that answers for *model* in *project*: an agent's own, the deciders' for every other model.
+
+    A name that no agent can have goes to the deciders too: they say that there is no such model.
+    """
+    provider, _, name = model.partition(":")
+    return agent_pool(project, name) if provider == AGENT and _AGENT_NAME.fullmatch(name) else DEFAULT_POOL
+
+
+def agent_of_pool(pool: str) -> tuple[str, str] | None:
+    """The project and name of an agent's pool; None for a pool of deciders."""
+    project, separator, name = pool.removeprefix(f"{AGENT}_").partition("=")
+    return (project, name) if separator and pool == agent_pool(project, name) else None
 
 
 def decide(pool: str) -> str:
@@ -104,6 +144,11 @@ def log_tool(project: str, toolset: str) -> str:
 def for_toolset(subject: str, project: str, toolset: str) -> str:
     """Where a worker asks *subject* in the name of *toolset* in *project*; its credential allows no other names."""
     return f"{subject}.{project}.{toolset}"
+
+
+def for_agent(subject: str, project: str, name: str) -> str:
+    """Where a process asks *subject* in the name of the agent *name* in *project*; its credential allows no others."""
+    return f"{subject}.{project}.{name}"
 
 
 def service(name: str, method: str) -> str:

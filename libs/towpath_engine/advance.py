@@ -9,14 +9,19 @@ from datetime import datetime
 from towpath_contracts import events as ev
 from towpath_contracts import facts
 from towpath_contracts.canonical import json_safe
+from towpath_contracts.deciding import DecisionKind
+from towpath_contracts.subjects import DEFAULT_POOL, pool_of
 from towpath_engine.calls import expire_gates, gate_resolved, tool_denied, tool_finished
 from towpath_engine.cancel import after_the_end, cancel_requested, fence_raised, give_up_late_calls
-from towpath_engine.effects import Effect, message_of
+from towpath_engine.effects import Effect, message_of, model_for
+from towpath_engine.ending import end_with_error, stopped_by_deadline
+from towpath_engine.evolve import ACTING
 from towpath_engine.forking import forked
 from towpath_engine.gates import approval_required, close_all
+from towpath_engine.phases import after_act, assessed, missed
 from towpath_engine.resend import resend
 from towpath_engine.state import EffectKind, RunState, Status
-from towpath_engine.steps import after_decision, begin_step, end_with_error, resend_decision, stopped_by_deadline
+from towpath_engine.steps import after_decision, begin_step, resend_decision
 from towpath_engine.switches import call_paused
 from towpath_engine.transition import Transition
 
@@ -102,9 +107,15 @@ def _admitted(t: Transition) -> None:
 
 
 def _is_awaited(t: Transition, fact: facts.DecisionMade | facts.DecisionFailed) -> bool:
-    """Only a request for a decision can be answered by one, whatever else is pending under that id."""
+    """Only a request for a decision can be answered by one, and only by whom it was sent to.
+
+    Agents in user code have pools of their own, by project and name: what one says of another's request is nothing.
+    """
     pending = t.state.pending_effect(fact.request_id)
-    return pending is not None and pending.kind is EffectKind.DECIDE
+    if pending is None or pending.kind is not EffectKind.DECIDE:
+        return False
+    pool = pool_of(model_for(t.state, DecisionKind(t.state.asked)), t.state.created.project)
+    return fact.pool == ("" if pool == DEFAULT_POOL else pool)
 
 
 def _decision_made(t: Transition, fact: facts.DecisionMade) -> None:
@@ -129,10 +140,15 @@ def _decision_made(t: Transition, fact: facts.DecisionMade) -> None:
     )
     if stopped_by_deadline(t):
         return
+    kind = DecisionKind(t.state.asked)
+    if str(kind) not in ACTING:
+        assessed(t, kind, decision)
+        return
     if decision is not fact.decision:
         resend_decision(t, "decision_invalid", "The decision holds a number that JSON has no word for (NaN, infinity).")
         return
-    after_decision(t, decision)
+    if after_decision(t, decision):
+        after_act(t)
 
 
 def _decision_failed(t: Transition, fact: facts.DecisionFailed) -> None:
@@ -157,7 +173,9 @@ def _decision_failed(t: Transition, fact: facts.DecisionFailed) -> None:
     )
     if stopped_by_deadline(t):
         return
-    if fact.code == "invalid_output":
+    if fact.code == "invalid_output" and t.state.asked not in ACTING:
+        missed(t, DecisionKind(t.state.asked))
+    elif fact.code == "invalid_output":
         resend_decision(t, fact.code, f"Your last answer was not a valid decision: {fact.message}")
     else:
         end_with_error(t, fact.code, fact.message)

@@ -20,7 +20,8 @@ PARAMETERS = {
     "caller": "Who submits: one token, granted per credential.",
     "source": "Who reports: a credential may publish only under its own source.",
     "run_id": "The run, as a UUID.",
-    "pool": "The decider pool, or the key of a BaseAgent.",
+    "pool": "The decider pool, or that of an agent in user code: `agent_<project>=<name>`.",
+    "agent": "The name of an agent in user code.",
     "project": "The tenant that the toolset's tools are offered to.",
     "place": "The worker's own word for where it listens.",
     "toolset": "The group of tools that one kind of worker serves.",
@@ -80,6 +81,14 @@ CHANNELS: tuple[Channel, ...] = (
         sender="decider, tool-access service, gateway, watchdog, orchestrator",
         receiver="orchestrator",
         summary="Facts: what happened outside of a run. Each source may send only its own types.",
+        messages=("Fact",),
+    ),
+    Channel(
+        key="runInboxAgent",
+        address=subjects.agent_inbox("{pool}", "{run_id}"),
+        sender="BaseAgent worker",
+        receiver="orchestrator",
+        summary="What agents in user code decided; each credential may answer for its own pool alone.",
         messages=("Fact",),
     ),
     Channel(
@@ -186,6 +195,18 @@ CHANNELS: tuple[Channel, ...] = (
             reply=(method.answer,),
         )
         for method in rpc.TOOLSET_METHODS
+    ),
+    *(
+        Channel(
+            key=f"svc_{method.service}_{method.method}_of_agent",
+            address=subjects.for_agent(method.subject, "{project}", "{agent}"),
+            sender="BaseAgent worker",
+            receiver=method.service,
+            summary=f"{method.request.__name__} of the credential's own agent gives {method.answer.__name__}.",
+            messages=(method.request,),
+            reply=(method.answer,),
+        )
+        for method in rpc.AGENT_METHODS
     ),
 )
 

@@ -2,12 +2,14 @@
 
 import asyncio
 import sys
+from functools import partial
 
 from towpath_contracts.streams import INBOX_CONSUMER, TASKS_CONSUMER
 from towpath_fabric.pull import PullConsumer
 from towpath_fabric.service import Service
-from towpath_fabric.streams import ensure_streams
+from towpath_fabric.streams import ensure_consumer, ensure_streams
 from towpath_orchestrator import replay_command
+from towpath_orchestrator.agents import serve_agents
 from towpath_orchestrator.app import serve_notices
 from towpath_orchestrator.metrics import Metrics
 from towpath_orchestrator.noticing import Noticing
@@ -38,6 +40,7 @@ class Orchestrator:
         parts = Parts(ports, self._settings, self._metrics, service.log)
         parts.loop.tracing = RunTracing(pool, service.telemetry, service.log)
         parts.answer()
+        serve_agents(bus, parts.letters, partial(ensure_consumer, bus.nc))
         noticing = Noticing(pool, self._webhooks, service.log)
         serve_notices(bus, noticing)
         service.loop(noticing.run)

@@ -64,7 +64,7 @@ class Parts:
         self._intake = intake = Intake(pool, tables, loop, settings, self._registry.find, bus)
         self._reading = Reading(pool, loop.waiters, loop.endings)
         self._acting = Acting(self._reading, bus)
-        self._letters = Letters(pool, bus, loop, metrics, log)
+        self.letters = Letters(pool, bus, loop, metrics, log)
         self._replays = ReplayGate(pool)
         self._waking = Waking(pool, loop)
         self._forks = Forks(pool, intake, bus, settings, self._registry.find)
@@ -84,6 +84,6 @@ class Parts:
         """Answer clients and services."""
         serve_clients(self._bus, Clients(self._intake, self._reading, self._acting))
         serve_services(self._bus, self._reading, self._acting, self._registry)
-        serve_letters(self._bus, self._letters)
+        serve_letters(self._bus, self.letters)
         serve_records(self._bus, self._replays, self._forks)
         serve_waking(self._bus, self._waking)

@@ -32,12 +32,6 @@ MAX_BODY_BYTES = 1_000_000
 """What a message may hold; the broker's limit is 1 MiB with headers."""
 
 
-def pool_of(model: str) -> str:
-    """Return the decider pool that serves a model: `agent:<name>` has its own, all others share one."""
-    provider, _, name = model.partition(":")
-    return f"agent_{name}" if provider == "agent" else subjects.DEFAULT_POOL
-
-
 def events_body(run_id: UUID, project: str, entries: list[LogEntry], texts: list[str]) -> bytes:
     """Join event texts that are already JSON into one RunEvents message."""
     parts = ",".join(
@@ -100,7 +94,7 @@ class Sender:
             return
         subject = subjects.TOOL_REQUEST
         if isinstance(message, DecisionRequest):
-            subject = subjects.decide(pool_of(message.model))
+            subject = subjects.decide(subjects.pool_of(message.model, message.project))
         self._metrics.effects.labels(effect.effect.kind).inc()
         body = message.model_dump_json().encode()
         if len(body) > MAX_BODY_BYTES:

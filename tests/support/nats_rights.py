@@ -16,7 +16,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from towpath_contracts import rpc, streams, subjects
-from towpath_contracts.authority import USERS, UserRights, client_rights, worker_rights
+from towpath_contracts.authority import USERS, UserRights, agent_rights, client_rights, worker_rights
 from towpath_embedded.identity import temporary_folder
 from towpath_embedded.nats import Nats
 
@@ -24,12 +24,14 @@ FILE = Path(__file__).parents[1] / "authority" / "nats.yaml"
 HEAD = """\
 # What each credential may publish so that the core services hear it, and what it may subscribe, tried on a broker with
 # every subject below and many more. `worker` is whatever worker is started by hand beside an embedded platform;
-# `billing` a worker's credential for toolset billing of project shop; `alice` and `anonymous` are clients.
+# `billing` a worker's credential for toolset billing of project shop; `alice` and `anonymous` are clients. `agent` is
+# whatever agent is started by hand, `critic` the credential of the agent critic of project shop.
 # A new method, stream or right: python -m tests.support.nats_rights write, and read the diff.
 """
 CREDENTIALS: dict[str, UserRights] = {
     **USERS,
     "billing": worker_rights("billing", "shop", ("billing",)),
+    "critic": agent_rights("critic", "shop", "critic"),
     "anonymous": client_rights(subjects.ANONYMOUS),
     "alice": client_rights("alice"),
 }
@@ -37,6 +39,7 @@ WITNESS = "witness"
 ANSWER = b"answer"
 _ID = "00000000-0000-0000-0000-000000000000"
 _PLACES = (("shop", "billing"), ("shop", "mail"), ("default", "billing"))
+_AGENTS = (("shop", "critic"), ("shop", "poet"), ("default", "critic"))
 _SOURCES = ("decider", "tas", "gateway", "watchdog", "orchestrator")
 _NAMES = {*(one.name for one in streams.STREAMS), "STRANGER", "CORE", "HASH"}
 _STREAM_VERBS = (
@@ -47,13 +50,15 @@ _STREAM_VERBS = (
 
 def own_inbox(user: str) -> str:
     """Where *user* hears answers."""
-    role = "worker" if CREDENTIALS[user].account.startswith("TOOLS_") else user
-    return f"_INBOX_client_{user}" if CREDENTIALS[user].account.startswith("CLIENT_") else f"_INBOX_{role}"
+    account = CREDENTIALS[user].account
+    role = "worker" if account.startswith("TOOLS_") else "agent" if account.startswith("AGENTS_") else user
+    return f"_INBOX_client_{user}" if account.startswith("CLIENT_") else f"_INBOX_{role}"
 
 
 def _consumers() -> list[tuple[str, str]]:
     found = [(one.stream, one.durable) for one in streams.CONSUMERS]
     found += [("TOOLEXEC", streams.exec_consumer(*place).durable) for place in _PLACES]
+    found += [("DECIDE", streams.agent_consumer(*place).durable) for place in _AGENTS]
     return [*found, ("DECIDE", streams.decide_consumer("default").durable), ("INBOX", "stranger")]
 
 
@@ -78,9 +83,13 @@ def spoken() -> list[str]:
         found += [subjects.for_toolset(method.subject, *place) for method in rpc.TOOLSET_METHODS]
         found += [subjects.tool_exec(*place), subjects.log_tool(*place), subjects.tool_confirm(*place, "x")]
         found.append(f"tool.cancel.{place[0]}.{place[1]}.{_ID}")
+    for place in _AGENTS:
+        pool = subjects.agent_pool(*place)
+        found += [subjects.for_agent(method.subject, *place) for method in rpc.AGENT_METHODS]
+        found += [subjects.agent_inbox(pool, _ID), subjects.decide(pool), f"run.inbox.{pool}.{_ID}"]
     verbs = ("submit", "enqueue", "get", "events", "cancel")
     found += [f"task.{verb}.{caller}" for verb in verbs for caller in ("anonymous", "alice", "bob")]
-    found += [f"run.inbox.{source}.{_ID}" for source in _SOURCES]
+    found += [f"run.inbox.{source}.{_ID}" for source in (*_SOURCES, subjects.AGENT)]
     found += [subjects.TASK_SUBMIT_ANONYMOUS, subjects.TOOL_REQUEST, subjects.TOOL_OUTCOME, subjects.LOG_LLM_CALL]
     found += [subjects.decide("default"), f"run.event.{_ID}", f"run.tokens.{_ID}", "svc.tas.stranger", "stranger"]
     return found + [f"{own_inbox(user)}.x" for user in CREDENTIALS] + ["_INBOX.x", "_R_.x.y", f"_INBOX_{WITNESS}.x"]

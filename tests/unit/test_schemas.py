@@ -57,7 +57,8 @@ def test_every_subject_is_described() -> None:
 
 def test_everything_described_exists() -> None:
     known = [pattern.split(".") for pattern in patterns()] + [method.subject.split(".") for method in rpc.METHODS]
-    known += [[*method.subject.split("."), "*", "*"] for method in rpc.TOOLSET_METHODS]
+    methods = (*rpc.TOOLSET_METHODS, *rpc.AGENT_METHODS)
+    known += [[*method.subject.split("."), "*", "*"] for method in methods]
     for channel in CHANNELS:
         parts = ["*" if part.startswith("{") else part for part in channel.address.split(".")]
         assert any(covers(pattern, parts) for pattern in known), channel.address

@@ -1,0 +1,19 @@
+"""How agents in user code come to their requests (design §8).
+
+Law: an agent's process asks in the name of its own pool alone; the broker holds its credential to that (design §6).
+"""
+
+from towpath_contracts.base import Message, Token
+
+
+class ServeAgent(Message):
+    """Agent process to orchestrator: have a queue for the requests of *name* in *project*."""
+
+    project: Token
+    name: Token
+
+
+class AgentServed(Message):
+    """The queue is there: the durable consumer to pull from."""
+
+    durable: str
