@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
 from towpath_contracts.base import JsonObject, Message, Value
 from towpath_contracts.problems import ProblemDetail
@@ -19,7 +19,8 @@ class CheckAccess(Message):
 
     `grant` is the task's own, as in SubmitTask; `used` says how often the run has used limited rules, by their names,
     and `spent_usd` what it has cost so far (None: nobody can say). With `run_id` it is told where the values come from,
-    as if that run asked now; `origin` states it instead, in the words that conditions see.
+    as if that run asked now; `origin` states it instead, in the words that conditions see. Without `rates` what the
+    project has used of its limits per time just now is left out, so that the same question has the same answer.
     """
 
     project: str
@@ -37,6 +38,7 @@ class CheckAccess(Message):
     spent_usd: float | None = None
     run_id: UUID | None = None
     origin: JsonObject | None = None
+    rates: bool = True
 
 
 class RuleTrace(Value):
@@ -225,8 +227,8 @@ class AuditQuery(Message):
     verdict: str | None = None
     phase: str | None = None
     actor: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
+    since: AwareDatetime | None = None
+    until: AwareDatetime | None = None
     before: int | None = None
     limit: int = Field(default=100, ge=1, le=1_000)
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
 from towpath_contracts.base import JsonObject, Message, Value
 
@@ -30,7 +30,7 @@ class ListNotices(Message):
 
     project: str
     status: NoticeStatus | None = "dead"
-    before: datetime | None = None
+    before: AwareDatetime | None = None
     limit: int = Field(default=100, ge=1, le=500)
 
 

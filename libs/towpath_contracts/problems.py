@@ -91,6 +91,12 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "script_not_allowed", 403, "Scripts are switched off here", "Use a real model, or the embedded platform."
     ),
     ProblemKind(
+        "script_unplayed",
+        422,
+        "The task's model does not play its script",
+        "Give the script without a model, or with one of scripted:NAME; for a real model leave the script out.",
+    ),
+    ProblemKind(
         "model_unknown", 422, "The model string names no provider", "Use provider:model, e.g. gemini:gemini-2.5-flash."
     ),
     ProblemKind(

@@ -135,6 +135,9 @@ class EventsSince(Message):
     limit: int = Field(default=500, ge=1, le=1_000)
 
 
+GateStatus = Literal["pending", "approved", "denied", "expired", "settled", "void"]
+
+
 class GateVote(Value):
     """What one person said at an approval gate."""
 
@@ -155,7 +158,7 @@ class GateView(Message):
     project: str
     network: str = ""
     gate_type: str
-    status: Literal["pending", "approved", "denied", "expired", "settled", "void"]
+    status: GateStatus
     reason: str
     detail: JsonObject = Field(default_factory=dict)
     execution_id: UUID | None = None
@@ -171,20 +174,22 @@ class GateView(Message):
 
 
 class ListGates(Message):
-    """Gates of a project; without *paused* only those that a person can settle."""
+    """Gates of a project; without `paused` only those that a person can settle, with `after` those behind that gate."""
 
     project: str
     status: str | None = "pending"
     run_id: UUID | None = None
     gate_id: UUID | None = None
     paused: bool = True
+    after: UUID | None = None
     limit: int = Field(default=100, ge=1, le=500)
 
 
 class GatePage(Message):
-    """Gates, oldest first."""
+    """Gates, oldest first; `next_after` continues. A page ends early where one message holds no more."""
 
     gates: tuple[GateView, ...]
+    next_after: UUID | None = None
 
 
 class ResolveGate(Message):

@@ -217,11 +217,13 @@ class Reading:
         return SweptRuns(runs=runs, until=runs[-1].updated_at if runs else request.since)
 
     async def list_gates(self, request: ListGates) -> GatePage:
-        """Return gates of a project, oldest first."""
+        """Return gates of a project, oldest first; where `after` is no gate, nothing is behind it."""
         status = None if request.status in (None, "all") else request.status
-        asked = (request.project, status, request.run_id, request.gate_id, request.paused, request.limit)
-        rows = await self._pool.fetch(QUERIES.list_gates, *asked)
-        return GatePage(gates=tuple(_gate(row) for row in within_page(rows, "detail")))
+        asked = (request.project, status, request.run_id, request.gate_id, request.paused)
+        rows = await self._pool.fetch(QUERIES.list_gates, *asked, request.after, request.limit + 1)
+        shown = within_page(rows[: request.limit], "detail")
+        more = len(shown) < len(rows)
+        return GatePage(gates=tuple(map(_gate, shown)), next_after=shown[-1]["gate_id"] if more else None)
 
     async def blob(self, request: BlobGet) -> BlobChunk:
         """Return one piece of a blob of the project of the run that is named."""

@@ -7,8 +7,10 @@ import difflib
 import fnmatch
 from collections.abc import Sequence
 
+from towpath_contracts.background import BACKGROUND_MAX_STEPS, BackgroundSettings, BackgroundTask
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.events import RunCreated
+from towpath_contracts.goals import GOAL_MAX_STEPS, GoalSettings, GoalTask
 from towpath_contracts.grants import Grants, narrow
 from towpath_contracts.networks import NetworkVersion, Snapshot
 from towpath_contracts.problems import Problem, ProblemDetail, problem
@@ -32,6 +34,11 @@ def check_task(
         details.append(
             ProblemDetail(pointer="/model", code="model_unknown", detail=f"{task.model!r} is not provider:model")
         )
+    if task.script is not None and task.model is not None and not task.model.startswith("scripted:"):
+        said = (
+            f"{task.model!r} does not play scripts, so the script would never be asked; use scripted:NAME, or no model"
+        )
+        details.append(ProblemDetail(pointer="/script", code="script_unplayed", detail=said))
     for name, limit in TASK_LIMITS.items():
         size = len(canonical_json(getattr(task, name)).encode())
         if size > limit:
@@ -86,18 +93,22 @@ def created_event(
     above = chain_above(parent)
     narrow(above, None if task.grant is None else [rule.model_dump(mode="json") for rule in task.grant])
     model = task.model or ("scripted:task" if task.script is not None else None)
+    goal, background = _goal(task, snapshot), _background(task, snapshot)
     return RunCreated(
+        kind=task.kind,
+        goal=goal,
+        background=background,
         project=version.project,
         caller=caller,
         network=version.name,
         version=version.version,
         snapshot_digest=version.digest,
         agent_key=task.agent_key or snapshot.default_agent_key,
-        user_message=task.user_message,
+        user_message=task.user_message or _said(task),
         system_params=task.system_params,
         model=model,
         script_digest=script_digest,
-        max_steps=task.max_steps or snapshot.max_steps,
+        max_steps=task.max_steps or _steps(goal, background) or snapshot.max_steps,
         max_tool_errors=task.max_tool_errors or snapshot.max_tool_errors,
         timeout_ms=task.timeout_ms or snapshot.timeout_ms,
         step_timeout_ms=snapshot.step_timeout_ms,
@@ -109,3 +120,37 @@ def created_event(
         single_instruction=task.single_instruction,
         priority=task.priority,
     )
+
+
+def _said(task: SubmitTask) -> str:
+    """Return what stands for the user's message where the task gives none."""
+    if task.goal is not None:
+        return task.goal.goal
+    return task.background.objective if task.background is not None else ""
+
+
+def _goal(task: SubmitTask, snapshot: Snapshot) -> GoalTask | None:
+    """Return the task's goal with its settings filled in: the task's own, else the network's, else the defaults."""
+    if task.goal is None:
+        return None
+    own = task.goal.settings.model_dump(exclude_unset=True) if task.goal.settings is not None else {}
+    settings = GoalSettings.model_validate({**(snapshot.goal or GoalSettings()).model_dump(), **own})
+    return task.goal.model_copy(update={"settings": settings})
+
+
+def _background(task: SubmitTask, snapshot: Snapshot) -> BackgroundTask | None:
+    """Return the task's objective with its settings filled in, like a goal's."""
+    if task.background is None:
+        return None
+    own = task.background.settings.model_dump(exclude_unset=True) if task.background.settings is not None else {}
+    settings = BackgroundSettings.model_validate({**(snapshot.background or BackgroundSettings()).model_dump(), **own})
+    return task.background.model_copy(update={"settings": settings})
+
+
+def _steps(goal: GoalTask | None, background: BackgroundTask | None) -> int | None:
+    """Return how many steps a goal or background run may take; None for a network run (design §5)."""
+    if goal is not None:
+        return (goal.settings.max_steps if goal.settings is not None else None) or GOAL_MAX_STEPS
+    if background is not None:
+        return (background.settings.max_steps if background.settings is not None else None) or BACKGROUND_MAX_STEPS
+    return None

@@ -1,5 +1,6 @@
 """The command line against a whole platform with the sample: what a person does in a day."""
 
+import asyncio
 import json
 import os
 import pty
@@ -14,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from towpath.cli import main
+from towpath.cli import gate_watch, main
+from towpath.client.client import Client
 
 SAMPLE = Path(__file__).parents[2] / "examples" / "support"
 TOWPATH = Path(sys.executable).parent / "towpath"
@@ -108,6 +110,30 @@ def test_an_approval_lets_the_run_go_on(ask: Ask, tmp_path: Path) -> None:
     assert code == 0, "the same word of the same person is told again, and counts once"
     code, refused = ask("gates", "deny", gate_id, "--reason", "changed my mind")
     assert (code, refused["code"]) == (1, "gate_settled")
+
+
+def test_a_run_in_a_pipe_says_on_stderr_how_its_gate_is_settled_and_every_page_of_gates_is_read(
+    ask: Ask, server: str, tmp_path: Path
+) -> None:
+    _, other = waiting(ask, tmp_path)
+    words = ("run", "support", MESSAGE, "--script", script(tmp_path, 102.0), "--server", server, "-o", "json")
+    with subprocess.Popen([TOWPATH, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        said = process.stderr.readline()
+        told = re.fullmatch(
+            r"waiting at gate (\S+) \(.+\); settle it with: towpath gates approve (\S+), or deny .+\n", said
+        )
+        assert told is not None and told[1] == told[2], said
+
+        async def looked() -> list[str]:
+            async with Client(server) as client:
+                return [str(gate_id) for gate_id in await gate_watch.waiting(client.gates, at_once=1)]
+
+        assert {other, told[1]} <= set(asyncio.run(looked()))
+        assert ask("gates", "approve", told[1], "--reason", "checked")[0] == 0
+        assert json.loads(process.stdout.read())["status"] == "completed"
+    assert process.returncode == 0
+    assert ask("gates", "deny", other, "--reason", "no")[0] == 0
 
 
 def test_a_stored_run_replays_here_and_there_and_can_be_forked(
@@ -325,7 +351,7 @@ def test_the_audit_of_that_day_is_exported_and_verified_without_the_platform(
     kept, key, bundle = (str(tmp_path / name) for name in ("kept.txt", "audit.pub", "audit.jsonl"))
     code, taken = ask("audit", "checkpoint", "--file", kept, "--key-file", key)
     assert (code, taken["size"] > 0) == (0, True)
-    code, erased = ask("audit", "erase", "--run", run["run_id"], "--reason", "request 4711")
+    code, erased = ask("audit", "erase", "--run", run["run_id"], "--reason", "request 4711", "--yes")
     assert (code, erased["erased"] > 3) == (0, True)
     assert main(["audit", "export", "-o", bundle]) == 0
     capsys.readouterr()

@@ -65,5 +65,10 @@ async def test_only_operators_and_approvers_settle_what_nobody_knows(database: A
             for paused, found in ((True, [held, gate_id]), (False, [gate_id])):
                 page = await peers.ask(rpc.LIST_GATES, ListGates(project="default", paused=paused))
                 assert [gate.gate_id for gate in page.gates] == found
+                assert page.next_after is None
+            first = await peers.ask(rpc.LIST_GATES, ListGates(project="default", limit=1))
+            assert ([gate.gate_id for gate in first.gates], first.next_after) == ([held], held)
+            rest = await peers.ask(rpc.LIST_GATES, ListGates(project="default", limit=1, after=held))
+            assert ([gate.gate_id for gate in rest.gates], rest.next_after) == ([gate_id], None)
         finally:
             await peers.stop()

@@ -69,6 +69,8 @@ async def test_a_rate_holds_for_the_whole_project_and_all_replicas(tas: Running,
     said = {"project": caller.project, "network": "support", "agent_key": "billing", "tool": "orders.find"}
     dry = await caller.ask(rpc.CHECK_ACCESS, **said, args=ARGS)
     assert (dry.verdict, dry.violation_type) == ("deny", "limit_exceeded"), "a dry run sees the window of now"
+    dry = await caller.ask(rpc.CHECK_ACCESS, **said, args=ARGS, rates=False)
+    assert dry.verdict == "allow", "what others have used says nothing of the matrix"
 
 
 async def test_a_rate_begins_again_with_every_window(tas: Running) -> None:

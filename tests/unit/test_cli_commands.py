@@ -16,7 +16,9 @@ from cyclopts import App
 from towpath.cli import main
 from towpath.cli.app import make_app
 from towpath.cli.errors import exit_code, lines
+from towpath.cli.gates import verdicts
 from towpath.cli.options import Common, running_server
+from towpath.cli.output import Column, Output
 from towpath_contracts.problems import REGISTRY, problem
 from towpath_tas.adapters.keys import load_key
 
@@ -78,6 +80,35 @@ def test_every_command_explains_itself_and_ends_with_examples(command: str, caps
     assert main([*command.split(), "--help"]) == 0
     shown = capsys.readouterr().out
     assert re.search(rf"Examples:\n  towpath {command}", shown)
+
+
+def test_a_status_that_no_gate_has_is_refused_with_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["gates", "list", "--status", "foo"])
+    assert stopped.value.code == 2
+    said = capsys.readouterr().err
+    assert all(word in said for word in ("pending", "approved", "denied", "expired", "settled", "void", "all"))
+
+
+def test_nothing_is_erased_unasked(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["audit", "erase", "--caller", "mia", "--reason", "request 4711", "--server", nobody_listens()]
+    assert main(words) == 2, "where nobody can be asked, nobody is reached either"
+    assert "--yes" in capsys.readouterr().err
+    assert main([*words, "--yes"]) == 6
+
+
+def test_a_table_in_a_pipe_is_as_wide_as_its_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    columns = [Column(name, name) for name in ("one", "two")]
+    Output("table").rows("rows", [{"one": "a" * 90, "two": "b" * 90}], columns, empty="")
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [["one", "two"], ["a" * 90, "b" * 90]]
+
+
+def test_the_words_of_a_gate_are_those_it_takes() -> None:
+    row = {"gate_type": "approval", "approval_id": "x", "detail": {}}
+    assert verdicts(row) == ("approved", "denied", "edit")
+    assert verdicts({**row, "gate_type": "manual"}) == ("approved", "denied"), "changed too often already"
+    doubt = {"gate_type": "unknown_effect", "approval_id": None, "detail": {"verdicts": ["happened", "retry"]}}
+    assert verdicts(doubt) == ("happened", "retry")
 
 
 def commands_below(app: App) -> list[list[str]]:

@@ -57,6 +57,21 @@ def test_a_credential_is_added_with_rights_and_a_password_that_nobody_sees(
     assert password not in written
 
 
+def test_a_credential_before_its_secrets_is_kept_and_it_is_said_what_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("credentials.yaml", "authority.conf", "make-secrets"):
+        (tmp_path / name).write_bytes((DEPLOY / name).read_bytes())
+    assert said(tmp_path, "add", "billing", "--toolset", "billing") == 0
+    assert f"make it: {tmp_path / 'make-secrets'}" in capsys.readouterr().err
+    subprocess.run(["bash", tmp_path / "make-secrets"], check=True, capture_output=True)
+    assert passwords(tmp_path)["NATS_PASSWORD_BILLING"]
+    (tmp_path / "secrets" / "nats.env").unlink()
+    before = (tmp_path / "credentials.yaml").read_text("utf-8")
+    assert said(tmp_path, "add", "mail", "--toolset", "mail") == 2
+    assert (tmp_path / "credentials.yaml").read_text("utf-8") == before
+
+
 def test_the_broker_reads_what_was_added(deploy: Path) -> None:
     said(deploy, "add", "billing-eu", "--project", "shop", "--toolset", "billing")
     (deploy / "nats.conf").write_bytes((DEPLOY / "nats.conf").read_bytes())

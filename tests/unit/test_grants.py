@@ -10,6 +10,7 @@ from tests.support.engine_machine import START, Machine, respond, route, snapsho
 from towpath_contracts.events import RunCreated
 from towpath_contracts.grants import MAX_CHAIN, ChainTooLongError, chain_of, narrow, opens
 from towpath_contracts.networks import NetworkVersion
+from towpath_contracts.problems import REGISTRY
 from towpath_contracts.tasks import SubmitTask
 from towpath_contracts.tools import ToolRequest
 from towpath_engine.context import build_context
@@ -93,3 +94,12 @@ def test_a_grant_that_names_nothing_is_refused_with_everything_that_is_wrong() -
     ]
     assert "did you mean 'echo'?" in refused.errors[0].detail
     assert check_task(task([{"tool": "pay", "operation": "c*"}]), snapshot(), OrchestratorSettings()) is None
+
+
+def test_a_script_that_no_model_plays_is_refused() -> None:
+    settings = OrchestratorSettings(embedded=True)
+    for model, code in ((None, None), ("scripted:mine", None), ("gemini:flash", "script_unplayed")):
+        given = task(None).model_copy(update={"script": ({"action": "RESPOND"},), "model": model})
+        refused = check_task(given, snapshot(), settings)
+        assert (refused and refused.code) == code
+    assert REGISTRY["script_unplayed"].status == 422

@@ -1,14 +1,19 @@
 """Times that people give for the audit and the look back need a zone: half a day of it can't be erased by guessing."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from towpath_contracts.access import AuditQuery
 from towpath_contracts.audit import AuditCursor, AuditExport, EraseAudit
+from towpath_contracts.notices import ListNotices
 from towpath_contracts.policies import DiffPolicy, GetStatistics
+from towpath_gateway.routes.access import search_audit
 from towpath_gateway.routes.audit_log import Erase, Export
+from towpath_gateway.routes.notices import list_notices
 from towpath_gateway.routes.policies import Proposal, get_statistics
 
 NAIVE = "2026-11-22T09:00:00"
@@ -23,6 +28,8 @@ CURSOR = {"page": 1, "end_seal": 1, "size": 1, "seal_id": 1, "leaf": 1}
         (EraseAudit, {"project": "p", "actor": "a", "reason": "r"}, ("before",)),
         (DiffPolicy, {"project": "p", "text": ""}, ("since", "until")),
         (GetStatistics, {"project": "p"}, ("since", "until")),
+        (AuditQuery, {"project": "p"}, ("since", "until")),
+        (ListNotices, {"project": "p"}, ("before",)),
         (Export, {}, ("since", "until")),
         (Erase, {"reason": "r"}, ("before",)),
         (Proposal, {"text": ""}, ("since", "until")),
@@ -36,7 +43,14 @@ def test_a_time_without_a_zone_is_refused(kind: type[BaseModel], said: dict[str,
         assert found == datetime(2026, 11, 22, 7, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("name", ["since", "until"])
-def test_and_so_in_the_address_of_the_statistics(name: str) -> None:
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [
+        *((get_statistics, name) for name in ("since", "until")),
+        *((search_audit, name) for name in ("since", "until")),
+        (list_notices, "before"),
+    ],
+)
+def test_and_so_in_the_addresses_of_what_is_looked_up(asked: Callable[..., Any], name: str) -> None:
     with pytest.raises(ValidationError, match="timezone"):
-        TypeAdapter(get_statistics.__annotations__[name]).validate_python(NAIVE)
+        TypeAdapter(asked.__annotations__[name]).validate_python(NAIVE)

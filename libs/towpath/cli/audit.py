@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import App, Group, Parameter
 
@@ -43,14 +42,22 @@ class Filters:
     "Of this phase: decision, claim, outcome, approval.…, policy.…"
     actor: str | None = None
     "By this person or key."
-    since: datetime | None = None
-    "Not before this time."
-    until: datetime | None = None
-    "Not after this time."
+    since: str | None = None
+    "Not before then: 7d, 12h, or a time; one without a zone is meant in UTC."
+    until: str | None = None
+    "Not after then."
     before: int | None = None
     "Older than this entry: the next_before of the page before."
     limit: int = 100
     "How many, at most 1000."
+
+    def query(self) -> dict[str, Any]:
+        """Return the fields of AuditQuery; raises ProblemError for what is no moment."""
+        return {
+            **asdict(self),
+            "since": moment(self.since, "--since"),
+            "until": moment(self.until, "--until"),
+        }
 
 
 _ALL = Filters()
@@ -66,7 +73,7 @@ async def search(*, run: str | None = None, filters: Filters = _ALL, common: Com
     """
     async with common.asking() as client:
         run_id = None if run is None else await naming.run_id(client, run)
-        page = await client.audit.search(run_id=run_id, **asdict(filters))
+        page = await client.audit.search(run_id=run_id, **filters.query())
     out = common.out()
     found = page.model_dump(mode="json")
     if out.format in {"json", "yaml"}:
@@ -136,7 +143,10 @@ for _name, _help, _epilogue in (
     (
         "erase",
         "Erase payloads of entries; the entries and every proof stay.",
-        examples("towpath audit erase --caller mia --reason 'request 4711'"),
+        examples(
+            "towpath audit erase --caller mia --reason 'request 4711'",
+            "towpath audit erase --before 365d --reason 'yearly' --yes",
+        ),
     ),
 ):
     app.command(f"towpath.cli.audit_bundle:{_name}", name=_name, help=_help, help_epilogue=_epilogue)

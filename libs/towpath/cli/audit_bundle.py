@@ -3,7 +3,7 @@
 Law: `verify` reads files and nothing else: no platform, no database, no network. It says what it could not see.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID
@@ -12,6 +12,7 @@ from cyclopts import Parameter
 
 from towpath.cli import naming
 from towpath.cli.errors import OK, RUN_FAILED
+from towpath.cli.following import ask, somebody_is_there
 from towpath.cli.options import COMMON, PRINTED, Common, Printed
 from towpath.cli.output import Column, Output
 from towpath.cli.times import moment
@@ -19,6 +20,7 @@ from towpath_contracts.problems import ProblemError, problem
 
 Many = Annotated[tuple[str, ...], Parameter(negative="")]
 Files = Annotated[tuple[Path, ...], Parameter(negative="")]
+Flag = Annotated[bool, Parameter(negative="")]
 
 _CHECKPOINT = (Column("leaves", "size"), Column("at", "at"), Column("key", "fingerprint"))
 _FAULTS = (Column("where", "place"), Column("code", "code"), Column("what", "message"))
@@ -116,9 +118,12 @@ async def erase(
     execution: UUID | None = None,
     caller: str | None = None,
     before: str | None = None,
+    yes: Flag = False,
     common: Common = COMMON,
 ) -> None:
     """Erase the payloads of entries (details, digests of arguments); the entries and every proof stay.
+
+    Nothing brings them back, so a person at a terminal is asked first; anybody else has to say --yes.
 
     Args:
         reason: Why; it stands in the log for ever, so it should name nobody.
@@ -126,14 +131,26 @@ async def erase(
         execution: Of this call.
         caller: Of calls on this caller's behalf.
         before: Of entries from before this time: 30d, 12h, or a time.
+        yes: Don't ask.
     """
     at = moment(before, "--before")
     if run is None and execution is None and caller is None and at is None:
         raise ProblemError(problem("request_invalid", "say whose payloads: --run, --execution, --caller or --before"))
+    if not yes and not somebody_is_there():
+        raise ProblemError(problem("request_invalid", "erased is gone for ever, and nobody is here to ask: say --yes"))
     async with common.asking() as client:
         run_id = None if run is None else await naming.run_id(client, run)
+        if not yes:
+            _confirm({"run": run_id, "call": execution, "caller": caller, "before": at})
         erased = await client.audit.erase(reason, run_id=run_id, execution_id=execution, caller=caller, before=at)
     common.out().record({"erased": erased}, (Column("payloads erased", "erased"),))
+
+
+def _confirm(which: Mapping[str, object]) -> None:
+    """Ask the person at the terminal; raises ProblemError where the answer is not yes."""
+    said = ", ".join(f"{name} {value}" for name, value in which.items() if value is not None)
+    if ask(f"Erase the payloads of {said} for ever? [y/N] ").strip().lower() not in {"y", "yes"}:
+        raise ProblemError(problem("request_invalid", "nothing was erased"))
 
 
 def _keep(note: str, public_key: str, file: Path | None, key_file: Path | None) -> None:

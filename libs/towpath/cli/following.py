@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from towpath.cli.output import Output
-from towpath.cli.text import one_line, plain_json
+from towpath.cli.text import clean, one_line, plain_json
 from towpath.cli.trail import Trail, answer_text, summary
 from towpath.client.client import Client
 from towpath_contracts.events import GateOpened, LogEntry, RunFinished
@@ -53,8 +53,8 @@ class Follower:
             line = summary(entry.event, seconds)
             self.out.say(f"  {line}", line.style)
             self.out.say(f"\n{answer_text(entry.event.final)}")
-        elif isinstance(entry.event, GateOpened) and self.at_gate is not None:
-            await self.at_gate(self.client, entry.event, self.out)
+        elif isinstance(entry.event, GateOpened):
+            await (self.at_gate or _tell_of_gate)(self.client, entry.event, self.out)
 
 
 async def ask_at_gate(client: Client, gate: GateOpened, out: Output) -> None:
@@ -83,6 +83,23 @@ async def ask_at_gate(client: Client, gate: GateOpened, out: Output) -> None:
                 out.say(f"    {error.problem.code}: {error.problem.detail} {error.problem.remedy}", "red")
             else:
                 return
+
+
+async def _tell_of_gate(client: Client, gate: GateOpened, _out: Output) -> None:
+    """Say where nobody can be asked that the run waits, and how it is settled: on stderr, stdout is a program's."""
+    if (await client.gates.show(gate.gate_id)).status == "pending":
+        print(clean(how_to_settle(gate)), file=sys.stderr, flush=True)
+
+
+def how_to_settle(gate: GateOpened) -> str:
+    """Return one line: what waits, and the commands that let it go on."""
+    waits = f"waiting at gate {gate.gate_id} ({one_line(gate.reason, 80) or gate.gate_type})"
+    if gate.gate_type == PAUSED:
+        return f"{waits}; only the switch opens it: towpath switches list"
+    if gate.approval_id is None:
+        words = gate.detail.get("verdicts", ("approved", "denied"))
+        return f"{waits}; settle it with: towpath gates resolve {gate.gate_id} {'|'.join(words)} --reason …"
+    return f"{waits}; settle it with: towpath gates approve {gate.gate_id}, or deny {gate.gate_id} --reason …"
 
 
 def _show_doubt(gate: GateOpened, out: Output) -> None:

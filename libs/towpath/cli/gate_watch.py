@@ -1,8 +1,8 @@
 """`towpath gates watch` and `towpath gates notices`: what waits for people, as it comes and goes.
 
-Law: what is shown is what the platform says when it is asked: the oldest gates that wait for people, 500 at most. One
-that comes and goes between two looks is not told; its run's log has it. Gates that only a switch opens are left out: no
-word of a person settles them. Watching decides nothing.
+Law: what is shown is what the platform says when it is asked: the gates that wait for people, page by page, the 10,000
+oldest at most. One that comes and goes between two looks is not told; its run's log has it. Gates that only a switch
+opens are left out: no word of a person settles them. Watching decides nothing.
 """
 
 import asyncio
@@ -15,11 +15,15 @@ from towpath.cli.options import COMMON, Common
 from towpath.cli.output import Column, Output
 from towpath.cli.text import brief, one_line, plain_json
 from towpath.client.client import Client
+from towpath.client.groups import Gates
 from towpath_contracts.views import GateView
 from towpath_fabric.clock import monotonic
 
 AT_ONCE = 500
-"""Gates of one look, as many as the platform lists at once."""
+"""Gates of one page, as many as the platform lists at once."""
+
+MAX_LOOK = 10_000
+"""Gates of one look; who has more of them open reads no list."""
 
 LOOK_S = 1.0
 """Between two looks; people take seconds at best."""
@@ -83,8 +87,7 @@ async def watch(*, until_s: float | None = None, common: Common = COMMON) -> Non
         known: dict[UUID, GateView] = {}
         out.say("watching gates; decide with: towpath gates approve GATE, or deny, or resolve GATE edit", "dim")
         while True:
-            waiting = await client.gates.list(status="pending", paused=False, limit=AT_ONCE)
-            pending = {gate.gate_id: gate for gate in waiting}
+            pending = await waiting(client.gates)
             told, gone = differences(known, pending)
             told += [("closed", gate) for gate in await _closed(client, gone)]
             for what, gate in told:
@@ -93,6 +96,19 @@ async def watch(*, until_s: float | None = None, common: Common = COMMON) -> Non
             if end is not None and monotonic() >= end:
                 return
             await asyncio.sleep(LOOK_S)
+
+
+async def waiting(gates: Gates, at_once: int = AT_ONCE) -> dict[UUID, GateView]:
+    """Return the gates that wait for people, oldest first, *at_once* of them to a page."""
+    found: dict[UUID, GateView] = {}
+    after: UUID | None = None
+    while len(found) < MAX_LOOK:
+        page = await gates.page(status="pending", paused=False, after=after, limit=at_once)
+        found |= {gate.gate_id: gate for gate in page.gates}
+        after = page.next_after
+        if after is None:
+            break
+    return found
 
 
 async def _closed(client: Client, gone: list[UUID]) -> list[GateView]:

@@ -14,7 +14,7 @@ from towpath.cli.output import Column, Output
 from towpath.cli.text import brief, value_origin
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems import ProblemError, problem
-from towpath_contracts.views import Done, GateView
+from towpath_contracts.views import Done, GateStatus, GateView
 
 app = App(name="gates", help="Decide what waits for a person.")
 app.command(watch, help_epilogue=examples("towpath gates watch", "towpath gates watch -o jsonl"))
@@ -28,6 +28,13 @@ def needs(row: Mapping[str, Any]) -> str:
         return ""
     fallback = "; then the policy admins are asked" if row["detail"].get("on_expiry") == "escalate" else ""
     return f"{row['quorum']} of role {role} ({tally(row) or 'one word is enough'}){fallback}"
+
+
+def verdicts(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the words that the gate takes: other arguments too, where a call waits that was not changed too often."""
+    said = tuple(row["detail"].get("verdicts", ("approved", "denied")))
+    changeable = row["approval_id"] is not None and row["gate_type"] == "approval" and "edit" not in said
+    return (*said, "edit") if changeable else said
 
 
 _LIST = (
@@ -60,7 +67,7 @@ _SHOW = (
     Column("edited", lambda row: row["detail"].get("edited_by")),
     Column("changes", lambda row: "; ".join(row["detail"].get("changes", ()))),
     Column("digest", lambda row: row["detail"].get("digest")),
-    Column("verdicts", lambda row: " ".join(row["detail"].get("verdicts", ("approved", "denied")))),
+    Column("verdicts", lambda row: " ".join(verdicts(row))),
     Column("opened", "opened_at"),
     Column("expires", "expires_at"),
     Column("closed", lambda row: f"{row['closed_at']} {row['closed_by']}" if row["closed_at"] else ""),
@@ -69,7 +76,9 @@ _SHOW = (
 
 
 @app.command(name="list", help_epilogue=examples("towpath gates list", "towpath gates list --status all -o json"))
-async def list_gates(*, status: str = "pending", run: str | None = None, common: Common = COMMON) -> None:
+async def list_gates(
+    *, status: GateStatus | Literal["all"] = "pending", run: str | None = None, common: Common = COMMON
+) -> None:
     """List gates, oldest first.
 
     Args:

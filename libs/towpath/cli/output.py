@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 Format = Literal["table", "json", "jsonl", "yaml"]
 Row = Mapping[str, Any]
+WIDE = 10_000
+"""Columns of a table that no terminal shows: it is never folded."""
 
 
 class Column(NamedTuple):
@@ -46,7 +48,11 @@ class Output:
         """The terminal; honours NO_COLOR, and never reads markup or emoji codes in what it prints."""
         from rich.console import Console
 
-        return Console(markup=False, emoji=False, highlight=False, stderr=self._aside)
+        stream = sys.stderr if self._aside else sys.stdout
+        width = (
+            None if stream.isatty() else WIDE
+        )  # what reads a pipe cuts lines itself, and can't put folded ones together
+        return Console(markup=False, emoji=False, highlight=False, stderr=self._aside, width=width)
 
     def say(self, line: str, style: str | None = None) -> None:
         """Print one line for a person; programs don't get it."""

@@ -66,6 +66,7 @@ async def _live(cases: Sequence[Row], common: Common) -> list[Row]:
                 agent_type=who["agent_type"],
                 caller=who["caller"],
                 tool=case["tool"],
+                rates=False,  # what others have used by now says nothing of the matrix
                 **{name: value for name, value in more.items() if value is not None},
             )
             said = verdict.model_dump(mode="json")

@@ -6,6 +6,7 @@ worker read it and is never printed.
 
 import os
 import secrets
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -47,13 +48,17 @@ def add(
         project: Whose calls it takes.
         deploy: The folder with credentials.yaml, authority.conf and secrets/.
     """
+    _whole_secrets(deploy / "secrets")
     made = load(deploy / FILE).model_dump()
     made["workers"][name] = {"project": project, "toolsets": toolset}
     _store(deploy, read(made, "this credential can't be"), name)
-    _write_password(deploy / "secrets", name)
     out = printed.out()
-    out.say(f"Worker {name}: TOWPATH_NATS_USER={name}, TOWPATH_PROJECT={project}, secrets/{name}.env")
-    out.say("The broker knows it once it is started again: docker compose up --detach nats")
+    if _write_password(deploy / "secrets", name):
+        out.say(f"Worker {name}: TOWPATH_NATS_USER={name}, TOWPATH_PROJECT={project}, secrets/{name}.env")
+        out.say("The broker knows it once it is started again: docker compose up --detach nats")
+    else:
+        missing = f"{deploy / 'secrets'} is not made yet, so {name} has no password; make it: {deploy / 'make-secrets'}"
+        print(missing, file=sys.stderr)
     _show(deploy, printed)
 
 
@@ -91,17 +96,30 @@ def _store(deploy: Path, credentials: Credentials, name: str) -> None:
     save(deploy / FILE, credentials)
 
 
-def _write_password(folder: Path, name: str) -> None:
-    """Give *name* a password where secrets are kept and it has none yet."""
+def _whole_secrets(folder: Path) -> None:
+    """Refuse, before anything is written, a folder of secrets that the broker's own are missing from."""
+    if folder.exists() and not (folder / "nats.env").exists():
+        detail = f"{folder / 'nats.env'} is not there, so the broker would never learn this password"
+        remedy = (
+            f"Restore it; or remove {folder} and the volumes that were made with it, and make it again: make-secrets."
+        )
+        raise ProblemError(problem("file_missing", detail).model_copy(update={"remedy": remedy}))
+
+
+def _write_password(folder: Path, name: str) -> bool:
+    """Give *name* a password where it has none yet; False without secrets, which are made for all at once."""
     broker = folder / "nats.env"
     variable = password_variable(name)
-    if not broker.exists() or any(_sets(line, variable) for line in broker.read_text("utf-8").splitlines()):
-        return
+    if not broker.exists():
+        return False
+    if any(_sets(line, variable) for line in broker.read_text("utf-8").splitlines()):
+        return True
     password = f"p{secrets.token_hex(24)}"  # a letter first: the broker reads what looks like a number as one
     with broker.open("a", encoding="utf-8") as file:
         file.write(f"{variable}={password}\n")
     with os.fdopen(os.open(folder / f"{name}.env", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(f"TOWPATH_NATS_PASSWORD={password}\n")
+    return True
 
 
 def _forget_password(folder: Path, name: str) -> None:

@@ -75,14 +75,27 @@ class Gates:
 
         Without *paused* those that only a switch opens are left out.
         """
+        return (await self.page(status=status, run_id=run_id, paused=paused, limit=limit)).gates
+
+    async def page(
+        self,
+        *,
+        status: str | None = "pending",
+        run_id: UUID | str | None = None,
+        paused: bool = True,
+        after: UUID | None = None,
+        limit: int = 100,
+    ) -> GatePage:
+        """Return a page of `list`: with *after*, the `next_after` of the page before, the one behind that."""
         query: dict[str, Any] = {
             "status": status,
             "run_id": None if run_id is None else str(run_id),
+            "after": None if after is None else str(after),
             "limit": limit,
         }
         if not paused:
             query["paused"] = "false"
-        return GatePage.model_validate(await self._transport.request("GET", "/v1/gates", query=query)).gates
+        return GatePage.model_validate(await self._transport.request("GET", "/v1/gates", query=query))
 
     async def show(self, gate_id: UUID | str) -> GateView:
         """Return one gate."""

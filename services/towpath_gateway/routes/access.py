@@ -1,11 +1,10 @@
 """Tool access: the matrix, dry runs, permissions, tools and the audit (design §7, API)."""
 
-from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Response
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
 from towpath_contracts import rpc
 from towpath_contracts.access import (
@@ -60,7 +59,8 @@ class AccessQuestion(ClientMessage):
     """A call that might be made; `caller` defaults to who asks. `grant` is the task's own, as at a submission.
 
     `used` says how often the run has used limited rules, by name, and `spent_usd` what it has cost. With `run_id` it is
-    told where the values come from, as if that run asked now; `origin` states it instead.
+    told where the values come from, as if that run asked now; `origin` states it instead. Without `rates` the project's
+    limits per time count as unused.
     """
 
     network: Name
@@ -77,6 +77,7 @@ class AccessQuestion(ClientMessage):
     spent_usd: float | None = Field(default=None, ge=0)
     run_id: UUID | None = None
     origin: JsonObject | None = None
+    rates: bool = True
 
 
 class ProposalVerdict(ClientMessage):
@@ -98,8 +99,8 @@ async def search_audit(
     verdict: Annotated[str | None, Query(max_length=64)] = None,
     phase: Annotated[str | None, Query(max_length=64)] = None,
     actor: Annotated[str | None, Query(max_length=128)] = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
+    since: Annotated[AwareDatetime | None, Query(description="inclusive; with its zone")] = None,
+    until: Annotated[AwareDatetime | None, Query(description="inclusive; with its zone")] = None,
     before: Annotated[int | None, Query(ge=1, description="`next_before` of the page before")] = None,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
 ) -> Response:
@@ -170,6 +171,7 @@ async def check_access(question: AccessQuestion, parts: PartsOf, principal: Poli
         spent_usd=question.spent_usd,
         run_id=question.run_id,
         origin=question.origin,
+        rates=question.rates,
     )
     return json_answer(await parts.platform.ask(rpc.CHECK_ACCESS, request))
 

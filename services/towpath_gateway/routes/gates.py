@@ -13,7 +13,7 @@ from pydantic import Field
 from towpath_contracts import rpc
 from towpath_contracts.base import ClientMessage, JsonObject
 from towpath_contracts.problems import ProblemError, problem
-from towpath_contracts.views import Done, GatePage, GateView, ListGates, ResolveGate
+from towpath_contracts.views import Done, GatePage, GateStatus, GateView, ListGates, ResolveGate
 from towpath_gateway.core.keys import Principal, beside_approvals
 from towpath_gateway.parts import GatesReader, GatesResolver, Parts, PartsOf, documented, json_answer
 from towpath_gateway.requests import StrictRoute
@@ -67,14 +67,17 @@ class Resolve(ClientMessage):
 async def list_gates(
     parts: PartsOf,
     principal: GatesReader,
-    status: Annotated[str, Query(max_length=32, description="`all` for every status")] = "pending",
+    status: Annotated[GateStatus | Literal["all"], Query(description="`all` for every status")] = "pending",
     run_id: UUID | None = None,
     paused: Annotated[bool, Query(description="with the gates that only a switch opens")] = True,
+    after: Annotated[UUID | None, Query(description="`next_after` of the page before")] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> Response:
     """Return the project's gates, oldest first."""
     wanted = None if status == "all" else status
-    request = ListGates(project=principal.project, status=wanted, run_id=run_id, paused=paused, limit=limit)
+    request = ListGates(
+        project=principal.project, status=wanted, run_id=run_id, paused=paused, after=after, limit=limit
+    )
     return json_answer(await parts.platform.ask(rpc.LIST_GATES, request))
 
 

@@ -1,14 +1,13 @@
 """Notices of gates to webhooks: which were not taken, and sending one again. Where they go is the operator's file."""
 
-from datetime import datetime
 from typing import Annotated, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Response
+from pydantic import AwareDatetime
 
 from towpath_contracts import rpc
 from towpath_contracts.notices import ListNotices, NoticePage, RetryNotice
-from towpath_contracts.problems import ProblemError, problem
 from towpath_contracts.views import Done
 from towpath_gateway.parts import GatesReader, PartsOf, RunsOperator, documented, json_answer
 from towpath_gateway.requests import StrictRoute
@@ -21,12 +20,10 @@ async def list_notices(
     parts: PartsOf,
     principal: GatesReader,
     status: Annotated[Literal["pending", "sent", "dead", "all"], Query()] = "dead",
-    before: Annotated[datetime | None, Query(description="`next_before` of the page before")] = None,
+    before: Annotated[AwareDatetime | None, Query(description="`next_before` of the page before")] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> Response:
     """Return the project's notices, newest first; by default those that no webhook has taken."""
-    if before is not None and before.tzinfo is None:
-        raise ProblemError(problem("request_invalid", "before needs a zone, e.g. 2026-01-31T00:00:00Z"))
     wanted = None if status == "all" else status
     request = ListNotices(project=principal.project, status=wanted, before=before, limit=limit)
     return json_answer(await parts.platform.ask(rpc.LIST_NOTICES, request))

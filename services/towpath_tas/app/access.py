@@ -73,7 +73,7 @@ class Access:
             known = await self._origins.of(self._pool, {request.run_id: request.project})
             asked = law.traced(asked, known[request.run_id])
         ruling = law.rule(asked, request.used)
-        if ruling.rated:
+        if request.rates and ruling.rated:
             keys = [(request.project, rate) for rate in ruling.rated]
             rates = {rule: used for (_, rule), used in (await read_rates(self._pool, keys)).items()}
             ruling = law.rule(asked, request.used, rates)
