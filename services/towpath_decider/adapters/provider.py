@@ -10,10 +10,6 @@ from towpath_contracts.deciding import DecisionRequest
 from towpath_decider.core.conversation import CallFailure, Question, Reply
 
 
-class PlatformAwayError(Exception):
-    """Another part of the platform does not answer: nothing was asked, and the request has to come again."""
-
-
 class Provider(Protocol):
     """A source of answers."""
 

@@ -13,10 +13,10 @@ from towpath_contracts.canonical import digest_text
 from towpath_contracts.problems import ProblemError
 from towpath_contracts.rpc import BLOB_GET_RUNS
 from towpath_contracts.tools import BlobChunk, BlobGet
-from towpath_decider.adapters.provider import PlatformAwayError
 from towpath_decider.core.conversation import CallFailure
 from towpath_decider.core.script import Script
 from towpath_fabric.bus import Bus
+from towpath_fabric.requests import PlatformAwayError
 
 MAX_SCRIPTS = 1_024
 """Scripts kept; runs whose script was dropped fetch it again."""
