@@ -71,7 +71,8 @@ def in_all(tallies: dict[str, Tally]) -> Tally:
 
 def _line(name: str, tally: Tally) -> str:
     by = ", ".join(f"{detector} {count}" for detector, count in tally.detectors.most_common())
-    counts = f"right {tally.right:5} missed {tally.missed:4} (late {tally.late:4}) false {tally.false:4} quiet {tally.quiet:5}"
+    counts = f"right {tally.right:5} missed {tally.missed:4} (late {tally.late:4})"
+    counts += f" false {tally.false:4} quiet {tally.quiet:5}"
     return f"{name:38} recall {tally.recall:5.3f} precision {tally.precision:5.3f}  {counts}  {by}"
 
 
