@@ -43,7 +43,7 @@ def configure(role: str, settings: Settings) -> Logger:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.log_level.upper())
-    for noisy in ("nats", "httpx2", "httpcore2", "uvicorn.access"):
+    for noisy in ("nats", "httpx2", "httpcore2", "uvicorn.access", "openai", "anthropic", "google_genai"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     logger: Logger = structlog.get_logger(role).bind(role=role, instance=settings.instance)
     return logger

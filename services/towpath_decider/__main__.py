@@ -3,7 +3,9 @@
 import sys
 
 from towpath_contracts.rpc import RENDER_PROMPT
+from towpath_decider.adapters.claude import ClaudeProvider
 from towpath_decider.adapters.gemini import GeminiProvider
+from towpath_decider.adapters.openai_chat import OpenAiProvider
 from towpath_decider.adapters.scripted import ScriptedProvider
 from towpath_decider.adapters.scripts import BlobScripts, FileScripts
 from towpath_decider.app import DECIDER, Decider
@@ -15,13 +17,26 @@ from towpath_fabric.service import Service
 def build(settings: DeciderSettings) -> Service:
     """Wire the decider; it serves once the service runs."""
     service = Service(DECIDER, settings)
-    gemini = GeminiProvider(api_key=settings.gemini_api_key, base_url=settings.gemini_base_url)
+    log = service.log
+    gemini = GeminiProvider(api_key=settings.gemini_api_key, base_url=settings.gemini_base_url, log=log)
+    openai = OpenAiProvider(api_key=settings.openai_api_key, base_url=settings.openai_base_url, log=log)
+    claude = ClaudeProvider(api_key=settings.anthropic_api_key, base_url=settings.anthropic_base_url, log=log)
+    local = OpenAiProvider(api_key=settings.local_api_key, base_url=settings.local_url, local=True, log=log)
     scripted = ScriptedProvider(
         blobs=BlobScripts(service.bus), files=FileScripts(settings.script_dir), allowed=settings.scripts_allowed
     )
     decider = Decider(
         service.bus,
-        Asker({"gemini": gemini, "google": gemini, "scripted": scripted}),
+        Asker(
+            {
+                "gemini": gemini,
+                "google": gemini,
+                "openai": openai,
+                "anthropic": claude,
+                "local": local,
+                "scripted": scripted,
+            }
+        ),
         service.log,
         service.registry,
         pool=settings.decider_pool,

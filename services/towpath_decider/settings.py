@@ -23,6 +23,13 @@ class DeciderSettings(Settings):
         default=None, validation_alias=AliasChoices("GEMINI_API_KEY", "GOOGLE_API_KEY")
     )
 
+    openai_base_url: str | None = None
+    openai_api_key: SecretStr | None = Field(default=None, validation_alias="OPENAI_API_KEY")
+    anthropic_base_url: str | None = None
+    anthropic_api_key: SecretStr | None = Field(default=None, validation_alias="ANTHROPIC_API_KEY")
+    local_url: str | None = None
+    local_api_key: SecretStr | None = None
+
     @property
     def scripts_allowed(self) -> bool:
         """Scripts play on the embedded platform, or where somebody allowed them."""

@@ -12,43 +12,27 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from towpath_contracts.deciding import DecisionKind, DecisionRequest, Usage
+from towpath_contracts.deciding import DecisionRequest, Usage
+from towpath_decider.adapters.failures import ONE_CALL, lost, refused, seconds_in, unreadable
+from towpath_decider.adapters.options import Option, Options
 from towpath_decider.adapters.prices import price
 from towpath_decider.adapters.provider import model_name
 from towpath_decider.core.conversation import CallFailure, Question, Reply
-from towpath_decider.core.schema import answer_schema, simplified
+from towpath_decider.core.schema import schema_of
+from towpath_fabric.logs import Logger
 
 PRICE_PROVIDER = "google"
-MESSAGE_CHARS = 500
-ONE_CALL = Usage(model_calls=1)
 
-TOO_MANY_REQUESTS = 429
-REQUEST_TIMEOUT = 408
-PAYLOAD_TOO_LARGE = 413
-BAD_REQUEST = 400
-SERVER_ERROR = 500
-
-_CONTEXT_TOO_LONG = re.compile(
-    r"token count.*exceed|exceeds? the maximum number of (input )?tokens|context (length|window)", re.IGNORECASE
+_OPTIONS = (
+    Option(name="thinking", named=re.compile(r"thinking|budget", re.IGNORECASE)),
+    Option(name="schema", named=re.compile(r"schema|too many states|constraint", re.IGNORECASE), lasting=False),
 )
-_THINKING_REFUSED = re.compile(r"thinking|budget", re.IGNORECASE)
-_SCHEMA_REFUSED = re.compile(r"schema|too many states|constraint", re.IGNORECASE)
-_SECONDS = re.compile(r"^(\d+(?:\.\d+)?)s?$")
-
-_REASONS = {
-    401: "model_unauthorized",
-    403: "model_unauthorized",
-    404: "model_not_found",
-    TOO_MANY_REQUESTS: "model_rate_limited",
-    REQUEST_TIMEOUT: "model_unavailable",
-    PAYLOAD_TOO_LARGE: "context_too_long",
-}
 
 
 class GeminiProvider:
     """Asks Gemini in JSON mode, with the answer's schema and thinking off (feature A5)."""
 
-    def __init__(self, *, api_key: SecretStr | None, base_url: str | None = None) -> None:
+    def __init__(self, *, api_key: SecretStr | None, base_url: str | None = None, log: Logger | None = None) -> None:
         """*base_url* replaces Google's address, for proxies and tests."""
         self._api_key = api_key
         self._base_url = base_url
@@ -57,7 +41,7 @@ class GeminiProvider:
         self._errors: Any = None
         self._transport_error: type[Exception] = OSError
         self._opening = asyncio.Lock()
-        self._always_thinking: set[str] = set()
+        self._options = Options("Gemini", _OPTIONS, log)
 
     async def complete(self, request: DecisionRequest, question: Question) -> Reply | CallFailure:
         """Ask once; failures of the API, the network and the answer's form are values."""
@@ -65,17 +49,7 @@ class GeminiProvider:
             message = "no key for Gemini: set GEMINI_API_KEY in the decider's environment"
             return CallFailure(code="model_unauthorized", message=message)
         await self._open()
-        model, with_schema = model_name(request.model), True
-        while True:  # each turn drops one of two options, so there are three at most
-            said = await self._ask(request, question, with_schema=with_schema)
-            if not isinstance(said, CallFailure) or said.code != "model_refused_request":
-                return said
-            if _THINKING_REFUSED.search(said.message) and model not in self._always_thinking:
-                self._always_thinking.add(model)
-            elif _SCHEMA_REFUSED.search(said.message) and with_schema:
-                with_schema = False
-            else:
-                return said
+        return await self._options.ask(model_name(request.model), lambda off: self._ask(request, question, off))
 
     async def close(self) -> None:
         """Close the connections."""
@@ -102,59 +76,45 @@ class GeminiProvider:
         assert self._api_key is not None
         return genai.Client(api_key=self._api_key.get_secret_value(), vertexai=False, http_options=options)
 
-    async def _ask(self, request: DecisionRequest, question: Question, *, with_schema: bool) -> Reply | CallFailure:
+    async def _ask(self, request: DecisionRequest, question: Question, off: frozenset[str]) -> Reply | CallFailure:
         model = model_name(request.model)
         contents = [
             self._types.Content(role=turn.role, parts=[self._types.Part(text=turn.text)]) for turn in question.turns
         ]
         try:
             response = await self._client.aio.models.generate_content(
-                model=model, contents=contents, config=self._config(request, question, with_schema=with_schema)
+                model=model, contents=contents, config=self._config(request, question, off)
             )
+            return _reply(response, model)
         except self._errors.APIError as error:
             return self._api_failure(error)
         except self._transport_error as error:
-            message = _told("the connection to Gemini failed", error)
-            return CallFailure(code="model_unavailable", message=message, retryable=True, usage=ONE_CALL)
-        except (ValueError, TypeError, AttributeError, KeyError) as error:  # a body that is no answer of this API
-            message = _told("Gemini's answer can't be read", error)
-            return CallFailure(code="model_unavailable", message=message, retryable=True, usage=ONE_CALL)
-        return _reply(response, model)
+            return lost("Gemini", error)
+        except (ValueError, TypeError, AttributeError, LookupError) as error:  # a body that is no answer of this API
+            return unreadable("Gemini", error)
 
-    def _config(self, request: DecisionRequest, question: Question, *, with_schema: bool) -> Any:
+    def _config(self, request: DecisionRequest, question: Question, off: frozenset[str]) -> Any:
         options: dict[str, Any] = {
             "system_instruction": question.instructions,
             "response_mime_type": "application/json",
             "max_output_tokens": request.max_output_tokens,
             "automatic_function_calling": {"disable": True},
         }
-        if with_schema:
-            options["response_json_schema"] = _schema(request)
-        if model_name(request.model) not in self._always_thinking:
+        if "schema" not in off:
+            options["response_json_schema"] = schema_of(request)
+        if "thinking" not in off:
             options["thinking_config"] = self._types.ThinkingConfig(thinking_budget=0)
         return self._types.GenerateContentConfig(**options)
 
     def _api_failure(self, error: Any) -> CallFailure:
-        status, text = int(error.code or 0), str(error.message or error.status or "")[:MESSAGE_CHARS]
         assert self._api_key is not None
-        text = text.replace(self._api_key.get_secret_value(), "***")
-        message = f"Gemini answered {status}: {text}"
-        if status == BAD_REQUEST and _CONTEXT_TOO_LONG.search(text):
-            return CallFailure(code="context_too_long", message=message, usage=ONE_CALL)
-        code = _REASONS.get(status, "model_unavailable" if status >= SERVER_ERROR else "model_refused_request")
-        retryable = code in ("model_rate_limited", "model_unavailable")
-        wait = _retry_after(error)
-        return CallFailure(code=code, message=message, retryable=retryable, retry_after_s=wait, usage=ONE_CALL)
-
-
-def _told(what: str, error: Exception) -> str:
-    return f"{what}: {type(error).__name__}: {str(error)[:MESSAGE_CHARS]}"
-
-
-def _schema(request: DecisionRequest) -> Any:
-    if request.kind in (DecisionKind.DECIDE, DecisionKind.REPLAN):
-        return answer_schema(request.context)
-    return simplified(request.response_schema or {})
+        return refused(
+            "Gemini",
+            int(error.code or 0),
+            str(error.message or error.status or ""),
+            secret=self._api_key.get_secret_value(),
+            retry_after_s=_retry_after(error),
+        )
 
 
 def _retry_after(error: Any) -> float | None:
@@ -164,8 +124,7 @@ def _retry_after(error: Any) -> float | None:
     inner = details.get("error", details)
     listed = inner.get("details", []) if isinstance(inner, dict) else []
     wished += [str(detail.get("retryDelay", "")) for detail in listed if isinstance(detail, dict)]
-    found = [float(match.group(1)) for match in map(_SECONDS.match, wished) if match]
-    return max(found, default=None)
+    return max((found for found in map(seconds_in, wished) if found is not None), default=None)
 
 
 def _reply(response: Any, model: str) -> Reply | CallFailure:

@@ -16,13 +16,17 @@ def _prices() -> tuple[Any, str]:
     return import_module("genai_prices"), f"{PACKAGE} {metadata.version(PACKAGE)}"
 
 
-def price(provider_id: str, model: str, usage: Usage, *, cached_tokens: int = 0) -> Cost:
-    """Return the cost of *usage*, of whose input *cached_tokens* are a part; an unknown model's price is never 0."""
+def price(provider_id: str, model: str, usage: Usage, *, cached_tokens: int = 0, stored_tokens: int = 0) -> Cost:
+    """Return the cost of *usage*, of whose input *cached_tokens* came from a cache and *stored_tokens* were put there.
+
+    An unknown model's price is unknown and never 0.
+    """
     prices, source = _prices()
     counted = prices.Usage(
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
         cache_read_tokens=cached_tokens or None,
+        cache_write_tokens=stored_tokens or None,
     )
     try:
         total: Decimal = prices.calc_price(counted, model_ref=model, provider_id=provider_id).total_price

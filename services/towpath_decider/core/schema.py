@@ -1,14 +1,14 @@
-"""The JSON Schema of an answer in the words that Gemini takes.
+"""The JSON Schema of an answer in the words that providers take.
 
 Law: the schema only helps the model; what counts is the check of its answer. Gemini knows a part of JSON Schema (the
-list is in google-genai's `response_json_schema`), so everything else is left out, references are written out, and what
-is nested too deeply becomes "any object".
+list is in google-genai's `response_json_schema`), which the others know too, so everything else is left out, references
+are written out, and what is nested too deeply becomes "any object". Claude takes closed objects alone.
 """
 
 from typing import Any
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.deciding import PromptContext
+from towpath_contracts.deciding import DecisionKind, DecisionRequest, PromptContext
 from towpath_contracts.decisions import MAX_CALLS_PER_DECISION
 
 MAX_DEPTH = 12
@@ -26,6 +26,13 @@ _COPIED = frozenset(
     {"type", "format", "title", "description", "minItems", "maxItems", "minimum", "maximum", "required"}
 )
 _LISTS = {"anyOf": "anyOf", "oneOf": "anyOf", "prefixItems": "prefixItems"}
+
+
+def schema_of(request: DecisionRequest) -> JsonObject:
+    """Return the schema of what *request* asks for."""
+    if request.kind in (DecisionKind.DECIDE, DecisionKind.REPLAN):
+        return answer_schema(request.context)
+    return simplified(request.response_schema or {})
 
 
 def answer_schema(context: PromptContext) -> JsonObject:
@@ -80,6 +87,37 @@ def simplified(schema: JsonObject) -> JsonObject:
     simplifier = _Simplifier(definitions)
     result = simplifier.simple(schema, MAX_DEPTH)
     return result if simplifier.nodes_left > 0 else dict(ANY_OBJECT)
+
+
+def without_order(schema: JsonObject) -> JsonObject:
+    """Return *schema* without Gemini's word for the order of fields, which elsewhere is the order they are written."""
+    return {key: value for key, value in schema.items() if key != "propertyOrdering"}
+
+
+_CLOSED_COPIES = frozenset({"type", "title", "description", "enum", "required"})
+
+
+def closed(schema: JsonObject) -> JsonObject | None:
+    """Return *schema* with every object closed and without limits on values; None where an object is open to any field.
+
+    *schema* is one of this module's.
+    """
+    result: JsonObject = {key: value for key, value in schema.items() if key in _CLOSED_COPIES}
+    parts: dict[str, JsonObject | None] = {}
+    for name, part in _mapping(schema.get("properties")).items():
+        parts[name] = closed(part)
+    choices = [closed(part) for part in schema.get("anyOf", ())]
+    items = closed(schema["items"]) if "items" in schema else {}
+    is_object = schema.get("type") == "object"
+    if (is_object and not parts) or None in (*parts.values(), *choices, items) or "prefixItems" in schema:
+        return None
+    if is_object:
+        result |= {"properties": parts, "additionalProperties": False}
+    if choices:
+        result["anyOf"] = choices
+    if items:
+        result["items"] = items
+    return result
 
 
 def _mapping(value: Any) -> JsonObject:

@@ -1,0 +1,173 @@
+"""`openai:` and `local:`: chat completions of OpenAI, or of any server that speaks the same (facts.md §5).
+
+Law: one question is one HTTP request, unless the server refuses an option that only helps. `local:` needs no key, goes
+past every proxy, and costs nothing; what another server costs is known only by its model's name.
+"""
+
+import re
+from typing import Any
+
+from pydantic import SecretStr
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.deciding import Cost, DecisionRequest, Usage
+from towpath_decider.adapters.failures import ONE_CALL
+from towpath_decider.adapters.options import Option
+from towpath_decider.adapters.prices import price
+from towpath_decider.adapters.provider import model_name
+from towpath_decider.adapters.sdk import SdkProvider
+from towpath_decider.core.conversation import CallFailure, Question, Reply
+from towpath_decider.core.schema import schema_of, without_order
+from towpath_decider.core.tool_calls import NativeCall, as_decision
+from towpath_fabric.logs import Logger
+
+OPENAI_URL = "https://api.openai.com/v1"
+LOCAL = Cost(usd=0.0, price_known=True, price_source="local")
+"""A model on one's own machine: nobody is paid by the token."""
+
+NO_KEY = "not-needed"
+"""The SDK insists on a key; servers without keys ignore it."""
+
+SCHEMA_NAME = "answer"
+
+_MAX_TOKENS = re.compile(r"max_(completion_)?tokens", re.IGNORECASE)
+_TOO_LARGE = re.compile(r"max_(completion_)?tokens.{0,60}too large", re.IGNORECASE | re.DOTALL)
+_FORMAT = re.compile(r"response_format|json_schema|json mode|schema|grammar", re.IGNORECASE)
+_REASONING = re.compile(r"reasoning|thinking", re.IGNORECASE)
+_TEMPLATE = re.compile(r"chat_template_kwargs|enable_thinking|thinking", re.IGNORECASE)
+_NEVER_REASONS = re.compile(r"^(gpt-3|gpt-4|chatgpt)")
+_THOUGHTS = re.compile(r"^\s*<think>.*?</think>", re.DOTALL)
+
+_EFFORTS = ("none", "minimal", "low")
+"""How little a model can be asked to think, least first: not every model takes every word."""
+
+_COMMON = (
+    Option(name="max_tokens", named=_TOO_LARGE, lasting=False),
+    Option(name="limit_word", named=_MAX_TOKENS),
+    Option(name="json_schema", named=_FORMAT),
+    Option(name="json_object", named=_FORMAT),
+)
+_OPENAI_OPTIONS = (*_COMMON, *(Option(name=f"effort_{effort}", named=_REASONING) for effort in _EFFORTS))
+_LOCAL_OPTIONS = (
+    *_COMMON,
+    Option(name="chat_template", named=_TEMPLATE),
+    Option(name="effort_none", named=_REASONING),
+)
+
+
+class OpenAiProvider(SdkProvider):
+    """Asks in JSON mode, with the answer's schema and thinking off (feature A5)."""
+
+    def __init__(
+        self,
+        *,
+        api_key: SecretStr | None,
+        base_url: str | None = None,
+        local: bool = False,
+        log: Logger | None = None,
+    ) -> None:
+        """*base_url* ends before `/chat/completions`, usually in `/v1`; a *local* server has no other address."""
+        options = _LOCAL_OPTIONS if local else _OPENAI_OPTIONS
+        name = "the local server" if local else "OpenAI"
+        super().__init__(name=name, module="openai", api_key=api_key, options=options, log=log)
+        self._base_url = base_url
+        self._local = local
+
+    @property
+    def missing(self) -> str:
+        """What has to be set before anything can be asked."""
+        if self._local:
+            return "" if self._base_url else "no local server: set TOWPATH_LOCAL_URL in the decider's environment"
+        return "" if self._api_key else "no key for OpenAI: set OPENAI_API_KEY in the decider's environment"
+
+    def _connect(self, sdk: Any) -> Any:
+        options: dict[str, Any] = {"follow_redirects": False}
+        headers: dict[str, Any] = {}
+        if self._local:
+            options["trust_env"] = False  # a proxy can't reach this machine's own addresses
+            headers = {"OpenAI-Organization": sdk.Omit(), "OpenAI-Project": sdk.Omit()}
+        return sdk.AsyncOpenAI(
+            api_key=self._api_key.get_secret_value() if self._api_key is not None else NO_KEY,
+            base_url=self._base_url or OPENAI_URL,
+            max_retries=0,
+            default_headers=headers,
+            http_client=sdk.DefaultAsyncHttpxClient(**options),
+        )
+
+    async def _send(self, request: DecisionRequest, question: Question, off: frozenset[str], timeout_s: float) -> Any:
+        body = {
+            "model": model_name(request.model),
+            "messages": messages_of(question),
+            **_limit(request, off, local=self._local),
+            **_format(request, off),
+            **(_local_thinking(off) if self._local else _thinking(request, off)),
+        }
+        return await self._client.chat.completions.create(**body, timeout=timeout_s)
+
+    def _read(self, answer: Any, request: DecisionRequest) -> Reply | CallFailure:
+        if not answer.choices:
+            message = f"{self._name} gave no choice"
+            return CallFailure(code="model_unavailable", message=message, retryable=True, usage=ONE_CALL)
+        choice, said = answer.choices[0], answer.choices[0].message
+        usage = _usage(answer.usage)
+        cost = self._cost(request, answer.usage, usage)
+        text = _THOUGHTS.sub("", said.content or "", count=1)
+        calls = [call.function for call in said.tool_calls or () if call.type == "function"]
+        if not text.strip() and calls:  # asked for no tool call, some servers make one of the answer
+            text = as_decision(NativeCall(name=call.name, arguments=call.arguments or "") for call in calls)
+        if not text.strip() and (said.refusal or choice.finish_reason == "content_filter"):
+            why = said.refusal or "stopped by its content filter"
+            return CallFailure(code="model_refused", message=f"{self._name} refused: {why}", usage=usage, cost=cost)
+        return Reply(text=text, usage=usage, cost=cost, cut_off=choice.finish_reason == "length")
+
+    def _cost(self, request: DecisionRequest, counted: Any, usage: Usage) -> Cost:
+        if self._local:
+            return LOCAL
+        details = getattr(counted, "prompt_tokens_details", None)
+        cached = (details.cached_tokens or 0) if details is not None else 0
+        return price("openai", model_name(request.model), usage, cached_tokens=cached)
+
+
+def messages_of(question: Question) -> list[JsonObject]:
+    """Return the question as messages: system, the turns before, the user's last (feature B4)."""
+    roles = {"user": "user", "model": "assistant"}
+    turns = [{"role": roles[turn.role], "content": turn.text} for turn in question.turns]
+    return [{"role": "system", "content": question.instructions}, *turns]
+
+
+def _limit(request: DecisionRequest, off: frozenset[str], *, local: bool) -> JsonObject:
+    """Newer models of OpenAI know one word for the limit, most other servers the other."""
+    if "max_tokens" in off:
+        return {}
+    older = local != ("limit_word" in off)
+    return {"max_tokens" if older else "max_completion_tokens": request.max_output_tokens}
+
+
+def _format(request: DecisionRequest, off: frozenset[str]) -> JsonObject:
+    if "json_schema" not in off:
+        schema = without_order(schema_of(request))
+        return {"response_format": {"type": "json_schema", "json_schema": {"name": SCHEMA_NAME, "schema": schema}}}
+    return {} if "json_object" in off else {"response_format": {"type": "json_object"}}
+
+
+def _thinking(request: DecisionRequest, off: frozenset[str]) -> JsonObject:
+    if _NEVER_REASONS.match(model_name(request.model)):
+        return {}
+    effort = next((effort for effort in _EFFORTS if f"effort_{effort}" not in off), None)
+    return {} if effort is None else {"reasoning_effort": effort}
+
+
+def _local_thinking(off: frozenset[str]) -> JsonObject:
+    """llama.cpp and vLLM take the template's switch, Ollama the effort; each ignores the other's, or says so."""
+    options: JsonObject = {} if "effort_none" in off else {"reasoning_effort": "none"}
+    if "chat_template" not in off:
+        options["extra_body"] = {"chat_template_kwargs": {"enable_thinking": False}}
+    return options
+
+
+def _usage(counted: Any) -> Usage:
+    if counted is None:
+        return ONE_CALL
+    read, wrote = counted.prompt_tokens or 0, counted.completion_tokens or 0  # the latter with what was only thought
+    total = counted.total_tokens or read + wrote
+    return Usage(input_tokens=read, output_tokens=wrote, total_tokens=total, model_calls=1)
