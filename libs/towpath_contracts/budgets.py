@@ -1,0 +1,214 @@
+"""Budgets: what may be spent, by whom, and what was (design §5).
+
+Law: money is counted in whole millionths of a dollar, so that sums are exact. The worst case is reserved before
+anything is asked; what nobody answered for stays spent at that worst case and is marked `estimated`.
+"""
+
+import math
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+from pydantic import Field, model_validator
+
+from towpath_contracts.base import ClientValue, Message, Token, Value
+
+Unit = Literal["usd_micros", "tokens", "model_calls", "tool_calls"]
+UNITS: tuple[Unit, ...] = ("usd_micros", "tokens", "model_calls", "tool_calls")
+
+Scope = Literal["run", "agent", "caller", "project", "day"]
+"""From the inside out: a run, an agent in it, everything of a caller, of a project, and either of these on one day."""
+
+OnSoft = Literal["warn", "gate"]
+
+MICROS = 1_000_000
+MAX_LIMIT = 10**15
+"""A thousand million dollars, or as many tokens as nobody has: sums stay within 64 bits."""
+
+SOFT = 0.8
+"""Part of a limit that may be spent before somebody is told."""
+
+
+class Amounts(Value):
+    """So much of every unit."""
+
+    usd_micros: int = 0
+    tokens: int = 0
+    model_calls: int = 0
+    tool_calls: int = 0
+
+    def plus(self, other: "Amounts") -> "Amounts":
+        """Return the sum."""
+        return Amounts.model_construct(**{unit: getattr(self, unit) + getattr(other, unit) for unit in UNITS})
+
+    def minus(self, other: "Amounts") -> "Amounts":
+        """Return the difference, which may be negative."""
+        return Amounts.model_construct(**{unit: getattr(self, unit) - getattr(other, unit) for unit in UNITS})
+
+    @property
+    def nothing(self) -> bool:
+        """Whether it is zero of everything."""
+        return not any(getattr(self, unit) for unit in UNITS)
+
+
+NOTHING = Amounts()
+
+
+class UnitLimits(Value):
+    """The most of every unit; None is no limit."""
+
+    usd_micros: int | None = None
+    tokens: int | None = None
+    model_calls: int | None = None
+    tool_calls: int | None = None
+
+
+class Budget(ClientValue):
+    """What may be spent: dollars, tokens, model calls and tool calls; what is left out has no limit.
+
+    Once `soft` of a limit is spent the run is warned (`warn`), or waits for a person (`gate`).
+    """
+
+    usd: float | None = Field(default=None, ge=0, le=MAX_LIMIT / MICROS)
+    tokens: int | None = Field(default=None, ge=0, le=MAX_LIMIT)
+    model_calls: int | None = Field(default=None, ge=0, le=MAX_LIMIT)
+    tool_calls: int | None = Field(default=None, ge=0, le=MAX_LIMIT)
+    soft: float = Field(default=SOFT, gt=0, le=1)
+    on_soft: OnSoft = "warn"
+
+    @model_validator(mode="after")
+    def _limits_something(self) -> "Budget":
+        if all(one is None for one in (self.usd, self.tokens, self.model_calls, self.tool_calls)):
+            msg = "give at least one of usd, tokens, model_calls, tool_calls"
+            raise ValueError(msg)
+        return self
+
+    def limits(self) -> UnitLimits:
+        """Return the limits in whole units; money is rounded down."""
+        usd = None if self.usd is None else math.floor(round(self.usd * MICROS, 3))
+        return UnitLimits(usd_micros=usd, tokens=self.tokens, model_calls=self.model_calls, tool_calls=self.tool_calls)
+
+
+class ModelPrice(Value):
+    """What a model costs at most, in millionths of a dollar for a million tokens."""
+
+    input_micros: int = Field(ge=0)
+    output_micros: int = Field(ge=0)
+
+    def of(self, input_tokens: int, output_tokens: int) -> int:
+        """Return the price of so many tokens in millionths of a dollar, rounded up."""
+        return -((-input_tokens * self.input_micros - output_tokens * self.output_micros) // MICROS)
+
+
+class AppliedScope(Value):
+    """One account that a run spends from. `limits` are told for those of the run itself: others stand in Postgres.
+
+    An account of scope `agent` is charged with what its `agent_key` causes alone.
+    """
+
+    scope: Scope
+    key: str
+    agent_key: str = ""
+    limits: UnitLimits | None = None
+    soft: float = SOFT
+    on_soft: OnSoft = "warn"
+
+
+class Refusal(Value):
+    """Why a reservation was refused: of `limit` so much is spent and reserved, and `wanted` does not fit."""
+
+    scope: Scope
+    key: str
+    unit: Unit
+    limit: int
+    spent: int
+    reserved: int
+    wanted: int
+
+    def told(self) -> str:
+        """Say it in words: `the run's budget of 1000 tokens: 900 spent, 0 reserved, 400 more wanted`."""
+        whose = "the run's" if self.scope == "run" else f"the {self.scope} {self.key}'s"
+        used = f"{shown(self.unit, self.spent)} spent, {shown(self.unit, self.reserved)} reserved"
+        return f"{whose} budget of {shown(self.unit, self.limit)}: {used}, {shown(self.unit, self.wanted)} more wanted"
+
+
+def shown(unit: str, amount: int) -> str:
+    """Write an amount as people read it: `$0.25`, `1200 tokens`."""
+    if unit == "usd_micros":
+        text = f"{amount / MICROS:.6f}".rstrip("0")
+        whole, _, part = text.partition(".")
+        return f"${whole}.{part.ljust(2, '0')}"
+    return f"{amount} {unit.replace('_', ' ')}"
+
+
+class AttemptAnswered(Value):
+    """Which attempt an answer is to, told in runs that have a budget.
+
+    `called_in` is the attempt whose model calls were paid where that was an earlier one (0: its own), and `uncounted`
+    how many of its calls ended without anybody knowing what they used.
+    """
+
+    attempt: int
+    called_in: int = 0
+    uncounted: int = 0
+
+
+BudgetKind = Literal["caller", "project"]
+
+
+class SetBudget(Message):
+    """Gateway to orchestrator: limit a caller or the project, in all or for each UTC day; no `budget` lifts it."""
+
+    project: Token
+    kind: BudgetKind
+    name: Token
+    per_day: bool = False
+    budget: Budget | None
+    actor: str
+    roles: tuple[str, ...] = ()
+    reason: str = Field(default="", max_length=2_000)
+
+
+class ShowBudgets(Message):
+    """Accounts of a project: all that people have limited, those of one caller, or those of one run."""
+
+    project: Token
+    caller: str | None = None
+    run_id: UUID | None = None
+    limit: int = Field(default=200, ge=1, le=1_000)
+
+
+class UnitAccount(Value):
+    """What one account holds of one unit. `left` is None without a limit; `estimated` is a part of `spent`."""
+
+    unit: Unit
+    limit: int | None
+    spent: int
+    reserved: int
+    left: int | None
+    estimated: int
+
+
+class BudgetAccount(Value):
+    """One account: whose, what is limited, spent, reserved and left."""
+
+    scope: Scope
+    key: str
+    units: tuple[UnitAccount, ...]
+    soft: float
+    on_soft: OnSoft
+    set_by: str = ""
+    set_at: datetime | None = None
+
+
+class BudgetAccounts(Message):
+    """Accounts, the wider ones last."""
+
+    accounts: tuple[BudgetAccount, ...]
+
+
+class BudgetSet(Message):
+    """The account as it stands now; None where nothing limits it any more."""
+
+    account: BudgetAccount | None
+    changed: bool
