@@ -44,3 +44,8 @@ class ClientValue(BaseModel):
     """A part of a client's message; strict like the message around it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def unset(value: object) -> bool:
+    """Say whether an optional field is left out of what is written: it was added later, and digests must stay."""
+    return value is None

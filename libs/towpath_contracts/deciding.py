@@ -10,7 +10,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from towpath_contracts.base import JsonObject, Message, Value
+from towpath_contracts.base import JsonObject, Message, Value, unset
 
 LONGEST_MS = 30 * 24 * 3_600_000
 """The longest time that a decision may be waited for: more than any run lasts, less than clocks can count."""
@@ -66,7 +66,11 @@ class OlderOutput(Value):
 
 
 class PromptContext(Value):
-    """Everything a prompt is rendered from; the same context always renders the same prompt (feature A4, A11)."""
+    """Everything a prompt is rendered from; the same context always renders the same prompt (feature A4, A11).
+
+    `run` is what every prompt of a goal or background run shows: goal, criteria, plan, workspace, last calls.
+    `assessment` is what an assessment is to judge.
+    """
 
     agent_key: str
     display_name: str = ""
@@ -86,6 +90,9 @@ class PromptContext(Value):
     feedback: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     steps_left: int = 0
+    run_kind: str = Field(default="network", exclude_if=lambda kind: kind == "network")
+    run: JsonObject | None = Field(default=None, exclude_if=unset)
+    assessment: JsonObject | None = Field(default=None, exclude_if=unset)
 
 
 class ScriptPosition(Value):

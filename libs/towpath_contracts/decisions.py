@@ -94,6 +94,75 @@ Decision = Annotated[UseTool | RouteToAgent | Respond, Field(discriminator="acti
 decision_adapter: TypeAdapter[UseTool | RouteToAgent | Respond] = TypeAdapter(Decision)
 
 
+class Certainty(ClientValue):
+    """What a decision of a goal or background run may say beside its action: how sure its author is.
+
+    `uncertain`, a `confidence` below the run's threshold, and `request_confidence` ask for a confidence check.
+    """
+
+    uncertain: bool = False
+    request_confidence: bool = False
+    confidence: float | None = None
+
+
+class CheckedUseTool(UseTool, Certainty):
+    """USE_TOOL of a goal or background run."""
+
+
+class CheckedRoute(RouteToAgent, Certainty):
+    """ROUTE_TO_AGENT of a goal or background run."""
+
+
+class CheckedRespond(Respond, Certainty):
+    """RESPOND of a goal or background run: a claim that the work is done, which the platform checks."""
+
+
+class AbandonDetails(ClientValue):
+    """Why the work is given up."""
+
+    rationale: str = Field(min_length=1, max_length=4_000)
+
+
+class Abandon(Certainty):
+    """The model gives the goal or objective up, and says why."""
+
+    action: Literal["ABANDON"] = "ABANDON"
+    action_reasoning: str = ""
+    action_details: AbandonDetails
+
+
+class RequestGateDetails(ClientValue):
+    """What a person is asked."""
+
+    reason: str = Field(min_length=1, max_length=4_000)
+    detail: JsonObject = Field(default_factory=dict)
+
+
+class RequestGate(Certainty):
+    """The model asks for a person: the run waits at a gate of type `manual`."""
+
+    action: Literal["REQUEST_GATE"] = "REQUEST_GATE"
+    action_reasoning: str = ""
+    action_details: RequestGateDetails
+
+
+CheckedDecision = Annotated[
+    CheckedUseTool | CheckedRoute | CheckedRespond | Abandon | RequestGate, Field(discriminator="action")
+]
+"""What a model may propose in a goal or background run."""
+
+AnyDecision = UseTool | RouteToAgent | Respond | Abandon | RequestGate
+
+checked_decision_adapter: TypeAdapter[CheckedUseTool | CheckedRoute | CheckedRespond | Abandon | RequestGate] = (
+    TypeAdapter(CheckedDecision)
+)
+
+
+def adapter_of(kind: str) -> TypeAdapter[Any]:
+    """Return what reads the decisions of a run of *kind*; network runs know three actions and no more."""
+    return decision_adapter if kind == "network" else checked_decision_adapter
+
+
 class ToolCall(Value):
     """One call of an instruction: what the platform asks the tool-access service for.
 
@@ -136,12 +205,27 @@ class Finish(Value):
     payload: JsonObject
 
 
-Instruction = Annotated[CallTools | Transfer | Finish, Field(discriminator="kind")]
+class GiveUp(Value):
+    """End the run as abandoned."""
+
+    kind: Literal["give_up"] = "give_up"
+    rationale: str
+
+
+class AskPerson(Value):
+    """Wait at a gate for a person."""
+
+    kind: Literal["ask_person"] = "ask_person"
+    reason: str
+    detail: JsonObject = Field(default_factory=dict)
+
+
+Instruction = Annotated[CallTools | Transfer | Finish | GiveUp | AskPerson, Field(discriminator="kind")]
 """A decision that passed validation: what the platform will do (design §2)."""
 
-instruction_adapter: TypeAdapter[CallTools | Transfer | Finish] = TypeAdapter(Instruction)
+instruction_adapter: TypeAdapter[CallTools | Transfer | Finish | GiveUp | AskPerson] = TypeAdapter(Instruction)
 
 
-def decision_schema() -> JsonObject:
-    """Return the JSON Schema that a model's answer must satisfy."""
-    return decision_adapter.json_schema()
+def decision_schema(kind: str = "network") -> JsonObject:
+    """Return the JSON Schema that a model's answer must satisfy in a run of *kind*."""
+    return adapter_of(kind).json_schema()

@@ -10,9 +10,11 @@ from uuid import UUID
 
 from pydantic import Field, TypeAdapter
 
-from towpath_contracts.base import JsonObject, Message, Value
+from towpath_contracts.background import BackgroundSettings, BackgroundTask
+from towpath_contracts.base import JsonObject, Message, Value, unset
 from towpath_contracts.deciding import Cost, ScriptUse, Usage
 from towpath_contracts.decisions import Instruction
+from towpath_contracts.goals import GoalSettings, GoalTask
 from towpath_contracts.tools import Denial, ProbeWord, ToolFailure
 
 
@@ -53,6 +55,18 @@ class RunCreated(Value):
     single_instruction: bool = False
     priority: int = 5
     forked_from: ForkedFrom | None = None
+    goal: GoalTask | None = Field(default=None, exclude_if=unset)
+    background: BackgroundTask | None = Field(default=None, exclude_if=unset)
+
+    @property
+    def goal_settings(self) -> GoalSettings:
+        """How the goal is pursued; the defaults for a run without one."""
+        return (self.goal.settings if self.goal is not None else None) or GoalSettings()
+
+    @property
+    def background_settings(self) -> BackgroundSettings:
+        """How the objective is pursued; the defaults for a run without one."""
+        return (self.background.settings if self.background is not None else None) or BackgroundSettings()
 
 
 class RunForked(Value):
@@ -85,6 +99,16 @@ class DecisionRequested(Value):
     model: str
     kind: str = "decide"
     input_preview: str = ""
+
+
+class BackedOff(Value):
+    """The next request waits until `until`: attempt number `attempt` of the step must not come at once (feature C4)."""
+
+    type: Literal["backed_off"] = "backed_off"
+    step: int
+    attempt: int
+    until: datetime
+    reason: str = ""
 
 
 class DecisionReceived(Value):
@@ -248,6 +272,69 @@ class NoteAdded(Value):
     text: str
 
 
+class StepValidated(Value):
+    """What came of a step of a goal run, after all its attempts (feature C1, C2).
+
+    `source` says who judged: `outcome` (the call failed), `model`, or `none`. `criteria` are the numbers of those that
+    are met now; `error_signature` is empty for a step that succeeded.
+    """
+
+    type: Literal["step_validated"] = "step_validated"
+    step: int
+    attempt: int
+    source: str
+    success: bool
+    reason: str = ""
+    criteria: tuple[int, ...] = ()
+    error_signature: str = ""
+
+
+class ProgressMeasured(Value):
+    """How far the goal is, 0 to 1, by `source` tests, artifacts or model, with that source's metrics (feature C7)."""
+
+    type: Literal["progress_measured"] = "progress_measured"
+    step: int
+    source: Literal["tests", "artifacts", "model", "none"]
+    score: float
+    metrics: JsonObject = Field(default_factory=dict)
+    reason: str = ""
+
+
+class ConfidenceMeasured(Value):
+    """How sure the model is, 0 to 1; what can't be read is 0 (feature C8).
+
+    `trigger` is interval, uncertain or requested.
+    """
+
+    type: Literal["confidence_measured"] = "confidence_measured"
+    step: int
+    score: float
+    trigger: str
+    reason: str = ""
+
+
+class Reflected(Value):
+    """What a reflection said, and whether the platform followed it (feature D7)."""
+
+    type: Literal["reflected"] = "reflected"
+    step: int
+    verdict: str
+    note: str = ""
+    rationale: str = ""
+    followed: bool = True
+    refusal: str = ""
+
+
+class Summarized(Value):
+    """The last words of a run: its summary, and its deliverable where one was asked for (features D2, D3)."""
+
+    type: Literal["summarized"] = "summarized"
+    summary: str
+    rationale: str = ""
+    deliverable: JsonObject | None = None
+    source: Literal["model", "platform"] = "model"
+
+
 class EffectResent(Value):
     """A pending effect was sent again (left out when logs are compared); `dead` says why its last message could not be.
 
@@ -323,6 +410,12 @@ Event = Annotated[
     | GateClosed
     | LoopDetected
     | NoteAdded
+    | BackedOff
+    | StepValidated
+    | ProgressMeasured
+    | ConfidenceMeasured
+    | Reflected
+    | Summarized
     | EffectResent
     | CancelAccepted
     | FenceStored
@@ -348,6 +441,12 @@ AnyEvent = (
     | GateClosed
     | LoopDetected
     | NoteAdded
+    | BackedOff
+    | StepValidated
+    | ProgressMeasured
+    | ConfidenceMeasured
+    | Reflected
+    | Summarized
     | EffectResent
     | CancelAccepted
     | FenceStored

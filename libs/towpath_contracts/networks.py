@@ -7,7 +7,9 @@ from datetime import datetime
 
 from pydantic import Field
 
-from towpath_contracts.base import ClientValue, JsonObject, Message, Name, Value
+from towpath_contracts.background import BackgroundSettings
+from towpath_contracts.base import ClientValue, JsonObject, Message, Name, Value, unset
+from towpath_contracts.goals import GoalSettings
 from towpath_contracts.tasks import MAX_STEPS_CAP, MAX_TIMEOUT_MS
 from towpath_contracts.tools import ToolSpec
 
@@ -51,6 +53,8 @@ class NetworkSpec(ClientValue):
     force_respond_agent: str | None = None
     context_limit: int = Field(default=DEFAULT_CONTEXT_LIMIT, ge=0, le=200_000)
     labels: dict[str, str] = Field(default_factory=dict)
+    goal: GoalSettings | None = Field(default=None, exclude_if=unset)
+    background: BackgroundSettings | None = Field(default=None, exclude_if=unset)
 
 
 class CompiledAgent(Value):
@@ -84,6 +88,8 @@ class Snapshot(Value):
     force_respond_agent: str | None = None
     context_limit: int = DEFAULT_CONTEXT_LIMIT
     description: str = ""
+    goal: GoalSettings | None = Field(default=None, exclude_if=unset)
+    background: BackgroundSettings | None = Field(default=None, exclude_if=unset)
 
 
 class PublishNetwork(Message):

@@ -9,7 +9,9 @@ from uuid import UUID
 
 from pydantic import Field, field_validator, model_validator
 
-from towpath_contracts.base import ClientMessage, ClientValue, JsonObject, Message, Name
+from towpath_contracts.background import BackgroundTask
+from towpath_contracts.base import ClientMessage, ClientValue, JsonObject, Message, Name, unset
+from towpath_contracts.goals import GoalTask
 
 MAX_STEPS_CAP = 1_000
 """Server cap of `max_steps` (design §5)."""
@@ -37,7 +39,8 @@ class SubmitTask(ClientMessage):
     """A task: network + message + options. Accepting it creates a run.
 
     `script` is a JSON array of decisions in wire form, played in order by the scripted provider; `timeout_ms` counts
-    active time; `single_instruction` ends the run after its first instruction (dry invoke, feature A15).
+    active time; `single_instruction` ends the run after its first instruction (dry invoke, feature A15). A `goal` or a
+    `background` objective makes the run one of that kind (design §5).
     """
 
     network: Name
@@ -55,6 +58,8 @@ class SubmitTask(ClientMessage):
     priority: int = Field(default=5, ge=0, le=10)
     debug: bool = False
     single_instruction: bool = False
+    goal: GoalTask | None = Field(default=None, exclude_if=unset)
+    background: BackgroundTask | None = Field(default=None, exclude_if=unset)
     idempotency_key: str | None = Field(default=None, min_length=1, max_length=255)
 
     @field_validator("idempotency_key")
@@ -67,10 +72,18 @@ class SubmitTask(ClientMessage):
 
     @model_validator(mode="after")
     def _something_to_do(self) -> "SubmitTask":
-        if not self.user_message and not self.script:
-            msg = "user_message is required unless a script is given"
+        if self.goal is not None and self.background is not None:
+            msg = "a task has a goal or a background objective, not both"
+            raise ValueError(msg)
+        if not self.user_message and not self.script and self.kind == "network":
+            msg = "user_message is required unless a script, a goal or a background objective is given"
             raise ValueError(msg)
         return self
+
+    @property
+    def kind(self) -> str:
+        """The kind of run that the task makes (design §5)."""
+        return "goal" if self.goal is not None else "background" if self.background is not None else "network"
 
 
 class RunAccepted(Message):

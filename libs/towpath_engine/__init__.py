@@ -5,5 +5,5 @@ limits are in the state, and the result is data. `advance` decides, `evolve` rem
 run always gives the same state (design §5).
 """
 
-ENGINE_VERSION = "4"
+ENGINE_VERSION = "5"
 """Stored with every fact; raised whenever the same facts could give other events."""

@@ -18,8 +18,9 @@ from towpath_engine.gates import (
     note_edit,
     open_unknown_gate,
 )
+from towpath_engine.phases import after_act, join_calls
+from towpath_engine.run_gates import expired, is_run_gate, settled
 from towpath_engine.state import OpenGate, Status
-from towpath_engine.steps import join_calls
 from towpath_engine.transition import Transition
 
 
@@ -83,6 +84,10 @@ def gate_resolved(t: Transition, fact: facts.GateResolved) -> None:
     gate = find_gate(t.state, fact)
     if gate is None:
         return
+    if is_run_gate(gate):
+        if settled(t, gate, fact):
+            after_act(t)
+        return
     t.emit(ev.GateClosed(gate_id=gate.gate_id, verdict=fact.verdict, reason=fact.reason, by=fact.by))
     _after_gate(t, gate, expired=fact.verdict == "expired")
 
@@ -90,7 +95,11 @@ def gate_resolved(t: Transition, fact: facts.GateResolved) -> None:
 def expire_gates(t: Transition) -> None:
     """Close the gates that nobody settled in time (design §5: then as denied)."""
     for gate in t.state.gates:
-        if gate.expires_at <= t.now:
+        if gate.expires_at > t.now:
+            continue
+        if is_run_gate(gate):
+            expired(t, gate)
+        else:
             t.emit(ev.GateClosed(gate_id=gate.gate_id, verdict="expired", reason="nobody decided in time"))
             _after_gate(t, gate, expired=True)
 

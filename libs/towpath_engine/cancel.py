@@ -10,11 +10,11 @@ from uuid import UUID
 
 from towpath_contracts import events as ev
 from towpath_contracts import facts
+from towpath_engine.ending import finish
 from towpath_engine.evolve import FENCE_RESEND_S
 from towpath_engine.gates import close_all
 from towpath_engine.resend import resend
 from towpath_engine.state import EffectKind, PendingEffect, Status
-from towpath_engine.steps import finish
 from towpath_engine.transition import Transition
 
 ANSWER_WAIT = timedelta(seconds=FENCE_RESEND_S)

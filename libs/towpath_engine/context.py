@@ -8,6 +8,7 @@ from towpath_contracts.execution_log import INPUT_CHARS, truncate
 from towpath_contracts.grants import Grants, chain_of, opens
 from towpath_contracts.networks import CompiledAgent, Snapshot
 from towpath_contracts.tools import ToolSpec
+from towpath_engine.run_context import assessment_section, run_section
 from towpath_engine.state import RunState
 
 
@@ -74,4 +75,7 @@ def build_context(state: RunState) -> PromptContext:
         feedback=state.feedback,
         notes=state.notes,
         steps_left=max(0, task.max_steps - state.step + 1),
+        run_kind=task.kind,
+        run=run_section(state),
+        assessment=assessment_section(state),
     )

@@ -32,6 +32,13 @@ def model_of(state: RunState) -> str:
     return state.created.model or state.snapshot.agents[state.agent_key].model
 
 
+def model_for(state: RunState, kind: DecisionKind) -> str:
+    """Return the model that answers a request of *kind*; a background run may have its own for its last words."""
+    if kind is DecisionKind.SUMMARIZE and state.created.background is not None:
+        return state.created.background_settings.summarize_model or model_of(state)
+    return model_of(state)
+
+
 def message_of(state: RunState, effect: PendingEffect) -> Effect:
     """Build the message of a pending effect."""
     match effect.kind:
@@ -48,7 +55,8 @@ def message_of(state: RunState, effect: PendingEffect) -> Effect:
 
 def _decide(state: RunState, effect: PendingEffect) -> DecisionRequest:
     task = state.created
-    model = model_of(state)
+    kind = DecisionKind(state.asked)
+    model = model_for(state, kind)
     script = None
     if model.startswith("scripted:"):
         script = ScriptPosition(digest=task.script_digest, cursors=state.cursors)
@@ -61,7 +69,7 @@ def _decide(state: RunState, effect: PendingEffect) -> DecisionRequest:
         fence=state.fence,
         step=state.step,
         epoch=state.epoch,
-        kind=DecisionKind.DECIDE,
+        kind=kind,
         model=model,
         context=build_context(state),
         response_schema=None,

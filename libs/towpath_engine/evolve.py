@@ -12,17 +12,24 @@ from towpath_contracts.deciding import Cost, Usage
 from towpath_contracts.decisions import CallTools
 from towpath_contracts.execution_log import REASONING_CHARS, agent_entry, as_text, truncate
 from towpath_contracts.ids import effect_id
+from towpath_engine.background_remember import background_remembers
+from towpath_engine.background_state import BackgroundState
 from towpath_engine.change import but
+from towpath_engine.goal_remember import goal_remembers
+from towpath_engine.goal_state import GoalState
 from towpath_engine.inherited import taken_over
 from towpath_engine.loops import after_refusal
 from towpath_engine.remember import call_deadline, close_call, edit_call, open_calls
-from towpath_engine.state import LOG_TAIL, EffectKind, OpenCall, OpenGate, PendingEffect, RunState, Status
+from towpath_engine.state import LOG_TAIL, Detectors, EffectKind, OpenCall, OpenGate, PendingEffect, RunState, Status
 
 FENCE_RESEND_S = 2
 """Resend of a fence until no claim lives any more."""
 
 GATE_RESEND_S = 30
 """Resend of a tool request whose gate is open (design §4)."""
+
+ACTING = frozenset({"decide", "replan"})
+"""Kinds of requests that are answered by a decision; every other kind judges the last one."""
 
 DECIDE_GRACE_S = 15
 """Added to the step's model timeout to give the decider's lease."""
@@ -55,13 +62,15 @@ def _active_time(state: RunState, at: datetime) -> RunState:
 def _apply(state: RunState, event: "ev.AnyEvent", at: datetime) -> RunState:  # noqa: C901 - one table of events
     match event:
         case ev.RunCreated():
-            return but(state, task=event, status=Status.QUEUED, agent_key=event.agent_key, created_at=at)
+            return _created(state, event, at)
         case ev.RunForked():
             return taken_over(state, event)
         case ev.RunStarted():
             return but(state, status=Status.RUNNING, started_at=at)
         case ev.DecisionRequested():
             return _decision_requested(state, event, at)
+        case ev.BackedOff():
+            return but(state, backoff_until=event.until)
         case ev.DecisionReceived():
             return _decision_received(state, event)
         case ev.DecisionMissed():
@@ -85,6 +94,10 @@ def _apply(state: RunState, event: "ev.AnyEvent", at: datetime) -> RunState:  # 
             return but(state, detectors=but(state.detectors, nudged=(*state.detectors.nudged, key)[-8:]))
         case ev.NoteAdded():
             return but(_tail(state, _system(event.step, event.text)), notes=(*state.notes, event.text))
+        case ev.StepValidated() | ev.ProgressMeasured() | ev.ConfidenceMeasured():
+            return goal_remembers(state, event)
+        case ev.Reflected() | ev.Summarized():
+            return background_remembers(state, event)
         case ev.EffectResent():
             return _resent(state, event)
         case ev.CancelAccepted():
@@ -96,6 +109,18 @@ def _apply(state: RunState, event: "ev.AnyEvent", at: datetime) -> RunState:  # 
             return but(state, status=Status.QUARANTINED, reason=event.code, pending=calls, gates=())
         case ev.RunFinished():
             return _finished(state, event, at)
+
+
+def _created(state: RunState, event: "ev.RunCreated", at: datetime) -> RunState:
+    return but(
+        state,
+        task=event,
+        status=Status.QUEUED,
+        agent_key=event.agent_key,
+        created_at=at,
+        goal=None if event.goal is None else GoalState(),
+        background=None if event.background is None else BackgroundState(),
+    )
 
 
 def _system(step: int, text: str) -> dict[str, Any]:
@@ -112,17 +137,26 @@ def _without(state: RunState, kind: EffectKind) -> tuple[PendingEffect, ...]:
 
 def _decision_requested(state: RunState, event: "ev.DecisionRequested", at: datetime) -> RunState:
     lease = timedelta(milliseconds=state.created.step_timeout_ms, seconds=DECIDE_GRACE_S)
+    until = state.backoff_until
     pending = PendingEffect(
-        effect_id=event.request_id, kind=EffectKind.DECIDE, attempt=1, resend_at=at + lease, fence=state.fence
+        effect_id=event.request_id,
+        kind=EffectKind.DECIDE,
+        attempt=1 if until is None else 0,  # the timer's resend is its first attempt
+        resend_at=at + lease if until is None else until,
+        fence=state.fence,
     )
-    return but(
+    asked = but(
         state,
         step=event.step,
         requests=state.requests + 1,
         pending=(*state.pending, pending),
-        calls=(),
         input_preview=event.input_preview,
+        asked=event.kind,
+        backoff_until=None,
     )
+    if event.kind in ACTING:
+        return but(asked, calls=(), assessed=())
+    return but(asked, assessed=(*state.assessed, event.kind))
 
 
 def _answered(state: RunState, event: "ev.DecisionReceived | ev.DecisionMissed") -> RunState:
@@ -149,6 +183,8 @@ def _answered(state: RunState, event: "ev.DecisionReceived | ev.DecisionMissed")
 
 
 def _decision_received(state: RunState, event: "ev.DecisionReceived") -> RunState:
+    if state.asked not in ACTING:
+        return _answered(state, event)
     state = _tail(_answered(state, event), agent_entry(event, state.input_preview))
     return but(state, feedback=(), notes=(), handoff=None, handoff_from=None)
 
@@ -187,7 +223,10 @@ def _gate_opened(state: RunState, event: "ev.GateOpened", at: datetime) -> RunSt
         expires_at=event.expires_at,
         execution_id=event.execution_id,
         approval_id=event.approval_id,
+        key=str(event.detail.get("key", "")) if event.execution_id is None else "",
     )
+    if event.execution_id is None:
+        return but(state, gates=(*state.gates, gate), run_gates=state.run_gates + 1)
     pending = tuple(
         but(p, resend_at=at + timedelta(seconds=GATE_RESEND_S)) if p.effect_id == event.execution_id else p
         for p in state.pending
@@ -200,6 +239,8 @@ def _gate_closed(state: RunState, event: "ev.GateClosed", at: datetime) -> RunSt
     gate = next((g for g in state.gates if g.gate_id == event.gate_id), None)
     if gate is None:
         return state
+    if gate.execution_id is None:
+        return _run_gate_closed(state, gate, event.verdict)
     return but(
         state,
         gates=tuple(g for g in state.gates if g is not gate),
@@ -208,6 +249,17 @@ def _gate_closed(state: RunState, event: "ev.GateClosed", at: datetime) -> RunSt
             for c in state.calls
         ),
         pending=tuple(_deadline_moved(state, p, at) if p.effect_id == gate.execution_id else p for p in state.pending),
+    )
+
+
+def _run_gate_closed(state: RunState, gate: OpenGate, verdict: str) -> RunState:
+    """A person's word clears what the detectors counted (behaviours 002.2: reset only by success or a person)."""
+    decided = verdict in ("approved", "denied")
+    return but(
+        state,
+        gates=tuple(g for g in state.gates if g is not gate),
+        revisions=state.revisions + 1 if verdict == "denied" else 0 if verdict == "approved" else state.revisions,
+        detectors=Detectors() if decided else state.detectors,
     )
 
 

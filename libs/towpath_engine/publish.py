@@ -153,6 +153,8 @@ def compile_snapshot(spec: NetworkSpec, tools: Mapping[str, ToolSpec]) -> Snapsh
         force_respond=spec.force_respond,
         force_respond_agent=spec.force_respond_agent,
         context_limit=spec.context_limit,
+        goal=spec.goal,
+        background=spec.background,
     )
 
 

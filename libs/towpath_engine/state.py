@@ -17,6 +17,8 @@ from towpath_contracts.deciding import Cost, OlderOutput, ToolOutput, Usage
 from towpath_contracts.decisions import ToolCall
 from towpath_contracts.events import RunCreated
 from towpath_contracts.networks import Snapshot
+from towpath_engine.background_state import BackgroundState
+from towpath_engine.goal_state import GoalState
 
 LOG_TAIL = 10
 """Entries of the execution log that a prompt summarises (feature A11)."""
@@ -107,13 +109,14 @@ class OpenCall:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenGate:
-    """A gate that the run waits for."""
+    """A gate that the run waits for; one without `execution_id` is about the run itself, `key` names its cause."""
 
     gate_id: UUID
     gate_type: str
     expires_at: datetime
     execution_id: UUID | None = None
     approval_id: UUID | None = None
+    key: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +132,10 @@ class Detectors:
 
 @dataclass(frozen=True, kw_only=True)
 class RunState:
-    """Everything that decides what a run does next. `task` and `snapshot` never change after creation."""
+    """Everything that decides what a run does next. `task` and `snapshot` never change after creation.
+
+    `asked` is the kind of the last request to the decider, `assessed` are the kinds that were asked about this action.
+    """
 
     run_id: UUID
     snapshot: Snapshot
@@ -171,6 +177,13 @@ class RunState:
     last_output: Any = None
     final: JsonObject | None = None
     cancelled_by: str = ""
+    asked: str = "decide"
+    assessed: tuple[str, ...] = ()
+    backoff_until: datetime | None = None
+    run_gates: int = 0
+    revisions: int = 0
+    goal: GoalState | None = None
+    background: BackgroundState | None = None
 
     @property
     def created(self) -> RunCreated:
@@ -196,10 +209,15 @@ class RunState:
     @property
     def waits_only_for_people(self) -> bool:
         """Whether every pending effect stands behind a gate, so that active time stands still (design §5)."""
-        if not self.gates or not self.pending:
+        if not self.gates or (not self.pending and not self.waits_at_run_gate):
             return False
         gated = {gate.execution_id for gate in self.gates}
         return all(effect.effect_id in gated for effect in self.pending)
+
+    @property
+    def waits_at_run_gate(self) -> bool:
+        """Whether a gate is open that is about the run itself."""
+        return any(gate.execution_id is None for gate in self.gates)
 
     def active_deadline(self) -> datetime | None:
         """When the run's active time is used up; None while it stands still."""

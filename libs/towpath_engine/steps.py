@@ -4,26 +4,29 @@ Law: every step passes the same termination checks in the same order (design §5
 lines of `begin_step`. Whatever was refused is fed back and changes nothing else.
 """
 
-from typing import Any
-
 from towpath_contracts import events as ev
 from towpath_contracts.base import JsonObject
-from towpath_contracts.decisions import CallTools, Finish, Transfer
+from towpath_contracts.decisions import AskPerson, CallTools, Finish, GiveUp, Transfer
 from towpath_contracts.execution_log import truncate
-from towpath_contracts.ids import request_id
 from towpath_contracts.networks import Snapshot
-from towpath_engine.context import input_preview
-from towpath_engine.effects import model_of
-from towpath_engine.gates import close_all
+from towpath_engine.asking import request_decision
+from towpath_engine.ending import finish, stopped_by_deadline
 from towpath_engine.loops import LOOP_THRESHOLD, call_signature, errors_loop, would_loop
+from towpath_engine.run_gates import MANUAL, open_run_gate
 from towpath_engine.state import Status
+from towpath_engine.strategies import strategy_of
 from towpath_engine.transition import Transition
 from towpath_engine.validation import Refusal, instruct
+
+NETWORK = "network"
+"""The kind of run that counts its tool errors; others count failed steps in a row."""
 
 
 def begin_step(t: Transition) -> None:
     """Check every reason to stop; when there is none, ask for the next decision."""
-    if stopped_by_deadline(t) or _stopped_by_errors_loop(t) or _stopped_by_tool_errors(t):
+    if stopped_by_deadline(t) or any(stopped(t) for stopped in strategy_of(t).checks):
+        return
+    if _stopped_by_errors_loop(t) or _stopped_by_tool_errors(t):
         return
     if t.state.step >= t.state.created.max_steps:
         limit = t.state.created.max_steps
@@ -31,33 +34,6 @@ def begin_step(t: Transition) -> None:
         return
     _force_respond(t)
     request_decision(t)
-
-
-def request_decision(t: Transition) -> None:
-    """Open the next step."""
-    step = t.state.step + 1
-    wanted = request_id(t.state.run_id, step, "decide", t.state.requests)
-    t.emit(
-        ev.DecisionRequested(
-            request_id=wanted,
-            step=step,
-            epoch=t.state.epoch,
-            agent_key=t.state.agent_key,
-            model=model_of(t.state),
-            input_preview=input_preview(t.state),
-        )
-    )
-    t.ask(wanted)
-
-
-def stopped_by_deadline(t: Transition) -> bool:
-    """End the run if its active time is used up; says whether it did."""
-    deadline = t.state.active_deadline()
-    if deadline is None or deadline > t.now:
-        return False
-    limit = t.state.created.timeout_ms
-    finish(t, Status.TIMED_OUT, "deadline_exceeded", f"the run used its {limit} ms of active time")
-    return True
 
 
 def _stopped_by_errors_loop(t: Transition) -> bool:
@@ -82,7 +58,7 @@ def _loop(t: Transition, detector: str, signature: str, count: int, action: str)
 
 def _stopped_by_tool_errors(t: Transition) -> bool:
     limit = t.state.created.max_tool_errors
-    if t.state.tool_errors < limit:
+    if t.state.tool_errors < limit or t.state.created.kind != NETWORK:
         return False
     finish(
         t, Status.FAILED, "max_tool_errors_exceeded", f"{t.state.tool_errors} tool calls failed; the limit is {limit}"
@@ -118,8 +94,11 @@ def _answering_agent(snapshot: Snapshot, current: str) -> str:
     return next((key for key in candidates if snapshot.agents[key].allow_respond), current)
 
 
-def after_decision(t: Transition, decision: JsonObject) -> None:
-    """Validate a decision and do what it says, or feed the refusal back."""
+def after_decision(t: Transition, decision: JsonObject) -> bool:
+    """Validate a decision and do what it says, or feed the refusal back.
+
+    Says whether the phases of the step are to be walked: there was no action to wait for, and the run has not ended.
+    """
     instruction = instruct(t.state, decision)
     match instruction:
         case Refusal():
@@ -131,10 +110,17 @@ def after_decision(t: Transition, decision: JsonObject) -> None:
             _transfer(t, instruction)
         case Finish():
             _issue(t, instruction)
-            finish(t, Status.COMPLETED, "responded", "", final=instruction.payload)
+            return not strategy_of(t).done(t, instruction)
+        case GiveUp():
+            _issue(t, instruction)
+            return not strategy_of(t).give_up(t, instruction)
+        case AskPerson():
+            _issue(t, instruction)
+            open_run_gate(t, MANUAL, f"asked:{t.state.step}", instruction.reason, {"asked": instruction.detail})
+    return False
 
 
-def _issue(t: Transition, instruction: CallTools | Transfer | Finish) -> None:
+def _issue(t: Transition, instruction: CallTools | Transfer | Finish | GiveUp | AskPerson) -> None:
     t.emit(
         ev.InstructionIssued(
             step=t.state.step, epoch=t.state.epoch, agent_key=t.state.agent_key, instruction=instruction
@@ -203,53 +189,10 @@ def _transfer(t: Transition, instruction: Transfer) -> None:
         begin_step(t)
 
 
-def join_calls(t: Transition) -> None:
-    """All calls of the step are finished: go on, with the results in call order."""
-    if not t.state.created.single_instruction:
-        begin_step(t)
-        return
-    if stopped_by_deadline(t):
-        return
+def finish_instruction(t: Transition) -> None:
+    """End a run of a single instruction with what came of its calls (feature A15)."""
     results = [
         {"tool": c.call.tool, "execution_id": str(c.call.execution_id), "status": c.status, "result": c.result}
         for c in t.state.calls
     ]
     finish(t, Status.COMPLETED, "instruction_done", "", final={"results": results})
-
-
-def end_with_error(t: Transition, reason: str, message: str) -> None:
-    """End the run as failed."""
-    finish(t, Status.FAILED, reason, message)
-
-
-def _effects(t: Transition) -> tuple[JsonObject, ...]:
-    """Say what is known now of the calls of the last step (design §7, cancel); `run_effects` tells of all of them."""
-    return tuple(
-        {"execution_id": str(c.call.execution_id), "tool": c.call.tool, "outcome": c.outcome or "unknown"}
-        for c in t.state.calls
-    )
-
-
-def finish(t: Transition, status: Status, reason: str, message: str, final: JsonObject | None = None) -> None:
-    """End the run; the fence goes up, so that nothing of it can start any more."""
-    error: dict[str, Any] = {"status": "error", "error": reason, "message": message}
-    fence = t.state.fence if status is Status.CANCELLED else t.state.fence + 1
-    close_all(t, "the run ended")
-    t.emit(
-        ev.RunFinished.model_validate(
-            {
-                "status": str(status),
-                "reason": reason,
-                "final": error if final is None else final,
-                "last_output": t.state.last_output,
-                "steps": t.state.step,
-                "fence": fence,
-                "usage": t.state.usage,
-                "cost": t.state.cost,
-                "effects": () if status is Status.COMPLETED else _effects(t),
-            }
-        )
-    )
-    if status is not Status.CANCELLED:
-        for pending in t.state.pending:
-            t.ask(pending.effect_id)

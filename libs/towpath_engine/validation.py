@@ -4,21 +4,26 @@ Law: a refusal changes nothing but what the model is told next, and lists every 
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from pydantic import ValidationError
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions import (
+    Abandon,
+    AnyDecision,
+    AskPerson,
     CallTools,
     Finish,
+    GiveUp,
+    RequestGate,
     Respond,
     RouteToAgent,
     ToolCall,
     ToolCallProposal,
     Transfer,
     UseTool,
-    decision_adapter,
+    adapter_of,
 )
 from towpath_contracts.ids import execution_id
 from towpath_contracts.networks import CompiledAgent
@@ -34,10 +39,10 @@ class Refusal:
     feedback: str
 
 
-def parse(decision: JsonObject) -> UseTool | RouteToAgent | Respond | Refusal:
-    """Read a decision in wire form; unknown actions and fields are refused."""
+def parse(decision: JsonObject, kind: str = "network") -> AnyDecision | Refusal:
+    """Read a decision of a run of *kind* in wire form; unknown actions and fields are refused."""
     try:
-        return decision_adapter.validate_python(decision)
+        return cast("AnyDecision", adapter_of(kind).validate_python(decision))
     except ValidationError as error:
         problems = [
             f"{'.'.join(str(part) for part in entry['loc'])}: {entry['msg']}"
@@ -46,9 +51,9 @@ def parse(decision: JsonObject) -> UseTool | RouteToAgent | Respond | Refusal:
         return Refusal(code="decision_invalid", feedback="The decision is not valid. " + "; ".join(problems))
 
 
-def instruct(state: RunState, decision: JsonObject) -> CallTools | Transfer | Finish | Refusal:
+def instruct(state: RunState, decision: JsonObject) -> CallTools | Transfer | Finish | GiveUp | AskPerson | Refusal:
     """Validate *decision* against what the acting agent may do."""
-    parsed = parse(decision)
+    parsed = parse(decision, state.created.kind)
     agent = state.snapshot.agents[state.agent_key]
     match parsed:
         case Refusal():
@@ -59,6 +64,10 @@ def instruct(state: RunState, decision: JsonObject) -> CallTools | Transfer | Fi
             return _route(agent, parsed)
         case Respond():
             return _respond(agent, parsed)
+        case Abandon():
+            return GiveUp(rationale=parsed.action_details.rationale)
+        case RequestGate():
+            return AskPerson(reason=parsed.action_details.reason, detail=parsed.action_details.detail)
 
 
 def _names(names: tuple[str, ...]) -> str:

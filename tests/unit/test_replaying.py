@@ -84,7 +84,7 @@ async def test_every_golden_scene_is_identical(scene: str) -> None:
 async def test_another_engine_is_found_at_the_first_event_that_differs(
     record: MemoryRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("towpath_engine.steps.input_preview", lambda _state: "other")
+    monkeypatch.setattr("towpath_engine.asking.input_preview", lambda _state: "other")
     result = await found(record)
     assert (result.verdict, result.seq, result.events) == ("diverged", 3, 2)
     assert result.why == "the fact run.admitted gives another event"

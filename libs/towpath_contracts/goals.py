@@ -1,0 +1,62 @@
+"""Goals: what a run is to reach, and how the platform finds out that it has (design §5, features C1-C13).
+
+Law: a goal is reached when its criteria are met by what happened, never because a model says so.
+"""
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from towpath_contracts.base import ClientValue, JsonObject
+
+GOAL_MAX_STEPS = 20
+CONFIDENCE_EVERY = 5
+CONFIDENCE_THRESHOLD = 0.5
+STEP_ATTEMPTS = 3
+
+Autonomy = Literal["low", "medium", "high"]
+"""Who is asked when a run is in doubt: low always a person, high only when nothing else is left (feature C13)."""
+
+
+class Criterion(ClientValue):
+    """One acceptance criterion: a CEL expression over what happened (`when`), or a text that a model judges (`text`).
+
+    An expression sees `artifacts`, `tests`, `workspace`, `last_output`, `results` and `claimed`, and must be exactly
+    true.
+    """
+
+    name: str = Field(default="", max_length=128)
+    when: str | None = Field(default=None, min_length=1, max_length=1_024)
+    text: str | None = Field(default=None, min_length=1, max_length=1_024)
+
+    @model_validator(mode="after")
+    def _one_form(self) -> "Criterion":
+        if (self.when is None) == (self.text is None):
+            msg = "give either when (an expression) or text"
+            raise ValueError(msg)
+        return self
+
+    def words(self) -> str:
+        """Return the criterion as people read it."""
+        return self.text or self.when or ""
+
+
+class GoalSettings(ClientValue):
+    """How a goal is pursued; a task may set any of it, a network gives the defaults of its tasks."""
+
+    max_steps: int | None = Field(default=None, ge=1, le=1_000)
+    autonomy: Autonomy = "medium"
+    confidence_every: int = Field(default=CONFIDENCE_EVERY, ge=1, le=1_000)
+    confidence_threshold: float = Field(default=CONFIDENCE_THRESHOLD, ge=0, le=1)
+    step_attempts: int = Field(default=STEP_ATTEMPTS, ge=1, le=10)
+    validate_steps: bool = True
+    specialists: tuple[str, ...] = Field(default=(), max_length=16)
+
+
+class GoalTask(ClientValue):
+    """A goal with its acceptance criteria and constraints; it makes the run one of kind `goal`."""
+
+    goal: str = Field(min_length=1, max_length=16_384)
+    acceptance_criteria: tuple[Criterion, ...] = Field(default=(), max_length=64)
+    constraints: JsonObject = Field(default_factory=dict)
+    settings: GoalSettings | None = None

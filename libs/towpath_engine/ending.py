@@ -1,0 +1,60 @@
+"""How a run ends (design §5).
+
+Law: an end raises the fence, so that nothing of the run can start any more, and closes every gate.
+"""
+
+from typing import Any
+
+from towpath_contracts import events as ev
+from towpath_contracts.base import JsonObject
+from towpath_engine.gates import close_all
+from towpath_engine.state import Status
+from towpath_engine.transition import Transition
+
+
+def stopped_by_deadline(t: Transition) -> bool:
+    """End the run if its active time is used up; says whether it did."""
+    deadline = t.state.active_deadline()
+    if deadline is None or deadline > t.now:
+        return False
+    limit = t.state.created.timeout_ms
+    finish(t, Status.TIMED_OUT, "deadline_exceeded", f"the run used its {limit} ms of active time")
+    return True
+
+
+def end_with_error(t: Transition, reason: str, message: str) -> None:
+    """End the run as failed."""
+    finish(t, Status.FAILED, reason, message)
+
+
+def _effects(t: Transition) -> tuple[JsonObject, ...]:
+    """Say what is known now of the calls of the last step (design §7, cancel); `run_effects` tells of all of them."""
+    return tuple(
+        {"execution_id": str(c.call.execution_id), "tool": c.call.tool, "outcome": c.outcome or "unknown"}
+        for c in t.state.calls
+    )
+
+
+def finish(t: Transition, status: Status, reason: str, message: str, final: JsonObject | None = None) -> None:
+    """End the run; the fence goes up, so that nothing of it can start any more."""
+    error: dict[str, Any] = {"status": "error", "error": reason, "message": message}
+    fence = t.state.fence if status is Status.CANCELLED else t.state.fence + 1
+    close_all(t, "the run ended")
+    t.emit(
+        ev.RunFinished.model_validate(
+            {
+                "status": str(status),
+                "reason": reason,
+                "final": error if final is None else final,
+                "last_output": t.state.last_output,
+                "steps": t.state.step,
+                "fence": fence,
+                "usage": t.state.usage,
+                "cost": t.state.cost,
+                "effects": () if status is Status.COMPLETED else _effects(t),
+            }
+        )
+    )
+    if status is not Status.CANCELLED:
+        for pending in t.state.pending:
+            t.ask(pending.effect_id)

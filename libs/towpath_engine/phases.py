@@ -1,0 +1,58 @@
+"""The phases of a step after its action: act → validate result → reflect → check (design §5).
+
+Law: the phases of the run's kind are walked in their order from the first, each time something was answered; what is
+done already for this step says so itself. The first phase that asks for something ends the walk.
+"""
+
+from pydantic import ValidationError
+
+from towpath_contracts.assessments import ANSWERS
+from towpath_contracts.base import JsonObject
+from towpath_contracts.deciding import DecisionKind
+from towpath_engine.ending import stopped_by_deadline
+from towpath_engine.steps import begin_step, finish_instruction
+from towpath_engine.strategies import strategy_of
+from towpath_engine.transition import Transition
+
+
+def join_calls(t: Transition) -> None:
+    """All calls of the step are finished: go on, with the results in call order."""
+    if not t.state.created.single_instruction:
+        after_act(t)
+    elif not stopped_by_deadline(t):
+        finish_instruction(t)
+
+
+def after_act(t: Transition) -> None:
+    """Walk the phases of the run's kind; when none wants anything, check every reason to stop and begin a step."""
+    for phase in strategy_of(t).phases:
+        if t.state.is_final or phase(t) or t.state.gates:
+            return
+    if not t.state.is_final:
+        begin_step(t)
+
+
+def assessed(t: Transition, kind: DecisionKind, answer: JsonObject) -> None:
+    """Take the answer to an assessment; what can't be read is told as None, and fails closed."""
+    _take(t, kind, readable(kind, answer))
+
+
+def _take(t: Transition, kind: DecisionKind, answer: JsonObject | None) -> None:
+    take = strategy_of(t).answers.get(kind)
+    if take is not None:
+        take(t, answer)
+    if not t.state.is_final and not t.state.gates:
+        after_act(t)
+
+
+def readable(kind: DecisionKind, answer: JsonObject) -> JsonObject | None:
+    """Return *answer* with its defaults filled in; None where it is not an answer to *kind*."""
+    try:
+        return ANSWERS[kind].model_validate(answer).model_dump(mode="json")
+    except ValidationError:
+        return None
+
+
+def missed(t: Transition, kind: DecisionKind) -> None:
+    """An assessment whose answer could not be read fails closed; the run goes on."""
+    _take(t, kind, None)

@@ -1,0 +1,63 @@
+"""What a kind of run adds to the one step machine (design §5).
+
+Law: a strategy is a row of functions; it never loops, and never asks for a decision of its own accord outside a phase.
+A phase says whether it asked for something (then the run waits for the answer and the phases are walked again), a check
+whether it ended the run or made it wait.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.deciding import DecisionKind
+from towpath_contracts.decisions import Finish, GiveUp
+from towpath_engine.background import BACKGROUND_ANSWERS, BACKGROUND_CHECKS, BACKGROUND_PHASES, background_done
+from towpath_engine.ending import finish
+from towpath_engine.goal import GOAL_ANSWERS, GOAL_CHECKS, GOAL_PHASES, goal_claimed
+from towpath_engine.state import Status
+from towpath_engine.transition import Transition
+
+Phase = Callable[[Transition], bool]
+Answer = Callable[[Transition, JsonObject | None], None]
+"""Takes the answer to an assessment; None for one that can't be read."""
+
+
+def respond(t: Transition, instruction: Finish) -> bool:
+    """End a network run with its answer."""
+    finish(t, Status.COMPLETED, "responded", "", final=instruction.payload)
+    return True
+
+
+def abandon(t: Transition, instruction: GiveUp) -> bool:
+    """End a run that its model gives up."""
+    finish(t, Status.ABANDONED, "abandoned", instruction.rationale)
+    return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strategy:
+    """`phases` come after the calls of a step are joined, `checks` before the loop detectors of the next step.
+
+    `done` takes an answer (RESPOND), `give_up` an abandonment; each says whether it ended the run. Where not, the
+    phases are walked.
+    """
+
+    phases: tuple[Phase, ...] = ()
+    checks: tuple[Phase, ...] = ()
+    answers: Mapping[DecisionKind, Answer] = field(default_factory=dict)
+    done: Callable[[Transition, Finish], bool] = respond
+    give_up: Callable[[Transition, GiveUp], bool] = abandon
+
+
+STRATEGIES: dict[str, Strategy] = {
+    "network": Strategy(),
+    "goal": Strategy(phases=GOAL_PHASES, checks=GOAL_CHECKS, answers=GOAL_ANSWERS, done=goal_claimed),
+    "background": Strategy(
+        phases=BACKGROUND_PHASES, checks=BACKGROUND_CHECKS, answers=BACKGROUND_ANSWERS, done=background_done
+    ),
+}
+
+
+def strategy_of(t: Transition) -> Strategy:
+    """Return the strategy of the run's kind."""
+    return STRATEGIES[t.state.created.kind]
