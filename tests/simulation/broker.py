@@ -278,7 +278,7 @@ class Broker:
 def _matches(pattern: str, subject: str) -> bool:
     if pattern == subject:
         return True
-    if "*" not in pattern:
-        return False
     wanted, given = pattern.split("."), subject.split(".")
+    if wanted[-1] == ">" and len(given) >= len(wanted):
+        wanted, given = wanted[:-1], given[: len(wanted) - 1]
     return len(wanted) == len(given) and all(w in ("*", g) for w, g in zip(wanted, given, strict=True))
