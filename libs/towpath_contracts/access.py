@@ -51,7 +51,10 @@ class RuleTrace(Value):
 
 
 class AccessVerdict(Message):
-    """The verdict, why, and what would be allowed instead; `denial` is what a refused model would hear."""
+    """The verdict, why, and what would be allowed instead; `denial` is what a refused model would hear.
+
+    `hints` name the networks and agents that the question, or a rule that speaks of the tool, names and nobody has.
+    """
 
     verdict: Literal["allow", "deny", "require_approval"]
     rule: str | None = None
@@ -63,6 +66,7 @@ class AccessVerdict(Message):
     trace: tuple[RuleTrace, ...] = ()
     origins: tuple[JsonObject, ...] = ()
     denial: Denial | None = None
+    hints: tuple[str, ...] = ()
 
 
 class GetPermissions(Message):

@@ -249,7 +249,10 @@ def test_the_matrix_can_be_asked(ask: Ask, agent: str, amount: int, code: int, v
     args = json.dumps({"order_id": "8812", "amount": amount})
     words = ("--network", "support", "--agent", agent, "--tool", "orders.refund", "--args", args)
     got, said = ask("policy", "check", *words)
-    assert (got, said["verdict"]) == (code, verdict)
+    assert (got, said["verdict"], said["hints"]) == (code, verdict, [])
+    typed = ("--network", "suport", *words[2:])
+    hint = "no published network is named 'suport'; did you mean 'support'?"
+    assert ask("policy", "check", *typed)[1]["hints"] == [hint]
     may = {one["tool"] for one in ask("policy", "permissions", "support", agent)[1]["permissions"]}
     assert may == ({"orders.find"} if agent == "tech" else {"orders.find", "orders.refund"})
 

@@ -5,13 +5,14 @@ import itertools
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from towpath_contracts.tools import ToolSpec
 from towpath_tas.adapters.cel import compile_condition
+from towpath_tas.core.matrix import Who
 from towpath_tas.core.patterns import covers, never_closes, simpler
-from towpath_tas.core.policy_checks import Agent, Surroundings, check
+from towpath_tas.core.policy_checks import Agent, Surroundings, check, unknown_people
 from towpath_tas.core.policy_file import read_policy
 
 
@@ -20,7 +21,16 @@ def tool(name: str, operation: str, *arguments: str, **more: Any) -> ToolSpec:
     return ToolSpec(name=name, toolset="t", operation=operation, parameters=schema)
 
 
+BUY = {
+    "item": {"type": "string"},
+    "paid": {"type": "boolean"},
+    "maybe": {"type": ["boolean", "null"]},
+    "count": {"type": "integer"},
+    "open": {"anyOf": [{"type": "boolean"}, {"type": "string"}]},
+    "to": {"type": "object", "properties": {"country": {"enum": ["de", "fr"]}}},
+}
 TOOLS = (
+    tool("orders.buy", "write", properties=BUY),
     tool("orders.find", "read", "order_id"),
     tool("orders.refund", "write", "order_id", "amount"),
     tool("mail.send", "send", "to", additionalProperties=True),
@@ -56,6 +66,13 @@ def told(*rules: str) -> list[tuple[str, str]]:
         ("name: a, who: {agent: billing}, tool: mail.send, effect: allow", "not_equipped", "matches 'mail.send'"),
         ("name: a, tool: orders.refund, effect: allow, when: args.amout < 5", "argument_unknown", "mean 'amount'?"),
         ("name: a, tool: orders.find, effect: allow, when: \"args['amount'] < 5\"", "argument_unknown", "'amount'"),
+        ("name: a, tool: orders.buy, effect: allow, when: args.item", "never_true", "args.item is string, never the"),
+        ("name: a, tool: orders.buy, effect: deny, when: '!(args.item)'", "never_true", "applies whatever the arg"),
+        (
+            "name: a, tool: orders.buy, effect: allow, when: \"args.paid && (args['item'] || args.count > 3)\"",
+            *("never_true", "args['item'] is string"),
+        ),
+        ("name: a, tool: orders.buy, effect: allow, when: args.to.country || args.paid", "never_true", "never applies"),
         ("name: a, tool: 'orders.**', effect: allow", "spelling", "is spelt 'orders.*'"),
         ("name: a, tool: '[o]rders.find', effect: allow", "spelling", "is spelt 'orders.find'"),
         ("name: a, who: {caller: 'a['}, effect: deny", "spelling", "never closes"),
@@ -74,12 +91,29 @@ def test_a_doubtful_rule_is_told_with_its_line(rule: str, code: str, words: str)
         "name: a, who: {network: 's*', agent: 'b*', agent_type: writer}, tool: orders.refund, effect: allow",
         "name: a, tool: '*', operation: '[rw]*', effect: allow, when: args.amount < 5",
         "name: a, tool: mail.send, effect: allow, when: args.cc == 'x'",
+        "name: a, tool: orders.buy, effect: allow, when: args.paid && !args.maybe && (args.open || args.to.zip)",
+        "name: a, tool: orders.buy, effect: allow, when: \"args.item == '&& args.item ||' && args.count in [1, 2]\"",
+        "name: a, tool: orders.buy, effect: allow, when: 'args.paid ? args.count > 3 : has(args.item)'",
         "name: a, who: {project: other, network: nowhere}, tool: nothing.here, effect: allow",
         "name: a, who: {caller: nobody-we-know}, effect: deny",
     ],
 )
 def test_a_sound_rule_is_not_told(rule: str) -> None:
     assert told(rule) == []
+
+
+def test_a_question_is_told_which_networks_and_agents_it_and_its_rules_name_in_vain() -> None:
+    text = "kind: Policy\nrules:\n  - {name: typo, tool: 'orders.*', effect: deny, who: {network: suport}}\n"
+    text += "  - {name: elsewhere, tool: mail.send, effect: deny, who: {network: nowhere}}\n"
+    rules = read_policy(text, compile_condition).rules
+    typo = "rule typo: no published network matches 'suport'; did you mean 'support'?"
+    for network, agent, *said in (
+        ("support", "billing"),
+        ("support", "biling", "support has no agent 'biling'; did you mean 'billing'?"),
+        ("supprt", "billing", "no published network is named 'supprt'; did you mean 'support'?"),
+    ):
+        who = Who(network, agent, "", "ann", "shop")
+        assert unknown_people(who, "orders.find", rules, AROUND) == (*said, typo)
 
 
 DENY = "name: never, tool: 'orders.*', effect: deny"
@@ -138,7 +172,7 @@ def test_names_that_differ_in_spelling_only_are_told() -> None:
     assert (code, "caller 'NightJob' and, above, 'night-job'" in said) == ("spelling", True)
 
 
-PATTERNS = st.text(alphabet="ab*?[]!", min_size=1, max_size=5)
+PATTERNS = st.text(alphabet="ab*?[]!-", min_size=1, max_size=5)
 WORDS = ["".join(letters) for size in range(4) for letters in itertools.product("ab", repeat=size)]
 
 
@@ -150,6 +184,8 @@ def test_a_pattern_that_covers_another_matches_all_that_it_does(wide: str, narro
 
 
 @given(PATTERNS)
+@example("[[a]")
+@example("[a-*?]")
 def test_the_plainer_spelling_means_the_same(pattern: str) -> None:
     if not never_closes(pattern):
         for word in WORDS:

@@ -87,6 +87,7 @@ rules:
         ("/rules/0/effect", "line 4"),
         ("/rules/1/max_calls_per_run", "line 7"),
         ("/rules/1/expires_s", "line 8"),
+        ("/rules/2/name", "line 9"),
         ("/rules/2/efect", "line 10"),
         ("/rules/2/effect", "line 9"),
         ("/rules/2/tool", "line 11"),

@@ -146,6 +146,8 @@ async def check(
         for value in verdict.origins:
             out.say(value_origin(value))
         out.rows("trace", said["trace"], _TRACE, empty="No rule speaks of this call, so it is denied.")
+        for hint in verdict.hints:
+            out.say(f"! {hint}", "yellow")
     else:
         out.data(said)
     return {"allow": OK, "deny": DENIED, "require_approval": WAITING}[verdict.verdict]

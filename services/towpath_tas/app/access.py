@@ -24,6 +24,7 @@ from towpath_contracts.problems import ProblemError, problem
 from towpath_contracts.tools import ToolSpec
 from towpath_tas.adapters.cel import compile_grant
 from towpath_tas.adapters.ledger_tables import QUERIES, read_rates
+from towpath_tas.app.advice import Advice
 from towpath_tas.app.laws import Laws
 from towpath_tas.app.origins import Origins
 from towpath_tas.core.authorization import Asked
@@ -46,6 +47,7 @@ class Access:
         self._pool = pool
         self._laws = laws
         self._origins = Origins()
+        self._advice = Advice(pool, laws)
 
     async def check(self, request: CheckAccess) -> AccessVerdict:
         """Say what the matrix would say to a call, and how every rule for the tool was weighed."""
@@ -97,6 +99,7 @@ class Access:
             ),
             denial=denial,
             origins=asked.traced.shown() if asked.traced is not None else (),
+            hints=await self._advice.about_question(who, request.tool, law),
         )
 
     async def permissions(self, request: GetPermissions) -> Permissions:

@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 from towpath_contracts.problems import ProblemDetail
 from towpath_tas.adapters.ledger_tables import QUERIES
 from towpath_tas.app.laws import Laws
-from towpath_tas.core.policy_checks import HINTS, Agent, Surroundings, check
+from towpath_tas.core.authorization import Law
+from towpath_tas.core.matrix import Who
+from towpath_tas.core.policy_checks import HINTS, Agent, Surroundings, check, unknown_people
 from towpath_tas.core.policy_file import PolicyFile, rule_from_row
 
 LOOKED_AT = 50_000
@@ -40,16 +42,26 @@ class Advice:
     async def about(self, project: str, found: PolicyFile) -> Advised:
         """Say what is probably wrong with a policy that can be read."""
         law = await self._laws.fresh(self._pool, project)
-        networks = await self._pool.fetch(QUERIES.network_specs, project, MAX_NETWORKS)
-        around = Surroundings(
-            project=project,
-            tools={name: tool.spec for name, tool in law.registry.tools.items()},
-            networks={row["network"]: _agents(row["spec"]) for row in networks},
-        )
+        around = await self._around(project, law)
         doubts = await asyncio.to_thread(check, found.rules, found.lines, around)
         hints = tuple(doubt.detail for doubt in doubts if doubt.code in HINTS)
         unused = await self._unused(project, law.matrix.version, found)
         return Advised(tuple(doubt for doubt in doubts if doubt.code not in HINTS), (*hints, *unused))
+
+    async def about_question(self, who: Who, tool: str, law: Law) -> tuple[str, ...]:
+        """Say which networks and agents a question about *tool*, and the rules that speak of it, name in vain."""
+        around = await self._around(who.project, law)
+        if len(around.networks) >= MAX_NETWORKS:
+            return ()  # there may be more, and one of them may have the name
+        return await asyncio.to_thread(unknown_people, who, tool, law.matrix.rules, around)
+
+    async def _around(self, project: str, law: Law) -> Surroundings:
+        networks = await self._pool.fetch(QUERIES.network_specs, project, MAX_NETWORKS)
+        return Surroundings(
+            project=project,
+            tools={name: tool.spec for name, tool in law.registry.tools.items()},
+            networks={row["network"]: _agents(row["spec"]) for row in networks},
+        )
 
     async def _unused(self, project: str, version: int, found: PolicyFile) -> tuple[str, ...]:
         """Name the rules that the matrix in force has too and that gave no right to anything lately."""

@@ -43,13 +43,20 @@ def meant(pattern: str, names: Sequence[str]) -> str:
 
 def simpler(pattern: str) -> str:
     """Return the plainest spelling of *pattern*: `**` is `*`, `[a]` is `a`, `*?` is `?*`."""
-    while True:
-        shorter = pattern.replace("**", "*").replace("*?", "?*")
-        for letter in _lonely(shorter):
-            shorter = shorter.replace(f"[{letter}]", letter)
-        if shorter == pattern:
-            return pattern
-        pattern = shorter
+    pieces = [piece[1] if _is_one_letter(piece) else piece for piece in _pieces(pattern)]
+    changed = True
+    while changed:
+        changed = False
+        for place in range(len(pieces) - 1):
+            if pieces[place : place + 2] == ["*", "*"]:
+                del pieces[place]
+            elif pieces[place : place + 2] == ["*", "?"]:
+                pieces[place : place + 2] = ["?", "*"]
+            else:
+                continue
+            changed = True
+            break
+    return "".join(pieces)
 
 
 def never_closes(pattern: str) -> bool:
@@ -64,9 +71,18 @@ def never_closes(pattern: str) -> bool:
     return False
 
 
-def _lonely(pattern: str) -> set[str]:
-    return {pattern[n + 1] for n in range(len(pattern) - 2) if pattern[n] == "[" and pattern[n + 2] == "]"} - {
-        "!",
-        "*",
-        "?",
-    }
+def _pieces(pattern: str) -> list[str]:
+    """Return the letters, signs and whole classes (`[…]`) that *pattern* is made of; what never closes is letters."""
+    pieces, place = [], 0
+    while place < len(pattern):
+        end = place + 1
+        if pattern[place] == "[":
+            start = place + 2 if pattern[place + 1 : place + 2] == "!" else place + 1
+            end = pattern.find("]", start + 1) + 1 or place + 1  # the first letter of a class may be a `]` itself
+        pieces.append(pattern[place:end])
+        place = end
+    return pieces
+
+
+def _is_one_letter(piece: str) -> bool:
+    return len(piece) == 3 and piece[0] == "[" and piece[1] not in "!*?["

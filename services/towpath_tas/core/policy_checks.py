@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from towpath_contracts.problems import ProblemDetail
 from towpath_contracts.tools import ToolSpec
-from towpath_tas.core.matrix import PARTS, Rule, glob_matches
+from towpath_tas.core.condition_words import never_true
+from towpath_tas.core.matrix import PARTS, Rule, Who, glob_matches
 from towpath_tas.core.patterns import covers, is_pattern, matching, meant, never_closes, simpler
 
 MAX_PAIRS = 1_000_000
@@ -66,10 +67,25 @@ def _all(rules: Sequence[Rule], around: Surroundings) -> Iterator[tuple[int, Fin
     for place, rule in enumerate(rules):
         looks = [_spelling(rule)]
         if not around.project or glob_matches(rule.project, around.project):
-            looks += [_tools(rule, around), _people(rule, around), _arguments(rule, around)]
+            looks += [_tools(rule, around), _people(rule, around), _arguments(rule, around), _never_true(rule, around)]
         yield from ((place, finding) for look in looks for finding in look)
     yield from _names(rules)
     yield from _unreachable(rules)
+
+
+def unknown_people(who: Who, tool: str, rules: Sequence[Rule], around: Surroundings) -> tuple[str, ...]:
+    """Say what a question about *tool* and the *rules* that speak of it name and nobody has: networks and agents."""
+    said = []
+    if who.network not in around.networks:
+        said.append(f"no published network is named {who.network!r}{meant(who.network, list(around.networks))}")
+    else:
+        agents = [agent.key for agent in around.networks[who.network]]
+        if who.agent not in agents:
+            said.append(f"{who.network} has no agent {who.agent!r}{meant(who.agent, agents)}")
+    for rule in rules:
+        if glob_matches(rule.project, around.project) and glob_matches(rule.tool, tool):
+            said += [f"rule {rule.name}: {detail}" for code, detail in _people(rule, around) if code not in HINTS]
+    return tuple(said[:MAX_WARNINGS])
 
 
 def _spelling(rule: Rule) -> Iterator[Finding]:
@@ -125,6 +141,16 @@ def _arguments(rule: Rule, around: Surroundings) -> Iterator[Finding]:
                 "argument_unknown",
                 f"no tool that matches {rule.tool!r} takes an argument {name!r}{meant(name, taken)}",
             )
+
+
+def _never_true(rule: Rule, around: Surroundings) -> Iterator[Finding]:
+    """What is no boolean is never true: where it has to be, an allowing rule never applies, and any other always."""
+    tools = [around.tools[name] for name in matching(rule.tool, around.tools)]
+    if rule.when is None:
+        return
+    for part, kind in never_true(rule.when, [tool.parameters for tool in tools]):
+        then = "never applies" if rule.effect == "allow" else "applies whatever the arguments are"
+        yield "never_true", f"{part} is {kind}, never the boolean true, so the rule {then}; compare it with something"
 
 
 def _is_open(tool: ToolSpec) -> bool:

@@ -126,18 +126,28 @@ def _document(root: yaml.Node, compiler: Compiler, found: _Findings) -> list[tup
         for place, node in enumerate(listed.value)
         if (rule := _rule(node, f"/rules/{place}", compiler, found)) is not None
     ]
-    _unique_names([rule for rule, _ in placed], listed.value, found)
+    _unique_names(listed.value, found)
     return placed
 
 
-def _unique_names(rules: Sequence[Rule], nodes: Sequence[yaml.Node], found: _Findings) -> None:
-    if len(rules) != len(nodes):
-        return  # some rules are broken already, so places and nodes no longer agree
+def _unique_names(nodes: Sequence[yaml.Node], found: _Findings) -> None:
+    """Look at what is written, so that a name is missed neither beside another mistake nor in a broken rule."""
     seen: set[str] = set()
-    for place, rule in enumerate(rules):
-        if rule.name in seen:
-            found.add(nodes[place], f"/rules/{place}/name", "duplicate", f"a rule named {rule.name!r} stands above")
-        seen.add(rule.name)
+    for place, node in enumerate(nodes):
+        name = _written_name(node)
+        if name in seen:
+            found.add(node, f"/rules/{place}/name", "duplicate", f"a rule named {name!r} stands above")
+        if name:
+            seen.add(name)
+
+
+def _written_name(node: yaml.Node) -> str:
+    """Return the name that a rule gives itself; nothing where it has none."""
+    if not isinstance(node, yaml.MappingNode):
+        return ""
+    names = (value for key, value in node.value if isinstance(key, yaml.ScalarNode) and key.value == "name")
+    first = next(names, None)
+    return str(first.value) if isinstance(first, yaml.ScalarNode) else ""
 
 
 def _rule(node: yaml.Node, at: str, compiler: Compiler, found: _Findings) -> Rule | None:

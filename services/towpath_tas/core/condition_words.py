@@ -1,0 +1,94 @@
+"""What can be said of a condition by reading it: which of its parts can never be the boolean true (design §7).
+
+Law: advice only, and silent where it is not sure. A part is told only if the schema of every tool in question says that
+what stands there is something else than a boolean; how conditions are weighed is `conditions` alone.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
+_PLACE = re.compile(r"args((?:\.[A-Za-z_]\w*|\[(?:'[^'\\]*'|\"[^\"\\]*\")\])*)")
+_STEP = re.compile(r"\.([A-Za-z_]\w*)|\[['\"]([^'\"]*)['\"]\]")
+_UNSURE = ("anyOf", "oneOf", "allOf", "$ref", "not", "if")
+_KINDS = {str: "string", int: "number", float: "number", bool: "boolean", list: "array", dict: "object"}
+
+
+def never_true(when: str, schemas: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Yield the parts of *when* that stand where only yes or no can, and what each is by all *schemas* of arguments."""
+    for part in _yes_or_no(when):
+        place = _PLACE.fullmatch(part)
+        if place is None or not schemas:
+            continue
+        path = [first or second for first, second in _STEP.findall(place[1])]
+        kinds = [_kinds(schema, path) for schema in schemas]
+        if all(found and "boolean" not in found for found in kinds):
+            yield part, " or ".join(sorted({kind for found in kinds for kind in found or ()}))
+
+
+def _yes_or_no(text: str) -> Iterator[str]:
+    """Yield the parts of *text* that are joined by && and ||, without what only surrounds or inverts them."""
+    text = text.strip()
+    while (inner := _inside(text)) is not None:
+        text = inner.strip()
+    pieces = _split(text)
+    if len(pieces) == 1:
+        yield text
+        return
+    for piece in pieces:
+        yield from _yes_or_no(piece)
+
+
+def _inside(text: str) -> str | None:
+    """Return what *text* inverts or has in parentheses as a whole; None where it is neither."""
+    if text.startswith("!") and len(_split(text)) == 1:
+        return text[1:]
+    if not text.startswith("(") or not text.endswith(")"):
+        return None
+    depth = 0
+    plain = _masked(text)
+    for place, sign in enumerate(plain):
+        depth += (sign == "(") - (sign == ")")
+        if depth == 0 and place < len(plain) - 1:
+            return None
+    return text[1:-1]
+
+
+def _split(text: str) -> list[str]:
+    """Split at every && and || that stands in no parentheses, brackets or quotes; a choice (?:) is not split."""
+    plain = _masked(text)
+    pieces, begin, depth, place = [], 0, 0, 0
+    while place < len(plain):
+        sign = plain[place]
+        depth += (sign in "([{") - (sign in ")]}")
+        if depth == 0 and sign == "?":
+            return [text]
+        if depth == 0 and plain[place : place + 2] in {"&&", "||"}:
+            pieces.append(text[begin:place])
+            begin = place = place + 2
+            continue
+        place += 1
+    return [*pieces, text[begin:]]
+
+
+def _masked(text: str) -> str:
+    return _QUOTED.sub(lambda found: "_" * len(found[0]), text)
+
+
+def _kinds(schema: Any, path: Sequence[str]) -> frozenset[str]:
+    """Return the JSON kinds that the value at *path* may have; none where the schema leaves that open."""
+    for name in path:
+        if not isinstance(schema, Mapping) or any(word in schema for word in _UNSURE):
+            return frozenset()
+        members = schema.get("properties")
+        if not isinstance(members, Mapping) or name not in members:
+            return frozenset()
+        schema = members[name]
+    if not isinstance(schema, Mapping) or any(word in schema for word in _UNSURE):
+        return frozenset()
+    said = schema.get("type")
+    if said is not None:
+        return frozenset([said] if isinstance(said, str) else said)
+    values = schema.get("enum", [schema["const"]] if "const" in schema else ())
+    return frozenset(_KINDS.get(type(value), "null") for value in values)
