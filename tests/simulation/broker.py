@@ -32,6 +32,7 @@ class Stored:
     headers: dict[str, str]
     at: float
     deliveries: int = 0
+    delivered_at: float = 0.0
     held_until: float = 0.0
 
 
@@ -186,6 +187,7 @@ class Broker:
         feed = willing[int(self.chance.random() * len(willing))] if len(willing) > 1 else willing[0]
         feed.promised += 1
         message.deliveries += 1
+        message.delivered_at = self.loop.time()
         if message.deliveries > 1:
             self.seen.note("redelivered")
         self._hold(queue, message, queue.spec.ack_wait_s)

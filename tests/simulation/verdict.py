@@ -6,6 +6,7 @@ every effect, whether the record was there first; at the end it compares everyth
 
 import json
 from collections import Counter, defaultdict
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +14,7 @@ from tests.simulation.broker import Stored
 from tests.simulation.scenery import NETWORK
 
 from towpath_contracts.events import FINAL_STATUSES, LogEntry, event_adapter
-from towpath_contracts.facts import fact_adapter
+from towpath_contracts.facts import AnyFact, fact_adapter
 from towpath_contracts.tools import EffectClass, ToolOutcome
 from towpath_engine.advance import advance
 from towpath_engine.replay import fold, replay
@@ -46,15 +47,25 @@ class Judge:
         )
 
     def on_ack(self, message: Stored) -> None:
-        """A fact has left the inbox for good: what it says must be in the log, or change nothing."""
+        """A fact has left the inbox for good: what it says must be in the log, or have changed nothing.
+
+        It was folded at some moment since it was delivered; what came after that moment may have made it matter.
+        """
         fact = fact_adapter.validate_json(message.data)
         text = message.data.decode()
         if any(row["fact"] == text for row in self._runs.facts[fact.run_id].values()):
             return
-        state = fold(fact.run_id, NETWORK, self._log(fact.run_id))
-        entries, _, _ = advance(state, fact, self._world.now())
-        if entries and not all(entry.event.type in ("effect_resent", "decision_missed") for entry in entries):
+        log = self._log(fact.run_id)
+        delivered = self._world.now() - timedelta(seconds=self._world.broker.loop.time() - message.delivered_at)
+        known = sum(entry.at < delivered for entry in log)
+        if all(self._matters(fact, log[:length]) for length in range(len(log), max(known, 1) - 1, -1)):
             self._world.complain(f"acknowledged before it was stored: {text[:300]}")
+
+    def _matters(self, fact: AnyFact, log: tuple[LogEntry, ...]) -> bool:
+        """Say whether the fact would have changed a run with this log."""
+        state = fold(fact.run_id, NETWORK, log)
+        entries, _, _ = advance(state, fact, self._world.now())
+        return any(entry.event.type not in ("effect_resent", "decision_missed") for entry in entries)
 
     def on_confirmed(self, outcome: ToolOutcome) -> None:
         """A worker forgets an outcome: the ledger must have it, as the call's or as evidence."""
