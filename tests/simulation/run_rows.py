@@ -266,8 +266,10 @@ class RunRows:
         run_id: UUID | None,
         gate_id: UUID | None,
         paused: bool,
+        after: UUID | None,
         limit: int,
     ) -> list[Row]:
+        begin = None if after is None else self.gates[after]
         fits = [
             {**gate, "votes": None}
             for gate in self.gates.values()
@@ -276,8 +278,9 @@ class RunRows:
             and run_id in (None, gate["run_id"])
             and gate_id in (None, gate["gate_id"])
             and (paused or gate["gate_type"] != "paused")
+            and (begin is None or (gate["opened_at"], gate["gate_id"]) > (begin["opened_at"], begin["gate_id"]))
         ]
-        return fits[:limit]
+        return sorted(fits, key=lambda gate: (gate["opened_at"], gate["gate_id"]))[:limit]
 
     def nothing(self, _session: Session, *_values: Any) -> list[Row]:
         """Housekeeping that no simulated run is long enough to need."""
