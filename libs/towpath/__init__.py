@@ -7,10 +7,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from towpath.agents.base import BaseAgent
+    from towpath.agents.request import AgentRequest
     from towpath.arguments import System
     from towpath.client import Client
     from towpath.context import ToolContext
     from towpath.errors import (
+        AgentError,
         DeclarationError,
         DeniedError,
         NotFoundError,
@@ -31,6 +34,9 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Agent": "towpath.networks",
+    "AgentError": "towpath.errors",
+    "AgentRequest": "towpath.agents.request",
+    "BaseAgent": "towpath.agents.base",
     "Client": "towpath.client",
     "DeclarationError": "towpath.errors",
     "DeniedError": "towpath.errors",
@@ -59,6 +65,9 @@ _HOMES = {
 
 __all__ = [
     "Agent",
+    "AgentError",
+    "AgentRequest",
+    "BaseAgent",
     "Client",
     "DeclarationError",
     "DeniedError",

@@ -7,6 +7,7 @@ TowpathError                 the platform refused; `.problem` says why and what 
   x UnavailableError         try again: nobody answers, or too much waits already (429, 503)
   x RunTimeoutError          the run did not end in time; it goes on (408)
 ToolError                    a tool says why it has no result; the model reads code, message and hint
+AgentError                   an agent in user code says why it has no answer, and whether to ask it again
 DeclarationError             a tool, an agent or a network is written in a way that can't be offered
 
 Law: each class names the reaction that fits it.
@@ -70,6 +71,19 @@ class ToolError(Exception):
         self.retryable = retryable
         self.hint = hint
         self.external = external
+
+
+class AgentError(Exception):
+    """Raised by a `BaseAgent` that has no answer: *code* is stable and becomes the reason of the run's end.
+
+    *retryable* says that the same request may succeed in a moment: it is asked three times in all.
+    """
+
+    def __init__(self, code: str, message: str = "", *, retryable: bool = False) -> None:
+        super().__init__(f"{code}: {message}" if message else code)
+        self.code = code
+        self.message = message or code
+        self.retryable = retryable
 
 
 class DeclarationError(TypeError):

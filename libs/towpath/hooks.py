@@ -1,6 +1,7 @@
-"""Hooks of a tool worker: the user's own code around what the worker does (feature B6).
+"""Hooks of tool workers and agents: the user's own code around what they do (feature B6).
 
 Law: a hook watches and never decides. One that fails or hangs is contained, counted and reported; the call goes on.
+What a hook hears is on record anyway: no secret that a worker adds to a call, no text of a failure.
 """
 
 import asyncio
@@ -8,17 +9,23 @@ import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from towpath.context import ToolContext
 from towpath.errors import DeclarationError
 from towpath_contracts.base import JsonObject
+from towpath_contracts.deciding import Usage
 from towpath_contracts.tools import ToolFailure
 
 HOOK_TIMEOUT_S = 5.0
 """A hook that takes longer is cut off; it watches, it does not work."""
 
-MOMENTS = ("start", "finished", "error", "pre_tool_call", "post_tool_call")
-"""start and finished: of the worker; error: a call failed; pre and post: around every call of a tool."""
+MOMENTS = ("start", "finished", "error", "pre_model_call", "post_model_call", "pre_tool_call", "post_tool_call")
+"""start and finished: of the process; error: a call or an answer failed; pre and post: around every call of a tool or
+model.
+
+In a worker a tool call is its execution. In an agent a model call is every request that the platform asks it, and
+every model that it asks itself under `request.model_call`; a tool call is what it proposes, and what comes back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +40,12 @@ class Moment:
     status: str = ""
     failure: ToolFailure | None = None
     duration_ms: int = 0
+    agent: str = ""
+    model: str = ""
+    run_id: UUID | None = None
+    step: int = 0
+    kind: str = ""
+    usage: Usage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,5 +90,10 @@ class Hooks:
                         await one.function(moment)
                     else:
                         await asyncio.to_thread(one.function, moment)
-            except Exception as error:  # noqa: BLE001 - whatever a user's hook raises must not reach the call
+            except asyncio.CancelledError as error:
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise  # the process stops, or the call is cut off; a hook that cancels itself has failed
+                self._failed(one, error)
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - what a hook raises must not reach the call
                 self._failed(one, error)

@@ -26,7 +26,7 @@ from towpath_fabric.logs import Logger
 from towpath_fabric.prompts import PromptInvalidError
 from towpath_fabric.pull import deliveries
 from towpath_fabric.redaction import redacted
-from towpath_fabric.requests import Answer, AnswerFact, Job, Passing, RequestLoop
+from towpath_fabric.requests import Answer, AnswerFact, Job, RequestLoop
 from towpath_fabric.streams import ensure_consumer
 from towpath_fabric.telemetry import Telemetry
 
@@ -36,7 +36,7 @@ LOG_BYTES = 900_000
 DECIDER = "decider"
 
 
-class DeciderPassing(Passing):
+class DeciderPassing:
     """The crash points of a decider."""
 
     def taken(self) -> None:

@@ -69,7 +69,9 @@ def protocol_methods(path: Path) -> set[int]:
     """Return the lines of methods that a Protocol declares, or an abstract class asks for."""
     classes = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.ClassDef)]
     protocols = [node for node in classes if any("Protocol" in ast.unparse(base) for base in node.bases)]
-    return {part.lineno for node in protocols for part in node.body if isinstance(part, Function)}
+    asked = {part.lineno for node in protocols for part in node.body if isinstance(part, Function)}
+    methods = [part for node in classes for part in node.body if isinstance(part, Function)]
+    return asked | {part.lineno for part in methods if "abstractmethod" in map(ast.unparse, part.decorator_list)}
 
 
 CODE = ("libs", "services", "tests", "bench", "examples", "deploy", "docs")

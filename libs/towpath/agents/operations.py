@@ -1,0 +1,74 @@
+"""What an agent may have the platform do: each function makes a decision, and the platform carries it out (C10).
+
+Law: these only build. Whether the tool may run, whether the route is allowed and who is asked at the gate is decided
+behind the decision, by validation, the matrix and a person.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions import (
+    Abandon,
+    AbandonDetails,
+    CheckedRespond,
+    CheckedRoute,
+    CheckedUseTool,
+    RequestGate,
+    RequestGateDetails,
+    Respond,
+    RespondDetails,
+    RouteToAgent,
+    RouteToAgentDetails,
+    ToolCallProposal,
+    UseTool,
+    UseToolDetails,
+)
+
+Move = CheckedUseTool | CheckedRoute | CheckedRespond | Abandon | RequestGate
+"""What the functions here return."""
+
+AnyMove = Move | UseTool | RouteToAgent | Respond
+"""A decision in any of its typed forms."""
+
+
+def execute_tool(tool: str, /, *, reasoning: str = "", **params: Any) -> CheckedUseTool:
+    """Have the tool-access service run one tool: `execute_tool("crm.lookup", customer="ada")`."""
+    details = UseToolDetails(tool_name=tool, tool_params=params)
+    return CheckedUseTool(action_reasoning=reasoning, action_details=details)
+
+
+def execute_tools(calls: Sequence[tuple[str, JsonObject]], /, *, reasoning: str = "") -> CheckedUseTool:
+    """Have several tools run together; their results come back in this order."""
+    proposals = tuple(ToolCallProposal(tool_name=tool, tool_params=params) for tool, params in calls)
+    return CheckedUseTool(action_reasoning=reasoning, action_details=UseToolDetails(calls=proposals))
+
+
+def route(agent_key: str, /, *, context: Any = None, reasoning: str = "") -> CheckedRoute:
+    """Hand control to another agent of the network; *context* is shown to it once."""
+    details = RouteToAgentDetails(target_agent_name=agent_key, context=context)
+    return CheckedRoute(action_reasoning=reasoning, action_details=details)
+
+
+def respond(payload: JsonObject | str, /, *, reasoning: str = "") -> CheckedRespond:
+    """Answer. In a goal run this claims that the work is done, and the platform checks it."""
+    details = RespondDetails.model_validate({"payload": payload})
+    return CheckedRespond(action_reasoning=reasoning, action_details=details)
+
+
+def evaluate_confidence(move: Move, /, confidence: float | None = None) -> Move:
+    """Have the confidence of this run checked before *move* is followed by another; goal and background runs only.
+
+    *confidence* is what the agent itself believes, 0 to 1, where it knows.
+    """
+    return move.model_copy(update={"request_confidence": True, "confidence": confidence})
+
+
+def create_gate(reason: str, /, *, reasoning: str = "", **detail: Any) -> RequestGate:
+    """Ask a person and wait: a gate of type `manual`; goal and background runs only."""
+    return RequestGate(action_reasoning=reasoning, action_details=RequestGateDetails(reason=reason, detail=detail))
+
+
+def abandon(rationale: str, /, *, reasoning: str = "") -> Abandon:
+    """Give the goal or objective up, and say why; goal and background runs only."""
+    return Abandon(action_reasoning=reasoning, action_details=AbandonDetails(rationale=rationale))

@@ -1,0 +1,140 @@
+"""What an agent is asked: one step of one run, complete (design §8).
+
+Law: everything here was written by the platform; outputs of tools in it are untrusted text all the same. A request
+holds no secret and no handle to the run: what the agent wants done it returns.
+"""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from towpath.agents.tally import ModelCall, Tally
+from towpath.hooks import Hooks, Moment
+from towpath_contracts.base import JsonObject
+from towpath_contracts.deciding import (
+    DecisionKind,
+    DecisionRequest,
+    OfferedRoute,
+    OfferedTool,
+    PromptContext,
+    ToolOutput,
+)
+from towpath_fabric.clock import monotonic
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRequest:
+    """One request. `asked` is its wire form, with everything that has no short name here."""
+
+    asked: DecisionRequest
+    deadline_s: float = float("inf")
+    """When the platform stops waiting for the answer, on the monotonic clock."""
+    hooks: Hooks = field(default_factory=lambda: Hooks((), lambda _hook, _error: None))
+    tally: Tally = field(default_factory=Tally)
+
+    @property
+    def run_id(self) -> UUID:
+        """The run."""
+        return self.asked.run_id
+
+    @property
+    def kind(self) -> DecisionKind:
+        """What is asked: `decide`, `replan`, or an assessment."""
+        return self.asked.kind
+
+    @property
+    def step(self) -> int:
+        """The number of the step, from 1."""
+        return self.asked.step
+
+    @property
+    def context(self) -> PromptContext:
+        """Everything that a model would be shown."""
+        return self.asked.context
+
+    @property
+    def message(self) -> str:
+        """What the caller wants."""
+        return self.asked.context.user_message
+
+    @property
+    def tools(self) -> tuple[OfferedTool, ...]:
+        """The tools that may be asked for, with the parameters that an agent may set."""
+        return self.asked.context.tools
+
+    @property
+    def routes(self) -> tuple[OfferedRoute, ...]:
+        """The agents that control may be handed to."""
+        return self.asked.context.routes
+
+    @property
+    def outputs(self) -> tuple[ToolOutput, ...]:
+        """Full outputs of tools in this epoch, oldest first; untrusted text."""
+        return self.asked.context.outputs
+
+    @property
+    def feedback(self) -> tuple[str, ...]:
+        """Why earlier moves were refused or failed."""
+        return self.asked.context.feedback
+
+    @property
+    def run(self) -> JsonObject:
+        """Goal, criteria, plan, workspace of a goal or background run; empty for others."""
+        return self.asked.context.run or {}
+
+    @property
+    def assessment(self) -> JsonObject:
+        """What is to be judged, where this is an assessment; else empty."""
+        return self.asked.context.assessment or {}
+
+    @property
+    def remaining_s(self) -> float:
+        """Seconds until nobody waits any more; 0 when that time is over."""
+        return max(0.0, self.deadline_s - monotonic())
+
+    def results(self, tool: str) -> list[Any]:
+        """Return the results of *tool* that succeeded in this epoch, oldest first."""
+        found = (one for one in self.outputs if one.tool == tool and one.status == "succeeded")
+        return [_parsed(one.text) for one in found]
+
+    @property
+    def last_output_text(self) -> str:
+        """The text of the newest output; empty where there is none."""
+        return self.outputs[-1].text if self.outputs else ""
+
+    def model_call(self, model: str) -> AbstractAsyncContextManager[ModelCall]:
+        """Around a call of a model that the agent makes itself: hooks hear of it, and its usage is on record.
+
+        `async with request.model_call("openai:gpt-5") as call: …; call.used(input_tokens=…, output_tokens=…, usd=…)`.
+        """
+        return self._model_call(model)
+
+    @asynccontextmanager
+    async def _model_call(self, model: str) -> AsyncIterator[ModelCall]:
+        call, began = self.tally.begin(model), monotonic()
+        await self._tell("pre_model_call", model)
+        status = "failed"
+        try:
+            yield call
+            status = "succeeded"
+        finally:
+            took = int((monotonic() - began) * 1000)
+            await self._tell("post_model_call", model, status=status, duration_ms=took, usage=call.usage)
+
+    async def _tell(self, name: str, model: str, **known: Any) -> None:
+        if self.hooks.has(name):
+            asked = self.asked
+            moment = Moment(
+                name=name, model=model, run_id=asked.run_id, step=asked.step, kind=asked.kind.value, **known
+            )
+            await self.hooks.tell(moment)
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -1,0 +1,85 @@
+"""`python -m towpath_agent MODULE:CLASS [--count N]`: serves an agent that stands in a module or a file.
+
+Law: the only place where the parts of an agent's process are chosen and put together.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+from pydantic import ValidationError
+
+from towpath.agents.base import BaseAgent
+from towpath.agents.finding import find_agent
+from towpath.agents.server import AgentOptions, AgentServer
+from towpath.errors import DeclarationError
+from towpath.hooks import Hook
+from towpath_agent.replicas import keep_running
+from towpath_agent.settings import AgentSettings
+from towpath_fabric.service import Service
+
+USAGE_ERROR = 2
+MOST_PROCESSES = 64
+
+
+def arguments() -> argparse.ArgumentParser:
+    """Return what the command line takes."""
+    parser = argparse.ArgumentParser(prog="towpath agents serve", description="Serve an agent in user code.")
+    parser.add_argument("target", metavar="MODULE:CLASS", help="dotted module or path of a .py file, and the class")
+    parser.add_argument("--count", type=int, default=1, help="how many processes (default 1)")
+    parser.add_argument("--concurrency", type=int, help="how many requests one process answers at once (default 16)")
+    parser.add_argument("--name-only", action="store_true", help="print the agent's name as JSON, and end")
+    return parser
+
+
+def make(service: Service, settings: AgentSettings, agent: BaseAgent, hooks: Sequence[Hook]) -> AgentServer:
+    """Put the server of *agent* together and add it to the service."""
+    server = AgentServer(
+        service.bus,
+        agent,
+        options=AgentOptions(
+            worker=settings.instance, project=settings.project, concurrency=settings.agent_concurrency
+        ),
+        log=service.log,
+        registry=service.registry,
+        hooks=hooks,
+        telemetry=service.telemetry,
+    )
+    service.health.check("agent", server.ready)
+    service.loop(server.run)
+    service.on_stop(server.stop)
+    return server
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve until told to stop; returns the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    asked = arguments().parse_args(words)
+    if not 1 <= asked.count <= MOST_PROCESSES:
+        sys.stderr.write(f"towpath agents: --count is 1 to {MOST_PROCESSES}\n")
+        return USAGE_ERROR
+    given = {} if asked.concurrency is None else {"agent_concurrency": asked.concurrency}
+    try:
+        settings = AgentSettings.load(**given).model_copy(update={"database_url": None})
+        agent, hooks = find_agent(asked.target)
+    except (DeclarationError, ValidationError) as error:
+        sys.stderr.write(f"towpath agents: {error}\n")
+        return USAGE_ERROR
+    if asked.name_only:
+        sys.stdout.write(json.dumps(agent.name) + "\n")
+        sys.stdout.flush()
+        return 0
+    if asked.count > 1:
+        return keep_running(asked.count, words)
+    service = Service("agent", settings)
+    make(service, settings, agent, hooks)
+    code = service.run()
+    sys.stderr.flush()
+    sys.stdout.flush()
+    os._exit(code)  # everything is handed back; Python would wait for ever for plain methods that never return
+
+
+if __name__ == "__main__":
+    sys.exit(main())
