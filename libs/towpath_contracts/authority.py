@@ -46,6 +46,10 @@ def _pulls(*consumers: tuple[str, str]) -> tuple[str, ...]:
     return asked + first + tuple(f"$JS.ACK.*.*.{stream}.{durable}.>" for stream, durable in consumers)
 
 
+def _one(spec: streams.ConsumerSpec) -> tuple[str, str]:
+    return spec.stream, spec.durable
+
+
 def _own(stream: str) -> tuple[tuple[str, str], ...]:
     return tuple((one.stream, one.durable) for one in streams.CONSUMERS if one.stream == stream)
 
@@ -69,8 +73,7 @@ NOT_FOR_PEOPLE: frozenset[rpc.Method] = frozenset(
     {
         *(rpc.CLAIM_START, rpc.RAISE_FENCE, rpc.SETTLE_CALL, rpc.REGISTER_TOOLS, rpc.BLOB_PUT, rpc.RECORD_ACTION),
         *(rpc.DEAD_LETTER_CALLS, rpc.DEAD_LETTER_RUNS, rpc.REPUBLISH, rpc.EVENTS_SINCE, rpc.SWEEP_RUNS),
-        rpc.WAKE_PAUSED,
-        rpc.CHECK_GRANT,
+        *(rpc.WAKE_PAUSED, rpc.CHECK_GRANT, rpc.IDLE_RUNS),
     }
 )
 """Methods that services ask each other; the gateway may ask every other one."""
@@ -187,9 +190,22 @@ SERVICES: dict[str, UserRights] = {
         answers=True,
     ),
     "log_writer": UserRights(
-        publish=(*_asks(rpc.EVENTS_SINCE, rpc.SWEEP_RUNS), *_pulls(*_own("EVENTS"), *_own("LOGS")), *_DECLARES),
+        publish=(
+            *_asks(rpc.EVENTS_SINCE, rpc.SWEEP_RUNS),
+            *_pulls(_one(streams.EVENTS_CONSUMER), *_own("LOGS")),
+            *_DECLARES,
+        ),
         subscribe=("svc.log_writer.*", _inbox("log_writer")),
         answers=True,
+    ),
+    "watchdog": UserRights(
+        publish=(
+            "run.inbox.watchdog.*",
+            *_asks(rpc.EVENTS_SINCE, rpc.SWEEP_RUNS, rpc.IDLE_RUNS),
+            *_pulls(_one(streams.WATCHDOG_CONSUMER)),
+            *_DECLARES,
+        ),
+        subscribe=(_inbox("watchdog"),),
     ),
     "gateway": UserRights(
         account=EDGE,

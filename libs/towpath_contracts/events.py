@@ -16,6 +16,7 @@ from towpath_contracts.deciding import Cost, ScriptUse, Usage
 from towpath_contracts.decisions import Instruction
 from towpath_contracts.goals import GoalSettings, GoalTask
 from towpath_contracts.tools import Denial, ProbeWord, ToolFailure
+from towpath_contracts.watching import FindingName
 
 
 class ForkedFrom(Value):
@@ -264,6 +265,23 @@ class LoopDetected(Value):
     action: str
 
 
+class WatchdogReported(Value):
+    """The watchdog's report was taken (feature C6): what it found, over how many steps, how clearly (0 to 1).
+
+    `action` is what it leads to: `nudge` or `gate` at the next step, `resend` of what is overdue, or `note` alone.
+    """
+
+    type: Literal["watchdog_reported"] = "watchdog_reported"
+    finding: FindingName
+    key: str
+    step: int
+    steps: int = 0
+    score: float = 0.0
+    detail: str = ""
+    tools: tuple[str, ...] = ()
+    action: str
+
+
 class NoteAdded(Value):
     """The platform tells the model something (forced respond, a nudge)."""
 
@@ -409,6 +427,7 @@ Event = Annotated[
     | GateOpened
     | GateClosed
     | LoopDetected
+    | WatchdogReported
     | NoteAdded
     | BackedOff
     | StepValidated
@@ -440,6 +459,7 @@ AnyEvent = (
     | GateOpened
     | GateClosed
     | LoopDetected
+    | WatchdogReported
     | NoteAdded
     | BackedOff
     | StepValidated

@@ -14,6 +14,7 @@ from towpath_contracts.base import JsonObject, Message, Value
 from towpath_contracts.deciding import Cost, ScriptUse, Usage
 from towpath_contracts.switches import Switch
 from towpath_contracts.tools import Denial, Doubt, ProbeWord, ToolFailure
+from towpath_contracts.watching import DETAIL_CHARS, KEY_CHARS, TOOLS_TOLD, FindingName
 
 
 def _empty(pool: str) -> bool:
@@ -216,6 +217,23 @@ class FenceRaised(FactBase):
     live: tuple[UUID, ...] = ()
 
 
+class WatchdogReported(FactBase):
+    """The watchdog found something: what (`key` tells two of one kind apart), over how many steps, how clearly (0-1).
+
+    `since` is the first event that it rests on: a report of what was reported before is no news. `tools` are those that
+    the steps asked for.
+    """
+
+    type: Literal["watchdog.reported"] = "watchdog.reported"
+    finding: FindingName
+    key: str = Field(max_length=KEY_CHARS)
+    since: int = Field(ge=0)
+    steps: int = Field(default=0, ge=0)
+    score: float = Field(default=0.0, ge=0, le=1)
+    detail: str = Field(default="", max_length=DETAIL_CHARS)
+    tools: tuple[str, ...] = Field(default=(), max_length=TOOLS_TOLD)
+
+
 class MessageDead(FactBase):
     """A message of this run was set aside as a dead letter; `attempt` is the effect's it was sent for, 0 for any."""
 
@@ -240,6 +258,7 @@ Fact = Annotated[
     | TimerFired
     | CancelRequested
     | FenceRaised
+    | WatchdogReported
     | MessageDead,
     Field(discriminator="type"),
 ]
@@ -258,6 +277,7 @@ AnyFact = (
     | TimerFired
     | CancelRequested
     | FenceRaised
+    | WatchdogReported
     | MessageDead
 )
 
@@ -273,7 +293,7 @@ SOURCE_FACTS: dict[str, frozenset[str]] = {
         }
     ),
     "gateway": frozenset({"cancel.requested"}),
-    "watchdog": frozenset({"message.dead"}),
+    "watchdog": frozenset({"message.dead", "watchdog.reported"}),
     "orchestrator": frozenset(
         {"run.admitted", "timer.fired", "fence.raised", "cancel.requested", "gate.resolved", "message.dead"}
     ),

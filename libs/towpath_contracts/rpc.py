@@ -20,6 +20,7 @@ from towpath_contracts import (
     tasks,
     tools,
     views,
+    watching,
 )
 from towpath_contracts.base import Message
 
@@ -47,6 +48,7 @@ LIST_RUNS = Method("orchestrator", "list_runs", views.ListRuns, views.RunPage)
 EVENTS = Method("orchestrator", "events", views.GetEvents, views.EventPage)
 EVENTS_SINCE = Method("orchestrator", "events_since", views.EventsSince, views.EventPage)
 SWEEP_RUNS = Method("orchestrator", "sweep_runs", views.SweepRuns, views.SweptRuns)
+IDLE_RUNS = Method("orchestrator", "idle_runs", watching.IdleRuns, watching.IdleRunList)
 LIST_GATES = Method("orchestrator", "list_gates", views.ListGates, views.GatePage)
 RESOLVE_GATE = Method("orchestrator", "resolve_gate", views.ResolveGate, views.Done)
 CANCEL_RUN = Method("orchestrator", "cancel_run", views.CancelRun, views.Done)
@@ -111,6 +113,7 @@ METHODS: tuple[Method, ...] = (
     EVENTS,
     EVENTS_SINCE,
     SWEEP_RUNS,
+    IDLE_RUNS,
     LIST_GATES,
     RESOLVE_GATE,
     CANCEL_RUN,

@@ -201,6 +201,8 @@ class _Projection:
                 self._note(RUN, "towpath.transferred", {"towpath.source": event.source, "towpath.target": event.target})
             case ev.LoopDetected():
                 self._note(RUN, "towpath.loop", {"towpath.detector": event.detector, "towpath.rung": event.action})
+            case ev.WatchdogReported():
+                self._note(RUN, "towpath.finding", {"towpath.finding": event.finding, "towpath.rung": event.action})
             case ev.CancelAccepted() | ev.RunStarted() | ev.RunQuarantined():
                 self._note(RUN, f"towpath.{event.type}", {})
             case _:

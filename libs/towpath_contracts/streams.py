@@ -105,6 +105,14 @@ EVENTS_CONSUMER = ConsumerSpec(
     max_ack_pending=8_192,
     ack_all=True,
 )
+WATCHDOG_CONSUMER = ConsumerSpec(
+    stream="EVENTS",
+    durable="watchdog",
+    filter_subject=subjects.RUN_EVENT_ALL,
+    ack_wait_s=30,
+    max_ack_pending=8_192,
+    ack_all=True,
+)
 LOGS_CONSUMER = ConsumerSpec(
     stream="LOGS",
     durable="log_writer",
@@ -120,6 +128,7 @@ CONSUMERS: tuple[ConsumerSpec, ...] = (
     TOOLREQ_CONSUMER,
     TOOLOUT_CONSUMER,
     EVENTS_CONSUMER,
+    WATCHDOG_CONSUMER,
     LOGS_CONSUMER,
 )
 """Consumers that exist whatever pools and toolsets there are."""

@@ -35,7 +35,7 @@ from towpath_fabric.migrations import migrate
 
 READY_TIMEOUT_S = 60.0
 TRIM_S = 10.0  # a log outgrows its limit by what is written in this time
-SERVICES = ("log_writer", "tas", "orchestrator", "decider", "gateway")
+SERVICES = ("log_writer", "tas", "orchestrator", "decider", "gateway", "watchdog")
 SERVERS = ("nats", "postgres")
 BY_HAND = "worker"
 """The credential of workers that were not there when the broker started; it is for every toolset."""

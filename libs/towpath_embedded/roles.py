@@ -1,7 +1,8 @@
 """The roles of the platform as child processes: which there are, what each is told, how it shows that it is ready.
 
 Law: a role gets the credentials it needs and no other: only owners of a schema get a database address, each as its own
-user; keys of model providers reach the decider and user code reaches a worker, so only those see the whole environment.
+user; keys of model providers reach the decider and user code reaches workers and agents, so only those see the whole
+environment.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from towpath_contracts.problems import ProblemError
 from towpath_embedded import process as processes
@@ -23,11 +25,11 @@ PORT_ATTEMPTS = 3
 HTTP_TIMEOUT_S = 3.0
 
 DATABASE_ROLES = frozenset({"gateway", "orchestrator", "tas", "log_writer"})
-START_ORDER = ("log_writer", "tas", "orchestrator", "decider", "worker", "gateway")
-STOP_ORDER = ("gateway", "worker", "decider", "orchestrator", "tas", "log_writer", "nats", "postgres")
+START_ORDER = ("log_writer", "tas", "orchestrator", "decider", "worker", "agent", "gateway", "watchdog")
+STOP_ORDER = ("watchdog", "gateway", "worker", "agent", "decider", "orchestrator", "tas", "log_writer", "nats", "postgres")
 """Who takes work in stops first; who remembers stops last (design §3)."""
 
-_SEES_ALL = frozenset({"decider", "worker"})
+_SEES_ALL = frozenset({"decider", "worker", "agent"})
 _INHERITED = (
     *("PATH", "HOME", "USER", "LANG", "LC_", "TZ", "TMPDIR", "PYTHON", "VIRTUAL_ENV", "SSL_", "OTEL_", "TOWPATH_"),
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
@@ -50,12 +52,38 @@ class WorkerCommand:
     directory: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     mcp: Path | None = None
+    role: ClassVar[str] = "worker"
 
     def words(self) -> tuple[str, ...]:
         """The arguments of `python -m towpath_worker`."""
         concurrency = () if self.concurrency is None else ("--concurrency", str(self.concurrency))
         mcp = () if self.mcp is None else ("--mcp", str(self.mcp))
         return (*self.modules, *(("--builtin",) if self.builtin else ()), *mcp, *concurrency)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentCommand:
+    """An agent in user code to serve: `module:Class` or `path/to/file.py:Class`, in *count* processes.
+
+    `name` is what its class says; without it the class is asked before the broker starts, which takes a process.
+    """
+
+    target: str
+    name: str = ""
+    count: int = 1
+    concurrency: int | None = None
+    directory: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    role: ClassVar[str] = "agent"
+
+    def words(self) -> tuple[str, ...]:
+        """The arguments of `python -m towpath_agent`."""
+        concurrency = () if self.concurrency is None else ("--concurrency", str(self.concurrency))
+        return (self.target, *concurrency)
+
+
+UserCode = WorkerCommand | AgentCommand
+"""What runs code that is not the platform's: in an account of its own, with a credential of its own."""
 
 
 class Role:

@@ -24,6 +24,7 @@ from towpath_engine.state import EffectKind, RunState, Status
 from towpath_engine.steps import after_decision, begin_step, resend_decision
 from towpath_engine.switches import call_paused
 from towpath_engine.transition import Transition
+from towpath_engine.watchdog import watchdog_reported
 
 OF_DECISIONS = "DECIDE"
 """The stream of requests for decisions, whose reader reports what it can't read."""
@@ -96,6 +97,9 @@ def _dispatch(t: Transition, fact: facts.AnyFact) -> None:  # noqa: C901 - one t
             cancel_requested(t, fact)
         case facts.FenceRaised():
             fence_raised(t, fact)
+        case facts.WatchdogReported():
+            if watchdog_reported(t, fact):
+                _timer_fired(t)
         case facts.MessageDead():
             _message_dead(t, fact)
 

@@ -21,6 +21,7 @@ from towpath_engine.inherited import taken_over
 from towpath_engine.loops import after_refusal
 from towpath_engine.remember import call_deadline, close_call, edit_call, open_calls
 from towpath_engine.state import LOG_TAIL, Detectors, EffectKind, OpenCall, OpenGate, PendingEffect, RunState, Status
+from towpath_engine.watch_remember import report_taken, told
 
 FENCE_RESEND_S = 2
 """Resend of a fence until no claim lives any more."""
@@ -92,8 +93,11 @@ def _apply(state: RunState, event: "ev.AnyEvent", at: datetime) -> RunState:  # 
         case ev.LoopDetected():
             key = f"{event.detector}:{event.signature}"
             return but(state, detectors=but(state.detectors, nudged=(*state.detectors.nudged, key)[-8:]))
+        case ev.WatchdogReported():
+            return report_taken(state, event)
         case ev.NoteAdded():
-            return but(_tail(state, _system(event.step, event.text)), notes=(*state.notes, event.text))
+            noted = but(_tail(state, _system(event.step, event.text)), notes=(*state.notes, event.text))
+            return told(noted, event.text)
         case ev.StepValidated() | ev.ProgressMeasured() | ev.ConfidenceMeasured():
             return goal_remembers(state, event)
         case ev.Reflected() | ev.Summarized():
@@ -226,7 +230,7 @@ def _gate_opened(state: RunState, event: "ev.GateOpened", at: datetime) -> RunSt
         key=str(event.detail.get("key", "")) if event.execution_id is None else "",
     )
     if event.execution_id is None:
-        return but(state, gates=(*state.gates, gate), run_gates=state.run_gates + 1)
+        return told(but(state, gates=(*state.gates, gate), run_gates=state.run_gates + 1), event.reason)
     pending = tuple(
         but(p, resend_at=at + timedelta(seconds=GATE_RESEND_S)) if p.effect_id == event.execution_id else p
         for p in state.pending

@@ -19,6 +19,7 @@ from towpath_contracts.events import RunCreated
 from towpath_contracts.networks import Snapshot
 from towpath_engine.background_state import BackgroundState
 from towpath_engine.goal_state import GoalState
+from towpath_engine.watch_state import Watch
 
 LOG_TAIL = 10
 """Entries of the execution log that a prompt summarises (feature A11)."""
@@ -184,6 +185,7 @@ class RunState:
     revisions: int = 0
     goal: GoalState | None = None
     background: BackgroundState | None = None
+    watch: Watch = field(default_factory=Watch)
 
     @property
     def created(self) -> RunCreated:

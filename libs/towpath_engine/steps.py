@@ -17,6 +17,7 @@ from towpath_engine.state import Status
 from towpath_engine.strategies import strategy_of
 from towpath_engine.transition import Transition
 from towpath_engine.validation import Refusal, instruct
+from towpath_engine.watchdog import stopped_by_finding
 
 NETWORK = "network"
 """The kind of run that counts its tool errors; others count failed steps in a row."""
@@ -26,7 +27,7 @@ def begin_step(t: Transition) -> None:
     """Check every reason to stop; when there is none, ask for the next decision."""
     if stopped_by_deadline(t) or any(stopped(t) for stopped in strategy_of(t).checks):
         return
-    if _stopped_by_errors_loop(t) or _stopped_by_tool_errors(t):
+    if _stopped_by_errors_loop(t) or stopped_by_finding(t) or _stopped_by_tool_errors(t):
         return
     if t.state.step >= t.state.created.max_steps:
         limit = t.state.created.max_steps

@@ -14,13 +14,13 @@ from pydantic import ValidationError
 
 from towpath_contracts import subjects
 from towpath_contracts.deciding import LlmCall, ToolLog
+from towpath_contracts.raw_events import EventBatch
 from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.logs import Logger
 from towpath_fabric.pull import PullConsumer, ack
 from towpath_log_writer.adapters.tables import DATA_AT_FAULT, HistoryTables
-from towpath_log_writer.core.sequence import EventBatch
 from towpath_log_writer.repair import Repairer
 from towpath_log_writer.settings import LogWriterSettings
 from towpath_log_writer.writing import WAITS_S, Writer

@@ -13,6 +13,7 @@ from uuid import UUID
 from pydantic import ValidationError
 
 from towpath_contracts.problems import ProblemError
+from towpath_contracts.raw_events import EntryPage, EventBatch
 from towpath_contracts.rpc import EVENTS_SINCE, SWEEP_RUNS
 from towpath_contracts.views import EventsSince, SweepRuns, SweptRuns
 from towpath_fabric.bus import Bus
@@ -22,7 +23,6 @@ from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.logs import Logger
 from towpath_log_writer.adapters.tables import HistoryTables
 from towpath_log_writer.core.lateness import LateRuns
-from towpath_log_writer.core.sequence import EntryPage, EventBatch
 from towpath_log_writer.writing import Writer
 
 SWEEP_ROWS = 2_000

@@ -11,13 +11,14 @@ from uuid import UUID
 
 import asyncpg
 
+from towpath_contracts.raw_events import Entry, EventBatch
 from towpath_fabric.clock import wall
 from towpath_fabric.crash_points import crash_point
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.logs import Logger
 from towpath_log_writer.adapters.tables import DATA_AT_FAULT, CursorsMovedError, HistoryTables
 from towpath_log_writer.core.project import Changes, Unreadable, project
-from towpath_log_writer.core.sequence import Entry, EventBatch, Segment, continue_from, halves
+from towpath_log_writer.core.sequence import Segment, continue_from, halves
 
 CURSORS_KEPT = 20_000
 """Cursors in memory, a few MB; that of another run is read again."""

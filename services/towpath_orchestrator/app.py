@@ -106,6 +106,7 @@ def serve_services(bus: Wire, reading: Reading, acting: Acting, registry: Regist
     bus.answer(rpc.EVENTS, reading.events)
     bus.answer(rpc.EVENTS_SINCE, reading.events_since)
     bus.answer(rpc.SWEEP_RUNS, reading.sweep)
+    bus.answer(rpc.IDLE_RUNS, reading.idle)
     bus.answer(rpc.LIST_GATES, reading.list_gates)
     bus.answer(rpc.BLOB_GET_RUNS, reading.blob)
     bus.answer(rpc.RESOLVE_GATE, acting.resolve_gate)

@@ -235,6 +235,23 @@ SELECT first_seq, at, fact, engine_version FROM runs.run_fact WHERE run_id = $1 
 -- name: sweep_runs
 SELECT run_id, project, seq, updated_at FROM runs.run WHERE updated_at >= $1 ORDER BY updated_at LIMIT $2
 
+-- Runs that nobody advances, for the watchdog: those longest idle first, at most $4 of each sort. A run that waits for
+-- people has its time of waking too, so it is overdue like any other; quiet is one that runs while nothing happens.
+-- name: idle_runs
+(SELECT run_id, project, seq, status, 'overdue' AS idle, wake_at AS since,
+   extract(epoch FROM now() - wake_at)::float8 AS for_s
+ FROM runs.run WHERE wake_at < now() - make_interval(secs => $1) AND status IN ('running', 'waiting', 'cancelling')
+ ORDER BY wake_at LIMIT $4)
+UNION ALL
+(SELECT run_id, project, seq, status, 'quiet', updated_at, extract(epoch FROM now() - updated_at)::float8
+ FROM runs.run WHERE status = 'running' AND updated_at < now() - make_interval(secs => $2)
+   AND (wake_at IS NULL OR wake_at >= now())
+ ORDER BY updated_at LIMIT $4)
+UNION ALL
+(SELECT run_id, project, seq, status, 'queued', created_at, extract(epoch FROM now() - created_at)::float8
+ FROM runs.run WHERE status = 'queued' AND created_at < now() - make_interval(secs => $3)
+ ORDER BY run_id LIMIT $4)
+
 -- name: list_gates
 -- What people have said so far is the tool-access service's to know; it is read where it stands.
 SELECT g.*, (SELECT json_agg(json_build_object('actor', v.actor, 'verdict', v.verdict, 'reason', v.reason, 'at', v.at)

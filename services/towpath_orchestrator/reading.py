@@ -30,6 +30,7 @@ from towpath_contracts.views import (
     SweepRuns,
     SweptRuns,
 )
+from towpath_contracts.watching import IdleRun, IdleRunList, IdleRuns
 from towpath_fabric.clock import monotonic
 from towpath_fabric.db import Queries
 from towpath_fabric.ports import Database
@@ -215,6 +216,12 @@ class Reading:
         rows = await self._pool.fetch(QUERIES.sweep_runs, request.since, request.limit)
         runs = tuple(RunSeq(**dict(row)) for row in rows)
         return SweptRuns(runs=runs, until=runs[-1].updated_at if runs else request.since)
+
+    async def idle(self, request: IdleRuns) -> IdleRunList:
+        """Return the runs that nobody advances, of every project, for the watchdog."""
+        asked = (request.overdue_s, request.quiet_s, request.queued_s, request.limit)
+        rows = await self._pool.fetch(QUERIES.idle_runs, *asked)
+        return IdleRunList(runs=tuple(IdleRun(**dict(row)) for row in rows))
 
     async def list_gates(self, request: ListGates) -> GatePage:
         """Return gates of a project, oldest first; where `after` is no gate, nothing is behind it."""

@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 SAMPLE = ROOT / "examples" / "support"
 BIN = Path(sys.executable).parent
-ROLES = ("log_writer", "tas", "orchestrator", "decider", "worker", "gateway")
+ROLES = ("log_writer", "tas", "orchestrator", "decider", "worker", "gateway", "watchdog")
 READY_LIMIT_S = 90
 
 

@@ -10,10 +10,10 @@ from tests.conftest import DatabaseUrl
 from tests.support import run_history as h
 
 from towpath_contracts.events import RunEvents
+from towpath_contracts.raw_events import EventBatch
 from towpath_fabric.logs import configure
 from towpath_fabric.settings import Settings
 from towpath_log_writer.adapters.tables import HistoryTables
-from towpath_log_writer.core.sequence import EventBatch
 from towpath_log_writer.writing import Writer
 
 RUN = uuid.UUID("0192f0c1-2f00-7000-8000-00000000000b")

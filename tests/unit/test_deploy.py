@@ -23,7 +23,7 @@ from towpath_fabric.settings import Settings
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 BIN = Path(sys.executable).parent
-ROLES = ("gateway", "orchestrator", "decider", "tas", "worker", "log_writer")
+ROLES = ("gateway", "orchestrator", "decider", "tas", "worker", "log_writer", "watchdog")
 ONCE = ("migrate", "streams", "ticket_key", "seal_key")
 
 

@@ -14,9 +14,10 @@ from towpath_contracts import events as ev
 from towpath_contracts.deciding import Cost
 from towpath_contracts.events import AnyEvent
 from towpath_contracts.ids import execution_id
+from towpath_contracts.raw_events import Entry, EventBatch
 from towpath_log_writer.core.project import Changes, project
 from towpath_log_writer.core.rows import RESULT_CHARS, StepRow, json_text, plain
-from towpath_log_writer.core.sequence import Entry, EventBatch, Segment, continue_from, halves
+from towpath_log_writer.core.sequence import Segment, continue_from, halves
 
 RUN = uuid.UUID("0192f0c1-2f00-7000-8000-00000000000a")
 

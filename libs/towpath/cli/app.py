@@ -43,7 +43,7 @@ _PROCESSES = (
     ("up", "towpath.cli.processes:up", "Start the whole platform on this machine."),
     ("worker", "towpath.cli.processes:worker", "Run a tool worker: towpath worker MODULE… [--concurrency N]."),
 )
-_SERVE = "Run one service: gateway, orchestrator, decider, tas, worker or log_writer."
+_SERVE = "Run one service: gateway, orchestrator, decider, tas, worker, log_writer or watchdog."
 
 _EXAMPLES = {
     "demo": "Examples:\n  towpath demo\n  towpath demo --yes --json",

@@ -18,7 +18,7 @@ from towpath_contracts.problems import ProblemError, problem
 
 Words = Annotated[str, Parameter(allow_leading_hyphen=True, show=False)]
 
-SERVICES = ("gateway", "orchestrator", "decider", "tas", "worker", "log_writer")
+SERVICES = ("gateway", "orchestrator", "decider", "tas", "worker", "log_writer", "watchdog")
 
 
 def become(module: str, *words: str) -> None:

@@ -93,6 +93,8 @@ class Trail:
                 return [
                     Line(_NOTE, self.agent, f"repeats itself ({event.detector}, {event.count} times)", event.action)
                 ]
+            case ev.WatchdogReported():
+                return [Line(_NOTE, "watchdog", f"found {event.finding}", one_line(event.detail, WIDTH))]
             case ev.NoteAdded():
                 return [Line(_NOTE, "towpath", one_line(event.text, WIDTH))]
             case ev.CancelAccepted():

@@ -17,8 +17,9 @@ from towpath_contracts.base import Value
 from towpath_contracts.deciding import Cost, Usage
 from towpath_contracts.decisions import CallTools
 from towpath_contracts.execution_log import truncate
+from towpath_contracts.raw_events import Entry
 from towpath_log_writer.core.rows import RESULT_CHARS, NewRun, RunChange, StepRow, ToolRow, json_text, plain
-from towpath_log_writer.core.sequence import Entry, Segment
+from towpath_log_writer.core.sequence import Segment
 
 FINAL = {"completed": "success", "escalated": "escalated"}
 """Source design 2's final_status; every other end is `failed`."""

@@ -8,34 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
-from pydantic import AwareDatetime, Field
-
-from towpath_contracts.base import JsonObject, Message, Token, Value
-
-
-class Entry(Value):
-    """An event as it stands in the log. It is not read yet: a newer orchestrator may write types unknown here."""
-
-    seq: int = Field(ge=1, le=2**62)
-    at: AwareDatetime
-    event: JsonObject
-
-
-class EventBatch(Message):
-    """What `run.event.<run_id>` carries, tolerant of unknown events."""
-
-    run_id: UUID
-    project: Token
-    entries: tuple[Entry, ...]
-
-
-class EntryPage(Message):
-    """The answer of `svc.orchestrator.events_since`, tolerant of unknown events."""
-
-    run_id: UUID
-    entries: tuple[Entry, ...]
-    seq: int
-    status: str
+from towpath_contracts.raw_events import Entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

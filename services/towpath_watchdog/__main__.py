@@ -1,0 +1,43 @@
+"""Composition root of the watchdog."""
+
+import sys
+
+from towpath_contracts.streams import WATCHDOG_CONSUMER
+from towpath_fabric.pull import PullConsumer
+from towpath_fabric.service import Service
+from towpath_fabric.streams import ensure_consumer
+from towpath_watchdog.app import EventReader
+from towpath_watchdog.core.memory import Memory
+from towpath_watchdog.looking import Looker
+from towpath_watchdog.reporting import SOURCE, Metrics, Reporter
+from towpath_watchdog.settings import WatchdogSettings
+
+
+def build(settings: WatchdogSettings) -> Service:
+    """Wire the watchdog; it looks once the service runs."""
+    service = Service(SOURCE, settings)
+
+    async def start() -> None:
+        bus, log = service.bus, service.log
+        memory, metrics = Memory(), Metrics(service.registry)
+        reporter = Reporter(bus, memory, metrics, log)
+        looker = Looker(bus, memory, settings, reporter, metrics, log)
+        consumer = PullConsumer(
+            bus.nc,
+            WATCHDOG_CONSUMER,
+            window=2 * settings.watchdog_batch,
+            rebind=lambda: ensure_consumer(bus.nc, WATCHDOG_CONSUMER),
+        )
+        await consumer.start()
+        service.on_stop(consumer.stop)
+        service.loop(EventReader(consumer, memory, looker, reporter, settings, metrics, log).run)
+        service.loop(looker.read)
+        service.loop(looker.sweep)
+        service.loop(looker.look)
+
+    service.on_start(start)
+    return service
+
+
+if __name__ == "__main__":
+    sys.exit(build(WatchdogSettings.load()).run())

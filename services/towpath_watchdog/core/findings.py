@@ -1,0 +1,145 @@
+"""What the acts of a run show: similar actions, a cycle, progress that stands still (design §5, feature C6).
+
+Law: a pure function of the trace. Every rule needs two things, that acts are alike and that they brought nothing new:
+alike alone is work on a list, and nothing new alone is looking around.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+from towpath_contracts.watching import DETAIL_CHARS, KEY_CHARS, TOOLS_TOLD, FindingName
+from towpath_watchdog.core.likeness import SHORT_RESULT, SIMILAR, jaccard, rephrased, says_the_same, tokens
+from towpath_watchdog.core.trace import Act, Trace
+
+SIMILAR_ACTS = 5
+"""Acts in a row that are alike: two more than equal ones need, for which the run machine has its own detector."""
+
+STALLED_STEPS = 8
+"""Steps without any sign of progress; most runs have 10 to 24 in all."""
+
+TURNS = 3
+"""Of a cycle, before it is one."""
+
+CYCLE_LENGTHS = range(2, 7)
+"""Of acts in a cycle (design §5)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was found. `since` is the first event it rests on, `key` what it is about, `score` 0 to 1."""
+
+    name: FindingName
+    key: str
+    since: int
+    steps: int
+    score: float
+    detail: str
+    tools: tuple[str, ...] = ()
+
+
+def findings(trace: Trace) -> tuple[Finding, ...]:
+    """Return what *trace* shows now, the most telling first; nothing for a run that waits for a person or has ended."""
+    if trace.ended or trace.gates:
+        return ()
+    acts = trace.finished_acts()
+    found = (_similar(acts), _cycle(acts), _stalled(trace, acts))
+    return tuple(one for one in found if one is not None)
+
+
+@lru_cache(maxsize=8_192)
+def _tokens(tool: str, args: tuple[tuple[str, str], ...]) -> frozenset[str]:
+    return tokens(tool, dict(args))
+
+
+def act_tokens(act: Act) -> frozenset[str]:
+    """Return the tokens of all calls of *act*."""
+    return frozenset().union(*(_tokens(call.tool, tuple(call.args.items())) for call in act.calls.values()))
+
+
+def alike(left: Act, right: Act) -> float | None:
+    """Return how similar two acts are where they are (Jaccard over 0.7); None where they are not.
+
+    Two successful calls that name different things, ids or paths, are work on a list and not alike.
+    """
+    if left.tools != right.tools or len(left.calls) != len(right.calls):
+        return None
+    score = jaccard(act_tokens(left), act_tokens(right))
+    if score <= SIMILAR:
+        return None
+    if left.failed and right.failed:
+        return score
+    pairs = zip((left.calls[i] for i in sorted(left.calls)), (right.calls[i] for i in sorted(right.calls)), strict=True)
+    return score if all(rephrased(one.args, other.args) for one, other in pairs) else None
+
+
+def brings_news(act: Act, before: list[Act]) -> bool:
+    """Say whether *act* told something that none of the acts before it did.
+
+    A success that says hardly more than "done" is news where it was something else that was done.
+    """
+    if len(act.result) < SHORT_RESULT and not act.failed and not any(alike(act, earlier) for earlier in before):
+        return True
+    return not any(says_the_same(act.result, earlier.result) for earlier in before)
+
+
+def _similar(acts: list[Act]) -> Finding | None:
+    last = acts[-SIMILAR_ACTS:]
+    if len(last) < SIMILAR_ACTS:
+        return None
+    scores = [score for left, right in pairwise(last) if (score := alike(left, right)) is not None]
+    if len(scores) < SIMILAR_ACTS - 1 or _news_in(acts, SIMILAR_ACTS - 1) * 2 > SIMILAR_ACTS - 1:
+        return None
+    score = sum(scores) / len(scores)
+    return _found("similar_actions", last, score, f"{SIMILAR_ACTS} similar actions in a row ({score:.2f})")
+
+
+def _news_in(acts: list[Act], count: int) -> int:
+    """Return how many of the last *count* acts brought news, each beside all that came before it."""
+    return sum(brings_news(acts[place], acts[:place]) for place in range(len(acts) - count, len(acts)))
+
+
+def _cycle(acts: list[Act]) -> Finding | None:
+    """Find the shortest cycle at the end whose later turns brought nothing new."""
+    for length in CYCLE_LENGTHS:
+        last = acts[-length * TURNS :]
+        if len(last) < length * TURNS or _uniform(last[:length]):
+            continue
+        scores = [alike(last[index], last[index + length]) for index in range(len(last) - length)]
+        told = [score for score in scores if score is not None]
+        if len(told) == len(scores) and not _news_in(acts, length * (TURNS - 1)):
+            score = sum(told) / len(told)
+            return _found("cycle", last, score, f"{length} actions came {TURNS} times in the same order")
+    return None
+
+
+def _uniform(acts: list[Act]) -> bool:
+    """Whether a turn is one action again and again, which is no cycle."""
+    return all(alike(left, right) is not None for left, right in pairwise(acts))
+
+
+def _stalled(trace: Trace, acts: list[Act]) -> Finding | None:
+    """Where progress is measured its score decides, elsewhere what the results say."""
+    if trace.score >= 0:
+        if trace.scores < STALLED_STEPS:
+            return None
+        last = acts[-STALLED_STEPS:]
+        detail = f"progress stands at {trace.score:.2f} since {trace.scores} steps"
+        return _found("stalled_progress", last, trace.score, detail, since=trace.score_since, steps=trace.scores)
+    last = acts[-STALLED_STEPS:]
+    if len(last) < STALLED_STEPS or _news_in(acts, STALLED_STEPS - 1):
+        return None
+    return _found("stalled_progress", last, 0.0, f"the results of {STALLED_STEPS} steps said nothing new")
+
+
+def _found(name: FindingName, acts: list[Act], score: float, detail: str, *, since: int = 0, steps: int = 0) -> Finding:
+    tools = tuple(sorted({tool for act in acts for tool in act.tools}))
+    return Finding(
+        name=name,
+        key=f"{name}:{','.join(tools)}"[:KEY_CHARS] if name != "stalled_progress" else name,
+        since=since or acts[0].seq,
+        steps=steps or len(acts),
+        score=round(min(1.0, max(0.0, score)), 3),
+        detail=f"{detail}: {', '.join(tools)}"[:DETAIL_CHARS],
+        tools=tools[:TOOLS_TOLD],
+    )

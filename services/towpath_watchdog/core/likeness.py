@@ -1,0 +1,104 @@
+"""How alike two actions are, and whether a result says something new (behaviours 002.2: Jaccard over 0.7 is similar).
+
+Law: pure functions over bounded texts. Precision comes first: somebody who works through a list is not somebody who
+asks the same thing again in other words, so what varies between two calls is looked at by itself.
+"""
+
+import re
+from functools import lru_cache
+from typing import Any
+
+SIMILAR = 0.7
+"""Two actions whose tokens overlap by more than this are similar (behaviours 002.2)."""
+
+SAME_RESULT = 0.9
+"""Results whose words overlap by more, with the same numbers in them, say the same thing."""
+
+REPHRASED = 0.5
+"""Two texts that share more words than this are two ways to say one thing; two entries of a list share fewer."""
+
+TEXT_CHARS = 600
+"""Of an argument or result, as far as it is compared: the rest of a long text hardly changes its likeness."""
+
+SHORT_RESULT = 24
+"""A result of fewer characters (`{"ok": true}`, `null`) says that something was done, and not what was found."""
+
+MAX_LEAVES = 40
+
+_WORD = re.compile(r"\w+")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_VOLATILE = re.compile(
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?"  # times
+    r"|\d+(?:\.\d+)?\s?(?:ms|s|sec|seconds|µs)\b"  # how long something took
+    r"|0x[0-9a-f]+|[0-9a-f]{8}-[0-9a-f-]{27}\b",  # addresses, ids
+    re.IGNORECASE,
+)
+
+
+def jaccard(left: frozenset[str], right: frozenset[str]) -> float:
+    """Return the share of tokens that both have, 0 to 1; two that have none are the same."""
+    together = len(left | right)
+    return len(left & right) / together if together else 1.0
+
+
+@lru_cache(maxsize=4_096)
+def words(text: str) -> frozenset[str]:
+    """Return the words of *text*, without their case."""
+    return frozenset(_WORD.findall(text.lower()))
+
+
+def leaves(value: Any, path: str = "") -> dict[str, str]:
+    """Return the values of a call's arguments by their path, each as text; at most MAX_LEAVES of them."""
+    found: dict[str, str] = {}
+    _gather(value, path, found)
+    return found
+
+
+def _gather(value: Any, path: str, found: dict[str, str]) -> None:
+    if len(found) >= MAX_LEAVES:
+        return
+    if isinstance(value, dict):
+        for key in sorted(value, key=str):
+            _gather(value[key], f"{path}.{key}" if path else str(key), found)
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            _gather(item, f"{path}[{index}]", found)
+    else:
+        found[path] = str(value)[:TEXT_CHARS]
+
+
+def tokens(tool: str, args: dict[str, str]) -> frozenset[str]:
+    """Return the tokens of a call: its tool, the paths of its arguments, and the words of their values.
+
+    A value without white space (an id, a path, a number) is one token: it names a thing and is not made of words.
+    """
+    found = {f"tool:{tool}"}
+    for path, text in args.items():
+        found.add(f"at:{path}")
+        found.update(words(text) if " " in text else (text.lower(),))
+    return frozenset(found)
+
+
+def rephrased(left: dict[str, str], right: dict[str, str]) -> bool:
+    """Say whether what varies between two calls is said in other words, and is not another thing."""
+    varying = [path for path in {*left, *right} if left.get(path) != right.get(path)]
+    return all(jaccard(words(left.get(path, "")), words(right.get(path, ""))) > REPHRASED for path in varying)
+
+
+@lru_cache(maxsize=4_096)
+def plain_result(text: str) -> str:
+    """Return *text* without times, durations, addresses and ids, which differ between two equal answers."""
+    return _VOLATILE.sub("#", text)
+
+
+@lru_cache(maxsize=4_096)
+def _numbers(text: str) -> frozenset[str]:
+    return frozenset(_NUMBER.findall(text))
+
+
+def says_the_same(left: str, right: str) -> bool:
+    """Say whether two results tell the same: as texts, or in nearly the same words with the same numbers."""
+    one, other = plain_result(left), plain_result(right)
+    if one == other:
+        return True
+    return _numbers(one) == _numbers(other) and jaccard(words(one), words(other)) > SAME_RESULT

@@ -1,0 +1,163 @@
+"""Looks for what the stream does not tell: events that were lost, and runs that nobody advances (design §4).
+
+Law: readers never trust the stream alone. Every question is bounded, and one that is not answered is asked again at the
+next turn; no answer ever ends a loop.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from pydantic import ValidationError
+
+from towpath_contracts.problems import ProblemError
+from towpath_contracts.raw_events import EntryPage
+from towpath_contracts.rpc import EVENTS_SINCE, IDLE_RUNS, SWEEP_RUNS
+from towpath_contracts.views import EventsSince, SweepRuns, SweptRuns
+from towpath_contracts.watching import IdleRun, IdleRunList, IdleRuns
+from towpath_fabric.bus import Bus
+from towpath_fabric.clock import wall
+from towpath_fabric.logs import Logger
+from towpath_watchdog.core.idleness import idle_finding, lease_of, lease_s
+from towpath_watchdog.core.memory import WINDOW_EVENTS, Memory, Report
+from towpath_watchdog.reporting import Metrics, Reporter
+from towpath_watchdog.settings import WatchdogSettings
+
+SWEEP_ROWS = 2_000
+"""Runs a sweep asks for at once; their answer stays well below the broker's 1 MiB."""
+
+OVERLAP = timedelta(seconds=10)
+"""A transaction that began earlier may commit later: sweeps look back as long as a commit may take."""
+
+WANTED_KEPT = 2_000
+"""Logs that wait to be read; beyond that the oldest wish is dropped, and the run's next event makes it anew."""
+
+PAGE_SIZES = (WINDOW_EVENTS, 50, 10)
+"""Events asked for at once, largest first: a page of large results may not fit into one answer."""
+
+IDLE_RUNS_TOLD = 20
+"""Of each sort in one turn: many runs that stand still have one cause, and the gauge tells how many they are."""
+
+
+class Looker:
+    """Reads what is missing, and asks which runs stand still."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        memory: Memory,
+        settings: WatchdogSettings,
+        reporter: Reporter,
+        metrics: Metrics,
+        log: Logger,
+    ) -> None:
+        self._bus = bus
+        self._memory = memory
+        self._settings = settings
+        self._reporter = reporter
+        self._idle = metrics.idle
+        self._log = log
+        self._wanted: OrderedDict[UUID, tuple[str, int]] = OrderedDict()
+        self._asked = asyncio.Event()
+        self._swept: datetime | None = None
+
+    def ask_for(self, run_id: UUID, project: str, seq: int) -> None:
+        """Have the log of a run read that stands at *seq*."""
+        self._wanted[run_id] = (project, seq)
+        while len(self._wanted) > WANTED_KEPT:
+            self._wanted.popitem(last=False)
+        self._asked.set()
+
+    async def read(self) -> None:
+        """Read the logs that are wanted, one after another, for ever."""
+        while True:
+            await self._asked.wait()
+            self._asked.clear()
+            while self._wanted:
+                run_id, (project, seq) = self._wanted.popitem(last=False)
+                await self._unless_refused(f"the log of {run_id}", self._read_one(run_id, project, seq))
+            await self._reporter.judge()
+
+    async def sweep(self) -> None:
+        """Compare with the orchestrator, for ever; the first sweep begins now: what is older is in the stream."""
+        self._swept = wall() - OVERLAP
+        while True:
+            await asyncio.sleep(self._settings.watchdog_sweep_s)
+            await self._unless_refused("the sweep", self._sweep_once())
+
+    async def look(self) -> None:
+        """Ask which runs stand still, for ever."""
+        while True:
+            await asyncio.sleep(self._settings.watchdog_look_s)
+            await self._unless_refused("the look at idle runs", self._look_once())
+
+    async def _unless_refused(self, what: str, asked: Awaitable[None]) -> None:
+        try:
+            await asked
+        except ProblemError as error:
+            self._log.warning(f"{what} waits: the orchestrator does not answer", problem=error.problem.code)
+        except ValidationError as error:
+            self._log.error(f"{what} can't be read", error=str(error)[:500])
+
+    async def _sweep_once(self) -> None:
+        since = self._swept or wall()
+        swept: SweptRuns = await self._bus.ask(SWEEP_RUNS, SweepRuns(since=since, limit=SWEEP_ROWS))
+        for run in self._memory.late(swept.runs):
+            self.ask_for(run.run_id, run.project, run.seq)
+        if swept.runs:
+            full = len(swept.runs) == SWEEP_ROWS and swept.until > since
+            self._swept = swept.until if full else max(since, swept.until - OVERLAP)
+
+    async def _read_one(self, run_id: UUID, project: str, seq: int) -> None:
+        """Read a log from where what is held ends, or a little before *seq*, to its end."""
+        after = self._memory.start_of(run_id, seq)
+        while not self._memory.ended(run_id):
+            try:
+                page = await self._page(run_id, after)
+            except ProblemError as error:
+                if error.problem.code != "run_not_found":
+                    raise
+                self._memory.end(run_id)
+                return
+            self._memory.load(run_id, project, after, page.entries)
+            if not page.entries or page.entries[-1].seq >= page.seq:
+                return
+            after = page.entries[-1].seq
+
+    async def _page(self, run_id: UUID, after: int, limit: int = 0) -> EntryPage:
+        """Ask for what follows *after*, in ever smaller pieces; raises ProblemError, and ValidationError."""
+        sizes = (limit,) if limit else PAGE_SIZES
+        for size in sizes[:-1]:
+            try:
+                return await self._ask_page(run_id, after, size)
+            except ProblemError as error:
+                if error.problem.code != "unavailable":
+                    raise
+        return await self._ask_page(run_id, after, sizes[-1])
+
+    async def _ask_page(self, run_id: UUID, after: int, limit: int) -> EntryPage:
+        wanted = EventsSince(run_id=run_id, after=after, limit=limit)
+        return await self._bus.ask_subject(EVENTS_SINCE.subject, wanted, EntryPage)
+
+    async def _look_once(self) -> None:
+        settings = self._settings
+        question = IdleRuns(
+            overdue_s=settings.watchdog_overdue_s,
+            quiet_s=settings.watchdog_quiet_s,
+            queued_s=settings.watchdog_queued_s,
+        )
+        idle: IdleRunList = await self._bus.ask(IDLE_RUNS, question)
+        for why in ("overdue", "quiet", "queued"):
+            runs = [run for run in idle.runs if run.idle == why]
+            self._idle.labels(why).set(len(runs))
+            await self._reporter.tell([report for run in runs[:IDLE_RUNS_TOLD] if (report := await self._judged(run))])
+
+    async def _judged(self, run: IdleRun) -> Report | None:
+        trace = self._memory.trace(run.run_id)
+        timeout_ms = trace.step_timeout_ms if trace is not None else None
+        if run.idle == "quiet" and timeout_ms is None:
+            timeout_ms = lease_of((await self._page(run.run_id, 0, 1)).entries)
+        finding = idle_finding(run, lease_s(timeout_ms, self._settings.watchdog_quiet_s))
+        return None if finding is None else Report(run_id=run.run_id, seq=run.seq, finding=finding)

@@ -1,0 +1,76 @@
+"""Tells runs what was found about them, as facts, and counts it.
+
+Law: the same finding has the same id, whoever tells it and however often; the run machine takes it once.
+"""
+
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from towpath_contracts import subjects
+from towpath_contracts.facts import WatchdogReported
+from towpath_contracts.ids import effect_id
+from towpath_fabric.bus import Bus
+from towpath_fabric.logs import Logger
+from towpath_watchdog.core.memory import Memory, Report
+
+SOURCE = "watchdog"
+"""The name under which facts are sent (design §6)."""
+
+
+class Metrics:
+    """What is counted."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.events = Counter("towpath_watchdog_messages", "Event messages by fate", ("fate",), registry=registry)
+        self.findings = Counter("towpath_watchdog_findings", "Reports by finding", ("finding",), registry=registry)
+        self.unsent = Counter("towpath_watchdog_unsent", "Reports the broker did not take", registry=registry)
+        self.judged = Counter("towpath_watchdog_judged", "Runs that were judged", registry=registry)
+        self.followed = Gauge("towpath_watchdog_followed", "Runs that are followed", registry=registry)
+        self.idle = Gauge("towpath_watchdog_idle", "Runs that stand still, by why", ("why",), registry=registry)
+
+
+class Reporter:
+    """Tells runs what was found about them."""
+
+    def __init__(self, bus: Bus, memory: Memory, metrics: Metrics, log: Logger) -> None:
+        self._bus = bus
+        self._memory = memory
+        self._metrics = metrics
+        self._log = log
+
+    async def judge(self) -> None:
+        """Tell what the runs show of which something was heard since the last time."""
+        heard_of, reports = self._memory.heard_of, self._memory.reports()
+        await self.tell(reports)
+        self._metrics.judged.inc(heard_of)
+
+    async def tell(self, reports: Iterable[Report]) -> None:
+        """Send the facts; one that is told twice has the same id and is folded once."""
+        for report in reports:
+            found = report.finding
+            fact_id = str(effect_id(report.run_id, f"{SOURCE}:{found.key}:{found.since}"))
+            fact = WatchdogReported(
+                run_id=report.run_id,
+                fact_id=fact_id,
+                finding=found.name,
+                key=found.key,
+                since=found.since,
+                steps=found.steps,
+                score=found.score,
+                detail=found.detail,
+                tools=found.tools,
+            )
+            subject = subjects.run_inbox(SOURCE, report.run_id)
+            stored = await self._bus.store(subject, fact.model_dump_json().encode(), {"Nats-Msg-Id": fact_id})
+            self._metrics.findings.labels(found.name).inc()
+            if not stored:
+                self._metrics.unsent.inc()
+            self._log.info(
+                "found",
+                run_id=str(report.run_id),
+                finding=found.name,
+                detail=found.detail,
+                score=found.score,
+                told=stored,
+            )
