@@ -4,6 +4,7 @@ Law: a snapshot is immutable and addressed by its digest; a run keeps the snapsh
 """
 
 from datetime import datetime
+from typing import Literal
 
 from pydantic import Field
 
@@ -55,6 +56,7 @@ class NetworkSpec(ClientValue):
     labels: dict[str, str] = Field(default_factory=dict)
     goal: GoalSettings | None = Field(default=None, exclude_if=unset)
     background: BackgroundSettings | None = Field(default=None, exclude_if=unset)
+    on_loop: Literal["gate"] | None = Field(default=None, exclude_if=unset)
 
 
 class CompiledAgent(Value):
@@ -90,6 +92,7 @@ class Snapshot(Value):
     description: str = ""
     goal: GoalSettings | None = Field(default=None, exclude_if=unset)
     background: BackgroundSettings | None = Field(default=None, exclude_if=unset)
+    on_loop: Literal["gate"] | None = Field(default=None, exclude_if=unset)
 
 
 class PublishNetwork(Message):

@@ -15,8 +15,9 @@ from towpath_engine.transition import Transition
 
 
 def request_decision(t: Transition) -> None:
-    """Open the next step."""
-    _request(t, DecisionKind.DECIDE, t.state.step + 1)
+    """Open the next step; one that breaks out of a loop is asked for as another plan."""
+    kind = DecisionKind.REPLAN if t.state.detectors.replan else DecisionKind.DECIDE
+    _request(t, kind, t.state.step + 1)
 
 
 def request_assessment(t: Transition, kind: DecisionKind) -> None:

@@ -15,10 +15,11 @@ from towpath_contracts.ids import effect_id
 from towpath_engine.background_remember import background_remembers
 from towpath_engine.background_state import BackgroundState
 from towpath_engine.change import but
+from towpath_engine.detectors.counting import acted_on, after_handoff, after_refusal
+from towpath_engine.detectors.signatures import handoff_signature
 from towpath_engine.goal_remember import goal_remembers
 from towpath_engine.goal_state import GoalState
 from towpath_engine.inherited import taken_over
-from towpath_engine.loops import after_refusal
 from towpath_engine.remember import call_deadline, close_call, edit_call, open_calls
 from towpath_engine.state import LOG_TAIL, Detectors, EffectKind, OpenCall, OpenGate, PendingEffect, RunState, Status
 from towpath_engine.watch_remember import report_taken, told
@@ -91,8 +92,7 @@ def _apply(state: RunState, event: "ev.AnyEvent", at: datetime) -> RunState:  # 
         case ev.GateClosed():
             return _gate_closed(state, event, at)
         case ev.LoopDetected():
-            key = f"{event.detector}:{event.signature}"
-            return but(state, detectors=but(state.detectors, nudged=(*state.detectors.nudged, key)[-8:]))
+            return but(state, detectors=acted_on(state.detectors, event.detector, event.signature, event.action))
         case ev.WatchdogReported():
             return report_taken(state, event)
         case ev.NoteAdded():
@@ -157,6 +157,7 @@ def _decision_requested(state: RunState, event: "ev.DecisionRequested", at: date
         input_preview=event.input_preview,
         asked=event.kind,
         backoff_until=None,
+        detectors=but(state.detectors, replan=False) if state.detectors.replan else state.detectors,
     )
     if event.kind in ACTING:
         return but(asked, calls=(), assessed=())
@@ -199,12 +200,15 @@ def _decision_missed(state: RunState, event: "ev.DecisionMissed") -> RunState:
 
 def _decision_refused(state: RunState, event: "ev.DecisionRefused") -> RunState:
     state = _tail(state, _system(event.step, event.feedback))
-    detectors = after_refusal(state.detectors, event.code, event.feedback)
+    detectors = after_refusal(state.detectors, event.code, event.feedback, event.step)
     return but(state, feedback=(*state.feedback, event.feedback), detectors=detectors)
 
 
 def _transferred(state: RunState, event: "ev.AgentTransferred") -> RunState:
     context = None if event.context is None else as_text(event.context)
+    if not event.forced:
+        signature = handoff_signature(event.source, event.target, event.context)
+        state = but(state, detectors=after_handoff(state.detectors, signature))
     if event.target == state.agent_key:
         return but(state, handoff=context, handoff_from=event.source)
     return but(

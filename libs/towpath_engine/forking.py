@@ -87,7 +87,7 @@ def _is_preamble(event: "ev.AnyEvent") -> bool:
         case ev.NoteAdded():
             return True
         case ev.LoopDetected():
-            return event.detector == "errors"
+            return event.detector != "calls"
         case ev.AgentTransferred():
             return event.forced
         case _:

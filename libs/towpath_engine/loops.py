@@ -1,99 +1,53 @@
-"""Loop detectors: equal calls in a row, equal errors in a row (design §5, feature B8, behaviours 002.2).
+"""Loops: what is done about one that the detectors found (design §5, features B8 and C5).
 
-Law: signatures are canonical, so neither the order of keys nor the order of calls hides a loop; a detector fires on the
-third equal signature; failures with an external cause do not count.
+Law: one loop at a time, in the fixed order of the detectors, and one gate for each. What the detectors count is in
+`detectors`; here the ladder is climbed.
 """
 
-import re
-
 from towpath_contracts import events as ev
-from towpath_contracts.canonical import canonical_json, digest_text
 from towpath_contracts.decisions import ToolCall
-from towpath_engine.change import but
-from towpath_engine.state import Detectors, OpenCall
-
-LOOP_THRESHOLD = 3
-"""Equal signatures in a row that make a loop; fires on the third (design §5)."""
-
-COMPARED_CHARS = 200
-"""Of an error's text; what comes later is detail, and signatures are kept in the state."""
-
-_CLASSES = (
-    (
-        "unknown_tool",
-        r"\b(unknown|no such|unsupported|unregistered) (tool|operation|command|function|method|action)\b",
-    ),
-    ("permission", r"\b(permission|forbidden|unauthori[sz]ed|not authori[sz]ed|access denied|not allowed)\b"),
-    ("timeout", r"\b(time[sd]? ?out|deadline exceeded)\b"),
-    ("connection", r"\b(connection|unreachable|connect to|name resolution|broken pipe|reset by peer)\b"),
-)
-"""Classes of errors whose wording varies; an exact comparison missed "Unknown tool: X", then Y (behaviours 002.2)."""
-
-_PATTERNS = tuple((name, re.compile(pattern, re.IGNORECASE)) for name, pattern in _CLASSES)
-
-_CLASS_ALONE = frozenset({"tool_not_allowed", "route_not_allowed", "respond_not_allowed", "invalid_output"})
-"""Refusals that are the same mistake whatever name they mention; others are compared by their text."""
-
-_VOLATILE = re.compile(r"0x[0-9a-f]+|\d+|'[^']*'|\"[^\"]*\"", re.IGNORECASE)
+from towpath_engine.detectors.counting import would_loop
+from towpath_engine.detectors.ladder import LOOP_GATE, Loop, Rung, found, loop_of_calls, rung
+from towpath_engine.detectors.signatures import call_signature
+from towpath_engine.ending import finish
+from towpath_engine.run_gates import open_run_gate
+from towpath_engine.state import RunState, Status
+from towpath_engine.transition import Transition
 
 
-def call_signature(calls: tuple[ToolCall, ...]) -> str:
-    """Return the order-free signature of the calls of one decision."""
-    texts = sorted(f"{call.tool}:{canonical_json(call.args)}" for call in calls)
-    return digest_text("\n".join(texts))
+def loop_of(state: RunState, calls: tuple[ToolCall, ...]) -> Loop | None:
+    """Return the loop that running *calls* now would be."""
+    if not would_loop(state.detectors, calls):
+        return None
+    return loop_of_calls(state.detectors, call_signature(calls), ", ".join(call.tool for call in calls))
 
 
-def error_signature(event: "ev.ToolCallFinished | ev.ToolCallDenied") -> str:
-    """Return the normalised signature of a failure: its class, or its text without numbers, addresses, quoted names."""
-    if isinstance(event, ev.ToolCallDenied):
-        return f"denied:{event.denial.violation_type}"
-    if event.failure is None:
-        return event.status
-    if event.failure.code != "tool_exception":
-        return event.failure.code
-    return f"{event.failure.code}:{_normalised(event.failure.message)}"
+def stopped_by_loop(t: Transition) -> bool:
+    """Do what the ladder says about a loop that was found; says whether the run ended, or waits for a person."""
+    loop = found(t.state.detectors)
+    if loop is None:
+        return False
+    taken = climb(t, loop)
+    if taken in ("nudge", "replan"):
+        t.emit(ev.NoteAdded(step=t.state.step, text=loop.told))
+        return False
+    return enforced(t, loop, taken)
 
 
-def _normalised(message: str) -> str:
-    text = message[:COMPARED_CHARS]
-    found = next((name for name, pattern in _PATTERNS if pattern.search(text)), None)
-    return found or _VOLATILE.sub("#", text)
+def climb(t: Transition, loop: Loop) -> Rung:
+    """Report *loop* in the log, and return what is to be done about it."""
+    task, snapshot = t.state.created, t.state.snapshot
+    gated = snapshot.on_loop == "gate"
+    taken = rung(loop, t.state.detectors, task.kind, task.goal_settings.autonomy, gated=gated)
+    t.emit(ev.LoopDetected(detector=loop.detector, signature=loop.signature, count=loop.count, action=taken))
+    return taken
 
 
-def after_calls(detectors: Detectors, calls: tuple[ToolCall, ...]) -> Detectors:
-    """Count the calls of a decision."""
-    signature = call_signature(calls)
-    count = detectors.call_count + 1 if signature == detectors.call_signature else 1
-    return but(detectors, call_signature=signature, call_count=count)
-
-
-def after_step(detectors: Detectors, calls: tuple[OpenCall, ...]) -> Detectors:
-    """Count the errors of a finished step; one success clears, external causes change nothing."""
-    if any(not call.error_signature for call in calls):
-        return but(detectors, error_signature="", error_count=0)
-    if any(call.external for call in calls):
-        return detectors
-    return _after_error(detectors, "|".join(sorted({call.error_signature for call in calls})))
-
-
-def after_refusal(detectors: Detectors, code: str, feedback: str) -> Detectors:
-    """Count a refused decision like an error; a refused loop is counted by its own detector."""
-    if code == "loop_detected":
-        return detectors
-    detail = "" if code in _CLASS_ALONE else f":{feedback[:COMPARED_CHARS]}"
-    return _after_error(detectors, f"refused:{code}{detail}")
-
-
-def _after_error(detectors: Detectors, signature: str) -> Detectors:
-    count = detectors.error_count + 1 if signature == detectors.error_signature else 1
-    return but(detectors, error_signature=signature, error_count=count)
-
-
-def would_loop(detectors: Detectors, calls: tuple[ToolCall, ...]) -> bool:
-    """Whether running *calls* now would be the third equal one in a row."""
-    return after_calls(detectors, calls).call_count >= LOOP_THRESHOLD
-
-
-def errors_loop(detectors: Detectors) -> bool:
-    """Whether the last steps failed in the same way three times."""
-    return detectors.error_count >= LOOP_THRESHOLD
+def enforced(t: Transition, loop: Loop, taken: Rung) -> bool:
+    """End the run, or ask a person how it goes on; says whether either was to be done."""
+    if taken == "stop":
+        finish(t, Status.FAILED, LOOP_GATE, loop.why)
+    elif taken == "gate":
+        told = {"detector": loop.detector, "signature": loop.signature, "count": loop.count, "told": loop.told}
+        open_run_gate(t, LOOP_GATE, f"loop:{loop.key}", loop.why, told)
+    return taken in ("stop", "gate")

@@ -155,6 +155,7 @@ def compile_snapshot(spec: NetworkSpec, tools: Mapping[str, ToolSpec]) -> Snapsh
         context_limit=spec.context_limit,
         goal=spec.goal,
         background=spec.background,
+        on_loop=spec.on_loop,
     )
 
 

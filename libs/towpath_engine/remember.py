@@ -12,7 +12,8 @@ from towpath_contracts.decisions import CallTools
 from towpath_contracts.execution_log import RESPONSE_CHARS, as_text, call_status, response_of, tool_entry, truncate
 from towpath_contracts.run_effects import outcome_of
 from towpath_engine.change import but
-from towpath_engine.loops import after_calls, after_step, error_signature
+from towpath_engine.detectors.counting import after_calls, after_polling, after_step, poll_wait_s
+from towpath_engine.detectors.signatures import error_signature
 from towpath_engine.state import LOG_TAIL, OLDER_KEPT, EffectKind, OpenCall, PendingEffect, RunState
 
 TOOL_RESEND_S = 5
@@ -29,21 +30,23 @@ def call_deadline(state: RunState, tool: str, at: datetime) -> datetime:
 
 def open_calls(state: RunState, instruction: CallTools, at: datetime) -> RunState:
     """Return the state with every call of *instruction* pending, and counted by the loop detector."""
+    polling = all(state.snapshot.tools[call.tool].polling for call in instruction.calls)
+    wait = timedelta(seconds=poll_wait_s(state.detectors) if polling else 0)
     wanted = tuple(
         PendingEffect(
             effect_id=call.execution_id,
             kind=EffectKind.TOOL,
-            attempt=1,
-            resend_at=at + timedelta(seconds=TOOL_RESEND_S),
-            deadline=call_deadline(state, call.tool, at),
+            attempt=0 if wait else 1,  # one that waits is first sent by the timer
+            resend_at=at + (wait or timedelta(seconds=TOOL_RESEND_S)),
+            deadline=call_deadline(state, call.tool, at + wait),
             call_index=call.call_index,
             fence=state.fence,
         )
         for call in instruction.calls
     )
     calls = tuple(OpenCall(call=call) for call in instruction.calls)
-    polling = all(state.snapshot.tools[call.tool].polling for call in instruction.calls)
-    detectors = state.detectors if polling else after_calls(state.detectors, instruction.calls)
+    detectors = state.detectors
+    detectors = after_polling(detectors) if polling else after_calls(detectors, instruction.calls)
     return but(state, pending=(*state.pending, *wanted), calls=calls, detectors=detectors)
 
 
@@ -88,6 +91,7 @@ def _closed(call: OpenCall, event: "ev.ToolCallFinished | ev.ToolCallDenied") ->
         outcome=_outcome(event),
         error_signature="" if status == "succeeded" else error_signature(event),
         external=bool(finished and finished.failure and finished.failure.external),
+        result_digest=(finished.result_digest or "") if finished else "",
         result=response,
         output=output,
         entry=tool_entry(event, call.shown_args()),
@@ -123,7 +127,7 @@ def _joined(state: RunState) -> RunState:
         calls=tuple(but(c, output=None, entry=None) for c in state.calls),
         log_tail=(*state.log_tail, *entries)[-LOG_TAIL:],
         last_output=succeeded[-1] if succeeded else state.last_output,
-        detectors=after_step(state.detectors, state.calls),
+        detectors=after_step(state.detectors, state.calls, state.snapshot.tools, state.step),
     )
     return _with_outputs(changed, [*outputs, *state.outputs])
 

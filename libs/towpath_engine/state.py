@@ -95,6 +95,7 @@ class OpenCall:
     error_signature: str = ""
     external: bool = False
     result: Any = None
+    result_digest: str = ""
     output: ToolOutput | None = None
     entry: JsonObject | None = None
     closed_gates: tuple[UUID, ...] = ()
@@ -122,13 +123,31 @@ class OpenGate:
 
 @dataclass(frozen=True, kw_only=True)
 class Detectors:
-    """Counters of the loop detectors; part of the state, so they survive restarts and agent changes (design §5)."""
+    """Counters of the loop detectors; part of the state, so they survive restarts and agent changes (design §5).
+
+    `window` are the last steps' signatures, `cycle` those of a cycle that they end with; `handoffs` the last ones
+    without work in between, `polls` the polling decisions in a row. `*_told` is the count at which something was done
+    about a loop, `nudged` names loops as often as something was. `replan` asks for another plan at the next step.
+    The counts of errors at the begin of step `error_step` are kept: of a step with several attempts the last counts.
+    """
 
     call_signature: str = ""
     call_count: int = 0
     error_signature: str = ""
     error_count: int = 0
     nudged: tuple[str, ...] = ()
+    error_told: int = 0
+    error_step: int = 0
+    error_before: tuple[str, int] = ("", 0)
+    window: tuple[str, ...] = ()
+    cycle: tuple[str, ...] = ()
+    result_signature: str = ""
+    result_count: int = 0
+    handoffs: tuple[str, ...] = ()
+    handoff_count: int = 0
+    handoff_told: int = 0
+    polls: int = 0
+    replan: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,10 +10,11 @@ from towpath_contracts.decisions import AskPerson, CallTools, Finish, GiveUp, Tr
 from towpath_contracts.execution_log import truncate
 from towpath_contracts.networks import Snapshot
 from towpath_engine.asking import request_decision
+from towpath_engine.detectors.ladder import LOOP_GATE, Loop
 from towpath_engine.ending import finish, stopped_by_deadline
-from towpath_engine.loops import LOOP_THRESHOLD, call_signature, errors_loop, would_loop
+from towpath_engine.loops import climb, enforced, loop_of, stopped_by_loop
 from towpath_engine.run_gates import MANUAL, open_run_gate
-from towpath_engine.state import Status
+from towpath_engine.state import EffectKind, Status
 from towpath_engine.strategies import strategy_of
 from towpath_engine.transition import Transition
 from towpath_engine.validation import Refusal, instruct
@@ -27,7 +28,7 @@ def begin_step(t: Transition) -> None:
     """Check every reason to stop; when there is none, ask for the next decision."""
     if stopped_by_deadline(t) or any(stopped(t) for stopped in strategy_of(t).checks):
         return
-    if _stopped_by_errors_loop(t) or stopped_by_finding(t) or _stopped_by_tool_errors(t):
+    if stopped_by_loop(t) or stopped_by_finding(t) or _stopped_by_tool_errors(t):
         return
     if t.state.step >= t.state.created.max_steps:
         limit = t.state.created.max_steps
@@ -35,26 +36,6 @@ def begin_step(t: Transition) -> None:
         return
     _force_respond(t)
     request_decision(t)
-
-
-def _stopped_by_errors_loop(t: Transition) -> bool:
-    detectors = t.state.detectors
-    if not errors_loop(detectors):
-        return False
-    key = f"errors:{detectors.error_signature}"
-    if key in detectors.nudged and detectors.error_count > LOOP_THRESHOLD:
-        _loop(t, "errors", detectors.error_signature, detectors.error_count, "stop")
-        finish(t, Status.FAILED, "loop_detected", f"the same error again and again: {detectors.error_signature}")
-        return True
-    if key not in detectors.nudged:
-        _loop(t, "errors", detectors.error_signature, detectors.error_count, "nudge")
-        how = f"The last {detectors.error_count} steps failed in the same way ({detectors.error_signature})."
-        t.emit(ev.NoteAdded(step=t.state.step, text=f"{how} Do something else."))
-    return False
-
-
-def _loop(t: Transition, detector: str, signature: str, count: int, action: str) -> None:
-    t.emit(ev.LoopDetected(detector=detector, signature=signature, count=count, action=action))
 
 
 def _stopped_by_tool_errors(t: Transition) -> bool:
@@ -135,42 +116,44 @@ FEEDBACK_CHARS = 2_000
 
 def resend_decision(t: Transition, code: str, feedback: str) -> None:
     """Feed a refusal back; nothing else changes (feature A7)."""
-    told = truncate(feedback, FEEDBACK_CHARS)
-    t.emit(
-        ev.DecisionRefused(
-            step=t.state.step, epoch=t.state.epoch, agent_key=t.state.agent_key, code=code, feedback=told
-        )
-    )
+    told = _refuse(t, code, feedback)
     if t.state.created.single_instruction:
         finish(t, Status.FAILED, code, told)
     else:
         begin_step(t)
 
 
+def _refuse(t: Transition, code: str, feedback: str) -> str:
+    """Say in the log why a decision is not carried out; returns what the model is told."""
+    told = truncate(feedback, FEEDBACK_CHARS)
+    t.emit(
+        ev.DecisionRefused(
+            step=t.state.step, epoch=t.state.epoch, agent_key=t.state.agent_key, code=code, feedback=told
+        )
+    )
+    return told
+
+
 def _call_tools(t: Transition, instruction: CallTools) -> None:
-    if would_loop(t.state.detectors, instruction.calls):
-        _refuse_loop(t, instruction)
+    loop = loop_of(t.state, instruction.calls)
+    if loop is not None:
+        _refuse_loop(t, loop)
         return
     _issue(t, instruction)
-    for call in instruction.calls:
-        t.ask(call.execution_id)
+    for pending in t.state.pending:
+        if pending.kind is EffectKind.TOOL and pending.attempt:
+            t.ask(pending.effect_id)
 
 
-def _refuse_loop(t: Transition, instruction: CallTools) -> None:
-    """The third equal call in a row: tell the model once, then stop (design §5, ladder)."""
-    signature = call_signature(instruction.calls)
-    count = t.state.detectors.call_count + 1
-    names = ", ".join(call.tool for call in instruction.calls)
-    if f"calls:{signature}" in t.state.detectors.nudged:
-        _loop(t, "calls", signature, count, "stop")
-        finish(t, Status.FAILED, "loop_detected", f"{names} was asked for again and again with the same arguments")
+def _refuse_loop(t: Transition, loop: Loop) -> None:
+    """The third equal call in a row is not run: tell the model, or climb the ladder further (design §5)."""
+    taken = climb(t, loop)
+    if taken in ("nudge", "replan"):
+        resend_decision(t, LOOP_GATE, loop.told)
         return
-    _loop(t, "calls", signature, count, "nudge")
-    resend_decision(
-        t,
-        "loop_detected",
-        f"{names} was just called {LOOP_THRESHOLD - 1} times with the same arguments. Do something else.",
-    )
+    if taken == "gate":
+        _refuse(t, LOOP_GATE, loop.told)
+    enforced(t, loop, taken)
 
 
 def _transfer(t: Transition, instruction: Transfer) -> None:

@@ -45,7 +45,7 @@ def test_neither_the_order_of_keys_nor_of_calls_hides_a_loop() -> None:
     assert loops(machine) == [("calls", 3, "nudge")]
 
 
-@pytest.mark.parametrize("texts", ["xxyx", "xyxyxy", "xyzxyz", "xxyxxyxxy"])
+@pytest.mark.parametrize("texts", ["xxyx", "xyxyx", "xyzxyzxy", "xxyxxyxx"])
 def test_calls_that_differ_in_between_are_no_loop(texts: str) -> None:
     machine = Machine()
     for text in texts:
