@@ -30,6 +30,7 @@ class RunCreated(Value):
     """The task was accepted; `task` is what the caller asked for, with defaults filled in.
 
     `grant` is the task's own; `grants` are of the tasks above it, outermost first: rights only narrow (design §7).
+    `detectors` is what a child takes over of its parent's loop counters.
     """
 
     type: Literal["run_created"] = "run_created"
@@ -58,6 +59,7 @@ class RunCreated(Value):
     forked_from: ForkedFrom | None = None
     goal: GoalTask | None = Field(default=None, exclude_if=unset)
     background: BackgroundTask | None = Field(default=None, exclude_if=unset)
+    detectors: JsonObject | None = Field(default=None, exclude_if=unset)
 
     @property
     def goal_settings(self) -> GoalSettings:
@@ -256,7 +258,11 @@ class GateClosed(Value):
 
 
 class LoopDetected(Value):
-    """A detector fired: `detector` is calls, errors or cycle; `action` is the rung of the ladder that was taken."""
+    """A detector fired: `detector` is calls, errors, cycle, results or handoffs.
+
+    `count` is what it counted (of a cycle its length), `action` the rung of the ladder that was taken: nudge, replan,
+    gate or stop.
+    """
 
     type: Literal["loop_detected"] = "loop_detected"
     detector: str

@@ -16,6 +16,7 @@ from towpath_engine.background_remember import background_remembers
 from towpath_engine.background_state import BackgroundState
 from towpath_engine.change import but
 from towpath_engine.detectors.counting import acted_on, after_handoff, after_refusal
+from towpath_engine.detectors.inheriting import begun_with
 from towpath_engine.detectors.signatures import handoff_signature
 from towpath_engine.goal_remember import goal_remembers
 from towpath_engine.goal_state import GoalState
@@ -124,6 +125,7 @@ def _created(state: RunState, event: "ev.RunCreated", at: datetime) -> RunState:
         created_at=at,
         goal=None if event.goal is None else GoalState(),
         background=None if event.background is None else BackgroundState(),
+        detectors=begun_with(event.detectors),
     )
 
 

@@ -37,6 +37,7 @@ class Watch:
         self.cancelled = False
         self.requested_at_fence: dict[UUID, int] = {}
         self.attempts: dict[UUID, int] = {}
+        self.polls = 0
         self.stored: RunState | None = None
 
     def saw(
@@ -168,6 +169,11 @@ class Watch:
                 return
 
     def _opened(self, instruction: CallTools) -> None:
+        """Calls are open now; the timer sends those of a decision that only polls once more."""
+        polling = all(self.network.tools[call.tool].polling for call in instruction.calls)
+        if polling and self.polls:
+            self.attempts |= dict.fromkeys((call.execution_id for call in instruction.calls), 0)
+        self.polls = self.polls + 1 if polling else 0
         for index, call in enumerate(instruction.calls):
             assert call.call_index == index
             assert call.execution_id not in self.open and call.execution_id not in self.done
