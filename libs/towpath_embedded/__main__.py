@@ -30,6 +30,7 @@ def up_command(
     policy: Path | None = None,
     networks: Path | None = None,
     mcp: Path | None = None,
+    agent: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative="")] = (),
 ) -> int:
     """Start NATS, Postgres and every service, and keep them running until Ctrl-C.
 
@@ -55,6 +56,8 @@ def up_command(
         A folder with network files; published at start and whenever one changes.
     mcp
         A file of MCP servers (YAML), whose tools a worker of its own offers; see docs/mcp.md.
+    agent
+        Agents in user code (module:Class or path/to/file.py:Class), each in a process of its own; see docs/agents.md.
     """
     return up(
         UpOptions(
@@ -68,6 +71,7 @@ def up_command(
             policy=policy,
             networks=networks,
             mcp=mcp,
+            agents=agent,
         )
     )
 

@@ -18,7 +18,7 @@ from typing import Any, Literal, Self
 import asyncpg
 
 from towpath_contracts import subjects
-from towpath_contracts.authority import USERS, UserRights, client_rights, worker_rights
+from towpath_contracts.authority import USERS, UserRights, client_rights
 from towpath_contracts.problems import ProblemError, problem
 from towpath_embedded import forks, process, roles
 from towpath_embedded.broker_care import BrokerCare
@@ -26,10 +26,10 @@ from towpath_embedded.nats import Nats
 from towpath_embedded.ports import LOOPBACK, require_free
 from towpath_embedded.postgres import Postgres
 from towpath_embedded.process import Unit, trim
-from towpath_embedded.roles import Role, WorkerCommand
+from towpath_embedded.roles import Role, UserCode, WorkerCommand
 from towpath_embedded.state import locked, predecessor_gone, remove_state, write_state
 from towpath_embedded.supervisor import LONGEST_PAUSE_S, Notice, ProcessState, Supervisor
-from towpath_embedded.toolsets import toolsets_of
+from towpath_embedded.toolsets import rights_of
 from towpath_fabric.clock import wall
 from towpath_fabric.migrations import migrate
 
@@ -37,8 +37,10 @@ READY_TIMEOUT_S = 60.0
 TRIM_S = 10.0  # a log outgrows its limit by what is written in this time
 SERVICES = ("log_writer", "tas", "orchestrator", "decider", "gateway", "watchdog")
 SERVERS = ("nats", "postgres")
-BY_HAND = "worker"
-"""The credential of workers that were not there when the broker started; it is for every toolset."""
+_USERS_OF = {"worker": "tools", "agent": "agents"}
+"""Beginnings of the credentials of user code that is there when the broker starts.
+
+What comes later connects as whatever is started by hand: the user named after its role, for everything of its kind."""
 
 _log = logging.getLogger(__name__)
 BUILTIN_WORKER = WorkerCommand(builtin=True)
@@ -61,7 +63,7 @@ class Platform:
         replicas: Mapping[str, int] | None = None,
         environment: Mapping[str, str] | None = None,
         role_environment: Mapping[str, Mapping[str, str]] | None = None,
-        workers: Sequence[WorkerCommand] = (BUILTIN_WORKER,),
+        workers: Sequence[UserCode] = (BUILTIN_WORKER,),
         gateway_port: int | None = None,
         nats_port: int | None = None,
         durable: bool = True,
@@ -156,12 +158,12 @@ class Platform:
         """Wait until every process that is not held is ready; TimeoutError names those that are not."""
         await self._supervisor.wait_ready(timeout_s=timeout_s)
 
-    async def add_worker(self, worker: WorkerCommand) -> list[str]:
-        """Start more tool workers and return their names; ProblemError when one does not become ready.
+    async def add_worker(self, worker: UserCode) -> list[str]:
+        """Start more tool workers or agents, return their names; ProblemError when one does not become ready.
 
         They connect as whatever is started by hand: a running broker takes no new credentials.
         """
-        units = self._worker_units(worker, BY_HAND)
+        units = self._worker_units(worker, worker.role)
         await self._supervisor.start(units)
         self._write_state()
         return [unit.name for unit in units]
@@ -205,7 +207,7 @@ class Platform:
         """Stop."""
         await self.stop()
 
-    async def start_servers(self, workers: Sequence[WorkerCommand] = ()) -> None:
+    async def start_servers(self, workers: Sequence[UserCode] = ()) -> None:
         """Start NATS and Postgres alone, migrated, with all streams and *workers*' credentials; `stop` stops them."""
         self._lock.enter_context(locked(self.data))
         await predecessor_gone(self.data)
@@ -264,7 +266,7 @@ class Platform:
             first_gateway = role == "gateway" and number == 0
             self._units[name] = Role(
                 name,
-                self._commands.get(role) or roles.module_command(role),
+                self._command(role),
                 log=self.log(name),
                 environment=self._environment_of(role, name),
                 port_variable="TOWPATH_GATEWAY_PORT" if role == "gateway" else "TOWPATH_HEALTH_PORT",
@@ -274,32 +276,34 @@ class Platform:
             units.append(self._units[name])
         return units
 
-    async def _grant(self, workers: Sequence[WorkerCommand]) -> None:
-        """Give each of *workers* a credential for its own toolsets; the broker must not run yet."""
-        names = [f"tools_{number}" for number in range(1, len(workers) + 1)]
+    async def _grant(self, workers: Sequence[UserCode]) -> None:
+        """Give each of *workers* a credential for what it serves; the broker must not run yet."""
+        names = [f"{_USERS_OF[code.role]}_{number}" for number, code in enumerate(workers, 1)]
         rights = await asyncio.gather(*map(self._rights, workers, names))
         self.nats.add_users(dict(zip(names, rights, strict=True)))
         self._worker_users = names
 
-    async def _rights(self, worker: WorkerCommand, user: str) -> UserRights:
-        environment = {**self._environment_of("worker", user), **worker.environment}
-        command = self._commands.get("worker") or roles.module_command("worker")
-        said = self.nats.folder / f"{user}.toolsets"
-        found = await toolsets_of(worker, command, said=said, environment=environment, spawn=self._spawn)
-        return worker_rights(user, environment.get("TOWPATH_PROJECT", "default"), found)
+    async def _rights(self, code: UserCode, user: str) -> UserRights:
+        environment = {**self._environment_of(code.role, user), **code.environment}
+        said = self.nats.folder / f"{user}.served"
+        return await rights_of(
+            code, self._command(code.role), user, said=said, environment=environment, spawn=self._spawn
+        )
 
-    def _worker_units(self, worker: WorkerCommand, user: str) -> list[Unit]:
+    def _command(self, role: str) -> Sequence[str]:
+        return self._commands.get(role) or roles.module_command(role)
+
+    def _worker_units(self, code: UserCode, user: str) -> list[Unit]:
         units: list[Unit] = []
         login = {"TOWPATH_NATS_USER": user, "TOWPATH_NATS_PASSWORD": self.nats.password(user)}
-        present = sum(roles.role_of(name) == "worker" for name in self._units)
-        for name in roles.replica_names("worker", present + worker.count)[present:]:
-            command = self._commands.get("worker") or roles.module_command("worker")
+        present = sum(roles.role_of(name) == code.role for name in self._units)
+        for name in roles.replica_names(code.role, present + code.count)[present:]:
             self._units[name] = Role(
                 name,
-                (*command, *worker.words()),
+                (*self._command(code.role), *code.words()),
                 log=self.log(name),
-                environment={**self._environment_of("worker", name), **login, **worker.environment},
-                directory=worker.directory,
+                environment={**self._environment_of(code.role, name), **login, **code.environment},
+                directory=code.directory,
                 spawn=self._spawn,
             )
             units.append(self._units[name])

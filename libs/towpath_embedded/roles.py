@@ -26,7 +26,18 @@ HTTP_TIMEOUT_S = 3.0
 
 DATABASE_ROLES = frozenset({"gateway", "orchestrator", "tas", "log_writer"})
 START_ORDER = ("log_writer", "tas", "orchestrator", "decider", "worker", "agent", "gateway", "watchdog")
-STOP_ORDER = ("watchdog", "gateway", "worker", "agent", "decider", "orchestrator", "tas", "log_writer", "nats", "postgres")
+STOP_ORDER = (
+    "watchdog",
+    "gateway",
+    "worker",
+    "agent",
+    "decider",
+    "orchestrator",
+    "tas",
+    "log_writer",
+    "nats",
+    "postgres",
+)
 """Who takes work in stops first; who remembers stops last (design §3)."""
 
 _SEES_ALL = frozenset({"decider", "worker", "agent"})

@@ -14,7 +14,7 @@ from towpath_contracts.problems import ProblemError, problem
 from towpath_embedded.following import Logs, policy_notice
 from towpath_embedded.identity import temporary_folder
 from towpath_embedded.platform import Platform
-from towpath_embedded.roles import WorkerCommand
+from towpath_embedded.roles import AgentCommand, UserCode, WorkerCommand
 from towpath_embedded.screen import Screen
 from towpath_fabric.clock import monotonic
 
@@ -33,6 +33,7 @@ class UpOptions:
     policy: Path | None = None
     networks: Path | None = None
     mcp: Path | None = None
+    agents: tuple[str, ...] = ()
     servers_only: bool = False
 
 
@@ -107,10 +108,11 @@ async def _finished_first(task: "asyncio.Task[None]", stopping: asyncio.Event) -
     return False
 
 
-def _workers(options: UpOptions) -> list[WorkerCommand]:
+def _workers(options: UpOptions) -> list[UserCode]:
     """MCP servers have a worker of their own: what strangers send is read apart from what was written here."""
-    own = [WorkerCommand(modules=options.workers, builtin=True)]
-    return own if options.mcp is None else [*own, WorkerCommand(mcp=options.mcp.absolute())]
+    own: list[UserCode] = [WorkerCommand(modules=options.workers, builtin=True)]
+    mcp = [] if options.mcp is None else [WorkerCommand(mcp=options.mcp.absolute())]
+    return [*own, *mcp, *(AgentCommand(target=target) for target in options.agents)]
 
 
 def _logs(options: UpOptions, platform: Platform, screen: Screen) -> Logs:

@@ -47,6 +47,7 @@ COMMANDS = [
     ),
     *("audit export", "audit verify", "audit checkpoint", "audit erase"),
     *("workers credential add", "workers credential list", "workers credential remove"),
+    *("agents credential add", "agents credential list", "agents credential remove"),
     *("chaos", "doctor", "explain", "version"),
 ]
 
@@ -121,7 +122,7 @@ def commands_below(app: App) -> list[list[str]]:
 
 def test_the_list_of_commands_is_complete() -> None:
     found = [" ".join(words) for words in commands_below(make_app())]
-    assert sorted(found) == sorted([*COMMANDS, "up", "worker", "serve"])
+    assert sorted(found) == sorted([*COMMANDS, "up", "worker", "serve", "agents serve"])
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("rnus", "runs"), ("runs lst", "list")])

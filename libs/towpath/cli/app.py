@@ -34,6 +34,7 @@ _PLATFORM = (
     ("db", "towpath.cli.database:app", "Bring the database up to date."),
     ("streams", "towpath.cli.streams:app", "Declare the broker's streams and consumers."),
     ("workers", "towpath.cli.workers:app", "Manage the credentials that workers connect with."),
+    ("agents", "towpath.cli.agents:app", "Serve agents in user code; manage the credentials that they connect with."),
     ("chaos", "towpath.cli.chaos:chaos", "Break a platform on purpose, and judge what is left of it."),
     ("doctor", "towpath.cli.doctor:doctor", "Check this machine and the platform it talks to."),
     ("explain", "towpath.cli.explain:explain", "Say what a problem code means and what to do."),

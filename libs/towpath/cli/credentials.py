@@ -5,24 +5,31 @@ authority table alone, so that the broker's rights can be read, reviewed and com
 """
 
 import json
+import os
 import re
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
+from cyclopts import Parameter
 from pydantic import Field, ValidationError
 
 from towpath_contracts.accounts import SYSTEM, broker_accounts
-from towpath_contracts.authority import SERVICES, UserRights, client_rights, worker_rights
+from towpath_contracts.authority import SERVICES, UserRights, agent_rights, client_rights, worker_rights
 from towpath_contracts.base import ClientValue, Token
 from towpath_contracts.problems import ProblemDetail, ProblemError, problem
+
+Deploy = Annotated[Path, Parameter(name="--deploy")]
+"""The folder with the list and what is made from it."""
 
 FILE = "credentials.yaml"
 AUTHORITY = "authority.conf"
 _HEAD = """\
 # Who connects to the broker besides the services; passwords are in secrets/.
 # Changed by: towpath workers credential add NAME --project P --toolset T
+#             towpath agents credential add NAME --project P --agent A
 """
 
 
@@ -33,20 +40,29 @@ class WorkerCredential(ClientValue):
     toolsets: Annotated[tuple[Token, ...], Field(min_length=1)]
 
 
+class AgentCredential(ClientValue):
+    """Which agent in user code one credential answers for; more processes share it."""
+
+    project: Token = "default"
+    agent: Token
+
+
 class Credentials(ClientValue):
-    """The list: workers by name, and callers that submit tasks over NATS."""
+    """The list: workers and agents by name, and callers that submit tasks over NATS."""
 
     workers: dict[Token, WorkerCredential] = {}
+    agents: dict[Token, AgentCredential] = {}
     clients: tuple[Token, ...] = ()
 
     def users(self) -> dict[str, UserRights]:
         """Return every user of the broker with its rights; raises `request_invalid` for a name that is taken."""
-        asked = [*self.workers, *self.clients]
+        asked = [*self.workers, *self.agents, *self.clients]
         taken = sorted({name for name in asked if name in SERVICES or asked.count(name) > 1})
         if taken:
             raise ProblemError(problem("request_invalid", f"{FILE} names twice or after a service: {', '.join(taken)}"))
         workers = {name: worker_rights(name, one.project, one.toolsets) for name, one in self.workers.items()}
-        return {**SERVICES, **workers, **{name: client_rights(name) for name in self.clients}}
+        agents = {name: agent_rights(name, one.project, one.agent) for name, one in self.agents.items()}
+        return {**SERVICES, **workers, **agents, **{name: client_rights(name) for name in self.clients}}
 
 
 def load(path: Path) -> Credentials:
@@ -93,3 +109,52 @@ def authority_configuration(users: Mapping[str, UserRights]) -> str:
         "# Who may publish and subscribe what, and what crosses accounts. Written by: towpath streams authority\n"
         f"system_account: {SYSTEM}\naccounts: {text}\n"
     )
+
+
+def store(deploy: Path, credentials: Credentials, name: str) -> None:
+    """Write the list with what *name* is now; raises `request_invalid` where two names have one password variable."""
+    variables = [password_variable(user) for user in credentials.users()]
+    if len(set(variables)) < len(variables):
+        raise ProblemError(problem("request_invalid", f"{name} differs from another user only in case or punctuation"))
+    save(deploy / FILE, credentials)
+
+
+def require_whole_secrets(folder: Path) -> None:
+    """Refuse, before anything is written, a folder of secrets that the broker's own are missing from."""
+    if folder.exists() and not (folder / "nats.env").exists():
+        detail = f"{folder / 'nats.env'} is not there, so the broker would never learn this password"
+        remedy = (
+            f"Restore it; or remove {folder} and the volumes that were made with it, and make it again: make-secrets."
+        )
+        raise ProblemError(problem("file_missing", detail).model_copy(update={"remedy": remedy}))
+
+
+def write_password(folder: Path, name: str) -> bool:
+    """Give *name* a password where it has none yet; False without secrets, which are made for all at once."""
+    broker = folder / "nats.env"
+    variable = password_variable(name)
+    if not broker.exists():
+        return False
+    if any(_sets(line, variable) for line in broker.read_text("utf-8").splitlines()):
+        return True
+    password = f"p{secrets.token_hex(24)}"  # a letter first: the broker reads what looks like a number as one
+    with broker.open("a", encoding="utf-8") as file:
+        file.write(f"{variable}={password}\n")
+    with os.fdopen(os.open(folder / f"{name}.env", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(f"TOWPATH_NATS_PASSWORD={password}\n")
+    return True
+
+
+def forget_password(folder: Path, name: str) -> None:
+    """Take the password of *name* from the broker's and remove its own file."""
+    broker = folder / "nats.env"
+    if broker.exists():
+        variable = password_variable(name)
+        kept = [line for line in broker.read_text("utf-8").splitlines() if not _sets(line, variable)]
+        broker.write_text("\n".join([*kept, ""]), "utf-8")
+    (folder / f"{name}.env").unlink(missing_ok=True)
+
+
+def _sets(line: str, variable: str) -> bool:
+    """Say whether *line* sets just this variable: a name may begin with another, or end with it."""
+    return line.startswith(f"{variable}=")

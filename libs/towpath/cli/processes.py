@@ -36,12 +36,12 @@ def up(*words: Words) -> None:
 
 def worker(*words: Words) -> None:
     """Run a tool worker; `towpath worker --help` lists its options."""
-    _join_platform()
+    join_platform("worker")
     become("towpath_worker", *words)
 
 
-def _join_platform() -> None:
-    """Let the worker find the platform that runs on ./.towpath, unless the environment names a broker."""
+def join_platform(user: str) -> None:
+    """Let a program find the platform that runs on ./.towpath as *user*, unless the environment names a broker."""
     from towpath_fabric.settings import Settings
 
     state = running_state(STATE)
@@ -49,7 +49,7 @@ def _join_platform() -> None:
         return
     try:
         passwords = json.loads(Path(state["nats_passwords"]).read_text("utf-8"))
-        variables = {"URL": state["nats_url"], "USER": "worker", "PASSWORD": passwords["worker"]}
+        variables = {"URL": state["nats_url"], "USER": user, "PASSWORD": passwords[user]}
     except (OSError, ValueError, KeyError) as error:
         raise ProblemError(problem("file_missing", f"the broker's password can't be read: {error}")) from error
     for name, value in variables.items():
