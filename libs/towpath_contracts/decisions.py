@@ -7,26 +7,54 @@ the run machine's business, and whether a tool may run is the tool-access servic
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import Field, TypeAdapter, field_validator, model_validator
+from pydantic import BeforeValidator, Field, TypeAdapter, field_validator, model_validator
 
 from towpath_contracts.base import ClientValue, JsonObject, Value
+from towpath_contracts.strict_json import MAX_VALUE_DEPTH, NotStrictJsonError, read_strict
 
 MAX_CALLS_PER_DECISION = 10
 """Tool calls of one decision that may run together; the largest fan-out among the source designs."""
+
+
+def decoded_arguments(value: Any) -> Any:
+    """Decode arguments that a model wrote as text (feature B5).
+
+    Nothing at all is `{}`; what is no JSON object stays as it is, and `arguments_fault` says why.
+    """
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return {}
+    return value if not isinstance(value, str) or arguments_fault(value) else _decoded(value)
+
+
+def arguments_fault(text: str) -> str:
+    """Say what keeps *text* from being the arguments of a call; empty when nothing does."""
+    try:
+        found = _decoded(text)
+    except NotStrictJsonError as error:
+        return f"they are not JSON: {error}"
+    return "" if isinstance(found, dict) else f"they are {type(found).__name__}, not an object"
+
+
+def _decoded(text: str) -> Any:
+    return read_strict(text.encode("utf-8", "surrogatepass"), max_depth=MAX_VALUE_DEPTH)
+
+
+Arguments = Annotated[JsonObject | str, BeforeValidator(decoded_arguments)]
+"""The arguments of a call: an object, also where it was written as text. Text is left only where it can't be read."""
 
 
 class ToolCallProposal(ClientValue):
     """One tool call that a model asks for."""
 
     tool_name: str = Field(min_length=1, max_length=128)
-    tool_params: JsonObject = Field(default_factory=dict)
+    tool_params: Arguments = Field(default_factory=dict)
 
 
 class UseToolDetails(ClientValue):
     """Either one call (`tool_name`, `tool_params`) or several that run together (`calls`)."""
 
     tool_name: str | None = Field(default=None, min_length=1, max_length=128)
-    tool_params: JsonObject = Field(default_factory=dict)
+    tool_params: Arguments = Field(default_factory=dict)
     calls: tuple[ToolCallProposal, ...] = Field(default=(), max_length=MAX_CALLS_PER_DECISION)
 
     @model_validator(mode="after")

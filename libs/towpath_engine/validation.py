@@ -24,6 +24,7 @@ from towpath_contracts.decisions import (
     Transfer,
     UseTool,
     adapter_of,
+    arguments_fault,
 )
 from towpath_contracts.ids import execution_id
 from towpath_contracts.networks import CompiledAgent
@@ -106,6 +107,10 @@ def _tools(state: RunState, agent: CompiledAgent, proposals: tuple[ToolCallPropo
             )
             continue
         spec = state.snapshot.tools[proposal.tool_name]
+        if isinstance(proposal.tool_params, str):
+            fault = arguments_fault(proposal.tool_params)
+            problems.append(f"{spec.name}: the arguments can't be read: {fault}. Write tool_params as a JSON object.")
+            continue
         merged, wrong = merge_arguments(spec, proposal.tool_params, state.created.system_params)
         problems += wrong
         calls.append(

@@ -11,11 +11,12 @@ from datetime import datetime
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import digest_text
-from towpath_contracts.deciding import DecisionKind, DecisionRequest, LlmCall, ScriptUse
+from towpath_contracts.deciding import DecisionRequest, LlmCall, ScriptUse
 from towpath_contracts.facts import DecisionFailed, DecisionMade
 from towpath_decider.adapters.provider import Provider
 from towpath_decider.core.accounting import NOTHING, add_costs, add_usage
-from towpath_decider.core.answers import Check, Refused, check_decision, schema_check
+from towpath_decider.core.answers import Refused
+from towpath_decider.core.checks import asked_schema, check_for
 from towpath_decider.core.conversation import (
     Answered,
     Ask,
@@ -107,11 +108,11 @@ class Asker:
         if provider is None:
             served = ", ".join(sorted(self._providers))
             return GaveUp(code="model_unknown", message=f"this decider has no provider {name!r}; it serves {served}")
-        check = _check_for(request)
+        check = check_for(request)
         if isinstance(check, Refused):
             return GaveUp(code="request_invalid", message=check.reason)
         try:
-            notes.prompt = render(request.context, None if check is check_decision else request.response_schema)
+            notes.prompt = render(request.context, asked_schema(request), request.kind)
         except PromptInvalidError as error:
             return GaveUp(code="prompt_invalid", message=str(error))
         return await self._follow(converse(notes.prompt, check), provider, notes)
@@ -145,14 +146,6 @@ class Asker:
 
 def _ms_since(started: float) -> int:
     return int((monotonic() - started) * 1000)
-
-
-def _check_for(request: DecisionRequest) -> Check | Refused:
-    if request.kind in (DecisionKind.DECIDE, DecisionKind.REPLAN):
-        return check_decision
-    if request.response_schema is None:
-        return Refused(reason=f"a request of kind {request.kind} needs a response_schema")
-    return schema_check(request.response_schema)
 
 
 def _timed_out(notes: Notes) -> GaveUp:

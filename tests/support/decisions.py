@@ -6,6 +6,8 @@ from uuid import UUID
 
 from towpath_contracts.deciding import DecisionRequest, OfferedRoute, OfferedTool, PromptContext
 from towpath_contracts.ids import request_id
+from towpath_decider.core.answers import Refused
+from towpath_decider.core.checks import decision_check
 
 RUN = UUID("0192f0c1-2f00-7000-8000-000000000001")
 LOOKUP = OfferedTool(
@@ -63,3 +65,10 @@ def request(**changes: Any) -> DecisionRequest:
 def as_text(decision: dict[str, Any]) -> str:
     """Return *decision* as a model would write it."""
     return json.dumps(decision)
+
+
+def check_decision(value: dict[str, Any]) -> str:
+    """Say what keeps *value* from being a decision of `context()`."""
+    check = decision_check(context())
+    assert not isinstance(check, Refused)
+    return check(value)

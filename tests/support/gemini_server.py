@@ -54,6 +54,10 @@ class Seen:
     headers: dict[str, str]
     body: Any
 
+    def header(self, name: str) -> str:
+        """Return a header, however its name was written."""
+        return {key.lower(): value for key, value in self.headers.items()}.get(name, "")
+
 
 class GeminiServer:
     """Plays its answers in order; the last one is repeated."""
@@ -61,12 +65,18 @@ class GeminiServer:
     def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers)
         self.seen: list[Seen] = []
+        self.arrived = threading.Event()  # set once something was asked
         self.released = threading.Event()  # ends delays when the server stops
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
         self._thread.start()
+
+    def play(self, *answers: Answer) -> None:
+        """Begin anew, with other answers."""
+        self.answers, self.seen = list(answers), []
+        self.arrived.clear()
 
     def next_answer(self) -> Answer:
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
@@ -87,6 +97,7 @@ class GeminiServer:
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
                 owner.seen.append(Seen(path=self.path, headers=dict(self.headers), body=body))
+                owner.arrived.set()
                 answer = owner.next_answer()
                 if answer.delay_s:
                     owner.released.wait(answer.delay_s)

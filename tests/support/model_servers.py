@@ -94,7 +94,7 @@ class Gemini(Dialect):
         return "thinkingConfig" not in seen.body["generationConfig"]
 
     def key(self, seen: Seen) -> str | None:
-        return seen.headers.get("x-goog-api-key")
+        return seen.header("x-goog-api-key")
 
     def limit(self, seen: Seen) -> int:
         return int(seen.body["generationConfig"]["maxOutputTokens"])
@@ -146,7 +146,7 @@ class OpenAi(Dialect):
         return seen.body.get("reasoning_effort") != "none"
 
     def key(self, seen: Seen) -> str | None:
-        return seen.headers["authorization"].removeprefix("Bearer ")
+        return seen.header("authorization").removeprefix("Bearer ")
 
     def limit(self, seen: Seen) -> int:
         return int(seen.body["max_completion_tokens"])
@@ -199,7 +199,7 @@ class Claude(Dialect):
         return seen.body.get("thinking") != {"type": "disabled"}
 
     def key(self, seen: Seen) -> str | None:
-        return seen.headers.get("x-api-key")
+        return seen.header("authorization").removeprefix("Bearer ")
 
     def limit(self, seen: Seen) -> int:
         return int(seen.body["max_tokens"])

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 
 import pytest
-from tests.support.decisions import RESPOND, as_text, context
+from tests.support.decisions import RESPOND, as_text, check_decision, context
 
 from towpath_contracts.deciding import Cost, Usage
 from towpath_decider.core.accounting import NOTHING, add_costs, add_usage
-from towpath_decider.core.answers import check_decision
 from towpath_decider.core.conversation import (
     MAX_WAIT_S,
     Answered,

@@ -72,6 +72,7 @@ class GeminiProvider:
             base_url=self._base_url,
             api_version="v1beta",
             retry_options=self._types.HttpRetryOptions(attempts=1),  # attempts are counted in core.conversation
+            async_client_args={"follow_redirects": False},  # the key would go along
         )
         assert self._api_key is not None
         return genai.Client(api_key=self._api_key.get_secret_value(), vertexai=False, http_options=options)

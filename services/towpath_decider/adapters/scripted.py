@@ -1,11 +1,15 @@
 """`scripted:`: plays decisions that somebody wrote. What tests, benches and the keyless demo use (design §8).
 
-Law: a script goes through the same reading, repair and checks as a model's words; it costs nothing and says so.
+Law: a script goes through the same reading, repair and checks as a model's words; it costs nothing and says so. An
+assessment for which nothing is written gets the neutral answer of its kind, which says that nothing was judged.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from pydantic_core import to_json
+
+from towpath_contracts.assessments import NEUTRAL
 from towpath_contracts.deciding import Cost, DecisionRequest, Usage
 from towpath_decider.adapters.provider import model_name
 from towpath_decider.adapters.scripts import BlobScripts, FileScripts, ScriptError
@@ -43,7 +47,9 @@ class ScriptedProvider:
         except ScriptError as error:
             return error.failure
         cursors = request.script.cursors if request.script is not None else {}
-        line = script.next_line(request.context.agent_key, cursors)
+        line = script.next_line(request.context.agent_key, cursors, request.kind)
+        if line is None and request.kind in NEUTRAL:
+            return Reply(text=to_json(NEUTRAL[request.kind]).decode(), usage=ONE_CALL, cost=FREE)
         if line is None:
             message = f"the script of {len(script)} entries has nothing left for agent {request.context.agent_key}"
             return CallFailure(code="script_exhausted", message=message)

@@ -8,22 +8,13 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
-from pydantic import ValidationError
 from pydantic_core import from_json
-from referencing import Registry
-from referencing.exceptions import Unresolvable
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.decisions import decision_adapter
 from towpath_contracts.strict_json import MAX_VALUE_DEPTH, fault_of
 
 MAX_CANDIDATES = 16
 """Places in a text where an object is looked for; a model that writes prose rarely opens more braces than this."""
-
-MAX_ERRORS = 5
-"""Problems named to the model at once."""
 
 _FENCED = re.compile(r"```[a-zA-Z0-9_-]*[ \t]*\r?\n(.*?)```", re.DOTALL)
 _SIGN = re.compile(r'["{}\\]')
@@ -118,33 +109,3 @@ def _balanced_end(text: str, start: int) -> int:
             if depth == 0:
                 return place + 1
     return -1
-
-
-def check_decision(value: JsonObject) -> str:
-    """Say what keeps *value* from being a decision."""
-    try:
-        decision_adapter.validate_python(value)
-    except ValidationError as error:
-        return "; ".join(
-            f"{'.'.join(str(part) for part in entry['loc']) or 'answer'}: {entry['msg']}"
-            for entry in error.errors(include_url=False, include_input=False)[:MAX_ERRORS]
-        )
-    return ""
-
-
-def schema_check(schema: JsonObject) -> Check | Refused:
-    """Return a check against *schema*, or why it is not a JSON Schema. References lead nowhere outside the schema."""
-    try:
-        Draft202012Validator.check_schema(schema)
-    except SchemaError as error:
-        return Refused(reason=f"the response schema is not a JSON Schema: {error.message}")
-    validator = Draft202012Validator(schema, registry=Registry())
-
-    def check(value: JsonObject) -> str:
-        try:
-            errors = [f"{error.json_path}: {error.message[:200]}" for error in validator.iter_errors(value)]
-        except Unresolvable as error:
-            return f"the response schema refers to {error.ref!r}, which is not part of it"
-        return "; ".join(errors[:MAX_ERRORS])
-
-    return check

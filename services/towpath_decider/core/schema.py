@@ -8,8 +8,9 @@ are written out, and what is nested too deeply becomes "any object". Claude take
 from typing import Any
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.deciding import DecisionKind, DecisionRequest, PromptContext
+from towpath_contracts.deciding import DecisionRequest, PromptContext
 from towpath_contracts.decisions import MAX_CALLS_PER_DECISION
+from towpath_decider.core.checks import asked_schema
 
 MAX_DEPTH = 12
 """Levels of a tool's schema that are written out; recursive schemas end here."""
@@ -22,6 +23,12 @@ MAX_TOOLS_IN_DETAIL = 24
 
 ANY_OBJECT: JsonObject = {"type": "object", "additionalProperties": True}
 
+NETWORK = "network"
+"""The kind of run whose decisions have the three actions and no more."""
+
+_TEXT: JsonObject = {"type": "string"}
+_FLAG: JsonObject = {"type": "boolean"}
+
 _COPIED = frozenset(
     {"type", "format", "title", "description", "minItems", "maxItems", "minimum", "maximum", "required"}
 )
@@ -30,9 +37,8 @@ _LISTS = {"anyOf": "anyOf", "oneOf": "anyOf", "prefixItems": "prefixItems"}
 
 def schema_of(request: DecisionRequest) -> JsonObject:
     """Return the schema of what *request* asks for."""
-    if request.kind in (DecisionKind.DECIDE, DecisionKind.REPLAN):
-        return answer_schema(request.context)
-    return simplified(request.response_schema or {})
+    wanted = asked_schema(request)
+    return answer_schema(request.context) if wanted is None else simplified(wanted)
 
 
 def answer_schema(context: PromptContext) -> JsonObject:
@@ -51,16 +57,19 @@ def answer_schema(context: PromptContext) -> JsonObject:
         actions.append("RESPOND")
         payload = simplified(context.respond_schema) if context.respond_schema else ANY_OBJECT
         details.append(_object({"payload": payload}, ["payload"]))
+    certainty: JsonObject = {}
+    if context.run_kind != NETWORK:
+        actions += ["ABANDON", "REQUEST_GATE"]
+        details += [_object({"rationale": _TEXT}, ["rationale"]), _object({"reason": _TEXT}, ["reason"])]
+        certainty = {"uncertain": _FLAG, "request_confidence": _FLAG, "confidence": {"type": "number"}}
     fields = ["action_reasoning", "action", "action_details"]
-    schema = _object(
-        {
-            "action_reasoning": {"type": "string"},
-            "action": {"type": "string", "enum": actions},
-            "action_details": {"anyOf": details},
-        },
-        fields,
-    )
-    return {**schema, "propertyOrdering": fields}  # reasons first: what is written then follows from them
+    shape = {
+        "action_reasoning": _TEXT,
+        "action": {"type": "string", "enum": actions},
+        "action_details": {"anyOf": details},
+    }
+    schema = _object({**shape, **certainty}, fields)
+    return {**schema, "propertyOrdering": [*fields, *certainty]}  # reasons first: what is written follows from them
 
 
 def _tool_call(context: PromptContext) -> JsonObject:

@@ -1,8 +1,9 @@
 """Scripts: decisions written beforehand, played instead of a model's (design §8).
 
-Law: a script is an array in which the place of an entry is its index. An entry with `agent` belongs to that agent's
-queue, every other one to the queue `*`. The next entry is the unread one with the lowest index among the agent's own
-queue and `*`; what was read is told by the asker's cursors, so nothing is remembered here.
+Law: a script is an array in which the place of an entry is its index. An entry with the `kind` of an assessment belongs
+to that kind's queue, one with `agent` to that agent's queue, every other one to the queue `*`. The next entry is the
+unread one with the lowest index among the agent's own queue and `*`, or in the queue of the assessment's kind alone;
+what was read is told by the asker's cursors, so nothing is remembered here.
 """
 
 from bisect import bisect_left
@@ -12,7 +13,8 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
-from towpath_contracts.deciding import ScriptUse
+from towpath_contracts.assessments import ANSWERS
+from towpath_contracts.deciding import DecisionKind, ScriptUse
 
 COMMON = "*"
 MAX_DELAY_MS = 3_600_000
@@ -53,12 +55,13 @@ class Script:
             raise ValueError(msg)  # noqa: TRY004 - the caller reacts to every unreadable script alike
         return cls(entries)
 
-    def next_line(self, agent_key: str, cursors: Mapping[str, int]) -> Line | None:
-        """Return what *agent_key* says next, or None when nothing is left for it."""
+    def next_line(
+        self, agent_key: str, cursors: Mapping[str, int], kind: DecisionKind = DecisionKind.DECIDE
+    ) -> Line | None:
+        """Return what *agent_key* says next to a request of *kind*, or None when nothing is left for it."""
+        queues = (queue_of(kind),) if kind in ANSWERS else (agent_key, COMMON)
         nexts = [
-            (found, queue)
-            for queue in (agent_key, COMMON)
-            if (found := self._unread(queue, cursors.get(queue, 0))) is not None
+            (found, queue) for queue in queues if (found := self._unread(queue, cursors.get(queue, 0))) is not None
         ]
         if not nexts:
             return None
@@ -71,15 +74,28 @@ class Script:
         return indexes[place] if place < len(indexes) else None
 
 
+def queue_of(kind: DecisionKind) -> str:
+    """Return the queue of an assessment's answers; the sign keeps it apart from an agent of that name."""
+    return f":{kind}"
+
+
+_KINDS = {str(kind): queue_of(kind) for kind in ANSWERS}
+
+
 def _queue(entry: Any) -> str:
-    agent = entry.get("agent") if isinstance(entry, dict) else None
+    if not isinstance(entry, dict):
+        return COMMON
+    kind, agent = entry.get("kind"), entry.get("agent")
+    if isinstance(kind, str) and kind in _KINDS:
+        return _KINDS[kind]
     return agent if isinstance(agent, str) else COMMON
 
 
 def _line(entry: Any, use: ScriptUse) -> Line:
     if not isinstance(entry, dict):
         return Line(use=use, texts=(entry if isinstance(entry, str) else to_json(entry).decode(),))
-    body = {key: value for key, value in entry.items() if key not in ("agent", "delay_ms")}
+    about = ("agent", "delay_ms", "kind") if use.queue.startswith(":") else ("agent", "delay_ms")
+    body = {key: value for key, value in entry.items() if key not in about}
     texts = _raw_texts(body["raw"]) if set(body) == {"raw"} else (to_json(body).decode(),)
     return Line(use=use, texts=texts, delay_ms=_delay(entry.get("delay_ms")))
 

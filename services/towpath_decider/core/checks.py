@@ -1,0 +1,115 @@
+"""What an answer must look like: a decision of the run's kind, or the answer to an assessment (feature B5, design §8).
+
+Law: every answer is held against what its request asks for, whatever the provider promised. A check says in words for
+the model what is wrong, and never raises for what a model wrote.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
+from pydantic import ValidationError
+from pydantic_core import from_json, to_json
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+from towpath_contracts.assessments import ANSWERS, assessment_schema
+from towpath_contracts.base import JsonObject
+from towpath_contracts.deciding import DecisionKind, DecisionRequest, PromptContext
+from towpath_contracts.decisions import Respond, adapter_of
+from towpath_decider.core.answers import Check, Refused
+
+MAX_ERRORS = 5
+"""Problems named to the model at once."""
+
+MESSAGE_CHARS = 200
+"""Of one problem: a message repeats the value, which may be long."""
+
+MAX_SCHEMAS = 256
+"""Compiled schemas that are kept: an agent's is used for every step of its runs."""
+
+_DECISIONS = (DecisionKind.DECIDE, DecisionKind.REPLAN)
+
+
+def asked_schema(request: DecisionRequest) -> JsonObject | None:
+    """Return the schema of the answer that is no decision; None where a decision is asked for, or nothing says what."""
+    if request.kind in _DECISIONS:
+        return None
+    if request.response_schema is not None or request.kind not in ANSWERS:
+        return request.response_schema
+    schema = assessment_schema(request.kind)
+    wanted = deliverable_schema(request.context)
+    if request.kind is not DecisionKind.SUMMARIZE or wanted is None:
+        return schema
+    # References inside it mean it alone, so it has an address; simpler readers find its definitions at the root.
+    deliverable = {"anyOf": [{"$id": "urn:deliverable", **wanted}, {"type": "null"}]}
+    lifted: JsonObject = {name: wanted[name] for name in ("$defs", "definitions") if name in wanted}
+    return {**schema, **lifted, "properties": {**schema["properties"], "deliverable": deliverable}}
+
+
+def deliverable_schema(context: PromptContext) -> JsonObject | None:
+    """Return what a summary's deliverable must satisfy, where the run asks for one."""
+    wanted = (context.assessment or {}).get("deliverable_schema")
+    return wanted if isinstance(wanted, dict) else None
+
+
+def check_for(request: DecisionRequest) -> Check | Refused:
+    """Return the check of the answer to *request*, or why it can't be answered at all."""
+    if request.kind in _DECISIONS:
+        return decision_check(request.context)
+    schema = asked_schema(request)
+    if schema is None:
+        return Refused(reason=f"a request of kind {request.kind} needs a response_schema")
+    return schema_check(schema)
+
+
+def decision_check(context: PromptContext) -> Check | Refused:
+    """Return a check of decisions in a run of the context's kind; an answer is held against the agent's schema."""
+    adapter = adapter_of(context.run_kind)
+    answer = schema_check(context.respond_schema) if context.respond_schema is not None else None
+    if isinstance(answer, Refused):
+        return answer
+
+    def check(value: JsonObject) -> str:
+        try:
+            decision = adapter.validate_python(value)
+        except ValidationError as error:
+            return _told(error)
+        if answer is None or not isinstance(decision, Respond):
+            return ""
+        faults = answer(decision.action_details.payload)
+        return f"action_details.payload does not satisfy its JSON Schema: {faults}" if faults else ""
+
+    return check
+
+
+def _told(error: ValidationError) -> str:
+    return "; ".join(
+        f"{'.'.join(str(part) for part in entry['loc']) or 'answer'}: {entry['msg']}"
+        for entry in error.errors(include_url=False, include_input=False)[:MAX_ERRORS]
+    )
+
+
+def schema_check(schema: Mapping[str, object]) -> Check | Refused:
+    """Return a check against *schema*, or why it is not a JSON Schema. References lead nowhere outside the schema."""
+    return _compiled(to_json(schema))
+
+
+@lru_cache(maxsize=MAX_SCHEMAS)
+def _compiled(text: bytes) -> Check | Refused:
+    schema = from_json(text)
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        return Refused(reason=f"the response schema is not a JSON Schema: {error.message}")
+    validator = Draft202012Validator(schema, registry=Registry())
+
+    def check(value: JsonObject) -> str:
+        try:
+            errors = [f"{error.json_path}: {error.message[:MESSAGE_CHARS]}" for error in validator.iter_errors(value)]
+        except Unresolvable as error:
+            return f"the response schema refers to {error.ref!r}, which is not part of it"
+        return "; ".join(errors[:MAX_ERRORS])
+
+    return check

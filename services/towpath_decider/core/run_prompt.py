@@ -1,0 +1,143 @@
+"""What a model is told of goals, objectives and assessments, beside what it is told in every run (C1, C8, D4, D13).
+
+Law: what a caller wrote and what tools said stands between fences like everywhere in a prompt. The platform's own words
+are fixed texts: the same context always renders the same prompt.
+"""
+
+import hashlib
+
+from pydantic_core import to_json
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.deciding import DecisionKind
+
+MARK_CHARS = 16
+"""64 bits of digest: a text that holds its own mark can't be found by trying."""
+
+SECTION_CHARS = 60_000
+"""The longest section of a run's snapshot; what is above is cut, since a prompt must fit its model."""
+
+_TITLES = {
+    "goal": "Goal",
+    "acceptance_criteria": "Acceptance criteria (the platform checks them itself)",
+    "constraints": "Constraints of the goal",
+    "progress": "Progress so far, 0 to 1",
+    "objective": "Objective",
+    "plan": "Plan",
+    "workspace": "Workspace",
+    "last_calls": "Last tool calls",
+    "last_steps": "Last steps",
+    "reflections": "What was found by reflection",
+    "calls": "The calls that are to be judged",
+    "error": "What went wrong",
+    "tried": "Actions that were tried and must not be repeated",
+}
+
+ASKED_FOR = ("goal", "acceptance_criteria", "constraints", "objective", "context_sections")
+"""Sections that the caller wrote: they say what is wanted, all others are data."""
+
+_RULES = {
+    "goal": """# How a goal is reached
+- Take one action at a time; every step is validated against what really happened.
+- After a failure take a different action: the same one with the same arguments is refused.
+- The platform checks the acceptance criteria itself. RESPOND only claims that they are met; it is not believed.
+- Say so where you are not sure: a person can help.""",
+    "background": """# How the objective is pursued
+- Be terse. Write ASCII only. Serve the objective and nothing else.
+- Plan first: while no plan is active, your next action sets one up with the plan tools. Mark its steps as you go.
+- The scratchpad in the context is the current snapshot of the run: plan, last calls, workspace. Rely on it alone.
+- Files are in the workspace and are reached through its tools alone; paths of a host do not exist here.
+- RESPOND is the final report and ends the work: give it only once no step of the plan is left.""",
+}
+
+_REPLAN = """# Another attempt
+The last action of this step failed, or was refused. Propose a different action: another tool, or other arguments. \
+An action that was tried before is refused."""
+
+_TASKS = {
+    DecisionKind.VALIDATE: """# Task: validate the last step
+Judge from the recorded results whether the last action did what it was for, and nothing else. Words are no evidence: \
+neither the reasoning behind the action nor a result that calls itself a success. For each acceptance criterion that \
+is a text, say by its number whether the record shows that it is met, and name what shows it; what the record does not \
+show is not met. Set uncertain where the record does not let you tell.""",
+    DecisionKind.CONFIDENCE: """# Task: say how sure you are
+From the last steps, say how probable it is that the goal is reached on this way: 0 is hopeless, 1 is certain. \
+Repeated failures, steps that change nothing, and guesses lower it. A person is asked when it is low.""",
+    DecisionKind.PROGRESS: """# Task: measure progress
+Say how much of the goal is reached, from 0 to 1, by what the record shows and not by how much was tried. Answer null \
+where the record does not let you tell.""",
+    DecisionKind.REFLECT: """# Task: reflect
+Look at what just happened and say how to go on. Be terse, write ASCII only.
+- continue: go on as planned
+- retry: try the failed action again with other parameters; say which in note
+- reset_plan: the plan can't lead to the objective; say why in rationale
+- abandon: the objective can't be reached; say why in rationale
+- complete: nothing is left to do, and the record shows it""",
+    DecisionKind.SUMMARIZE: """# Task: the final summary
+The run is over. Say in summary what was reached, what was found and what is left, from the record alone. Be terse, \
+write ASCII only. Where the work was abandoned, give the reason in rationale. Where a deliverable is asked for, fill \
+it from the record.""",
+}
+
+_ACTIONS = """## ABANDON: give the work up
+{"action": "ABANDON", "action_reasoning": "…", "action_details": {"rationale": "why it can't be done"}}
+
+## REQUEST_GATE: ask a person
+{"action": "REQUEST_GATE", "action_reasoning": "…", "action_details": {"reason": "what the person has to decide"}}"""
+
+_CERTAINTY = """The object may also have these fields:
+- "uncertain": true where you are not sure of this action
+- "request_confidence": true to have the way to the goal checked
+- "confidence": a number from 0 to 1, how sure you are"""
+
+
+def fenced(name: str, text: str) -> str:
+    """Return *text* between marks that it can't hold itself."""
+    mark = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:MARK_CHARS]
+    return f"<<<{name} {mark}>>>\n{text}\n<<<end {mark}>>>"
+
+
+def task_of(kind: DecisionKind, run_kind: str) -> str:
+    """Return what the platform says of the task at hand; empty for a decision of a network run."""
+    if kind in _TASKS:
+        return _TASKS[kind]
+    rules = _RULES.get(run_kind, "")
+    return f"{rules}\n\n{_REPLAN}".strip() if kind is DecisionKind.REPLAN else rules
+
+
+def more_actions(run_kind: str) -> tuple[str, ...]:
+    """Return what a decision may be or say beside the three actions of a network run."""
+    return () if run_kind == "network" else (_ACTIONS, _CERTAINTY)
+
+
+def action_names(run_kind: str) -> tuple[str, ...]:
+    """Return the names of those actions."""
+    return () if run_kind == "network" else ("ABANDON", "REQUEST_GATE")
+
+
+def run_sections(run: JsonObject | None, run_kind: str) -> tuple[str, ...]:
+    """Return the snapshot of a goal or background run, a section for each of its parts."""
+    if not run:
+        return ()
+    head = "# Scratchpad: the run as it stands" if run_kind == "background" else "# The run as it stands"
+    return (head, *_sections(run))
+
+
+def assessed_sections(assessment: JsonObject | None) -> tuple[str, ...]:
+    """Return what an assessment is to judge."""
+    judged = {name: value for name, value in (assessment or {}).items() if name not in ("kind", "deliverable_schema")}
+    return ("# What is to be judged", *_sections(judged)) if judged else ()
+
+
+def _sections(parts: JsonObject) -> list[str]:
+    return [
+        f"## {_TITLES.get(name, name.replace('_', ' ').capitalize())}\n{fenced(name, _text(value))}"
+        for name, value in parts.items()
+        if value not in (None, "", [], {})
+    ]
+
+
+def _text(value: object) -> str:
+    text = value if isinstance(value, str) else to_json(value, indent=1).decode()
+    left = len(text) - SECTION_CHARS
+    return text if left <= 0 else f"{text[:SECTION_CHARS]}… ({left} more characters)"
