@@ -1,0 +1,87 @@
+"""Child runs: what a run asks of another agent in a run of its own (design §5, `spawn`).
+
+Law: a child is an ordinary run. Its rights, depth, time and steps are never more than its parent's.
+"""
+
+from typing import Any
+from uuid import UUID
+
+from pydantic import Field
+
+from towpath_contracts.base import JsonObject, Message, Value
+from towpath_contracts.deciding import Cost, Usage
+from towpath_contracts.goals import GoalTask
+
+MAX_DEPTH = 3
+"""Children of children of children; the run that a caller submits has depth 0 (design §5)."""
+
+MAX_PARALLEL = 4
+"""Children of one step that run at the same time (design §5)."""
+
+
+class ParentOf(Value):
+    """Whose child a run is: `root_id` is the run that a caller submitted, `depth` counts from its 0."""
+
+    run_id: UUID
+    root_id: UUID
+    step: int
+    index: int
+    depth: int
+
+
+class ChildTask(Value):
+    """What a child is to do: `purpose` says what its parent wants it for, `subject` what it is about."""
+
+    agent_key: str
+    user_message: str
+    goal: GoalTask | None = None
+    max_steps: int | None = None
+    timeout_ms: int | None = None
+    purpose: str = ""
+    subject: str = ""
+
+
+class AskChild(Message):
+    """What a pending child is asked: how far it is, and to stop where `cancel` is set. Never leaves the service."""
+
+    run_id: UUID
+    child_id: UUID
+    project: str
+    cancel: bool = False
+    reason: str = ""
+
+
+class ChildNode(Message):
+    """One run of a tree, with its children in the order in which they were started."""
+
+    run_id: UUID
+    parent_run_id: UUID | None = None
+    depth: int = 0
+    kind: str
+    network: str
+    agent_key: str = ""
+    status: str
+    reason: str = ""
+    step: int = 0
+    user_message: str = ""
+    usage: Usage = Usage()
+    cost: Cost = Cost()
+    children: tuple["ChildNode", ...] = ()
+
+
+class GetTree(Message):
+    """The tree below a run, and the run itself."""
+
+    project: str
+    run_id: UUID
+    limit: int = Field(default=500, ge=1, le=500)
+
+
+class ChildOutcome(Value):
+    """What a parent knows of one child; `status` is empty until the child was heard of."""
+
+    child_id: UUID
+    status: str = ""
+    reason: str = ""
+    final: JsonObject | None = None
+    last_output: Any = None

@@ -1,0 +1,97 @@
+"""What the events of children leave in the state of their parent."""
+
+from datetime import datetime, timedelta
+
+from towpath_contracts import events as ev
+from towpath_contracts.deciding import ToolOutput
+from towpath_contracts.execution_log import as_text
+from towpath_engine.change import but
+from towpath_engine.remember import with_outputs
+from towpath_engine.state import EffectKind, OpenChild, PendingEffect, RunState
+
+CHILD_RESEND_S = 5
+"""First question to a child that was not heard of (design §4)."""
+
+
+def child_remembers(
+    state: RunState, event: "ev.ChildStarted | ev.ChildWaits | ev.ChildEnded", at: datetime
+) -> RunState:
+    """Return *state* after *event*."""
+    match event:
+        case ev.ChildStarted():
+            return _started(state, event, at)
+        case ev.ChildWaits():
+            return but(
+                state,
+                children=tuple(
+                    but(c, waits=event.waits, seq=event.child_seq) if c.child_id == event.child_id else c
+                    for c in state.children
+                ),
+            )
+        case ev.ChildEnded():
+            return _ended(state, event)
+
+
+def _started(state: RunState, event: "ev.ChildStarted", at: datetime) -> RunState:
+    pending = PendingEffect(
+        effect_id=event.child_id,
+        kind=EffectKind.CHILD,
+        attempt=1,
+        resend_at=at + timedelta(seconds=CHILD_RESEND_S),
+        fence=state.fence,
+    )
+    task = event.task
+    child = OpenChild(
+        child_id=event.child_id,
+        step=event.step,
+        index=event.index,
+        agent_key=task.agent_key,
+        purpose=task.purpose,
+        subject=task.subject,
+    )
+    return but(state, pending=(*state.pending, pending), children=(*state.children, child))
+
+
+def _ended(state: RunState, event: "ev.ChildEnded") -> RunState:
+    """Once the last one has ended, what they said is remembered in their order, like the outcomes of calls (B7)."""
+    children = tuple(
+        but(
+            c,
+            ended=True,
+            waits=False,
+            seq=event.child_seq,
+            status=event.status,
+            reason=event.reason,
+            final=event.final,
+        )
+        if c.child_id == event.child_id
+        else c
+        for c in state.children
+    )
+    cursors = dict(state.cursors)
+    for queue, place in event.cursors.items():
+        cursors[queue] = max(place, cursors.get(queue, 0))
+    changed = but(
+        state,
+        children=children,
+        cursors=cursors,
+        pending=tuple(p for p in state.pending if p.effect_id != event.child_id),
+    )
+    if not all(c.ended for c in children) or state.is_final:
+        return changed
+    outputs = [_output(c) for c in children]
+    completed = [c.final for c in children if c.status == "completed"]
+    last = completed[-1] if completed else state.last_output
+    return but(with_outputs(changed, [*outputs, *state.outputs]), last_output=last)
+
+
+def _output(child: OpenChild) -> ToolOutput:
+    completed = child.status == "completed"
+    said = child.final if completed else {"status": child.status, "reason": child.reason, "said": child.final}
+    return ToolOutput(
+        execution_id=child.child_id,
+        tool=f"agent:{child.agent_key}",
+        step=child.step,
+        status="succeeded" if completed else "failed",
+        text=as_text(said),
+    )

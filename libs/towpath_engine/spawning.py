@@ -1,0 +1,163 @@
+"""`spawn`: child runs, each an ordinary run with a log of its own (design §5).
+
+Law: a child is born in the transition that appends `child_started`, with its whole first record; its id follows from
+the parent, the step and its place, and begins with the time of that transition, as a run id must. Depth, steps, time
+and rights are never more than the parent's. The parent waits for it as for any other effect.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID, uuid5
+
+from towpath_contracts import events as ev
+from towpath_contracts import facts
+from towpath_contracts.children import MAX_DEPTH, ChildTask, ParentOf
+from towpath_contracts.grants import narrow
+from towpath_engine.detectors.inheriting import handed_over
+from towpath_engine.state import EffectKind, PendingEffect, RunState, Status
+from towpath_engine.transition import Transition
+
+_RANDOM_BITS = (1 << 74) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Birth:
+    """A child that was started: what its run begins with."""
+
+    child_id: UUID
+    task: "ev.RunCreated"
+
+
+def depth_of(state: RunState) -> int:
+    """Return how deep the run stands below the one that a caller submitted."""
+    parent = state.created.parent
+    return 0 if parent is None else parent.depth
+
+
+def may_spawn(state: RunState) -> bool:
+    """Say whether the run may have children: depth is bounded (design §5)."""
+    return depth_of(state) < MAX_DEPTH
+
+
+def child_id(parent: UUID, step: int, index: int, at: datetime) -> UUID:
+    """Name a child: a UUIDv7 of the moment, whose other bits follow from parent, step and index (RFC 9562 §5.7)."""
+    bits = uuid5(parent, f"child:{step}:{index}").int & _RANDOM_BITS
+    milliseconds = int(at.timestamp() * 1000) & ((1 << 48) - 1)
+    high, low = bits >> 62, bits & ((1 << 62) - 1)
+    return UUID(int=milliseconds << 80 | 0x7 << 76 | high << 64 | 0b10 << 62 | low)
+
+
+def spawn(t: Transition, tasks: Sequence[ChildTask]) -> None:
+    """Start a child for each of *tasks*; they run at the same time. Raises ValueError beyond the deepest level."""
+    if not may_spawn(t.state):
+        msg = f"children stand at most {MAX_DEPTH} deep"
+        raise ValueError(msg)
+    begin = len(t.state.children)
+    for place, task in enumerate(tasks, start=begin):
+        t.emit(
+            ev.ChildStarted(
+                child_id=child_id(t.state.run_id, t.state.step, place, t.now),
+                step=t.state.step,
+                index=place,
+                task=_bounded(t, task),
+            )
+        )
+
+
+def _bounded(t: Transition, task: ChildTask) -> ChildTask:
+    """Return *task* with no more steps and time than its parent has left."""
+    own = t.state.created
+    deadline = t.state.active_deadline()
+    left = own.timeout_ms if deadline is None else max(1, int((deadline - t.now).total_seconds() * 1000))
+    return task.model_copy(
+        update={
+            "max_steps": min(task.max_steps or own.max_steps, own.max_steps),
+            "timeout_ms": min(task.timeout_ms or left, left),
+        }
+    )
+
+
+def birth_of(state: RunState, event: "ev.ChildStarted") -> Birth:
+    """Return what the run of a child begins with; rights narrow: its own matrix, and every grant of its parent."""
+    own, task = state.created, event.task
+    above = ParentOf(
+        run_id=state.run_id,
+        root_id=state.run_id if own.parent is None else own.parent.root_id,
+        step=event.step,
+        index=event.index,
+        depth=depth_of(state) + 1,
+    )
+    created = own.model_copy(
+        update={
+            "kind": "network" if task.goal is None else "goal",
+            "goal": task.goal,
+            "background": None,
+            "agent_key": task.agent_key,
+            "user_message": task.user_message,
+            "max_steps": task.max_steps or own.max_steps,
+            "timeout_ms": task.timeout_ms or own.timeout_ms,
+            "grants": narrow(own.grants, own.grant),
+            "grant": None,
+            "single_instruction": False,
+            "forked_from": None,
+            "parent": above,
+            "detectors": handed_over(state.detectors),
+            "cursors": {queue: place for queue, place in state.cursors.items() if queue == task.agent_key},
+        }
+    )
+    return Birth(child_id=event.child_id, task=created)
+
+
+def child_told(t: Transition, fact: facts.ChildTold) -> bool:
+    """Take what a child says of itself; says whether the last awaited child has ended now."""
+    child = next((c for c in t.state.children if c.child_id == fact.child_id), None)
+    if child is None or child.ended or fact.child_seq <= child.seq:
+        return False
+    if fact.ended:
+        t.emit(
+            ev.ChildEnded(
+                child_id=fact.child_id,
+                step=child.step,
+                index=child.index,
+                status=fact.status,
+                reason=fact.reason,
+                final=fact.final,
+                last_output=fact.last_output,
+                usage=fact.usage,
+                cost=fact.cost,
+                child_seq=fact.child_seq,
+                cursors=fact.cursors,
+            )
+        )
+        return all(c.ended for c in t.state.children)
+    waits = fact.status == Status.WAITING
+    if waits != child.waits:
+        t.emit(ev.ChildWaits(child_id=fact.child_id, waits=waits, child_seq=fact.child_seq))
+    return False
+
+
+def pending_children(state: RunState) -> list[PendingEffect]:
+    """Return the children that have not ended."""
+    return [pending for pending in state.pending if pending.kind is EffectKind.CHILD]
+
+
+def told_of(state: RunState) -> facts.ChildTold | None:
+    """Return what a child tells its parent of this state; None for a run that is nobody's child."""
+    parent = state.created.parent
+    if parent is None:
+        return None
+    return facts.ChildTold(
+        run_id=parent.run_id,
+        fact_id=f"{state.run_id}:{state.seq}",
+        child_id=state.run_id,
+        child_seq=state.seq,
+        status=str(state.status),
+        ended=state.is_final,
+        reason=state.reason,
+        final=state.final,
+        last_output=state.last_output if state.is_final else None,
+        usage=state.usage,
+        cost=state.cost,
+        cursors={queue: place for queue, place in state.cursors.items() if queue == state.created.agent_key},
+    )
