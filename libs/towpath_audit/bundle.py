@@ -5,6 +5,7 @@ The file is JSON Lines in UTF-8. Every line is an object with a `kind`:
     header      what this is: format, origin, project, the part that was asked for, where the tree begins, the keys
     policy      a policy version that decisions of this page name
     step        where the run's log asked for a call that was decided on this page
+    earlier     one entry from before the first leaf, with the path that proves it: what let a call go that went on here
     leaf        one entry of the log with its payload (null once it is erased, or `withheld`) and its leaf hash
     hidden      leaf hashes of entries that this bundle does not disclose: other projects', or outside of the time asked
     checkpoint  a signed checkpoint, right after the last leaf that it covers
@@ -53,7 +54,10 @@ def header(
     exported_at: str,
     exported_by: str,
 ) -> Line:
-    """Return the first line. *edge* is the tree before the first leaf of the bundle, *size* the tree at its end."""
+    """Return the first line. *edge* is the tree before the first leaf of the bundle, *size* the tree at its end.
+
+    `earlier` says that decisions from before the first leaf are shown where they are needed; older bundles lack it.
+    """
     return {
         "kind": "header",
         "format": FORMAT,
@@ -65,6 +69,7 @@ def header(
         "edge": [one.hex() for one in edge.hashes],
         "size": size,
         "keys": [key.text for key in keys],
+        "earlier": True,
         "exported_at": exported_at,
         "exported_by": exported_by,
     }
@@ -80,6 +85,11 @@ def leaf(
     said = None if payload is None else payload.as_json()
     line = {"kind": "leaf", "leaf": index, "entry": entry.as_json(), "payload": said, "hash": stored_hash.hex()}
     return {**line, "withheld": True} if withheld else line
+
+
+def earlier(index: int, entry: Entry, proof: Sequence[bytes]) -> Line:
+    """Return an entry from before the bundle's first leaf; *proof* is its path in the tree that ends there."""
+    return {"kind": "earlier", "leaf": index, "entry": entry.as_json(), "proof": [one.hex() for one in proof]}
 
 
 def hidden(index: int, hashes: Sequence[bytes]) -> Line:

@@ -18,7 +18,7 @@ STARTS = frozenset({("decision", "allow"), ("approval.consumed", "allow")})
 JUDGED = frozenset({"allow", "require_approval"})
 """Verdicts of a decision that rest on a rule, and so on a policy version; a denial may rest on there being none."""
 
-_EFFECTS = {
+EFFECTS = {
     "claim": frozenset({"granted"}),
     "outcome": frozenset({"succeeded", "failed", "unknown"}),
     "settled": frozenset({"happened", "retry"}),
@@ -36,10 +36,14 @@ Say = Callable[[Fault], None]
 
 @dataclass
 class Completeness:
-    """Takes the lines of a bundle in order; `finish` says what is missing. *partial*: the log began before it."""
+    """Takes the lines of a bundle in order; `finish` says what is missing.
+
+    *partial*: the log began before it; *tells_earlier*: it shows the decisions from before that its calls rest on.
+    """
 
     say: Say
     partial: bool = False
+    tells_earlier: bool = False
     decided: dict[str, int] = field(default_factory=dict)
     policies: set[tuple[str, int]] = field(default_factory=set)
     steps: dict[str, tuple[int | None, bool]] = field(default_factory=dict)
@@ -47,7 +51,8 @@ class Completeness:
     dropped: list[dict[str, Any]] = field(default_factory=list)
     missing: dict[int, Fault] = field(default_factory=dict)
     ids: set[int] = field(default_factory=set)
-    earlier: set[str] = field(default_factory=set)
+    lonely: dict[str, list[Fault]] = field(default_factory=dict)
+    dropped_before: bool = False
     unkept: set[str] = field(default_factory=set)
     withheld: int = 0
     effects: int = 0
@@ -61,6 +66,12 @@ class Completeness:
         """Take the place where a run asked for a call."""
         seq = line.get("seq")
         self.steps[str(line.get("execution_id"))] = (seq if type(seq) is int else None, line.get("kept") is True)
+
+    def on_earlier(self, leaf: int, entry: Entry) -> None:
+        """Take an entry from before the first leaf, which was proved to be there."""
+        self.dropped_before = self.dropped_before or entry.phase == DROPPED
+        if entry.execution_id is not None and (entry.phase, entry.verdict) in STARTS:
+            self.decided.setdefault(entry.execution_id, leaf)
 
     def on_leaf(
         self, leaf: int, line: int, entry: Entry, payload: Payload | None, *, withheld: bool = False
@@ -94,17 +105,26 @@ class Completeness:
                 self.say(fault)
         erased = len(self.missing.keys() & self.erased)
         report.figures |= {"decisions": self.decisions, "effects": self.effects, "payloads_erased": erased}
-        if self.earlier:
-            report.notes.append(
-                f"{len(self.earlier)} calls went on here that were decided before the first leaf of this bundle, or by "
-                "nobody: it can't tell; export from an earlier time to see their decisions, where they are kept"
-            )
+        self._finish_lonely(report)
         if self.withheld:
             report.notes.append(f"{self.withheld} payloads are too large for a bundle and not shown")
         if self.unkept:
             report.notes.append(
                 f"the runs of {len(self.unkept)} decisions are not kept any more, so their requests can't be shown"
             )
+
+    def _finish_lonely(self, report: Report) -> None:
+        """An effect without a decision is a fault, unless retention may have dropped the decision, as the log says."""
+        if not self.lonely:
+            return
+        if self.tells_earlier and not self.dropped_before and not self.dropped:
+            for faults in self.lonely.values():
+                for fault in faults:
+                    self.say(fault)
+            return
+        why = "retention dropped what was before" if self.tells_earlier else "this bundle does not show what was before"
+        said = f"{len(self.lonely)} calls went on here and no decision of theirs is shown"
+        report.notes.append(f"{said}: {why}, so it can't be told whether there was one")
 
     def _on_own(self, entry: Entry, payload: Payload) -> None:
         try:
@@ -123,12 +143,13 @@ class Completeness:
             self._on_decision(leaf, line, entry, execution_id)
         if (entry.phase, entry.verdict) in STARTS:
             self.decided.setdefault(execution_id, leaf)
-        if entry.verdict in _EFFECTS.get(entry.phase, ()) and execution_id not in self.decided:
-            if self.partial:
-                self.earlier.add(execution_id)
-                return
+        if entry.verdict in EFFECTS.get(entry.phase, ()) and execution_id not in self.decided:
             message = f"{entry.phase} {entry.verdict} of call {execution_id}, and no decision before it let it go"
-            self._fault("effect_without_decision", message, leaf, line, entry)
+            fault = _at("effect_without_decision", message, leaf, line, entry)
+            if self.partial:
+                self.lonely.setdefault(execution_id, []).append(fault)
+            else:
+                self.say(fault)
 
     def _on_decision(self, leaf: int, line: int, entry: Entry, execution_id: str) -> None:
         self.decisions += 1

@@ -13,7 +13,7 @@ from typing import Any
 from towpath_audit.bundle import FORMAT, Line, digest, page_holds, written
 from towpath_audit.completeness import Completeness
 from towpath_audit.entries import Entry, EntryError, Payload
-from towpath_audit.merkle import HASH_BYTES, Edge
+from towpath_audit.merkle import HASH_BYTES, Edge, ProofError, check_inclusion
 from towpath_audit.notes import Checkpoint, NoteError, PublicKey, open_note, read_time
 from towpath_audit.report import Fault, Report
 
@@ -44,7 +44,7 @@ class _Walk:
         self._pinned = pinned
         self._header: Line = {}
         self._keys: list[PublicKey] = []
-        self._edge = Edge()
+        self._edge = self._before = Edge()
         self._stray = False  # the tree can't be followed any more: what comes is not compared to it
         self._sealed = 0
         self._agreed = 0  # up to here a checkpoint from outside says the same
@@ -58,6 +58,7 @@ class _Walk:
         self._told = 0
         self._kinds: dict[str, Callable[[int, Line], None]] = {
             "leaf": self._on_leaf,
+            "earlier": self._on_earlier,
             "hidden": self._on_hidden,
             "checkpoint": self._on_checkpoint,
             "effect": self._whole.on_effect,
@@ -136,6 +137,8 @@ class _Walk:
         self._header = line
         self._sealed = self._agreed = self._edge.size
         self._whole.partial = self._edge.size > 0
+        self._whole.tells_earlier = line.get("earlier") is True
+        self._before = self._edge
         self._trust(brought)
         self._learn_outside()
         self._compare_outside(number)
@@ -180,6 +183,21 @@ class _Walk:
             message = "the payload is not what the entry is committed to"
             self._fault("payload_changed", message, line=number, leaf=index, entry_id=entry.entry_id)
         self._whole.on_leaf(index, number, entry, payload, withheld=line.get("withheld") is True)
+
+    def _on_earlier(self, number: int, line: Line) -> None:
+        """Believe an entry from before the bundle where its path leads to the root that the tree begins with."""
+        index = _leaf_index(line)
+        path = line.get("proof")
+        if not isinstance(path, list):
+            raise _BadLineError("an entry from before needs a proof")
+        proof = [_hash(one) for one in path]
+        try:
+            entry = Entry.read(line.get("entry"))
+            check_inclusion(entry.leaf_hash(), index, self._before.size, proof, self._before.root)
+        except (EntryError, ProofError) as error:
+            self._fault("earlier_unproved", f"an entry from before the first leaf: {error}", line=number, leaf=index)
+            return
+        self._whole.on_earlier(index, entry)
 
     def _on_hidden(self, number: int, line: Line) -> None:
         index, said = _leaf_index(line), line.get("hashes")

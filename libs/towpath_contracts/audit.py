@@ -81,3 +81,20 @@ class AuditErased(Message):
 
     erased: int
     more: bool = False
+
+
+class ProveRun(Message):
+    """Prove the entries of a run, or of one call of it, in the tree of the newest checkpoint or of that of `size`."""
+
+    project: str
+    run_id: UUID
+    execution_id: UUID | None = None
+    size: int | None = Field(default=None, ge=1, le=2**63 - 1)
+
+
+class AuditProof(Message):
+    """The proof as text, to be kept as a file: `towpath audit verify` reads it without the platform."""
+
+    proof: str
+    entries: int
+    size: int

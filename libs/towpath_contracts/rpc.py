@@ -94,6 +94,7 @@ LIST_SWITCHES = Method("tas", "list_switches", switches.ListSwitches, switches.S
 RECORD_ACTION = Method("tas", "record_action", access.RecordAction, views.Done)
 AUDIT_EXPORT = Method("tas", "audit_export", audit.AuditExport, audit.AuditPiece)
 AUDIT_CHECKPOINT = Method("tas", "audit_checkpoint", audit.GetCheckpoint, audit.CheckpointView)
+AUDIT_PROVE = Method("tas", "audit_prove", audit.ProveRun, audit.AuditProof)
 AUDIT_ERASE = Method("tas", "audit_erase", audit.EraseAudit, audit.AuditErased)
 POLICY_VERSIONS = Method("tas", "policy_versions", policies.ListVersions, policies.PolicyVersions)
 POLICY_CHANGES = Method("tas", "policy_changes", policies.ListVersions, policies.PolicyChanges)
@@ -149,6 +150,7 @@ METHODS: tuple[Method, ...] = (
     RECORD_ACTION,
     AUDIT_EXPORT,
     AUDIT_CHECKPOINT,
+    AUDIT_PROVE,
     AUDIT_ERASE,
     SET_SWITCH,
     LIST_SWITCHES,

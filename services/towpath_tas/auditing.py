@@ -9,6 +9,7 @@ from towpath_fabric.service import Service
 from towpath_tas.adapters.checkpoints import CheckpointFile, CheckpointLog, Witness
 from towpath_tas.adapters.keys import KeyFileError, load_key
 from towpath_tas.app.bundles import Bundles
+from towpath_tas.app.proving import Proving
 from towpath_tas.app.retention import Retention
 from towpath_tas.app.sealer import Outlet, Sealer
 from towpath_tas.metrics import Metrics
@@ -51,5 +52,6 @@ def start_auditing(service: Service, settings: TasSettings, signer: Signer, metr
     serve(bus, rpc.AUDIT_EXPORT, bundles.export)
     serve(bus, rpc.AUDIT_CHECKPOINT, bundles.checkpoint)
     serve(bus, rpc.AUDIT_ERASE, bundles.erase)
+    serve(bus, rpc.AUDIT_PROVE, Proving(pool, sealer).prove)
     service.loop(sealer.run)
     service.loop(Retention(pool, log, keep_days=settings.audit_keep_days).run)

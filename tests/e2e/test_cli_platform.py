@@ -354,6 +354,9 @@ def test_the_audit_of_that_day_is_exported_and_verified_without_the_platform(
     kept, key, bundle = (str(tmp_path / name) for name in ("kept.txt", "audit.pub", "audit.jsonl"))
     code, taken = ask("audit", "checkpoint", "--file", kept, "--key-file", key)
     assert (code, taken["size"] > 0) == (0, True)
+    proof = str(tmp_path / "proof.json")
+    code, proved = ask("audit", "prove", run["run_id"], "--checkpoint", kept, "--file", proof)
+    assert (code, proved["leaves"], proved["entries"] > 3) == (0, taken["size"], True)
     code, erased = ask("audit", "erase", "--run", run["run_id"], "--reason", "request 4711", "--yes")
     assert (code, erased["erased"] > 3) == (0, True)
     assert main(["audit", "export", "-o", bundle]) == 0
@@ -362,6 +365,8 @@ def test_the_audit_of_that_day_is_exported_and_verified_without_the_platform(
     code, report = ask("audit", "verify", bundle, "--checkpoint", kept, "--key", key)
     assert (code, report["faults"], report["notes"]) == (0, [], [])
     assert report["figures"]["payloads_erased"] == erased["erased"]
+    code, said = ask("audit", "verify", proof, "--checkpoint", kept, "--key", key)
+    assert (code, said["faults"], said["notes"], said["figures"]["size"]) == (0, [], [], taken["size"])
     assert report["figures"]["decisions"] > 0
     lines = Path(bundle).read_text("utf-8").splitlines()
     place = next(n for n, line in enumerate(lines) if '"phase":"outcome"' in line)

@@ -45,7 +45,7 @@ COMMANDS = [
         "streams ensure",
         "streams authority",
     ),
-    *("audit export", "audit verify", "audit checkpoint", "audit erase"),
+    *("audit prove", "audit export", "audit verify", "audit checkpoint", "audit erase"),
     *("workers credential add", "workers credential list", "workers credential remove"),
     *("agents credential add", "agents credential list", "agents credential remove"),
     *("chaos", "doctor", "explain", "version"),

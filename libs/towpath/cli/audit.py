@@ -132,8 +132,13 @@ for _name, _help, _epilogue in (
     ),
     (
         "verify",
-        "Check a bundle without the platform; say where the first fault lies.",
+        "Check a bundle or a proof without the platform; say where the first fault lies.",
         examples("towpath audit verify audit.jsonl --checkpoint kept.txt --key sha256:9f2c…"),
+    ),
+    (
+        "prove",
+        "Prove that entries of a run stand in the log.",
+        examples("towpath audit prove 7c1e --file proof.json", "towpath audit prove 7c1e --checkpoint kept.txt"),
     ),
     (
         "checkpoint",

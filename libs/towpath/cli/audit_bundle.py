@@ -3,6 +3,7 @@
 Law: `verify` reads files and nothing else: no platform, no database, no network. It says what it could not see.
 """
 
+import itertools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -65,29 +66,83 @@ async def export(
 def verify(
     bundle: Path, /, *, checkpoint: Files = (), key: Many = (), printed: Printed = PRINTED
 ) -> int:  # fmt: skip
-    """Check a bundle without the platform, and say where the first fault lies. The exit code is 1 where there is one.
+    """Check a bundle or a proof without the platform. The exit code is 1 where there is a fault; the first is told.
 
     Args:
-        bundle: What `towpath audit export` wrote.
+        bundle: What `towpath audit export` or `towpath audit prove` wrote.
         checkpoint: Checkpoints that were kept elsewhere, as `towpath audit checkpoint` or the platform's checkpoint
             file gives them; may be given more than once. Without one a log that was cut off can't be told.
         key: The public key that is trusted, or its fingerprint (sha256:…), or a file with either; may be given more
             than once. Without one the bundle's own word is taken.
     """
     from towpath_audit.notes import split_notes
+    from towpath_audit.proof import is_proof, verify_proof
     from towpath_audit.verifier import verify as check
 
     notes = [note for path in checkpoint for note in split_notes(_text(path))]
     for path in checkpoint:
         if not any(split_notes(_text(path))):
             raise ProblemError(problem("request_invalid", f"{path} holds no checkpoint"))
-    report = check(_lines(bundle), checkpoints=notes, keys=[_key(one) for one in key])
+    trusted = [_key(one) for one in key]
+    lines = _lines(bundle)
+    head = "".join(itertools.islice(lines, 2))
+    if is_proof(head):
+        report = verify_proof(head + "".join(lines), checkpoints=notes, keys=trusted)
+    else:
+        report = check(_lines(bundle), checkpoints=notes, keys=trusted)
     out = printed.out()
     if not out.for_people:
         out.data(report.as_json())
+    elif is_proof(head):
+        _tell_of_proof(out, report.as_json())
     else:
         _tell(out, report.as_json())
     return OK if report.holds else RUN_FAILED
+
+
+async def prove(
+    run: str,
+    execution: UUID | None = None,
+    /,
+    *,
+    checkpoint: Path | None = None,
+    file: Path | None = None,
+    common: Common = COMMON,
+) -> None:
+    """Prove that the entries of a run, or of one call of it, stand in the log; `towpath audit verify` checks the proof.
+
+    Args:
+        run: The run's id, or its beginning or end.
+        execution: Only of this call.
+        checkpoint: For the last checkpoint of this file instead of the newest; who keeps it needs no other key.
+        file: Write the proof into this file.
+    """
+    size = None if checkpoint is None else _size_of_last(checkpoint)
+    async with common.asking() as client:
+        proof = await client.audit.prove(await naming.run_id(client, run), execution_id=execution, size=size)
+    if file is None:
+        print(proof.proof, end="")
+        return
+    _write(file, proof.proof)
+    said = {"file": str(file), "entries": proof.entries, "leaves": proof.size}
+    common.out().record(said, tuple(Column(name, name) for name in said))
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, "utf-8")
+    except OSError as error:
+        raise ProblemError(problem("file_missing", f"{file} can't be written: {error.strerror}")) from error
+
+
+def _size_of_last(path: Path) -> int:
+    from towpath_audit.notes import Checkpoint, NoteError, split_notes
+
+    notes = list(split_notes(_text(path)))
+    try:
+        return Checkpoint.read(f"{notes[-1].rpartition(chr(10) * 2)[0]}\n").size
+    except (IndexError, NoteError) as error:
+        raise ProblemError(problem("request_invalid", f"{path} holds no checkpoint")) from error
 
 
 async def checkpoint(
@@ -177,6 +232,21 @@ def _tell(out: Output, report: dict[str, Any]) -> None:
     said = (f"{figures[name]} {words}" for name, words in _SAID)
     out.say(", ".join(said))
     for fingerprint in figures["keys"]:
+        out.say(f"signed by {fingerprint}")
+    for note in report["notes"]:
+        out.say(f"! {note}", "yellow")
+
+
+def _tell_of_proof(out: Output, report: dict[str, Any]) -> None:
+    figures, faults = report["figures"], report["faults"]
+    if faults:
+        out.say(f"This proof does not hold. First fault: {faults[0]['message']}", "bold red")
+    else:
+        out.say(
+            f"This proof holds: its {figures['entries']} entries stand in the log {figures['origin']}.", "bold green"
+        )
+        out.say(f"The checkpoint covers {figures['size']} leaves and is of {figures['at'] or 'no time that it says'}")
+    for fingerprint in figures.get("keys", ()):
         out.say(f"signed by {fingerprint}")
     for note in report["notes"]:
         out.say(f"! {note}", "yellow")

@@ -7,10 +7,11 @@ import hashlib
 from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from towpath.client.transport import Transport
 from towpath_contracts.access import AuditPage
-from towpath_contracts.audit import AuditErased, AuditPiece, CheckpointView
+from towpath_contracts.audit import AuditErased, AuditPiece, AuditProof, CheckpointView
 
 
 class Audit:
@@ -40,6 +41,13 @@ class Audit:
     async def checkpoint(self) -> CheckpointView:
         """Return a checkpoint over everything that is recorded now; keep it where the platform can't reach it."""
         return CheckpointView.model_validate(await self._transport.request("GET", "/v1/audit/checkpoint"))
+
+    async def prove(
+        self, run_id: UUID | str, *, execution_id: UUID | str | None = None, size: int | None = None
+    ) -> AuditProof:
+        """Prove the entries of a run, or of one call of it, under the newest checkpoint or that of *size* leaves."""
+        query = {"execution_id": None if execution_id is None else str(execution_id), "size": size}
+        return AuditProof.model_validate(await self._transport.request("GET", f"/v1/audit/proof/{run_id}", query=query))
 
     async def erase(self, reason: str, **which: Any) -> int:
         """Erase the payloads that fit *which* (`run_id`, `execution_id`, `caller`, `before`), and return how many."""

@@ -3,9 +3,10 @@
 Law: a credential exports its own project's entries, and hashes of the rest; erasing needs the role `policy_admin`.
 """
 
+from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Query, Response
 from pydantic import AwareDatetime, Field
 
 from towpath_contracts import rpc
@@ -14,9 +15,11 @@ from towpath_contracts.audit import (
     AuditErased,
     AuditExport,
     AuditPiece,
+    AuditProof,
     CheckpointView,
     EraseAudit,
     GetCheckpoint,
+    ProveRun,
 )
 from towpath_contracts.base import ClientMessage
 from towpath_gateway.parts import AuditReader, PartsOf, PolicyWriter, documented, json_answer, require_role
@@ -72,6 +75,24 @@ async def export_audit(wanted: Export, parts: PartsOf, principal: AuditReader) -
 async def get_checkpoint(parts: PartsOf, _principal: AuditReader) -> Response:
     """Seal what is committed and return the signed checkpoint; keep it where the platform can't reach it."""
     return json_answer(await parts.platform.ask(rpc.AUDIT_CHECKPOINT, GetCheckpoint(), PATIENCE_S))
+
+
+@router.get(
+    "/proof/{run_id}",
+    response_model=AuditProof,
+    responses=documented("not_found", "audit_broken", "request_too_large"),
+    summary="Prove entries of a run",
+)
+async def prove_run(
+    run_id: UUID,
+    parts: PartsOf,
+    principal: AuditReader,
+    execution_id: Annotated[UUID | None, Query(description="of this call alone")] = None,
+    size: Annotated[int | None, Query(ge=1, le=2**63 - 1, description="the leaves of a checkpoint you kept")] = None,
+) -> Response:
+    """Return the entries with their paths in the tree of a signed checkpoint: the newest, or that of `size` leaves."""
+    request = ProveRun(project=principal.project, run_id=run_id, execution_id=execution_id, size=size)
+    return json_answer(await parts.platform.ask(rpc.AUDIT_PROVE, request, PATIENCE_S))
 
 
 @router.post("/erase", response_model=AuditErased, responses=documented("role_missing"), summary="Erase payloads")

@@ -39,6 +39,40 @@ SELECT seal_id, size, edge, at FROM tas.audit_seal WHERE size = $1 ORDER BY seal
 -- name: seal_before
 SELECT seal_id, size, edge, at FROM tas.audit_seal WHERE at < $1 ORDER BY at DESC, seal_id DESC LIMIT 1;
 
+-- name: edge_within
+-- A checkpoint of at least $1 and fewer than $2 leaves: the roots of perfect subtrees that its edge holds are stored.
+SELECT size, edge FROM tas.audit_seal WHERE size >= $1 AND size < $2 ORDER BY size LIMIT 1;
+
+-- name: leaf_hashes
+SELECT leaf_index, hash FROM tas.audit_leaf WHERE leaf_index >= $1 AND leaf_index < $2 ORDER BY leaf_index;
+
+-- name: earlier
+-- What let calls go before leaf $3, and the last word of retention before it.
+SELECT l.leaf_index, r.entry_id, r.at, r.project, r.run_id, r.execution_id, r.phase, r.verdict, r.tool, r.operation,
+       r.network, r.agent_key, r.caller, r.actor, r.rule, r.policy_version, encode(r.commitment, 'hex') AS commitment
+FROM tas.audit_record r JOIN tas.audit_leaf l ON l.entry_id = r.entry_id
+WHERE r.run_id = ANY ($1::uuid[]) AND r.execution_id = ANY ($2::uuid[]) AND l.leaf_index < $3
+  AND r.phase IN ('decision', 'approval.consumed') AND r.verdict = 'allow'
+ORDER BY l.leaf_index;
+
+-- name: dropped_before
+SELECT l.leaf_index, r.entry_id, r.at, r.project, r.run_id, r.execution_id, r.phase, r.verdict, r.tool, r.operation,
+       r.network, r.agent_key, r.caller, r.actor, r.rule, r.policy_version, encode(r.commitment, 'hex') AS commitment
+FROM tas.audit_record r JOIN tas.audit_leaf l ON l.entry_id = r.entry_id
+WHERE r.phase = 'audit.dropped' AND l.leaf_index < $1 ORDER BY l.leaf_index DESC LIMIT 1;
+
+-- name: note_of_size
+SELECT note FROM tas.audit_seal WHERE size = $1 ORDER BY seal_id DESC LIMIT 1;
+
+-- name: entries_to_prove
+SELECT l.leaf_index, r.entry_id, r.at, r.project, r.run_id, r.execution_id, r.phase, r.verdict, r.tool, r.operation,
+       r.network, r.agent_key, r.caller, r.actor, r.rule, r.policy_version, encode(r.commitment, 'hex') AS commitment,
+       p.salt, p.args_digest, p.detail
+FROM tas.audit_record r JOIN tas.audit_leaf l ON l.entry_id = r.entry_id
+LEFT JOIN tas.audit_payload p ON p.entry_id = r.entry_id
+WHERE r.project = $1 AND r.run_id = $2 AND ($3::uuid IS NULL OR r.execution_id = $3) AND l.leaf_index < $4
+ORDER BY l.leaf_index LIMIT $5;
+
 -- name: seals
 SELECT seal_id, size, note FROM tas.audit_seal WHERE seal_id > $1 AND seal_id <= $2 ORDER BY seal_id LIMIT $3;
 

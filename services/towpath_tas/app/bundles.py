@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from towpath_audit import bundle
+from towpath_audit.completeness import EFFECTS
 from towpath_audit.entries import Entry, Payload
 from towpath_audit.merkle import Edge
 from towpath_audit.notes import write_time
@@ -27,6 +28,7 @@ from towpath_contracts.audit import (
 from towpath_contracts.problems import ProblemError, problem
 from towpath_fabric.clock import wall
 from towpath_tas.app.cursors import held, moment, signed
+from towpath_tas.app.proofs import Paths, TornLogError
 from towpath_tas.app.sealer import QUERIES, BrokenLogError, Sealer, known_keys
 
 PIECE_LEAVES = 400
@@ -197,6 +199,7 @@ class Bundles:
             seals = await connection.fetch(QUERIES.seals, cursor.seal_id, cursor.end_seal, PIECE_SEALS)
             rows = await connection.fetch(QUERIES.leaves, cursor.leaf, cursor.size, PIECE_LEAVES)
             shown = _shown(rows, request)
+            await _earlier(connection, shown, request, piece, begins=request.cursor is None)
             await _policies(connection, shown, piece)
             await _steps(connection, shown, piece)
         seal_id, leaf = _interleave(seals, rows, {row["leaf_index"] for row in shown}, cursor, piece)
@@ -246,7 +249,8 @@ def _shown(rows: Iterable[Any], request: AuditExport) -> list[Any]:
 
 
 def _within(at: datetime, request: AuditExport) -> bool:
-    return (request.since is None or at >= request.since) and (request.until is None or at <= request.until)
+    """The bundle begins at the checkpoint before `since`, and all behind that is shown: a commit may be late."""
+    return request.until is None or at <= request.until
 
 
 def _interleave(
@@ -278,11 +282,12 @@ def _leaf(row: Any, shown: bool, piece: _Piece) -> None:
         piece.add(gone)
     else:
         withheld = row["detail"] is not None and len(row["detail"].encode()) > SHOWN_BYTES
-        payload = None if withheld else _payload(row)
-        piece.add(bundle.leaf(row["leaf_index"], _entry(row), payload, row["hash"], withheld=withheld))
+        payload = None if withheld else payload_of(row)
+        piece.add(bundle.leaf(row["leaf_index"], entry_of(row), payload, row["hash"], withheld=withheld))
 
 
-def _entry(row: Any) -> Entry:
+def entry_of(row: Any) -> Entry:
+    """Return the entry of a row that has its columns."""
     return Entry(
         entry_id=row["entry_id"],
         at=write_time(row["at"]),
@@ -298,10 +303,35 @@ _AS_THEY_ARE = (
 )
 
 
-def _payload(row: Any) -> Payload | None:
+def payload_of(row: Any) -> Payload | None:
+    """Return the payload of a row that has its columns; None where it is erased."""
     if row["salt"] is None:
         return None
     return Payload(salt=row["salt"], args_digest=row["args_digest"], detail=row["detail"])
+
+
+async def _earlier(connection: Any, shown: Iterable[Any], request: AuditExport, piece: _Piece, *, begins: bool) -> None:
+    """Show what let the calls go that went on in this piece and were decided before the bundle, each with its path.
+
+    The piece that *begins* the bundle shows what retention last said before it, too.
+    """
+    going = [row for row in shown if row["execution_id"] is not None and row["phase"] in EFFECTS]
+    if request.since is None or not (going or begins):
+        return
+    _, edge, _ = await _first_seal(connection, request.since)
+    if edge.size == 0:
+        return
+    calls = [row["run_id"] for row in going], [row["execution_id"] for row in going]
+    found = list(await connection.fetch(QUERIES.earlier, *calls, edge.size))
+    if begins:
+        found += await connection.fetch(QUERIES.dropped_before, edge.size)
+    paths = Paths(connection)
+    for row in found:
+        try:
+            path = await paths.of(row["leaf_index"], edge.size)
+        except TornLogError:
+            continue  # a torn log is evidence too: what it can't prove is missing in the bundle, and is found there
+        piece.add(bundle.earlier(row["leaf_index"], entry_of(row), path))
 
 
 async def _policies(connection: Any, shown: Iterable[Any], piece: _Piece) -> None:
