@@ -19,7 +19,7 @@ _SAID = {
 def report_taken(state: RunState, event: "ev.WatchdogReported") -> RunState:
     """Return the state that knows the report, and what the next step must begin with."""
     known = state.watch.of(event.key)
-    taken = Taken(key=event.key, seq=state.seq, times=1 if known is None else known.times + 1)
+    taken = Taken(key=event.key, seq=state.seq + 1, times=1 if known is None else known.times + 1)
     others = tuple(one for one in state.watch.taken if one.key != event.key)
     untold = state.watch.untold
     if event.action in ("nudge", "gate"):

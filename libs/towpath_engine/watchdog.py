@@ -23,7 +23,7 @@ GATE = "loop_detected"
 
 def watchdog_reported(t: Transition, fact: facts.WatchdogReported) -> bool:
     """Take a report; says whether the run must look at what is overdue. Nothing comes of one that is no news."""
-    if t.state.status is Status.CANCELLING or not _is_news(t.state, fact):
+    if not _is_news(t.state, fact):
         return False
     rung = _rung(t.state, fact)
     t.emit(
@@ -51,17 +51,18 @@ def _is_news(state: RunState, fact: facts.WatchdogReported) -> bool:
     if fact.finding not in ABOUT_THE_MODEL:
         return True
     specs = state.snapshot.tools
-    return state.status is not Status.QUEUED and not any(specs[name].polling for name in fact.tools if name in specs)
+    acts = state.status in (Status.RUNNING, Status.WAITING)
+    return acts and not any(specs[name].polling for name in fact.tools if name in specs)
 
 
 def _rung(state: RunState, fact: facts.WatchdogReported) -> Rung:
-    """A nudge first, then a person where the kind of run has gates of its own; autonomy moves this (feature C13)."""
+    """A nudge first, then a person where the kind of run has one to ask; its autonomy moves this (feature C13)."""
     if fact.finding not in ABOUT_THE_MODEL:
         return "note" if state.status is Status.QUEUED else "resend"
-    if state.created.kind == "network":
-        return "nudge"
-    autonomy = state.created.goal_settings.autonomy
     again = state.watch.of(fact.key) is not None
+    if state.created.kind == "network":
+        return "gate" if again and state.snapshot.on_loop == "gate" else "nudge"
+    autonomy = state.created.goal_settings.autonomy
     return "gate" if autonomy == "low" or (again and autonomy != "high") else "nudge"
 
 

@@ -105,7 +105,7 @@ class Watch:
                 return self.seq == 1 and self.task.forked_from is not None
             case facts.MessageDead():
                 return fact.effect_id in self.asked or fact.effect_id in self.open
-            case facts.TimerFired() | facts.ExecutionConflict():
+            case facts.TimerFired() | facts.ExecutionConflict() | facts.WatchdogReported():
                 return True
 
     def _entry(self, entry: LogEntry) -> None:

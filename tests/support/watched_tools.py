@@ -12,7 +12,7 @@ GATE = Path(os.environ["TOWPATH_TEST_LET_GO"])
 @tool(name="notes.search", toolset="notes", effect_class="pure", timeout=30)
 async def search(query: str) -> str:
     """Search the notes."""
-    return "None of the 214 notes matches this query."
+    return f"None of the 214 notes of the year matches what was asked for: {query}."
 
 
 @tool(name="notes.hold", toolset="notes", effect_class="pure", timeout=120)

@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from towpath_contracts.watching import DETAIL_CHARS, KEY_CHARS, TOOLS_TOLD, FindingName
-from towpath_watchdog.core.likeness import SHORT_RESULT, SIMILAR, jaccard, rephrased, says_the_same, tokens
+from towpath_watchdog.core.likeness import SIMILAR, jaccard, rephrased, says_the_same, tokens
 from towpath_watchdog.core.trace import Act, Trace
 
 SIMILAR_ACTS = 5
@@ -74,13 +74,10 @@ def alike(left: Act, right: Act) -> float | None:
 
 
 def brings_news(act: Act, before: list[Act]) -> bool:
-    """Say whether *act* told something that none of the acts before it did.
-
-    A success that says hardly more than "done" is news where it was something else that was done.
-    """
-    if len(act.result) < SHORT_RESULT and not act.failed and not any(alike(act, earlier) for earlier in before):
+    """Say whether *act* told something that none of the acts before it did, or did something else with success."""
+    if not any(says_the_same(act.result, earlier.result) for earlier in before):
         return True
-    return not any(says_the_same(act.result, earlier.result) for earlier in before)
+    return not act.failed and not any(alike(act, earlier) is not None for earlier in before)
 
 
 def _similar(acts: list[Act]) -> Finding | None:

@@ -20,9 +20,6 @@ REPHRASED = 0.5
 TEXT_CHARS = 600
 """Of an argument or result, as far as it is compared: the rest of a long text hardly changes its likeness."""
 
-SHORT_RESULT = 24
-"""A result of fewer characters (`{"ok": true}`, `null`) says that something was done, and not what was found."""
-
 MAX_LEAVES = 40
 
 _WORD = re.compile(r"\w+")
