@@ -110,9 +110,7 @@ def lose(budget: BudgetState, hold: Hold) -> BudgetState:
 
 def correct(budget: BudgetState, hold: Hold, actual: Amounts, estimated: Amounts = NOTHING) -> BudgetState:
     """Put what an attempt really used in the place of its estimate."""
-    changed = _changed(
-        budget, hold.accounts, spent=actual.minus(hold.amounts), estimated=estimated.minus(hold.amounts)
-    )
+    changed = _changed(budget, hold.accounts, spent=actual.minus(hold.amounts), estimated=estimated.minus(hold.amounts))
     return but(changed, lost=tuple(h for h in budget.lost if h is not hold))
 
 
