@@ -57,6 +57,7 @@ class RunCreated(Value):
     single_instruction: bool = False
     priority: int = 5
     forked_from: ForkedFrom | None = None
+    response_schema: JsonObject | None = Field(default=None, exclude_if=unset)
     goal: GoalTask | None = Field(default=None, exclude_if=unset)
     background: BackgroundTask | None = Field(default=None, exclude_if=unset)
     detectors: JsonObject | None = Field(default=None, exclude_if=unset)

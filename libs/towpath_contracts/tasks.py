@@ -39,7 +39,8 @@ class SubmitTask(ClientMessage):
     """A task: network + message + options. Accepting it creates a run.
 
     `script` is a JSON array of decisions in wire form, played in order by the scripted provider; `timeout_ms` counts
-    active time; `single_instruction` ends the run after its first instruction (dry invoke, feature A15). A `goal` or a
+    active time; `single_instruction` ends the run after its first instruction (dry invoke, feature A15). The answer of
+    the run satisfies `response_schema`, in place of the one that its agent has (feature B5). A `goal` or a
     `background` objective makes the run one of that kind (design §5).
     """
 
@@ -58,6 +59,7 @@ class SubmitTask(ClientMessage):
     priority: int = Field(default=5, ge=0, le=10)
     debug: bool = False
     single_instruction: bool = False
+    response_schema: JsonObject | None = Field(default=None, exclude_if=unset)
     goal: GoalTask | None = Field(default=None, exclude_if=unset)
     background: BackgroundTask | None = Field(default=None, exclude_if=unset)
     idempotency_key: str | None = Field(default=None, min_length=1, max_length=255)

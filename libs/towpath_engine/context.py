@@ -66,7 +66,7 @@ def build_context(state: RunState) -> PromptContext:
         tools=offered_tools(snapshot, agent, chain_of(task.grants, task.grant)),
         routes=offered_routes(snapshot, agent),
         allow_respond=agent.allow_respond,
-        respond_schema=agent.respond_schema,
+        respond_schema=task.response_schema or agent.respond_schema,
         respond_guidance=agent.respond_guidance,
         outputs=state.outputs,
         older_outputs=state.older,

@@ -28,6 +28,7 @@ from towpath_contracts.decisions import (
 )
 from towpath_contracts.ids import execution_id
 from towpath_contracts.networks import CompiledAgent
+from towpath_contracts.shapes import faults
 from towpath_contracts.tools import ToolSpec
 from towpath_engine.state import RunState
 
@@ -64,7 +65,7 @@ def instruct(state: RunState, decision: JsonObject) -> CallTools | Transfer | Fi
         case RouteToAgent():
             return _route(agent, parsed)
         case Respond():
-            return _respond(agent, parsed)
+            return _respond(agent, parsed, state.created.response_schema)
         case Abandon():
             return GiveUp(rationale=parsed.action_details.rationale)
         case RequestGate():
@@ -85,13 +86,17 @@ def _route(agent: CompiledAgent, decision: RouteToAgent) -> Transfer | Refusal:
     return Transfer(target=target, context=decision.action_details.context)
 
 
-def _respond(agent: CompiledAgent, decision: Respond) -> Finish | Refusal:
+def _respond(agent: CompiledAgent, decision: Respond, schema: JsonObject | None) -> Finish | Refusal:
     if not agent.allow_respond:
         return Refusal(
             code="respond_not_allowed",
             feedback=f"{agent.key} may not respond. Use a tool ({_names(agent.equipped_tools)}) or route to "
             f"({_names(agent.allowed_routes)}).",
         )
+    wrong = () if schema is None else faults(schema, decision.action_details.payload)
+    if wrong:
+        told = "; ".join(wrong)
+        return Refusal(code="response_invalid", feedback=f"The payload does not satisfy its JSON Schema. {told}")
     return Finish(payload=decision.action_details.payload)
 
 

@@ -14,6 +14,7 @@ from towpath_contracts.goals import GOAL_MAX_STEPS, GoalSettings, GoalTask
 from towpath_contracts.grants import Grants, narrow
 from towpath_contracts.networks import NetworkVersion, Snapshot
 from towpath_contracts.problems import Problem, ProblemDetail, problem
+from towpath_contracts.shapes import schema_fault
 from towpath_contracts.tasks import GrantRule, SubmitTask
 from towpath_engine.publish import model_is_known
 from towpath_orchestrator.settings import OrchestratorSettings
@@ -39,6 +40,8 @@ def check_task(
             f"{task.model!r} does not play scripts, so the script would never be asked; use scripted:NAME, or no model"
         )
         details.append(ProblemDetail(pointer="/script", code="script_unplayed", detail=said))
+    if task.response_schema is not None and (fault := _schema_fault(task)):
+        details.append(ProblemDetail(pointer="/response_schema", code="request_invalid", detail=fault))
     for name, limit in TASK_LIMITS.items():
         size = len(canonical_json(getattr(task, name)).encode())
         if size > limit:
@@ -49,6 +52,13 @@ def check_task(
         return None
     code = details[0].code if len(details) == 1 else "request_invalid"
     return problem(code, f"{len(details)} problem(s): {details[0].detail}", errors=tuple(details))
+
+
+def _schema_fault(task: SubmitTask) -> str:
+    """Say why the task's answers can't be held against its schema."""
+    if task.background is not None:
+        return "an objective hands over a deliverable: use background.deliverable_schema"
+    return schema_fault(task.response_schema or {})
 
 
 def _grant_problems(grant: Sequence[GrantRule], snapshot: Snapshot) -> list[ProblemDetail]:
@@ -118,6 +128,7 @@ def created_event(
         labels=task.labels,
         debug=task.debug,
         single_instruction=task.single_instruction,
+        response_schema=task.response_schema,
         priority=task.priority,
     )
 

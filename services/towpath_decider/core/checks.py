@@ -5,29 +5,19 @@ the model what is wrong, and never raises for what a model wrote.
 """
 
 from collections.abc import Mapping
-from functools import lru_cache
+from typing import Any
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
 from pydantic import ValidationError
-from pydantic_core import from_json, to_json
-from referencing import Registry
-from referencing.exceptions import Unresolvable
 
 from towpath_contracts.assessments import ANSWERS, assessment_schema
 from towpath_contracts.base import JsonObject
 from towpath_contracts.deciding import DecisionKind, DecisionRequest, PromptContext
 from towpath_contracts.decisions import Respond, adapter_of
+from towpath_contracts.shapes import faults, schema_fault
 from towpath_decider.core.answers import Check, Refused
 
 MAX_ERRORS = 5
 """Problems named to the model at once."""
-
-MESSAGE_CHARS = 200
-"""Of one problem: a message repeats the value, which may be long."""
-
-MAX_SCHEMAS = 256
-"""Compiled schemas that are kept: an agent's is used for every step of its runs."""
 
 _DECISIONS = (DecisionKind.DECIDE, DecisionKind.REPLAN)
 
@@ -78,8 +68,8 @@ def decision_check(context: PromptContext) -> Check | Refused:
             return _told(error)
         if answer is None or not isinstance(decision, Respond):
             return ""
-        faults = answer(decision.action_details.payload)
-        return f"action_details.payload does not satisfy its JSON Schema: {faults}" if faults else ""
+        wrong = answer(decision.action_details.payload)
+        return f"action_details.payload does not satisfy its JSON Schema: {wrong}" if wrong else ""
 
     return check
 
@@ -91,25 +81,17 @@ def _told(error: ValidationError) -> str:
     )
 
 
-def schema_check(schema: Mapping[str, object]) -> Check | Refused:
+def schema_check(schema: Mapping[str, Any]) -> Check | Refused:
     """Return a check against *schema*, or why it is not a JSON Schema. References lead nowhere outside the schema."""
-    return _compiled(to_json(schema))
+    fault = schema_fault(schema)
+    return Refused(reason=f"the response schema can't be used: {fault}") if fault else _Shape(schema)
 
 
-@lru_cache(maxsize=MAX_SCHEMAS)
-def _compiled(text: bytes) -> Check | Refused:
-    schema = from_json(text)
-    try:
-        Draft202012Validator.check_schema(schema)
-    except SchemaError as error:
-        return Refused(reason=f"the response schema is not a JSON Schema: {error.message}")
-    validator = Draft202012Validator(schema, registry=Registry())
+class _Shape:
+    """Holds an object against one schema."""
 
-    def check(value: JsonObject) -> str:
-        try:
-            errors = [f"{error.json_path}: {error.message[:MESSAGE_CHARS]}" for error in validator.iter_errors(value)]
-        except Unresolvable as error:
-            return f"the response schema refers to {error.ref!r}, which is not part of it"
-        return "; ".join(errors[:MAX_ERRORS])
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._schema = schema
 
-    return check
+    def __call__(self, value: JsonObject) -> str:
+        return "; ".join(faults(self._schema, value))

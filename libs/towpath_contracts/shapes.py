@@ -1,0 +1,155 @@
+"""Is a value what its JSON Schema asks for? (features B5, D2)
+
+Law: schemas come from people and values from models, and neither may make the check slow or make it fetch anything.
+Patterns run in a linear engine (one that it does not know is not checked), references lead nowhere outside the schema
+and are followed a bounded number of times. jsonschema is loaded at the first check: most processes never make one.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from importlib import import_module
+from typing import Any
+
+from pydantic_core import SchemaError, SchemaValidator, ValidationError, core_schema, from_json, to_json
+
+MAX_SCHEMA_BYTES = 65_536
+"""A schema travels in every request of its run, and is part of the prompt."""
+
+MAX_FAULTS = 5
+"""A model mends a few mistakes at a time; more would fill its context."""
+
+MAX_FAULT_CHARS = 200
+"""Of one fault: its message repeats the value, which may be long."""
+
+MAX_REFERENCES = 20_000
+"""References that one check follows; schemas whose references multiply end here, after well under a second."""
+
+MAX_COMPILED = 256
+"""Schemas that are kept compiled: an agent's is used for every step of its runs."""
+
+Faults = Callable[[Any], tuple[str, ...]]
+
+
+class _TooMuchError(Exception):
+    """A check followed too many references."""
+
+
+def schema_fault(schema: Mapping[str, Any]) -> str:
+    """Say what keeps *schema* from being used; empty when nothing does."""
+    compiled = _compiled(to_json(schema))
+    return compiled if isinstance(compiled, str) else ""
+
+
+def faults(schema: Mapping[str, Any], value: Any) -> tuple[str, ...]:
+    """Say what is wrong with *value*, the first few faults with their places; nothing where it is as *schema* asks."""
+    compiled = _compiled(to_json(schema))
+    return (compiled,) if isinstance(compiled, str) else compiled(value)
+
+
+@lru_cache(maxsize=MAX_COMPILED)
+def _compiled(text: bytes) -> Faults | str:
+    """Return the check of the schema *text*, or what is wrong with it."""
+    if len(text) > MAX_SCHEMA_BYTES:
+        return f"the schema has {len(text)} bytes; the limit is {MAX_SCHEMA_BYTES}"
+    schema = from_json(text)
+    jsonschema, referencing = import_module("jsonschema"), import_module("referencing")
+    try:
+        jsonschema.Draft202012Validator.check_schema(schema)
+    except jsonschema.SchemaError as error:
+        return f"not a JSON Schema: {error.message[:MAX_FAULT_CHARS]} at {error.json_path}"
+    except RecursionError:
+        return "not a JSON Schema: it is nested too deeply"
+    if _mixes_patterns(schema):
+        return "patternProperties can't be combined with additionalProperties here"
+    return _check(_validator_class()(schema, registry=referencing.Registry()))
+
+
+def _check(validator: Any) -> Faults:
+    unresolvable = import_module("referencing.exceptions").Unresolvable
+
+    def check(value: Any) -> tuple[str, ...]:
+        _left[0] = MAX_REFERENCES
+        found: list[str] = []
+        try:
+            for error in validator.iter_errors(value):
+                found.append(f"{error.json_path}: {error.message[:MAX_FAULT_CHARS]}")
+                if len(found) == MAX_FAULTS:
+                    break
+        except unresolvable as error:
+            return (f"the schema refers to {error.ref!r}, which is not part of it",)
+        except (RecursionError, _TooMuchError):
+            return ("the schema's references never end, or are too many for this value",)
+        return tuple(found)
+
+    return check
+
+
+_left = [MAX_REFERENCES]
+"""References that the check at hand may still follow: checks run one after another, and never wait inside."""
+
+
+@lru_cache(maxsize=1)
+def _validator_class() -> Callable[..., Any]:
+    validators = import_module("jsonschema.validators")
+    known = validators.Draft202012Validator.VALIDATORS
+
+    def counted(follow: Callable[..., Iterator[Any] | None]) -> Callable[..., Iterator[Any]]:
+        def following(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[Any]:
+            _left[0] -= 1
+            if _left[0] < 0:
+                raise _TooMuchError
+            yield from follow(validator, wanted, instance, schema) or ()
+
+        return following
+
+    keywords = {
+        "pattern": _pattern,
+        "patternProperties": _pattern_properties,
+        "$ref": counted(known["$ref"]),
+        "$dynamicRef": counted(known["$dynamicRef"]),
+    }
+    extended: Callable[..., Any] = validators.extend(validators.Draft202012Validator, keywords)
+    return extended
+
+
+def _pattern(_: Any, wanted: str, instance: Any, __: Any) -> Iterator[Any]:
+    if isinstance(instance, str) and not _matches(wanted, instance):
+        yield import_module("jsonschema").ValidationError(f"{instance[:100]!r} does not match {wanted!r}")
+
+
+def _pattern_properties(validator: Any, wanted: Mapping[str, Any], instance: Any, _: Any) -> Iterator[Any]:
+    if isinstance(instance, dict):
+        for rule, schema in wanted.items():
+            for key, value in instance.items():
+                if _matches(rule, key):
+                    yield from validator.descend(value, schema, path=key, schema_path=rule)
+
+
+def _matches(pattern: str, text: str) -> bool:
+    """Say whether *pattern* is found in *text*; a pattern of another dialect is taken for found."""
+    linear = _linear(pattern)
+    if linear is None:
+        return True
+    try:
+        linear.validate_python(text)
+    except ValidationError:
+        return False
+    return True
+
+
+@lru_cache(maxsize=1_024)
+def _linear(pattern: str) -> SchemaValidator | None:
+    try:
+        return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))
+    except SchemaError:  # looks around, refers back: no linear engine can do that
+        return None
+
+
+def _mixes_patterns(schema: Any) -> bool:
+    """The library answers "is this property additional?" with its own, backtracking engine."""
+    if isinstance(schema, dict):
+        mixed = isinstance(schema.get("patternProperties"), dict) and bool(
+            {"additionalProperties", "unevaluatedProperties"} & set(schema)
+        )
+        return mixed or any(_mixes_patterns(part) for part in schema.values())
+    return isinstance(schema, list) and any(_mixes_patterns(part) for part in schema)

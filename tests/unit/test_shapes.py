@@ -1,0 +1,57 @@
+"""Values against JSON Schemas, whatever people write into schemas and models into values (features B5, D2)."""
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from towpath_contracts.shapes import MAX_FAULTS, MAX_SCHEMA_BYTES, faults, schema_fault
+
+VERDICT = {"type": "object", "properties": {"score": {"type": "integer"}}, "required": ["score"]}
+
+
+class Price(BaseModel):
+    """A model whose schema holds a pattern that looks around."""
+
+    amount: Decimal
+
+
+def test_b5_faults_are_told_with_their_places() -> None:
+    """Row B5: structured output validated against a schema."""
+    assert faults(VERDICT, {"score": 7}) == ()
+    assert faults(VERDICT, {"score": "7"}) == ("$.score: '7' is not of type 'integer'",)
+    many = {"type": "array", "items": {"type": "string"}}
+    assert len(faults(many, list(range(50)))) == MAX_FAULTS
+
+
+@pytest.mark.parametrize(
+    ("schema", "fault"),
+    [
+        (VERDICT, ""),
+        (Price.model_json_schema(), ""),
+        ({"type": "objekt"}, "not a JSON Schema: 'objekt' is not valid"),
+        ({"description": "x" * MAX_SCHEMA_BYTES}, "the limit is"),
+        ({"patternProperties": {"^x": {}}, "additionalProperties": False}, "can't be combined"),
+    ],
+)
+def test_a_schema_that_can_not_be_used_says_why(schema: dict[str, Any], fault: str) -> None:
+    assert fault in schema_fault(schema)
+    assert bool(schema_fault(schema)) == bool(fault)
+
+
+def test_nothing_in_a_schema_makes_a_check_slow_or_fetch_anything() -> None:
+    slow = {"type": "string", "pattern": "^(a+)+$"}
+    assert faults(slow, "a" * 5_000 + "!")
+    assert faults(slow, "a" * 5_000) == ()
+    levels = {f"l{n}": {"anyOf": [{"$ref": f"#/$defs/l{n + 1}"}] * 2} for n in range(40)}
+    doubling = {"$ref": "#/$defs/l0", "$defs": {**levels, "l40": {"type": "string"}}}
+    assert "too many" in faults(doubling, 1)[0]
+    assert "never end" in faults({"$ref": "#"}, 1)[0]
+    assert "not part of it" in faults({"$ref": "http://127.0.0.1:9/x.json"}, 1)[0]
+    assert faults(VERDICT, {"score": 1}) == ()  # what a check used up is not missed by the next
+
+
+def test_a_pattern_of_another_dialect_is_not_checked() -> None:
+    assert faults(Price.model_json_schema(), {"amount": "one"}) == ()
+    assert faults({"patternProperties": {"^n_": {"type": "integer"}}}, {"n_a": "x", "b": "x"})
