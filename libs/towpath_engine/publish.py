@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks import AgentSpec, CompiledAgent, NetworkSpec, Snapshot
 from towpath_contracts.problems import ProblemDetail
+from towpath_contracts.subjects import AGENT, DEFAULT_POOL, pool_of
 from towpath_contracts.tools import ToolSpec
 
 _PLACEHOLDER = re.compile(r"(?<!\{)\{(tools|routes|agent_key|tool_history)\}(?!\})")
@@ -18,8 +19,10 @@ PROVIDERS = frozenset({"gemini", "google", "scripted"})
 
 
 def model_is_known(model: str) -> bool:
-    """Say whether *model* is `provider:name` of a provider that is served."""
+    """Say whether *model* is `provider:name` of a provider that is served, or the name of an agent in user code."""
     provider, _, name = model.partition(":")
+    if provider == AGENT:
+        return pool_of(model, "any") != DEFAULT_POOL  # its name can be a pool's
     return provider in PROVIDERS and bool(name) and name.isprintable()
 
 
@@ -111,7 +114,7 @@ def _check_models(spec: NetworkSpec) -> list[ProblemDetail]:
     models += [(f"/agents/{i}/model", a.model) for i, a in enumerate(spec.agents) if a.model is not None]
     for pointer, model in models:
         if not model_is_known(model):
-            served = ", ".join(sorted(PROVIDERS))
+            served = ", ".join(sorted({AGENT, *PROVIDERS}))
             problems.append(_problem(pointer, "model_unknown", f"{model!r} is not provider:model of {served}"))
     return problems
 
