@@ -20,7 +20,7 @@ CREATE TABLE runs.budget_limit (
 );
 
 CREATE TABLE runs.budget_version (
-  only    boolean PRIMARY KEY DEFAULT true CHECK (only),
+  one     boolean PRIMARY KEY DEFAULT true CHECK (one),
   version bigint NOT NULL
 );
 INSERT INTO runs.budget_version (version) VALUES (0);
