@@ -81,7 +81,7 @@ def after_step(detectors: Detectors, calls: tuple[OpenCall, ...], tools: Tools, 
 
 
 def _after_success(detectors: Detectors, calls: tuple[OpenCall, ...], tools: Tools) -> Detectors:
-    worked = but(detectors, handoffs=(), handoff_count=0, handoff_told=0)
+    worked = but(detectors, handoffs=(), handoff_count=0, handoff_told=0) if detectors.handoffs else detectors
     return _seen(_after_results(worked, calls, tools), step_signature(calls))
 
 
@@ -143,8 +143,11 @@ def cycle_of(window: tuple[str, ...]) -> tuple[str, ...]:
     Steps that are all the same are no cycle: their own detectors count them; nor are handoffs alone.
     """
     for length in CYCLES:
-        last = window[-steps_of_cycle(length) :]
-        if len(last) < steps_of_cycle(length) or last[length:] != last[:-length]:
+        needed = steps_of_cycle(length)
+        if len(window) < needed or window[-1] != window[-1 - length]:
+            continue  # nearly always
+        last = window[-needed:]
+        if last[length:] != last[:-length]:
             continue
         cycle = last[-length:]
         if len(set(cycle)) > 1 and not all(step.startswith("r:") for step in cycle):
