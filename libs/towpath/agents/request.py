@@ -125,12 +125,19 @@ class AgentRequest:
             await self._tell("post_model_call", model, status=status, duration_ms=took, usage=call.usage)
 
     async def _tell(self, name: str, model: str, **known: Any) -> None:
-        if self.hooks.has(name):
-            asked = self.asked
-            moment = Moment(
-                name=name, model=model, run_id=asked.run_id, step=asked.step, kind=asked.kind.value, **known
-            )
-            await self.hooks.tell(moment)
+        if not self.hooks.has(name):
+            return
+        asked = self.asked
+        moment = Moment(
+            name=name,
+            agent=asked.model.partition(":")[2],
+            model=model,
+            run_id=asked.run_id,
+            step=asked.step,
+            kind=asked.kind.value,
+            **known,
+        )
+        await self.hooks.tell(moment)
 
 
 def _parsed(text: str) -> Any:
