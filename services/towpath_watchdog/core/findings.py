@@ -75,20 +75,30 @@ def alike(left: Act, right: Act) -> float | None:
 
 def brings_news(act: Act, before: list[Act]) -> bool:
     """Say whether *act* told something that none of the acts before it did, or did something else with success."""
-    if not any(says_the_same(act.result, earlier.result) for earlier in before):
+    told = act.result, act.asked
+    if not any(says_the_same(told, (earlier.result, earlier.asked)) for earlier in before):
         return True
     return not act.failed and not any(alike(act, earlier) is not None for earlier in before)
 
 
 def _similar(acts: list[Act]) -> Finding | None:
     last = acts[-SIMILAR_ACTS:]
-    if len(last) < SIMILAR_ACTS:
-        return None
-    scores = [score for left, right in pairwise(last) if (score := alike(left, right)) is not None]
-    if len(scores) < SIMILAR_ACTS - 1 or _news_in(acts, SIMILAR_ACTS - 1) * 2 > SIMILAR_ACTS - 1:
+    scores = _likenesses(last, 1) if len(last) == SIMILAR_ACTS else None
+    if scores is None or _news_in(acts, SIMILAR_ACTS - 1) * 2 > SIMILAR_ACTS - 1:
         return None
     score = sum(scores) / len(scores)
     return _found("similar_actions", last, score, f"{SIMILAR_ACTS} similar actions in a row ({score:.2f})")
+
+
+def _likenesses(acts: list[Act], apart: int) -> list[float] | None:
+    """Return how similar each act is to the one so many acts before it; None where one of them is not, newest first."""
+    scores = []
+    for place in range(len(acts) - 1, apart - 1, -1):
+        score = alike(acts[place - apart], acts[place])
+        if score is None:
+            return None
+        scores.append(score)
+    return scores
 
 
 def _news_in(acts: list[Act], count: int) -> int:
@@ -96,16 +106,20 @@ def _news_in(acts: list[Act], count: int) -> int:
     return sum(brings_news(acts[place], acts[:place]) for place in range(len(acts) - count, len(acts)))
 
 
+def _nothing_new_in(acts: list[Act], count: int) -> bool:
+    """Say whether none of the last *count* acts brought news; the newest is looked at first, and mostly settles it."""
+    return not any(brings_news(acts[place], acts[:place]) for place in range(len(acts) - 1, len(acts) - count - 1, -1))
+
+
 def _cycle(acts: list[Act]) -> Finding | None:
     """Find the shortest cycle at the end whose later turns brought nothing new."""
     for length in CYCLE_LENGTHS:
         last = acts[-length * TURNS :]
-        if len(last) < length * TURNS or _uniform(last[:length]):
-            continue
-        scores = [alike(last[index], last[index + length]) for index in range(len(last) - length)]
-        told = [score for score in scores if score is not None]
-        if len(told) == len(scores) and not _news_in(acts, length * (TURNS - 1)):
-            score = sum(told) / len(told)
+        if len(last) < length * TURNS:
+            return None
+        scores = _likenesses(last, length)
+        if scores and not _uniform(last[:length]) and _nothing_new_in(acts, length * (TURNS - 1)):
+            score = sum(scores) / len(scores)
             return _found("cycle", last, score, f"{length} actions came {TURNS} times in the same order")
     return None
 
@@ -124,7 +138,7 @@ def _stalled(trace: Trace, acts: list[Act]) -> Finding | None:
         detail = f"progress stands at {trace.score:.2f} since {trace.scores} steps"
         return _found("stalled_progress", last, trace.score, detail, since=trace.score_since, steps=trace.scores)
     last = acts[-STALLED_STEPS:]
-    if len(last) < STALLED_STEPS or _news_in(acts, STALLED_STEPS - 1):
+    if len(last) < STALLED_STEPS or not _nothing_new_in(acts, STALLED_STEPS - 1):
         return None
     return _found("stalled_progress", last, 0.0, f"the results of {STALLED_STEPS} steps said nothing new")
 

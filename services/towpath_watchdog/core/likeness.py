@@ -11,9 +11,6 @@ from typing import Any
 SIMILAR = 0.7
 """Two actions whose tokens overlap by more than this are similar (behaviours 002.2)."""
 
-SAME_RESULT = 0.9
-"""Results whose words overlap by more, with the same numbers in them, say the same thing."""
-
 REPHRASED = 0.5
 """Two texts that share more words than this are two ways to say one thing; two entries of a list share fewer."""
 
@@ -93,9 +90,17 @@ def _numbers(text: str) -> frozenset[str]:
     return frozenset(_NUMBER.findall(text))
 
 
-def says_the_same(left: str, right: str) -> bool:
-    """Say whether two results tell the same: as texts, or in nearly the same words with the same numbers."""
-    one, other = plain_result(left), plain_result(right)
+def says_the_same(left: tuple[str, str], right: tuple[str, str]) -> bool:
+    """Say whether two results, each with what was asked for, tell the same.
+
+    They do where they are the same texts, or have the same words and numbers but for those that were asked for: an echo
+    tells nothing, and neither does another order.
+    """
+    one, other = plain_result(left[0]), plain_result(right[0])
     if one == other:
         return True
-    return _numbers(one) == _numbers(other) and jaccard(words(one), words(other)) > SAME_RESULT
+    asked = words(left[1]) | words(right[1])
+    if words(one) - asked != words(other) - asked:
+        return False
+    asked = _numbers(left[1]) | _numbers(right[1])
+    return _numbers(one) - asked == _numbers(other) - asked

@@ -65,6 +65,11 @@ class Act:
         return tuple(sorted({call.tool for call in self.calls.values()}))
 
     @property
+    def asked(self) -> str:
+        """What the calls were asked for, as one text."""
+        return "\n".join(text for index in sorted(self.calls) for text in self.calls[index].args.values())
+
+    @property
     def result(self) -> str:
         """What the calls gave, in call order."""
         return "\n".join(self.calls[index].result or "" for index in sorted(self.calls))
