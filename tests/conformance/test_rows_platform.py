@@ -110,3 +110,26 @@ async def test_A14_a_run_is_one_tree_of_spans_without_prompts(watched: Watched) 
     }, {span.service for span in spans}
     assert SECRET not in repr([(span.attributes, span.events) for span in spans])
     assert any(span.events for span in spans if span.name == "step a")
+
+
+async def events_of(client: httpx2.AsyncClient, run_id: str) -> list[dict[str, Any]]:
+    page = (await client.get(f"/v1/runs/{run_id}/events", params={"limit": 1_000})).json()
+    return [entry["event"] for entry in page["entries"]]
+
+
+async def test_b8_the_third_equal_call_inside_a_run_is_not_run_and_the_fourth_ends_it(watched: Watched) -> None:
+    """Row B8: loop detection on order-free canonical signatures, threshold 3, fires on the third, inside a run."""
+    pair = [("mark.pure", 1), ("mark.idempotent", 2)]
+
+    def together(order: list[tuple[str, int]]) -> dict[str, Any]:
+        calls = [{"tool_name": name, "tool_params": {"n": n}} for name, n in order]
+        return {"action": "USE_TOOL", "action_reasoning": "again", "action_details": {"calls": calls}}
+
+    script = [together(pair), together(pair[::-1]), together(pair), together(pair[::-1])]
+    async with httpx2.AsyncClient(base_url=watched.platform.gateway_url, timeout=60) as client:
+        answer = await run(client, script=script)
+        events = await events_of(client, answer["run_id"])
+    assert answer["final"]["error"] == "loop_detected"
+    found = [(e["detector"], e["count"], e["action"]) for e in events if e["type"] == "loop_detected"]
+    assert found == [("calls", 3, "nudge"), ("calls", 3, "stop")]
+    assert sum(event["type"] == "tool_call_finished" for event in events) == 4, "the third pair was never run"
