@@ -6,6 +6,7 @@ Law: an unknown price is unknown and never 0; one call with an unknown price mak
 from collections.abc import Iterable
 
 from towpath_contracts.deciding import Cost, Usage
+from towpath_contracts.nodes import merge_costs, merge_usage
 
 NO_USAGE = Usage()
 """No call was made."""
@@ -15,24 +16,10 @@ NOTHING = Cost(usd=0.0, price_known=True)
 
 
 def add_usage(usages: Iterable[Usage]) -> Usage:
-    """Add up *usages*."""
-    input_tokens = output_tokens = total_tokens = model_calls = 0
-    for usage in usages:
-        input_tokens += usage.input_tokens
-        output_tokens += usage.output_tokens
-        total_tokens += usage.total_tokens
-        model_calls += usage.model_calls
-    return Usage(
-        input_tokens=input_tokens, output_tokens=output_tokens, total_tokens=total_tokens, model_calls=model_calls
-    )
+    """Add up *usages*, attempts that failed included (feature B4)."""
+    return merge_usage(usages)
 
 
 def add_costs(costs: Iterable[Cost]) -> Cost:
     """Add up *costs*; the source is that of the last one."""
-    total = NOTHING
-    for cost in costs:
-        if total.usd is None or cost.usd is None:
-            total = Cost(usd=None, price_known=False, price_source=cost.price_source)
-        else:
-            total = Cost(usd=total.usd + cost.usd, price_known=True, price_source=cost.price_source)
-    return total
+    return merge_costs(costs)
