@@ -61,9 +61,8 @@ class Memory:
 
     def end(self, run_id: UUID) -> None:
         """Forget a run that has ended, or is not there any more."""
-        self._traces.pop(run_id, None)
+        self._forget(run_id)
         self._late.pop(run_id, None)
-        self._touched.pop(run_id, None)
         self._ended[run_id] = None
         while len(self._ended) > ENDED_KEPT:
             self._ended.popitem(last=False)
@@ -92,7 +91,7 @@ class Memory:
         """Take a piece of a run's log that follows event *after*; what is already held is left out."""
         trace = self._traces.get(run_id)
         if trace is not None and trace.seq < after:
-            self._traces.pop(run_id)  # what lies between is left out, so nothing of before may be joined to it
+            self._forget(run_id)  # what lies between is left out, so nothing of before may be joined to it
             trace = None
         held = after if trace is None else trace.seq
         self._see(run_id, project, [entry for entry in entries if entry.seq > held])
@@ -111,8 +110,11 @@ class Memory:
             return
         self._touched[run_id] = None
         while len(self._traces) > self._runs_kept:
-            forgotten, _ = self._traces.popitem(last=False)
-            self._touched.pop(forgotten, None)
+            self._forget(next(iter(self._traces)))
+
+    def _forget(self, run_id: UUID) -> None:
+        self._traces.pop(run_id, None)
+        self._touched.pop(run_id, None)
 
     def late(self, runs: Iterable[RunSeq]) -> list[RunSeq]:
         """Return those of *runs* whose events did not arrive: at the last sweep they were behind at the same place.
