@@ -1,0 +1,126 @@
+"""The ladder after a denied action: an allowed alternative, a specialist, a person (feature C9, design §7).
+
+Law: a rung is climbed once for a tool; a denial never ends a run, and nobody gets a right by it that the tool-access
+service does not give. What only other arguments could mend is no matter of rights: such an action is retried.
+"""
+
+from typing import Any
+
+from towpath_contracts import events as ev
+from towpath_contracts.base import JsonObject
+from towpath_contracts.deciding import DecisionKind
+from towpath_engine.asking import request_assessment
+from towpath_engine.autonomy import consults_alone
+from towpath_engine.goal_state import GoalState
+from towpath_engine.judging import action_failed
+from towpath_engine.run_gates import open_run_gate
+from towpath_engine.state import OpenCall, RunState
+from towpath_engine.transition import Transition
+
+GATE = "permission"
+ALTERNATIVE, SPECIALIST, PERSON = "alternative", "specialist", "person"
+
+
+def denied_call(state: RunState) -> OpenCall | None:
+    """Return the denied call of a failed action that another tool, agent or person could help with."""
+    if not action_failed(state):
+        return None
+    return next((call for call in state.calls if call.status == "denied" and _helped_by_others(_denial(call))), None)
+
+
+def _denial(call: OpenCall) -> dict[str, Any]:
+    return call.result if isinstance(call.result, dict) else {}
+
+
+def _helped_by_others(denial: JsonObject) -> bool:
+    if denial.get("alternatives") or denial.get("allowed_tools") or denial.get("specialists"):
+        return True
+    person = denial.get("escalation")
+    return person is None or bool(person.get("role"))
+
+
+def points_elsewhere(state: RunState) -> bool:
+    """Say whether the action was denied, so that another attempt is a matter of the ladder."""
+    return denied_call(state) is not None
+
+
+def _alternatives(denial: JsonObject) -> list[str]:
+    named = [one["tool"] for one in denial.get("alternatives", ())]
+    return named or list(denial.get("allowed_tools", ()))
+
+
+def _climbed(goal: GoalState, tool: str, rung: str) -> bool:
+    return f"{tool}:{rung}" in goal.rungs
+
+
+def seek_alternative(t: Transition) -> bool:
+    """Ask for an allowed action in the same step, once; says whether it did."""
+    goal, call = t.state.goal, denied_call(t.state)
+    if goal is None or call is None or goal.helped_step == t.state.step or _climbed(goal, call.call.tool, ALTERNATIVE):
+        return False
+    allowed = _alternatives(_denial(call))
+    if not allowed:
+        return False
+    names = ", ".join(allowed)
+    _sought(t, call, "alternative", names)
+    t.emit(ev.NoteAdded(step=t.state.step, text=f"{call.call.tool} was denied. You may use: {names}."))
+    request_assessment(t, DecisionKind.REPLAN)
+    return True
+
+
+def seek_help(t: Transition) -> bool:
+    """After a step that failed by a denial: hand over to a specialist, or ask a person. Asks for no decision."""
+    goal, call = t.state.goal, denied_call(t.state)
+    if goal is None or call is None or (goal.helped_step == t.state.step and goal.helped_by != ALTERNATIVE):
+        return False
+    specialist = _specialist(t.state, goal, call)
+    if specialist is None:
+        _ask_person(t, call)
+    else:
+        _hand_over(t, call, specialist)
+    return False
+
+
+def _specialist(state: RunState, goal: GoalState, call: OpenCall) -> str | None:
+    """Return the agent to ask: one that has the right, of those that the goal names where it names any."""
+    settings, tool = state.created.goal_settings, call.call.tool
+    if _climbed(goal, tool, SPECIALIST) or not consults_alone(settings.autonomy):
+        return None
+    able = [one["agent_key"] for one in _denial(call).get("specialists", ())]
+    named = [key for key in settings.specialists if key in state.snapshot.agents and key != state.agent_key]
+    both = [key for key in able if not settings.specialists or key in named]
+    return next(iter(both or [key for key in named if tool in state.snapshot.agents[key].equipped_tools]), None)
+
+
+def _hand_over(t: Transition, call: OpenCall, specialist: str) -> None:
+    """Let the specialist act: in the same run, with its own rights."""
+    _sought(t, call, "specialist", specialist)
+    context = {
+        "help": f"{t.state.agent_key} may not use {call.call.tool}; you may.",
+        "tool": call.call.tool,
+        "arguments": call.shown_args(),
+        "denied": _denial(call).get("reason", ""),
+    }
+    t.emit(
+        ev.AgentTransferred(
+            step=t.state.step,
+            source=t.state.agent_key,
+            target=specialist,
+            epoch=t.state.epoch + 1,
+            context=context,
+            forced=True,
+        )
+    )
+
+
+def _ask_person(t: Transition, call: OpenCall) -> None:
+    _sought(t, call, "person", "")
+    denial, tool = _denial(call), call.call.tool
+    reason = f"{t.state.agent_key} may not use {tool}, and nothing else was found: {denial.get('reason', '')}"
+    detail = {"tool": tool, "args": call.shown_args(), "denial": denial}
+    open_run_gate(t, GATE, f"denied:{tool}", reason, detail)
+
+
+def _sought(t: Transition, call: OpenCall, rung: "ev.Rung", target: str) -> None:
+    reason = str(_denial(call).get("reason", ""))
+    t.emit(ev.HelpSought(step=t.state.step, tool=call.call.tool, rung=rung, target=target, reason=reason))

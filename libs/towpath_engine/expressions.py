@@ -1,0 +1,76 @@
+"""Acceptance criteria as expressions in CEL, the Common Expression Language (features C1, C3; google/cel-spec).
+
+Law: an expression is met only where it is exactly true. An error, a missing name and any other value are not; nothing
+that a caller writes can raise here, read a clock, or take long: one macro at most, over lists that are bounded.
+"""
+
+import functools
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import cel
+
+VARIABLES = frozenset({"artifacts", "tests", "workspace", "last_output", "results", "claimed"})
+"""What a criterion sees; `towpath_engine.criteria` says what each of them is."""
+
+MAX_COMPILED = 1_024
+"""Compiled criteria that are kept; they come with every task."""
+
+_MACRO = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(\s*([A-Za-z_]\w*)\s*,")
+_ANY_MACRO = re.compile(r"\b(?:all|exists|exists_one|map|filter)\s*\(")
+_OPERATOR = re.compile(r"^[^A-Za-z]|@")
+_TYPES = frozenset({"bool", "double", "int", "list", "map", "null_type", "string", "type", "uint"})
+_FUNCTIONS = frozenset(
+    {
+        *("has", "size", "contains", "startsWith", "endsWith", "matches", "type", "dyn", "min", "max"),
+        *("int", "uint", "double", "string", "bool"),
+    }
+)
+
+
+class Expression:
+    """One compiled criterion."""
+
+    __slots__ = ("_program",)
+
+    def __init__(self, text: str) -> None:
+        """Compile *text*; raises ValueError with what is wrong."""
+        if len(_ANY_MACRO.findall(text)) > 1:
+            msg = "a criterion may use all, exists, exists_one, map or filter once: give two criteria instead"
+            raise ValueError(msg)
+        self._program = cel.compile(text)
+        unknown = set(self._program.variables()) - VARIABLES - _TYPES - set(_MACRO.findall(text))
+        if unknown:
+            seen = ", ".join(sorted(VARIABLES))
+            msg = f"unknown name {', '.join(sorted(unknown))}: a criterion sees {seen}"
+            raise ValueError(msg)
+        if not VARIABLES & set(self._program.variables()):
+            msg = "the criterion looks at nothing that happens in the run, so it is always or never met"
+            raise ValueError(msg)
+        strange = {name for name in self._program.functions() if not _OPERATOR.search(name)} - _FUNCTIONS
+        if strange:
+            msg = f"unknown function {', '.join(sorted(strange))}"
+            raise ValueError(msg)
+
+    def met(self, scene: Mapping[str, Any]) -> bool:
+        """Say whether the criterion is exactly true of *scene*."""
+        try:
+            return self._program.execute(dict(scene)) is True
+        except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
+            return False
+
+
+@functools.lru_cache(maxsize=MAX_COMPILED)
+def compile_criterion(text: str) -> Expression:
+    """Compile a criterion; raises ValueError with what is wrong."""
+    return Expression(text)
+
+
+def fault_of(text: str) -> str:
+    """Say what is wrong with a criterion, in one line; empty where nothing is."""
+    try:
+        compile_criterion(text)
+    except ValueError as error:
+        return str(error).partition("\n")[0]
+    return ""
