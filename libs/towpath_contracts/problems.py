@@ -97,6 +97,12 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "Give the script without a model, or with one of scripted:NAME; for a real model leave the script out.",
     ),
     ProblemKind(
+        "output_invalid",
+        422,
+        "The answer is not what its model takes",
+        "Say in the JSON Schema what the validators ask for, so that the run can mend its answer.",
+    ),
+    ProblemKind(
         "model_unknown", 422, "The model string names no provider", "Use provider:model, e.g. gemini:gemini-2.5-flash."
     ),
     ProblemKind(

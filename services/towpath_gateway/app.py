@@ -22,6 +22,7 @@ from towpath_gateway.routes import (
     once,
     policies,
     problems,
+    readings,
     records,
     runs,
     switches,
@@ -52,6 +53,7 @@ def create_app(parts: Parts | None) -> FastAPI:
     for part in (
         runs,
         once,
+        readings,
         records,
         dead_letters,
         networks,

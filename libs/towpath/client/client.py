@@ -7,7 +7,7 @@ import asyncio
 import importlib
 from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, overload
 from urllib.parse import urlsplit
 from uuid import UUID, uuid4
 
@@ -21,9 +21,12 @@ from towpath.client.switches import Switches
 from towpath.client.transport import Transport
 from towpath.errors import RefusedError, RunTimeoutError
 from towpath.networks import details_of, summary_of
+from towpath.outputs import Output, TypedRun, typed
 from towpath.tools import seconds
 from towpath_contracts.base import JsonObject
 from towpath_contracts.events import FINAL_STATUSES, LogEntry
+from towpath_contracts.messages import RunMessages
+from towpath_contracts.nodes import RunNodes
 from towpath_contracts.problems import problem
 from towpath_contracts.subjects import ANONYMOUS
 from towpath_contracts.tasks import RunAccepted, SubmitTask
@@ -90,13 +93,45 @@ class Client:
         accepted = await self._transport.submit(_task(network, message, options), 0.0)
         return accepted if isinstance(accepted, RunAccepted) else RunAccepted.model_validate(accepted.model_dump())
 
+    @overload
     async def run(
         self, network: str, message: str = "", *, timeout: str | float | None = None, **options: Any
+    ) -> RunView: ...
+
+    @overload
+    async def run(
+        self,
+        network: str,
+        message: str = "",
+        *,
+        timeout: str | float | None = None,
+        output_type: type[Output],
+        **options: Any,
+    ) -> TypedRun[Output]: ...
+
+    async def run(
+        self,
+        network: str,
+        message: str = "",
+        *,
+        timeout: str | float | None = None,
+        output_type: type[Output] | None = None,
+        **options: Any,
     ) -> RunView:
         """Submit a task and return the finished run; its `status` says how it ended, `final` holds the answer.
 
+        With *output_type*, a pydantic model, the answer is held against its JSON Schema, and `output` is an instance.
         Raises RunTimeoutError after *timeout* (seconds, or text such as "5m"); the run goes on.
         """
+        if output_type is None:
+            return await self._run(network, message, timeout, options)
+        if options.get("background") is None:
+            options.setdefault("response_schema", output_type.model_json_schema())
+        return typed(await self._run(network, message, timeout, options), output_type)
+
+    async def _run(
+        self, network: str, message: str, timeout: str | float | None, options: dict[str, Any]
+    ) -> RunView:
         began = monotonic()
         limit_s = None if timeout is None else seconds(timeout)
         wait_s = LONGEST_WAIT_S if limit_s is None else min(LONGEST_WAIT_S, limit_s)
@@ -125,6 +160,15 @@ class Client:
                 raise
             detail = f"run {run_id} did not end in time"
             raise RunTimeoutError(problem("timeout", detail, run_id=str(run_id))) from error
+
+    async def nodes(self, run_id: UUID | str, *, calls: bool = False) -> RunNodes:
+        """Return the state of a run with a node for every model call; with the HTTP *calls* behind them. HTTP only."""
+        path = f"/v1/runs/{_uuid(run_id)}/nodes"
+        return RunNodes.model_validate(await self._transport.request("GET", path, query={"calls": calls}))
+
+    async def messages(self, run_id: UUID | str) -> RunMessages:
+        """Return a run as a conversation, its current turn included. HTTP only."""
+        return RunMessages.model_validate(await self._transport.request("GET", f"/v1/runs/{_uuid(run_id)}/messages"))
 
     async def events(self, run_id: UUID | str, after: int = 0) -> AsyncIterator[LogEntry]:
         """Yield every event after seq *after* once and in order, until the run has ended; resumes after a drop."""

@@ -1,0 +1,42 @@
+"""What a run's log says in other words: its model calls as nodes, its conversation as messages (features B3, B4)."""
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Response
+
+from towpath_contracts.messages import RunMessages, project_messages
+from towpath_contracts.nodes import RunNodes, project_nodes
+from towpath_gateway.parts import PartsOf, RunsReader, documented, json_answer
+from towpath_gateway.requests import StrictRoute
+
+router = APIRouter(prefix="/v1/runs/{run_id}", route_class=StrictRoute, tags=["runs"])
+
+
+@router.get(
+    "/nodes",
+    response_model=RunNodes,
+    responses=documented("run_not_found"),
+    summary="The state of a run, with a node for every model call",
+)
+async def get_nodes(
+    run_id: UUID,
+    parts: PartsOf,
+    principal: RunsReader,
+    calls: Annotated[bool, Query(description="Also the HTTP calls behind each node, as far as recorded")] = False,
+) -> Response:
+    """Return status, times, usage and cost of the run and of each of its model calls."""
+    entries = await parts.platform.events(principal.project, run_id)
+    rows = await parts.platform.llm_calls(principal.project, run_id, frozenset()) if calls else ()
+    return json_answer(project_nodes(run_id, entries, rows))
+
+
+@router.get(
+    "/messages",
+    response_model=RunMessages,
+    responses=documented("run_not_found"),
+    summary="A run as a conversation",
+)
+async def get_messages(run_id: UUID, parts: PartsOf, principal: RunsReader) -> Response:
+    """Return what user, models and tools said, the current turn included, and which calls have no result."""
+    return json_answer(project_messages(run_id, await parts.platform.events(principal.project, run_id)))
