@@ -1,6 +1,7 @@
 # ruff: noqa: N802 - a test bears the name of its row
 """Rows A13 and A14 on the running platform: the HTTP shape of source design 0, and one span tree per run."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -133,3 +134,43 @@ async def test_b8_the_third_equal_call_inside_a_run_is_not_run_and_the_fourth_en
     found = [(e["detector"], e["count"], e["action"]) for e in events if e["type"] == "loop_detected"]
     assert found == [("calls", 3, "nudge"), ("calls", 3, "stop")]
     assert sum(event["type"] == "tool_call_finished" for event in events) == 4, "the third pair was never run"
+
+
+async def gates_of(client: httpx2.AsyncClient, run_id: str, count: int) -> list[dict[str, Any]]:
+    """Wait until the run has opened *count* gates, and waits at the last of them."""
+    opened: list[dict[str, Any]] = []
+
+    async def waiting() -> bool:
+        opened[:] = [event for event in await events_of(client, run_id) if event["type"] == "gate_opened"]
+        status = (await client.get(f"/v1/runs/{run_id}")).json()["status"]
+        return len(opened) >= count and status == "waiting"
+
+    async with asyncio.timeout(90):
+        while not await waiting():  # noqa: ASYNC110 - what is waited for is in other processes
+            await asyncio.sleep(0.05)
+    assert len(opened) == count
+    return opened
+
+
+async def test_c5_three_equal_errors_of_a_goal_run_open_one_gate_and_a_person_clears_the_count(
+    watched: Watched,
+) -> None:
+    """Row C5: 3 equal normalised errors → gate; one gate per loop; a person's word clears the count."""
+    unknown = [
+        {"action": "USE_TOOL", "action_reasoning": "try", "action_details": {"tool_name": name, "tool_params": {}}}
+        for name in ("alpha", "beta", "gamma", "delta", "epsilon", "zeta")
+    ]
+    task = {"network": NETWORK["name"], "goal": {"goal": "Find the right tool."}, "script": unknown}
+    async with httpx2.AsyncClient(base_url=watched.platform.gateway_url, timeout=60) as client:
+        answer = await client.post("/v1/runs", json=task)
+        assert answer.status_code in {200, 201, 202}, answer.text
+        run_id = answer.json()["run_id"]
+        (gate,) = await gates_of(client, run_id, 1)
+        assert gate["gate_type"] == "loop_detected" and gate["detail"]["detector"] == "errors"
+        found = [event for event in await events_of(client, run_id) if event["type"] == "loop_detected"]
+        assert [(event["detector"], event["count"], event["action"]) for event in found] == [("errors", 3, "gate")]
+        resolved = await client.post(f"/v1/gates/{gate['gate_id']}/approve", json={"reason": "go on"})
+        assert resolved.status_code == 200, resolved.text
+        _, second = await gates_of(client, run_id, 2)
+        assert second["gate_id"] != gate["gate_id"] and second["detail"]["count"] == 3
+        assert (await client.post(f"/v1/runs/{run_id}/cancel", json={"reason": "enough"})).status_code < 300
