@@ -5,10 +5,11 @@ Law: nothing runs in this process. Every form submits to a platform, so a run lo
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, overload
 
 from towpath.client.client import Client
 from towpath.networks import Network
+from towpath.outputs import Output, TypedRun
 from towpath_contracts.events import LogEntry
 from towpath_contracts.networks import NetworkSpec
 from towpath_contracts.views import RunView
@@ -19,6 +20,33 @@ AnyNetwork = str | Network | NetworkSpec
 
 class Run:
     """The three forms of running. `server`, `api_key` and `caller` are Client's; other options are SubmitTask's."""
+
+    @overload
+    async def __call__(
+        self,
+        network: AnyNetwork,
+        message: str = "",
+        *,
+        server: str | None = None,
+        api_key: str | None = None,
+        caller: str = "anonymous",
+        timeout: str | float | None = None,
+        output_type: type[Output],
+        **options: Any,
+    ) -> TypedRun[Output]: ...
+
+    @overload
+    async def __call__(
+        self,
+        network: AnyNetwork,
+        message: str = "",
+        *,
+        server: str | None = None,
+        api_key: str | None = None,
+        caller: str = "anonymous",
+        timeout: str | float | None = None,
+        **options: Any,
+    ) -> RunView: ...
 
     async def __call__(
         self,
@@ -31,17 +59,30 @@ class Run:
         timeout: str | float | None = None,
         **options: Any,
     ) -> RunView:
-        """Run *network* and return the finished run; raises RunTimeoutError after *timeout*."""
+        """Run *network* and return the finished run; raises RunTimeoutError after *timeout*.
+
+        With the option `output_type`, a pydantic model, the run's `output` is an instance of it (feature B5).
+        """
         async with Client(server, api_key=api_key, caller=caller) as client:
             name = await _published(client, network, options)
-            return await client.run(name, message, timeout=timeout, **options)
+            view: RunView = await client.run(name, message, timeout=timeout, **options)
+            return view
+
+    @overload
+    def sync(
+        self, network: AnyNetwork, message: str = "", *, output_type: type[Output], **options: Any
+    ) -> TypedRun[Output]: ...
+
+    @overload
+    def sync(self, network: AnyNetwork, message: str = "", **options: Any) -> RunView: ...
 
     def sync(self, network: AnyNetwork, message: str = "", **options: Any) -> RunView:
         """Do the same without asyncio; raises RuntimeError inside a running event loop."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return asyncio.run(self(network, message, **options))
+            view: RunView = asyncio.run(self(network, message, **options))
+            return view
         msg = "run.sync can't be used inside an event loop; write: await run(…)"
         raise RuntimeError(msg)
 

@@ -95,11 +95,6 @@ class Client:
 
     @overload
     async def run(
-        self, network: str, message: str = "", *, timeout: str | float | None = None, **options: Any
-    ) -> RunView: ...
-
-    @overload
-    async def run(
         self,
         network: str,
         message: str = "",
@@ -108,6 +103,11 @@ class Client:
         output_type: type[Output],
         **options: Any,
     ) -> TypedRun[Output]: ...
+
+    @overload
+    async def run(
+        self, network: str, message: str = "", *, timeout: str | float | None = None, **options: Any
+    ) -> RunView: ...
 
     async def run(
         self,
@@ -129,9 +129,7 @@ class Client:
             options.setdefault("response_schema", output_type.model_json_schema())
         return typed(await self._run(network, message, timeout, options), output_type)
 
-    async def _run(
-        self, network: str, message: str, timeout: str | float | None, options: dict[str, Any]
-    ) -> RunView:
+    async def _run(self, network: str, message: str, timeout: str | float | None, options: dict[str, Any]) -> RunView:
         began = monotonic()
         limit_s = None if timeout is None else seconds(timeout)
         wait_s = LONGEST_WAIT_S if limit_s is None else min(LONGEST_WAIT_S, limit_s)
