@@ -32,7 +32,7 @@ _FUNCTIONS = frozenset(
 class Expression:
     """One compiled criterion."""
 
-    __slots__ = ("_program",)
+    __slots__ = ("_program", "names")
 
     def __init__(self, text: str) -> None:
         """Compile *text*; raises ValueError with what is wrong."""
@@ -40,12 +40,13 @@ class Expression:
             msg = "a criterion may use all, exists, exists_one, map or filter once: give two criteria instead"
             raise ValueError(msg)
         self._program = cel.compile(text)
+        self.names = VARIABLES & set(self._program.variables())
         unknown = set(self._program.variables()) - VARIABLES - _TYPES - set(_MACRO.findall(text))
         if unknown:
             seen = ", ".join(sorted(VARIABLES))
             msg = f"unknown name {', '.join(sorted(unknown))}: a criterion sees {seen}"
             raise ValueError(msg)
-        if not VARIABLES & set(self._program.variables()):
+        if not self.names:
             msg = "the criterion looks at nothing that happens in the run, so it is always or never met"
             raise ValueError(msg)
         strange = {name for name in self._program.functions() if not _OPERATOR.search(name)} - _FUNCTIONS
@@ -65,6 +66,11 @@ class Expression:
 def compile_criterion(text: str) -> Expression:
     """Compile a criterion; raises ValueError with what is wrong."""
     return Expression(text)
+
+
+def names_in(text: str) -> frozenset[str]:
+    """Return what of the scene a criterion looks at; raises ValueError where it can't be compiled."""
+    return compile_criterion(text).names
 
 
 def fault_of(text: str) -> str:

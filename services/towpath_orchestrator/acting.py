@@ -1,13 +1,15 @@
 """Requests of people that become facts: cancel a run, resolve a gate."""
 
+import asyncio
+
 from towpath_contracts import subjects
-from towpath_contracts.access import SettleCall
+from towpath_contracts.access import RecordAction, SettleCall
 from towpath_contracts.events import FINAL_STATUSES
 from towpath_contracts.facts import AnyFact, CancelRequested, GateResolved
 from towpath_contracts.problems import ProblemError, problem
-from towpath_contracts.rpc import SETTLE_CALL
+from towpath_contracts.rpc import RECORD_ACTION, SETTLE_CALL
 from towpath_contracts.switches import OPERATOR, PAUSED
-from towpath_contracts.views import CancelRun, Done, GetEvents, GetRun, ListGates, ResolveGate
+from towpath_contracts.views import CancelRun, Done, GateView, GetEvents, GetRun, ListGates, ResolveGate
 from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import crash_point
 from towpath_fabric.ports import Wire
@@ -20,7 +22,12 @@ LOG_UNREADABLE = "log_unreadable"
 FOLDED_WITHIN_S = 4.0
 """A fact is folded in milliseconds; whoever asks waits 5 s for an answer."""
 
+LOOK_EVERY_S = 0.05
+"""Between looks at a gate whose run is told of a word; folding it takes some ten milliseconds."""
+
 UNKNOWN_VERDICTS = ("happened", "did_not_happen", "retry")
+RUN_VERDICTS = ("approved", "denied", "stop")
+"""A run's own gate: go on, go on differently, end (design §5)."""
 
 SPEAKERS = frozenset({OPERATOR, "approver"})
 """Roles of people who may settle a gate that is not an approval; approvals name their own role (design §7)."""
@@ -71,14 +78,9 @@ class Acting:
     async def resolve_gate(self, request: ResolveGate) -> Done:
         """Settle a gate that is not an approval, for an operator or an approver; a switch's gate is nobody's to open.
 
-        The person's word on an unknown call is audited by TAS first.
+        Their word is audited by TAS first.
         """
-        page = await self._reading.list_gates(
-            ListGates(project=request.project, status=None, gate_id=request.gate_id, limit=1)
-        )
-        if not page.gates:
-            raise ProblemError(problem("gate_not_found", f"no gate {request.gate_id} in {request.project}"))
-        gate = page.gates[0]
+        gate = await self._gate(request)
         if gate.status != "pending":
             raise ProblemError(problem("gate_settled", f"gate {gate.gate_id} is {gate.status}"))
         if gate.gate_type == PAUSED:
@@ -101,8 +103,8 @@ class Acting:
                 reason=request.reason,
             )
             await self._bus.ask(SETTLE_CALL, settle)
-        elif request.verdict == "denied" and not request.reason:
-            raise ProblemError(problem("reason_required", "say why"))
+        else:
+            await self._before_run_gate(request, gate)
         await self._store(
             GateResolved(
                 run_id=gate.run_id,
@@ -112,4 +114,42 @@ class Acting:
                 by=request.actor,
             )
         )
+        if gate.execution_id is None:
+            await self._settled(request)
         return Done(detail=f"gate {gate.gate_id}: {request.verdict}")
+
+    async def _before_run_gate(self, request: ResolveGate, gate: GateView) -> None:
+        """Check a word on a run's own gate, and have it audited before it takes effect."""
+        if request.verdict not in RUN_VERDICTS:
+            raise ProblemError(problem("verdict_invalid", f"say one of: {', '.join(RUN_VERDICTS)}"))
+        if request.verdict == "denied" and not request.reason.strip():
+            raise ProblemError(problem("reason_required", "say what is to be done differently: the model is told"))
+        action = RecordAction(
+            project=request.project,
+            action="gate.resolved",
+            actor=request.actor,
+            reason=request.reason,
+            run_id=gate.run_id,
+            detail={"gate_id": str(gate.gate_id), "gate_type": gate.gate_type, "verdict": request.verdict},
+        )
+        await self._bus.ask(RECORD_ACTION, action)
+
+    async def _settled(self, request: ResolveGate) -> None:
+        """Wait until the run has taken a word on its gate; of two at once only one is taken."""
+        until = monotonic() + FOLDED_WITHIN_S
+        while monotonic() < until:
+            gate = await self._gate(request)
+            if gate.status != "pending":
+                if (gate.closed_by, gate.verdict) != (request.actor, request.verdict):
+                    raise ProblemError(problem("gate_settled", f"gate {gate.gate_id} is {gate.verdict} already"))
+                return
+            await asyncio.sleep(LOOK_EVERY_S)
+        raise ProblemError(problem("unavailable", "the run's log does not hold it yet; ask again", retry_after_s=2))
+
+    async def _gate(self, request: ResolveGate) -> GateView:
+        page = await self._reading.list_gates(
+            ListGates(project=request.project, status=None, gate_id=request.gate_id, limit=1)
+        )
+        if not page.gates:
+            raise ProblemError(problem("gate_not_found", f"no gate {request.gate_id} in {request.project}"))
+        return page.gates[0]

@@ -137,22 +137,24 @@ async def deny(gate: str, /, *, reason: str, digest: str | None = None, common: 
     help_epilogue=examples(
         "towpath gates resolve 7c1e happened --reason 'seen in the bank account'",
         "towpath gates resolve 7c1e edit --args @args.json --reason 'half of it'",
+        "towpath gates resolve 7c1e stop --reason 'not worth it'",
     )
 )
 async def resolve(
     gate: str,
-    verdict: Literal["approved", "denied", "edit", "happened", "did_not_happen", "retry"],
+    verdict: Literal["approved", "denied", "edit", "happened", "did_not_happen", "retry", "stop"],
     /,
     *,
     args: str | None = None,
     reason: str = "",
     common: Common = COMMON,
 ) -> None:
-    """Say what became of a call nobody knows about, change a call that waits, or give any other word a gate takes.
+    """Say what became of a call nobody knows about, change a call or stop a run that waits, or say any other word.
 
     Args:
         gate: The gate's id, or its beginning or end.
-        verdict: happened, did_not_happen or retry for an unknown effect; edit for other arguments.
+        verdict: happened, did_not_happen or retry for an unknown effect; edit for other arguments; approved, denied
+            (with what to do differently as the reason) or stop for a run that waits.
         args: With edit: all arguments as a JSON object, or @FILE that holds one. Your edit is also your approval.
         reason: How you know; it stands in the audit.
     """

@@ -20,7 +20,7 @@ from towpath_gateway.requests import StrictRoute
 
 router = APIRouter(prefix="/v1/gates", route_class=StrictRoute, tags=["gates"])
 
-Verdict = Literal["approved", "denied", "happened", "did_not_happen", "retry"]
+Verdict = Literal["approved", "denied", "happened", "did_not_happen", "retry", "stop"]
 
 _REFUSALS = (
     "gate_not_found",
@@ -109,7 +109,10 @@ async def deny_gate(gate_id: UUID, parts: PartsOf, principal: GatesResolver, vot
     "/{gate_id}/resolve", response_model=Done, responses=documented(*_REFUSALS, "reason_required"), summary="Resolve"
 )
 async def resolve_gate(gate_id: UUID, vote: Resolve, parts: PartsOf, principal: GatesResolver) -> Response:
-    """Settle a gate with any verdict it takes; an unknown effect takes happened, did_not_happen or retry."""
+    """Settle a gate with any verdict it takes.
+
+    An unknown effect takes happened, did_not_happen or retry; a run that waits takes approved, denied or stop.
+    """
     return await _resolve(parts, principal, gate_id, vote.verdict, vote.reason, vote.digest)
 
 
