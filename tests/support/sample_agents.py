@@ -72,7 +72,7 @@ class Sampler(BaseAgent):
     async def validate(self, request: AgentRequest) -> Validation:
         found = tuple(
             CriterionFound(criterion=number, met=bool(request.outputs), evidence="looked")
-            for number, _ in enumerate(request.run.get("criteria", ()))
+            for number, _ in enumerate(request.run.get("acceptance_criteria", ()))
         )
         return Validation(valid=True, criteria=found)
 

@@ -129,3 +129,17 @@ def test_a_list_that_says_the_impossible_is_refused_with_its_place(tmp_path: Pat
 def test_a_credential_for_every_toolset_of_one_project_can_not_be() -> None:
     with pytest.raises(ValueError, match="named toolsets"):
         worker_rights("billing", "shop", (ANY,))
+
+
+def test_an_agent_has_a_credential_for_itself_alone(deploy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["agents", "credential", "add", "critic-1", "--agent", "critic", "--project", "shop"]
+    assert main([*words, "--deploy", str(deploy), "-o", "json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["credentials"]
+    assert row == {"name": "critic-1", "project": "shop", "agent": "critic"}
+    written = (deploy / "authority.conf").read_text("utf-8")
+    assert "run.inbox.agent.agent_shop=critic.*" in written
+    assert passwords(deploy)["NATS_PASSWORD_CRITIC_1"] not in written
+    assert said(deploy, "add", "critic-1", "--toolset", "mail") == 2, "a name is one user's"
+    assert main(["agents", "credential", "remove", "critic-1", "--deploy", str(deploy), "-o", "json"]) == 0
+    assert "agent_shop=critic" not in (deploy / "authority.conf").read_text("utf-8")
+    assert "NATS_PASSWORD_CRITIC_1" not in passwords(deploy)
