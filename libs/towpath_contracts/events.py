@@ -19,6 +19,10 @@ from towpath_contracts.tools import Denial, ProbeWord, ToolFailure
 from towpath_contracts.watching import FindingName
 
 
+DECIDE = "decide"
+"""The kind of request that opens a step; it is left out of what is written, so that older logs stay as they are."""
+
+
 class ForkedFrom(Value):
     """The run that another one is forked from, and the first step that the fork decides anew."""
 
@@ -116,13 +120,14 @@ class BackedOff(Value):
 
 
 class DecisionReceived(Value):
-    """A model proposed something. Usage and cost are of all its attempts."""
+    """A model answered a request of `kind`. Usage and cost are of all its attempts."""
 
     type: Literal["decision_received"] = "decision_received"
     request_id: UUID
     step: int
     epoch: int
     agent_key: str
+    kind: str = Field(default=DECIDE, exclude_if=lambda kind: kind == DECIDE)
     decision: JsonObject
     model: str = ""
     usage: Usage = Usage()
@@ -134,13 +139,14 @@ class DecisionReceived(Value):
 
 
 class DecisionMissed(Value):
-    """No decision could be had from the model."""
+    """No answer to a request of `kind` could be had from the model."""
 
     type: Literal["decision_missed"] = "decision_missed"
     request_id: UUID
     step: int
     epoch: int
     agent_key: str
+    kind: str = Field(default=DECIDE, exclude_if=lambda kind: kind == DECIDE)
     code: str
     message: str
     model: str = ""
