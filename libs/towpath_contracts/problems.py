@@ -97,6 +97,12 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "Give the script without a model, or with one of scripted:NAME; for a real model leave the script out.",
     ),
     ProblemKind(
+        "response_schema_invalid",
+        422,
+        "An answer's JSON Schema can't be used",
+        "Mend the schema: JSON Schema 2020-12, at most 64 KiB, references inside itself alone.",
+    ),
+    ProblemKind(
         "output_invalid",
         422,
         "The answer is not what its model takes",

@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks import AgentSpec, CompiledAgent, NetworkSpec, Snapshot
 from towpath_contracts.problems import ProblemDetail
+from towpath_contracts.shapes import schema_fault
 from towpath_contracts.subjects import AGENT, DEFAULT_POOL, pool_of
 from towpath_contracts.tools import ToolSpec
 
 _PLACEHOLDER = re.compile(r"(?<!\{)\{(tools|routes|agent_key|tool_history)\}(?!\})")
 
-PROVIDERS = frozenset({"gemini", "google", "scripted"})
+PROVIDERS = frozenset({"gemini", "google", "openai", "anthropic", "local", "scripted"})
 """Prefixes of model strings that a decider serves."""
 
 
@@ -33,7 +34,16 @@ def _problem(pointer: str, code: str, detail: str) -> ProblemDetail:
 def check(spec: NetworkSpec, tools: Mapping[str, ToolSpec]) -> list[ProblemDetail]:
     """Return every reason why *spec* can't be published; *tools* are the registered ones."""
     problems = _check_keys(spec) + _check_defaults(spec) + _check_edges(spec, tools) + _check_respond(spec)
-    return problems + _check_models(spec)
+    return problems + _check_models(spec) + _check_answers(spec)
+
+
+def _check_answers(spec: NetworkSpec) -> list[ProblemDetail]:
+    """Answers are held against these schemas, so they must be some."""
+    return [
+        _problem(f"/agents/{index}/respond_schema", "response_schema_invalid", fault)
+        for index, agent in enumerate(spec.agents)
+        if agent.respond_schema is not None and (fault := schema_fault(agent.respond_schema))
+    ]
 
 
 def _check_keys(spec: NetworkSpec) -> list[ProblemDetail]:

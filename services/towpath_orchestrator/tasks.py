@@ -41,7 +41,7 @@ def check_task(
         )
         details.append(ProblemDetail(pointer="/script", code="script_unplayed", detail=said))
     if task.response_schema is not None and (fault := _schema_fault(task)):
-        details.append(ProblemDetail(pointer="/response_schema", code="request_invalid", detail=fault))
+        details.append(ProblemDetail(pointer="/response_schema", code="response_schema_invalid", detail=fault))
     for name, limit in TASK_LIMITS.items():
         size = len(canonical_json(getattr(task, name)).encode())
         if size > limit:

