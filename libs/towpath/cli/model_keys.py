@@ -24,4 +24,4 @@ class ModelKeys(BaseSettings):
         """Return the providers that can be asked from here, by the first part of their model strings."""
         keys = {"gemini": self.gemini, "openai": self.openai, "anthropic": self.anthropic}
         found = [name for name, key in keys.items() if key is not None and key.get_secret_value()]
-        return tuple(found + ["local"] if self.local else found)
+        return (*found, "local") if self.local else tuple(found)
