@@ -3,14 +3,18 @@
 Law: a child is an ordinary run. Its rights, depth, time and steps are never more than its parent's.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from pydantic import Field
 
-from towpath_contracts.base import JsonObject, Message, Value
+from towpath_contracts.base import Message, Value
 from towpath_contracts.deciding import Cost, Usage
 from towpath_contracts.goals import GoalTask
+
+if TYPE_CHECKING:
+    from towpath_contracts.views import RunView
 
 MAX_DEPTH = 3
 """Children of children of children; the run that a caller submits has depth 0 (design §5)."""
@@ -69,19 +73,24 @@ class ChildNode(Message):
     children: tuple["ChildNode", ...] = ()
 
 
+def tree_of(runs: "Sequence[RunView]") -> ChildNode:
+    """Return the tree of *runs*, which are listed with parents before children; the first one is its top."""
+    below: dict[UUID, list[RunView]] = {}
+    for run in runs[1:]:
+        if run.parent_run_id is not None:
+            below.setdefault(run.parent_run_id, []).append(run)
+
+    def node(run: "RunView") -> ChildNode:
+        fields = run.model_dump(include=set(ChildNode.model_fields) - {"children", "schema_version", "usage", "cost"})
+        children = tuple(node(child) for child in below.get(run.run_id, ()))
+        return ChildNode(**fields, usage=run.usage, cost=run.cost, children=children)
+
+    return node(runs[0])
+
+
 class GetTree(Message):
     """The tree below a run, and the run itself."""
 
     project: str
     run_id: UUID
     limit: int = Field(default=500, ge=1, le=500)
-
-
-class ChildOutcome(Value):
-    """What a parent knows of one child; `status` is empty until the child was heard of."""
-
-    child_id: UUID
-    status: str = ""
-    reason: str = ""
-    final: JsonObject | None = None
-    last_output: Any = None

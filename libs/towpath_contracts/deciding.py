@@ -15,6 +15,9 @@ from towpath_contracts.base import JsonObject, Message, Value, unset
 LONGEST_MS = 30 * 24 * 3_600_000
 """The longest time that a decision may be waited for: more than any run lasts, less than clocks can count."""
 
+CALL_LOST = "call_lost"
+"""Why there is no decision: somebody else had this attempt before, and may have paid a model for it."""
+
 MAX_OUTPUT_TOKENS = 2**31 - 1
 
 
@@ -110,7 +113,11 @@ class ScriptUse(Value):
 
 
 class DecisionRequest(Message):
-    """Orchestrator to decider. `lease_ms` is how long the asker waits before it asks again."""
+    """Orchestrator to decider. `lease_ms` is how long the asker waits before it asks again.
+
+    `max_calls` is set where the run has a budget: no more model calls may be paid for this attempt, and what is
+    delivered twice is given back (`call_lost`), since the first delivery may have been paid. 0: the decider's own rule.
+    """
 
     request_id: UUID
     run_id: UUID
@@ -128,6 +135,7 @@ class DecisionRequest(Message):
     lease_ms: int = Field(default=90_000, ge=0, le=LONGEST_MS)
     script: ScriptPosition | None = None
     debug: bool = False
+    max_calls: int = Field(default=0, ge=0, exclude_if=lambda calls: calls == 0)
 
 
 class Usage(Value):

@@ -11,12 +11,41 @@ from uuid import UUID
 from pydantic import Field, TypeAdapter
 
 from towpath_contracts.background import BackgroundSettings, BackgroundTask
+from towpath_contracts.background_events import (
+    DeliverableRefused,
+    IterationCompleted,
+    IterationStarted,
+    OutcomeRecorded,
+    PlanChanged,
+    RunConcluding,
+    Terminated,
+    WorkspaceChanged,
+)
 from towpath_contracts.base import JsonObject, Message, Value, unset
+from towpath_contracts.budget_events import BudgetApplied, BudgetRefused, BudgetWarned, UsageCorrected
+from towpath_contracts.budgets import Amounts, AttemptAnswered, Budget
+from towpath_contracts.children import ChildTask, ParentOf
 from towpath_contracts.deciding import Cost, ScriptUse, Usage
 from towpath_contracts.decisions import Instruction
 from towpath_contracts.goals import GoalSettings, GoalTask
 from towpath_contracts.tools import Denial, ProbeWord, ToolFailure
 from towpath_contracts.watching import FindingName
+from towpath_contracts.workspace import FileEntry
+
+__all__ = [
+    "BudgetApplied",
+    "BudgetRefused",
+    "BudgetWarned",
+    "DeliverableRefused",
+    "IterationCompleted",
+    "IterationStarted",
+    "OutcomeRecorded",
+    "PlanChanged",
+    "RunConcluding",
+    "Terminated",
+    "UsageCorrected",
+    "WorkspaceChanged",
+]  # told apart, part of the same union
 
 
 DECIDE = "decide"
@@ -65,6 +94,10 @@ class RunCreated(Value):
     goal: GoalTask | None = Field(default=None, exclude_if=unset)
     background: BackgroundTask | None = Field(default=None, exclude_if=unset)
     detectors: JsonObject | None = Field(default=None, exclude_if=unset)
+    workspace: tuple[FileEntry, ...] = Field(default=(), exclude_if=lambda files: not files)
+    budget: Budget | None = Field(default=None, exclude_if=unset)
+    parent: ParentOf | None = Field(default=None, exclude_if=unset)
+    cursors: dict[str, int] = Field(default_factory=dict, exclude_if=lambda cursors: not cursors)
 
     @property
     def goal_settings(self) -> GoalSettings:
@@ -107,6 +140,7 @@ class DecisionRequested(Value):
     model: str
     kind: str = "decide"
     input_preview: str = ""
+    reserved: Amounts | None = Field(default=None, exclude_if=unset)
 
 
 class BackedOff(Value):
@@ -136,6 +170,7 @@ class DecisionReceived(Value):
     prompt_digest: str = ""
     raw_digest: str = ""
     script: ScriptUse | None = None
+    answered: AttemptAnswered | None = Field(default=None, exclude_if=unset)
 
 
 class DecisionMissed(Value):
@@ -156,6 +191,7 @@ class DecisionMissed(Value):
     prompt_digest: str = ""
     raw_digest: str = ""
     script: ScriptUse | None = None
+    answered: AttemptAnswered | None = Field(default=None, exclude_if=unset)
 
 
 class DecisionRefused(Value):
@@ -318,6 +354,25 @@ class StepValidated(Value):
     reason: str = ""
     criteria: tuple[int, ...] = ()
     error_signature: str = ""
+    uncertain: bool = False
+
+
+Rung = Literal["alternative", "specialist", "person"]
+ProgressSource = Literal["tests", "artifacts", "model", "none"]
+
+
+class HelpSought(Value):
+    """A denied action of a goal run leads up a rung of the ladder: alternative, specialist, person (feature C9).
+
+    `target` is the agent that is asked, or the tools that are named instead.
+    """
+
+    type: Literal["help_sought"] = "help_sought"
+    step: int
+    tool: str
+    rung: Rung
+    target: str = ""
+    reason: str = ""
 
 
 class ProgressMeasured(Value):
@@ -325,10 +380,11 @@ class ProgressMeasured(Value):
 
     type: Literal["progress_measured"] = "progress_measured"
     step: int
-    source: Literal["tests", "artifacts", "model", "none"]
+    source: ProgressSource
     score: float
     metrics: JsonObject = Field(default_factory=dict)
     reason: str = ""
+    artifacts: tuple[JsonObject, ...] = ()
 
 
 class ConfidenceMeasured(Value):
@@ -366,6 +422,42 @@ class Summarized(Value):
     source: Literal["model", "platform"] = "model"
 
 
+class ChildStarted(Value):
+    """A child run was born in this very transition; `index` is its place among the children of the step."""
+
+    type: Literal["child_started"] = "child_started"
+    child_id: UUID
+    step: int
+    index: int
+    task: ChildTask
+
+
+class ChildWaits(Value):
+    """A child waits for people, or no longer: while all that a run waits for do, its time stands still (design §5)."""
+
+    type: Literal["child_waits"] = "child_waits"
+    child_id: UUID
+    waits: bool
+    child_seq: int = 0
+
+
+class ChildEnded(Value):
+    """A child has its final status."""
+
+    type: Literal["child_ended"] = "child_ended"
+    child_id: UUID
+    step: int
+    index: int
+    status: str
+    reason: str = ""
+    final: JsonObject | None = None
+    last_output: Any = None
+    usage: Usage = Usage()
+    cost: Cost = Cost()
+    child_seq: int = 0
+    cursors: dict[str, int] = Field(default_factory=dict)
+
+
 class EffectResent(Value):
     """A pending effect was sent again (left out when logs are compared); `dead` says why its last message could not be.
 
@@ -377,6 +469,7 @@ class EffectResent(Value):
     attempt: int
     resend_at: datetime
     dead: str = ""
+    reserved: Amounts | None = Field(default=None, exclude_if=unset)
 
 
 class CancelAccepted(Value):
@@ -444,10 +537,26 @@ Event = Annotated[
     | NoteAdded
     | BackedOff
     | StepValidated
+    | HelpSought
     | ProgressMeasured
     | ConfidenceMeasured
     | Reflected
     | Summarized
+    | BudgetApplied
+    | BudgetRefused
+    | BudgetWarned
+    | UsageCorrected
+    | ChildStarted
+    | ChildWaits
+    | ChildEnded
+    | PlanChanged
+    | WorkspaceChanged
+    | OutcomeRecorded
+    | IterationStarted
+    | IterationCompleted
+    | RunConcluding
+    | DeliverableRefused
+    | Terminated
     | EffectResent
     | CancelAccepted
     | FenceStored
@@ -476,10 +585,26 @@ AnyEvent = (
     | NoteAdded
     | BackedOff
     | StepValidated
+    | HelpSought
     | ProgressMeasured
     | ConfidenceMeasured
     | Reflected
     | Summarized
+    | BudgetApplied
+    | BudgetRefused
+    | BudgetWarned
+    | UsageCorrected
+    | ChildStarted
+    | ChildWaits
+    | ChildEnded
+    | PlanChanged
+    | WorkspaceChanged
+    | OutcomeRecorded
+    | IterationStarted
+    | IterationCompleted
+    | RunConcluding
+    | DeliverableRefused
+    | Terminated
     | EffectResent
     | CancelAccepted
     | FenceStored

@@ -11,6 +11,7 @@ from uuid import UUID
 from pydantic import Field, TypeAdapter
 
 from towpath_contracts.base import JsonObject, Message, Value
+from towpath_contracts.budgets import AppliedScope, ModelPrice, OnSoft, Refusal, Scope, Unit
 from towpath_contracts.deciding import Cost, ScriptUse, Usage
 from towpath_contracts.switches import Switch
 from towpath_contracts.tools import Denial, Doubt, ProbeWord, ToolFailure
@@ -63,6 +64,8 @@ class DecisionMade(FactBase):
     prompt_digest: str = ""
     raw_digest: str = ""
     script: ScriptUse | None = None
+    called_in: int = Field(default=0, ge=0, exclude_if=lambda value: value == 0)
+    uncounted: int = Field(default=0, ge=0, exclude_if=lambda value: value == 0)
     pool: str = Field(default="", exclude_if=_empty)
 
 
@@ -85,6 +88,8 @@ class DecisionFailed(FactBase):
     prompt_digest: str = ""
     raw_digest: str = ""
     script: ScriptUse | None = None
+    called_in: int = Field(default=0, ge=0, exclude_if=lambda value: value == 0)
+    uncounted: int = Field(default=0, ge=0, exclude_if=lambda value: value == 0)
     pool: str = Field(default="", exclude_if=_empty)
 
 
@@ -113,6 +118,29 @@ class ToolFinished(FactBase):
     doubt: Doubt | None = None
     executed_args: JsonObject | None = None
     edited_by: str = ""
+
+
+class ToolPermitted(FactBase):
+    """An internal tool may be applied: by the run machine, as a transition (design §7, internal tools).
+
+    `contents` are the texts of the files that the call reads, by digest; the orchestrator alone fills them in, from the
+    blobs that the run's log names. `executed_args` are those that `edited_by` has put in the place of the call's.
+    """
+
+    type: Literal["tool.permitted"] = "tool.permitted"
+    execution_id: UUID
+    policy_version: int = 0
+    executed_args: JsonObject | None = None
+    edited_by: str = ""
+    contents: dict[str, str] = Field(default_factory=dict)
+
+
+class OutcomeRecorded(FactBase):
+    """The ledger holds what came of a call that the run applied itself. `refused` says why it never will."""
+
+    type: Literal["outcome.recorded"] = "outcome.recorded"
+    execution_id: UUID
+    refused: str = ""
 
 
 class ToolDenied(FactBase):
@@ -208,6 +236,22 @@ class CancelRequested(FactBase):
     reason: str = ""
 
 
+class ChildTold(FactBase):
+    """A child says how far it is: it waits for people, goes on, or has ended. Its own `child_seq` orders it."""
+
+    type: Literal["child.told"] = "child.told"
+    child_id: UUID
+    child_seq: int
+    status: str
+    ended: bool = False
+    reason: str = ""
+    final: JsonObject | None = None
+    last_output: Any = None
+    usage: Usage = Usage()
+    cost: Cost = Cost()
+    cursors: dict[str, int] = Field(default_factory=dict)
+
+
 class FenceRaised(FactBase):
     """TAS has stored the fence: what it voided, and which claims still live."""
 
@@ -234,6 +278,33 @@ class WatchdogReported(FactBase):
     tools: tuple[str, ...] = Field(default=(), max_length=TOOLS_TOLD)
 
 
+class BudgetApplied(FactBase):
+    """The run spends from these accounts now. Made by the orchestrator alone, never sent over the inbox."""
+
+    type: Literal["budget.applied"] = "budget.applied"
+    scopes: tuple[AppliedScope, ...]
+    prices: dict[str, ModelPrice] = Field(default_factory=dict)
+
+
+class BudgetRefused(FactBase):
+    """What the run was about to ask does not fit: it is folded before the fact that made it ask. Never sent either."""
+
+    type: Literal["budget.refused"] = "budget.refused"
+    refusal: Refusal
+
+
+class BudgetWarned(FactBase):
+    """So much of a limit is spent that the run is told, or a person asked. Never sent either."""
+
+    type: Literal["budget.warned"] = "budget.warned"
+    scope: Scope
+    key: str
+    unit: Unit
+    limit: int
+    spent: int
+    on_soft: OnSoft = "warn"
+
+
 class MessageDead(FactBase):
     """A message of this run was set aside as a dead letter; `attempt` is the effect's it was sent for, 0 for any."""
 
@@ -250,6 +321,8 @@ Fact = Annotated[
     | DecisionMade
     | DecisionFailed
     | ToolFinished
+    | ToolPermitted
+    | OutcomeRecorded
     | ToolDenied
     | ApprovalRequired
     | CallPaused
@@ -258,8 +331,12 @@ Fact = Annotated[
     | TimerFired
     | CancelRequested
     | FenceRaised
+    | ChildTold
     | WatchdogReported
-    | MessageDead,
+    | MessageDead
+    | BudgetApplied
+    | BudgetRefused
+    | BudgetWarned,
     Field(discriminator="type"),
 ]
 
@@ -269,6 +346,8 @@ AnyFact = (
     | DecisionMade
     | DecisionFailed
     | ToolFinished
+    | ToolPermitted
+    | OutcomeRecorded
     | ToolDenied
     | ApprovalRequired
     | CallPaused
@@ -277,8 +356,12 @@ AnyFact = (
     | TimerFired
     | CancelRequested
     | FenceRaised
+    | ChildTold
     | WatchdogReported
     | MessageDead
+    | BudgetApplied
+    | BudgetRefused
+    | BudgetWarned
 )
 
 fact_adapter: TypeAdapter[AnyFact] = TypeAdapter(Fact)
@@ -288,14 +371,17 @@ SOURCE_FACTS: dict[str, frozenset[str]] = {
     "agent": frozenset({"decision.made", "decision.failed"}),
     "tas": frozenset(
         {
-            *("tool.finished", "tool.denied", "approval.required", "call.paused", "gate.resolved"),
+            *("tool.finished", "tool.permitted", "tool.denied", "approval.required", "call.paused", "gate.resolved"),
             *("execution.conflict", "message.dead"),
         }
     ),
     "gateway": frozenset({"cancel.requested"}),
     "watchdog": frozenset({"message.dead", "watchdog.reported"}),
     "orchestrator": frozenset(
-        {"run.admitted", "timer.fired", "fence.raised", "cancel.requested", "gate.resolved", "message.dead"}
+        {
+            *("run.admitted", "timer.fired", "fence.raised", "cancel.requested", "gate.resolved", "message.dead"),
+            "child.told",
+        }
     ),
 }
 """Which fact types each source may publish under `run.inbox.<source>.<run_id>`; agents also name their pool there."""

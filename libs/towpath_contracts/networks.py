@@ -10,6 +10,7 @@ from pydantic import Field
 
 from towpath_contracts.background import BackgroundSettings
 from towpath_contracts.base import ClientValue, JsonObject, Message, Name, Value, unset
+from towpath_contracts.budgets import Budget
 from towpath_contracts.goals import GoalSettings
 from towpath_contracts.tasks import MAX_STEPS_CAP, MAX_TIMEOUT_MS
 from towpath_contracts.tools import ToolSpec
@@ -22,7 +23,10 @@ DEFAULT_CONTEXT_LIMIT = 32_768
 
 
 class AgentSpec(ClientValue):
-    """One agent of a network; its `prompt_template` binds `{tools}`, `{routes}`, `{agent_key}`, `{tool_history}`."""
+    """One agent of a network; its `prompt_template` binds `{tools}`, `{routes}`, `{agent_key}`, `{tool_history}`.
+
+    `budget` is what it may spend in one run.
+    """
 
     key: Name
     display_name: str = ""
@@ -36,6 +40,7 @@ class AgentSpec(ClientValue):
     allow_respond: bool = False
     respond_schema: JsonObject | None = None
     respond_guidance: str = ""
+    budget: Budget | None = Field(default=None, exclude_if=unset)
 
 
 class NetworkSpec(ClientValue):
@@ -73,6 +78,7 @@ class CompiledAgent(Value):
     allow_respond: bool = False
     respond_schema: JsonObject | None = None
     respond_guidance: str = ""
+    budget: Budget | None = Field(default=None, exclude_if=unset)
 
 
 class Snapshot(Value):

@@ -112,6 +112,12 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "model_unknown", 422, "The model string names no provider", "Use provider:model, e.g. gemini:gemini-2.5-flash."
     ),
     ProblemKind(
+        "price_unknown",
+        422,
+        "The budget limits money, and a model has no price",
+        "Give the model a price (TOWPATH_MODEL_PRICES_FILE, docs/budgets.md), choose another, or limit tokens instead.",
+    ),
+    ProblemKind(
         "idempotency_conflict",
         409,
         "The idempotency key was used for another request",
@@ -190,6 +196,12 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "Begin the export again: the bundle would show gaps that it could not explain.",
     ),
     ProblemKind("fence_raised", 409, "The run was stopped", "Nothing of it can start any more; start a new run."),
+    ProblemKind(
+        "criterion_invalid",
+        422,
+        "An acceptance criterion can't be evaluated",
+        "Correct the expression at the place in detail (docs/runs.md, acceptance criteria).",
+    ),
     ProblemKind("reason_required", 400, "A denial needs a reason", "Say why: the model sees it."),
     ProblemKind(
         "digest_changed", 409, "The call changed since it was shown", "Look at the gate again before you decide."

@@ -10,6 +10,8 @@ from towpath_contracts import (
     access,
     agents,
     audit,
+    budgets,
+    children,
     dead_letters,
     deciding,
     networks,
@@ -45,6 +47,7 @@ class Method(NamedTuple):
 
 GET_RUN = Method("orchestrator", "get_run", views.GetRun, views.RunView)
 LIST_RUNS = Method("orchestrator", "list_runs", views.ListRuns, views.RunPage)
+RUN_TREE = Method("orchestrator", "run_tree", children.GetTree, children.ChildNode)
 EVENTS = Method("orchestrator", "events", views.GetEvents, views.EventPage)
 EVENTS_SINCE = Method("orchestrator", "events_since", views.EventsSince, views.EventPage)
 SWEEP_RUNS = Method("orchestrator", "sweep_runs", views.SweepRuns, views.SweptRuns)
@@ -71,11 +74,15 @@ FORK_RUN = Method("orchestrator", "fork_run", replaying.ForkRun, tasks.RunAccept
 
 SERVE_AGENT = Method("orchestrator", "serve_agent", agents.ServeAgent, agents.AgentServed)
 
+SET_BUDGET = Method("orchestrator", "set_budget", budgets.SetBudget, budgets.BudgetSet)
+SHOW_BUDGETS = Method("orchestrator", "show_budgets", budgets.ShowBudgets, budgets.BudgetAccounts)
+
 RENDER_PROMPT = Method("decider", "render_prompt", deciding.RenderPrompt, deciding.RenderedPrompt)
 
 CLAIM_START = Method("tas", "claim_start", tools.ClaimStart, tools.ClaimAnswer)
 RAISE_FENCE = Method("tas", "raise_fence", access.RaiseFence, access.FenceAnswer)
 RESOLVE_APPROVAL = Method("tas", "resolve_approval", views.ResolveGate, views.Done)
+RECORD_OUTCOME = Method("tas", "record_outcome", tools.RecordOutcome, tools.InternalOutcome)
 SETTLE_CALL = Method("tas", "settle_call", access.SettleCall, views.Done)
 REGISTER_TOOLS = Method("tas", "register_tools", tools.RegisterTools, tools.ToolsRegistered)
 DECIDE_PROPOSAL = Method("tas", "decide_proposal", access.ToolProposalDecision, views.Done)
@@ -115,6 +122,7 @@ METHODS: tuple[Method, ...] = (
     EVENTS_SINCE,
     SWEEP_RUNS,
     IDLE_RUNS,
+    RUN_TREE,
     LIST_GATES,
     RESOLVE_GATE,
     CANCEL_RUN,
@@ -132,11 +140,14 @@ METHODS: tuple[Method, ...] = (
     SETTLE_DEAD_LETTER,
     DEAD_LETTER_RUNS,
     WAKE_PAUSED,
+    SET_BUDGET,
+    SHOW_BUDGETS,
     RENDER_PROMPT,
     CLAIM_START,
     RAISE_FENCE,
     RESOLVE_APPROVAL,
     SETTLE_CALL,
+    RECORD_OUTCOME,
     REGISTER_TOOLS,
     DECIDE_PROPOSAL,
     CHECK_GRANT,

@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from towpath_contracts.background import BackgroundTask
 from towpath_contracts.base import ClientMessage, ClientValue, JsonObject, Message, Name, unset
+from towpath_contracts.budgets import Budget
 from towpath_contracts.goals import GoalTask
 
 MAX_STEPS_CAP = 1_000
@@ -41,7 +42,7 @@ class SubmitTask(ClientMessage):
     `script` is a JSON array of decisions in wire form, played in order by the scripted provider; `timeout_ms` counts
     active time; `single_instruction` ends the run after its first instruction (dry invoke, feature A15). The answer of
     the run satisfies `response_schema`, in place of the one that its agent has (feature B5). A `goal` or a
-    `background` objective makes the run one of that kind (design §5).
+    `background` objective makes the run one of that kind (design §5). `budget` is what the run may spend.
     """
 
     network: Name
@@ -62,6 +63,7 @@ class SubmitTask(ClientMessage):
     response_schema: JsonObject | None = Field(default=None, exclude_if=unset)
     goal: GoalTask | None = Field(default=None, exclude_if=unset)
     background: BackgroundTask | None = Field(default=None, exclude_if=unset)
+    budget: Budget | None = Field(default=None, exclude_if=unset)
     idempotency_key: str | None = Field(default=None, min_length=1, max_length=255)
 
     @field_validator("idempotency_key")

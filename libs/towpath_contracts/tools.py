@@ -12,6 +12,7 @@ from uuid import UUID
 from pydantic import Field
 
 from towpath_contracts.base import JsonObject, Message, Name, Token, Value
+from towpath_contracts.reports import Reports
 
 INLINE_RESULT_BYTES = 65_536
 """A result up to this size travels in the message; a larger one becomes a blob. A quarter of the inline limit of §8."""
@@ -57,7 +58,10 @@ class ToolSpec(Value):
     `trusted_output` makes the whole result a system of record, `trusted_fields` only what stands at these paths of it.
     `sinks` are the paths of the arguments that say where something goes; None is undeclared: then every argument of a
     tool that is not `pure` counts as one. A path is names joined by dots, `*` is any name, lists are not counted, and
-    it covers all beneath it.
+    it covers all beneath it. `cost_usd` is what one call costs; budgets count it (design §5). `reports` is the
+    declared shape of the result, by which a goal's progress is measured (feature C7).
+    `internal` tools are the platform's own: the run machine applies them, no worker does. `workspace` asks for the
+    run's files in a folder: to `read`, or as a `scratch` copy whose changes come back with the outcome (feature D6).
     """
 
     name: Name
@@ -78,6 +82,10 @@ class ToolSpec(Value):
     hazards: tuple[Hazard, ...] = ()
     trusted_fields: tuple[Path, ...] = Field(default=(), max_length=64)
     definition: str = Field(default="", max_length=128)
+    cost_usd: float = Field(default=0.0, ge=0, le=1_000_000, exclude_if=lambda cost: cost == 0)
+    reports: Reports = Field(default="", exclude_if=lambda shape: shape == "")
+    internal: bool = Field(default=False, exclude_if=lambda internal: not internal)
+    workspace: Literal["", "read", "scratch"] = Field(default="", exclude_if=lambda access: not access)
 
 
 class CallStatus(StrEnum):
@@ -293,6 +301,25 @@ class ToolOutcome(Message):
 def outcome_key(execution_id: UUID, attempt: int, *, late: bool = False) -> str:
     """Return `execution_id:attempt`, and `:late` after it for what came after the first outcome."""
     return f"{execution_id}:{attempt}{':late' if late else ''}"
+
+
+class RecordOutcome(Message):
+    """Orchestrator to TAS: what came of a call of an internal tool, which the run has applied (design §7)."""
+
+    run_id: UUID
+    project: Token
+    execution_id: UUID
+    tool: str
+    status: Literal["succeeded", "failed"]
+    result: Any = None
+    failure: ToolFailure | None = None
+
+
+class InternalOutcome(Message):
+    """TAS's answer: the ledger holds the outcome. `refused` says why it never will; then nothing was changed."""
+
+    execution_id: UUID
+    refused: str = ""
 
 
 class OutcomeConfirmed(Message):

@@ -73,6 +73,9 @@ class RunView(Message):
     trace_id: str = ""
     debug: bool = False
     forked_from: ForkedFrom | None = None
+    parent_run_id: UUID | None = None
+    root_run_id: UUID | None = None
+    depth: int = 0
     effects: tuple[RunEffect, ...] = ()
     effects_left_out: int = 0
     waits: tuple[str, ...] = ()
@@ -195,13 +198,14 @@ class GatePage(Message):
 class ResolveGate(Message):
     """A person's word on a gate. Approval gates go to `svc.tas.resolve_approval`, all others to the orchestrator.
 
-    `edit` changes the arguments of a call that waits for approval to `args`, which are all of them.
+    `edit` changes the arguments of a call that waits for approval to `args`, which are all of them; `stop` ends the run
+    whose gate it is.
     """
 
     project: str
     gate_id: UUID
     approval_id: UUID | None = None
-    verdict: Literal["approved", "denied", "edit", "happened", "did_not_happen", "retry"]
+    verdict: Literal["approved", "denied", "edit", "happened", "did_not_happen", "retry", "stop"]
     args: JsonObject | None = None
     reason: str = Field(default="", max_length=2_000)
     actor: str

@@ -9,18 +9,35 @@ from datetime import datetime
 from towpath_contracts import events as ev
 from towpath_contracts import facts
 from towpath_contracts.canonical import json_safe
-from towpath_contracts.deciding import DecisionKind
+from towpath_contracts.deciding import CALL_LOST, DecisionKind
 from towpath_contracts.subjects import DEFAULT_POOL, pool_of
+from towpath_engine.background_time import iteration_due
+from towpath_engine.budgets import (
+    answer_of,
+    budget_applied,
+    budget_refused,
+    budget_warned,
+    late_answer,
+    stopped_by_budget,
+)
 from towpath_engine.calls import expire_gates, gate_resolved, tool_denied, tool_finished
-from towpath_engine.cancel import after_the_end, cancel_requested, fence_raised, give_up_late_calls
-from towpath_engine.effects import Effect, message_of, model_for
+from towpath_engine.cancel import (
+    after_the_end,
+    cancel_requested,
+    fence_raised,
+    finish_if_quiet,
+    give_up_late_calls,
+)
+from towpath_engine.effects import Effect, message_of, model_for, store_text
 from towpath_engine.ending import end_with_error, stopped_by_deadline
 from towpath_engine.evolve import ACTING
 from towpath_engine.forking import forked
 from towpath_engine.gates import approval_required, close_all
+from towpath_engine.internal import insist_on_outcomes, outcome_recorded, tool_permitted
 from towpath_engine.phases import after_act, assessed, missed
 from towpath_engine.resend import resend
-from towpath_engine.state import EffectKind, RunState, Status
+from towpath_engine.spawning import child_told
+from towpath_engine.state import EffectKind, PendingEffect, RunState, Status
 from towpath_engine.steps import after_decision, begin_step, resend_decision
 from towpath_engine.switches import call_paused
 from towpath_engine.transition import Transition
@@ -45,7 +62,8 @@ def advance(
         _dispatch(transition, fact)
     after = transition.state
     effects = tuple(message_of(after, pending) for pending in after.pending if pending.effect_id in transition.send)
-    return tuple(transition.entries), effects, after
+    stored = tuple(store_text(after, digest, text, now) for digest, text in transition.stored.items())
+    return tuple(transition.entries), (*stored, *effects) if stored else effects, after
 
 
 def wake_at(state: RunState) -> datetime | None:
@@ -60,13 +78,21 @@ def wake_at(state: RunState) -> datetime | None:
     deadline = state.active_deadline()
     if deadline is not None and state.status is Status.RUNNING:
         times.append(deadline)
+    if state.background is not None and (due := iteration_due(state)) is not None:
+        times.append(due)
     return min(times) if times else None
 
 
 def _dispatch(t: Transition, fact: facts.AnyFact) -> None:  # noqa: C901 - one table of facts
     if t.state.is_final:
-        if isinstance(fact, facts.FenceRaised | facts.TimerFired):
+        if isinstance(fact, facts.FenceRaised | facts.TimerFired | facts.ChildTold):
             after_the_end(t, fact)
+        elif isinstance(fact, facts.DecisionMade | facts.DecisionFailed):
+            late_answer(t, fact)
+        elif isinstance(fact, facts.OutcomeRecorded):
+            outcome_recorded(t, fact)
+        if isinstance(fact, facts.TimerFired):
+            insist_on_outcomes(t)
         return
     if t.state.status is Status.QUARANTINED and not isinstance(fact, facts.CancelRequested):
         return
@@ -81,6 +107,10 @@ def _dispatch(t: Transition, fact: facts.AnyFact) -> None:  # noqa: C901 - one t
             _decision_failed(t, fact)
         case facts.ToolFinished():
             tool_finished(t, fact)
+        case facts.ToolPermitted():
+            tool_permitted(t, fact)
+        case facts.OutcomeRecorded():
+            outcome_recorded(t, fact)
         case facts.ToolDenied():
             tool_denied(t, fact)
         case facts.ApprovalRequired():
@@ -97,17 +127,34 @@ def _dispatch(t: Transition, fact: facts.AnyFact) -> None:  # noqa: C901 - one t
             cancel_requested(t, fact)
         case facts.FenceRaised():
             fence_raised(t, fact)
+        case facts.ChildTold():
+            _child_told(t, fact)
         case facts.WatchdogReported():
             if watchdog_reported(t, fact):
                 _timer_fired(t)
         case facts.MessageDead():
             _message_dead(t, fact)
+        case facts.BudgetApplied():
+            budget_applied(t, fact)
+        case facts.BudgetRefused():
+            budget_refused(t, fact)
+        case facts.BudgetWarned():
+            budget_warned(t, fact)
 
 
 def _admitted(t: Transition) -> None:
     if t.state.status is Status.QUEUED:
         t.emit(ev.RunStarted())
         begin_step(t)
+
+
+def _child_told(t: Transition, fact: facts.ChildTold) -> None:
+    """When the last child of the step has ended the run goes on, or its cancel is complete."""
+    over = child_told(t, fact)
+    if t.state.status is Status.CANCELLING:
+        finish_if_quiet(t)
+    elif over and not stopped_by_deadline(t):
+        after_act(t)
 
 
 def _is_awaited(t: Transition, fact: facts.DecisionMade | facts.DecisionFailed) -> bool:
@@ -124,6 +171,7 @@ def _is_awaited(t: Transition, fact: facts.DecisionMade | facts.DecisionFailed) 
 
 def _decision_made(t: Transition, fact: facts.DecisionMade) -> None:
     if not _is_awaited(t, fact):
+        late_answer(t, fact)
         return
     decision = json_safe(fact.decision)
     t.emit(
@@ -141,6 +189,7 @@ def _decision_made(t: Transition, fact: facts.DecisionMade) -> None:
             prompt_digest=fact.prompt_digest,
             raw_digest=fact.raw_digest,
             script=fact.script,
+            answered=answer_of(t.state, fact),
         )
     )
     if stopped_by_deadline(t):
@@ -150,14 +199,20 @@ def _decision_made(t: Transition, fact: facts.DecisionMade) -> None:
         assessed(t, kind, decision)
         return
     if decision is not fact.decision:
-        resend_decision(t, "decision_invalid", "The decision holds a number that JSON has no word for (NaN, infinity).")
-        return
-    if after_decision(t, decision):
+        said = "The decision holds a number that JSON has no word for (NaN, infinity)."
+        walk = resend_decision(t, "decision_invalid", said)
+    else:
+        walk = after_decision(t, decision)
+    if walk:
         after_act(t)
 
 
 def _decision_failed(t: Transition, fact: facts.DecisionFailed) -> None:
     if not _is_awaited(t, fact):
+        late_answer(t, fact)
+        return
+    if fact.code == CALL_LOST:
+        _ask_anew(t, fact)
         return
     t.emit(
         ev.DecisionMissed(
@@ -175,6 +230,7 @@ def _decision_failed(t: Transition, fact: facts.DecisionFailed) -> None:
             prompt_digest=fact.prompt_digest,
             raw_digest=fact.raw_digest,
             script=fact.script,
+            answered=answer_of(t.state, fact),
         )
     )
     if stopped_by_deadline(t):
@@ -182,7 +238,8 @@ def _decision_failed(t: Transition, fact: facts.DecisionFailed) -> None:
     if fact.code == "invalid_output" and t.state.asked not in ACTING:
         missed(t, DecisionKind(t.state.asked))
     elif fact.code == "invalid_output":
-        resend_decision(t, fact.code, f"Your last answer was not a valid decision: {fact.message}")
+        if resend_decision(t, fact.code, f"Your last answer was not a valid decision: {fact.message}"):
+            after_act(t)
     else:
         end_with_error(t, fact.code, fact.message)
 
@@ -201,7 +258,7 @@ def _timer_fired(t: Transition) -> None:
         return
     expire_gates(t)
     for pending in t.state.pending:
-        if pending.resend_at <= t.now:
+        if pending.resend_at <= t.now and not _may_not_ask(t, pending):
             resend(t, pending)
 
 
@@ -219,5 +276,17 @@ def _message_dead(t: Transition, fact: facts.MessageDead) -> None:
         return
     if pending.dead + 1 >= MAX_DEAD:
         end_with_error(t, "dead_lettered", f"a message of {fact.stream} can't be handled: {fact.reason}")
-    else:
+    elif not _may_not_ask(t, pending):
         resend(t, pending, dead=f"{fact.stream}: {fact.reason}")
+
+
+def _may_not_ask(t: Transition, pending: PendingEffect) -> bool:
+    """End a run that has to ask a model once more and has no budget for it; says whether it did."""
+    return pending.kind is EffectKind.DECIDE and stopped_by_budget(t)
+
+
+def _ask_anew(t: Transition, fact: facts.DecisionFailed) -> None:
+    """Nobody knows what became of this attempt; the next one reserves anew."""
+    pending = t.state.pending_effect(fact.request_id)
+    if pending is not None and pending.attempt == fact.attempt and not _may_not_ask(t, pending):
+        resend(t, pending)

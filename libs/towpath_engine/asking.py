@@ -9,8 +9,10 @@ from datetime import timedelta
 from towpath_contracts import events as ev
 from towpath_contracts.deciding import DecisionKind
 from towpath_contracts.ids import request_id
+from towpath_engine.budgets import stopped_by_budget
 from towpath_engine.context import input_preview
 from towpath_engine.effects import model_for
+from towpath_engine.reserving import emit_request
 from towpath_engine.transition import Transition
 
 
@@ -31,9 +33,14 @@ def back_off(t: Transition, attempt: int, wait_s: float, reason: str) -> None:
 
 
 def _request(t: Transition, kind: DecisionKind, step: int) -> None:
+    if stopped_by_budget(t):
+        return
     wanted = request_id(t.state.run_id, step, str(kind), t.state.requests)
     waits = t.state.backoff_until is not None
-    t.emit(
+    if step > t.state.step and t.state.background is not None:
+        t.emit(ev.IterationStarted(index=step))
+    emit_request(
+        t,
         ev.DecisionRequested(
             request_id=wanted,
             step=step,
@@ -42,7 +49,7 @@ def _request(t: Transition, kind: DecisionKind, step: int) -> None:
             model=model_for(t.state, kind),
             kind=str(kind),
             input_preview=input_preview(t.state),
-        )
+        ),
     )
     if not waits:
         t.ask(wanted)

@@ -1,65 +1,47 @@
-"""What a background run remembers beside the rest of its state (features D4-D8).
+"""What a background run remembers beside the rest of its state (features D4-D9).
 
-Law: bounded. Contents of files are blobs, named here by their digest.
+Law: bounded. Its plan and its files lie on the desk.
 """
 
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
 
 from towpath_contracts.base import JsonObject
 
 CALLS_KEPT = 5
 """Last tool calls of the snapshot that a prompt shows (feature D4)."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class PlanStep:
-    """One step of the plan; ids are S001, S002, …"""
-
-    step_id: str
-    title: str
-    status: str = "pending"
-    details: str = ""
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """The plan of the run: `status` is active, completed or abandoned."""
-
-    objective: str
-    status: str = "active"
-    steps: tuple[PlanStep, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class WorkspaceFile:
-    """One file of the workspace, without its content."""
-
-    digest: str
-    size: int
-    version: int = 1
-    read_only: bool = False
-    created_at: datetime | None = None
-    updated_at: datetime | None = None
+REFLECTIONS_KEPT = 5
+"""Notes of reflections that a prompt shows; they are pending until the next decision is made."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BackgroundState:
-    """`failures` in a row count towards `max_failures`; `reflections` are shown until the next decision."""
+    """`failures` in a row count towards `max_failures`; `reflections` are shown until the next decision.
 
-    plan: Plan | None = None
-    files: dict[str, WorkspaceFile] = field(default_factory=dict)
+    `iteration` is the one that has begun, 0 between two; `began_ms` is the run's active time at its begin. `failed` are
+    the signatures of the calls of the last iteration that failed by their own fault: unless a reflection has said
+    `retry`, they may not be repeated as they are. `ending` is the status that the run comes to, once its last words are
+    there; `faults` counts deliverables that were not what their schema asks for.
+    """
+
     failures: int = 0
     total_failures: int = 0
     last_error: str = ""
     last_calls: tuple[JsonObject, ...] = ()
     reflections: tuple[str, ...] = ()
-    plan_confirmed: bool = False
+    iteration: int = 0
+    began_ms: int = 0
+    decision: str = ""
+    tools: tuple[str, ...] = ()
+    went: str = ""
+    failed: tuple[str, ...] = ()
+    retry_allowed: bool = False
     reset_allowed: bool = False
-    iteration_began: datetime | None = None
     ending: str = ""
-    ending_status: str = ""
-    final_payload: JsonObject | None = None
+    ending_reason: str = ""
+    rationale: str = ""
+    payload: JsonObject | None = None
+    faults: int = 0
+    problems: tuple[str, ...] = ()
     summary: str = ""
     deliverable: JsonObject | None = None

@@ -8,6 +8,7 @@ from towpath_contracts import events as ev
 from towpath_contracts import facts
 from towpath_contracts.base import JsonObject
 from towpath_contracts.budgets import AttemptAnswered, shown
+from towpath_contracts.deciding import CALL_LOST
 from towpath_engine.budget_state import Means
 from towpath_engine.ending import finish
 from towpath_engine.run_gates import open_run_gate
@@ -85,8 +86,8 @@ def answer_of(state: RunState, fact: facts.DecisionMade | facts.DecisionFailed) 
 def late_answer(t: Transition, fact: facts.DecisionMade | facts.DecisionFailed) -> None:
     """Take from an answer that nobody waits for what it used, once, where that attempt was estimated."""
     told, budget = answer_of(t.state, fact), t.state.budget
-    if told is None or budget is None:
-        return
+    if told is None or budget is None or (isinstance(fact, facts.DecisionFailed) and fact.code == CALL_LOST):
+        return  # whoever says that a call is lost does not know what it used
     if not any(budget.estimated(fact.request_id, attempt) for attempt in (told.attempt, told.called_in)):
         return
     t.emit(

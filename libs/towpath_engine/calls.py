@@ -55,7 +55,7 @@ def tool_finished(t: Transition, fact: facts.ToolFinished) -> None:
             settled_by=fact.settled_by,
         )
     )
-    _after_call(t)
+    after_call(t)
 
 
 def tool_denied(t: Transition, fact: facts.ToolDenied) -> None:
@@ -76,7 +76,7 @@ def tool_denied(t: Transition, fact: facts.ToolDenied) -> None:
             policy_version=fact.policy_version,
         )
     )
-    _after_call(t)
+    after_call(t)
 
 
 def gate_resolved(t: Transition, fact: facts.GateResolved) -> None:
@@ -127,10 +127,11 @@ def _after_gate(t: Transition, gate: OpenGate, *, expired: bool) -> None:
             ),
         )
     )
-    _after_call(t)
+    after_call(t)
 
 
-def _after_call(t: Transition) -> None:
+def after_call(t: Transition) -> None:
+    """Go on where the last call of the step is finished."""
     if t.state.status is Status.CANCELLING:
         finish_if_quiet(t)
     elif all(call.status for call in t.state.calls):

@@ -14,6 +14,7 @@ from towpath_engine.ending import finish
 from towpath_engine.evolve import FENCE_RESEND_S
 from towpath_engine.gates import close_all
 from towpath_engine.resend import resend
+from towpath_engine.spawning import child_told, pending_children
 from towpath_engine.state import EffectKind, PendingEffect, Status
 from towpath_engine.transition import Transition
 
@@ -28,6 +29,8 @@ def cancel_requested(t: Transition, fact: facts.CancelRequested) -> None:
     close_all(t, "the run is cancelled")
     t.emit(ev.CancelAccepted(by=fact.by, reason=fact.reason, fence=t.state.fence + 1))
     fence = _pending_fence(t)
+    for child in pending_children(t.state):
+        t.ask(child.effect_id)
     if fence is None:
         finish_if_quiet(t)
     else:
@@ -82,13 +85,23 @@ def _list_as_unknown(t: Transition, execution_id: UUID) -> None:
 
 
 def finish_if_quiet(t: Transition) -> None:
-    """End a cancelling run once no call of it is pending."""
-    if not _pending_calls(t):
+    """End a cancelling run once no call and no child of it is pending."""
+    if not _pending_calls(t) and not pending_children(t.state):
         finish(t, Status.CANCELLED, "cancelled", f"cancelled by {t.state.cancelled_by}")
 
 
-def after_the_end(t: Transition, fact: facts.FenceRaised | facts.TimerFired) -> None:
-    """Insist on the fence of a run that has ended, until the tool-access service has stored it and no call lives."""
+def after_the_end(t: Transition, fact: facts.FenceRaised | facts.TimerFired | facts.ChildTold) -> None:
+    """Insist on the fence of a run that has ended, until the tool-access service has stored it and no call lives.
+
+    Children are told to stop until they have ended.
+    """
+    if isinstance(fact, facts.ChildTold):
+        child_told(t, fact)
+        return
+    if isinstance(fact, facts.TimerFired):
+        for child in pending_children(t.state):
+            if child.resend_at <= t.now:
+                resend(t, child)
     pending = _pending_fence(t)
     if pending is None:
         return

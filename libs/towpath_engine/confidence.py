@@ -9,6 +9,7 @@ from towpath_contracts.deciding import DecisionKind
 from towpath_engine.asking import request_assessment
 from towpath_engine.autonomy import FAILURES_ASKED, who_decides
 from towpath_engine.criteria import reached
+from towpath_engine.goal_context import confidence_payload
 from towpath_engine.goal_state import GoalState
 from towpath_engine.run_gates import open_run_gate
 from towpath_engine.state import RunState
@@ -63,17 +64,3 @@ def take_confidence(t: Transition, answer: JsonObject | None) -> None:
             t.emit(ev.NoteAdded(step=t.state.step, text=text))
         case "nobody":
             return
-
-
-def confidence_payload(state: RunState) -> JsonObject:
-    """Return what a confidence check is about (behaviours 002.1)."""
-    goal = state.goal or GoalState()
-    return {
-        "agent_id": state.agent_key,
-        "task_id": str(state.run_id),
-        "current_step": state.step,
-        "goal": state.created.goal.goal if state.created.goal is not None else "",
-        "progress_score": goal.progress,
-        "last_steps": list(goal.last_steps),
-        "artifacts": list(goal.artifacts),
-    }

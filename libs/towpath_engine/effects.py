@@ -4,14 +4,37 @@ Law: a message is a pure function of the state and a pending effect, so that a r
 """
 
 from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
 
 from towpath_contracts.access import RaiseFence
+from towpath_contracts.children import AskChild
 from towpath_contracts.deciding import DecisionKind, DecisionRequest, ScriptPosition
 from towpath_contracts.grants import chain_of
-from towpath_contracts.tools import ToolRequest
+from towpath_contracts.ids import effect_id
+from towpath_contracts.tools import RecordOutcome, ToolRequest
+from towpath_engine.budget_state import Means
 from towpath_engine.context import build_context
 from towpath_engine.evolve import DECIDE_GRACE_S
-from towpath_engine.state import EffectKind, PendingEffect, RunState
+from towpath_engine.state import EffectKind, PendingEffect, RunState, Status
+
+CALLS = 4
+"""Model calls that one attempt may take where a run has a budget: two that fail before an answer, an unreadable answer,
+and one after repair."""
+
+OUTPUT_TOKENS = 8_192
+
+LEAN_OUTPUT_TOKENS = 1_024
+"""Of a run that asks for less because its budget comes to an end: enough for a decision, and one call has to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreText:
+    """A text that an event of the transition names: stored before the transition is, and never sent."""
+
+    run_id: UUID
+    digest: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,12 +42,21 @@ class Effect:
     """A message to send once the transition is committed; `effect_id:attempt` is its message id (design §4)."""
 
     effect: PendingEffect
-    message: DecisionRequest | ToolRequest | RaiseFence
+    message: DecisionRequest | ToolRequest | RaiseFence | AskChild | RecordOutcome | StoreText
 
     @property
     def message_id(self) -> str:
         """The broker's deduplication id."""
         return f"{self.effect.effect_id}:{self.effect.attempt}"
+
+
+def sayable_again(state: RunState) -> list[PendingEffect]:
+    """Return what is pending and may be said again in the same attempt, lest it was lost.
+
+    Where a run has a budget a model is asked once in an attempt: the broker may have forgotten that it took the request
+    before, and a second decider would be paid for it. Its next attempt comes when its lease is over.
+    """
+    return [p for p in state.pending if state.budget is None or p.kind is not EffectKind.DECIDE]
 
 
 def model_of(state: RunState) -> str:
@@ -51,12 +83,46 @@ def message_of(state: RunState, effect: PendingEffect) -> Effect:
                 run_id=state.run_id, project=state.created.project, fence=state.fence, reason=str(state.status)
             )
             return Effect(effect=effect, message=fence)
+        case EffectKind.CHILD:
+            return Effect(effect=effect, message=_ask_child(state, effect))
+        case EffectKind.OUTCOME:
+            return Effect(effect=effect, message=_outcome(state, effect))
+        case EffectKind.STORE:
+            msg = "a text is stored with its transition and never pending"
+            raise ValueError(msg)
+
+
+def store_text(state: RunState, digest: str, text: str, now: datetime) -> Effect:
+    """Return the effect that stores *text*."""
+    effect = PendingEffect(
+        effect_id=effect_id(state.run_id, f"text:{digest}"), kind=EffectKind.STORE, attempt=1, resend_at=now
+    )
+    return Effect(effect=effect, message=StoreText(run_id=state.run_id, digest=digest, text=text))
+
+
+def _outcome(state: RunState, effect: PendingEffect) -> RecordOutcome:
+    return RecordOutcome.model_validate(
+        {"run_id": state.run_id, "project": state.created.project, **(effect.outcome or {})}
+    )
+
+
+def _ask_child(state: RunState, effect: PendingEffect) -> AskChild:
+    stops = state.is_final or state.status is Status.CANCELLING
+    return AskChild(
+        run_id=state.run_id,
+        child_id=effect.effect_id,
+        project=state.created.project,
+        cancel=stops,
+        reason=f"its parent is {state.status}" if stops else "",
+    )
 
 
 def _decide(state: RunState, effect: PendingEffect) -> DecisionRequest:
     task = state.created
     kind = DecisionKind(state.asked)
     model = model_for(state, kind)
+    budget = state.budget
+    lean = budget is not None and budget.means is not Means.ALL
     script = None
     if model.startswith("scripted:"):
         script = ScriptPosition(digest=task.script_digest, cursors=state.cursors)
@@ -73,11 +139,12 @@ def _decide(state: RunState, effect: PendingEffect) -> DecisionRequest:
         model=model,
         context=build_context(state),
         response_schema=None,
-        max_output_tokens=8_192,
+        max_output_tokens=LEAN_OUTPUT_TOKENS if lean else OUTPUT_TOKENS,
         timeout_ms=task.step_timeout_ms,
         lease_ms=task.step_timeout_ms + DECIDE_GRACE_S * 1000,
         script=script,
         debug=task.debug,
+        max_calls=0 if budget is None else 1 if lean else CALLS,
     )
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from towpath_contracts import events as ev
 from towpath_contracts.base import JsonObject
+from towpath_engine.background_end import say_last_words
+from towpath_engine.background_time import HARD, iteration_due
 from towpath_engine.gates import close_all
 from towpath_engine.state import Status
 from towpath_engine.transition import Transition
@@ -16,9 +18,19 @@ def stopped_by_deadline(t: Transition) -> bool:
     """End the run if its active time is used up; says whether it did."""
     deadline = t.state.active_deadline()
     if deadline is None or deadline > t.now:
-        return False
+        return t.state.background is not None and stopped_by_iteration(t)
     limit = t.state.created.timeout_ms
     finish(t, Status.TIMED_OUT, "deadline_exceeded", f"the run used its {limit} ms of active time")
+    return True
+
+
+def stopped_by_iteration(t: Transition) -> bool:
+    """End a background run whose iteration takes twice as long as it may (feature D8); says whether it did."""
+    due = iteration_due(t.state)
+    if due is None or due > t.now:
+        return False
+    limit = t.state.created.background_settings.iteration_timeout_ms
+    finish(t, Status.FAILED, "iteration_timeout", f"an iteration took more than {HARD} times {limit} ms")
     return True
 
 
@@ -40,12 +52,15 @@ def finish(t: Transition, status: Status, reason: str, message: str, final: Json
     error: dict[str, Any] = {"status": "error", "error": reason, "message": message}
     fence = t.state.fence if status is Status.CANCELLED else t.state.fence + 1
     close_all(t, "the run ended")
+    told = say_last_words(t, str(status), reason, message)
+    if final is None:
+        final = {"status": str(status)} if told and status is Status.COMPLETED else error
     t.emit(
         ev.RunFinished.model_validate(
             {
                 "status": str(status),
                 "reason": reason,
-                "final": error if final is None else final,
+                "final": {**final, **told},
                 "last_output": t.state.last_output,
                 "steps": t.state.step,
                 "fence": fence,

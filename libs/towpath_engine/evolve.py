@@ -12,13 +12,16 @@ from towpath_contracts.deciding import Cost, Usage
 from towpath_contracts.decisions import CallTools
 from towpath_contracts.execution_log import REASONING_CHARS, agent_entry, as_text, truncate
 from towpath_contracts.ids import effect_id
-from towpath_engine.background_remember import background_remembers
+from towpath_engine.accounting import accounted
+from towpath_engine.background_remember import background_after
 from towpath_engine.background_state import BackgroundState
 from towpath_engine.change import but
+from towpath_engine.child_remember import child_remembers
+from towpath_engine.desk_remember import desk_remembers, mounted, outcome_confirmed, outcome_owed, owed_outcomes
 from towpath_engine.detectors.counting import acted_on, after_handoff, after_refusal
 from towpath_engine.detectors.inheriting import begun_with
 from towpath_engine.detectors.signatures import handoff_signature
-from towpath_engine.goal_remember import goal_remembers
+from towpath_engine.goal_remember import goal_after
 from towpath_engine.goal_state import GoalState
 from towpath_engine.inherited import taken_over
 from towpath_engine.remember import call_deadline, close_call, edit_call, open_calls
@@ -34,6 +37,10 @@ GATE_RESEND_S = 30
 ACTING = frozenset({"decide", "replan"})
 """Kinds of requests that are answered by a decision; every other kind judges the last one."""
 
+COMMON_QUEUE = "*"
+NEVER = 2**31 - 1
+"""A child plays only what a script says for its own agent: the common queue is its root's."""
+
 DECIDE_GRACE_S = 15
 """Added to the step's model timeout to give the decider's lease."""
 
@@ -41,6 +48,12 @@ DECIDE_GRACE_S = 15
 def evolve(state: RunState, entry: "ev.LogEntry") -> RunState:
     """Return the state after *entry*, with its seq and its active time brought up to date."""
     changed = _apply(state, entry.event, entry.at)
+    if changed.budget is not None or isinstance(entry.event, ev.BudgetApplied):
+        changed = but(changed, budget=accounted(state, changed, entry.event))
+    if changed.background is not None:
+        changed = but(changed, background=background_after(state, changed, changed.background, entry.event, entry.at))
+    if changed.goal is not None:
+        changed = but(changed, goal=goal_after(state, changed, changed.goal, entry.event))
     changed = but(changed, seq=entry.seq, status=_live_status(changed))
     return _active_time(changed, entry.at)
 
@@ -84,8 +97,14 @@ def _apply(state: RunState, event: "ev.AnyEvent", at: datetime) -> RunState:  # 
             return open_calls(state, event.instruction, at) if isinstance(event.instruction, CallTools) else state
         case ev.ToolCallEdited():
             return edit_call(state, event)
-        case ev.ToolCallFinished() | ev.ToolCallDenied():
+        case ev.ToolCallFinished():
+            return outcome_owed(close_call(state, event), event, at)
+        case ev.ToolCallDenied():
             return close_call(state, event)
+        case ev.PlanChanged() | ev.WorkspaceChanged():
+            return desk_remembers(state, event, at)
+        case ev.OutcomeRecorded():
+            return outcome_confirmed(state, event)
         case ev.AgentTransferred():
             return _transferred(state, event)
         case ev.GateOpened():
@@ -99,10 +118,18 @@ def _apply(state: RunState, event: "ev.AnyEvent", at: datetime) -> RunState:  # 
         case ev.NoteAdded():
             noted = but(_tail(state, _system(event.step, event.text)), notes=(*state.notes, event.text))
             return told(noted, event.text)
-        case ev.StepValidated() | ev.ProgressMeasured() | ev.ConfidenceMeasured():
-            return goal_remembers(state, event)
-        case ev.Reflected() | ev.Summarized():
-            return background_remembers(state, event)
+        case ev.StepValidated() | ev.HelpSought() | ev.ProgressMeasured() | ev.ConfidenceMeasured():
+            return state  # what becomes of the goal is told in `goal_remember`
+        case ev.Reflected() | ev.Summarized() | ev.RunConcluding() | ev.DeliverableRefused():
+            return state  # what becomes of the objective is told in `background_remember`
+        case ev.IterationStarted() | ev.IterationCompleted() | ev.Terminated():
+            return state
+        case ev.UsageCorrected():
+            return _counted(state, event)
+        case ev.BudgetApplied() | ev.BudgetRefused() | ev.BudgetWarned():
+            return state  # what becomes of the accounts is told in `accounting`
+        case ev.ChildStarted() | ev.ChildWaits() | ev.ChildEnded():
+            return child_remembers(state, event, at)
         case ev.EffectResent():
             return _resent(state, event)
         case ev.CancelAccepted():
@@ -110,7 +137,7 @@ def _apply(state: RunState, event: "ev.AnyEvent", at: datetime) -> RunState:  # 
         case ev.FenceStored():
             return _fence_stored(state, event, at)
         case ev.RunQuarantined():
-            calls = tuple(p for p in state.pending if p.kind is EffectKind.TOOL)  # a cancel must account for them
+            calls = tuple(p for p in state.pending if p.kind in KEPT)  # a cancel must account for them
             return but(state, status=Status.QUARANTINED, reason=event.code, pending=calls, gates=())
         case ev.RunFinished():
             return _finished(state, event, at)
@@ -125,7 +152,9 @@ def _created(state: RunState, event: "ev.RunCreated", at: datetime) -> RunState:
         created_at=at,
         goal=None if event.goal is None else GoalState(),
         background=None if event.background is None else BackgroundState(),
+        desk=mounted(event.workspace, at),
         detectors=begun_with(event.detectors),
+        cursors=event.cursors if event.parent is None else {**event.cursors, COMMON_QUEUE: NEVER},
     )
 
 
@@ -162,15 +191,23 @@ def _decision_requested(state: RunState, event: "ev.DecisionRequested", at: date
         detectors=but(state.detectors, replan=False) if state.detectors.replan else state.detectors,
     )
     if event.kind in ACTING:
-        return but(asked, calls=(), assessed=())
+        return but(asked, calls=(), assessed=(), children=() if event.kind == "decide" else state.children)
     return but(asked, assessed=(*state.assessed, event.kind))
 
 
 def _answered(state: RunState, event: "ev.DecisionReceived | ev.DecisionMissed") -> RunState:
     """Nothing is asked any more; what the answer cost, and the script entry it played, are counted."""
+    played = {} if event.script is None else {event.script.queue: event.script.index + 1}
+    return but(
+        _counted(state, event),
+        pending=_without(state, EffectKind.DECIDE),
+        cursors={**state.cursors, **played},
+    )
+
+
+def _counted(state: RunState, event: "ev.DecisionReceived | ev.DecisionMissed | ev.UsageCorrected") -> RunState:
     usage, cost = state.usage, state.cost
     known = cost.price_known and event.cost.price_known
-    played = {} if event.script is None else {event.script.queue: event.script.index + 1}
     return but(
         state,
         usage=Usage(
@@ -184,8 +221,6 @@ def _answered(state: RunState, event: "ev.DecisionReceived | ev.DecisionMissed")
             price_known=known,
             price_source=event.cost.price_source,
         ),
-        pending=_without(state, EffectKind.DECIDE),
-        cursors={**state.cursors, **played},
     )
 
 
@@ -305,6 +340,14 @@ def _cancel_accepted(state: RunState, event: "ev.CancelAccepted", at: datetime) 
     return but(state, status=Status.CANCELLING, fence=event.fence, pending=pending, gates=(), cancelled_by=event.by)
 
 
+AWAITED = frozenset({EffectKind.TOOL, EffectKind.CHILD})
+"""What a cancelled run waits for."""
+
+
+KEPT = frozenset({EffectKind.TOOL, EffectKind.OUTCOME})
+"""What a parked run still owes the ledger, or has to hear from it."""
+
+
 def _unfinished(state: RunState) -> bool:
     return any(not call.status for call in state.calls)
 
@@ -321,11 +364,12 @@ def _fence_stored(state: RunState, event: "ev.FenceStored", at: datetime) -> Run
     voided = set(event.voided)
     calls = tuple(_void(c) if c.call.execution_id in voided else c for c in state.calls)
     kept = tuple(p for p in state.pending if p.effect_id not in voided)
-    waits = bool(event.live) if state.is_final else any(p.kind is EffectKind.TOOL for p in kept)
+    children = tuple(p for p in kept if p.kind is EffectKind.CHILD)
+    waits = bool(event.live) if state.is_final else any(p.kind in AWAITED for p in kept)
     return but(
         state,
         calls=calls,
-        pending=kept if waits else (),
+        pending=kept if waits else (*children, *owed_outcomes(state)),
         fence_stored=event.fence,
         fence_stored_at=at,
         fence_live=event.live,
@@ -343,6 +387,8 @@ def _finished(state: RunState, event: "ev.RunFinished", at: datetime) -> RunStat
     pending = tuple(p for p in state.pending if p.kind is EffectKind.FENCE and insists)
     if _unfinished(state) and event.fence > state.fence:
         pending = (fence_effect(state, at, event.fence),)
+    pending += tuple(p for p in state.pending if p.kind is EffectKind.CHILD)  # told to stop until they have ended
+    pending += owed_outcomes(state)
     return but(
         state,
         status=Status(event.status),

@@ -84,7 +84,7 @@ class ForkPoint:
 
 def _is_preamble(event: "ev.AnyEvent") -> bool:
     match event:
-        case ev.NoteAdded():
+        case ev.NoteAdded() | ev.IterationStarted() | ev.IterationCompleted():
             return True
         case ev.LoopDetected():
             return event.detector != "calls"

@@ -57,7 +57,7 @@ def close_all(t: Transition, reason: str) -> None:
         t.emit(ev.GateClosed(gate_id=gate.gate_id, verdict="void", reason=reason))
 
 
-def note_edit(t: Transition, fact: facts.ToolFinished) -> None:
+def note_edit(t: Transition, fact: facts.ToolFinished | facts.ToolPermitted) -> None:
     """Say in the log which arguments were executed, where a person has changed them; once."""
     call = t.state.open_call(fact.execution_id)
     if call is None or fact.executed_args is None or call.executed_args is not None:

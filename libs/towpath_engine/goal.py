@@ -1,6 +1,7 @@
 """Goal runs: what comes after an action, and when a goal is reached (design §5, features C1-C9).
 
 Law: a goal is reached when its criteria are met by what happened; a model's own "done" only makes them be looked at.
+One module for each phase: `retrying`, `judging`, `measuring`, `denials`, `confidence`.
 """
 
 from collections.abc import Callable
@@ -8,17 +9,46 @@ from collections.abc import Callable
 from towpath_contracts.base import JsonObject
 from towpath_contracts.deciding import DecisionKind
 from towpath_contracts.decisions import Finish
+from towpath_engine.confidence import check_confidence, take_confidence
+from towpath_engine.criteria import criteria_of, final_of, reached
+from towpath_engine.denials import seek_help
 from towpath_engine.ending import finish
+from towpath_engine.judging import answer_claim, take_validation, validate
+from towpath_engine.measuring import measure_progress, take_progress
+from towpath_engine.retrying import retry
 from towpath_engine.state import Status
 from towpath_engine.transition import Transition
 
+CRITERIA_MET = "criteria_met"
+PROGRESS_COMPLETE = "progress_complete"
 
-def goal_claimed(t: Transition, instruction: Finish) -> bool:
-    """Take a model's word that it is done."""
-    finish(t, Status.COMPLETED, "responded", "", final=instruction.payload)
+
+def goal_claimed(_t: Transition, _instruction: Finish) -> bool:
+    """Take a model's word that it is done: it ends nothing, the phases look at what happened."""
+    return False
+
+
+def stopped_by_success(t: Transition) -> bool:
+    """End a run whose goal is reached; says whether it is."""
+    goal = t.state.goal
+    if goal is None or not reached(t.state):
+        return False
+    reason = CRITERIA_MET if criteria_of(t.state) else PROGRESS_COMPLETE
+    finish(t, Status.COMPLETED, reason, "", final=final_of(t.state, goal))
     return True
 
 
-GOAL_PHASES: tuple[Callable[[Transition], bool], ...] = ()
-GOAL_CHECKS: tuple[Callable[[Transition], bool], ...] = ()
-GOAL_ANSWERS: dict[DecisionKind, Callable[[Transition, JsonObject | None], None]] = {}
+GOAL_PHASES: tuple[Callable[[Transition], bool], ...] = (
+    retry,
+    validate,
+    measure_progress,
+    answer_claim,
+    seek_help,
+    check_confidence,
+)
+GOAL_CHECKS: tuple[Callable[[Transition], bool], ...] = (stopped_by_success,)
+GOAL_ANSWERS: dict[DecisionKind, Callable[[Transition, JsonObject | None], None]] = {
+    DecisionKind.VALIDATE: take_validation,
+    DecisionKind.PROGRESS: take_progress,
+    DecisionKind.CONFIDENCE: take_confidence,
+}

@@ -1,4 +1,4 @@
-"""What a goal run remembers beside the rest of its state (features C1-C8).
+"""What a goal run remembers beside the rest of its state (features C1-C9).
 
 Law: bounded. The whole history of steps is in the log; here is what the next step depends on.
 """
@@ -13,28 +13,51 @@ STEPS_KEPT = 5
 SIGNATURES_KEPT = 10
 """Signatures of actions that were tried in this step: each attempt must be another one (feature C4)."""
 
+RUNGS_KEPT = 32
+"""Tools that were denied, with how far up the ladder that led: a network has few."""
+
+RESULT_BYTES = 16_384
+"""The largest result that criteria see; a larger one is null there."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class GoalState:
-    """`attempt` counts the actions of the current step from 1; `met` are the numbers of the criteria that are met.
+    """`attempt` counts the actions of the current step from 1, `refusals` the refused proposals of that attempt.
 
-    `claimed` is the answer of a model that says it is done, until the criteria have been looked at; `best_tests` is
-    the last test report with its metrics, `artifacts` name → short description of what was made.
+    `refused` is the code of the last refusal and `refusal` its words, until the next decision is asked for; `met` are
+    the numbers of the criteria that are met, `judged_step` the last step that a model validated. `claimed` is the
+    answer of a model that says it is done, until the next step. `tests` is the last test report, `measured_tests` the
+    one before it; `fresh` says that there is a report which progress has not been measured by. `rungs` are
+    `tool:rung`; `helped_by` is the rung that was climbed last, in `helped_step`. `doubt` is why a confidence check is
+    wanted.
     """
 
     attempt: int = 1
     tried: tuple[str, ...] = ()
+    refusals: int = 0
+    refused: str = ""
+    refusal: str = ""
     met: tuple[int, ...] = ()
+    judged_step: int = 0
     claimed: JsonObject | None = None
+    validated_step: int = 0
+    succeeded: bool = True
     failures: int = 0
     consecutive_failures: int = 0
     progress: float = 0.0
     progress_source: str = "none"
     progress_metrics: JsonObject | None = None
+    progress_step: int = 0
     tests: JsonObject | None = None
+    measured_tests: JsonObject | None = None
     artifacts: tuple[JsonObject, ...] = ()
+    expected_artifacts: int | None = None
+    fresh: bool = False
+    results: tuple[JsonObject, ...] = ()
     confidence: float | None = None
     confidence_step: int = 0
-    wants_confidence: str = ""
+    doubt: str = ""
     last_steps: tuple[JsonObject, ...] = ()
-    step_error: str = ""
+    rungs: tuple[str, ...] = ()
+    helped_step: int = 0
+    helped_by: str = ""

@@ -14,6 +14,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import json_safe
 from towpath_contracts.deciding import OlderOutput, ToolOutput
 from towpath_engine.change import but
+from towpath_engine.desk_state import Desk
 from towpath_engine.state import Detectors, RunState
 
 
@@ -39,6 +40,7 @@ class Inherited:
     cursors: dict[str, int] = field(default_factory=dict)
     detectors: Detectors = field(default_factory=Detectors)
     last_output: Any = None
+    desk: Desk | None = None
 
 
 _NAMES = tuple(f.name for f in fields(Inherited))
@@ -51,10 +53,13 @@ def inherited_of(state: RunState, *, new_script: bool) -> JsonObject:
     if new_script:
         taken = but(taken, cursors={})
     dumped: JsonObject = json_safe(_adapter.dump_python(taken, mode="json"))
+    if dumped["desk"] is None:
+        del dumped["desk"]  # forks of runs without a plan or files are written as they always were
     return dumped
 
 
 def taken_over(state: RunState, event: "ev.RunForked") -> RunState:
     """Return *state* with what the fork inherits. Raises pydantic's ValidationError for what is no state."""
     taken = _adapter.validate_python(event.inherited)
-    return but(state, **{name: getattr(taken, name) for name in _NAMES})
+    begun = but(state, **{name: getattr(taken, name) for name in _NAMES})
+    return begun if taken.desk is not None else but(begun, desk=state.desk)

@@ -62,6 +62,11 @@ def _by_reports(t: Transition, goal: GoalState) -> None:
 def _emit(t: Transition, source: "ev.ProgressSource", measure: Measure, reason: str = "") -> None:
     t.emit(
         ev.ProgressMeasured(
-            step=t.state.step, source=source, score=measure.score, metrics=measure.metrics, reason=reason
+            step=t.state.step,
+            source=source,
+            score=measure.score,
+            metrics=measure.metrics,
+            reason=reason,
+            artifacts=() if t.state.goal is None else t.state.goal.artifacts,
         )
     )

@@ -147,6 +147,7 @@ def _compile_agent(spec: NetworkSpec, agent: AgentSpec) -> CompiledAgent:
         allow_respond=agent.allow_respond,
         respond_schema=agent.respond_schema,
         respond_guidance=agent.respond_guidance,
+        budget=agent.budget,
     )
 
 

@@ -129,10 +129,10 @@ def _joined(state: RunState) -> RunState:
         last_output=succeeded[-1] if succeeded else state.last_output,
         detectors=after_step(state.detectors, state.calls, state.snapshot.tools, state.step),
     )
-    return _with_outputs(changed, [*outputs, *state.outputs])
+    return with_outputs(changed, [*outputs, *state.outputs])
 
 
-def _with_outputs(state: RunState, outputs: list[ToolOutput]) -> RunState:
+def with_outputs(state: RunState, outputs: list[ToolOutput]) -> RunState:
     """Keep full outputs, newest first, while they fit; older ones become previews, then a count (feature A11)."""
     size = sum(_bytes(output.text) for output in outputs)
     limit = state.created.context_limit

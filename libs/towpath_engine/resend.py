@@ -7,8 +7,10 @@ forward, so that the run is not woken twice for one resend.
 from datetime import timedelta
 
 from towpath_contracts import events as ev
+from towpath_engine.child_remember import CHILD_RESEND_S
 from towpath_engine.evolve import DECIDE_GRACE_S, FENCE_RESEND_S, GATE_RESEND_S
 from towpath_engine.remember import TOOL_RESEND_S
+from towpath_engine.reserving import emit_request
 from towpath_engine.state import EffectKind, PendingEffect, RunState
 from towpath_engine.transition import Transition
 
@@ -17,6 +19,9 @@ MAX_RESEND_S = 15
 
 QUICK_FENCES = 5
 """A cancel waits for its fence; after this many questions the answer is not a matter of a lost message."""
+
+MAX_CHILD_RESEND_S = 30
+"""Children may take long; a child that was not heard of costs its parent no more than this."""
 
 MAX_GATE_RESEND_S = 120
 """People take hours: thousands of runs may wait for them, and each resend is a commit and an event of its run. A run
@@ -29,7 +34,8 @@ def resend(t: Transition, pending: PendingEffect, *, dead: str = "") -> None:
     *dead* says why its last message could not be handled, where it was one.
     """
     resend_at = t.now + timedelta(seconds=_wait_s(t.state, pending))
-    t.emit(ev.EffectResent(effect_id=pending.effect_id, attempt=pending.attempt + 1, resend_at=resend_at, dead=dead))
+    attempt = pending.attempt + 1
+    emit_request(t, ev.EffectResent(effect_id=pending.effect_id, attempt=attempt, resend_at=resend_at, dead=dead))
     t.ask(pending.effect_id)
 
 
@@ -42,6 +48,8 @@ def _wait_s(state: RunState, pending: PendingEffect) -> float:
         return min(GATE_RESEND_S << min(pending.attempt - 1, 6), MAX_GATE_RESEND_S)
     if pending.kind is EffectKind.DECIDE:
         return state.created.step_timeout_ms / 1000 + DECIDE_GRACE_S
+    if pending.kind is EffectKind.CHILD and not state.is_final:
+        return min(CHILD_RESEND_S << min(pending.attempt, 6), MAX_CHILD_RESEND_S)
     return _backed_off_s(pending.attempt)
 
 

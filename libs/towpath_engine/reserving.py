@@ -7,8 +7,11 @@ is an upper bound whatever the model does, as long as the decider keeps to the r
 from towpath_contracts import events as ev
 from towpath_contracts.budgets import Amounts
 from towpath_contracts.deciding import DecisionRequest
+from towpath_contracts.events import LogEntry
 from towpath_engine.effects import CALLS, message_of
+from towpath_engine.evolve import evolve
 from towpath_engine.state import EffectKind, PendingEffect, RunState
+from towpath_engine.transition import Transition
 
 PLATFORM_TOKENS = 8_192
 """What the decider adds to a context: the constraints, the shapes of answers, fences. Its words have half of that."""
@@ -37,15 +40,12 @@ def worst_case(state: RunState, pending: PendingEffect) -> Amounts:
     return Amounts(usd_micros=usd, tokens=told + said, model_calls=calls)
 
 
-def priced(state: RunState, event: "ev.AnyEvent") -> "ev.AnyEvent | None":
-    """Return *event*, which has made *state*, with what it reserves; None where it asks no model."""
-    if isinstance(event, ev.DecisionRequested):
-        effect_id = event.request_id
-    elif isinstance(event, ev.EffectResent):
-        effect_id = event.effect_id
-    else:
-        return None
-    pending = state.pending_effect(effect_id)
-    if pending is None or pending.kind is not EffectKind.DECIDE or pending.attempt < 1:
-        return None
-    return event.model_copy(update={"reserved": worst_case(state, pending)})
+def emit_request(t: Transition, event: "ev.DecisionRequested | ev.EffectResent") -> None:
+    """Emit what asks the outside for something; where the run has a budget, with what it reserves for a model."""
+    if t.state.budget is not None:
+        after = evolve(t.state, LogEntry.model_construct(seq=t.state.seq + 1, at=t.now, event=event))
+        wanted = event.request_id if isinstance(event, ev.DecisionRequested) else event.effect_id
+        pending = after.pending_effect(wanted)
+        if pending is not None and pending.kind is EffectKind.DECIDE and pending.attempt > 0:
+            event = event.model_copy(update={"reserved": worst_case(after, pending)})
+    t.emit(event)

@@ -1,27 +1,17 @@
 """What the prompts of goal and background runs show beside those of a network run (features C1, C8, D4, D13)."""
 
 from towpath_contracts.base import JsonObject
+from towpath_engine.background_context import background_section, last_words_section, reflection_section
 from towpath_engine.evolve import ACTING
+from towpath_engine.goal_context import goal_assessment, goal_section
 from towpath_engine.state import RunState
 
 
 def run_section(state: RunState) -> JsonObject | None:
     """Return what every prompt of the run shows; None for a network run."""
-    task = state.created
-    if task.goal is not None and state.goal is not None:
-        criteria = [
-            {"number": number, "criterion": criterion.words(), "met": number in state.goal.met}
-            for number, criterion in enumerate(task.goal.acceptance_criteria)
-        ]
-        return {
-            "goal": task.goal.goal,
-            "acceptance_criteria": criteria,
-            "constraints": task.goal.constraints,
-            "progress": state.goal.progress,
-        }
-    if task.background is not None:
-        return {"objective": task.background.objective}
-    return None
+    if state.goal is not None:
+        return goal_section(state, state.goal)
+    return background_section(state)
 
 
 def assessment_section(state: RunState) -> JsonObject | None:
@@ -31,4 +21,9 @@ def assessment_section(state: RunState) -> JsonObject | None:
     calls = [
         {"tool": c.call.tool, "arguments": c.shown_args(), "status": c.status, "result": c.result} for c in state.calls
     ]
-    return {"kind": state.asked, "step": state.step, "calls": calls}
+    told: JsonObject = {"kind": state.asked, "step": state.step, "calls": calls}
+    if state.goal is not None:
+        return {**told, **goal_assessment(state, state.goal)}
+    if state.background is None:
+        return told
+    return {**told, **(last_words_section(state) if state.asked == "summarize" else reflection_section(state))}

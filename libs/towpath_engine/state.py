@@ -18,6 +18,8 @@ from towpath_contracts.decisions import ToolCall
 from towpath_contracts.events import RunCreated
 from towpath_contracts.networks import Snapshot
 from towpath_engine.background_state import BackgroundState
+from towpath_engine.budget_state import BudgetState
+from towpath_engine.desk_state import Desk
 from towpath_engine.goal_state import GoalState
 from towpath_engine.watch_state import Watch
 
@@ -60,6 +62,9 @@ class EffectKind(StrEnum):
     DECIDE = "decide"
     TOOL = "tool"
     FENCE = "fence"
+    CHILD = "child"
+    OUTCOME = "outcome"
+    STORE = "store"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +72,8 @@ class PendingEffect:
     """Something asked of the outside and not answered yet (design §4).
 
     `fence` is that of the moment it was asked for: a resend never carries a newer one, or it would pass a fence that
-    was raised to stop it. `dead` counts its messages that nobody could handle.
+    was raised to stop it. `dead` counts its messages that nobody could handle. `outcome` is what the ledger is told of
+    a call that the run applied itself.
     """
 
     effect_id: UUID
@@ -78,6 +84,7 @@ class PendingEffect:
     call_index: int = -1
     fence: int = 0
     dead: int = 0
+    outcome: JsonObject | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +114,24 @@ class OpenCall:
         if self.executed_args is None:
             return self.call.shown_args()
         return {name: value for name, value in self.executed_args.items() if name not in self.call.system_params}
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenChild:
+    """One child of the current step; `seq` is how far its own log is known, `waits` that it waits for people."""
+
+    child_id: UUID
+    step: int
+    index: int
+    agent_key: str
+    purpose: str = ""
+    subject: str = ""
+    ended: bool = False
+    waits: bool = False
+    seq: int = 0
+    status: str = ""
+    reason: str = ""
+    final: JsonObject | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,8 +227,11 @@ class RunState:
     backoff_until: datetime | None = None
     run_gates: int = 0
     revisions: int = 0
+    children: tuple[OpenChild, ...] = ()
     goal: GoalState | None = None
     background: BackgroundState | None = None
+    desk: Desk | None = None
+    budget: BudgetState | None = None
     watch: Watch = field(default_factory=Watch)
 
     @property
@@ -230,10 +258,11 @@ class RunState:
     @property
     def waits_only_for_people(self) -> bool:
         """Whether every pending effect stands behind a gate, so that active time stands still (design §5)."""
-        if not self.gates or (not self.pending and not self.waits_at_run_gate):
+        waiting = {child.child_id for child in self.children if child.waits}
+        if (not self.gates and not waiting) or (not self.pending and not self.waits_at_run_gate):
             return False
-        gated = {gate.execution_id for gate in self.gates}
-        return all(effect.effect_id in gated for effect in self.pending)
+        gated = {gate.execution_id for gate in self.gates} | waiting
+        return all(p.effect_id in gated or p.kind is EffectKind.OUTCOME for p in self.pending)
 
     @property
     def waits_at_run_gate(self) -> bool:

@@ -10,6 +10,7 @@ from towpath_contracts.decisions import AskPerson, CallTools, Finish, GiveUp, Tr
 from towpath_contracts.execution_log import truncate
 from towpath_contracts.networks import Snapshot
 from towpath_engine.asking import request_decision
+from towpath_engine.budgets import EXCEEDED, last_answer_only, stopped_by_budget
 from towpath_engine.detectors.ladder import LOOP_GATE, Loop
 from towpath_engine.ending import finish, stopped_by_deadline
 from towpath_engine.loops import climb, enforced, loop_of, stopped_by_loop
@@ -20,15 +21,22 @@ from towpath_engine.transition import Transition
 from towpath_engine.validation import Refusal, instruct
 from towpath_engine.watchdog import stopped_by_finding
 
+ANSWERED = frozenset({EffectKind.DECIDE, EffectKind.TOOL, EffectKind.CHILD})
+"""What a step waits for; a run's gate may open, and be settled, while an answer is on its way."""
+
 NETWORK = "network"
 """The kind of run that counts its tool errors; others count failed steps in a row."""
 
 
 def begin_step(t: Transition) -> None:
     """Check every reason to stop; when there is none, ask for the next decision."""
+    if t.state.waits_at_run_gate or any(effect.kind in ANSWERED for effect in t.state.pending):
+        return  # whoever settles the gate, or answers last, comes here again
     if stopped_by_deadline(t) or any(stopped(t) for stopped in strategy_of(t).checks):
         return
-    if stopped_by_loop(t) or stopped_by_finding(t) or _stopped_by_tool_errors(t):
+    if stopped_by_loop(t) or stopped_by_finding(t) or stopped_by_budget(t) or _stopped_by_tool_errors(t):
+        return
+    if any(stopped(t) for stopped in strategy_of(t).limits):
         return
     if t.state.step >= t.state.created.max_steps:
         limit = t.state.created.max_steps
@@ -50,11 +58,12 @@ def _stopped_by_tool_errors(t: Transition) -> bool:
 
 def _force_respond(t: Transition) -> None:
     """Hand the last step to the agent that must answer (feature A12)."""
-    limit = t.state.created.max_steps
-    if not t.state.snapshot.force_respond or limit <= 1 or t.state.step != limit - 1:
+    limit, spent = t.state.created.max_steps, last_answer_only(t.state)
+    if not t.state.snapshot.force_respond or not (spent or (limit > 1 and t.state.step == limit - 1)):
         return
     target = _answering_agent(t.state.snapshot, t.state.agent_key)
-    t.emit(ev.NoteAdded(step=t.state.step, text="This is the last step: answer now with RESPOND."))
+    why = "The budget is used up" if spent else "This is the last step"
+    t.emit(ev.NoteAdded(step=t.state.step, text=f"{why}: answer now with RESPOND."))
     if target != t.state.agent_key:
         t.emit(
             ev.AgentTransferred(
@@ -84,12 +93,12 @@ def after_decision(t: Transition, decision: JsonObject) -> bool:
     instruction = instruct(t.state, decision)
     match instruction:
         case Refusal():
-            resend_decision(t, instruction.code, instruction.feedback)
+            return resend_decision(t, instruction.code, instruction.feedback)
         case CallTools():
-            _call_tools(t, instruction)
+            return _call_tools(t, instruction)
         case Transfer():
             _issue(t, instruction)
-            _transfer(t, instruction)
+            return _transfer(t, instruction)
         case Finish():
             _issue(t, instruction)
             return not strategy_of(t).done(t, instruction)
@@ -114,13 +123,12 @@ FEEDBACK_CHARS = 2_000
 """The longest feedback: enough for every mistake of a sane decision, and no door for flooding the next prompt."""
 
 
-def resend_decision(t: Transition, code: str, feedback: str) -> None:
-    """Feed a refusal back; nothing else changes (feature A7)."""
+def resend_decision(t: Transition, code: str, feedback: str) -> bool:
+    """Feed a refusal back; nothing else changes (feature A7). Says whether the phases of the step are to be walked."""
     told = _refuse(t, code, feedback)
     if t.state.created.single_instruction:
         finish(t, Status.FAILED, code, told)
-    else:
-        begin_step(t)
+    return not t.state.is_final
 
 
 def _refuse(t: Transition, code: str, feedback: str) -> str:
@@ -134,29 +142,36 @@ def _refuse(t: Transition, code: str, feedback: str) -> str:
     return told
 
 
-def _call_tools(t: Transition, instruction: CallTools) -> None:
+def _call_tools(t: Transition, instruction: CallTools) -> bool:
+    objection = strategy_of(t).objection(t.state, instruction)
+    if objection is not None:
+        return resend_decision(t, objection.code, objection.feedback)
     loop = loop_of(t.state, instruction.calls)
     if loop is not None:
-        _refuse_loop(t, loop)
-        return
+        return _refuse_loop(t, loop)
+    if last_answer_only(t.state):
+        return resend_decision(t, EXCEEDED, "No budget is left for calls.")
+    if stopped_by_budget(t):
+        return False
     _issue(t, instruction)
     for pending in t.state.pending:
         if pending.kind is EffectKind.TOOL and pending.attempt:
             t.ask(pending.effect_id)
+    return False
 
 
-def _refuse_loop(t: Transition, loop: Loop) -> None:
+def _refuse_loop(t: Transition, loop: Loop) -> bool:
     """The third equal call in a row is not run: tell the model, or climb the ladder further (design §5)."""
     taken = climb(t, loop)
     if taken in ("nudge", "replan"):
-        resend_decision(t, LOOP_GATE, loop.told)
-        return
+        return resend_decision(t, LOOP_GATE, loop.told)
     if taken == "gate":
         _refuse(t, LOOP_GATE, loop.told)
     enforced(t, loop, taken)
+    return False
 
 
-def _transfer(t: Transition, instruction: Transfer) -> None:
+def _transfer(t: Transition, instruction: Transfer) -> bool:
     same = instruction.target == t.state.agent_key
     t.emit(
         ev.AgentTransferred(
@@ -169,8 +184,7 @@ def _transfer(t: Transition, instruction: Transfer) -> None:
     )
     if t.state.created.single_instruction:
         finish(t, Status.COMPLETED, "instruction_done", "", final={"transferred_to": instruction.target})
-    else:
-        begin_step(t)
+    return not t.state.is_final
 
 
 def finish_instruction(t: Transition) -> None:

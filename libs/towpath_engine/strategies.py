@@ -10,12 +10,22 @@ from dataclasses import dataclass, field
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.deciding import DecisionKind
-from towpath_contracts.decisions import Finish, GiveUp
-from towpath_engine.background import BACKGROUND_ANSWERS, BACKGROUND_CHECKS, BACKGROUND_PHASES, background_done
+from towpath_contracts.decisions import CallTools, Finish, GiveUp
+from towpath_engine.background import (
+    BACKGROUND_ANSWERS,
+    BACKGROUND_CHECKS,
+    BACKGROUND_LIMITS,
+    BACKGROUND_PHASES,
+    background_done,
+    background_given_up,
+)
+from towpath_engine.background_rules import background_objection
 from towpath_engine.ending import finish
 from towpath_engine.goal import GOAL_ANSWERS, GOAL_CHECKS, GOAL_PHASES, goal_claimed
-from towpath_engine.state import Status
+from towpath_engine.retrying import objection
+from towpath_engine.state import RunState, Status
 from towpath_engine.transition import Transition
+from towpath_engine.validation import Refusal
 
 Phase = Callable[[Transition], bool]
 Answer = Callable[[Transition, JsonObject | None], None]
@@ -34,26 +44,41 @@ def abandon(t: Transition, instruction: GiveUp) -> bool:
     return True
 
 
+def no_objection(_state: RunState, _instruction: CallTools) -> Refusal | None:
+    """Let any action through that the agent may take."""
+    return None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Strategy:
-    """`phases` come after the calls of a step are joined, `checks` before the loop detectors of the next step.
+    """`phases` come after the calls of a step, `checks` before the loop detectors of the next one, `limits` after.
 
     `done` takes an answer (RESPOND), `give_up` an abandonment; each says whether it ended the run. Where not, the
-    phases are walked.
+    phases are walked, as after a refusal and a handoff. `objection` refuses actions that the kind does not take.
     """
 
     phases: tuple[Phase, ...] = ()
     checks: tuple[Phase, ...] = ()
+    limits: tuple[Phase, ...] = ()
     answers: Mapping[DecisionKind, Answer] = field(default_factory=dict)
     done: Callable[[Transition, Finish], bool] = respond
     give_up: Callable[[Transition, GiveUp], bool] = abandon
+    objection: Callable[[RunState, CallTools], Refusal | None] = no_objection
 
 
 STRATEGIES: dict[str, Strategy] = {
     "network": Strategy(),
-    "goal": Strategy(phases=GOAL_PHASES, checks=GOAL_CHECKS, answers=GOAL_ANSWERS, done=goal_claimed),
+    "goal": Strategy(
+        phases=GOAL_PHASES, checks=GOAL_CHECKS, answers=GOAL_ANSWERS, done=goal_claimed, objection=objection
+    ),
     "background": Strategy(
-        phases=BACKGROUND_PHASES, checks=BACKGROUND_CHECKS, answers=BACKGROUND_ANSWERS, done=background_done
+        phases=BACKGROUND_PHASES,
+        checks=BACKGROUND_CHECKS,
+        limits=BACKGROUND_LIMITS,
+        answers=BACKGROUND_ANSWERS,
+        done=background_done,
+        give_up=background_given_up,
+        objection=background_objection,
     ),
 }
 

@@ -21,12 +21,17 @@ class Transition:
     now: datetime
     entries: list[LogEntry] = field(default_factory=list)
     send: dict[UUID, None] = field(default_factory=dict)
+    stored: dict[str, str] = field(default_factory=dict)
 
     def emit(self, event: AnyEvent) -> None:
         """Append *event* and fold it."""
         entry = LogEntry.model_construct(seq=self.state.seq + 1, at=self.now, event=event)
         self.entries.append(entry)
         self.state = evolve(self.state, entry)
+
+    def store(self, digest: str, text: str) -> None:
+        """Have a text stored that an event of this transition names, before it is committed."""
+        self.stored[digest] = text
 
     def ask(self, effect_id: UUID) -> None:
         """Send this pending effect when the transition is committed."""

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions import (
+    MAX_CALLS_PER_DECISION,
     Abandon,
     AnyDecision,
     AskPerson,
@@ -104,6 +105,7 @@ def _tools(state: RunState, agent: CompiledAgent, proposals: tuple[ToolCallPropo
     calls: list[ToolCall] = []
     problems: list[str] = []
     code = "arguments_invalid"
+    first = 0 if state.goal is None else (state.goal.attempt - 1) * MAX_CALLS_PER_DECISION
     for index, proposal in enumerate(proposals):
         if proposal.tool_name not in agent.equipped_tools:
             code = "tool_not_allowed"
@@ -120,8 +122,8 @@ def _tools(state: RunState, agent: CompiledAgent, proposals: tuple[ToolCallPropo
         problems += wrong
         calls.append(
             ToolCall(
-                execution_id=execution_id(state.run_id, state.step, index),
-                call_index=index,
+                execution_id=execution_id(state.run_id, state.step, first + index),
+                call_index=first + index,
                 tool=spec.name,
                 args=merged,
                 system_params=tuple(name for name in spec.system_params if name in merged),

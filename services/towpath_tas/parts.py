@@ -101,6 +101,7 @@ class Parts:
         serve(bus, rpc.RAISE_FENCE, self._settling.raise_fence)
         serve(bus, rpc.RESOLVE_APPROVAL, self._settling.resolve_approval)
         serve(bus, rpc.SETTLE_CALL, self._settling.settle_call)
+        serve(bus, rpc.RECORD_OUTCOME, self._settling.record_outcome)
         serve(bus, rpc.SET_SWITCH, self._switches.set)
         serve(bus, rpc.LIST_SWITCHES, self._switches.list)
         serve(bus, rpc.DEAD_LETTER_CALLS, self.letters.report)

@@ -8,17 +8,19 @@ from towpath_contracts import events as ev
 from towpath_contracts import facts
 from towpath_contracts.access import RaiseFence
 from towpath_contracts.deciding import DecisionRequest
-from towpath_contracts.decisions import CallTools
+from towpath_contracts.decisions import MAX_CALLS_PER_DECISION, CallTools
 from towpath_contracts.events import LogEntry, event_adapter
+from towpath_contracts.internal_tools import PLATFORM_WORKER
 from towpath_contracts.networks import Snapshot
-from towpath_contracts.tools import ToolRequest
+from towpath_contracts.tools import RecordOutcome, ToolRequest
 from towpath_engine.advance import advance, wake_at
+from towpath_engine.desk_remember import outcome_effect
 from towpath_engine.effects import Effect
 from towpath_engine.evolve import evolve
 from towpath_engine.state import EffectKind, RunState, dump_state, initial, load_state
 
-AFTER_THE_END = frozenset({"fence_stored", "effect_resent"})
-"""What a finished run may still write: the fate of its fence."""
+AFTER_THE_END = frozenset({"fence_stored", "effect_resent", "usage_corrected", "outcome_recorded"})
+"""What a finished run may still write: the fate of its fence, and what a late answer says that it used."""
 
 
 class Watch:
@@ -29,9 +31,13 @@ class Watch:
         self.network, self.task = network, first.event
         self.seq, self.step, self.fence, self.ended = 1, 0, 0, False
         self.started = False
+        self.tries = 0
+        self.backs_off = False
         self.asked: set[UUID] = set()
+        self.reserved: set[UUID] = set()
         self.open: dict[UUID, int] = {}
         self.done: set[UUID] = set()
+        self.applied: set[UUID] = set()
         self.gates: set[UUID] = set()
         self.used_gates: set[UUID] = set()
         self.cancelled = False
@@ -87,12 +93,17 @@ class Watch:
         if fact.run_id != run_id:
             return False
         if self.ended:
-            return isinstance(fact, facts.TimerFired | facts.FenceRaised)
+            late = isinstance(fact, facts.DecisionMade | facts.DecisionFailed) and fact.request_id in self.reserved
+            return late or isinstance(fact, facts.TimerFired | facts.FenceRaised | facts.OutcomeRecorded)
         match fact:
             case facts.DecisionMade() | facts.DecisionFailed():
-                return fact.request_id in self.asked
+                return fact.request_id in self.asked or fact.request_id in self.reserved
             case facts.ToolFinished() | facts.ToolDenied() | facts.ApprovalRequired() | facts.CallPaused():
                 return fact.execution_id in self.open
+            case facts.ToolPermitted():
+                return fact.execution_id in self.open and not self.cancelled
+            case facts.OutcomeRecorded():
+                return fact.execution_id in self.applied
             case facts.GateResolved():
                 return bool(self.gates)
             case facts.CancelRequested():
@@ -107,8 +118,10 @@ class Watch:
                 return fact.effect_id in self.asked or fact.effect_id in self.open
             case facts.TimerFired() | facts.ExecutionConflict() | facts.WatchdogReported():
                 return True
+            case facts.BudgetApplied() | facts.BudgetRefused() | facts.BudgetWarned():
+                return True
 
-    def _entry(self, entry: LogEntry) -> None:
+    def _entry(self, entry: LogEntry) -> None:  # noqa: C901 - one table of events
         event = entry.event
         assert entry.seq == self.seq + 1, "the log has no gaps"
         self.seq = entry.seq
@@ -122,9 +135,10 @@ class Watch:
             case ev.DecisionRequested():
                 assert not self.asked, "at most one decision is pending"
                 assert not self.open, "a step begins when the calls of the one before are finished"
-                assert event.step == self.step + 1 <= self.task.max_steps
-                self.step = event.step
-                self.asked = {event.request_id}
+                self._asked(event)
+            case ev.BackedOff():
+                assert event.until > entry.at
+                self.backs_off = True
             case ev.DecisionReceived() | ev.DecisionMissed():
                 assert event.request_id in self.asked
                 self.asked = set()
@@ -133,6 +147,10 @@ class Watch:
             case ev.ToolCallFinished() | ev.ToolCallDenied():
                 assert self.open.pop(event.execution_id) == event.call_index
                 self._done(event.execution_id)
+                if isinstance(event, ev.ToolCallFinished) and event.worker == PLATFORM_WORKER:
+                    self.applied.add(event.execution_id)
+            case ev.OutcomeRecorded():
+                self.applied.remove(event.execution_id)
             case ev.GateOpened():
                 assert event.gate_id not in self.used_gates, "a gate id is used once"
                 self.used_gates.add(event.gate_id)
@@ -145,6 +163,20 @@ class Watch:
                 self.attempts[event.effect_id] = event.attempt
             case _:
                 self._control(event)
+
+    def _asked(self, event: ev.DecisionRequested) -> None:
+        """A step begins, or the one under way is judged, or, in runs that are not networks, tried again."""
+        if event.kind == "decide" or event.step != self.step:
+            assert event.step == self.step + 1 <= self.task.max_steps and event.kind in ("decide", "replan")
+            self.tries = 0
+        else:
+            assert self.task.kind != "network"
+        if self.backs_off:
+            self.attempts[event.request_id] = 0  # the timer sends it
+        self.backs_off = False
+        self.step = event.step
+        self.asked = {event.request_id}
+        self.reserved |= {event.request_id} if event.reserved is not None else set()
 
     def _control(self, event: ev.AnyEvent) -> None:
         match event:
@@ -174,8 +206,9 @@ class Watch:
         if polling and self.polls:
             self.attempts |= dict.fromkeys((call.execution_id for call in instruction.calls), 0)
         self.polls = self.polls + 1 if polling else 0
-        for index, call in enumerate(instruction.calls):
-            assert call.call_index == index
+        first, self.tries = self.tries * MAX_CALLS_PER_DECISION, self.tries + 1
+        for index, call in enumerate(instruction.calls, first):
+            assert call.call_index == index, "the calls of a further attempt have ids of their own"
             assert call.execution_id not in self.open and call.execution_id not in self.done
             self.open[call.execution_id] = index
 
@@ -194,6 +227,8 @@ class Watch:
                     assert effect.message.execution_id in self.open, "a finished call is not asked for again"
                     first = self.requested_at_fence.setdefault(effect.message.execution_id, effect.message.fence)
                     assert effect.message.fence == first, "a resend must not pass a fence that was raised to stop it"
+                case RecordOutcome():
+                    assert effect.message.execution_id in self.applied, "only what the run did itself is told"
                 case RaiseFence():
                     assert effect.message.fence == self.fence and (self.cancelled or self.ended)
 
@@ -201,6 +236,8 @@ class Watch:
         """The state says the same as the log, and stays small."""
         assert {p.effect_id for p in after.pending if p.kind is EffectKind.DECIDE} == self.asked
         assert {g.gate_id for g in after.gates} == self.gates
+        owed = {p.effect_id for p in after.pending if p.kind is EffectKind.OUTCOME}
+        assert owed == {outcome_effect(after.run_id, e) for e in self.applied}
         assert (after.seq, after.step, after.fence, after.is_final) == (self.seq, self.step, self.fence, self.ended)
         if not self.ended:
             assert {p.effect_id for p in after.pending if p.kind is EffectKind.TOOL} == set(self.open)

@@ -72,12 +72,27 @@ def after_step(detectors: Detectors, calls: tuple[OpenCall, ...], tools: Tools, 
     """Count what came of the calls of *step*: one success clears the errors, external causes change nothing."""
     polling = all(tools[call.call.tool].polling for call in calls)
     if any(not call.error_signature for call in calls):
-        cleared = but(detectors, error_signature="", error_count=0, error_told=0)
+        cleared = _cleared(detectors, step)
         return cleared if polling else _after_success(cleared, calls, tools)
     if any(call.external for call in calls):
         return detectors if polling else but(detectors, call_count=max(0, detectors.call_count - 1))
     counted = _after_error(detectors, errors_of(calls), step)
     return counted if polling else _seen(counted, step_signature(calls))
+
+
+def _cleared(detectors: Detectors, step: int) -> Detectors:
+    """Forget the errors, but for what a judgement of this step may still need."""
+    before = (
+        detectors.error_before if step == detectors.error_step else (detectors.error_signature, detectors.error_count)
+    )
+    return but(detectors, error_signature="", error_count=0, error_told=0, error_step=step, error_before=before)
+
+
+def after_validation(detectors: Detectors, signature: str, step: int) -> Detectors:
+    """Count a step that is judged to have failed although its calls did not; *signature* is empty for a success."""
+    if not signature or (step == detectors.error_step and detectors.error_count):
+        return detectors
+    return _after_error(detectors, signature, step)
 
 
 def _after_success(detectors: Detectors, calls: tuple[OpenCall, ...], tools: Tools) -> Detectors:

@@ -20,6 +20,7 @@ from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.adapters.ledger_tables import QUERIES, Seen
 from towpath_tas.core.authorization import Law
 from towpath_tas.core.history import unlimited
+from towpath_tas.core.internal import BUILT_IN
 from towpath_tas.core.ladder import Crew, crew_of
 from towpath_tas.core.matrix import Matrix
 from towpath_tas.core.policy_file import rule_from_row
@@ -93,7 +94,8 @@ class Laws:
         tools = await source.fetch(QUERIES.tools, project)
         shadow = await source.fetchrow(QUERIES.shadow, project)
         matrix = Matrix([rule_from_row(json.loads(row["rule"])) for row in rules], compile_condition, policy)
-        law = Law(matrix, Registry([_tool(row) for row in tools], matches, registry), compile_grant)
+        known = [*BUILT_IN, *map(_tool, tools)]  # a tool of that name that a worker registered before stays
+        law = Law(matrix, Registry(known, matches, registry), compile_grant)
         law.crews = self._crews
         law.switches = Switches(Switch(**dict(row)) for row in await source.fetch(SWITCHES.open_switches, project))
         if shadow is not None:

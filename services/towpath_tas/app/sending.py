@@ -15,6 +15,7 @@ from towpath_fabric.ports import Wire
 from towpath_fabric.tickets import TicketRefusedError, TicketSigner, TicketVerifier
 from towpath_tas.app.book import Clock
 from towpath_tas.core.call import Call, Dispatch, Step, Stop, Tell
+from towpath_tas.core.internal import is_internal, permitted
 from towpath_tas.metrics import Metrics
 
 MESSAGE_ID = "Nats-Msg-Id"
@@ -93,18 +94,23 @@ class Sender:
         """Send everything that *step* wants sent."""
         for effect in step.effects:
             match effect:
+                case Dispatch() if is_internal(effect.call):
+                    await self._tell(effect.call.run_id, permitted(effect.call))
                 case Dispatch():
                     await self._dispatch(effect.call)
                 case Tell():
-                    crash_point("tas.before_tell")
-                    self._metrics.facts.inc()
-                    await self._bus.post(subjects.run_inbox("tas", effect.run_id), effect.fact.encode())
-                    await crash_point_sent("tas.told")
+                    await self._tell(effect.run_id, effect.fact)
                 case Stop():
                     body = CancelTool(execution_id=effect.execution_id, reason=effect.reason).model_dump_json()
                     subject = subjects.tool_cancel(effect.project, effect.toolset, effect.execution_id)
                     await self._bus.post(subject, body.encode())
         self._count(step)
+
+    async def _tell(self, run_id: UUID, fact: str) -> None:
+        crash_point("tas.before_tell")
+        self._metrics.facts.inc()
+        await self._bus.post(subjects.run_inbox("tas", run_id), fact.encode())
+        await crash_point_sent("tas.told")
 
     async def _dispatch(self, call: Call) -> None:
         crash_point("tas.before_dispatch")

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from towpath_contracts.access import FenceAnswer, RaiseFence, SettleCall
 from towpath_contracts.problems import Problem, ProblemError, problem
-from towpath_contracts.tools import CallStatus
+from towpath_contracts.tools import CallStatus, InternalOutcome, RecordOutcome
 from towpath_contracts.views import Done, ResolveGate
 from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_fabric.lane import Lane
@@ -20,6 +20,7 @@ from towpath_tas.app.sending import Sender
 from towpath_tas.core import voting
 from towpath_tas.core.call import Call, Step
 from towpath_tas.core.holding import hold
+from towpath_tas.core.internal import on_recorded
 from towpath_tas.core.settling import is_live, on_fence, on_settle
 
 
@@ -80,6 +81,17 @@ class Settling:
 
         await self._settle(request.run_id, request.execution_id, request.project, decide)
         return Done(detail=f"call {request.execution_id}: {request.verdict}")
+
+    async def record_outcome(self, request: RecordOutcome) -> InternalOutcome:
+        """Store what a run says of a call that it applied itself; when this answers it is committed."""
+        refused: list[str] = [""]
+
+        def decide(picture: Picture) -> Step:
+            step, refused[0] = on_recorded(picture.call, request)
+            return step
+
+        await self._settle(request.run_id, request.execution_id, request.project, decide)
+        return InternalOutcome(execution_id=request.execution_id, refused=refused[0])
 
     async def _settle(
         self, run_id: UUID, execution_id: UUID, project: str, decide: Callable[[Picture], Step | Problem]

@@ -166,7 +166,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispatch:
-    """Send this call to its toolset."""
+    """Send this call to whoever runs it: its toolset, or the run itself where the tool is internal."""
 
     call: Call
 

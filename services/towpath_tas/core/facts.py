@@ -46,7 +46,7 @@ def finished(
         settled_by=settled_by,
         probe=probe,
         doubt=_doubt(call, last, probe) if unknown else None,
-        executed_args=_executed(call),
+        executed_args=executed_args(call),
         edited_by=call.edited_by,
     ).model_dump_json()
 
@@ -58,8 +58,8 @@ def _doubt(call: Call, last: Claim | None, probe: ProbeWord) -> Doubt:
     return Doubt(worker=last.worker, claimed_at=last.at, lease_until=last.until, starts=starts, probe=probe)
 
 
-def _executed(call: Call) -> dict[str, Any] | None:
-    """The arguments as a person has changed them; the run knows those that it asked for."""
+def executed_args(call: Call) -> dict[str, Any] | None:
+    """Return the arguments as a person has changed them; the run knows those that it asked for."""
     return json.loads(call.args) if call.edited_by else None
 
 
@@ -80,7 +80,7 @@ def reported(call: Call, outcome: ToolOutcome, result_digest: str | None) -> str
         policy_version=call.policy_version,
         attempt=outcome.attempt,
         probe=outcome.probe,
-        executed_args=_executed(call),
+        executed_args=executed_args(call),
         edited_by=call.edited_by,
     ).model_dump_json()
 

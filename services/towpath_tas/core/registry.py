@@ -28,6 +28,10 @@ _LATER: Mapping[str, object] = {
     "hazards": [],
     "trusted_fields": [],
     "definition": "",
+    "cost_usd": 0.0,
+    "reports": "",
+    "internal": False,
+    "workspace": "",
 }
 """Members of a spec that came after the first stored digests, with what they are where a worker does not set them."""
 

@@ -1,0 +1,108 @@
+"""The workspace of a run: virtual files, and the rules for their names and sizes (feature D6).
+
+Law: a file is a name and the digest of its text; what it holds is a blob. Names are relative and ASCII, and never lead
+out of the workspace. What the caller mounted is read-only.
+"""
+
+from datetime import datetime
+from uuid import UUID
+
+from pydantic import Field
+
+from towpath_contracts.base import JsonObject, Message, Value
+
+MAX_DEPTH = 16
+MAX_SEGMENT = 80
+MAX_PATH = MAX_DEPTH * (MAX_SEGMENT + 1)
+MAX_WRITE_CHARS = 48_000
+"""Characters of one write (behaviours 003.2)."""
+
+MAX_FILE_BYTES = 512 * 1024
+"""One file, also after many appends: what a call reads travels with its fact."""
+
+MAX_WORKSPACE_BYTES = 1024 * 1024
+"""All files together: a search reads all of them."""
+
+MAX_FILES = 1_000
+
+MAX_MOUNT_BYTES = 512 * 1024
+"""All mounted files of a task, with their names: a task is one message, and the broker carries 1 MiB."""
+
+MAX_MOUNT_FILES = 500
+
+
+class PathRefusedError(ValueError):
+    """The name can't be one of a workspace file; the text says why, for the model."""
+
+
+def clean_path(text: str) -> str:
+    """Return *text* as the name of a file or folder; duplicate slashes collapse. Raises PathRefusedError."""
+    if text.startswith("/"):
+        msg = f"{text!r} is absolute; paths are relative to the workspace"
+        raise PathRefusedError(msg)
+    if not text.isascii() or not text.isprintable():
+        msg = "a path has printable ASCII characters only"
+        raise PathRefusedError(msg)
+    segments = [segment for segment in text.split("/") if segment]
+    if not segments:
+        msg = "the path is empty"
+        raise PathRefusedError(msg)
+    if "." in segments or ".." in segments:
+        msg = f"{text!r} has a segment . or .."
+        raise PathRefusedError(msg)
+    if len(segments) > MAX_DEPTH:
+        msg = f"the path has {len(segments)} segments; the limit is {MAX_DEPTH}"
+        raise PathRefusedError(msg)
+    if max(map(len, segments)) > MAX_SEGMENT:
+        msg = f"a segment of the path is longer than {MAX_SEGMENT} characters"
+        raise PathRefusedError(msg)
+    return "/".join(segments)
+
+
+class FileEntry(Value):
+    """One file as the run's log names it: `version` counts its writes, 1 is the first."""
+
+    path: str
+    digest: str
+    size: int
+    version: int = 1
+    read_only: bool = False
+
+
+class FileChange(Value):
+    """What became of one file; `digest` is None where it was deleted."""
+
+    path: str
+    digest: str | None = None
+    size: int = 0
+
+
+class GetWorkspace(Message):
+    """Gateway to orchestrator: the files of a run, at its end so far."""
+
+    project: str
+    run_id: UUID
+
+
+class WorkspaceFileView(Value):
+    """One file of a run's workspace. Times are of the run's log; `changed` says whether the run wrote it."""
+
+    path: str
+    digest: str
+    size: int
+    version: int
+    read_only: bool
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+    mounted_digest: str | None = None
+
+
+class WorkspaceView(Message):
+    """The workspace of a run, files in order of their paths; `plan` is its plan, None where it has none."""
+
+    run_id: UUID
+    seq: int
+    status: str
+    files: tuple[WorkspaceFileView, ...] = ()
+    deleted: tuple[str, ...] = Field(default=())
+    plan: JsonObject | None = None
