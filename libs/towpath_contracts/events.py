@@ -376,7 +376,10 @@ class HelpSought(Value):
 
 
 class ProgressMeasured(Value):
-    """How far the goal is, 0 to 1, by `source` tests, artifacts or model, with that source's metrics (feature C7)."""
+    """How far the goal is, 0 to 1, by `source` tests, artifacts or model, with that source's metrics (feature C7).
+
+    `artifacts` are those that are known by now.
+    """
 
     type: Literal["progress_measured"] = "progress_measured"
     step: int
@@ -390,7 +393,7 @@ class ProgressMeasured(Value):
 class ConfidenceMeasured(Value):
     """How sure the model is, 0 to 1; what can't be read is 0 (feature C8).
 
-    `trigger` is interval, uncertain or requested.
+    `trigger` is interval, uncertain, requested or failures.
     """
 
     type: Literal["confidence_measured"] = "confidence_measured"

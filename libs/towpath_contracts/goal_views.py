@@ -1,7 +1,7 @@
-"""The task state of a goal run, with its steps: every field of source design 2, projected from the events (feature C2).
+"""The task state of a goal run with its steps: every field of source design 2, read from the events (feature C2).
 
-Law: the log is the truth; this is a reading of it, the same for a run that goes on and for one that ended. Times are the
-log's, money is US dollars, durations are milliseconds.
+Law: the log is the truth; this is a reading of it, the same for a run that goes on and for one that ended. Times are
+the log's, money is US dollars, durations are milliseconds.
 """
 
 from collections.abc import Iterable

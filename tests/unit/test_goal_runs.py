@@ -1,0 +1,319 @@
+"""Rules of goal runs that need no service: attempts, judgements, progress, confidence (features C1-C9, C13)."""
+
+from typing import Any
+
+import pytest
+from tests.support.engine_machine import Machine, agent, respond, route, snapshot, tool, use, use_all
+
+from towpath_contracts import events as ev
+from towpath_contracts import facts
+from towpath_contracts.deciding import DecisionKind
+from towpath_contracts.tools import Denial
+from towpath_engine.autonomy import FAILURES_ASKED, who_decides
+from towpath_engine.expressions import fault_of
+from towpath_engine.state import Status
+
+PASSING = {"passed": 4, "failed": 0}
+FAILING = {"passed": 3, "failed": 1}
+TOOLS = (
+    tool("edit"),
+    tool("test", reports="tests"),
+    tool("build", reports="artifacts"),
+    tool("deploy"),
+)
+AGENTS = (
+    agent("coder", equipped_tools=("edit", "test", "build", "deploy"), allowed_routes=("senior",), allow_respond=True),
+    agent("senior", equipped_tools=("deploy",), allowed_routes=("coder",)),
+)
+VALID = {"valid": True}
+
+
+def goal_run(*criteria: str, texts: tuple[str, ...] = (), **settings: Any) -> Machine:
+    """Start a goal run; assessments beside the ones under test are off unless *settings* say otherwise."""
+    wanted = [{"when": one} for one in criteria] + [{"text": one} for one in texts]
+    settings = {"validate_steps": False, "step_attempts": 3, **settings}
+    goal = {"goal": "Make the tests pass.", "acceptance_criteria": wanted, "settings": settings}
+    max_steps = settings.pop("max_steps", 20)
+    return Machine(snapshot(*AGENTS, tools=TOOLS), kind="goal", goal=goal, max_steps=max_steps)
+
+
+def asked(machine: Machine) -> str:
+    return machine.state.asked
+
+
+def deny(machine: Machine, **denial: Any) -> list[ev.AnyEvent]:
+    body = {"violation_type": "permission_denied", "reason": "no rule", **denial}
+    fact = facts.ToolDenied(run_id=machine.state.run_id, execution_id=machine.call_id(), denial=Denial(**body))
+    return machine.feed(fact)
+
+
+def test_a_goal_is_reached_by_what_happened_and_not_by_a_word() -> None:
+    machine = goal_run("tests.failed == 0")
+    machine.decide(respond("All done!"))
+    assert machine.state.status == Status.RUNNING and asked(machine) == "decide"
+    (refused,) = machine.events(ev.DecisionRefused)
+    assert "tests.failed == 0" in refused.feedback and machine.context.feedback == (refused.feedback,)
+    machine.decide(use("test"))
+    machine.finish(result=FAILING)
+    machine.decide(use("test", text="again"))
+    machine.finish(result=PASSING)
+    assert (machine.finished.status, machine.finished.reason) == ("completed", "criteria_met")
+    assert machine.finished.final["criteria"] == [{"number": 0, "criterion": "tests.failed == 0", "met": True}]
+
+
+def test_a_failed_action_is_tried_again_after_two_and_four_seconds_with_another_action() -> None:
+    machine = goal_run("tests.failed == 0")
+    for attempt, wait_s in ((1, 2), (2, 4)):
+        machine.decide(use("edit", text=str(attempt)))
+        machine.fail()
+        assert asked(machine) == "replan" and machine.requests == []
+        (backed,) = machine.events(ev.BackedOff)[attempt - 1 :]
+        assert (backed.until - machine.now).total_seconds() == wait_s
+        machine.timer(after=wait_s - 0.1)
+        assert machine.requests == [], "not before its time"
+        machine.timer(after=0.1)
+        (request,) = machine.requests
+        assert request.kind is DecisionKind.REPLAN and request.step == 1
+    machine.decide(use("edit", text="3"))
+    machine.fail()
+    (validated,) = machine.events(ev.StepValidated)
+    assert (validated.success, validated.attempt, validated.source) == (False, 3, "outcome")
+    assert validated.error_signature and machine.state.step == 2 and asked(machine) == "decide"
+    ids = [call.execution_id for one in machine.events(ev.InstructionIssued) for call in one.instruction.calls]
+    assert len(set(ids)) == 3
+
+
+def test_a_model_that_only_repeats_itself_has_failed_the_step() -> None:
+    machine = goal_run("tests.failed == 0")
+    machine.decide(use_all(("edit", {"text": "a"}), ("build", {"text": "b"})))
+    machine.fail(0)
+    machine.fail(1)
+    machine.wake()
+    for _ in range(3):
+        assert asked(machine) == "replan"
+        machine.decide(use_all(("build", {"text": "b"}), ("edit", {"text": "a"})))
+    (validated,) = machine.events(ev.StepValidated)
+    assert not validated.success and validated.reason.startswith("only repeats") and machine.state.step == 2
+
+
+def test_an_unreadable_further_proposal_is_asked_for_again_in_the_same_step() -> None:
+    machine = goal_run("tests.failed == 0")
+    machine.decide(use("edit", text="a"))
+    machine.fail()
+    machine.wake()
+    machine.decide({"action": "DANCE"})
+    assert (asked(machine), machine.state.step) == ("replan", 1)
+    machine.decide(use("edit", text="b"))
+    machine.finish()
+    (validated,) = machine.events(ev.StepValidated)
+    assert (validated.success, validated.attempt) == (True, 2)
+
+
+def test_a_success_lowers_the_failures_and_ends_their_row() -> None:
+    machine = goal_run("tests.failed == 0", step_attempts=1)
+    for text in "ab":
+        machine.decide(use("edit", text=text))
+        machine.fail(message=text)
+    assert asked(machine) == "confidence"
+    machine.decide({"confidence": 0.9})
+    assert machine.state.goal and (machine.state.goal.failures, machine.state.goal.consecutive_failures) == (2, 2)
+    machine.decide(use("edit", text="c"))
+    machine.finish()
+    assert machine.state.goal and (machine.state.goal.failures, machine.state.goal.consecutive_failures) == (1, 0)
+
+
+def test_every_step_is_validated_and_an_unreadable_validation_is_none() -> None:
+    machine = goal_run("tests.failed == 0", texts=("It reads well.",), validate_steps=True)
+    machine.decide(use("edit"))
+    machine.finish()
+    assert asked(machine) == "validate"
+    machine.decide({"valid": "perhaps"})
+    (first,) = machine.events(ev.StepValidated)
+    assert (first.source, first.success, first.uncertain) == ("model", False, True)
+    assert asked(machine) == "confidence", "a judge that can't be understood is a doubt"
+    machine.decide({"confidence": 0.8})
+    machine.decide(route("senior"))
+    assert machine.events(ev.StepValidated)[-1].source == "none"
+
+
+def test_a_text_criterion_is_met_only_by_a_judgement_of_this_step() -> None:
+    machine = goal_run("tests.failed == 0", texts=("It reads well.",), validate_steps=True)
+    machine.decide(use("edit"))
+    machine.finish()
+    machine.decide({**VALID, "criteria": [{"criterion": 1, "met": True, "evidence": "it does"}]})
+    machine.decide({"progress": 0.5})
+    assert machine.events(ev.StepValidated)[-1].criteria == (1,)
+    machine.decide(use("test"))
+    machine.finish(result=PASSING)
+    assert asked(machine) == "validate", "what was judged before may be true no more"
+    machine.decide({**VALID, "criteria": [{"criterion": 1, "met": False}]})
+    assert machine.events(ev.StepValidated)[-1].criteria == (0,) and not machine.state.is_final
+    machine.decide(respond({"answer": 1}))
+    machine.decide({**VALID, "criteria": [{"criterion": 1, "met": True}]})
+    assert (machine.finished.status, machine.finished.final) == ("completed", {"answer": 1})
+
+
+def test_progress_is_by_tests_then_artifacts_then_the_model() -> None:
+    machine = goal_run("tests.failed == 0", validate_steps=True)
+    machine.decide(use("edit"))
+    machine.finish()
+    machine.decide(VALID)
+    machine.decide({"progress": 7.5, "reason": "almost"})
+    machine.decide(use("build"))
+    parts = [{"name": "a.py", "kind": "code", "size": 12}, {"name": "b", "kind": "dependency"}]
+    machine.finish(result={"artifacts": parts})
+    machine.decide(use("test"))
+    machine.finish(result={"passed": 1, "failed": 2, "errors": 1, "coverage": 0.4})
+    machine.decide(use("test", text="2"))
+    machine.finish(result={"passed": 39, "failed": 1, "coverage": 0.6})
+    model, made, first, second = machine.events(ev.ProgressMeasured)
+    assert (model.source, model.score) == ("model", 1.0)
+    assert (made.source, made.score) == ("artifacts", 0.7)
+    assert (made.metrics["files_created"], made.metrics["code_written"], made.metrics["dependencies_added"]) == (
+        1,
+        12,
+        1,
+    )
+    assert (first.source, first.score) == ("tests", 0.25)
+    assert (second.source, second.score) == ("tests", 0.9), "never more while a test fails"
+    assert (second.metrics["passing_increase"], second.metrics["coverage_increase"]) == (38, 0.2)
+    assert second.metrics["failure_rate_decrease"] == 0.725
+
+
+def test_a_run_of_no_tests_proves_nothing() -> None:
+    machine = goal_run("tests.failed == 0")
+    machine.decide(use("test"))
+    machine.finish(result={"passed": 0, "failed": 0})
+    assert not machine.state.is_final
+    (measured,) = machine.events(ev.ProgressMeasured)
+    assert (measured.source, measured.score) == ("tests", 0.0)
+
+
+def test_a_goal_without_criteria_is_reached_by_progress_alone() -> None:
+    machine = goal_run()
+    machine.decide(respond("done"))
+    assert asked(machine) == "progress"
+    machine.decide({"progress": None})
+    assert not machine.state.is_final and machine.events(ev.DecisionRefused)[-1].code == "goal_not_reached"
+    machine.decide(use("test"))
+    machine.finish(result=PASSING)
+    assert machine.finished.reason == "progress_complete"
+
+
+def test_confidence_is_checked_at_every_fifth_step_and_what_cannot_be_read_is_none() -> None:
+    machine = goal_run("tests.failed == 0")
+    for step in range(1, 11):
+        assert asked(machine) == "decide" and machine.state.step == step
+        machine.decide(use("edit", text=str(step)))
+        machine.finish(result=step)
+        if step == 5:
+            assert asked(machine) == "confidence"
+            machine.decide({"confidence": 3})
+    machine.decide({"no": "number"})
+    checks = machine.events(ev.ConfidenceMeasured)
+    assert [(c.step, c.score, c.trigger) for c in checks] == [(5, 1.0, "interval"), (10, 0.0, "interval")]
+    (gate,) = machine.events(ev.GateOpened)
+    assert (gate.gate_type, gate.reason) == ("low_confidence", "Low confidence: 0.00")
+    payload = {"agent_id", "task_id", "current_step", "goal", "progress_score", "last_steps", "artifacts"}
+    assert payload <= gate.detail.keys() and len(gate.detail["last_steps"]) == 5
+    assert machine.state.status == Status.WAITING
+
+
+@pytest.mark.parametrize(
+    ("said", "trigger"),
+    [
+        ({"uncertain": True}, "uncertain"),
+        ({"confidence": 0.2}, "uncertain"),
+        ({"request_confidence": True}, "requested"),
+        ({"confidence": 0.5}, ""),
+    ],
+)
+def test_stated_doubt_asks_for_a_check(said: dict[str, Any], trigger: str) -> None:
+    machine = goal_run("tests.failed == 0")
+    machine.decide({**use("edit"), **said})
+    machine.finish()
+    assert asked(machine) == ("confidence" if trigger else "decide")
+    if trigger:
+        machine.decide({"confidence": 0.43})
+        assert machine.events(ev.ConfidenceMeasured)[0].trigger == trigger
+        assert machine.events(ev.GateOpened)[0].reason == "Low confidence: 0.43"
+
+
+@pytest.mark.parametrize(
+    ("autonomy", "trigger", "score", "threshold", "who"),
+    [
+        ("low", "uncertain", 0.99, 0.5, "person"),
+        ("low", "interval", 0.5, 0.5, "nobody"),
+        ("low", "interval", 0.49, 0.5, "person"),
+        ("medium", "uncertain", 0.5, 0.5, "nobody"),
+        ("medium", "interval", 0.49, 0.5, "person"),
+        ("medium", "interval", 0.7, 0.9, "model"),
+        ("medium", "interval", 0.69, 0.9, "person"),
+        ("high", "uncertain", 0.3, 0.5, "model"),
+        ("high", "uncertain", 0.29, 0.5, "person"),
+        ("high", "interval", 0.5, 0.5, "nobody"),
+    ],
+)
+def test_autonomy_moves_the_decision_and_never_the_threshold(
+    autonomy: Any, trigger: str, score: float, threshold: float, who: str
+) -> None:
+    assert who_decides(autonomy, trigger, score, threshold) == who
+    assert FAILURES_ASKED == {"low": 1, "medium": 2, "high": 3}
+
+
+def test_a_person_says_how_a_doubtful_run_goes_on() -> None:
+    machine = goal_run("tests.failed == 0")
+    for denials in range(5):
+        machine.decide({**use("edit", text=str(denials)), "uncertain": True})
+        machine.finish(result=denials)
+        machine.decide({"confidence": 0.1})
+        gate = machine.events(ev.GateOpened)[-1]
+        assert gate.gate_type == ("low_confidence" if denials < 3 else "manual")
+        if denials == 3:
+            machine.resolve("denied", gate_id=gate.gate_id, reason="stop it")
+            break
+        machine.resolve("denied", gate_id=gate.gate_id, reason=f"try {denials}")
+        assert machine.context.notes == (f"A person asks for another way: try {denials}",)
+    assert (machine.finished.status, machine.finished.reason) == ("escalated", "manual")
+
+
+def test_denied_alternative_then_specialist_then_person() -> None:
+    machine = goal_run("tests.failed == 0")
+    able = {"specialists": ({"agent_key": "senior"},), "escalation": {"role": "policy_admin"}}
+    machine.decide(use("deploy"))
+    deny(machine, alternatives=({"tool": "build"},), **able)
+    assert asked(machine) == "replan" and "build" in machine.context.notes[0]
+    machine.decide(use("build"))
+    deny(machine, alternatives=({"tool": "edit"},), **able)
+    assert machine.state.agent_key == "senior" and machine.state.step == 2
+    machine.decide(use("deploy"))
+    deny(machine, escalation={"role": "policy_admin"})
+    rungs = [(one.rung, one.tool) for one in machine.events(ev.HelpSought)]
+    assert rungs == [("alternative", "deploy"), ("specialist", "build"), ("person", "deploy")]
+    (gate,) = machine.events(ev.GateOpened)
+    assert gate.gate_type == "permission" and machine.state.status == Status.WAITING
+    machine.resolve("approved", gate_id=gate.gate_id, reason="a rule was added")
+    assert asked(machine) == "decide" and machine.state.goal and machine.state.goal.rungs == ("build:specialist",)
+
+
+def test_a_call_that_only_its_arguments_keep_back_is_no_matter_of_the_ladder() -> None:
+    machine = goal_run("tests.failed == 0")
+    machine.decide(use("deploy"))
+    deny(machine, violation_type="invalid_arguments", escalation={"role": "", "why": "nobody can"})
+    assert asked(machine) == "replan" and machine.events(ev.BackedOff) and not machine.events(ev.HelpSought)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("tests.failed == 0", ""),
+        ("artifacts.exists(name, name == 'a.md')", ""),
+        ("tests.failed ==", "Failed to parse"),
+        ("1 == 1", "always or never"),
+        ("now() > tests.failed", "unknown function now"),
+        ("progress >= 1", "unknown name progress"),
+        ("results.all(a, results.all(b, a == b))", "once"),
+    ],
+)
+def test_a_criterion_is_checked_before_it_is_taken(text: str, fault: str) -> None:
+    assert fault_of(text).startswith(fault) if fault == "" else fault in fault_of(text)
