@@ -1,5 +1,5 @@
 # ruff: noqa: N802 - a test bears the name of its row
-"""Rows A13 and A14 on the running platform: the HTTP shape of source design 0, and one span tree per run."""
+"""Rows on the running platform: the HTTP shape of source design 0, one span tree per run, model calls, loops."""
 
 import asyncio
 import json
@@ -10,15 +10,20 @@ from typing import Any
 import httpx2
 import pytest
 import pytest_asyncio
+from pydantic import BaseModel
+from tests.support.gemini_server import Answer, GeminiServer, gemini
 from tests.support.marked_runs import NETWORK, platform_of, publish
+from tests.support.model_servers import DIALECTS
 from tests.support.otlp_receiver import Receiver, otlp_receiver
 from tests.support.waiting import eventually
 
+from towpath import Client
 from towpath_embedded.identity import temporary_folder
 from towpath_embedded.platform import Platform
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+LOCAL = DIALECTS["local"]
 SECRET = "the customer's secret words"
 SCRIPT = [
     {
@@ -39,10 +44,11 @@ async def run(client: httpx2.AsyncClient, **more: Any) -> dict[str, Any]:
 
 @dataclass
 class Watched:
-    """A platform, and who receives its spans."""
+    """A platform, who receives its spans, and the server of the models `local:…`."""
 
     platform: Platform
     receiver: Receiver
+    server: GeminiServer
 
     def spans(self, trace_id: str) -> list[Any]:
         return [span for span in self.receiver.spans if span.trace_id == trace_id]
@@ -50,13 +56,12 @@ class Watched:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def watched() -> AsyncIterator[Watched]:
-    with temporary_folder() as folder, otlp_receiver() as receiver:
-        platform = platform_of(
-            folder / "platform", 1, 1, environment={"TOWPATH_OTLP_ENDPOINT": receiver.url}, durable=False
-        )
+    with temporary_folder() as folder, otlp_receiver() as receiver, gemini(LOCAL.says("")) as server:
+        addresses = {"TOWPATH_OTLP_ENDPOINT": receiver.url, "TOWPATH_LOCAL_URL": f"{server.url}/v1"}
+        platform = platform_of(folder / "platform", 1, 1, environment=addresses, durable=False)
         async with platform:
             await publish(platform)
-            yield Watched(platform, receiver)
+            yield Watched(platform, receiver, server)
 
 
 async def test_A13_post_run_answers_in_the_shape_of_the_source_and_debug_adds_raw_texts(watched: Watched) -> None:
@@ -174,3 +179,87 @@ async def test_c5_three_equal_errors_of_a_goal_run_open_one_gate_and_a_person_cl
         _, second = await gates_of(client, run_id, 2)
         assert second["gate_id"] != gate["gate_id"] and second["detail"]["count"] == 3
         assert (await client.post(f"/v1/runs/{run_id}/cancel", json={"reason": "enough"})).status_code < 300
+
+
+class Verdict(BaseModel):
+    """What a reviewer answers."""
+
+    verdict: str
+    score: int
+
+
+def says(*decisions: dict[str, Any]) -> list[Answer]:
+    """The local model writes these decisions, one after another."""
+    return [LOCAL.says(json.dumps(decision)) for decision in decisions]
+
+
+def answers(**payload: Any) -> dict[str, Any]:
+    return {"action": "RESPOND", "action_reasoning": "sure", "action_details": {"payload": payload}}
+
+
+async def test_b2_b4_a_model_string_chooses_its_provider_and_the_talk_is_whole(watched: Watched) -> None:
+    """Row B2: provider from the model string. Row B4: [system, …history, user]; the current turn; usage merged."""
+    watched.server.play(*says(SCRIPT[0], answers(message="done")))
+    async with Client(watched.platform.gateway_url) as client:
+        view = await client.run(NETWORK["name"], "Mark it.", model="local:qwen3", timeout=60)
+        talk = await client.messages(view.run_id)
+    assert (view.status, view.final, view.cost.usd) == ("completed", {"message": "done"}, 0.0)
+    assert [seen.body["model"] for seen in watched.server.seen] == ["qwen3", "qwen3"]
+    assert [role for role, _ in LOCAL.told(watched.server.seen[1])] == ["system", "user"]
+    assert [message.role for message in talk.messages] == ["user", "assistant", "tool", "assistant"]
+    assert [message.content for message in talk.messages[::3]] == ["Mark it.", "done"]
+    assert (talk.dangling, talk.waiting) == ((), ())
+    assert talk.usage == view.usage
+    assert talk.usage.model_calls == 2
+    assert talk.usage.input_tokens > 1
+
+
+async def test_b3_every_model_call_of_a_run_is_a_node_with_its_times_and_usage(watched: Watched) -> None:
+    """Row B3: INIT → RUNNING → SUCCESS / FAILED; created / started / ended / duration; usage per node and summed."""
+    watched.server.play(*says(SCRIPT[0]), LOCAL.fails(400, "Invalid value"))
+    async with Client(watched.platform.gateway_url) as client:
+        view = await client.run(NETWORK["name"], "Mark it.", model="local:qwen3", timeout=60)
+        found = await client.nodes(view.run_id)
+    assert (found.status, found.error, found.iterations) == ("failed", "model_refused_request", 2)
+    assert [node.status for node in found.nodes] == ["success", "failed"]
+    assert found.nodes[1].error.startswith("model_refused_request: the local server answered 400")
+    for node in found.nodes:
+        assert node.started_at is not None and node.ended_at is not None and node.duration_ms is not None
+        assert node.created_at <= node.started_at <= node.ended_at
+    assert found.usage.input_tokens == sum(node.usage.input_tokens for node in found.nodes) == view.usage.input_tokens
+    assert found.nodes[0].tool_signature and not found.nodes[1].tool_signature
+
+
+async def test_b5_arguments_are_decoded_and_an_answer_comes_back_as_a_model(watched: Watched) -> None:
+    """Row B5: empty → {}, bad JSON → a tool error the model sees; output validated against a schema, with repair."""
+
+    def marks(params: Any) -> dict[str, Any]:
+        return {**SCRIPT[0], "action_details": {"tool_name": "mark.pure", "tool_params": params}}
+
+    script = [marks('{"n": '), marks(""), marks('{"n": 1}'), answers(verdict="ship"), answers(verdict="ship", score=7)]
+    async with Client(watched.platform.gateway_url) as client:
+        run = await client.run(NETWORK["name"], "Review.", script=script, output_type=Verdict, timeout=60)
+        assert run.output == Verdict(verdict="ship", score=7)
+        talk = await client.messages(run.run_id)
+    said = [message.content for message in talk.messages if message.role == "platform"]
+    assert "mark.pure: the arguments can't be read: they are not JSON" in said[0]
+    assert "mark.pure: required parameter 'n': missing" in said[1]  # empty arguments are {}
+    assert "'score' is a required property" in said[2]
+    assert [call.arguments for message in talk.messages for call in message.tool_calls] == [{"n": 1}]
+
+
+async def test_b13_a_model_call_is_tried_three_times_and_the_causes_are_chained(watched: Watched) -> None:
+    """Row B13: 3 attempts in total, waits 1 s then 2 s (held on a virtual clock for every provider in
+    test_decider_providers.py); context-length at once; cause chained."""
+    async with Client(watched.platform.gateway_url) as client:
+        watched.server.play(LOCAL.fails(500, "first"), LOCAL.fails(429, "second"), *says(answers(message="third time")))
+        view = await client.run(NETWORK["name"], "Try.", model="local:qwen3", timeout=60)
+        assert (view.final, len(watched.server.seen), view.usage.model_calls) == ({"message": "third time"}, 3, 3)
+        watched.server.play(LOCAL.fails(*LOCAL.too_long))
+        view = await client.run(NETWORK["name"], "Too much.", model="local:qwen3", timeout=60)
+        assert (view.reason, len(watched.server.seen)) == ("context_too_long", 1)
+        watched.server.play(LOCAL.fails(503, "gone"))
+        view = await client.run(NETWORK["name"], "Try.", model="local:qwen3", timeout=60)
+    assert (view.status, view.reason, len(watched.server.seen)) == ("failed", "model_unavailable", 3)
+    assert view.final is not None
+    assert view.final["message"].count("the local server answered 503: gone") == 3
