@@ -13,14 +13,18 @@ SYSTEM = "SYS"
 
 _PULL = "$JS.API.CONSUMER.MSG.NEXT."
 _INBOX = "_INBOX"
+_NONE: Mapping[str, str] = {}
 
 
-def broker_accounts(users: Mapping[str, UserRights], password: Callable[[str], str]) -> JsonObject:
-    """Return nats-server's `accounts` for *users*, each with the *password* of its name."""
+def broker_accounts(
+    users: Mapping[str, UserRights], password: Callable[[str], str], nkeys: Mapping[str, str] = _NONE
+) -> JsonObject:
+    """Return nats-server's `accounts` for *users*, each with its key of *nkeys*, else the *password* of its name."""
     found: JsonObject = {SYSTEM: {"users": []}, CORE: {"jetstream": "enabled", "users": []}}
     for name, rights in users.items():
         account = found.setdefault(rights.account, {"users": []})
-        account["users"].append({"user": name, "password": password(name), "permissions": broker_permissions(rights)})
+        who = {"nkey": nkeys[name]} if name in nkeys else {"user": name, "password": password(name)}
+        account["users"].append({**who, "permissions": broker_permissions(rights)})
         if rights.account != CORE:
             found_imports = account.setdefault("imports", [])
             found_imports += [one for one in _imports(rights) if one not in found_imports]

@@ -11,7 +11,6 @@ from uuid import uuid4
 
 import structlog
 from faststream.nats import NatsBroker, NatsMessage, NatsResponse
-from faststream.nats.security import NatsUserPassword
 from nats import errors as nats_errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -22,6 +21,7 @@ from towpath_contracts.base import Message
 from towpath_contracts.problems import Problem, ProblemDetail, ProblemError, problem
 from towpath_contracts.rpc import PROBLEM_HEADER, Method
 from towpath_contracts.strict_json import check_json
+from towpath_fabric.broker_login import security
 from towpath_fabric.careful_client import make_careful
 from towpath_fabric.crash_points import flush_first
 from towpath_fabric.settings import Settings
@@ -42,6 +42,9 @@ PING_INTERVAL_S = 5
 """With two unanswered pings a frozen broker is noticed in 15 s (reliability.md §2, reconnect)."""
 
 
+_QUICKLY: dict[str, Any] = {"reconnect_time_wait": 0.25}
+"""Seconds between two tries to connect again; FastStream's annotation says whole ones, nats-py takes any."""
+
 ANSWERS_AT_ONCE = 1_024
 """Per subject. FastStream answers one by one unless told otherwise, and one question that waits would hold up all."""
 
@@ -54,10 +57,10 @@ async def _undecoded(message: Any) -> Any:
 
 
 def make_broker(role: str, settings: Settings) -> NatsBroker:
-    """Return the FastStream broker of *role*: reconnects for ever, buffers nothing while disconnected."""
-    options: dict[str, Any] = {"reconnect_time_wait": 0.25}
-    if settings.nats_user is not None and settings.nats_password is not None:
-        options["security"] = NatsUserPassword(settings.nats_user, settings.nats_password.get_secret_value())
+    """Return the FastStream broker of *role*: reconnects for ever, buffers nothing while disconnected.
+
+    Raises BrokerLoginError for files of its login that can't be used.
+    """
     return NatsBroker(
         settings.nats_url,
         name=f"{role}/{settings.instance}",
@@ -70,7 +73,8 @@ def make_broker(role: str, settings: Settings) -> NatsBroker:
         logger=None,
         apply_types=False,  # handlers take the raw message; injecting it would cost a thread switch per request
         decoder=_undecoded,
-        **options,
+        security=security(settings),
+        **_QUICKLY,
     )
 
 

@@ -8,18 +8,48 @@ import os
 import socket
 from typing import Any, Literal, Self
 
-from pydantic import SecretStr
+from pydantic import FilePath, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
-class Settings(BaseSettings):
-    """What every service needs to know. Ports are TCP; 0 means any free one."""
+class BrokerSettings(BaseSettings):
+    """Where the broker is, who connects, and how both know each other; the files are read by `broker_login`.
+
+    One way to log in: user and password, an nkey's seed, or credentials (JWT and seed). Any of the `nats_tls_` files,
+    or an address with `tls://`, means TLS and nothing else: never a connection in the clear.
+    """
 
     model_config = SettingsConfigDict(env_prefix="TOWPATH_", extra="ignore", frozen=True)
 
     nats_url: str = "nats://127.0.0.1:4222"
     nats_user: str | None = None
     nats_password: SecretStr | None = None
+    nats_nkey_file: FilePath | None = None
+    nats_creds_file: FilePath | None = None
+    nats_tls_ca: FilePath | None = None
+    nats_tls_cert: FilePath | None = None
+    nats_tls_key: FilePath | None = None
+
+    @model_validator(mode="after")
+    def _one_login(self) -> Self:
+        ways = {
+            "TOWPATH_NATS_PASSWORD": self.nats_password,
+            "TOWPATH_NATS_NKEY_FILE": self.nats_nkey_file,
+            "TOWPATH_NATS_CREDS_FILE": self.nats_creds_file,
+        }
+        given = [name for name, value in ways.items() if value is not None]
+        if len(given) > 1:
+            msg = f"there is one way to log in to the broker, not {len(given)}: {', '.join(given)}"
+            raise ValueError(msg)
+        if (self.nats_tls_cert is None) is not (self.nats_tls_key is None):
+            msg = "TOWPATH_NATS_TLS_CERT and TOWPATH_NATS_TLS_KEY are given together"
+            raise ValueError(msg)
+        return self
+
+
+class Settings(BrokerSettings):
+    """What every service needs to know. Ports are TCP; 0 means any free one."""
+
     database_url: SecretStr | None = None
     database_pool: int = 4
     health_host: str = "127.0.0.1"

@@ -40,6 +40,7 @@ COMMANDS = [
         "keys revoke",
         "keys ticket",
         "keys seal",
+        "keys nkey",
         "db migrate",
         "db status",
         "streams ensure",

@@ -97,7 +97,7 @@ def remove(name: str, /, *, deploy: Deploy = _DEPLOY, printed: Printed = PRINTED
     if name not in known.agents:
         raise ProblemError(problem("not_found", f"{deploy / FILE} has no agent {name}"))
     left = {other: one for other, one in known.agents.items() if other != name}
-    store(deploy, known.model_copy(update={"agents": left}), name)
+    store(deploy, known.model_copy(update={"agents": left, "nkeys": known.nkeys_without(name)}), name)
     forget_password(deploy / "secrets", name)
     _show(deploy, printed)
 

@@ -33,6 +33,10 @@ _HEAD = """\
 """
 
 
+Nkey = Annotated[str, Field(pattern=r"^U[A-Z2-7]{55}$")]
+"""The public half of a user's nkey; `towpath keys nkey` shows it."""
+
+
 class WorkerCredential(ClientValue):
     """What one worker credential serves; scaling a toolset is more processes with the same one."""
 
@@ -48,11 +52,19 @@ class AgentCredential(ClientValue):
 
 
 class Credentials(ClientValue):
-    """The list: workers and agents by name, and callers that submit tasks over NATS."""
+    """The list: workers and agents by name, callers that submit tasks over NATS, and who has which public nkey.
+
+    Whoever has an nkey, a service too, logs in with its seed (TOWPATH_NATS_NKEY_FILE) and has no password.
+    """
 
     workers: dict[Token, WorkerCredential] = {}
     agents: dict[Token, AgentCredential] = {}
     clients: tuple[Token, ...] = ()
+    nkeys: dict[Token, Nkey] = {}
+
+    def nkeys_without(self, name: str) -> dict[Token, Nkey]:
+        """Return the nkeys of everybody but *name*, who is removed."""
+        return {user: key for user, key in self.nkeys.items() if user != name}
 
     def users(self) -> dict[str, UserRights]:
         """Return every user of the broker with its rights; raises `request_invalid` for a name that is taken."""
@@ -60,6 +72,9 @@ class Credentials(ClientValue):
         taken = sorted({name for name in asked if name in SERVICES or asked.count(name) > 1})
         if taken:
             raise ProblemError(problem("request_invalid", f"{FILE} names twice or after a service: {', '.join(taken)}"))
+        strange = sorted(self.nkeys.keys() - SERVICES.keys() - set(asked))
+        if strange:
+            raise ProblemError(problem("request_invalid", f"{FILE} has nkeys of nobody: {', '.join(strange)}"))
         workers = {name: worker_rights(name, one.project, one.toolsets) for name, one in self.workers.items()}
         agents = {name: agent_rights(name, one.project, one.agent) for name, one in self.agents.items()}
         return {**SERVICES, **workers, **agents, **{name: client_rights(name) for name in self.clients}}
@@ -93,7 +108,7 @@ def save(path: Path, credentials: Credentials) -> None:
     """Write the list, and `authority.conf` beside it."""
     body = yaml.safe_dump(credentials.model_dump(mode="json"), sort_keys=False)
     path.write_text(_HEAD + body, "utf-8")
-    (path.parent / AUTHORITY).write_text(authority_configuration(credentials.users()), "utf-8")
+    (path.parent / AUTHORITY).write_text(authority_configuration(credentials.users(), credentials.nkeys), "utf-8")
 
 
 def password_variable(user: str) -> str:
@@ -101,9 +116,9 @@ def password_variable(user: str) -> str:
     return f"NATS_PASSWORD_{user.upper().replace('-', '_')}"
 
 
-def authority_configuration(users: Mapping[str, UserRights]) -> str:
+def authority_configuration(users: Mapping[str, UserRights], nkeys: Mapping[str, str] | None = None) -> str:
     """Return the accounts of a nats-server configuration for *users*; passwords stay variables of its environment."""
-    text = json.dumps(broker_accounts(users, lambda user: f"${password_variable(user)}"), indent=2)
+    text = json.dumps(broker_accounts(users, lambda user: f"${password_variable(user)}", nkeys or {}), indent=2)
     text = re.sub(r'"(\$NATS_PASSWORD_\w+)"', r"\1", text)  # in quotes it would be the password itself
     return (
         "# Who may publish and subscribe what, and what crosses accounts. Written by: towpath streams authority\n"

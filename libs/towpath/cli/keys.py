@@ -2,6 +2,8 @@
 
 import base64
 import os
+import secrets
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -113,13 +115,38 @@ def seal(file: Path, /, *, printed: Printed = PRINTED) -> None:
     printed.out().record({"file": str(file), "made": made}, (Column("file", "file"), Column("made", "made")))
 
 
-def _made(file: Path) -> bool:
-    """Make a key in *file*; False where there is one already."""
+@app.command(help_epilogue=examples("towpath keys nkey deploy/secrets/tas.nkey"))
+def nkey(file: Path, /, *, printed: Printed = PRINTED) -> None:
+    """Make an nkey to log in to the broker with, and show its public half; one that is there already is kept.
+
+    The public half belongs into `nkeys` of deploy/credentials.yaml, beside the user's name.
+
+    Args:
+        file: What TOWPATH_NATS_NKEY_FILE of the process will name; only its owner may read it.
+    """
+    import nkeys
+
+    made = _made(file, lambda: bytes(nkeys.encode_seed(secrets.token_bytes(32), nkeys.PREFIX_BYTE_USER)))
+    try:
+        pair = nkeys.from_seed(bytearray(file.read_bytes().strip()))
+    except (OSError, ValueError, nkeys.NkeysError) as error:
+        raise ProblemError(problem("request_invalid", f"{file} holds no seed of an nkey")) from error
+    row = {"file": str(file), "made": made, "public": pair.public_key.decode()}
+    pair.wipe()
+    printed.out().record(row, tuple(Column(name, name) for name in row))
+
+
+def _private_key() -> bytes:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    return base64.b64encode(Ed25519PrivateKey.generate().private_bytes_raw())
+
+
+def _made(file: Path, key: Callable[[], bytes] = _private_key) -> bool:
+    """Make a key in *file*; False where there is one already."""
     try:
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
-            opened.write(base64.b64encode(Ed25519PrivateKey.generate().private_bytes_raw()) + b"\n")
+            opened.write(key() + b"\n")
     except FileExistsError:
         return False
     except OSError as error:

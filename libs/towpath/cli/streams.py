@@ -1,7 +1,7 @@
 """`towpath streams`: what the broker must have before the services can use it."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
@@ -24,6 +24,8 @@ async def ensure(
 ) -> None:
     """Create or update every stream and consumer; nothing is deleted.
 
+    With an nkey, credentials or TLS: TOWPATH_NATS_NKEY_FILE, _CREDS_FILE, _TLS_CA, _TLS_CERT, _TLS_KEY.
+
     Args:
         nats_url: The broker.
         nats_user: The user that may declare streams: deploy.
@@ -35,11 +37,11 @@ async def ensure(
     from towpath_contracts.streams import CONSUMERS, STREAMS
     from towpath_fabric.streams import ensure_streams
 
+    login = _login(nats_url, nats_user, nats_password)
     try:
         connection = await nats.connect(
             nats_url,
-            user=nats_user,
-            password=nats_password,
+            **login,
             inbox_prefix=b"_INBOX_deploy",
             connect_timeout=CONNECT_TIMEOUT_S,
             allow_reconnect=False,
@@ -58,11 +60,26 @@ async def ensure(
     printed.out().rows("streams", rows, columns, empty="There are none.")
 
 
+def _login(nats_url: str, user: str | None, password: str | None) -> dict[str, Any]:
+    """Return what `nats.connect` is given beside the address; raises ProblemError for a login that can't be."""
+    from pydantic import SecretStr, ValidationError
+
+    from towpath_fabric.broker_login import BrokerLoginError, connect_options
+    from towpath_fabric.settings import BrokerSettings
+
+    try:
+        secret = None if password is None else SecretStr(password)
+        return connect_options(BrokerSettings(nats_url=nats_url, nats_user=user, nats_password=secret))
+    except (BrokerLoginError, ValidationError) as error:
+        raise ProblemError(problem("request_invalid", str(error))) from error
+
+
 @app.command(help_epilogue=examples("towpath streams authority > deploy/authority.conf"))
 def authority(*callers: str, credentials: Path = Path("deploy/credentials.yaml")) -> None:
     """Print the accounts and users of the broker and their rights, for nats-server to include.
 
-    Passwords are not in it: the server reads them from its environment, NATS_PASSWORD_<USER>.
+    Passwords are not in it: the server reads them from its environment, NATS_PASSWORD_<USER>. Who has an nkey in the
+    list of credentials has no password.
 
     Args:
         callers: More programs that submit tasks over NATS; each becomes a user of that name.
@@ -72,4 +89,4 @@ def authority(*callers: str, credentials: Path = Path("deploy/credentials.yaml")
 
     listed = load(credentials)
     every = listed.model_copy(update={"clients": tuple(dict.fromkeys((*listed.clients, *callers)))})
-    print(authority_configuration(every.users()), end="")
+    print(authority_configuration(every.users(), every.nkeys), end="")

@@ -90,7 +90,7 @@ def remove(name: str, /, *, deploy: Deploy = _DEPLOY, printed: Printed = PRINTED
     if name not in known.workers:
         raise ProblemError(problem("not_found", f"{deploy / FILE} has no worker {name}"))
     left = {other: one for other, one in known.workers.items() if other != name}
-    store(deploy, known.model_copy(update={"workers": left}), name)
+    store(deploy, known.model_copy(update={"workers": left, "nkeys": known.nkeys_without(name)}), name)
     forget_password(deploy / "secrets", name)
     _show(deploy, printed)
 

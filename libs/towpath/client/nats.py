@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 import nats
 from nats import errors as nats_errors
 from nats.aio.client import Client as Connection
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from towpath.client.patience import Patience
 from towpath.errors import RefusedError, TowpathError, UnavailableError, error_from, unreachable
@@ -23,6 +23,8 @@ from towpath_contracts.problems import Problem, problem
 from towpath_contracts.rpc import PROBLEM_HEADER
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_contracts.views import CancelRun, Done, EventPage, GetEvents, GetRun, RunView
+from towpath_fabric.broker_login import BrokerLoginError, connect_options
+from towpath_fabric.settings import BrokerSettings
 
 A = TypeVar("A", bound=BaseModel)
 
@@ -37,7 +39,10 @@ _NOT_SENT = {"project", "actor", "effects"}
 
 
 class NatsTransport:
-    """Talks to a broker at *address* as *caller*. User and password belong into the address."""
+    """Talks to a broker at *address* as *caller*. User and password belong into the address.
+
+    An nkey, credentials and TLS are named by TOWPATH_NATS_NKEY_FILE, _CREDS_FILE, _TLS_CA, _TLS_CERT and _TLS_KEY.
+    """
 
     def __init__(self, address: str, *, api_key: str | None, caller: str) -> None:
         """*api_key* is not sent: the broker checks its own users."""
@@ -110,11 +115,20 @@ class NatsTransport:
                     ping_interval=5,
                     max_outstanding_pings=2,
                     pending_size=0,
+                    **self._login(),
                 )
         except (OSError, TimeoutError, nats_errors.Error) as error:
             raise unreachable(_without_password(self.address), self._fault or str(error) or "no answer") from error
         connection.options["max_reconnect_attempts"] = -1  # give up soon where nobody ever was, later never
         return connection
+
+    def _login(self) -> dict[str, Any]:
+        """Return what the environment says of TLS and keys; a password of the environment is the services' own."""
+        try:
+            settings = BrokerSettings(nats_url=self.address, nats_user=None, nats_password=None)
+            return connect_options(settings)
+        except (BrokerLoginError, ValidationError) as error:
+            raise RefusedError(problem("request_invalid", str(error))) from error
 
     async def _note(self, error: Exception) -> None:
         """Remember what the connection last complained about; the next refusal says it."""

@@ -1,0 +1,77 @@
+"""How a process proves to the broker who it is, and the broker to it: passwords, nkeys, credentials, TLS.
+
+Law: where TLS is asked for, the first byte that goes out is TLS. nats-py on its own speaks in the clear until the
+server asks for TLS, so whoever sits between could leave that out and be told the password; a server for Towpath shakes
+hands first (`tls { handshake_first: true }`).
+"""
+
+import ssl
+from pathlib import Path
+from typing import Any
+
+import nkeys
+from faststream.nats.security import NatsCredentials, NatsNKey, NatsSecurity, NatsUserPassword
+
+from towpath_fabric.settings import BrokerSettings
+
+
+class BrokerLoginError(Exception):
+    """A file of the login can't be used; the message names it, and never shows what is in it."""
+
+
+def tls_context(settings: BrokerSettings) -> ssl.SSLContext | None:
+    """Return what TLS needs, or None where it isn't asked for; raises BrokerLoginError.
+
+    The server's certificate has to be signed by `nats_tls_ca`, or by one of the system's authorities where it isn't
+    given, and to be for the host of the address.
+    """
+    files = (settings.nats_tls_ca, settings.nats_tls_cert)
+    if all(file is None for file in files) and not settings.nats_url.startswith("tls://"):
+        return None
+    try:
+        context = ssl.create_default_context(cafile=settings.nats_tls_ca)
+        if settings.nats_tls_cert is not None:
+            context.load_cert_chain(settings.nats_tls_cert, settings.nats_tls_key)
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        named = ", ".join(str(file) for file in files if file is not None)
+        raise BrokerLoginError(f"the TLS files {named} can't be used: {error}") from error
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+def security(settings: BrokerSettings) -> NatsSecurity | None:
+    """Return what FastStream's broker is given, None where there is neither login nor TLS; raises BrokerLoginError."""
+    context = tls_context(settings)
+    tls: dict[str, Any] = {"ssl_context": context, "tls_handshake_first": context is not None}
+    if settings.nats_user is not None and settings.nats_password is not None:
+        return NatsUserPassword(settings.nats_user, settings.nats_password.get_secret_value(), **tls)
+    if settings.nats_nkey_file is not None:
+        _check_seed(settings.nats_nkey_file)
+        return NatsNKey.from_file(settings.nats_nkey_file, **tls)
+    if settings.nats_creds_file is not None:
+        return NatsCredentials.from_file(settings.nats_creds_file, **tls)
+    return None if context is None else NatsSecurity(**tls)
+
+
+def connect_options(settings: BrokerSettings) -> dict[str, Any]:
+    """Return the same for `nats.connect`, for those that connect without FastStream; raises BrokerLoginError."""
+    options: dict[str, Any] = {}
+    context = tls_context(settings)
+    if context is not None:
+        options |= {"tls": context, "tls_handshake_first": True}
+    if settings.nats_user is not None and settings.nats_password is not None:
+        options |= {"user": settings.nats_user, "password": settings.nats_password.get_secret_value()}
+    elif settings.nats_nkey_file is not None:
+        _check_seed(settings.nats_nkey_file)
+        options["nkeys_seed"] = str(settings.nats_nkey_file)
+    elif settings.nats_creds_file is not None:
+        options["user_credentials"] = str(settings.nats_creds_file)
+    return options
+
+
+def _check_seed(file: Path) -> None:
+    """Say at the start what would else be said at every try to connect."""
+    try:
+        nkeys.from_seed(bytearray(file.read_bytes().strip())).wipe()
+    except (OSError, ValueError, nkeys.NkeysError) as error:
+        raise BrokerLoginError(f"{file} holds no seed of an nkey: {type(error).__name__}") from error

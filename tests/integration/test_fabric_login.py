@@ -1,0 +1,268 @@
+"""The login on a real nats-server: TLS with certificates on both sides, nkeys, and never a word in the clear."""
+
+import asyncio
+import contextlib
+import datetime as dt
+import ipaddress
+import json
+import stat
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from pydantic import ValidationError
+from tests.support.waiting import eventually
+
+from towpath.cli import main
+from towpath.cli.credentials import authority_configuration, load
+from towpath.client.client import Client
+from towpath.errors import TowpathError
+from towpath_contracts.problems import problem
+from towpath_contracts.rpc import PROBLEM_HEADER
+from towpath_fabric.broker_login import BrokerLoginError, connect_options
+from towpath_fabric.bus import Bus
+from towpath_fabric.clock import wall
+from towpath_fabric.settings import BrokerSettings, Settings
+
+NATS = Path(sys.executable).parent / "nats-server"
+
+
+@dataclass(frozen=True)
+class Authority:
+    """A certificate authority of the test's own; it writes NAME.pem and NAME.key into *folder*."""
+
+    folder: Path
+    key: ec.EllipticCurvePrivateKey
+    name: x509.Name
+
+    @classmethod
+    def make(cls, folder: Path, name: str) -> "Authority":
+        """Begin one; its certificate is in NAME.pem."""
+        made = cls(folder, ec.generate_private_key(ec.SECP256R1()), _named(name))
+        made._write(name, made.key, made._certificate(name, made.key, ca=True))
+        return made
+
+    def issue(self, name: str) -> None:
+        """Make a certificate of *name* that is good for this machine, on either side."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        self._write(name, key, self._certificate(name, key, ca=False))
+
+    def _certificate(self, name: str, key: ec.EllipticCurvePrivateKey, *, ca: bool) -> x509.Certificate:
+        here = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+        made = (
+            x509.CertificateBuilder()
+            .subject_name(_named(name))
+            .issuer_name(self.name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(wall() - dt.timedelta(days=1))
+            .not_valid_after(wall() + dt.timedelta(days=1))
+            .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
+        )
+        return (made if ca else made.add_extension(here, critical=False)).sign(self.key, hashes.SHA256())
+
+    def _write(self, name: str, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> None:
+        plain = (serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        (self.folder / f"{name}.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+        (self.folder / f"{name}.key").write_bytes(key.private_bytes(serialization.Encoding.PEM, *plain))
+
+
+def _named(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+@dataclass(frozen=True)
+class Place:
+    """A broker with TLS, whose users have nkeys; `folder` has the certificates, and the seeds as NAME.nkey."""
+
+    folder: Path
+    port: int
+
+    def login(self, user: str, **changes: Any) -> dict[str, Any]:
+        """What the environment of *user* says."""
+        said = {
+            "nats_url": f"nats://127.0.0.1:{self.port}",
+            "nats_tls_ca": self.folder / "towpath.pem",
+            "nats_tls_cert": self.folder / "service.pem",
+            "nats_tls_key": self.folder / "service.key",
+            "nats_nkey_file": self.folder / f"{user}.nkey",
+            "nats_user": None,
+            "nats_password": None,
+        }
+        return {**said, **changes}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """The broker with the accounts of a deployment, in which every user that is needed here has an nkey."""
+    folder = tmp_path_factory.mktemp("login")
+    ours, foreign = Authority.make(folder, "towpath"), Authority.make(folder, "elsewhere")
+    ours.issue("server")
+    ours.issue("service")
+    foreign.issue("stranger")
+    nkeys = {user: _nkey(folder / f"{user}.nkey") for user in ("tas", "gateway", "orchestrator", "shop")}
+    _nkey(folder / "nobody.nkey")
+    (folder / "credentials.yaml").write_text(json.dumps({"clients": ["shop"], "nkeys": nkeys}))
+    listed = load(folder / "credentials.yaml")
+    passwords = {f"NATS_PASSWORD_{user.upper()}": "p" for user in listed.users()}
+    (folder / "authority.conf").write_text(authority_configuration(listed.users(), listed.nkeys))
+    tls = ", ".join(f'{word}: "{folder / name}"' for word, name in _TLS.items())
+    (folder / "nats.conf").write_text(
+        f"listen: 127.0.0.1:-1\nports_file_dir: {folder}\njetstream {{ store_dir: {folder / 'store'} }}\n"
+        f"tls {{ {tls}, verify: true, handshake_first: true }}\ninclude ./authority.conf\n"
+    )
+    process = subprocess.Popen([NATS, "-c", folder / "nats.conf"], env=passwords, stderr=subprocess.DEVNULL)
+    try:
+        yield Place(folder, asyncio.run(_port(folder, process.pid)))
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+
+
+_TLS: Mapping[str, str] = {"cert_file": "server.pem", "key_file": "server.key", "ca_file": "towpath.pem"}
+
+
+def _nkey(file: Path) -> str:
+    """Make an nkey as people do, and return its public half."""
+    done = subprocess.run(
+        [sys.executable, "-m", "towpath.cli", "keys", "nkey", file, "-o", "json"], capture_output=True, check=True
+    )
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    return str(json.loads(done.stdout)["public"])
+
+
+async def _port(folder: Path, pid: int) -> int:
+    ports = folder / f"nats-server_{pid}.ports"
+    await eventually(lambda: ports.exists() and ports.read_text().endswith("}"))
+    return int(json.loads(ports.read_text())["nats"][0].rpartition(":")[2])
+
+
+@contextlib.asynccontextmanager
+async def connected(role: str, login: Mapping[str, Any]) -> AsyncIterator[Bus]:
+    """The bus of a service that logs in so."""
+    bus = Bus(role, Settings(**login))
+    try:
+        async with asyncio.timeout(60):
+            await bus.connect()
+        yield bus
+    finally:
+        await bus.close()
+
+
+async def refused(place: Place, **changes: Any) -> str:
+    """Try to connect with another login, once; returns what was said."""
+    import nats
+
+    said: list[Exception] = []
+
+    async def note(error: Exception) -> None:
+        said.append(error)
+
+    options = connect_options(BrokerSettings(**place.login("tas", **changes)))
+    with pytest.raises(Exception) as caught:  # what nats-py met first: ssl's error or its own
+        await nats.connect(
+            f"nats://127.0.0.1:{place.port}", allow_reconnect=False, connect_timeout=20, error_cb=note, **options
+        )
+    return " ".join(map(str, [caught.value, *said])).lower()
+
+
+async def test_services_log_in_with_nkeys_over_tls_and_have_their_own_rights(place: Place) -> None:
+    async with connected("tas", place.login("tas")) as tas, connected("gateway", place.login("gateway")) as gateway:
+
+        async def answer(message: Any) -> None:
+            await message.respond(message.data + b"!")
+
+        await tas.nc.subscribe("svc.tas.check_access", cb=answer)
+        await tas.nc.flush()
+        assert (await gateway.nc.request("svc.tas.check_access", b"hello", timeout=30)).data == b"hello!"
+        with pytest.raises(TimeoutError):
+            await gateway.nc.request("svc.tas.settle_call", b"not for people", timeout=0.5)
+
+
+async def test_a_client_over_nats_has_its_key_and_certificate_from_the_environment(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    login = place.login("shop")
+    for name, value in login.items():
+        if value is not None and name != "nats_url":
+            monkeypatch.setenv(f"TOWPATH_{name.upper()}", str(value))
+
+    serving = connected("orchestrator", place.login("orchestrator"))
+    async with serving as bus, Client(login["nats_url"], caller="shop") as client:
+
+        async def answer(message: Any) -> None:
+            refusal = problem("network_not_found", "as it was told")
+            headers = {PROBLEM_HEADER: refusal.code}
+            await bus.nc.publish(message.reply, refusal.model_dump_json().encode(), headers=headers)
+
+        await bus.nc.subscribe("task.submit.shop", cb=answer)
+        await bus.nc.flush()
+        with pytest.raises(TowpathError, match="as it was told"):
+            await client.submit("support", "hi")
+
+
+async def test_the_wrong_key_certificate_or_authority_is_refused(place: Place) -> None:
+    here = place.folder
+    assert "authorization" in await refused(place, nats_nkey_file=here / "nobody.nkey")
+    assert "certificate verify failed" in await refused(place, nats_tls_ca=here / "elsewhere.pem")
+    assert await refused(place, nats_tls_cert=here / "stranger.pem", nats_tls_key=here / "stranger.key")
+    assert await refused(place, nats_tls_cert=None, nats_tls_key=None)
+
+
+async def test_not_a_word_goes_out_in_the_clear_where_tls_is_asked_for(place: Place) -> None:
+    """Who sits between and asks for no TLS would be told the password by nats-py alone: its first bytes are CONNECT."""
+    heard: list[bytes] = []
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"server_id":"x","version":"2.15.1","max_payload":1048576,"auth_required":true}\r\n')
+        heard.append(await reader.read(8))
+        writer.close()
+
+    server = await asyncio.start_server(listen, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    for url, file in ((f"nats://127.0.0.1:{port}", place.folder / "towpath.pem"), (f"tls://127.0.0.1:{port}", None)):
+        login = {"nats_url": url, "nats_tls_ca": file, "nats_user": "tas", "nats_password": "secret-word"}
+        bus = Bus("tas", Settings(**login))
+        trying = asyncio.ensure_future(bus.connect())
+        before = len(heard)
+        await eventually(lambda before=before: len(heard) > before)
+        trying.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await trying
+        await bus.close()
+    server.close()
+    await server.wait_closed()
+    assert heard and all(first[:1] == b"\x16" for first in heard), heard  # a TLS handshake
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"nats_password": "p", "nats_nkey_file": "tas.nkey"}, "one way to log in"),
+        ({"nats_tls_cert": "service.pem"}, "given together"),
+        ({"nats_nkey_file": "nowhere.nkey"}, "nats_nkey_file"),
+    ],
+)
+def test_a_login_that_can_not_be_is_refused_at_the_start(place: Place, said: dict[str, str], words: str) -> None:
+    here = {name: place.folder / text if "file" in name or "tls" in name else text for name, text in said.items()}
+    with pytest.raises(ValidationError, match=words):
+        Settings(**here)
+
+
+def test_files_that_hold_no_key_are_named_and_not_shown(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    pem = place.folder / "server.key"
+    with pytest.raises(BrokerLoginError, match=r"server.key holds no seed") as caught:
+        Bus("tas", Settings(**place.login("tas", nats_nkey_file=pem)))
+    assert "PRIVATE" not in str(caught.value)
+    with pytest.raises(BrokerLoginError, match=r"can't be used"):
+        Bus("tas", Settings(**place.login("tas", nats_tls_ca=place.folder / "tas.nkey")))
+    assert main(["keys", "nkey", str(pem)]) == 2
+    assert "PRIVATE" not in capsys.readouterr().err
