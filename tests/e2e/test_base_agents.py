@@ -234,3 +234,24 @@ async def test_c10_what_an_agent_does_wrong_is_told_to_it_or_ends_its_run(client
     assert run["final"] == {"message": "nonsense: 1 refused"}
     run = await reached(client, await submit(client, "samples", "busy"), FINAL)
     assert (run["status"], run["reason"]) == ("failed", "too_busy")
+
+
+async def test_c10_the_loop_calls_every_method_and_opens_the_gate_that_an_agent_asks_for(
+    client: httpx2.AsyncClient,
+) -> None:
+    """C10: plan, validate, evaluate progress and confidence are called by the loop; create_gate opens a gate."""
+    goal = {"goal": "careful", "acceptance_criteria": [{"text": "somebody looked twice"}]}
+    run_id = await submit(client, "samples", "", goal=goal)
+    await reached(client, run_id, {"waiting", *FINAL})
+    (gate,) = (await client.get("/v1/gates", params={"run_id": run_id})).json()["gates"]
+    assert (gate["gate_type"], gate["reason"]) == ("manual", "May I say so?")
+    assert gate["detail"]["asked"] == {"seen": 1}
+    answer = await client.post(f"/v1/gates/{gate['gate_id']}/approve", json={"reason": "go on"})
+    assert answer.is_success, answer.text
+    run = await reached(client, run_id, FINAL)
+    assert (run["status"], run["reason"]) == ("completed", "criteria_met")
+    assert run["final"]["progress"] == 0.5, "said by a plain method"
+    asked = [one["kind"] for one in await events(client, run_id, "decision_requested") if one["step"] == 1]
+    assert asked == ["decide", "validate", "progress", "confidence"]
+    (measured,) = await events(client, run_id, "confidence_measured")
+    assert (measured["trigger"], measured["score"]) == ("requested", 0.9)

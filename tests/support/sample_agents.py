@@ -67,11 +67,11 @@ class Sampler(BaseAgent):
                 return evaluate_confidence(execute_tool("sample.look", where="here"), 0.8)
             case 2:
                 return create_gate("May I say so?", seen=len(request.outputs))
-        return respond("carefully done")
+        return execute_tool("sample.look", where="there")
 
     async def validate(self, request: AgentRequest) -> Validation:
         found = tuple(
-            CriterionFound(criterion=number, met=bool(request.outputs), evidence="looked")
+            CriterionFound(criterion=number, met=len(request.outputs) > 1, evidence="looked")
             for number, _ in enumerate(request.run.get("acceptance_criteria", ()))
         )
         return Validation(valid=True, criteria=found)
