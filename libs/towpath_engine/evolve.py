@@ -18,9 +18,8 @@ from towpath_engine.background_state import BackgroundState
 from towpath_engine.change import but
 from towpath_engine.child_remember import child_remembers
 from towpath_engine.desk_remember import desk_remembers, mounted, outcome_confirmed, outcome_owed, owed_outcomes
-from towpath_engine.detectors.counting import acted_on, after_handoff, after_refusal
+from towpath_engine.detectors.counting import acted_on, after_handoff, after_refusal, after_validation
 from towpath_engine.detectors.inheriting import begun_with
-from towpath_engine.detectors.signatures import handoff_signature
 from towpath_engine.goal_remember import goal_after
 from towpath_engine.goal_state import GoalState
 from towpath_engine.inherited import taken_over
@@ -118,7 +117,9 @@ def _apply(state: RunState, event: "ev.AnyEvent", at: datetime) -> RunState:  # 
         case ev.NoteAdded():
             noted = but(_tail(state, _system(event.step, event.text)), notes=(*state.notes, event.text))
             return told(noted, event.text)
-        case ev.StepValidated() | ev.HelpSought() | ev.ProgressMeasured() | ev.ConfidenceMeasured():
+        case ev.StepValidated():
+            return but(state, detectors=after_validation(state.detectors, event))
+        case ev.HelpSought() | ev.ProgressMeasured() | ev.ConfidenceMeasured():
             return state  # what becomes of the goal is told in `goal_remember`
         case ev.Reflected() | ev.Summarized() | ev.RunConcluding() | ev.DeliverableRefused():
             return state  # what becomes of the objective is told in `background_remember`
@@ -237,15 +238,13 @@ def _decision_missed(state: RunState, event: "ev.DecisionMissed") -> RunState:
 
 def _decision_refused(state: RunState, event: "ev.DecisionRefused") -> RunState:
     state = _tail(state, _system(event.step, event.feedback))
-    detectors = after_refusal(state.detectors, event.code, event.feedback, event.step)
-    return but(state, feedback=(*state.feedback, event.feedback), detectors=detectors)
+    counted = after_refusal(state.detectors, event.code, event.feedback, event.step)
+    return but(state, feedback=(*state.feedback, event.feedback), detectors=counted)
 
 
 def _transferred(state: RunState, event: "ev.AgentTransferred") -> RunState:
     context = None if event.context is None else as_text(event.context)
-    if not event.forced:
-        signature = handoff_signature(event.source, event.target, event.context)
-        state = but(state, detectors=after_handoff(state.detectors, signature))
+    state = but(state, detectors=after_handoff(state.detectors, event))
     if event.target == state.agent_key:
         return but(state, handoff=context, handoff_from=event.source)
     return but(

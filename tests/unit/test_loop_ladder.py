@@ -11,7 +11,7 @@ from towpath_contracts.background import BackgroundSettings, BackgroundTask
 from towpath_contracts.deciding import DecisionKind, DecisionRequest
 from towpath_contracts.events import RunCreated
 from towpath_contracts.goals import GoalSettings, GoalTask
-from towpath_engine.detectors.counting import after_refusal
+from towpath_engine.detectors.counting import after_refusal, after_step, after_validation
 from towpath_engine.detectors.inheriting import begun_with, handed_over
 from towpath_engine.detectors.ladder import Loop, Rung, rung
 from towpath_engine.replay import create
@@ -178,6 +178,27 @@ def test_several_attempts_of_one_step_count_as_one_error() -> None:
         detectors = after_refusal(detectors, "arguments_invalid", feedback, step=3)
         assert detectors.error_count == count
     assert after_refusal(detectors, "arguments_invalid", "no", step=4).error_count == 4
+
+
+def test_steps_that_are_judged_to_have_failed_are_errors_in_a_row_although_their_calls_succeeded() -> None:
+    """Behaviours 002.1: what is counted is the error of the validation."""
+    machine = goal_run()
+    take(machine, use("echo", text="x"))
+    tools, calls, detectors, counted = machine.network.tools, machine.state.calls, Detectors(), []
+    for step, valid in enumerate((False, False, True, False, False, False), 1):
+        detectors = after_step(detectors, calls, tools, step)
+        assert detectors.error_count == 0, "a success clears, until it is judged"
+        told = {
+            "step": step,
+            "attempt": 1,
+            "success": valid,
+            "error_signature": "" if valid else "validation:not_valid",
+        }
+        judged = ev.StepValidated.model_validate({"source": "model", **told})
+        detectors = after_validation(detectors, judged)
+        assert after_validation(detectors, judged) == detectors, "a step has one error"
+        counted.append(detectors.error_count)
+    assert counted == [1, 2, 0, 1, 2, 3]
 
 
 def test_a_background_run_is_asked_for_another_plan_before_a_person_is() -> None:

@@ -6,6 +6,7 @@ What has an external cause neither counts nor clears; a step of nothing but poll
 
 from collections.abc import Mapping
 
+from towpath_contracts import events as ev
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.decisions import ToolCall
 from towpath_contracts.tools import EffectClass, ToolSpec
@@ -14,6 +15,7 @@ from towpath_engine.detectors.signatures import (
     SHORT,
     call_signature,
     errors_of,
+    handoff_signature,
     refusal_signature,
     result_signature,
     step_signature,
@@ -88,11 +90,12 @@ def _cleared(detectors: Detectors, step: int) -> Detectors:
     return but(detectors, error_signature="", error_count=0, error_told=0, error_step=step, error_before=before)
 
 
-def after_validation(detectors: Detectors, signature: str, step: int) -> Detectors:
-    """Count a step that is judged to have failed although its calls did not; *signature* is empty for a success."""
-    if not signature or (step == detectors.error_step and detectors.error_count):
+def after_validation(detectors: Detectors, event: "ev.StepValidated") -> Detectors:
+    """Count a step that a model judges to have failed; what its outcome told was counted with the outcome."""
+    counted = event.step == detectors.error_step and detectors.error_count > 0
+    if event.success or event.source != "model" or counted:
         return detectors
-    return _after_error(detectors, signature, step)
+    return _after_error(detectors, event.error_signature, event.step)
 
 
 def _after_success(detectors: Detectors, calls: tuple[OpenCall, ...], tools: Tools) -> Detectors:
@@ -141,8 +144,11 @@ def _after_error(detectors: Detectors, signature: str, step: int) -> Detectors:
     )
 
 
-def after_handoff(detectors: Detectors, signature: str) -> Detectors:
-    """Count a handoff from one agent to another; work in between takes the count back."""
+def after_handoff(detectors: Detectors, event: "ev.AgentTransferred") -> Detectors:
+    """Count a handoff that an agent wanted; work in between takes the count back."""
+    if event.forced:
+        return detectors
+    signature = handoff_signature(event.source, event.target, event.context)
     handoffs = (*detectors.handoffs, signature)[-MAX_HANDOFFS:]
     return _seen(but(detectors, handoffs=handoffs, handoff_count=detectors.handoff_count + 1), signature)
 
