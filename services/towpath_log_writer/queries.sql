@@ -23,7 +23,7 @@ ON CONFLICT (id) DO NOTHING
 
 -- name: change_runs
 UPDATE history.agent_execution_history AS h SET
-  status = r.status,
+  status = COALESCE(r.status, h.status),
   started_at = COALESCE(r.started_at, h.started_at),
   completed_at = COALESCE(r.completed_at, h.completed_at),
   total_steps = COALESCE(r.total_steps, h.total_steps),
@@ -38,17 +38,19 @@ FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::timestamptz[], $5::in
   final_status, reason, escalation_reason, total_cost_usd, total_tokens, snapshot)
 WHERE h.id = r.id
 
+-- Where the run itself has judged a step (its validation says `success`), that stands above how each attempt went.
 -- name: merge_steps
 INSERT INTO history.agent_execution_steps AS s (
   execution_id, step_number, id, project_id, "timestamp", ended_at, agent_id, epoch, input_preview, reasoning, action,
-  result, validation, success, error, attempt_number, tokens_used, cost_usd, decisions)
+  result, validation, success, error, attempt_number, tokens_used, cost_usd, decisions, progress, confidence)
 SELECT r.execution_id, r.step_number, r.id, r.project_id, r.began_at, r.ended_at, r.agent_id, r.epoch, r.input_preview,
   r.reasoning, r.action::jsonb, r.result::jsonb, r.validation::jsonb, r.success, r.error, r.attempts, r.tokens,
-  r.cost::numeric, r.decisions::jsonb
+  r.cost::numeric, r.decisions::jsonb, r.progress, r.confidence
 FROM unnest($1::uuid[], $2::int[], $3::uuid[], $4::text[], $5::timestamptz[], $6::timestamptz[], $7::text[], $8::int[],
   $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::bool[], $15::text[], $16::int[], $17::bigint[],
-  $18::float8[], $19::text[]) AS r (execution_id, step_number, id, project_id, began_at, ended_at, agent_id, epoch,
-  input_preview, reasoning, action, result, validation, success, error, attempts, tokens, cost, decisions)
+  $18::float8[], $19::text[], $20::float8[], $21::float8[]) AS r (execution_id, step_number, id, project_id, began_at,
+  ended_at, agent_id, epoch, input_preview, reasoning, action, result, validation, success, error, attempts, tokens,
+  cost, decisions, progress, confidence)
 ON CONFLICT (execution_id, step_number) DO UPDATE SET
   "timestamp" = LEAST(s."timestamp", excluded."timestamp"),
   ended_at = GREATEST(s.ended_at, excluded.ended_at),
@@ -58,13 +60,32 @@ ON CONFLICT (execution_id, step_number) DO UPDATE SET
   reasoning = COALESCE(excluded.reasoning, s.reasoning),
   action = COALESCE(excluded.action, s.action),
   result = COALESCE(s.result || excluded.result, excluded.result, s.result),
-  validation = COALESCE(excluded.validation, s.validation),
-  success = CASE WHEN excluded.success IS NULL THEN s.success ELSE COALESCE(s.success, true) AND excluded.success END,
-  error = COALESCE(excluded.error, s.error),
+  validation = CASE WHEN excluded.validation ? 'success' THEN COALESCE(s.validation, '{}') || excluded.validation
+    ELSE COALESCE(excluded.validation, s.validation) END,
+  success = CASE WHEN excluded.validation ? 'success' THEN excluded.success
+    WHEN excluded.success IS NULL THEN s.success ELSE COALESCE(s.success, true) AND excluded.success END,
+  error = CASE WHEN excluded.validation ? 'success' AND excluded.success THEN NULL
+    ELSE COALESCE(excluded.error, s.error) END,
   attempt_number = s.attempt_number + excluded.attempt_number,
   tokens_used = s.tokens_used + excluded.tokens_used,
   cost_usd = s.cost_usd + excluded.cost_usd,
-  decisions = COALESCE(s.decisions || excluded.decisions, excluded.decisions, s.decisions)
+  decisions = COALESCE(s.decisions || excluded.decisions, excluded.decisions, s.decisions),
+  progress = COALESCE(excluded.progress, s.progress),
+  confidence = COALESCE(excluded.confidence, s.confidence)
+
+-- name: steps_of_goals
+SELECT s.execution_id, s.step_number, s."timestamp", s.duration_ms, s.reasoning, s.action::text AS action,
+  s.result::text AS result, s.validation::text AS validation, s.decisions::text AS decisions, s.success, s.error,
+  s.attempt_number, s.tokens_used, s.cost_usd::float8 AS cost_usd, s.progress
+FROM unnest($1::uuid[]) AS r (id)
+JOIN history.agent_execution_history h ON h.id = r.id AND h.kind <> 'network'
+CROSS JOIN LATERAL (
+  SELECT * FROM history.agent_execution_steps x WHERE x.execution_id = r.id ORDER BY x.step_number DESC LIMIT $2) s
+ORDER BY s.execution_id, s.step_number
+
+-- name: add_final_states
+UPDATE history.agent_execution_history h SET state_snapshot = h.state_snapshot || r.state::jsonb
+FROM unnest($1::uuid[], $2::text[]) AS r (id, state) WHERE h.id = r.id
 
 -- name: merge_tools
 INSERT INTO history.tool_execution AS t (

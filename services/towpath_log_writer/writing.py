@@ -17,7 +17,8 @@ from towpath_fabric.crash_points import crash_point
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.logs import Logger
 from towpath_log_writer.adapters.tables import DATA_AT_FAULT, CursorsMovedError, HistoryTables
-from towpath_log_writer.core.project import Changes, Unreadable, project
+from towpath_log_writer.core.changes import Changes, Unreadable
+from towpath_log_writer.core.project import project
 from towpath_log_writer.core.sequence import Segment, continue_from, halves
 
 CURSORS_KEPT = 20_000

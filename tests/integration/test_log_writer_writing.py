@@ -1,5 +1,6 @@
 """Writers side by side on one database: every event is told exactly once, whoever believes what (design §4)."""
 
+import json
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
@@ -82,6 +83,57 @@ async def test_a_run_whose_rows_a_crash_took_begins_anew_and_nothing_is_set_asid
     assert await own.add(told) == {}
     assert await pool.fetchval("SELECT count(*) FROM history.skipped_event") == 0
     assert await counted(pool) == [(step, 1, 110) for step in range(1, 5)]
+
+
+async def test_c12_a_goal_run_fills_every_column_of_the_source_however_its_log_arrives(pool: Any) -> None:
+    """C12: tables agent_execution_history and agent_execution_steps, filled by the loop itself; success, failed or
+    escalated, and the final TaskState."""
+    rows = []
+    for size in (1, 2, 100):
+        run = uuid.uuid5(RUN, f"goal {size}")
+        entries = [entry for message in h.messages(run, h.goal_run(run)) for entry in message.entries]
+        own = writer(pool)
+        for start in range(0, len(entries), size):
+            part = RunEvents(run_id=run, project="default", entries=tuple(entries[start : start + size]))
+            await own.add(batches([part]))
+        step = dict(await pool.fetchrow("SELECT * FROM history.agent_execution_steps WHERE execution_id = $1", run))
+        whole = dict(await pool.fetchrow("SELECT * FROM history.agent_execution_history WHERE id = $1", run))
+        rows.append((step, whole))
+    for step, whole in rows:
+        assert (step["success"], step["error"], step["attempt_number"], step["tokens_used"]) == (True, None, 2, 330)
+        assert (step["progress"], step["confidence"], step["reasoning"]) == (0.5, 0.43, "Another way.")
+        assert json.loads(step["action"])["action"] == "USE_TOOL", "an assessment is no action"
+        assert json.loads(step["result"])["0"]["status"] == "succeeded"
+        validation = json.loads(step["validation"])
+        assert (validation["success"], validation["reason"], validation["criteria"]) == (True, "they pass", [0])
+        assert [told["kind"] for told in json.loads(step["decisions"]).values()].count("validate") == 1
+        assert (whole["final_status"], whole["total_steps"], whole["total_tokens"]) == ("escalated", 1, 110)
+        assert whole["escalation_reason"] == "low_confidence: stopped"
+        assert float(whole["total_cost_usd"]) == pytest.approx(0.0005)
+        assert (whole["agent_id"], whole["task_id"], whole["project_id"]) == ("triage", str(whole["id"]), "default")
+        state = json.loads(whole["state_snapshot"])
+        assert set(state) >= TASK_STATE
+        assert (state["goal"], state["constraints"]["language"]) == ("make the tests pass", "python")
+        assert state["acceptance_criteria"] == ["tests.failed == 0", "the code is clear"]
+        assert (state["progress_score"], state["progress_metrics"]["passed"]) == (0.5, 1)
+        assert (state["last_confidence_score"], state["last_confidence_check_step"]) == (0.43, 1)
+        assert (state["failure_count"], state["consecutive_failures"], state["last_errors"]) == (0, 0, [])
+        assert state["artifacts"]["fix.py"]["size"] == 12
+        assert (state["token_usage"], state["decision_reasoning"]) == ([330], ["Another way."])
+        assert [call["tool"] for call in state["tool_executions"]] == ["crm.lookup"]
+        assert sorted(call["kind"] for call in state["llm_calls"]) == ["decide", "replan", "validate"]
+        assert state["steps_history"][0]["acceptance_progress"] == 0.5
+        assert state["last_gate"] == {"type": "low_confidence", "reason": "Low confidence: 0.43"}
+
+
+TASK_STATE = {
+    *("task_id", "agent_id", "project_id", "goal", "acceptance_criteria", "constraints", "current_step", "max_steps"),
+    *("started_at", "steps_history", "artifacts", "failure_count", "last_errors", "consecutive_failures"),
+    *("progress_score", "progress_metrics", "token_usage", "llm_calls", "tool_executions", "total_cost_usd"),
+    *("decision_reasoning", "escalation_triggered", "escalation_reason", "timeout_reached", "resource_limit_hit"),
+    *("last_confidence_check_step", "last_confidence_score"),
+}
+"""The fields of source design 2."""
 
 
 async def test_every_way_to_cut_a_history_into_batches_gives_the_same_rows(pool: Any) -> None:

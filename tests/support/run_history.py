@@ -11,6 +11,7 @@ from towpath_contracts import events as ev
 from towpath_contracts.deciding import Cost, Usage
 from towpath_contracts.decisions import CallTools, Finish, ToolCall
 from towpath_contracts.events import AnyEvent, LogEntry, RunEvents
+from towpath_contracts.goals import GoalTask
 from towpath_contracts.ids import execution_id, request_id
 from towpath_contracts.tools import Denial, ToolFailure
 
@@ -139,6 +140,52 @@ def whole_run(run: UUID, steps: int, project: str = "default") -> list[list[AnyE
     )
     transitions.append([decided(run, steps, RESPOND), answer, ended(steps)])
     return transitions
+
+
+def goal_run(run: UUID) -> list[list[AnyEvent]]:
+    """Return the transitions of a goal run: the first attempt fails, the second one is judged, and so it ends."""
+    goal = GoalTask.model_validate(
+        {
+            "goal": "make the tests pass",
+            "acceptance_criteria": [{"when": "tests.failed == 0"}, {"text": "the code is clear"}],
+            "constraints": {"language": "python"},
+        }
+    )
+    replan = request_id(run, 1, "replan", 1)
+    again = ev.DecisionRequested(
+        request_id=replan, step=1, epoch=0, agent_key="triage", model="scripted:task", kind="replan"
+    )
+    judging = request_id(run, 1, "validate", 2)
+    judge = ev.DecisionRequested(
+        request_id=judging, step=1, epoch=0, agent_key="triage", model="scripted:task", kind="validate"
+    )
+    made = {"artifacts": [{"name": "fix.py", "kind": "code", "size": 12}]}
+    verdict = {"valid": True, "reason": "they pass", "criteria": []}
+    return [
+        [created(kind="goal", goal=goal, max_steps=20)],
+        [ev.RunStarted(), asked(run, 1)],
+        [decided(run, 1, USE_TOOL), calls(run, 1)],
+        [failed(run, 1), again],
+        [decided(run, 1, {**USE_TOOL, "action_reasoning": "Another way."}, request_id=replan, kind="replan")],
+        [calls(run, 1), finished(run, 1, result=made), judge],
+        [decided(run, 1, verdict, request_id=judging, kind="validate")],
+        [
+            ev.StepValidated(step=1, attempt=2, source="model", success=True, reason="they pass", criteria=(0,)),
+            ev.ProgressMeasured(step=1, source="tests", score=0.5, metrics={"passed": 1, "total": 2}),
+        ],
+        [ev.ConfidenceMeasured(step=1, score=0.43, trigger="interval")],
+        [gate(run)],
+        [ended(1, status="escalated", reason="low_confidence", final={"status": "error", "message": "stopped"})],
+    ]
+
+
+def gate(run: UUID) -> ev.GateOpened:
+    return ev.GateOpened(
+        gate_id=request_id(run, 1, "gate", 0),
+        gate_type="low_confidence",
+        reason="Low confidence: 0.43",
+        expires_at=BEGIN + timedelta(days=1),
+    )
 
 
 def messages(run: UUID, transitions: Sequence[Sequence[AnyEvent]], project: str = "default") -> list[RunEvents]:

@@ -15,7 +15,8 @@ from towpath_contracts.deciding import Cost
 from towpath_contracts.events import AnyEvent
 from towpath_contracts.ids import execution_id
 from towpath_contracts.raw_events import Entry, EventBatch
-from towpath_log_writer.core.project import Changes, project
+from towpath_log_writer.core.changes import Changes
+from towpath_log_writer.core.project import project
 from towpath_log_writer.core.rows import RESULT_CHARS, StepRow, json_text, plain
 from towpath_log_writer.core.sequence import Segment, continue_from, halves
 

@@ -5,7 +5,7 @@ no event is ever told twice or left out, however many writers there are. Commits
 crash of Postgres takes is read again from the run log.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -15,7 +15,8 @@ import asyncpg
 from towpath_contracts.deciding import LlmCall, ToolLog
 from towpath_contracts.ids import effect_id
 from towpath_fabric.db import Queries
-from towpath_log_writer.core.project import Changes, Unreadable
+from towpath_log_writer.core.changes import Changes, Unreadable
+from towpath_log_writer.core.final_state import STEPS_TOLD, final_state
 from towpath_log_writer.core.rows import NewRun, RunChange, StepRow, ToolRow, json_text, plain
 from towpath_log_writer.core.sequence import Segment
 
@@ -96,6 +97,18 @@ async def _write_changes(connection: Connection, changes: Changes) -> None:
         await connection.execute(QUERIES.merge_tools, *_columns(changes.tools.values(), _tool))
     if changes.unreadable:
         await connection.execute(QUERIES.skip_events, *_columns(changes.unreadable, _unreadable))
+    if changes.finished:
+        await _add_final_states(connection, changes.finished)
+
+
+async def _add_final_states(connection: Connection, finished: Collection[UUID]) -> None:
+    """Tell of goal and background runs that have ended what their steps came to."""
+    steps: dict[UUID, list[Any]] = {}
+    for row in await connection.fetch(QUERIES.steps_of_goals, list(finished), STEPS_TOLD):
+        steps.setdefault(row["execution_id"], []).append(row)
+    if steps:
+        states = [json_text(final_state(rows)) for rows in steps.values()]
+        await connection.execute(QUERIES.add_final_states, list(steps), states)
 
 
 def _columns(rows: Any, values: Any) -> Columns:
@@ -146,6 +159,8 @@ def _step(row: StepRow) -> tuple[Any, ...]:
         row.tokens,
         row.cost,
         json_text(row.decisions) if row.decisions else None,
+        row.progress,
+        row.confidence,
     )
 
 

@@ -5,7 +5,6 @@ calls; unknown events change nothing, so a newer orchestrator does not stop an o
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -18,81 +17,20 @@ from towpath_contracts.deciding import Cost, Usage
 from towpath_contracts.decisions import CallTools
 from towpath_contracts.execution_log import truncate
 from towpath_contracts.raw_events import Entry
-from towpath_log_writer.core.rows import RESULT_CHARS, NewRun, RunChange, StepRow, ToolRow, json_text, plain
+from towpath_log_writer.core.changes import Changes, Place, Unreadable
+from towpath_log_writer.core.goals import GOAL_EVENTS
+from towpath_log_writer.core.rows import RESULT_CHARS, NewRun, StepRow, json_text, plain
 from towpath_log_writer.core.sequence import Segment
 
 FINAL = {"completed": "success", "escalated": "escalated"}
 """Source design 2's final_status; every other end is `failed`."""
 
-LIMITS = frozenset({"max_steps_exceeded", "max_tool_errors_exceeded", "budget_refused"})
+LIMITS = frozenset(
+    {"max_steps_exceeded", "max_tool_errors_exceeded", "max_failures_exceeded", "budget_exceeded", "budget_refused"}
+)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unreadable:
-    """An event of a known type that does not read as one."""
-
-    run_id: UUID
-    seq: int
-    type: str
-    error: str
-
-
-@dataclass(slots=True, kw_only=True)
-class Changes:
-    """What a batch of events changes, each row once."""
-
-    new_runs: dict[UUID, NewRun] = field(default_factory=dict)
-    runs: dict[UUID, RunChange] = field(default_factory=dict)
-    steps: dict[tuple[UUID, int], StepRow] = field(default_factory=dict)
-    tools: dict[tuple[UUID, UUID], ToolRow] = field(default_factory=dict)
-    unreadable: list[Unreadable] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where an event stands."""
-
-    changes: Changes
-    run_id: UUID
-    project: str
-    at: datetime
-
-    def step(self, number: int) -> StepRow:
-        """Return the step's row, made if this is the first word about it."""
-        key = (self.run_id, number)
-        row = self.changes.steps.get(key)
-        if row is None:
-            row = StepRow(run_id=self.run_id, step=number, project=self.project, began_at=self.at, ended_at=self.at)
-            self.changes.steps[key] = row
-        row.ended_at = self.at
-        return row
-
-    def run(self, status: str) -> RunChange:
-        """Return the run's change with its new status."""
-        change = self.changes.runs.get(self.run_id)
-        if change is None:
-            change = self.changes.runs[self.run_id] = RunChange(run_id=self.run_id, status=status)
-        change.status = status
-        return change
-
-    def tool(self, execution_id: UUID, step: int, index: int, agent: str, name: str, status: str) -> ToolRow:
-        """Return the call's row with its new status."""
-        key = (self.run_id, execution_id)
-        row = self.changes.tools.get(key)
-        if row is None:
-            row = ToolRow(
-                run_id=self.run_id,
-                execution_id=execution_id,
-                project=self.project,
-                step=step,
-                call_index=index,
-                agent_id=agent,
-                tool=name,
-                status=status,
-            )
-            self.changes.tools[key] = row
-        row.status = status
-        return row
+ACTIONS = frozenset({"decide", "replan"})
+"""Kinds of requests that are answered by an action; the others judge the last one."""
 
 
 def project(segments: Iterable[Segment]) -> Changes:
@@ -116,10 +54,10 @@ def _apply(changes: Changes, segment: Segment, entry: Entry) -> None:
         text = str(error)[:RESULT_CHARS]
         changes.unreadable.append(Unreadable(run_id=segment.run_id, seq=entry.seq, type=str(name), error=text))
         return
-    handler(_Place(changes, segment.run_id, segment.project, entry.at), event)
+    handler(Place(changes, segment.run_id, segment.project, entry.at), event)
 
 
-def _run_created(place: _Place, event: ev.RunCreated) -> None:
+def _run_created(place: Place, event: ev.RunCreated) -> None:
     place.changes.new_runs[place.run_id] = NewRun(
         run_id=place.run_id,
         project=place.project,
@@ -133,9 +71,10 @@ def _run_created(place: _Place, event: ev.RunCreated) -> None:
             "task_id": str(place.run_id),
             "agent_id": event.agent_key,
             "project_id": place.project,
-            "goal": event.user_message,
-            "acceptance_criteria": [],
+            "goal": _goal_of(event),
+            "acceptance_criteria": _criteria_of(event),
             "constraints": {
+                **(event.goal.constraints if event.goal is not None else {}),
                 "max_tool_errors": event.max_tool_errors,
                 "timeout_ms": event.timeout_ms,
                 "step_timeout_ms": event.step_timeout_ms,
@@ -144,17 +83,40 @@ def _run_created(place: _Place, event: ev.RunCreated) -> None:
             "max_steps": event.max_steps,
             "labels": event.labels,
             "snapshot_digest": event.snapshot_digest,
+            **(_NOT_MEASURED if event.kind != "network" else {}),
         },
     )
 
 
-def _run_started(place: _Place, _event: ev.RunStarted) -> None:
+_NOT_MEASURED: dict[str, Any] = {
+    "progress_score": 0.0,
+    "progress_metrics": {},
+    "last_confidence_check_step": 0,
+    "last_confidence_score": None,
+}
+"""What a TaskState says before anything was measured."""
+
+
+def _goal_of(event: ev.RunCreated) -> str:
+    if event.goal is not None:
+        return event.goal.goal
+    return event.background.objective if event.background is not None else event.user_message
+
+
+def _criteria_of(event: ev.RunCreated) -> list[str]:
+    return [] if event.goal is None else [criterion.words() for criterion in event.goal.acceptance_criteria]
+
+
+def _run_started(place: Place, _event: ev.RunStarted) -> None:
     change = place.run("running")
     change.started_at = place.at
+    change.snapshot["started_at"] = place.at.isoformat()
 
 
-def _decision_requested(place: _Place, event: ev.DecisionRequested) -> None:
+def _decision_requested(place: Place, event: ev.DecisionRequested) -> None:
     row = place.step(event.step)
+    if event.kind not in ACTIONS:
+        return
     row.agent_id, row.epoch = event.agent_key, event.epoch
     row.input_preview = plain(event.input_preview)
     row.attempts += 1
@@ -176,6 +138,7 @@ def _spend(row: StepRow, request_id: UUID, usage: Usage, cost: Cost, told: dict[
 
 def _told(event: ev.DecisionReceived | ev.DecisionMissed, at: datetime) -> dict[str, Any]:
     return {
+        "kind": event.kind,
         "model": event.model,
         "duration_ms": event.duration_ms,
         "prompt_digest": event.prompt_digest,
@@ -185,31 +148,42 @@ def _told(event: ev.DecisionReceived | ev.DecisionMissed, at: datetime) -> dict[
     }
 
 
-def _decision_received(place: _Place, event: ev.DecisionReceived) -> None:
+def _decision_received(place: Place, event: ev.DecisionReceived) -> None:
     row = place.step(event.step)
     decision = event.decision
+    told = _told(event, place.at)
+    if event.kind not in ACTIONS:
+        _spend(row, event.request_id, event.usage, event.cost, {**told, "answer": _short(decision)})
+        return
     row.agent_id, row.epoch = event.agent_key, event.epoch
     row.reasoning = plain(str(decision.get("action_reasoning", "")))
     row.action = json_text({key: value for key, value in decision.items() if key != "action_reasoning"})
-    _spend(row, event.request_id, event.usage, event.cost, _told(event, place.at))
+    _spend(row, event.request_id, event.usage, event.cost, told)
 
 
-def _decision_missed(place: _Place, event: ev.DecisionMissed) -> None:
+def _short(answer: dict[str, Any]) -> Any:
+    """Return an assessment as it was given; a long one only by its beginning."""
+    text = json_text(answer)
+    return answer if len(text) <= RESULT_CHARS else truncate(text, RESULT_CHARS)
+
+
+def _decision_missed(place: Place, event: ev.DecisionMissed) -> None:
     row = place.step(event.step)
-    row.error = plain(f"{event.code}: {event.message}")
-    row.succeed(False)
+    if event.kind in ACTIONS:
+        row.error = plain(f"{event.code}: {event.message}")
+        row.succeed(False)
     told = {**_told(event, place.at), "error": f"{event.code}: {event.message}"}
     _spend(row, event.request_id, event.usage, event.cost, told)
 
 
-def _decision_refused(place: _Place, event: ev.DecisionRefused) -> None:
+def _decision_refused(place: Place, event: ev.DecisionRefused) -> None:
     row = place.step(event.step)
     row.validation = {"valid": False, "code": event.code, "feedback": event.feedback}
     row.error = plain(f"{event.code}: {event.feedback}")
     row.succeed(False)
 
 
-def _instruction_issued(place: _Place, event: ev.InstructionIssued) -> None:
+def _instruction_issued(place: Place, event: ev.InstructionIssued) -> None:
     row = place.step(event.step)
     row.validation = {"valid": True, "instruction": event.instruction.kind}
     if not isinstance(event.instruction, CallTools):
@@ -221,13 +195,13 @@ def _instruction_issued(place: _Place, event: ev.InstructionIssued) -> None:
         told.requested_at = place.at
 
 
-def _tool_edited(place: _Place, event: ev.ToolCallEdited) -> None:
+def _tool_edited(place: Place, event: ev.ToolCallEdited) -> None:
     """History tells what was executed; what was asked for stands in the run's log."""
     told = place.tool(event.execution_id, event.step, event.call_index, event.agent_key, event.tool, "requested")
     told.args = json_text(event.args)
 
 
-def _tool_finished(place: _Place, event: ev.ToolCallFinished) -> None:
+def _tool_finished(place: Place, event: ev.ToolCallFinished) -> None:
     row = place.step(event.step)
     told = place.tool(event.execution_id, event.step, event.call_index, event.agent_key, event.tool, event.status)
     told.result = None if event.result is None else json_text(event.result)
@@ -254,7 +228,7 @@ def _shown(event: ev.ToolCallFinished, result: str | None) -> dict[str, Any]:
     return {**shown, "result": event.result}
 
 
-def _tool_denied(place: _Place, event: ev.ToolCallDenied) -> None:
+def _tool_denied(place: Place, event: ev.ToolCallDenied) -> None:
     row = place.step(event.step)
     told = place.tool(event.execution_id, event.step, event.call_index, event.agent_key, event.tool, "denied")
     told.denial = json_text(event.denial.model_dump())
@@ -270,20 +244,20 @@ def _tool_denied(place: _Place, event: ev.ToolCallDenied) -> None:
     row.succeed(False)
 
 
-def _quarantined(place: _Place, event: ev.RunQuarantined) -> None:
+def _quarantined(place: Place, event: ev.RunQuarantined) -> None:
     place.run("quarantined").reason = plain(event.code)
 
 
-def _run_finished(place: _Place, event: ev.RunFinished) -> None:
+def _run_finished(place: Place, event: ev.RunFinished) -> None:
     change = place.run(event.status)
     change.completed_at = place.at
     change.total_steps = event.steps
     change.final_status = FINAL.get(event.status, "failed")
     change.reason = plain(event.reason)
-    change.escalation_reason = change.reason if event.status == "escalated" else None
+    change.escalation_reason = _escalation(event) if event.status == "escalated" else None
     change.total_cost_usd = event.cost.usd
     change.total_tokens = event.usage.total_tokens
-    change.snapshot = {
+    change.snapshot |= {
         "current_step": event.steps,
         "final": event.final,
         "last_output": event.last_output,
@@ -295,9 +269,16 @@ def _run_finished(place: _Place, event: ev.RunFinished) -> None:
         "timeout_reached": event.status == "timed_out",
         "resource_limit_hit": event.reason in LIMITS,
     }
+    place.changes.finished.add(place.run_id)
 
 
-_KNOWN: dict[str, tuple[type[Value], Callable[[_Place, Any], None]]] = {
+def _escalation(event: ev.RunFinished) -> str:
+    """Return why a person took over, or should have: the reason's code, and in words where somebody said some."""
+    message = event.final.get("message") if event.final.get("status") == "error" else None
+    return plain(f"{event.reason}: {message}" if isinstance(message, str) and message else event.reason)
+
+
+_KNOWN: dict[str, tuple[type[Value], Callable[[Place, Any], None]]] = {
     "run_created": (ev.RunCreated, _run_created),
     "run_started": (ev.RunStarted, _run_started),
     "decision_requested": (ev.DecisionRequested, _decision_requested),
@@ -308,6 +289,7 @@ _KNOWN: dict[str, tuple[type[Value], Callable[[_Place, Any], None]]] = {
     "tool_call_edited": (ev.ToolCallEdited, _tool_edited),
     "tool_call_finished": (ev.ToolCallFinished, _tool_finished),
     "tool_call_denied": (ev.ToolCallDenied, _tool_denied),
+    **GOAL_EVENTS,
     "run_quarantined": (ev.RunQuarantined, _quarantined),
     "run_finished": (ev.RunFinished, _run_finished),
 }

@@ -49,7 +49,7 @@ class RunChange:
     """What became of a run that exists."""
 
     run_id: UUID
-    status: str
+    status: str | None = None
     started_at: datetime | None = None
     completed_at: datetime | None = None
     total_steps: int | None = None
@@ -83,10 +83,18 @@ class StepRow:
     tokens: int = 0
     cost: float | None = 0.0
     decisions: dict[str, Any] = field(default_factory=dict)
+    progress: float | None = None
+    confidence: float | None = None
 
     def succeed(self, value: bool) -> None:
         """Note how something in the step went; a step succeeds when everything in it does."""
         self.success = value if self.success is None else self.success and value
+
+    def judge(self, value: bool) -> None:
+        """Note what the run itself made of the step, after all attempts; it stands above how each of them went."""
+        self.success = value
+        if value:
+            self.error = None
 
 
 @dataclass(slots=True, kw_only=True)

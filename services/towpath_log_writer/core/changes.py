@@ -1,0 +1,85 @@
+"""What a batch of events changes, as it is put together.
+
+Law: each row once. A place in the log names the run it speaks of, so that no event can change a row of another.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from towpath_log_writer.core.rows import NewRun, RunChange, StepRow, ToolRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """An event of a known type that does not read as one."""
+
+    run_id: UUID
+    seq: int
+    type: str
+    error: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Changes:
+    """What a batch of events changes, each row once."""
+
+    new_runs: dict[UUID, NewRun] = field(default_factory=dict)
+    runs: dict[UUID, RunChange] = field(default_factory=dict)
+    steps: dict[tuple[UUID, int], StepRow] = field(default_factory=dict)
+    tools: dict[tuple[UUID, UUID], ToolRow] = field(default_factory=dict)
+    unreadable: list[Unreadable] = field(default_factory=list)
+    finished: set[UUID] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an event stands."""
+
+    changes: Changes
+    run_id: UUID
+    project: str
+    at: datetime
+
+    def step(self, number: int) -> StepRow:
+        """Return the step's row, made if this is the first word about it."""
+        key = (self.run_id, number)
+        row = self.changes.steps.get(key)
+        if row is None:
+            row = StepRow(run_id=self.run_id, step=number, project=self.project, began_at=self.at, ended_at=self.at)
+            self.changes.steps[key] = row
+        row.ended_at = self.at
+        return row
+
+    def run(self, status: str) -> RunChange:
+        """Return the run's change with its new status."""
+        change = self._change()
+        change.status = status
+        return change
+
+    def noted(self, told: dict[str, Any]) -> None:
+        """Add to the state of a run whose status stays what it is."""
+        self._change().snapshot |= told
+
+    def _change(self) -> RunChange:
+        return self.changes.runs.setdefault(self.run_id, RunChange(run_id=self.run_id))
+
+    def tool(self, execution_id: UUID, step: int, index: int, agent: str, name: str, status: str) -> ToolRow:
+        """Return the call's row with its new status."""
+        key = (self.run_id, execution_id)
+        row = self.changes.tools.get(key)
+        if row is None:
+            row = ToolRow(
+                run_id=self.run_id,
+                execution_id=execution_id,
+                project=self.project,
+                step=step,
+                call_index=index,
+                agent_id=agent,
+                tool=name,
+                status=status,
+            )
+            self.changes.tools[key] = row
+        row.status = status
+        return row
