@@ -17,7 +17,7 @@ from tests.support.model_servers import DIALECTS
 from tests.support.otlp_receiver import Receiver, otlp_receiver
 from tests.support.waiting import eventually
 
-from towpath import Client
+from towpath import Client, RefusedError
 from towpath_embedded.identity import temporary_folder
 from towpath_embedded.platform import Platform
 
@@ -197,14 +197,25 @@ def answers(**payload: Any) -> dict[str, Any]:
     return {"action": "RESPOND", "action_reasoning": "sure", "action_details": {"payload": payload}}
 
 
-async def test_b2_b4_a_model_string_chooses_its_provider_and_the_talk_is_whole(watched: Watched) -> None:
-    """Row B2: provider from the model string. Row B4: [system, …history, user]; the current turn; usage merged."""
+async def test_b2_a_model_string_chooses_its_provider(watched: Watched) -> None:
+    """Row B2: provider from the model string `provider:model`."""
+    watched.server.play(*says(answers(message="done")))
+    async with Client(watched.platform.gateway_url) as client:
+        view = await client.run(NETWORK["name"], "Say done.", model="local:qwen3", timeout=60)
+        assert (view.status, view.final) == ("completed", {"message": "done"})
+        assert (view.cost.usd, view.cost.price_source) == (0.0, "local")
+        assert [seen.body["model"] for seen in watched.server.seen] == ["qwen3"]
+        with pytest.raises(RefusedError) as refused:
+            await client.run(NETWORK["name"], "Say done.", model="qwen3", timeout=60)
+    assert refused.value.code == "model_unknown"
+
+
+async def test_b4_the_conversation_of_a_run_is_whole_and_in_order(watched: Watched) -> None:
+    """Row B4: [system, …history, user]; no dangling calls; history contains the current turn; usage merged."""
     watched.server.play(*says(SCRIPT[0], answers(message="done")))
     async with Client(watched.platform.gateway_url) as client:
         view = await client.run(NETWORK["name"], "Mark it.", model="local:qwen3", timeout=60)
         talk = await client.messages(view.run_id)
-    assert (view.status, view.final, view.cost.usd) == ("completed", {"message": "done"}, 0.0)
-    assert [seen.body["model"] for seen in watched.server.seen] == ["qwen3", "qwen3"]
     assert [role for role, _ in LOCAL.told(watched.server.seen[1])] == ["system", "user"]
     assert [message.role for message in talk.messages] == ["user", "assistant", "tool", "assistant"]
     assert [message.content for message in talk.messages[::3]] == ["Mark it.", "done"]
@@ -249,17 +260,16 @@ async def test_b5_arguments_are_decoded_and_an_answer_comes_back_as_a_model(watc
 
 
 async def test_b13_a_model_call_is_tried_three_times_and_the_causes_are_chained(watched: Watched) -> None:
-    """Row B13: 3 attempts in total, waits 1 s then 2 s (held on a virtual clock for every provider in
+    """Row B13: 3 attempts in total, waits 1 s then 2 s (held on a virtual clock, for every provider, in
     test_decider_providers.py); context-length at once; cause chained."""
     async with Client(watched.platform.gateway_url) as client:
-        watched.server.play(LOCAL.fails(500, "first"), LOCAL.fails(429, "second"), *says(answers(message="third time")))
-        view = await client.run(NETWORK["name"], "Try.", model="local:qwen3", timeout=60)
-        assert (view.final, len(watched.server.seen), view.usage.model_calls) == ({"message": "third time"}, 3, 3)
         watched.server.play(LOCAL.fails(*LOCAL.too_long))
         view = await client.run(NETWORK["name"], "Too much.", model="local:qwen3", timeout=60)
         assert (view.reason, len(watched.server.seen)) == ("context_too_long", 1)
-        watched.server.play(LOCAL.fails(503, "gone"))
+        watched.server.play(LOCAL.fails(500, "first"), LOCAL.fails(429, "second"), LOCAL.fails(503, "third"))
         view = await client.run(NETWORK["name"], "Try.", model="local:qwen3", timeout=60)
     assert (view.status, view.reason, len(watched.server.seen)) == ("failed", "model_unavailable", 3)
+    assert view.usage.model_calls == 3
     assert view.final is not None
-    assert view.final["message"].count("the local server answered 503: gone") == 3
+    assert "503: third (attempt 3; before: " in view.final["message"]
+    assert "500: first; the local server answered 429: second" in view.final["message"]

@@ -106,5 +106,7 @@ def _words(error: Any) -> str:
     inner = body.get("error", body) if isinstance(body, dict) else body
     if not isinstance(inner, dict):
         return str(inner or error.message)
-    told = [str(inner[field]) for field in ("message", "param", "code", "type") if inner.get(field)]
-    return " | ".join(told) if inner.get("message") else str(inner)
+    if not inner.get("message"):
+        return str(inner)
+    named = [str(inner[field]) for field in ("param", "code") if inner.get(field)]
+    return f"{inner['message']} ({', '.join(named)})" if named else str(inner["message"])
