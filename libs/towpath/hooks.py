@@ -5,8 +5,11 @@ What a hook hears is on record anyway: no secret that a worker adds to a call, n
 """
 
 import asyncio
+import contextvars
 import inspect
+import threading
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -69,13 +72,14 @@ def hook(moment: str) -> Callable[[Callable[[Moment], Any]], Hook]:
 
 
 class Hooks:
-    """The hooks of one worker. `failed` is told of every hook that failed."""
+    """The hooks of one process. `failed` is told of every hook that failed."""
 
     def __init__(self, hooks: Iterable[Hook], failed: Callable[[Hook, BaseException], None]) -> None:
         self._by_moment: dict[str, list[Hook]] = {}
         for one in hooks:
             self._by_moment.setdefault(one.moment, []).append(one)
         self._failed = failed
+        self._cut_off: dict[Hook, threading.Thread] = {}
 
     def has(self, name: str) -> bool:
         """Say whether anything listens to this moment, so that nothing is built for nobody."""
@@ -84,16 +88,55 @@ class Hooks:
     async def tell(self, moment: Moment) -> None:
         """Call every hook of the moment, one after another, in the order they were declared."""
         for one in self._by_moment.get(moment.name, ()):
-            try:
-                async with asyncio.timeout(HOOK_TIMEOUT_S):
-                    if inspect.iscoroutinefunction(one.function):
-                        await one.function(moment)
-                    else:
-                        await asyncio.to_thread(one.function, moment)
-            except asyncio.CancelledError as error:
-                task = asyncio.current_task()
-                if task is None or task.cancelling():
-                    raise  # the process stops, or the call is cut off; a hook that cancels itself has failed
+            error = await self._call(one, moment)
+            if error is not None:
                 self._failed(one, error)
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - what a hook raises must not reach the call
-                self._failed(one, error)
+
+    async def _call(self, one: Hook, moment: Moment) -> BaseException | None:
+        """Return what went wrong with the hook; raises CancelledError alone, where the caller itself is cancelled."""
+        if (
+            one in self._cut_off and self._cut_off[one].is_alive()
+        ):  # else every further call would leave a thread behind
+            return TimeoutError("an earlier call of this hook still runs")
+        try:
+            async with asyncio.timeout(HOOK_TIMEOUT_S):
+                if inspect.iscoroutinefunction(one.function):
+                    await one.function(moment)
+                    return None
+                return await asyncio.wrap_future(self._in_thread(one, moment))
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise  # the process stops, or the call is cut off; a hook that cancels itself has failed
+            return error
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - what a hook raises must not reach the call
+            return error
+
+    def _in_thread(self, one: Hook, moment: Moment) -> "Future[BaseException | None]":
+        """Run a plain function in a thread of its own, which keeps no process from its end."""
+        found: Future[BaseException | None] = Future()
+        context = contextvars.copy_context()
+
+        def run() -> None:
+            error = context.run(_contained, one.function, moment)
+            if found.set_running_or_notify_cancel():
+                found.set_result(error)
+
+        thread = threading.Thread(target=run, name=f"hook {one.moment}", daemon=True)
+
+        def note(ended: "Future[BaseException | None]") -> None:
+            if ended.cancelled():
+                self._cut_off[one] = thread
+
+        found.add_done_callback(note)
+        thread.start()
+        return found
+
+
+def _contained(function: Callable[[Moment], Any], moment: Moment) -> BaseException | None:
+    """Return what the function raised: StopIteration and SystemExit must not travel through a future."""
+    try:
+        function(moment)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a user's hook raises is its failure
+        return error
+    return None

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import threading
 from typing import Any, cast
 
 import pytest
@@ -12,8 +13,10 @@ from nats.aio.msg import Msg
 from tests.support.decisions import RUN, context, request
 from tests.support.engine_machine import RUN as MACHINE_RUN
 from tests.support.engine_machine import Machine, respond
+from tests.support.waiting import eventually
 
 from towpath import AgentError, AgentRequest, BaseAgent
+from towpath import hooks as hooks_module
 from towpath.agents import answering, operations
 from towpath.agents.answering import Failure, ask
 from towpath.agents.finding import find_agent
@@ -258,6 +261,29 @@ async def test_b6_a_hook_that_fails_in_any_way_is_contained_and_the_others_hear_
     await hooks.tell(Moment(name="pre_model_call"))
     assert heard == [f"{number} pre_model_call" for number in range(len(errors))]
     assert failed == [type(error).__name__ for error in errors if error is not None]
+
+
+async def test_b6_a_plain_hook_that_hangs_is_cut_off_and_not_called_on_top(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hooks_module, "HOOK_TIMEOUT_S", 0.02)
+    free, failed, heard = threading.Event(), list[str](), list[str]()
+
+    def hang(moment: Moment) -> None:
+        heard.append("hang")
+        free.wait(60)
+
+    def stop(moment: Moment) -> None:
+        heard.append("stop")
+        raise StopIteration
+
+    hooks = Hooks([Hook("start", hang), Hook("start", stop)], lambda _, error: failed.append(type(error).__name__))
+    for _ in range(3):
+        await hooks.tell(Moment(name="start"))
+    assert heard == ["hang", "stop", "stop", "stop"]
+    assert failed == ["TimeoutError", "StopIteration"] * 3
+    free.set()
+    await eventually(lambda: not any(thread.is_alive() for thread in hooks._cut_off.values()))
+    await hooks.tell(Moment(name="start"))
+    assert heard[-2:] == ["hang", "stop"] and failed[-1:] == ["StopIteration"] and len(failed) == 7
 
 
 @pytest.mark.parametrize(
