@@ -14,14 +14,14 @@ from uuid import UUID
 from nats.aio.msg import Msg
 from pydantic import ValidationError
 
-from towpath_contracts.deciding import DecisionRequest
+from towpath_contracts.deciding import CALL_LOST, DecisionRequest
 from towpath_contracts.facts import DecisionFailed, DecisionMade
 from towpath_contracts.problems import said_of
 from towpath_contracts.streams import ConsumerSpec
 from towpath_fabric.bus import Bus
 from towpath_fabric.clock import monotonic
 from towpath_fabric.logs import Logger
-from towpath_fabric.pull import PullConsumer, Rebind, ack, in_progress, nak
+from towpath_fabric.pull import PullConsumer, Rebind, ack, deliveries, in_progress, nak
 
 PROGRESS_EVERY_S = 6.0
 """A third of DECIDE's ack wait: two lost words do not lose the request."""
@@ -122,6 +122,7 @@ class RequestLoop:
         self._passing = passing
         self._jobs: dict[UUID, Job] = {}
         self._answers: OrderedDict[UUID, AnswerFact] = OrderedDict()
+        self._unasked: OrderedDict[tuple[UUID, int], None] = OrderedDict()
         self._consumer: PullConsumer | None = None
 
     async def start(self) -> None:
@@ -194,10 +195,12 @@ class RequestLoop:
             raise
         except PlatformAwayError as error:  # an outage is no answer: it must not end a run
             self._log.warning("a decision has to wait", run_id=str(job.request.run_id), reason=str(error))
+            self._remember_unasked(job.request)
             await _hand_back(job, AWAY_PAUSE_S)
         except Exception as error:  # noqa: BLE001 - the outermost loop of a request: a defect must not end the others
             self._log.exception("a decision failed", run_id=str(job.request.run_id), step=job.request.step)
-            await self._store(job, self._answerer.defect(job.request, error))  # told, so that it is not tried for ever
+            fact = self._answerer.defect(job.request, error)  # told, so that it is not tried for ever
+            await self._store(job, fact.model_copy(update={"uncounted": job.request.max_calls}))
         finally:
             self._jobs.pop(job.request.request_id, None)
             self._release(len(job.messages))
@@ -207,11 +210,21 @@ class RequestLoop:
         if known is not None:
             await self._store(job, known)
             return
+        if self._may_be_paid(job):
+            await self._store(job, _lost(job.request))
+            return
         answer = await self._answerer.answer(job.request)
         self._remember(answer.fact)
         stored = await self._store(job, answer.fact)
         if answer.then is not None:
             await answer.then(job, stored)
+
+    def _may_be_paid(self, job: Job) -> bool:
+        """Say whether somebody else had this attempt and may have paid for it, where the run has a budget."""
+        request = job.request
+        if not request.max_calls or deliveries(job.messages[0]) == 1:
+            return False
+        return (request.request_id, request.attempt) not in self._unasked
 
     def _known_answer(self, request: DecisionRequest) -> AnswerFact | None:
         """A decision answers every attempt; a failure only its own, since a later attempt means: try again."""
@@ -219,6 +232,11 @@ class RequestLoop:
         if isinstance(known, DecisionFailed) and known.attempt != request.attempt:
             return None
         return known
+
+    def _remember_unasked(self, request: DecisionRequest) -> None:
+        self._unasked[request.request_id, request.attempt] = None
+        while len(self._unasked) > ANSWERS_KEPT:
+            self._unasked.popitem(last=False)
 
     def _remember(self, fact: AnswerFact) -> None:
         self._answers[fact.request_id] = fact
@@ -229,7 +247,9 @@ class RequestLoop:
         """Store the fact, then acknowledge. False when the lease ended first: the request is asked again then."""
         attempt = job.request.attempt
         if fact.attempt != attempt:
-            fact = fact.model_copy(update={"attempt": attempt, "fact_id": f"{fact.request_id}:{attempt}"})
+            called_in = (fact.called_in or fact.attempt) if job.request.max_calls else 0
+            more = {"attempt": attempt, "fact_id": f"{fact.request_id}:{attempt}", "called_in": called_in}
+            fact = fact.model_copy(update=more)
         subject = self._answerer.inbox(fact.run_id)
         body = fact.model_dump_json().encode()
         headers = {"Nats-Msg-Id": f"{fact.request_id}:{attempt}"}
@@ -252,6 +272,18 @@ class RequestLoop:
     def _release(self, count: int) -> None:
         if self._consumer is not None:
             self._consumer.hold(-count)
+
+
+def _lost(request: DecisionRequest) -> DecisionFailed:
+    return DecisionFailed(
+        run_id=request.run_id,
+        fact_id=f"{request.request_id}:{request.attempt}",
+        request_id=request.request_id,
+        attempt=request.attempt,
+        code=CALL_LOST,
+        message="whoever had the request before did not answer, and may have paid for it",
+        model=request.model,
+    )
 
 
 async def _hand_back(job: Job, delay_s: float) -> None:

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import digest_text
-from towpath_contracts.deciding import DecisionRequest, LlmCall, ScriptUse
+from towpath_contracts.deciding import DecisionRequest, LlmCall, ScriptUse, Usage
 from towpath_contracts.facts import DecisionFailed, DecisionMade
 from towpath_decider.adapters.provider import Provider
 from towpath_decider.core.accounting import NOTHING, add_costs, add_usage
@@ -44,6 +44,9 @@ ANSWER_BYTES = 512 * 1024
 CALLS_KEPT_APART = 100
 """Far more calls than one answer takes: the numbers of a request that was delivered again begin there."""
 
+UNAVAILABLE = "model_unavailable"
+"""The code of a call that failed on its way, or at the provider: nobody knows what it used."""
+
 Sleep = Callable[[float], Awaitable[None]]
 
 
@@ -65,6 +68,7 @@ class Notes:
     started: float
     prompt: Prompt | None = None
     calls: list[Call] = field(default_factory=list)
+    begun: int = 0
 
     @property
     def script(self) -> ScriptUse | None:
@@ -115,7 +119,7 @@ class Asker:
             notes.prompt = render(request.context, asked_schema(request), request.kind)
         except PromptInvalidError as error:
             return GaveUp(code="prompt_invalid", message=str(error))
-        return await self._follow(converse(notes.prompt, check), provider, notes)
+        return await self._follow(converse(notes.prompt, check, request.max_calls), provider, notes)
 
     async def _follow(self, dialogue: Dialogue, provider: Provider, notes: Notes) -> Answered | GaveUp:
         """Do what the dialogue says until it is over."""
@@ -134,6 +138,7 @@ class Asker:
 
     async def _call(self, provider: Provider, question: Question, notes: Notes) -> Reply | CallFailure:
         started_at, started = wall(), monotonic()
+        notes.begun += 1
         said = await provider.complete(notes.request, question)
         notes.calls.append(Call(question=question, said=said, started_at=started_at, duration_ms=_ms_since(started)))
         return said
@@ -175,9 +180,22 @@ def _fact(notes: Notes, result: Answered | GaveUp) -> DecisionMade | DecisionFai
         "raw_digest": digest_text(raw) if raw is not None else "",
         "script": notes.script,
     }
+    if request.max_calls:
+        common |= _counted(notes)
     if isinstance(result, Answered):
         return DecisionMade(decision=result.value, **common)
     return DecisionFailed(code=result.code, message=redacted(result.message)[:MESSAGE_CHARS], **common)
+
+
+def _counted(notes: Notes) -> JsonObject:
+    """Return what a run with a budget is told of calls that ended without a word: they may have been paid."""
+    cut_off = notes.begun - len(notes.calls)
+    silent = sum(
+        isinstance(call.said, CallFailure) and call.said.code == UNAVAILABLE and not call.said.usage.total_tokens
+        for call in notes.calls
+    )
+    usage = add_usage((*(call.said.usage for call in notes.calls), Usage(model_calls=cut_off)))
+    return {"usage": usage, "uncounted": cut_off + silent}
 
 
 def defect(request: DecisionRequest, error: Exception) -> DecisionFailed:

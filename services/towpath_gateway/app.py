@@ -14,6 +14,7 @@ from towpath_gateway.parts import Parts
 from towpath_gateway.routes import (
     access,
     audit_log,
+    budgets,
     dead_letters,
     gates,
     keys,
@@ -60,6 +61,7 @@ def create_app(parts: Parts | None) -> FastAPI:
         gates,
         notices,
         switches,
+        budgets,
         access,
         audit_log,
         policies,

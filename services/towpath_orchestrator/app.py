@@ -18,6 +18,7 @@ from towpath_fabric.logs import Logger
 from towpath_fabric.ports import Feed, Wire
 from towpath_fabric.pull import ack, nak
 from towpath_orchestrator.acting import Acting
+from towpath_orchestrator.budgets import Budgets
 from towpath_orchestrator.forks import Forks
 from towpath_orchestrator.gate import ReplayGate
 from towpath_orchestrator.letters import Letters
@@ -103,6 +104,7 @@ def serve_services(bus: Wire, reading: Reading, acting: Acting, registry: Regist
     """Answer `svc.orchestrator.*`."""
     bus.answer(rpc.GET_RUN, reading.get_run)
     bus.answer(rpc.LIST_RUNS, reading.list_runs)
+    bus.answer(rpc.RUN_TREE, reading.tree)
     bus.answer(rpc.EVENTS, reading.events)
     bus.answer(rpc.EVENTS_SINCE, reading.events_since)
     bus.answer(rpc.SWEEP_RUNS, reading.sweep)
@@ -120,6 +122,12 @@ def serve_services(bus: Wire, reading: Reading, acting: Acting, registry: Regist
 def serve_waking(bus: Wire, waking: Waking) -> None:
     """Answer what the tool-access service tells of switches."""
     bus.answer(rpc.WAKE_PAUSED, waking.wake)
+
+
+def serve_budgets(bus: Wire, budgets: Budgets) -> None:
+    """Answer what people ask of budgets."""
+    bus.answer(rpc.SET_BUDGET, budgets.set)
+    bus.answer(rpc.SHOW_BUDGETS, budgets.show)
 
 
 def serve_records(bus: Wire, replays: ReplayGate, forks: Forks) -> None:

@@ -15,9 +15,9 @@ import asyncpg
 from nats.aio.msg import Msg
 
 from towpath_contracts import events as ev
-from towpath_contracts.facts import AnyFact, MessageDead, TimerFired
+from towpath_contracts.facts import AnyFact, MessageDead, RunAdmitted, TimerFired
 from towpath_engine.advance import advance
-from towpath_engine.effects import Effect, message_of
+from towpath_engine.effects import Effect, message_of, sayable_again
 from towpath_engine.parking import parking
 from towpath_engine.state import RunState
 from towpath_engine.transition import Transition
@@ -28,9 +28,14 @@ from towpath_fabric.lane import Lane
 from towpath_fabric.logs import Logger
 from towpath_fabric.ports import Database, Feed
 from towpath_fabric.pull import ack, nak
+from towpath_orchestrator.adapters.budget_tables import Committed
 from towpath_orchestrator.adapters.run_tables import QUERIES, Moved, RunTables, commit_batch, event_text, times
 from towpath_orchestrator.cache import DatabaseClock, StateCache, Waiters
+from towpath_orchestrator.charging import Charging
+from towpath_orchestrator.children import Children, born_of, has_news
+from towpath_orchestrator.desks import Desks, texts_of
 from towpath_orchestrator.inbox import Item, parse, run_of
+from towpath_orchestrator.limits import Limits
 from towpath_orchestrator.metrics import Metrics
 from towpath_orchestrator.sender import Sender
 from towpath_orchestrator.settings import OrchestratorSettings
@@ -58,6 +63,7 @@ class CommitLoop:
         settings: OrchestratorSettings,
         metrics: Metrics,
         log: Logger,
+        limits: Limits,
     ) -> None:
         self._pool = pool
         self._tables = tables
@@ -71,6 +77,7 @@ class CommitLoop:
         self.waiters = Waiters()
         self.endings = Waiters()
         self.sender: Sender | None = None
+        self.children: Children | None = None
         self.tracing: RunTracing | None = None
         self._saving: set[asyncio.Task[None]] = set()
         self._errors: dict[UUID, str] = {}
@@ -78,7 +85,9 @@ class CommitLoop:
         self._lane = Lane(pool)
         self._dead = DeadLetters(pool, "INBOX", metrics.dead, log, self._tell_dead)
         self._clock = DatabaseClock()
+        self._desks = Desks(pool)
         self._wary = 0
+        self._charging = Charging(limits, metrics.refused)
 
     def add(self, fact: AnyFact) -> None:
         """Queue a fact that this process made itself (timer, admission, fence)."""
@@ -138,11 +147,14 @@ class CommitLoop:
                 if item.message is not None:
                     await self._give_back(item.message, run_id, self._errors.get(run_id))
             self._errors.pop(run_id, None)
+            self._charging.forget(run_id)
         return []
 
     async def _once(self, facts: dict[UUID, list[Item]]) -> dict[UUID, list[Item]]:
         """Read, advance, commit, send, acknowledge; returns the contested runs."""
+        await self._charging.ready()
         states, now, trusted = await self._read(list(facts))
+        await self._desks.fill(states, facts)
         crash_point("orchestrator.read")
         batch: list[Moved] = []
         effects: dict[UUID, list[Effect]] = {}
@@ -152,7 +164,7 @@ class CommitLoop:
             if state is None:
                 await self._unknown(items, self._unreadable.pop(run_id, "there is no such run"))
                 continue
-            moved, effects[run_id] = self._advance(state, items, now)
+            moved, effects[run_id] = self._advance(state, self._charging.told(state, items, now), now)
             if moved.entries:
                 batch.append(moved)
             else:
@@ -250,11 +262,12 @@ class CommitLoop:
             return None
 
     def _advance(self, state: RunState, items: list[Item], now: datetime) -> tuple[Moved, list[Effect]]:
-        moved = Moved(before_seq=state.seq, state=state, gates=bool(state.gates))
+        moved = Moved(before_seq=state.seq, state=state, gates=bool(state.gates), before=state)
         wanted: dict[UUID, Effect] = {}
         again = False
         for item in items:
             self._metrics.facts.labels(item.fact.type).inc()
+            self._desks.add_new(item, moved.stored)
             try:
                 entries, effects, after = advance(moved.state, item.fact, now)
                 texts = [event_text(entry.event) for entry in entries]
@@ -269,10 +282,12 @@ class CommitLoop:
             moved.entries.extend(entries)
             moved.texts.extend(texts)
             moved.state = after
+            moved.stored.update(texts_of(effects))
+            moved.born.extend(born_of(after, list(entries), now))
             moved.gates = moved.gates or bool(after.gates)
             wanted.update({effect.effect.effect_id: effect for effect in effects})
         if again:  # folded before, and perhaps by a process that died before it could send (design §4)
-            return moved, [message_of(moved.state, pending) for pending in moved.state.pending]
+            return moved, [message_of(moved.state, pending) for pending in sayable_again(moved.state)]
         pending = {p.effect_id for p in moved.state.pending}
         return moved, [effect for key, effect in wanted.items() if key in pending]
 
@@ -287,8 +302,11 @@ class CommitLoop:
         if not batch:
             return set()
         started = time.perf_counter()
+        await self._charging.open(self._lane, batch)
+        await self._desks.keep(batch)
         crash_point("orchestrator.before_commit")
-        committed = await self._commit_rows(batch, now)
+        done = await self._commit_rows(batch, now)
+        committed = done.moved
         crash_point("orchestrator.committed")
         self._metrics.commit_seconds.observe(time.perf_counter() - started)
         self._metrics.batch.observe(len(batch))
@@ -296,12 +314,14 @@ class CommitLoop:
             if moved.state.run_id in committed:
                 self.cache.put(moved.state)
                 self._maybe_save(moved)
-            else:
+            elif moved.state.run_id not in done.short:
                 self._metrics.conflicts.inc()
                 self._stale(moved.state.run_id)
+        for fact in await self._charging.after(batch, done):
+            self.add(fact)
         return committed
 
-    async def _commit_rows(self, batch: list[Moved], now: datetime) -> set[UUID]:
+    async def _commit_rows(self, batch: list[Moved], now: datetime) -> Committed:
         """Commit a batch; a run that Postgres refuses must not take the others with it."""
         try:
             return await commit_batch(self._lane, batch, now)
@@ -312,11 +332,11 @@ class CommitLoop:
                 run_id = batch[0].state.run_id
                 self._log.error("postgres refuses a transition", run_id=str(run_id), error=str(error))
                 self._errors[run_id] = f"{type(error).__name__}: {error}"
-                return set()
-        committed: set[UUID] = set()
+                return Committed()
+        done = Committed()
         for moved in batch:
-            committed |= await self._commit_rows([moved], now)
-        return committed
+            done.add(await self._commit_rows([moved], now))
+        return done
 
     def _maybe_save(self, moved: Moved) -> None:
         every = self._settings.snapshot_every
@@ -350,6 +370,12 @@ class CommitLoop:
         if self.sender is not None:
             await self.sender.tell(state.run_id, state.created.project, moved.entries, moved.texts)
         self.waiters.moved(state.run_id)
+        if self.children is not None and has_news(moved.entries, moved.before, state):
+            await self.children.tell_parent(state)
+        for child in moved.born:
+            self.cache.put(child.state)
+            self.add(RunAdmitted(run_id=child.state.run_id))
+            await self._told(child)
         if state.is_final and isinstance(moved.entries[-1].event, ev.RunFinished):
             self.endings.moved(state.run_id)
             self._metrics.runs.labels(str(state.status)).inc()

@@ -28,5 +28,6 @@ class Metrics:
         self.effects = Counter("towpath_effects_sent", "Effects sent", ["kind"], registry=registry)
         self.resent = Counter("towpath_effects_resent", "Effects sent again by the reconciler", registry=registry)
         self.dead = Counter("towpath_dead_letters", "Messages set aside", ["stream"], registry=registry)
+        self.refused = Counter("towpath_budget_refusals", "Reservations that did not fit", registry=registry)
         self.active = Gauge("towpath_runs_active", "Runs that are started and not ended", registry=registry)
         self.queued = Gauge("towpath_runs_queued", "Runs that wait for room", registry=registry)

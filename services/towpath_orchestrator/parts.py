@@ -14,19 +14,24 @@ from towpath_fabric.dead_letters import DeadLetters
 from towpath_fabric.logs import Logger
 from towpath_fabric.ports import Database, Feed, Wire
 from towpath_orchestrator.acting import Acting
+from towpath_orchestrator.adapters.prices import Prices
 from towpath_orchestrator.adapters.run_tables import RunTables
 from towpath_orchestrator.app import (
     Clients,
     Enqueued,
+    serve_budgets,
     serve_clients,
     serve_letters,
     serve_records,
     serve_services,
     serve_waking,
 )
+from towpath_orchestrator.budgets import Budgets
+from towpath_orchestrator.children import Children
 from towpath_orchestrator.forks import Forks
 from towpath_orchestrator.gate import ReplayGate
 from towpath_orchestrator.letters import Letters
+from towpath_orchestrator.limits import Limits
 from towpath_orchestrator.loop import CommitLoop
 from towpath_orchestrator.metrics import Metrics
 from towpath_orchestrator.reading import Reading
@@ -56,19 +61,23 @@ class Parts:
 
     def __init__(self, ports: Ports, settings: OrchestratorSettings, metrics: Metrics, log: Logger) -> None:
         pool, bus = ports.pool, ports.bus
+        prices = Prices(settings.model_prices_file)
         self._bus = bus
         self._tables = tables = RunTables(pool)
+        limits = Limits(pool, prices.price_of)
+        self._budgets = Budgets(pool, bus, limits)
         self._registry = Registry(pool, tables, bus)
-        self.loop = loop = CommitLoop(pool, tables, ports.inbox, ports.arrived, settings, metrics, log)
+        self.loop = loop = CommitLoop(pool, tables, ports.inbox, ports.arrived, settings, metrics, log, limits)
         sender = loop.sender = Sender(bus, metrics, loop.add)
-        self._intake = intake = Intake(pool, tables, loop, settings, self._registry.find, bus)
+        sender.children = loop.children = Children(pool, bus, log)
+        self._intake = intake = Intake(pool, tables, loop, settings, self._registry.find, bus, limits)
         self._reading = Reading(pool, loop.waiters, loop.endings)
         self._acting = Acting(self._reading, bus)
         self.letters = Letters(pool, bus, loop, metrics, log)
         self._replays = ReplayGate(pool)
         self._waking = Waking(pool, loop)
         self._forks = Forks(pool, intake, bus, settings, self._registry.find)
-        reconciler = Reconciler(pool, loop, intake, settings, metrics, log)
+        reconciler = Reconciler(pool, loop, intake, settings, metrics, log, limits)
         dead = DeadLetters(pool, "TASKS", metrics.dead, log)
         self.loops: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (
             loop.run,
@@ -87,3 +96,4 @@ class Parts:
         serve_letters(self._bus, self.letters)
         serve_records(self._bus, self._replays, self._forks)
         serve_waking(self._bus, self._waking)
+        serve_budgets(self._bus, self._budgets)

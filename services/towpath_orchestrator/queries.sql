@@ -3,17 +3,25 @@
 SELECT statement_timestamp() AS now, r.run_id, r.seq
 FROM (SELECT 1) AS one LEFT JOIN runs.run r ON r.run_id = ANY ($1::uuid[])
 
--- name: commit_batch
+-- name: commit_wanted
 -- One statement, one commit: every run whose seq is still the expected one moves on, with its events, facts and gates.
--- Rows are locked in run_id order, so that two orchestrators can't deadlock (design §4, step 3).
+-- Its parts are put together in run_tables.py.
 WITH wanted AS (
   SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::int[], $7::timestamptz[],
                        $8::text[], $9::int[], $10::timestamptz[], $11::timestamptz[], $12::text[])
     AS w (run_id, expected, seq, status, reason, fence, wake_at, agent_key, step, started_at, ended_at, outcome)
-), held AS (
+)
+
+-- name: commit_held
+-- Rows are locked in run_id order, so that two orchestrators can't deadlock (design §4, step 3). Where runs spend from
+-- accounts, commit_charged of budgets.sql stands in the place of this.
+held AS (
   SELECT r.run_id FROM runs.run r JOIN wanted w ON w.run_id = r.run_id AND w.expected = r.seq
   ORDER BY r.run_id FOR UPDATE OF r
-), moved AS (
+)
+
+-- name: commit_moved
+moved AS (
   UPDATE runs.run r SET
     seq = w.seq, status = w.status, reason = w.reason, fence = w.fence, wake_at = w.wake_at, agent_key = w.agent_key,
     step = w.step, started_at = w.started_at, ended_at = w.ended_at, outcome = w.outcome::json, updated_at = $13
@@ -33,7 +41,7 @@ WITH wanted AS (
 )
 
 -- name: commit_gates
--- Joined to commit_batch where gates open, close or end with their run.
+-- Joined to commit_moved where gates open, close or end with their run.
 opened AS (
   INSERT INTO runs.gate (gate_id, run_id, project, network, gate_type, status, reason, detail, execution_id, approval_id,
                          opened_at, expires_at)
@@ -55,6 +63,35 @@ opened AS (
     AND g.gate_id NOT IN (SELECT c.gate_id FROM json_to_recordset($23::json) AS c (gate_id uuid))
 )
 
+-- name: commit_children
+-- Joined to commit_batch and commit_gates where a run has children: each is born with its whole record, in the very
+-- transition that tells of it (design §5).
+born AS (
+  INSERT INTO runs.run (run_id, project, kind, network, version, snapshot_digest, status, seq, wake_at, caller, priority,
+                        agent_key, step, max_steps, user_message, labels, debug, created_at, started_at, updated_at,
+                        parent_run_id, root_run_id, depth)
+  SELECT c.run_id, c.project, c.kind, c.network, c.version, c.snapshot_digest, c.status, c.seq, c.wake_at, c.caller,
+         c.priority, c.agent_key, c.step, c.max_steps, c.user_message, c.labels, c.debug, $13, c.started_at, $13,
+         c.parent_run_id, c.root_run_id, c.depth
+  FROM json_to_recordset($24::json) AS c (run_id uuid, project text, kind text, network text, version int,
+    snapshot_digest text, status text, seq bigint, wake_at timestamptz, caller text, priority int, agent_key text,
+    step int, max_steps int, user_message text, labels jsonb, debug bool, started_at timestamptz, parent_run_id uuid,
+    root_run_id uuid, depth int)
+  JOIN moved ON moved.run_id = c.parent_run_id
+  ON CONFLICT (run_id) DO NOTHING
+  RETURNING run_id
+), born_told AS (
+  INSERT INTO runs.run_event (run_id, seq, at, type, event)
+  SELECT e.run_id, e.seq, $13, e.type, e.event
+  FROM json_to_recordset($25::json) AS e (run_id uuid, seq bigint, type text, event json)
+  JOIN born ON born.run_id = e.run_id
+), born_kept AS (
+  INSERT INTO runs.run_fact (run_id, first_seq, at, fact, engine_version)
+  SELECT f.run_id, f.first_seq, $13, f.fact, $21
+  FROM json_to_recordset($26::json) AS f (run_id uuid, first_seq bigint, fact json)
+  JOIN born ON born.run_id = f.run_id
+)
+
 -- name: commit_end
 SELECT run_id FROM moved
 
@@ -63,9 +100,9 @@ SELECT run_id FROM moved
 WITH wanted AS (
   SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::int[], $5::text[], $6::text[], $7::bigint[],
                        $8::timestamptz[], $9::text[], $10::int[], $11::text[], $12::int[], $13::int[], $14::text[],
-                       $15::text[], $16::bool[], $17::timestamptz[], $18::text[], $19::text[])
+                       $15::text[], $16::bool[], $17::timestamptz[], $18::text[], $19::text[], $29::text[])
     AS w (run_id, project, network, version, snapshot_digest, status, seq, wake_at, caller, priority, agent_key, step,
-          max_steps, user_message, labels, debug, started_at, idempotency_key, request_digest)
+          max_steps, user_message, labels, debug, started_at, idempotency_key, request_digest, kind)
 ), keyed AS (
   INSERT INTO runs.idempotency (project, caller, key, request_digest, run_id, created_at)
   SELECT project, caller, idempotency_key, request_digest, run_id, $20 FROM wanted WHERE idempotency_key IS NOT NULL
@@ -74,7 +111,7 @@ WITH wanted AS (
 ), made AS (
   INSERT INTO runs.run (run_id, project, kind, network, version, snapshot_digest, status, seq, wake_at, caller, priority,
                         agent_key, step, max_steps, user_message, labels, debug, created_at, started_at, updated_at)
-  SELECT run_id, project, 'network', network, version, snapshot_digest, status, seq, wake_at, caller, priority, agent_key,
+  SELECT run_id, project, kind, network, version, snapshot_digest, status, seq, wake_at, caller, priority, agent_key,
          step, max_steps, user_message, labels::jsonb, debug, $20, started_at, $20
   FROM wanted WHERE idempotency_key IS NULL OR run_id IN (SELECT run_id FROM keyed)
   RETURNING run_id
@@ -146,8 +183,9 @@ SELECT run_id FROM runs.run WHERE status = 'running' AND updated_at > now() - ma
 ORDER BY updated_at DESC LIMIT $2
 
 -- name: load_counts
--- Who holds how much of the room, and how many wait for it. A run that waits for a person holds none.
-SELECT q.queued, p.waiting, a.caller, a.network, a.active
+-- Who holds how much of the room, and how many wait for it. A run that waits for a person holds none. `budgets` tells
+-- whether anybody has changed a limit.
+SELECT q.queued, p.waiting, a.caller, a.network, a.active, (SELECT version FROM runs.budget_version) AS budgets
 FROM (SELECT count(*) AS queued FROM (SELECT 1 FROM runs.run WHERE status = 'queued' LIMIT $1) AS w) AS q
 CROSS JOIN (SELECT count(*) AS waiting FROM runs.run WHERE status = 'waiting') AS p
 LEFT JOIN (SELECT caller, network, count(*) AS active FROM runs.run WHERE status IN ('running', 'cancelling')
@@ -189,6 +227,9 @@ SELECT project FROM gateway.principal WHERE caller = $1
 -- name: add_blob
 INSERT INTO runs.blob (project, digest, data, size) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING
 
+-- name: texts
+SELECT digest, data FROM runs.blob WHERE project = $1 AND digest = ANY ($2::text[])
+
 -- name: get_blob
 -- Whoever asks names the run that names the blob; a run reaches its own project's blobs only.
 SELECT b.data FROM runs.blob b JOIN runs.run r ON r.project = b.project WHERE b.digest = $1 AND r.run_id = $2
@@ -222,6 +263,20 @@ SELECT * FROM runs.run
 WHERE project = $1 AND ($2::text IS NULL OR status = $2) AND ($3::text IS NULL OR network = $3)
   AND ($4::jsonb IS NULL OR labels @> $4::jsonb) AND ($5::uuid IS NULL OR run_id < $5)
 ORDER BY run_id DESC LIMIT $6
+
+-- name: tree
+-- A run and everything below it, parents before children; roots of trees are found by index.
+WITH RECURSIVE tree AS (
+  SELECT r.* FROM runs.run r WHERE r.run_id = $1 AND r.project = $2
+  UNION ALL
+  SELECT c.* FROM runs.run c JOIN tree t ON c.parent_run_id = t.run_id
+)
+SELECT * FROM tree ORDER BY depth, run_id LIMIT $3
+
+-- name: child_told
+-- What a parent must know of its child; the outcome is written with the final status.
+SELECT r.seq, r.status, r.reason, r.outcome, r.ended_at IS NOT NULL AS ended FROM runs.run r
+WHERE r.run_id = $1 AND r.parent_run_id = $2
 
 -- name: run_seq
 SELECT seq, status FROM runs.run WHERE run_id = $1 AND ($2::text IS NULL OR project = $2)

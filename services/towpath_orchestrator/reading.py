@@ -10,6 +10,7 @@ from uuid import UUID
 
 from pydantic import ValidationError
 
+from towpath_contracts.children import ChildNode, GetTree, tree_of
 from towpath_contracts.deciding import Cost, Usage
 from towpath_contracts.events import FINAL_STATUSES, ForkedFrom
 from towpath_contracts.problems import ProblemError, problem
@@ -108,6 +109,9 @@ def view(row: Any) -> RunView:
         cost=Cost.model_validate(outcome.get("cost", {})),
         trace_id=row["run_id"].hex,
         debug=row["debug"],
+        parent_run_id=row["parent_run_id"],
+        root_run_id=row["root_run_id"],
+        depth=row["depth"],
     )
 
 
@@ -222,6 +226,13 @@ class Reading:
         asked = (request.overdue_s, request.quiet_s, request.queued_s, request.limit)
         rows = await self._pool.fetch(QUERIES.idle_runs, *asked)
         return IdleRunList(runs=tuple(IdleRun(**dict(row)) for row in rows))
+
+    async def tree(self, request: GetTree) -> ChildNode:
+        """Return a run and everything below it."""
+        rows = await self._pool.fetch(QUERIES.tree, request.run_id, request.project, request.limit)
+        if not rows:
+            raise ProblemError(problem("run_not_found", f"no run {request.run_id} in {request.project}"))
+        return tree_of([view(row) for row in rows])
 
     async def list_gates(self, request: ListGates) -> GatePage:
         """Return gates of a project, oldest first; where `after` is no gate, nothing is behind it."""

@@ -14,6 +14,7 @@ from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.logs import Logger
 from towpath_fabric.ports import Database
 from towpath_orchestrator.adapters.run_tables import QUERIES
+from towpath_orchestrator.limits import Limits
 from towpath_orchestrator.loop import CommitLoop
 from towpath_orchestrator.metrics import Metrics
 from towpath_orchestrator.settings import OrchestratorSettings
@@ -36,6 +37,7 @@ class Reconciler:
         settings: OrchestratorSettings,
         metrics: Metrics,
         log: Logger,
+        limits: Limits,
     ) -> None:
         self._pool = pool
         self._loop = loop
@@ -43,6 +45,7 @@ class Reconciler:
         self._settings = settings
         self._metrics = metrics
         self._log = log
+        self._limits = limits
 
     async def run(self) -> None:
         """Look for ever; a database that is away only delays the next look."""
@@ -69,6 +72,7 @@ class Reconciler:
         self._intake.queued = queued
         self._metrics.active.set(held.total())
         self._metrics.queued.set(queued)
+        await self._limits.saw(rows[0]["budgets"])
         self._intake.crowded = rows[0]["waiting"] >= self._settings.max_waiting_runs
         room = min(self._settings.max_active_runs - held.total(), queued, CLAIM_LIMIT)
         if room > 0 and not self._intake.crowded:

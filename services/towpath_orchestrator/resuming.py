@@ -6,7 +6,7 @@ twice answers it once. Without this an unsent decision request would wait for th
 
 import asyncio
 
-from towpath_engine.effects import message_of
+from towpath_engine.effects import message_of, sayable_again
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.logs import Logger
 from towpath_fabric.ports import Database
@@ -52,5 +52,5 @@ class Resuming:
                 self._log.warning("a run is not resumed", run_id=str(row["run_id"]), error=type(error).__name__)
                 continue
             if state is not None:
-                for pending in state.pending:
+                for pending in sayable_again(state):
                     await self._sender.send(message_of(state, pending))

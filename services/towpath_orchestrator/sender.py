@@ -5,22 +5,26 @@ that was not told is found by its readers' sweep (design §4).
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 from uuid import UUID
 
 from nats import errors as nats_errors
 
 from towpath_contracts import subjects
 from towpath_contracts.access import FenceAnswer, RaiseFence
+from towpath_contracts.children import AskChild
 from towpath_contracts.deciding import DecisionRequest
 from towpath_contracts.events import LogEntry
-from towpath_contracts.facts import FenceRaised, MessageDead
+from towpath_contracts.facts import FenceRaised, MessageDead, OutcomeRecorded
 from towpath_contracts.problems import ProblemError
-from towpath_contracts.rpc import RAISE_FENCE
-from towpath_engine.effects import Effect, message_of
+from towpath_contracts.rpc import RAISE_FENCE, RECORD_OUTCOME
+from towpath_contracts.tools import InternalOutcome, RecordOutcome
+from towpath_engine.effects import Effect, StoreText, message_of, sayable_again
 from towpath_engine.state import RunState
 from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_fabric.ports import Wire
+from towpath_orchestrator.children import Children
 from towpath_orchestrator.metrics import Metrics
 
 MESSAGE_ID = "Nats-Msg-Id"
@@ -44,12 +48,15 @@ def events_body(run_id: UUID, project: str, entries: list[LogEntry], texts: list
 class Sender:
     """Says what a committed transition wants said."""
 
-    def __init__(self, bus: Wire, metrics: Metrics, local: Callable[[FenceRaised | MessageDead], None]) -> None:
+    def __init__(
+        self, bus: Wire, metrics: Metrics, local: Callable[[FenceRaised | MessageDead | OutcomeRecorded], None]
+    ) -> None:
         """*local* takes facts that this process learns by asking."""
         self._bus = bus
         self._metrics = metrics
         self._local = local
         self._asking: set[asyncio.Task[None]] = set()
+        self.children: Children | None = None
 
     async def tell(self, run_id: UUID, project: str, entries: list[LogEntry], texts: list[str]) -> None:
         """Publish the events of one transition."""
@@ -83,14 +90,23 @@ class Sender:
                 seen -= 1  # not ready yet: looked at again
                 continue
             for state in states():
-                for pending in state.pending:
+                for pending in sayable_again(state):
                     await self.send(message_of(state, pending))
 
     async def send(self, effect: Effect) -> None:
         """Send one effect."""
         message = effect.message
         if isinstance(message, RaiseFence):
-            self._ask_fence(message)
+            self._begin(self._raise_fence(message))
+            return
+        if isinstance(message, RecordOutcome):
+            self._begin(self._record_outcome(message))
+            return
+        if isinstance(message, StoreText):
+            return  # stored with its transition; nobody is told
+        if isinstance(message, AskChild):
+            if self.children is not None and (message.cancel or effect.effect.attempt > 1):
+                self.children.ask(message)
             return
         subject = subjects.TOOL_REQUEST
         if isinstance(message, DecisionRequest):
@@ -113,10 +129,19 @@ class Sender:
         await self._bus.post(subject, body, {MESSAGE_ID: effect.message_id})
         await crash_point_sent("orchestrator.effect_sent")
 
-    def _ask_fence(self, request: RaiseFence) -> None:
-        task = asyncio.create_task(self._raise_fence(request))
+    def _begin(self, asking: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(asking)
         self._asking.add(task)
         task.add_done_callback(self._asking.discard)
+
+    async def _record_outcome(self, request: RecordOutcome) -> None:
+        crash_point("orchestrator.before_outcome")
+        try:
+            answer: InternalOutcome = await self._bus.ask(RECORD_OUTCOME, request)
+        except ProblemError:
+            return  # the outcome stays pending and is told again by the reconciler
+        crash_point("orchestrator.outcome_answered")
+        self._local(OutcomeRecorded(run_id=request.run_id, execution_id=request.execution_id, refused=answer.refused))
 
     async def _raise_fence(self, request: RaiseFence) -> None:
         crash_point("orchestrator.before_fence")

@@ -44,6 +44,9 @@ class OrchestratorSettings(Settings):
     webhooks_file: Path | None = None
     """YAML that names who is told of gates (docs/operations.md); without it nobody is."""
 
+    model_prices_file: Path | None = None
+    """YAML with prices of models that the built-in list lacks, or has wrong (docs/budgets.md)."""
+
     allow_scripts: bool = False
     allow_anonymous: bool = False
 

@@ -35,6 +35,7 @@ from towpath_fabric.ids import new_run_id
 from towpath_fabric.ports import Database, Wire
 from towpath_fabric.rounds import Rounds
 from towpath_orchestrator.adapters.run_tables import QUERIES, Moved, RunTables, event_text, storable
+from towpath_orchestrator.limits import Limits
 from towpath_orchestrator.loop import CommitLoop
 from towpath_orchestrator.settings import OrchestratorSettings
 from towpath_orchestrator.tasks import check_task, created_event
@@ -52,7 +53,7 @@ AWAY = "Postgres went away; the task may have been accepted, and only its idempo
 
 @dataclass(slots=True)
 class Submission:
-    """One task on its way in; `answer` is set once its fate is committed."""
+    """One task on its way in; `answer` is set once its fate is committed. The commit loop begins a `budgeted` run."""
 
     run_id: UUID
     task: RunCreated
@@ -66,6 +67,7 @@ class Submission:
     admitted: bool = False
     forked: RunForked | None = None
     facts: list[tuple[int, str]] = field(default_factory=list)
+    budgeted: bool = False
 
 
 class Intake:
@@ -79,6 +81,7 @@ class Intake:
         settings: OrchestratorSettings,
         find_version: Callable[[str, str, int | None], Any],
         bus: Wire,
+        limits: Limits,
     ) -> None:
         self._pool = pool
         self._bus = bus
@@ -86,6 +89,7 @@ class Intake:
         self._loop = loop
         self._settings = settings
         self._find_version = find_version
+        self._limits = limits
         self._waiting: list[Submission] = []
         self._arrived = asyncio.Event()
         self._coming = 0
@@ -235,6 +239,9 @@ class Intake:
         for submission in batch:
             try:
                 self._begin(submission, now)
+            except ProblemError as error:
+                if not submission.answer.done():
+                    submission.answer.set_exception(error)
             except Exception as error:  # noqa: BLE001 - whatever a core bug raises, the other tasks go on
                 refused = problem("internal", f"the run can't begin: {type(error).__name__}: {error}")
                 if not submission.answer.done():
@@ -249,8 +256,10 @@ class Intake:
         submission.entries = [first]
         if submission.forked is not None:
             state = _folded(submission, state, submission.forked, now)
+        submission.budgeted = self._limits.check(submission.run_id, submission.task, submission.snapshot, now)
         if not self.queued and not self.crowded and self._has_room(submission.task):
-            state = _folded(submission, state, RunAdmitted(run_id=submission.run_id), now)
+            if not submission.budgeted:
+                state = _folded(submission, state, RunAdmitted(run_id=submission.run_id), now)
             submission.admitted = True
             for count in (self.held, self._storing, self._begun):
                 count[submission.task.caller, submission.task.network] += 1
@@ -272,6 +281,7 @@ class Intake:
     async def _commit(self, batch: list[Submission]) -> None:
         async with self._pool.acquire() as connection:
             now = await connection.fetchval(QUERIES.now)
+            await self._limits.ready()
             batch = self._begin_all(batch, now)
             if not batch:
                 return
@@ -303,6 +313,8 @@ class Intake:
             )
         self._loop.cache.put(state)
         await self._loop.announce(_moved(submission, state), list(submission.effects))
+        if submission.budgeted:
+            self._loop.add(RunAdmitted(run_id=submission.run_id))
         await crash_point_sent("orchestrator.submit_announced")
 
     async def _repeated(self, submission: Submission) -> None:
@@ -383,4 +395,4 @@ def _columns(batch: list[Submission], now: datetime) -> list[Any]:
     columns.append(now)
     columns += [list(column) for column in zip(*events, strict=True)]
     columns += [list(column) for column in zip(*facts, strict=True)] if facts else [[], [], []]
-    return [*columns, ENGINE_VERSION]
+    return [*columns, ENGINE_VERSION, [s.task.kind for s, _ in pairs]]

@@ -130,6 +130,7 @@ def created_event(
         single_instruction=task.single_instruction,
         response_schema=task.response_schema,
         priority=task.priority,
+        budget=task.budget,
     )
 
 

@@ -300,10 +300,14 @@ class Client:
         self._chance = chance
         self._world = world
 
+    def task(self, number: int, key: str) -> SubmitTask:
+        """Return what is submitted."""
+        return SubmitTask(network="desk", user_message=f"Do {number}.", idempotency_key=key)
+
     async def submit(self, number: int) -> UUID:
         """Return the run, once it is accepted; a repetition must give the same one."""
         key = f"task-{number}"
-        task = SubmitTask(network="desk", user_message=f"Do {number}.", idempotency_key=key)
+        task = self.task(number, key)
         while True:
             try:
                 accepted = await self._bus.ask_subject(subjects.task_submit("alice"), task, RunAccepted, timeout_s=12)

@@ -23,6 +23,9 @@ CLAIMED_FOR = timedelta(seconds=5)
 Row = dict[str, Any]
 
 
+_TIMES = ("wake_at", "started_at")
+
+
 class RunRows:
     """Runs, their events, facts, gates, keys, snapshots and dead letters."""
 
@@ -42,6 +45,7 @@ class RunRows:
         self.callers: dict[str, str] = {}
         self.over_at: dict[UUID, datetime] = {}
         self.ignore_seq = False
+        self.budget_version = 0
         database.statements |= {
             text: getattr(self, name)
             for queries in (QUERIES, Queries.load("towpath_orchestrator", "records.sql"))
@@ -50,6 +54,7 @@ class RunRows:
         }
         database.statements[run_tables.COMMIT] = self.commit
         database.statements[run_tables.COMMIT_WITH_GATES] = self.commit
+        database.statements[run_tables.COMMIT_WITH_CHILDREN] = self.commit_with_children
 
     def now(self, _session: Session) -> list[Any]:
         return [(self.database.now(),)]
@@ -85,6 +90,32 @@ class RunRows:
         if len(v) > 21:
             self._gates(moved, at, json.loads(v[21]), json.loads(v[22]))
         return [{"run_id": run_id} for run_id in moved]
+
+    def commit_with_children(self, session: Session, *v: Any) -> list[Row]:
+        """`commit_batch` with `commit_gates` and `commit_children`."""
+        moved = self.commit(session, *v[:23])
+        parents, at = {str(row["run_id"]) for row in moved}, v[12]
+        born = {row["run_id"]: row for row in json.loads(v[23]) if row["parent_run_id"] in parents}
+        for name, row in born.items():
+            times = {key: None if row[key] is None else datetime.fromisoformat(row[key]) for key in _TIMES}
+            ids = {key: UUID(row[key]) for key in ("run_id", "parent_run_id", "root_run_id")}
+            ends = {"reason": "", "fence": 0, "ended_at": None, "outcome": None, "created_at": at, "updated_at": at}
+            self.runs[UUID(name)] = {**row, "labels": json.dumps(row["labels"]), **ids, **times, **ends}
+            self.database.seen.note("child_born")
+        events = [
+            (UUID(e["run_id"]), e["seq"], e["type"], json.dumps(e["event"], separators=(",", ":")))
+            for e in json.loads(v[24])
+            if e["run_id"] in born
+        ]
+        self._tell(events, at)
+        return moved
+
+    def child_told(self, _session: Session, run_id: UUID, parent: UUID) -> list[Row]:
+        run = self.runs.get(run_id)
+        if run is None or run.get("parent_run_id") != parent:
+            return []
+        names = ("seq", "status", "reason", "outcome")
+        return [{**{name: run[name] for name in names}, "ended": run["ended_at"] is not None}]
 
     def _expected(self, run_id: UUID, seq: int) -> bool:
         if self.runs[run_id]["seq"] == seq:
@@ -125,7 +156,7 @@ class RunRows:
         names += ("priority", "agent_key", "step", "max_steps", "user_message", "labels", "debug", "started_at")
         at = v[19]
         made: set[UUID] = set()
-        for row in zip(*v[:19], strict=True):
+        for row in zip(*v[:19], v[28], strict=True):
             values = dict(zip(names, row[:17], strict=True))
             key, digest = row[17], row[18]
             full = (values["project"], values["caller"], key)
@@ -134,7 +165,9 @@ class RunRows:
             if key is not None:
                 self.keys[full] = {"run_id": values["run_id"], "request_digest": digest, "created_at": at}
             ends = {"reason": "", "fence": 0, "ended_at": None, "outcome": None, "created_at": at, "updated_at": at}
-            self.runs[values["run_id"]] = {"kind": "network", **values, **ends}
+            values["kind"] = row[19]
+            values |= {"parent_run_id": None, "root_run_id": None, "depth": 0}
+            self.runs[values["run_id"]] = {**values, **ends}
             made.add(values["run_id"])
         self._tell([row for row in zip(*v[20:24], strict=True) if row[0] in made], at)
         self._keep([row for row in zip(*v[24:27], strict=True) if row[0] in made], at, v[27])
@@ -210,7 +243,7 @@ class RunRows:
             if run["status"] in ACTIVE:
                 held[run["caller"], run["network"]] += 1
         waiting = sum(run["status"] == "waiting" for run in self.runs.values())
-        counts: Row = {"queued": queued, "waiting": waiting}
+        counts: Row = {"queued": queued, "waiting": waiting, "budgets": self.budget_version}
         rows: list[Row] = [{**counts, "caller": c, "network": n, "active": count} for (c, n), count in held.items()]
         return rows or [{**counts, "caller": None, "network": None, "active": None}]
 

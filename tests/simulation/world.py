@@ -13,6 +13,7 @@ from uuid import UUID
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.simulation.broker import Broker
+from tests.simulation.budget_rows import BudgetRows
 from tests.simulation.clockwork import Clockwork, Process
 from tests.simulation.coverage import Seen
 from tests.simulation.database import BEGAN, Database
@@ -57,6 +58,7 @@ class World:
         self.loop = Clockwork(self._stream("order"))
         self.database = Database(self.loop, self._stream("database"), self.seen)
         self.runs = RunRows(self.database)
+        self.budgets = BudgetRows(self.database, self.runs)
         self.ledger = LedgerRows(self.database, self.runs)
         OriginRows(self.database, self.ledger, self.runs)
         self.switches = SwitchRows(self.database, self.ledger, self.runs, self.complain)
@@ -146,9 +148,17 @@ class World:
         elif role == "tas":
             replica.run(lambda: start_tas(replica, self.database, bus, SIGNER, self.tas_settings))
         elif role == "decider":
-            replica.run(Decider(bus, self._people_chance, Wishes(self._people_chance)).run)
+            replica.run(self.decider(bus).run)
         else:
             replica.run(Worker(bus, self._people_chance, self, TicketVerifier(SIGNER.public_keys())).run)
+
+    def decider(self, bus: SimBus) -> Decider:
+        """Return who answers requests for decisions in one process."""
+        return Decider(bus, self._people_chance, Wishes(self._people_chance))
+
+    def client(self, bus: SimBus) -> Client:
+        """Return who submits tasks."""
+        return Client(bus, self._people_chance, self)
 
     async def life(self) -> None:
         """The whole story."""
@@ -159,7 +169,7 @@ class World:
         operator = Operator(people, self._stream("operator"), self)
         self.loop.create_task(operator.run(), name="operator").add_done_callback(self._client_ended)
         for number in range(self.tasks):
-            client = Client(people, self._people_chance, self)
+            client = self.client(people)
             self.loop.create_task(client.live(number), name=f"client {number}").add_done_callback(self._client_ended)
         await self.disasters.rage()
         await self.disasters.make_peace()
@@ -185,7 +195,11 @@ class World:
 
 def lived(seed: int, *, keep: bool = False, mutants: Mutants | None = None) -> World:
     """Let a world live from its seed, and judge it; complaints are in the world that is returned."""
-    world = World(seed, keep=keep, mutants=mutants)
+    return live_through(World(seed, keep=keep, mutants=mutants))
+
+
+def live_through(world: World) -> World:
+    """Let *world* live, and judge it."""
     before = _counters()
     with ExitStack() as stack:
         stack.enter_context(clock.simulated(world.loop.time, int(BEGAN.timestamp() * 1e9)))

@@ -51,6 +51,8 @@ OPERATIONS = [
     ("runs:read", "GET", "/v1/switches", None),
     ("runs:operate", "POST", "/v1/switches/pause", {"kind": "project", "reason": "r"}),
     ("runs:operate", "POST", "/v1/switches/resume", {"kind": "project", "reason": "r"}),
+    ("runs:read", "GET", "/v1/budgets", None),
+    ("runs:operate", "POST", "/v1/budgets", {"kind": "project", "budget": {"tokens": 5}}),
     ("runs:operate", "GET", "/v1/replays", None),
     ("runs:operate", "GET", "/v1/dead-letters", None),
     ("runs:operate", "GET", "/v1/dead-letters/1", None),

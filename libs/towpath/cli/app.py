@@ -24,6 +24,7 @@ _COMMANDS = (
     ("networks", "towpath.cli.networks:app", "Validate, publish and look at networks."),
     ("policy", "towpath.cli.policy:app", "Apply and ask the permission matrix."),
     ("switches", "towpath.cli.switches:app", "Pause a project, a network, a tool or a caller; resume it."),
+    ("budgets", "towpath.cli.budgets:app", "Limit what callers and the project spend; see what is spent."),
     ("tools", "towpath.cli.tools:app", "Look at the tools that workers offer; decide those that wait."),
     ("mcp", "towpath.cli.mcp:app", "Look at what MCP servers offer, and what changed since it was accepted."),
     ("audit", "towpath.cli.audit:app", "Search what was decided and done."),

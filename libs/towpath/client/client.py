@@ -14,6 +14,7 @@ from uuid import UUID, uuid4
 from pydantic import ValidationError
 
 from towpath.client.audit import Audit
+from towpath.client.budgets import Budgets
 from towpath.client.groups import DeadLetters, Gates, Networks, Tools
 from towpath.client.policy import Policy
 from towpath.client.settings import ClientSettings
@@ -24,6 +25,7 @@ from towpath.networks import details_of, summary_of
 from towpath.outputs import Output, TypedRun, typed
 from towpath.tools import seconds
 from towpath_contracts.base import JsonObject
+from towpath_contracts.children import ChildNode
 from towpath_contracts.events import FINAL_STATUSES, LogEntry
 from towpath_contracts.messages import RunMessages
 from towpath_contracts.nodes import RunNodes
@@ -69,6 +71,7 @@ class Client:
         self.audit = Audit(self._transport)
         self.tools = Tools(self._transport)
         self.switches = Switches(self._transport)
+        self.budgets = Budgets(self._transport)
         self.dead_letters = DeadLetters(self._transport)
 
     async def __aenter__(self) -> Self:
@@ -142,6 +145,10 @@ class Client:
     async def get(self, run_id: UUID | str) -> RunView:
         """Return a run as it stands."""
         return await self._transport.get(_uuid(run_id))
+
+    async def tree(self, run_id: UUID | str) -> ChildNode:
+        """Return a run and its child runs. HTTP only."""
+        return ChildNode.model_validate(await self._transport.request("GET", f"/v1/runs/{_uuid(run_id)}/tree"))
 
     async def result(self, run_id: UUID | str, timeout: str | float | None = None) -> RunView:
         """Wait for the end of a run and return it; raises RunTimeoutError after *timeout*, and the run goes on."""

@@ -110,24 +110,26 @@ class GaveUp:
 Dialogue = Generator[Ask | Wait, Reply | CallFailure | None, Answered | GaveUp]
 
 
-def converse(prompt: Prompt, check: Check) -> Dialogue:
-    """Say step by step how an answer to *prompt* that passes *check* is had."""
+def converse(prompt: Prompt, check: Check, most: int = 0) -> Dialogue:
+    """Say step by step how an answer to *prompt* that passes *check* is had, by *most* calls where that is not 0."""
     question = Question(instructions=prompt.instructions, turns=(Turn(role="user", text=prompt.context),))
     failures: list[CallFailure] = []
+    calls = 0
     while True:
         said = yield Ask(question=question)
+        calls += 1
         match said:
             case Reply():
                 read = read_answer(said.text, check)
                 if isinstance(read, Accepted):
                     return Answered(value=read.value)
                 reason = _reason(said, read)
-                if question.repairs:
-                    return GaveUp(code="invalid_output", message=_unreadable(reason, said.text))
+                if question.repairs or calls == most:
+                    return GaveUp(code="invalid_output", message=_unreadable(reason, said.text, question.repairs))
                 question = _repair(question, said.text, reason)
             case CallFailure():
                 failures.append(said)
-                if not said.retryable or len(failures) == MAX_FAILURES:
+                if not said.retryable or len(failures) == MAX_FAILURES or calls == most:
                     return GaveUp(code=said.code, message=chain(failures))
                 yield Wait(seconds=wait_before_next(failures))
             case None:
@@ -153,9 +155,9 @@ def _reason(reply: Reply, refused: Refused) -> str:
     return f"{CUT_OFF if reply.cut_off else ''}{refused.reason}"
 
 
-def _unreadable(reason: str, text: str) -> str:
+def _unreadable(reason: str, text: str, repairs: int) -> str:
     preview = text if len(text) <= PREVIEW_CHARS else text[: PREVIEW_CHARS - 1] + "…"
-    return f"{reason} (after one repair the model wrote: {preview!r})"
+    return f"{reason} ({'after one repair ' if repairs else ''}the model wrote: {preview!r})"
 
 
 def _repair(question: Question, text: str, reason: str) -> Question:

@@ -69,7 +69,7 @@ def _read(file: Path) -> dict[str, Price]:
 def _listed(model: str) -> ModelPrice | None:
     """Look a model up; of a price with steps the highest is taken."""
     provider, _, name = model.partition(":")
-    if provider == "scripted":
+    if provider in ("scripted", "local"):  # nobody is paid by the token
         return FREE
     if provider not in PROVIDERS:
         return None

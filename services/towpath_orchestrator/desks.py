@@ -1,0 +1,82 @@
+"""Texts of workspaces on their way between blobs and the run machine (design §7, internal tools).
+
+Law: a text is stored before the transition whose events name it, and what a call reads comes in with its fact, which is
+stored as it was folded: a replay needs no blob. Runs that use no files cost nothing here.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from uuid import UUID
+
+from towpath_contracts.facts import ToolPermitted
+from towpath_engine.effects import Effect, StoreText
+from towpath_engine.internal import digests_for
+from towpath_engine.state import RunState
+from towpath_fabric.crash_points import crash_point
+from towpath_fabric.ports import Database
+from towpath_orchestrator.adapters.run_tables import QUERIES, Moved
+from towpath_orchestrator.inbox import Item
+
+MAX_CACHED_CHARS = 8_000_000
+"""Of texts in memory: eight full workspaces."""
+
+
+class Desks:
+    """Loads what calls read, and stores what they wrote."""
+
+    def __init__(self, pool: Database) -> None:
+        self._pool = pool
+        self._texts: dict[tuple[str, str], str] = {}
+        self._chars = 0
+
+    async def fill(self, states: Mapping[UUID, RunState], facts: Mapping[UUID, Sequence[Item]]) -> None:
+        """Give every permitted call the texts that it reads, as far as they are stored."""
+        for run_id, items in facts.items():
+            state = states.get(run_id)
+            for item in items:
+                if state is not None and isinstance(item.fact, ToolPermitted):
+                    await self._fill(state, item, item.fact)
+
+    async def _fill(self, state: RunState, item: Item, fact: ToolPermitted) -> None:
+        project = state.created.project
+        wanted = digests_for(state, fact)
+        missing = [digest for digest in wanted if (project, digest) not in self._texts]
+        if missing:
+            rows = await self._pool.fetch(QUERIES.texts, project, missing)
+            for row in rows:
+                self._remember(project, row["digest"], bytes(row["data"]).decode("utf-8", "surrogatepass"))
+        found = {digest: text for digest in wanted if (text := self._texts.get((project, digest))) is not None}
+        _with_contents(item, fact, found)
+
+    @staticmethod
+    def add_new(item: Item, stored: Mapping[str, str]) -> None:
+        """Give a permitted call also what calls before it have written in the same transition."""
+        if stored and isinstance(item.fact, ToolPermitted):
+            _with_contents(item, item.fact, {**item.fact.contents, **stored})
+
+    async def keep(self, batch: Sequence[Moved]) -> None:
+        """Store the texts that the events of *batch* name."""
+        for moved in batch:
+            project = moved.state.created.project
+            for digest, text in moved.stored.items():
+                data = text.encode("utf-8", "surrogatepass")
+                await self._pool.execute(QUERIES.add_blob, project, digest, data, len(data))
+                self._remember(project, digest, text)
+        if any(moved.stored for moved in batch):
+            crash_point("orchestrator.texts_stored")
+
+    def _remember(self, project: str, digest: str, text: str) -> None:
+        before = self._texts.pop((project, digest), "")
+        self._texts[project, digest] = text
+        self._chars += len(text) - len(before)
+        while self._chars > MAX_CACHED_CHARS and len(self._texts) > 1:
+            self._chars -= len(self._texts.pop(next(iter(self._texts))))
+
+
+def texts_of(effects: Iterable[Effect]) -> dict[str, str]:
+    """Return the texts that a transition wants stored, by digest."""
+    return {e.message.digest: e.message.text for e in effects if isinstance(e.message, StoreText)}
+
+
+def _with_contents(item: Item, fact: ToolPermitted, contents: dict[str, str]) -> None:
+    item.fact = fact.model_copy(update={"contents": contents})
+    item.text = item.fact.model_dump_json()

@@ -1,0 +1,57 @@
+"""Many runs on one budget, with processes killed at random: `python -m tests.simulation.budgets --seeds 500`.
+
+Ends with 1 if any world overspent, leaked, misattributed, or gave an attempt away. `--seed N` tells one story.
+"""
+
+import argparse
+import sys
+import time
+from collections import Counter
+
+from tests.simulation.budget_world import FAN, BudgetJudge, BudgetWorld
+from tests.simulation.mutants import Mutants
+from tests.simulation.run import say
+from tests.simulation.world import live_through
+
+MUST_BE_ZERO = ("overspent", "leaked", "misattributed", "free")
+
+
+def lived(seed: int, fan: int = FAN, *, keep: bool = False, mutant: str = "") -> tuple[BudgetWorld, dict[str, int]]:
+    """Let the world of *seed* live, with *fan* runs at once; returns it with the figures that must be 0."""
+    world = BudgetWorld(seed, fan=fan, keep=keep, mutants=Mutants(mutant))
+    live_through(world)
+    return world, BudgetJudge(world).judge()
+
+
+def main() -> int:
+    """Parse the arguments and do it."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.budgets")
+    parser.add_argument("--seeds", type=int, default=100, help="how many worlds")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--fan", type=int, default=FAN, help="runs in each world")
+    parser.add_argument("--seed", type=int, help="tell the story of this one")
+    said = parser.parse_args()
+    if said.seed is not None:
+        world, figures = lived(said.seed, said.fan, keep=True)
+        say("\n".join(world.seen.lines or []))
+        say(f"{figures}")
+        return 1 if world.complaints else 0
+    began, failed = time.monotonic(), 0
+    counts: Counter[str] = Counter()
+    for seed in range(said.first, said.first + said.seeds):
+        world, figures = lived(seed, said.fan)
+        counts.update(world.seen.counts)
+        counts.update(figures)
+        if world.complaints:
+            failed += 1
+            say(f"seed {seed}: " + "; ".join(world.complaints[:3]))
+    say(f"{said.seeds} worlds of {said.fan} runs in {time.monotonic() - began:.0f} s, {failed} failed")
+    say(", ".join(f"{name} {counts[name]}" for name in MUST_BE_ZERO))
+    names = ("attempts", "killed", "killed_at_point", "effect_resent", "call_lost", "usage_corrected", "budget_refused")
+    names += ("budget_short_alone", "budget_short_beside", "budget_warned", "postgres_stopped", "broker_restarted")
+    say(", ".join(f"{name} {counts[name]}" for name in (*names, "completed", "failed", "cancelled")))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
