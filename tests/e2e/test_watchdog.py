@@ -1,6 +1,7 @@
-"""The watchdog on a whole platform: what it finds reaches the model, and nobody misses it when it is not there."""
+"""The second look at runs, on a whole platform: the watchdog while they go on (C6), their history afterwards (C12)."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import httpx2
 import pytest
 import pytest_asyncio
 
+from towpath.cli import main
 from towpath_embedded.identity import temporary_folder
 from towpath_embedded.platform import Platform
 from towpath_embedded.roles import WorkerCommand
@@ -169,3 +171,42 @@ async def test_c6_similar_actions_are_reported_and_the_next_prompt_says_so(
     assert report["score"] > 0.7
     assert [note["text"] for note in await events(client, run_id, "note_added")] == [SAID]
     assert min(step["step"] for step in answer["debug"]["steps"] if SAID in step["prompt"]) == 7  # the one after it
+
+
+async def test_a_platform_without_its_watchdog_misses_nothing(platform: Platform, client: httpx2.AsyncClient) -> None:
+    await platform.hold("watchdog")
+    run = await ended(client, await submit(client, [*SEARCHES, ANSWER]))
+    assert (run["status"], run["step"]) == ("completed", 6)
+    platform.release("watchdog")
+
+
+async def test_c12_a_goal_run_tells_its_history_through_gateway_and_command_line(
+    client: httpx2.AsyncClient, platform: Platform, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """C12: tables agent_execution_history, agent_execution_steps, filled by the loop itself; final_status success,
+    failed or escalated; state_snapshot is the final TaskState."""
+    (place / "let_go" / "three").touch()
+    goal = {"goal": "let three go", "acceptance_criteria": [{"when": "last_output == 'three was let go'"}]}
+    script = [SEARCHES[0], use("notes.hold", name="three")]
+    answer = await client.post("/v1/runs", json={"network": "watched", "goal": goal, "script": script})
+    run = await ended(client, str(answer.json()["run_id"]))
+    assert (run["status"], run["reason"]) == ("completed", "criteria_met")
+
+    async def told() -> bool:
+        return (await client.get(f"/v1/runs/{run['run_id']}/history")).json()["seq"] >= run["seq"]
+
+    await until(told)
+    found = (await client.get(f"/v1/runs/{run['run_id']}/history")).json()
+    whole, steps = found["history"], found["steps"]
+    assert (whole["final_status"], whole["total_steps"], whole["escalation_reason"]) == ("success", 2, None)
+    assert (whole["state_snapshot"]["goal"], whole["state_snapshot"]["max_steps"]) == ("let three go", 20)
+    assert [told["planned_action"]["action"] for told in whole["state_snapshot"]["steps_history"]] == ["USE_TOOL"] * 2
+    assert [(step["success"], step["validation"]["success"], step["attempt_number"]) for step in steps] == [
+        (True, True, 1),
+        (True, True, 1),
+    ]
+    assert steps[1]["result"]["0"]["result"] == "three was let go"
+    words = ["runs", "history", str(run["run_id"]), "--server", platform.gateway_url, "-o", "json"]
+    assert await asyncio.to_thread(main, words) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["history"]["final_status"], len(shown["steps"])) == ("success", 2)

@@ -25,7 +25,7 @@ from towpath_tas.adapters.keys import load_key
 TOWPATH = Path(sys.executable).parent / "towpath"
 COMMANDS = [
     *("demo", "run", "runs list", "runs show", "runs watch", "runs events", "runs cancel"),
-    *("runs replay", "runs export", "runs fork"),
+    *("runs replay", "runs export", "runs fork", "runs history"),
     *("queues dead list", "queues dead show", "queues dead requeue", "queues dead discard"),
     *("switches list", "switches pause", "switches resume"),
     *("gates list", "gates show", "gates approve", "gates deny", "gates resolve", "gates watch", "gates notices"),

@@ -18,6 +18,7 @@ from towpath.cli.errors import OK, RUN_FAILED
 from towpath.cli.files import read_script
 from towpath.cli.options import COMMON, Common, examples
 from towpath.cli.output import Column, Output
+from towpath.cli.run_history import history
 from towpath.cli.text import plain_json
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems import ProblemError, problem
@@ -34,6 +35,7 @@ _REPLAY = examples(
 
 def add_to(app: App) -> None:
     """Add these commands to `towpath runs`."""
+    app.command(history, help_epilogue=examples("towpath runs history 0192f3", "towpath runs history 0192f3 -o json"))
     app.command(replay, help_epilogue=_REPLAY)
     app.command(export, help_epilogue=examples("towpath runs export 0192f3 > golden/refund.jsonl"))
     app.command(
