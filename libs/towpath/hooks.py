@@ -94,9 +94,8 @@ class Hooks:
 
     async def _call(self, one: Hook, moment: Moment) -> BaseException | None:
         """Return what went wrong with the hook; raises CancelledError alone, where the caller itself is cancelled."""
-        if (
-            one in self._cut_off and self._cut_off[one].is_alive()
-        ):  # else every further call would leave a thread behind
+        earlier = self._cut_off.get(one)
+        if earlier is not None and earlier.is_alive():  # else every further call would leave a thread behind
             return TimeoutError("an earlier call of this hook still runs")
         try:
             async with asyncio.timeout(HOOK_TIMEOUT_S):
