@@ -24,8 +24,11 @@ if TYPE_CHECKING:
         UnavailableError,
     )
     from towpath.files import load_network, load_policy
+    from towpath.goals import Goal
     from towpath.hooks import hook
+    from towpath.mounts import HostMount
     from towpath.networks import Agent, Network
+    from towpath.objectives import AgentRunResult, Objective
     from towpath.probes import DidNotHappen, Happened, Unclear
     from towpath.process import ProcessResult, run_process
     from towpath.running import run
@@ -36,14 +39,18 @@ _HOMES = {
     "Agent": "towpath.networks",
     "AgentError": "towpath.errors",
     "AgentRequest": "towpath.agents.request",
+    "AgentRunResult": "towpath.objectives",
     "BaseAgent": "towpath.agents.base",
     "Client": "towpath.client",
     "DeclarationError": "towpath.errors",
     "DeniedError": "towpath.errors",
     "DidNotHappen": "towpath.probes",
+    "Goal": "towpath.goals",
     "Happened": "towpath.probes",
+    "HostMount": "towpath.mounts",
     "Network": "towpath.networks",
     "NotFoundError": "towpath.errors",
+    "Objective": "towpath.objectives",
     "ProcessResult": "towpath.process",
     "RefusedError": "towpath.errors",
     "RunTimeoutError": "towpath.errors",
@@ -67,14 +74,18 @@ __all__ = [
     "Agent",
     "AgentError",
     "AgentRequest",
+    "AgentRunResult",
     "BaseAgent",
     "Client",
     "DeclarationError",
     "DeniedError",
     "DidNotHappen",
+    "Goal",
     "Happened",
+    "HostMount",
     "Network",
     "NotFoundError",
+    "Objective",
     "ProcessResult",
     "RefusedError",
     "RunTimeoutError",

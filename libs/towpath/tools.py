@@ -16,6 +16,7 @@ from towpath.docstrings import describe
 from towpath.errors import DeclarationError
 from towpath.probes import Probe, read_probe
 from towpath_contracts.base import JsonObject
+from towpath_contracts.reports import Reports
 from towpath_contracts.tools import EffectClass, Hazard, ToolSpec
 
 P = ParamSpec("P")
@@ -83,6 +84,7 @@ def tool(
     hazards: Sequence[Hazard | str] = (),
     sensitive: bool = False,
     polling: bool = False,
+    reports: Reports = "",
     summary: str = "",
     probe: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
@@ -99,7 +101,8 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
     `sinks` are the arguments that say where something goes ("to", "items.account"), `hazards` are "destroy", "spend"
     and "credentials", `trusted_fields` the parts of the result that are a system of record: docs/tools.md, "Where
-    values come from". Raises DeclarationError.
+    values come from". `reports` is "tests" or "artifacts" for a result of that shape: docs/runs.md, "Progress". Raises
+    DeclarationError.
     """
     if function is not None:
         return _declare(function)
@@ -121,6 +124,7 @@ def _declare(
     hazards: Sequence[Hazard | str] = (),
     sensitive: bool = False,
     polling: bool = False,
+    reports: Reports = "",
     summary: str = "",
     probe: Callable[..., Any] | None = None,
 ) -> AnyTool:
@@ -148,6 +152,7 @@ def _declare(
             hazards=tuple(Hazard(hazard) for hazard in hazards),
             sensitive=sensitive,
             polling=polling,
+            reports=reports,
             summary=summary,
             has_probe=found is not None,
         )

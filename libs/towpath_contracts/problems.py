@@ -197,6 +197,30 @@ REGISTRY: dict[str, ProblemKind] = _registry(
     ),
     ProblemKind("fence_raised", 409, "The run was stopped", "Nothing of it can start any more; start a new run."),
     ProblemKind(
+        "not_a_goal",
+        409,
+        "The run pursues no goal",
+        "Look at it with GET /v1/runs/{run_id}, or submit one with a goal.",
+    ),
+    ProblemKind(
+        "plan_tools_missing",
+        422,
+        "The agent has no tools to plan with",
+        "Equip the agent that begins with the plan tools: plan_setup, plan_mark_step, …",
+    ),
+    ProblemKind(
+        "deliverable_schema_invalid",
+        422,
+        "The deliverable's JSON Schema can't be used",
+        "Mend the schema; references must stay within it.",
+    ),
+    ProblemKind(
+        "path_invalid", 422, "A path can't be one of the workspace", "Use relative ASCII paths, without . and .."
+    ),
+    ProblemKind(
+        "file_not_found", 404, "The workspace has no such file", "List the workspace: towpath workspace ls RUN."
+    ),
+    ProblemKind(
         "criterion_invalid",
         422,
         "An acceptance criterion can't be evaluated",

@@ -10,6 +10,8 @@ from cyclopts import Group, Parameter
 from towpath.cli.errors import OK, RUN_FAILED, WAITING
 from towpath.cli.files import read_labels, read_script
 from towpath.cli.following import Follower, ask_at_gate, somebody_is_there, until
+from towpath.cli.goals import GoalOptions
+from towpath.cli.objectives import ObjectiveOptions
 from towpath.cli.options import COMMON, Common
 from towpath.client.client import Client
 from towpath.tools import seconds
@@ -82,11 +84,21 @@ class Until:
 
 
 _TASK = Task()
+_GOAL = GoalOptions()
+_OBJECTIVE = ObjectiveOptions()
 _UNTIL = Until()
 
 
 async def run(
-    network: str, message: str = "", /, *, how: Until = _UNTIL, task: Task = _TASK, common: Common = COMMON
+    network: str,
+    message: str = "",
+    /,
+    *,
+    how: Until = _UNTIL,
+    task: Task = _TASK,
+    aim: GoalOptions = _GOAL,
+    objective: ObjectiveOptions = _OBJECTIVE,
+    common: Common = COMMON,
 ) -> int:
     """Submit a task and follow it; the exit code says how it ended.
 
@@ -95,7 +107,7 @@ async def run(
         message: What it is about.
     """
     limit_s = how.limit_s()
-    options = task.options()
+    options = task.options() | aim.options() | objective.options()
     out = common.out()
     async with common.asking() as client:
         accepted = await client.submit(network, message, **options)

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from towpath.cli import histories, naming
+from towpath.cli import goals, histories, naming
 from towpath.cli.errors import OK
 from towpath.cli.following import Follower, ask_at_gate, somebody_is_there
 from towpath.cli.options import COMMON, Common, examples
@@ -12,9 +12,11 @@ from towpath.cli.output import Column, Output
 from towpath.cli.run import conclude
 from towpath.cli.text import one_line, plain_json
 from towpath.cli.trail import Trail, answer_text
+from towpath_contracts.children import ChildNode
 
 app = App(name="runs", help="Look at runs, follow and cancel them; replay, export and fork what is stored.")
 histories.add_to(app)
+goals.add_to(app)
 
 
 def _network(row: Any) -> str:
@@ -112,6 +114,29 @@ async def show(run: str, /, *, common: Common = COMMON) -> None:
             if view.effects:
                 out.say("\n  what became of its calls:")
                 _tell_effects(out, view)
+
+
+@app.command(help_epilogue=examples("towpath runs tree 0192f3", "towpath runs tree 0192f3 -o json"))
+async def tree(run: str, /, *, common: Common = COMMON) -> None:
+    """Show a run and its child runs.
+
+    Args:
+        run: The run's id, or its beginning or end.
+    """
+    async with common.asking() as client:
+        top = await client.tree(await naming.run_id(client, run))
+    out = common.out()
+    if not out.for_people:
+        out.data(top.model_dump(mode="json"))
+        return
+    _grow(out, top, "")
+
+
+def _grow(out: Output, node: ChildNode, indent: str) -> None:
+    said = one_line(node.user_message)[:60]
+    out.say(f"{indent}{node.run_id} {node.agent_key} {node.status} {node.reason} · step {node.step} · {said}".rstrip())
+    for child in node.children:
+        _grow(out, child, f"{indent}  ")
 
 
 @app.command(help_epilogue=examples("towpath runs watch 0192f3", "towpath runs watch 0192f3 -o jsonl"))

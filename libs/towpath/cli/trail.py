@@ -9,7 +9,7 @@ from uuid import UUID
 
 from towpath.cli.text import brief, one_line
 from towpath_contracts import events as ev
-from towpath_contracts.decisions import CallTools, Finish, Instruction, ToolCall, Transfer
+from towpath_contracts.decisions import AskPerson, CallTools, Finish, GiveUp, Instruction, ToolCall, Transfer
 
 _DONE, _WAITS, _FAILED, _NOTE, _UNCLEAR = "✓", "◐", "✕", "·", "?"
 _STYLES = {_DONE: "green", _WAITS: "yellow", _FAILED: "red", _NOTE: "dim", _UNCLEAR: "magenta"}
@@ -97,6 +97,10 @@ class Trail:
                 return [Line(_NOTE, "watchdog", f"found {event.finding}", one_line(event.detail, WIDTH))]
             case ev.NoteAdded():
                 return [Line(_NOTE, "towpath", one_line(event.text, WIDTH))]
+            case (
+                ev.StepValidated() | ev.ProgressMeasured() | ev.ConfidenceMeasured() | ev.HelpSought() | ev.BackedOff()
+            ):
+                return [_pursuit(event)]
             case ev.CancelAccepted():
                 return [Line(_FAILED, event.by or "towpath", "cancels", one_line(event.reason, 60))]
             case ev.RunQuarantined():
@@ -117,6 +121,10 @@ class Trail:
                 return [line]
             case Finish():
                 return [Line(_DONE, self.agent, "answers", note)]
+            case AskPerson():
+                return [Line(_WAITS, self.agent, "asks a person", one_line(instruction.reason, WIDTH))]
+            case GiveUp():
+                return [Line(_FAILED, self.agent, "gives up", one_line(instruction.rationale, WIDTH))]
 
     def _cost(self) -> str:
         if self.decided is None:
@@ -152,6 +160,24 @@ class Trail:
         return Line(
             _WAITS, self.agent, self._call(event.execution_id), f"waits for a person · {one_line(event.reason, 60)}"
         )
+
+
+def _pursuit(
+    event: "ev.StepValidated | ev.ProgressMeasured | ev.ConfidenceMeasured | ev.HelpSought | ev.BackedOff",
+) -> Line:
+    """Say what is found of a step of a goal run."""
+    match event:
+        case ev.StepValidated():
+            mark, word = (_DONE, "is good") if event.success else (_FAILED, "failed")
+            return Line(mark, event.source, f"step {event.step} {word}", one_line(event.reason, WIDTH))
+        case ev.ProgressMeasured():
+            return Line(_NOTE, event.source, f"progress {event.score:.2f}", one_line(event.reason, WIDTH))
+        case ev.ConfidenceMeasured():
+            return Line(_NOTE, event.trigger, f"confidence {event.score:.2f}", one_line(event.reason, WIDTH))
+        case ev.HelpSought():
+            return Line(_NOTE, "towpath", f"{event.tool} was denied: {event.rung}", one_line(event.target, WIDTH))
+        case ev.BackedOff():
+            return Line(_NOTE, "towpath", f"waits before attempt {event.attempt}", one_line(event.reason, WIDTH))
 
 
 def summary(finished: ev.RunFinished, seconds: float | None = None) -> Line:

@@ -20,13 +20,18 @@ from towpath.client.policy import Policy
 from towpath.client.settings import ClientSettings
 from towpath.client.switches import Switches
 from towpath.client.transport import Transport
+from towpath.client.workspaces import Workspaces
 from towpath.errors import RefusedError, RunTimeoutError
+from towpath.goals import goal_json
+from towpath.mounts import HostMount
 from towpath.networks import details_of, summary_of
+from towpath.objectives import AgentRunResult, Handed, Objective, objective_json, result_of
 from towpath.outputs import Output, TypedRun, typed
 from towpath.tools import seconds
 from towpath_contracts.base import JsonObject
 from towpath_contracts.children import ChildNode
 from towpath_contracts.events import FINAL_STATUSES, LogEntry
+from towpath_contracts.goal_views import TaskState
 from towpath_contracts.messages import RunMessages
 from towpath_contracts.nodes import RunNodes
 from towpath_contracts.problems import problem
@@ -72,6 +77,7 @@ class Client:
         self.tools = Tools(self._transport)
         self.switches = Switches(self._transport)
         self.budgets = Budgets(self._transport)
+        self.workspaces = Workspaces(self._transport)
         self.dead_letters = DeadLetters(self._transport)
 
     async def __aenter__(self) -> Self:
@@ -142,6 +148,17 @@ class Client:
         left_s = None if limit_s is None else max(0.0, limit_s - (monotonic() - began))
         return await self.result(accepted.run_id, left_s)
 
+    async def pursue(
+        self, network: str, objective: Objective[Handed] | str, *, timeout: str | float | None = None, **options: Any
+    ) -> AgentRunResult[Handed]:
+        """Pursue an objective to its end (features D1-D3); *options* are further fields of SubmitTask.
+
+        Raises RefusedError where the platform does not take the task, RunTimeoutError after *timeout*; the run goes on.
+        """
+        wanted = objective.deliverable if isinstance(objective, Objective) else None
+        view = await self._run(network, "", timeout, {**options, "background": objective})
+        return result_of(view, wanted)
+
     async def get(self, run_id: UUID | str) -> RunView:
         """Return a run as it stands."""
         return await self._transport.get(_uuid(run_id))
@@ -170,6 +187,10 @@ class Client:
         """Return the state of a run with a node for every model call; with the HTTP *calls* behind them. HTTP only."""
         path = f"/v1/runs/{_uuid(run_id)}/nodes"
         return RunNodes.model_validate(await self._transport.request("GET", path, query={"calls": calls}))
+
+    async def goal(self, run_id: UUID | str) -> TaskState:
+        """Return how a goal run stands, with all its steps. HTTP only."""
+        return TaskState.model_validate(await self._transport.request("GET", f"/v1/runs/{_uuid(run_id)}/goal"))
 
     async def messages(self, run_id: UUID | str) -> RunMessages:
         """Return a run as a conversation, its current turn included. HTTP only."""
@@ -220,6 +241,12 @@ class Client:
 
 def _task(network: str, message: str, options: dict[str, Any]) -> SubmitTask:
     written = {"network": network, "user_message": message, **options}
+    if "goal" in written:
+        written["goal"] = goal_json(written["goal"])
+    if "background" in written:
+        written["background"] = objective_json(written["background"])
+    if "mounts" in written:
+        written["mounts"] = [one.to_json() if isinstance(one, HostMount) else one for one in written["mounts"]]
     if written.get("idempotency_key") is None:
         written["idempotency_key"] = f"client-{uuid4().hex}"
     try:

@@ -18,6 +18,7 @@ from towpath.networks import details_of
 from towpath.tools import seconds
 from towpath_contracts.base import Token
 from towpath_contracts.problems import ProblemDetail
+from towpath_contracts.reports import Reports
 from towpath_contracts.tools import MAX_RESULT_BYTES, Hazard
 
 CODE = "mcp_invalid"
@@ -43,6 +44,7 @@ class ToolOverride(_Part):
     hazards: tuple[Hazard, ...] = ()
     sensitive: bool = False
     polling: bool = False
+    reports: Reports = ""
     description: str | None = Field(default=None, max_length=4_096)
     summary: str = Field(default="", max_length=256)
     timeout: Annotated[Seconds, Field(gt=0, le=3_600)] | None = None

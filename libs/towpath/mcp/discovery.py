@@ -121,6 +121,7 @@ def _spec(toolset: str, config: ServerConfig, tool: mcp_types.Tool, said: ToolOv
         hazards=said.hazards,
         sensitive=said.sensitive,
         polling=said.polling,
+        reports=said.reports,
         summary=said.summary,
         discovered=True,
         definition=definition_of(tool),

@@ -1,12 +1,14 @@
-"""What a run's log says in other words: its model calls as nodes, its conversation as messages (features B3, B4)."""
+"""What a run's log says in other words: nodes of its model calls, messages, the state of its goal (B3, B4, C2)."""
 
 from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Response
 
+from towpath_contracts.goal_views import TaskState, project_goal
 from towpath_contracts.messages import RunMessages, project_messages
 from towpath_contracts.nodes import RunNodes, project_nodes
+from towpath_contracts.problems import ProblemError, problem
 from towpath_gateway.parts import PartsOf, RunsReader, documented, json_answer
 from towpath_gateway.requests import StrictRoute
 
@@ -29,6 +31,20 @@ async def get_nodes(
     entries = await parts.platform.events(principal.project, run_id)
     rows = await parts.platform.llm_calls(principal.project, run_id, frozenset()) if calls else ()
     return json_answer(project_nodes(run_id, entries, rows))
+
+
+@router.get(
+    "/goal",
+    response_model=TaskState,
+    responses=documented("run_not_found", "not_a_goal"),
+    summary="How a goal run stands",
+)
+async def get_goal(run_id: UUID, parts: PartsOf, principal: RunsReader) -> Response:
+    """Return the task state with every step: what was planned, done and found, progress, confidence, cost (C2)."""
+    state = project_goal(run_id, await parts.platform.events(principal.project, run_id))
+    if state is None:
+        raise ProblemError(problem("not_a_goal", f"run {run_id} pursues no goal", run_id=str(run_id)))
+    return json_answer(state)
 
 
 @router.get(
