@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import threading
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -209,6 +210,21 @@ async def test_d2_the_deliverable_factory_runs_once_and_its_failure_is_the_answe
     failed = await ask(Maker(), AgentRequest(asked.model_copy(update={"step": 2})), LOG)
     assert failed == Failure("deliverable_failed", "the deliverable could not be made: RuntimeError: no paper")
     assert len(calls) == 2
+
+
+async def test_d2_a_function_is_a_factory_by_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "makers.py"
+    file.write_text(
+        "from towpath.agents.factory import deliverable_factory\n"
+        "@deliverable_factory('maker')\ndef make(request):\n    return {'steps': request.step}\n"
+    )
+    agent, _ = find_agent(f"{file}:make")
+    assert agent.name == "maker"
+    asked = request(model="agent:maker", kind=DecisionKind.SUMMARIZE)
+    said = await ask(agent, AgentRequest(asked), LOG)
+    assert not isinstance(said, Failure) and said["deliverable"] == {"steps": 1}
+    refused = await ask(agent, AgentRequest(request(model="agent:maker")), LOG)
+    assert isinstance(refused, Failure) and refused.code == "factory_only"
 
 
 async def test_what_the_platform_can_do_is_a_decision_of_its_own_kind_of_run() -> None:

@@ -30,7 +30,7 @@ class BaseAgent(ABC):
     An exception ends the attempt: raise `AgentError` to say a code of your own and whether to try again.
     """
 
-    name: ClassVar[str] = ""
+    name: str = ""
     """What the model string says after `agent:`; letters, digits, `_` and `-`."""
 
     hooks: ClassVar[tuple[Hook, ...]] = ()

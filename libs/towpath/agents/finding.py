@@ -22,7 +22,18 @@ def find_agent(target: str) -> tuple[BaseAgent, tuple[Hook, ...]]:
         msg = f"{target!r} is not MODULE:CLASS, e.g. my_agents:Reviewer or agents/reviewer.py:Reviewer"
         raise DeclarationError(msg)
     module = load_module(place)
-    found = getattr(module, name, None)
+    agent = _made(getattr(module, name, None), place, name)
+    if pool_of(agent_model(agent.name), "default") == DEFAULT_POOL:
+        msg = f'{name} needs a name of letters, digits, "_" and "-": name = "reviewer"'
+        raise DeclarationError(msg)
+    _, hooks = collect([module])
+    return agent, tuple(hooks)
+
+
+def _made(found: object, place: str, name: str) -> BaseAgent:
+    """Return the agent that stands there, or one of the class that does."""
+    if isinstance(found, BaseAgent):
+        return found
     if not (inspect.isclass(found) and issubclass(found, BaseAgent)):
         msg = f"{place} has no subclass of BaseAgent named {name}"
         raise DeclarationError(msg)
@@ -30,13 +41,8 @@ def find_agent(target: str) -> tuple[BaseAgent, tuple[Hook, ...]]:
     if missing:
         msg = f"{name} does not say how to {', '.join(missing)}"
         raise DeclarationError(msg)
-    if pool_of(agent_model(found.name), "default") == DEFAULT_POOL:
-        msg = f'{name} needs a name of letters, digits, "_" and "-": name = "reviewer"'
-        raise DeclarationError(msg)
     try:
-        agent: BaseAgent = found()
+        return found()
     except TypeError as error:
         msg = f"{name} can't be made without arguments; prepare what it needs in lifespan()"
         raise DeclarationError(msg) from error
-    _, hooks = collect([module])
-    return agent, tuple(hooks)
