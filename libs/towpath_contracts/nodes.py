@@ -34,7 +34,7 @@ class NodeStatus(StrEnum):
     TIMEOUT = "timeout"
 
 
-class ModelCall(Value):
+class ProviderCall(Value):
     """One HTTP call behind a node, as far as it was recorded: calls of providers travel apart and may be lost."""
 
     call: int
@@ -64,7 +64,7 @@ class RunNode(Value):
     cost: Cost = Cost(usd=0.0, price_known=True)
     error: str = ""
     tool_signature: str = ""
-    calls: tuple[ModelCall, ...] = ()
+    calls: tuple[ProviderCall, ...] = ()
 
 
 class RunNodes(Message):
@@ -212,7 +212,7 @@ def _ended(node: RunNode, at: datetime, status: NodeStatus, error: str) -> RunNo
 def _with_calls(node: RunNode, rows: Sequence[Mapping[str, Any]]) -> RunNode:
     mine = [row for row in rows if str(row.get("request_id")) == str(node.node_id)]
     made = (
-        ModelCall(
+        ProviderCall(
             call=row.get("call", 0),
             started_at=row["started_at"],
             duration_ms=row.get("duration_ms", 0),
