@@ -14,6 +14,7 @@ from towpath_engine.autonomy import consults_alone
 from towpath_engine.goal_state import GoalState
 from towpath_engine.judging import action_failed
 from towpath_engine.run_gates import open_run_gate
+from towpath_engine.specialist import ask_specialist, may_ask
 from towpath_engine.state import OpenCall, RunState
 from towpath_engine.transition import Transition
 
@@ -69,16 +70,17 @@ def seek_alternative(t: Transition) -> bool:
 
 
 def seek_help(t: Transition) -> bool:
-    """After a step that failed by a denial: hand over to a specialist, or ask a person. Asks for no decision."""
+    """After a step that failed by a denial: a specialist in a run of its own, or a person; says whether a run began."""
     goal, call = t.state.goal, denied_call(t.state)
     if goal is None or call is None or (goal.helped_step == t.state.step and goal.helped_by != ALTERNATIVE):
         return False
     specialist = _specialist(t.state, goal, call)
-    if specialist is None:
+    if specialist is None or not may_ask(t.state, specialist, call):
         _ask_person(t, call)
-    else:
-        _hand_over(t, call, specialist)
-    return False
+        return False
+    _sought(t, call, "specialist", specialist)
+    ask_specialist(t, specialist, call, str(_denial(call).get("reason", "")))
+    return True
 
 
 def _specialist(state: RunState, goal: GoalState, call: OpenCall) -> str | None:
@@ -90,27 +92,6 @@ def _specialist(state: RunState, goal: GoalState, call: OpenCall) -> str | None:
     named = [key for key in settings.specialists if key in state.snapshot.agents and key != state.agent_key]
     both = [key for key in able if not settings.specialists or key in named]
     return next(iter(both or [key for key in named if tool in state.snapshot.agents[key].equipped_tools]), None)
-
-
-def _hand_over(t: Transition, call: OpenCall, specialist: str) -> None:
-    """Let the specialist act: in the same run, with its own rights."""
-    _sought(t, call, "specialist", specialist)
-    context = {
-        "help": f"{t.state.agent_key} may not use {call.call.tool}; you may.",
-        "tool": call.call.tool,
-        "arguments": call.shown_args(),
-        "denied": _denial(call).get("reason", ""),
-    }
-    t.emit(
-        ev.AgentTransferred(
-            step=t.state.step,
-            source=t.state.agent_key,
-            target=specialist,
-            epoch=t.state.epoch + 1,
-            context=context,
-            forced=True,
-        )
-    )
 
 
 def _ask_person(t: Transition, call: OpenCall) -> None:

@@ -19,7 +19,7 @@ from towpath_engine.effects import Effect
 from towpath_engine.evolve import evolve
 from towpath_engine.state import EffectKind, RunState, dump_state, initial, load_state
 
-AFTER_THE_END = frozenset({"fence_stored", "effect_resent", "usage_corrected", "outcome_recorded"})
+AFTER_THE_END = frozenset({"fence_stored", "effect_resent", "usage_corrected", "outcome_recorded", "child_ended", "child_waits"})
 """What a finished run may still write: the fate of its fence, and what a late answer says that it used."""
 
 
@@ -38,6 +38,7 @@ class Watch:
         self.open: dict[UUID, int] = {}
         self.done: set[UUID] = set()
         self.applied: set[UUID] = set()
+        self.children: set[UUID] = set()
         self.gates: set[UUID] = set()
         self.used_gates: set[UUID] = set()
         self.cancelled = False
@@ -93,6 +94,8 @@ class Watch:
         if fact.run_id != run_id:
             return False
         if self.ended:
+            if isinstance(fact, facts.ChildTold):
+                return fact.child_id in self.children
             late = isinstance(fact, facts.DecisionMade | facts.DecisionFailed) and fact.request_id in self.reserved
             return late or isinstance(fact, facts.TimerFired | facts.FenceRaised | facts.OutcomeRecorded)
         match fact:
@@ -104,6 +107,8 @@ class Watch:
                 return fact.execution_id in self.open and not self.cancelled
             case facts.OutcomeRecorded():
                 return fact.execution_id in self.applied
+            case facts.ChildTold():
+                return fact.child_id in self.children
             case facts.GateResolved():
                 return bool(self.gates)
             case facts.CancelRequested():
@@ -135,6 +140,7 @@ class Watch:
             case ev.DecisionRequested():
                 assert not self.asked, "at most one decision is pending"
                 assert not self.open, "a step begins when the calls of the one before are finished"
+                assert not self.children, "a step begins when the children of the one before have ended"
                 self._asked(event)
             case ev.BackedOff():
                 assert event.until > entry.at
@@ -151,6 +157,11 @@ class Watch:
                     self.applied.add(event.execution_id)
             case ev.OutcomeRecorded():
                 self.applied.remove(event.execution_id)
+            case ev.ChildStarted():
+                assert event.child_id not in self.children and not self.open and not self.asked
+                self.children.add(event.child_id)
+            case ev.ChildEnded():
+                self.children.remove(event.child_id)
             case ev.GateOpened():
                 assert event.gate_id not in self.used_gates, "a gate id is used once"
                 self.used_gates.add(event.gate_id)

@@ -11,7 +11,7 @@ from towpath_contracts.deciding import DecisionKind
 from towpath_contracts.tools import Denial
 from towpath_engine.autonomy import FAILURES_ASKED, who_decides
 from towpath_engine.expressions import fault_of
-from towpath_engine.state import Status
+from towpath_engine.state import EffectKind, Status
 
 PASSING = {"passed": 4, "failed": 0}
 FAILING = {"passed": 3, "failed": 1}
@@ -285,7 +285,13 @@ def test_denied_alternative_then_specialist_then_person() -> None:
     assert asked(machine) == "replan" and "build" in machine.context.notes[0]
     machine.decide(use("build"))
     deny(machine, alternatives=({"tool": "edit"},), **able)
-    assert machine.state.agent_key == "senior" and machine.state.step == 2
+    (child,) = machine.events(ev.ChildStarted)
+    assert (child.task.agent_key, child.task.purpose, child.task.subject) == ("senior", "specialist", "build")
+    assert machine.state.agent_key == "coder" and [p.kind for p in machine.state.pending] == [EffectKind.CHILD]
+    said = {"child_seq": 9, "status": "completed", "ended": True, "final": {"message": "built"}}
+    machine.feed(facts.ChildTold.model_validate({"run_id": machine.state.run_id, "child_id": child.child_id, **said}))
+    assert asked(machine) == "decide" and machine.context.outputs[0].tool == "agent:senior"
+    assert "built" in machine.context.outputs[0].text and machine.state.step == 2
     machine.decide(use("deploy"))
     deny(machine, escalation={"role": "policy_admin"})
     rungs = [(one.rung, one.tool) for one in machine.events(ev.HelpSought)]

@@ -235,7 +235,7 @@ class Campaign:
         while accepted is None:
             try:
                 accepted = await client.submit(
-                    workload.name, workload.message, script=list(workload.script), idempotency_key=key
+                    workload.name, workload.message, script=list(workload.script), idempotency_key=key, **workload.task
                 )
             except UnavailableError:
                 if monotonic() > end:

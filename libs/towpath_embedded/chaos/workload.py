@@ -8,7 +8,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +33,17 @@ BUILTIN = "crossing"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """A network, the decisions that are played on it, the tools it is equipped with, and the rules for them."""
+    """A network, the decisions that are played on it, the tools it is equipped with, and the rules for them.
+
+    `task` is what its tasks say beside message and script: a goal, or an objective.
+    """
 
     spec: JsonObject
     script: tuple[Any, ...]
     message: str
     tools: tuple[ToolSpec, ...]
     rules: tuple[JsonObject, ...]
+    task: JsonObject = field(default_factory=dict)
 
     @property
     def name(self) -> str:

@@ -1,0 +1,83 @@
+"""Networks whose runs are of the other kinds, for campaigns: a goal that is checked, an objective with a plan.
+
+Law: as in `workload`: scripted decisions, recording tools. What these runs pass that a network run does not is here:
+assessments, a claim that is not believed, attempts, a denial and the specialist's child run; plan, workspace, summary.
+"""
+
+from typing import Any
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.tools import ToolSpec
+from towpath_embedded.chaos.workload import TIMEOUT_MS, TOOLSET, Workload
+
+ERRAND = "errand"
+SURVEY = "survey"
+
+_ERRAND = {"look": "pure", "note": "idempotent", "pay": "irreversible", "seal": "irreversible", "give": "irreversible"}
+_PLAN = ("plan_setup", "plan_mark_step")
+_FILES = ("workspace_write", "workspace_read", "workspace_edit")
+
+
+def _decision(action: str, details: JsonObject) -> JsonObject:
+    return {"action": action, "action_reasoning": "as written", "action_details": details, "delay_ms": 20}
+
+
+def _use(agent: str, *names: str, **args: Any) -> JsonObject:
+    calls = [{"tool_name": name, "tool_params": {"place": n} | args} for n, name in enumerate(names)]
+    return {"agent": agent, **_decision("USE_TOOL", {"calls": calls})}
+
+
+def _respond(agent: str, message: str) -> JsonObject:
+    return {"agent": agent, **_decision("RESPOND", {"payload": {"message": message}})}
+
+
+def _recorded(network: str, classes: dict[str, str]) -> tuple[ToolSpec, ...]:
+    return tuple(
+        ToolSpec(name=f"{network}.{name}", toolset=TOOLSET, effect_class=effect_class, timeout_ms=TIMEOUT_MS)
+        for name, effect_class in classes.items()
+    )
+
+
+def errand() -> Workload:
+    """Return the goal: claimed too early, denied twice, helped by a specialist, and reached by what happened."""
+    equipped = [f"{ERRAND}.{name}" for name in _ERRAND]
+    agents = [
+        {"key": "runner", "is_default": True, "allow_respond": True, "equipped_tools": equipped},
+        {"key": "sealer", "allow_respond": True, "equipped_tools": [f"{ERRAND}.seal"]},
+    ]
+    script = (
+        _respond("runner", "done already"),
+        _use("runner", f"{ERRAND}.look"),
+        _use("runner", f"{ERRAND}.note", f"{ERRAND}.pay"),
+        _use("runner", f"{ERRAND}.seal"),
+        _use("runner", f"{ERRAND}.look", way="another"),
+        _use("runner", f"{ERRAND}.seal", again=True),
+        _use("sealer", f"{ERRAND}.seal"),
+        _respond("sealer", "sealed"),
+        _use("runner", f"{ERRAND}.give"),
+    )
+    given = f'results.exists(one, one.tool == "{ERRAND}.give" && one.status == "succeeded")'
+    goal = {
+        "goal": "Bring the sealed letter.",
+        "acceptance_criteria": [{"name": "given", "when": given}],
+        "settings": {"specialists": ["sealer"], "confidence_every": 3},
+    }
+    return Workload(
+        spec={"name": ERRAND, "max_steps": 20, "agents": [{**one, "prompt_template": "Go."} for one in agents]},
+        script=script,
+        message="Bring the sealed letter.",
+        tools=_recorded(ERRAND, _ERRAND),
+        rules=(
+            *(
+                _rule(f"errand-{name}", ERRAND, f"{ERRAND}.{name}", agent="runner")
+                for name in _ERRAND
+                if name != "seal"
+            ),
+            _rule("errand-seal", ERRAND, f"{ERRAND}.seal", agent="sealer"),
+        ),
+        task={"goal": goal},
+    )
+
+
+def _rule(name: str, network: str, tool: str, **who: str) -> JsonObject:
+    return {"name": name, "who": {"network": network, **who}, "tool": tool, "effect": "allow"}
