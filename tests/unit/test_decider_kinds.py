@@ -18,6 +18,8 @@ from towpath_decider.core.script import Script, queue_of
 RUN: JsonObject = {
     "objective": "Review the diff",
     "plan": {"status": "active", "steps": [{"step_id": "S001", "title": "Map changes"}]},
+    "context_sections": {"Checklist": "Look at the tests."},
+    "workspace": ["diff/a.py (12 bytes, read-only)", "notes.md (3 bytes, version 1)"],
     "last_calls": [],
 }
 ABANDON = {"action": "ABANDON", "action_reasoning": "", "action_details": {"rationale": "no such branch"}}
@@ -57,9 +59,11 @@ def test_d13_background_prompts_ask_for_terse_ascii_a_plan_and_the_workspace() -
         r"# Scratchpad: the run as it stands\n\n## Objective\n<<<objective \w{16}>>>\nReview", prompt.context
     )
     assert re.search(r'## Plan\n<<<plan \w{16}>>>\n\{\n "status": "active"', prompt.context)
+    assert re.search(r"## What the caller adds\n<<<[^\n]*\n# Checklist\nLook at the tests.\n<<<end", prompt.context)
+    assert "- diff/a.py (12 bytes, read-only)\n- notes.md (3 bytes, version 1)\n<<<end" in prompt.context
     assert "Last tool calls" not in prompt.context  # nothing is there yet
     assert "## User message" not in prompt.context
-    assert "user_message, objective say what is wanted" in prompt.instructions
+    assert "user_message, objective, context_sections say what is wanted" in prompt.instructions
     assert "Plan first" not in render(context()).instructions
     assert "Plan first" not in prompt_of(DecisionKind.REFLECT, run_kind="background", run=RUN).instructions
 

@@ -23,6 +23,8 @@ _TITLES = {
     "constraints": "Constraints of the goal",
     "progress": "Progress so far, 0 to 1",
     "objective": "Objective",
+    "context_sections": "What the caller adds",
+    "deliverable_schema": "JSON Schema of the deliverable",
     "plan": "Plan",
     "workspace": "Workspace",
     "last_calls": "Last tool calls",
@@ -131,13 +133,25 @@ def assessed_sections(assessment: JsonObject | None) -> tuple[str, ...]:
 
 def _sections(parts: JsonObject) -> list[str]:
     return [
-        f"## {_TITLES.get(name, name.replace('_', ' ').capitalize())}\n{fenced(name, _text(value))}"
+        f"## {_TITLES.get(name, name.replace('_', ' ').capitalize())}\n{fenced(name, _shown(name, value))}"
         for name, value in parts.items()
         if value not in (None, "", [], {})
     ]
 
 
+def _shown(name: str, value: object) -> str:
+    if name == "context_sections" and isinstance(value, dict):  # the caller's, title by title
+        return "\n\n".join(f"# {title}\n{_text(text)}" for title, text in value.items())
+    return _text(value)
+
+
 def _text(value: object) -> str:
-    text = value if isinstance(value, str) else to_json(value, indent=1).decode()
+    """Texts as they are, lists of texts as lines, everything else as JSON."""
+    if isinstance(value, str):
+        text = value
+    elif isinstance(value, list) and all(isinstance(line, str) for line in value):
+        text = "\n".join(f"- {line}" for line in value)
+    else:
+        text = to_json(value, indent=1).decode()
     left = len(text) - SECTION_CHARS
     return text if left <= 0 else f"{text[:SECTION_CHARS]}… ({left} more characters)"
