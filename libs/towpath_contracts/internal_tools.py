@@ -31,7 +31,7 @@ READ_CHARS = 12_000
 """Characters that one read returns unless it says otherwise."""
 
 MAX_READ_CHARS = MAX_WRITE_CHARS
-MAX_MATCHES = 200
+MAX_MATCHES = 100
 
 _PATH: JsonObject = {"type": "string", "maxLength": MAX_PATH, "description": "relative path, / between segments"}
 _STEP_ID: JsonObject = {"type": "string", "maxLength": 16, "description": "id of a step, such as S001"}

@@ -215,6 +215,12 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "Mend the schema; references must stay within it.",
     ),
     ProblemKind(
+        "mount_refused", 422, "The folder can't be mounted", "Mount another folder, or leave files out by globs."
+    ),
+    ProblemKind(
+        "tool_reserved", 422, "The name belongs to a tool of the platform", "Give your tool another name and toolset."
+    ),
+    ProblemKind(
         "path_invalid", 422, "A path can't be one of the workspace", "Use relative ASCII paths, without . and .."
     ),
     ProblemKind(

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from pydantic import Field, field_validator, model_validator
 
-from towpath_contracts.background import BackgroundTask
+from towpath_contracts.background import BackgroundTask, Mount
 from towpath_contracts.base import ClientMessage, ClientValue, JsonObject, Message, Name, unset
 from towpath_contracts.budgets import Budget
 from towpath_contracts.goals import GoalTask
@@ -42,7 +42,8 @@ class SubmitTask(ClientMessage):
     `script` is a JSON array of decisions in wire form, played in order by the scripted provider; `timeout_ms` counts
     active time; `single_instruction` ends the run after its first instruction (dry invoke, feature A15). The answer of
     the run satisfies `response_schema`, in place of the one that its agent has (feature B5). A `goal` or a
-    `background` objective makes the run one of that kind (design §5). `budget` is what the run may spend.
+    `background` objective makes the run one of that kind (design §5); `mounts` are
+    files that it finds in its workspace. `budget` is what the run may spend.
     """
 
     network: Name
@@ -63,6 +64,7 @@ class SubmitTask(ClientMessage):
     response_schema: JsonObject | None = Field(default=None, exclude_if=unset)
     goal: GoalTask | None = Field(default=None, exclude_if=unset)
     background: BackgroundTask | None = Field(default=None, exclude_if=unset)
+    mounts: tuple[Mount, ...] = Field(default=(), max_length=16, exclude_if=lambda mounts: not mounts)
     budget: Budget | None = Field(default=None, exclude_if=unset)
     idempotency_key: str | None = Field(default=None, min_length=1, max_length=255)
 

@@ -7,8 +7,6 @@ out of the workspace. What the caller mounted is read-only.
 from datetime import datetime
 from uuid import UUID
 
-from pydantic import Field
-
 from towpath_contracts.base import JsonObject, Message, Value
 
 MAX_DEPTH = 16
@@ -77,24 +75,27 @@ class FileChange(Value):
     size: int = 0
 
 
-class GetWorkspace(Message):
-    """Gateway to orchestrator: the files of a run, at its end so far."""
+class FileVersion(Value):
+    """One version of a file: who wrote it stands in the log at `seq`."""
 
-    project: str
-    run_id: UUID
+    version: int
+    digest: str
+    size: int
+    seq: int
+    at: datetime
 
 
 class WorkspaceFileView(Value):
-    """One file of a run's workspace. Times are of the run's log; `changed` says whether the run wrote it."""
+    """One file of a run's workspace; `versions` are the last of them, oldest first, the current one included."""
 
     path: str
     digest: str
     size: int
     version: int
     read_only: bool
-    created_at: datetime | None = None
-    updated_at: datetime | None = None
-    mounted_digest: str | None = None
+    created_at: datetime
+    updated_at: datetime
+    versions: tuple[FileVersion, ...] = ()
 
 
 class WorkspaceView(Message):
@@ -104,5 +105,15 @@ class WorkspaceView(Message):
     seq: int
     status: str
     files: tuple[WorkspaceFileView, ...] = ()
-    deleted: tuple[str, ...] = Field(default=())
+    deleted: tuple[str, ...] = ()
     plan: JsonObject | None = None
+
+
+class FileText(Message):
+    """The text of one version of a file."""
+
+    run_id: UUID
+    path: str
+    version: int
+    digest: str
+    content: str

@@ -29,7 +29,7 @@ from towpath_engine.desk_state import WorkspaceFile
 Files = Mapping[str, WorkspaceFile]
 Contents = Mapping[str, str]
 
-LINE_CHARS = 400
+LINE_CHARS = 200
 """Of a line that a search found."""
 
 

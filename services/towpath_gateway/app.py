@@ -27,6 +27,7 @@ from towpath_gateway.routes import (
     records,
     runs,
     switches,
+    workspaces,
 )
 
 TITLE = "Towpath"
@@ -55,6 +56,7 @@ def create_app(parts: Parts | None) -> FastAPI:
         runs,
         once,
         readings,
+        workspaces,
         records,
         dead_letters,
         networks,

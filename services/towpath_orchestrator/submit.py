@@ -37,6 +37,7 @@ from towpath_fabric.rounds import Rounds
 from towpath_orchestrator.adapters.run_tables import QUERIES, Moved, RunTables, event_text, storable
 from towpath_orchestrator.limits import Limits
 from towpath_orchestrator.loop import CommitLoop
+from towpath_orchestrator.objectives import mounted
 from towpath_orchestrator.settings import OrchestratorSettings
 from towpath_orchestrator.tasks import check_task, created_event
 
@@ -160,6 +161,7 @@ class Intake:
                 if refused is not None:
                     raise ProblemError(refused)
                 script_digest = await self._store_script(task, project)
+                await self._store_files(task, project)
                 created = created_event(task, version, snapshot, caller, script_digest, parent)
         except ChainTooLongError as error:
             raise ProblemError(problem("limit_exceeded", str(error))) from error
@@ -204,6 +206,12 @@ class Intake:
         name = digest(list(task.script))
         await self._scripts.get((project, name, text))
         return name
+
+    async def _store_files(self, task: SubmitTask, project: str) -> None:
+        """Store the texts of mounted files before the run's first event names them."""
+        for name, text in mounted(task).texts.items():
+            data = text.encode()
+            await self._pool.execute(QUERIES.add_blob, project, name, data, len(data))
 
     async def _add_scripts(self, scripts: list[tuple[str, str, str]]) -> dict[tuple[str, str, str], None]:
         for project, name, text in scripts:

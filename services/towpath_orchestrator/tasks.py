@@ -17,6 +17,8 @@ from towpath_contracts.problems import Problem, ProblemDetail, problem
 from towpath_contracts.shapes import schema_fault
 from towpath_contracts.tasks import GrantRule, SubmitTask
 from towpath_engine.publish import model_is_known
+from towpath_orchestrator.goal_checks import goal_problems
+from towpath_orchestrator.objectives import mounted, objective_problems
 from towpath_orchestrator.settings import OrchestratorSettings
 
 TASK_LIMITS = {"user_message": 256 * 1024, "system_params": 32 * 1024, "labels": 16 * 1024}
@@ -27,7 +29,12 @@ def check_task(
     task: SubmitTask, snapshot: Snapshot, settings: OrchestratorSettings, found: Sequence[ProblemDetail] = ()
 ) -> Problem | None:
     """Return every reason why *task* can't run on *snapshot*, as one problem; *found* were seen elsewhere."""
-    details: list[ProblemDetail] = [*_grant_problems(task.grant or (), snapshot), *found]
+    kind = (
+        *goal_problems(_goal(task, snapshot), snapshot),
+        *objective_problems(_background(task, snapshot), snapshot, task.agent_key),
+        *mounted(task).problems,
+    )
+    details: list[ProblemDetail] = [*_grant_problems(task.grant or (), snapshot), *kind, *found]
     if task.agent_key is not None and task.agent_key not in snapshot.agents:
         known = ", ".join(snapshot.agents)
         details.append(ProblemDetail(pointer="/agent_key", code="agent_not_found", detail=f"agents are: {known}"))
@@ -108,6 +115,7 @@ def created_event(
         kind=task.kind,
         goal=goal,
         background=background,
+        workspace=mounted(task).files,
         project=version.project,
         caller=caller,
         network=version.name,
@@ -156,7 +164,7 @@ def _background(task: SubmitTask, snapshot: Snapshot) -> BackgroundTask | None:
         return None
     own = task.background.settings.model_dump(exclude_unset=True) if task.background.settings is not None else {}
     settings = BackgroundSettings.model_validate({**(snapshot.background or BackgroundSettings()).model_dump(), **own})
-    return task.background.model_copy(update={"settings": settings})
+    return task.background.model_copy(update={"settings": settings, "mounts": ()})
 
 
 def _steps(goal: GoalTask | None, background: BackgroundTask | None) -> int | None:

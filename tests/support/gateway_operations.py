@@ -13,6 +13,8 @@ OPERATIONS = [
     ("runs:read", "GET", f"/v1/runs/{uuid.uuid4()}", None),
     ("runs:read", "GET", f"/v1/runs/{uuid.uuid4()}/events", None),
     ("runs:read", "GET", f"/v1/runs/{uuid.uuid4()}/history", None),
+    ("runs:read", "GET", f"/v1/runs/{uuid.uuid4()}/workspace", None),
+    ("runs:read", "GET", f"/v1/runs/{uuid.uuid4()}/workspace/a.txt", None),
     ("runs:read", "GET", f"/v1/runs/{uuid.uuid4()}/tools/{uuid.uuid4()}", None),
     ("networks:write", "POST", "/v1/networks", {"spec": {}}),
     ("networks:read", "POST", "/v1/networks/validate", {"spec": {}}),

@@ -23,6 +23,7 @@ _COMMANDS = (
     ("gates", "towpath.cli.gates:app", "Decide what waits for a person."),
     ("networks", "towpath.cli.networks:app", "Validate, publish and look at networks."),
     ("policy", "towpath.cli.policy:app", "Apply and ask the permission matrix."),
+    ("workspace", "towpath.cli.workspaces:app", "Show, compare and export the files of a run."),
     ("switches", "towpath.cli.switches:app", "Pause a project, a network, a tool or a caller; resume it."),
     ("budgets", "towpath.cli.budgets:app", "Limit what callers and the project spend; see what is spent."),
     ("tools", "towpath.cli.tools:app", "Look at the tools that workers offer; decide those that wait."),

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from towpath_contracts import ids, rpc
 from towpath_contracts.base import ClientMessage
+from towpath_contracts.children import ChildNode, GetTree
 from towpath_contracts.events import FINAL_STATUSES
 from towpath_contracts.problems import ProblemError, problem
 from towpath_contracts.run_effects import TELLS_EFFECTS
@@ -162,6 +163,17 @@ async def cancel_run(run_id: UUID, parts: PartsOf, principal: RunsWriter, stop: 
     reason = stop.reason if stop is not None else ""
     request = CancelRun(project=principal.project, run_id=run_id, actor=principal.actor, reason=reason)
     return json_answer(await parts.platform.ask(rpc.CANCEL_RUN, request), status=202)
+
+
+@router.get(
+    "/v1/runs/{run_id}/tree",
+    response_model=ChildNode,
+    responses=documented("run_not_found"),
+    summary="A run and its child runs",
+)
+async def get_tree(run_id: UUID, parts: PartsOf, principal: RunsReader) -> Response:
+    """Return the run with everything below it, children in the order in which they were started; at most 500 runs."""
+    return json_answer(await parts.platform.ask(rpc.RUN_TREE, GetTree(project=principal.project, run_id=run_id)))
 
 
 @router.get(

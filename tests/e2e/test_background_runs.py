@@ -1,0 +1,376 @@
+"""Rows D1 to D13 on the running platform: the code review of the example, and objectives beside it (source design 3)."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import pytest_asyncio
+from pydantic import BaseModel
+
+from towpath import Client, HostMount, Objective, RefusedError
+from towpath.objectives import AgentRunResult
+from towpath_embedded.identity import temporary_folder
+from towpath_embedded.networks import NetworkFolder
+from towpath_embedded.platform import Platform
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "background_review"
+SCRIPT = json.loads((EXAMPLE / "script.json").read_text())
+FINAL = {"completed", "failed", "escalated", "abandoned", "cancelled", "timed_out"}
+SERVICES = ("orchestrator", "decider", "tas", "log_writer", "gateway", "nats", "postgres")
+
+
+class Summary(BaseModel):
+    """What the example hands over, as far as it matters here."""
+
+    verdict: str
+    findings: list[dict[str, Any]]
+    next_steps: list[str]
+
+
+def use(tool: str, **params: Any) -> dict[str, Any]:
+    return {"action": "USE_TOOL", "action_details": {"tool_name": tool, "tool_params": params}}
+
+
+def plan(*titles: str) -> dict[str, Any]:
+    return use("plan_setup", objective="Do it.", steps=[{"title": title} for title in titles or ("do it",)])
+
+
+async def eventually(true: Callable[[], Awaitable[bool]], within_s: float = 60) -> None:
+    """Return when *true* says so."""
+    async with asyncio.timeout(within_s):
+        while not await true():
+            await asyncio.sleep(0.05)
+
+
+DONE = {"action": "RESPOND", "action_details": {"payload": "done"}}
+SUMMARY = {"kind": "summarize", "summary": "It is done.", "deliverable": {"verdict": "approve"}}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def platform() -> AsyncIterator[Platform]:
+    with temporary_folder() as folder:
+        policy = {"tas": {"TOWPATH_POLICY_FILE": str(EXAMPLE / "policy.yaml")}}
+        async with Platform(folder / "d", role_environment=policy, starts="fork") as running:
+            notices: list[str] = []
+            await NetworkFolder(EXAMPLE, running.gateway_url, notices.append).publish_changed()
+            assert any(one.endswith("version 1") for one in notices), notices
+            yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def client(platform: Platform) -> AsyncIterator[Client]:
+    async with Client(platform.gateway_url) as connected:
+        yield connected
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def reviewed(client: Client) -> AgentRunResult[Summary]:
+    """The example's review, as its script plays it."""
+    return await client.pursue("review", objective(), timeout=90, script=SCRIPT)
+
+
+def objective(**more: Any) -> Objective[Summary]:
+    mount = HostMount(EXAMPLE / "change", "change", exclude=("**/*.pyc",), roots=[EXAMPLE])
+    return Objective("Review the change.", deliverable=Summary, mounts=[mount], **more)
+
+
+async def pursue(client: Client, *script: Any, settings: dict[str, Any] | None = None, **more: Any) -> Any:
+    wanted = Objective("Do it.", settings=settings or {}, **more)
+    return await client.pursue("review", wanted, timeout=90, script=list(script))
+
+
+async def events(client: Client, result: AgentRunResult[Any], *kinds: str) -> list[Any]:
+    found = [entry.event async for entry in client.events(result.session.run_id)]
+    return [event for event in found if not kinds or event.type in kinds]
+
+
+async def test_d1_an_objective_is_ascii_and_bounded_and_brings_schema_sections_and_files(
+    client: Client, reviewed: AgentRunResult[Summary]
+) -> None:
+    """D1: objective: ASCII-normalised, ≤ 1,024 characters; deliverable schema; context sections; host mounts."""
+    created = (await events(client, reviewed, "run_created"))[0]
+    assert created.kind == "background" and created.background.mounts == ()
+    assert [file.path for file in created.workspace] == [
+        "change/change.diff",
+        "change/session.py",
+        "change/tests/test_session.py",
+    ]
+    result = await pursue(client, DONE, SUMMARY, context_sections={"Rules": "none"})
+    assert result.session.user_message == "Do it." and result.session.kind == "background"
+    accented = await client.pursue("review", "Prüfe die Änderung", timeout=60, script=[DONE, SUMMARY])
+    assert accented.session.user_message == "Prufe die Anderung"
+    for wrong in (Objective("x" * 1_025), Objective("Do it.", deliverable={"type": "nothing"})):
+        with pytest.raises(RefusedError):
+            await client.submit("review", background=wrong)
+
+
+async def test_d2_the_settings_hold_and_what_is_handed_over_is_held_against_its_schema(client: Client) -> None:
+    """D2: max_iterations 24, max_failures, iteration_timeout, enable_reflection, allow_plan_reset, one deliverable."""
+    created = (await events(client, await pursue(client, DONE, SUMMARY), "run_created"))[0]
+    settings = created.background.settings.model_dump()
+    assert created.max_steps == 24 and settings["enable_reflection"] and settings["iteration_timeout_ms"] is None
+    assert (settings["max_failures"], settings["allow_plan_reset"]) == (4, False), "the network's own defaults"
+    wrong = {"kind": "summarize", "summary": "Done.", "deliverable": {"verdict": 1}}
+    mended = await pursue(client, DONE, wrong, SUMMARY, deliverable=VERDICT)
+    assert mended.deliverable == {"verdict": "approve"}
+    failed = await pursue(client, DONE, wrong, wrong, deliverable=VERDICT)
+    assert (failed.status, failed.reason, failed.deliverable) == ("failed", "deliverable_invalid", None)
+
+
+VERDICT = {"type": "object", "properties": {"verdict": {"type": "string"}}, "required": ["verdict"]}
+
+
+async def test_d3_the_result_says_what_became_of_the_objective(reviewed: AgentRunResult[Summary]) -> None:
+    """D3: result: status, iterations, failures, final_summary, deliverable, session (the run's record)."""
+    assert (reviewed.status, reviewed.reason) == ("completed", "plan_completed")
+    assert (reviewed.iterations, reviewed.failures) == (9, 1)
+    assert reviewed.final_summary.startswith("The change drops Secure")
+    assert isinstance(reviewed.deliverable, Summary) and reviewed.deliverable.verdict == "request_changes"
+    assert reviewed.session.final is not None and reviewed.session.final["deliverable"]["verdict"] == "request_changes"
+
+
+async def test_d4_every_prompt_shows_the_snapshot(client: Client) -> None:
+    """D4: phases; snapshot = plan, last five tool calls, pending reflections, objective, workspace."""
+    script = [
+        plan("look"),
+        use("workspace_write", path="notes/a.md", content="a"),
+        use("workspace_read", path="nowhere"),
+        {"kind": "reflect", "verdict": "continue", "note": "read notes/a.md instead"},
+        DONE,
+        SUMMARY,
+    ]
+    view = await client.run("review", background="Do it.", script=script, debug=True, timeout=60)
+    nodes = await client.nodes(view.run_id, calls=True)
+    texts = json.dumps(nodes.model_dump(mode="json"))
+    prompts: list[str] = []
+
+    async def recorded() -> bool:
+        async with httpx2.AsyncClient(base_url=client.server, timeout=30) as http:
+            answer = await http.get(f"/v1/runs/{view.run_id}/llm-calls")
+            prompts[:] = [call.get("prompt") or "" for call in answer.json().get("calls", [])] if answer.is_success else []
+        return len(prompts) >= 6 or "prompt" in texts
+
+    await eventually(recorded)
+    whole = "\n".join(prompts) or texts
+    for shown in ("Do it.", "S001", "notes/a.md (1 bytes, version 1)", "read notes/a.md instead", "workspace_read"):
+        assert shown in whole, shown
+
+
+async def test_d5_plans_are_kept_with_the_plan_tools_and_come_before_any_act(client: Client) -> None:
+    """D5: plan tools: set up, add, update, mark, read; ids S001…; statuses; limits; plan required before acting."""
+    result = await pursue(
+        client,
+        use("workspace_list"),
+        plan("one", "two"),
+        use("plan_add_step", title="three"),
+        use("plan_update_step", step_id="S002", details="by hand"),
+        use("plan_mark_step", step_id="S001", status="done", note="found"),
+        use("plan_read"),
+        use("plan_add_step", title="x" * 161),
+        {"kind": "reflect", "verdict": "continue"},
+        DONE,
+        SUMMARY,
+    )
+    refused = await events(client, result, "decision_refused")
+    assert [event.code for event in refused] == ["plan_required"]
+    view = await client.workspaces.list(result.session.run_id)
+    assert view.plan == {
+        "objective": "Do it.",
+        "status": "active",
+        "steps": [
+            {"step_id": "S001", "title": "one", "status": "done", "notes": ["found"]},
+            {"step_id": "S002", "title": "two", "status": "pending", "details": "by hand"},
+            {"step_id": "S003", "title": "three", "status": "pending"},
+        ],
+    }
+    finished = await events(client, result, "tool_call_finished", "tool_call_denied")
+    assert finished[-1].type == "tool_call_denied" or finished[-1].status == "failed", "a title has 160 characters"
+
+
+async def test_d6_files_are_read_and_written_in_the_workspace_alone(
+    client: Client, platform: Platform, reviewed: AgentRunResult[Summary], tmp_path: Path
+) -> None:
+    """D6: workspace tools; read-only mounts; content-addressed; part of the run's record; `towpath workspace …`."""
+    run_id = reviewed.session.run_id
+    files = {file.path: file for file in (await client.workspaces.list(run_id)).files}
+    assert files["change/session.py"].read_only and not files["notes/review.md"].read_only
+    assert await client.workspaces.read(run_id, "change/session.py") == (EXAMPLE / "change/session.py").read_text()
+    logged = [event.model_dump_json() for event in await events(client, reviewed, "run_created", "workspace_changed")]
+    assert files["notes/review.md"].digest in logged[1] and "Secure" not in "".join(logged)
+    result = await pursue(
+        client,
+        plan(),
+        use("workspace_write", path="notes//a.md", content="one\n"),
+        use("workspace_write", path="notes/a.md", content="two\n", mode="append"),
+        use("workspace_write", path="/etc/passwd", content="x"),
+        {"kind": "reflect", "verdict": "continue"},
+        use("workspace_write", path="notes/../../x", content="x"),
+        {"kind": "reflect", "verdict": "continue"},
+        DONE,
+        SUMMARY,
+    )
+    assert await client.workspaces.read(result.session.run_id, "notes/a.md") == "one\ntwo\n"
+    assert await client.workspaces.read(result.session.run_id, "notes/a.md", version=1) == "one\n"
+    said = [e.type for e in await events(client, result, "tool_call_finished", "tool_call_denied")]
+    assert said.count("tool_call_denied") >= 1, "the policy opens notes/ alone"
+    out = await towpath(platform, "workspace", "cat", str(run_id), "notes/review.md")
+    assert out.startswith("# Review")
+    await towpath(platform, "workspace", "export", str(run_id), str(tmp_path / "out"))
+    assert (tmp_path / "out" / "change" / "change.diff").read_text() == (EXAMPLE / "change/change.diff").read_text()
+    assert "+# Review" in await towpath(platform, "workspace", "diff", str(run_id))
+    assert "notes/review.md" in await towpath(platform, "workspace", "ls", str(run_id))
+
+
+async def towpath(platform: Platform, *arguments: str) -> str:
+    """Run the command line as a person does."""
+    words = [sys.executable, "-m", "towpath.cli", *arguments, "--server", platform.gateway_url]
+    process = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
+    out, _ = await process.communicate()
+    assert process.returncode == 0, out.decode()
+    return out.decode()
+
+
+async def test_d7_a_failure_is_reflected_upon(client: Client, reviewed: AgentRunResult[Summary]) -> None:
+    """D7: reflection after failures: a retry with other parameters in the same budget; plan reset only if allowed."""
+    retried, _complete = await events(client, reviewed, "reflected")
+    assert (retried.verdict, retried.followed) == ("retry", True) and "change/session.py" in retried.note
+    result = await pursue(
+        client,
+        plan(),
+        use("workspace_read", path="nowhere"),
+        {"kind": "reflect", "verdict": "reset_plan", "rationale": "it leads nowhere"},
+        DONE,
+        SUMMARY,
+    )
+    (refused,) = await events(client, result, "reflected")
+    assert not refused.followed and "may not be reset" in refused.refusal, "the network does not allow it"
+
+
+async def test_d8_an_iteration_that_takes_too_long_is_reflected_upon_and_then_fails(client: Client) -> None:
+    """D8: soft timeout recoverable by reflection, hard timeout fails."""
+    late = {**use("plan_add_step", title="late"), "delay_ms": 600}
+    soft = await pursue(
+        client,
+        plan(),
+        late,
+        {"kind": "reflect", "verdict": "continue"},
+        DONE,
+        SUMMARY,
+        settings={"iteration_timeout_ms": 500, "max_failures": 50},
+    )
+    assert soft.status == "completed" or soft.reason == "iteration_timeout", soft
+    never = {**use("plan_add_step", title="never"), "delay_ms": 30_000}
+    hard = await pursue(client, plan(), never, settings={"iteration_timeout_ms": 1_000, "enable_reflection": False})
+    assert (hard.status, hard.reason) == ("failed", "iteration_timeout")
+
+
+async def test_d9_every_end_has_its_reason_and_its_report(client: Client) -> None:
+    """D9: fixed order of terminations; abandonment with a rationale; failed run with a report naming the last error."""
+    abandoned = await pursue(
+        client,
+        {"action": "ABANDON", "action_details": {"rationale": "nothing is there"}},
+        {"kind": "summarize", "summary": "There was nothing to do."},
+    )
+    assert (abandoned.status, abandoned.rationale) == ("abandoned", "nothing is there")
+    assert abandoned.final_summary == "There was nothing to do."
+    wrong = [use("workspace_read", path=path) for path in ("a", "b", "c")]
+    failed = await pursue(client, plan(), *wrong, settings={"max_failures": 2, "enable_reflection": False})
+    assert (failed.status, failed.reason, failed.failures) == ("failed", "max_failures_exceeded", 2)
+    assert "there is no file b" in failed.final_summary
+    exhausted = await client.pursue("review", "Do it.", timeout=60, script=[plan()], max_steps=1)
+    assert (exhausted.status, exhausted.reason) == ("failed", "max_steps_exceeded")
+
+
+def comparable(event: Any) -> dict[str, Any]:
+    """An event without what differs between two runs: ids and times."""
+    said = event.model_dump(mode="json")
+    gone = ("request_id", "execution_id", "duration_ms", "prompt_digest", "raw_digest", "script_digest", "detail", "model")
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: plain(item) for key, item in value.items() if key not in gone}
+        return [plain(item) for item in value] if isinstance(value, list) else value
+
+    return dict(plain(said))
+
+
+async def test_d10_the_same_replies_give_the_same_events(client: Client, reviewed: AgentRunResult[Summary]) -> None:
+    """D10: determinism: same objective, config and replies → same events, ids and times apart."""
+    again = await client.pursue("review", objective(), timeout=90, script=SCRIPT)
+    logs = []
+    for result in (reviewed, again):
+        ignored = ("effect_resent", "outcome_recorded")
+        logs.append([comparable(event) for event in await events(client, result) if event.type not in ignored])
+    assert logs[0] == logs[1]
+
+
+async def test_d11_events_tell_of_every_iteration(client: Client, reviewed: AgentRunResult[Summary]) -> None:
+    """D11: IterationStarted, IterationCompleted, Terminated with index, decision type, tool ids, reason."""
+    started = await events(client, reviewed, "iteration_started")
+    completed = await events(client, reviewed, "iteration_completed")
+    (terminated,) = await events(client, reviewed, "terminated")
+    assert [event.index for event in started] == [event.index for event in completed] == list(range(1, 10))
+    second = completed[1]
+    assert (second.decision, second.tools, second.reason) == ("USE_TOOL", ("workspace_read",), "failed")
+    assert (terminated.index, terminated.reason, terminated.status) == (9, "plan_completed", "completed")
+
+
+async def test_d12_the_code_review_plans_first_notes_what_it_finds_and_hands_over_a_summary(
+    client: Client, reviewed: AgentRunResult[Summary]
+) -> None:
+    """D12: code review: mounted diff, plan first, findings in the plan, structured CodeReviewSummary."""
+    first = (await events(client, reviewed, "instruction_issued"))[0]
+    assert first.instruction.calls[0].tool == "plan_setup"
+    view = await client.workspaces.list(reviewed.session.run_id)
+    assert view.plan is not None and view.plan["status"] == "completed"
+    assert "Secure and SameSite were dropped" in view.plan["steps"][1]["notes"][0]
+    assert reviewed.deliverable is not None and len(reviewed.deliverable.findings) == 3
+    entries = (await client.audit.search(run_id=str(reviewed.session.run_id))).entries
+    assert {entry.phase for entry in entries} >= {"decision", "outcome"}, "the platform's own tools are audited too"
+
+
+async def test_d13_the_prompt_has_the_rules_of_background_runs(client: Client) -> None:
+    """D13: prompt rules: terse ASCII, plan first, snapshot as scratchpad, files only through the workspace."""
+    view = await client.run("review", background="Do it.", script=[DONE, SUMMARY], debug=True, timeout=60)
+    text = ""
+
+    async def has_prompt() -> bool:
+        nonlocal text
+        nodes = await client.nodes(view.run_id, calls=True)
+        text = json.dumps(nodes.model_dump(mode="json"))
+        return "Plan first" in text
+
+    await eventually(has_prompt)
+    for rule in ("Be terse. Write ASCII only", "Plan first", "scratchpad", "reached through its tools alone"):
+        assert rule in text, rule
+
+
+async def test_the_review_survives_the_kill_of_every_service_in_turn(
+    client: Client, platform: Platform, reviewed: AgentRunResult[Summary]
+) -> None:
+    slow = [{**entry, "delay_ms": 250} for entry in SCRIPT]
+    accepted = await client.submit("review", background=objective(), script=slow)
+    for number, service in enumerate(SERVICES):
+        await eventually(lambda wanted=number: steps_of(client, accepted.run_id, wanted))
+        name = next(one for one in platform.processes if one == service or one.startswith(f"{service}-"))
+        platform.kill(name)
+        await platform.wait_ready()
+    view = await client.result(accepted.run_id, timeout=90)
+    assert view.status == "completed" and view.final is not None
+    assert reviewed.session.final is not None and view.final == reviewed.session.final
+
+
+async def steps_of(client: Client, run_id: Any, wanted: int) -> bool:
+    """Whether the run has got this far; false also while nobody can say."""
+    try:
+        view = await client.get(run_id)
+    except Exception:  # noqa: BLE001 - whatever is away comes back, and is asked again
+        return False
+    return view.step >= wanted or view.status in FINAL
