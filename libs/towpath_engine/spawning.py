@@ -100,6 +100,7 @@ def birth_of(state: RunState, event: "ev.ChildStarted") -> Birth:
             "grants": narrow(own.grants, own.grant),
             "grant": None,
             "single_instruction": False,
+            "response_schema": None,
             "forked_from": None,
             "parent": above,
             "detectors": handed_over(state.detectors),

@@ -313,6 +313,20 @@ async def test_the_word_for_the_limit_is_changed_where_a_server_knows_the_other(
     assert [len(word) for word in words] == [1, 1]
 
 
+async def test_a_limit_that_does_not_fit_beside_the_prompt_is_left_out_for_that_question() -> None:
+    dialect = DIALECTS["local"]
+    refusal = dialect.fails(
+        400,
+        "'max_tokens' or 'max_completion_tokens' is too large: 8192. This model's maximum context length is 8192 "
+        "tokens and your request has 900 input tokens.",
+    )
+    async with serve(dialect) as api:
+        made(await api.ask(refusal, dialect.says(GOOD)))
+        first = api.seen
+        made(await api.ask(dialect.says(GOOD)))
+    assert ["max_tokens" in one.body for one in (*first, *api.seen)] == [True, False, True]
+
+
 async def test_b5_native_tool_calls_are_read_as_the_decision_they_mean() -> None:
     """Row B5: tool arguments decoded (empty → {}), also where a server makes tool calls of the answer by itself."""
     dialect = DIALECTS["local"]

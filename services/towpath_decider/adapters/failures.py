@@ -35,10 +35,13 @@ _REASONS = {
 }
 
 _CONTEXT_TOO_LONG = re.compile(
-    r"context[ _](length|window|size)|token count.*exceed|exceeds? the maximum number of (input )?tokens"
+    r"context[ _](length|window|size|limit)|token count.*exceed|exceeds? the maximum number of (input )?tokens"
     r"|prompt is too long|input is too long",
     re.IGNORECASE,
 )
+_LIMIT_TOO_LARGE = re.compile(r"max_(completion_)?tokens\W.{0,60}too large", re.IGNORECASE | re.DOTALL)
+"""vLLM's word where prompt and limit together do not fit: the prompt may fit all the same."""
+
 _QUOTA_GONE = re.compile(r"insufficient[ _]quota|exceeded your current quota, please check your plan", re.IGNORECASE)
 _SECONDS = re.compile(r"^(\d+(?:\.\d+)?)s?$")
 
@@ -49,7 +52,8 @@ def refused(
     """Say what an answer with an error *status* means; *name* is the provider as people know it."""
     told = text.replace(secret, "***") if secret else text
     message = f"{name} answered {status}: {told[:MESSAGE_CHARS]}"
-    if status != TOO_MANY_REQUESTS and _CONTEXT_TOO_LONG.search(text):
+    fits_without_limit = status < SERVER_ERROR and _LIMIT_TOO_LARGE.search(text)
+    if status != TOO_MANY_REQUESTS and _CONTEXT_TOO_LONG.search(text) and not fits_without_limit:
         return CallFailure(code="context_too_long", message=message, usage=ONE_CALL)
     code = _REASONS.get(status, "model_unavailable" if status >= SERVER_ERROR else REFUSED_REQUEST)
     again = code in ("model_rate_limited", "model_unavailable") and not _QUOTA_GONE.search(text)

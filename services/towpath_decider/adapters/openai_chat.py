@@ -31,7 +31,7 @@ NO_KEY = "not-needed"
 SCHEMA_NAME = "answer"
 
 _MAX_TOKENS = re.compile(r"max_(completion_)?tokens", re.IGNORECASE)
-_TOO_LARGE = re.compile(r"max_(completion_)?tokens.{0,60}too large", re.IGNORECASE | re.DOTALL)
+_TOO_LARGE = re.compile(r"max_(completion_)?tokens\W.{0,60}too large", re.IGNORECASE | re.DOTALL)
 _FORMAT = re.compile(r"response_format|json_schema|json mode|schema|grammar", re.IGNORECASE)
 _REASONING = re.compile(r"reasoning|thinking", re.IGNORECASE)
 _TEMPLATE = re.compile(r"chat_template_kwargs|enable_thinking|thinking", re.IGNORECASE)
