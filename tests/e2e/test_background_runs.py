@@ -1,8 +1,7 @@
-"""Rows D1 to D13 on the running platform: the code review of the example, and objectives beside it (source design 3)."""
+"""Rows D1 to D13 on the running platform: the code review of the example, and objectives beside it."""
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,8 @@ import pytest_asyncio
 from pydantic import BaseModel
 
 from towpath import Client, HostMount, Objective, RefusedError
+from towpath.cli import workspaces
+from towpath.cli.options import Common
 from towpath.objectives import AgentRunResult
 from towpath_embedded.identity import temporary_folder
 from towpath_embedded.networks import NetworkFolder
@@ -45,7 +46,7 @@ def plan(*titles: str) -> dict[str, Any]:
 async def eventually(true: Callable[[], Awaitable[bool]], within_s: float = 60) -> None:
     """Return when *true* says so."""
     async with asyncio.timeout(within_s):
-        while not await true():
+        while not await true():  # noqa: ASYNC110 - what is waited for has no event here
             await asyncio.sleep(0.05)
 
 
@@ -146,21 +147,18 @@ async def test_d4_every_prompt_shows_the_snapshot(client: Client) -> None:
         DONE,
         SUMMARY,
     ]
-    view = await client.run("review", background="Do it.", script=script, debug=True, timeout=60)
-    nodes = await client.nodes(view.run_id, calls=True)
-    texts = json.dumps(nodes.model_dump(mode="json"))
-    prompts: list[str] = []
-
-    async def recorded() -> bool:
-        async with httpx2.AsyncClient(base_url=client.server, timeout=30) as http:
-            answer = await http.get(f"/v1/runs/{view.run_id}/llm-calls")
-            prompts[:] = [call.get("prompt") or "" for call in answer.json().get("calls", [])] if answer.is_success else []
-        return len(prompts) >= 6 or "prompt" in texts
-
-    await eventually(recorded)
-    whole = "\n".join(prompts) or texts
+    whole = await prompts(client, script)
     for shown in ("Do it.", "S001", "notes/a.md (1 bytes, version 1)", "read notes/a.md instead", "workspace_read"):
         assert shown in whole, shown
+
+
+async def prompts(client: Client, script: list[Any]) -> str:
+    """Return every prompt of a run, as its debug answer holds them."""
+    task = {"network": "review", "background": {"objective": "Do it."}, "script": script, "debug": True}
+    async with httpx2.AsyncClient(base_url=client.server, timeout=90) as http:
+        answer = await http.post("/run", json=task)
+    assert answer.is_success, answer.text
+    return answer.text
 
 
 async def test_d5_plans_are_kept_with_the_plan_tools_and_come_before_any_act(client: Client) -> None:
@@ -195,7 +193,7 @@ async def test_d5_plans_are_kept_with_the_plan_tools_and_come_before_any_act(cli
 
 
 async def test_d6_files_are_read_and_written_in_the_workspace_alone(
-    client: Client, platform: Platform, reviewed: AgentRunResult[Summary], tmp_path: Path
+    client: Client, reviewed: AgentRunResult[Summary], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """D6: workspace tools; read-only mounts; content-addressed; part of the run's record; `towpath workspace …`."""
     run_id = reviewed.session.run_id
@@ -220,21 +218,16 @@ async def test_d6_files_are_read_and_written_in_the_workspace_alone(
     assert await client.workspaces.read(result.session.run_id, "notes/a.md", version=1) == "one\n"
     said = [e.type for e in await events(client, result, "tool_call_finished", "tool_call_denied")]
     assert said.count("tool_call_denied") >= 1, "the policy opens notes/ alone"
-    out = await towpath(platform, "workspace", "cat", str(run_id), "notes/review.md")
-    assert out.startswith("# Review")
-    await towpath(platform, "workspace", "export", str(run_id), str(tmp_path / "out"))
+    common = Common(server=client.server)
+    await workspaces.cat(str(run_id), "notes/review.md", common=common)
+    assert capsys.readouterr().out.startswith("# Review\n")
+    await workspaces.export(str(run_id), tmp_path / "out", common=common)
     assert (tmp_path / "out" / "change" / "change.diff").read_text() == (EXAMPLE / "change/change.diff").read_text()
-    assert "+# Review" in await towpath(platform, "workspace", "diff", str(run_id))
-    assert "notes/review.md" in await towpath(platform, "workspace", "ls", str(run_id))
-
-
-async def towpath(platform: Platform, *arguments: str) -> str:
-    """Run the command line as a person does."""
-    words = [sys.executable, "-m", "towpath.cli", *arguments, "--server", platform.gateway_url]
-    process = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
-    out, _ = await process.communicate()
-    assert process.returncode == 0, out.decode()
-    return out.decode()
+    capsys.readouterr()
+    await workspaces.diff(str(run_id), common=common)
+    assert "+# Review" in capsys.readouterr().out
+    await workspaces.ls(str(run_id), common=common)
+    assert "notes/review.md" in capsys.readouterr().out
 
 
 async def test_d7_a_failure_is_reflected_upon(client: Client, reviewed: AgentRunResult[Summary]) -> None:
@@ -291,7 +284,16 @@ async def test_d9_every_end_has_its_reason_and_its_report(client: Client) -> Non
 def comparable(event: Any) -> dict[str, Any]:
     """An event without what differs between two runs: ids and times."""
     said = event.model_dump(mode="json")
-    gone = ("request_id", "execution_id", "duration_ms", "prompt_digest", "raw_digest", "script_digest", "detail", "model")
+    gone = (
+        "request_id",
+        "execution_id",
+        "duration_ms",
+        "prompt_digest",
+        "raw_digest",
+        "script_digest",
+        "detail",
+        "model",
+    )
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):
@@ -338,16 +340,7 @@ async def test_d12_the_code_review_plans_first_notes_what_it_finds_and_hands_ove
 
 async def test_d13_the_prompt_has_the_rules_of_background_runs(client: Client) -> None:
     """D13: prompt rules: terse ASCII, plan first, snapshot as scratchpad, files only through the workspace."""
-    view = await client.run("review", background="Do it.", script=[DONE, SUMMARY], debug=True, timeout=60)
-    text = ""
-
-    async def has_prompt() -> bool:
-        nonlocal text
-        nodes = await client.nodes(view.run_id, calls=True)
-        text = json.dumps(nodes.model_dump(mode="json"))
-        return "Plan first" in text
-
-    await eventually(has_prompt)
+    text = await prompts(client, [DONE, SUMMARY])
     for rule in ("Be terse. Write ASCII only", "Plan first", "scratchpad", "reached through its tools alone"):
         assert rule in text, rule
 

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from tests.simulation.objectives import objective
 from tests.simulation.wire import Delivery, Feed, SimBus
 
 from towpath.worker.claims import claim_start
@@ -302,6 +303,8 @@ class Client:
 
     def task(self, number: int, key: str) -> SubmitTask:
         """Return what is submitted."""
+        if self._world.objectives:
+            return SubmitTask(network="desk", background=objective(number), idempotency_key=key)
         return SubmitTask(network="desk", user_message=f"Do {number}.", idempotency_key=key)
 
     async def submit(self, number: int) -> UUID:

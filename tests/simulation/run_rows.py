@@ -266,6 +266,14 @@ class RunRows:
     def snapshot(self, _session: Session, digest: str) -> list[Row]:
         return [{"snapshot": self.snapshots[digest]}] if digest in self.snapshots else []
 
+    def add_blob(self, _session: Session, project: str, digest: str, data: bytes, _size: int) -> list[Row]:
+        self.blobs.setdefault((project, digest), data)
+        return []
+
+    def texts(self, _session: Session, project: str, digests: list[str]) -> list[Row]:
+        found = [(digest, self.blobs.get((project, digest))) for digest in digests]
+        return [{"digest": digest, "data": data} for digest, data in found if data is not None]
+
     def whole_run(self, _session: Session, run_id: UUID, project: str) -> list[Row]:
         run = self.runs.get(run_id)
         if run is None or run["project"] != project:

@@ -6,12 +6,14 @@ from typing import Any
 
 from tests.simulation.database import BEGAN
 from tests.simulation.ledger_rows import LedgerRows
+from tests.simulation.objectives import OWN, pursued
 from tests.simulation.people import PROJECT
 from tests.simulation.run_rows import RunRows
 from tests.support.engine_machine import agent, respond, route, snapshot, tool, use, use_all
 
 from towpath_contracts.canonical import canonical_json, digest
 from towpath_contracts.deciding import DecisionRequest
+from towpath_contracts.internal_tools import INTERNAL_TOOLS
 from towpath_contracts.tools import EffectClass, ToolSpec
 from towpath_tas.core.matrix import Rule
 from towpath_tas.core.policy_file import rule_row
@@ -35,9 +37,9 @@ TOOLS = (
 )
 NAMES = tuple(one.name for one in TOOLS)
 NETWORK = snapshot(
-    agent("clerk", equipped_tools=NAMES, allowed_routes=("expert",), allow_respond=True),
-    agent("expert", equipped_tools=NAMES, allowed_routes=("clerk",), allow_respond=True),
-    tools=TOOLS,
+    agent("clerk", equipped_tools=(*NAMES, *OWN), allowed_routes=("expert",), allow_respond=True),
+    agent("expert", equipped_tools=(*NAMES, *OWN), allowed_routes=("clerk",), allow_respond=True),
+    tools=(*TOOLS, *(INTERNAL_TOOLS[name] for name in OWN)),
     max_steps=5,
     timeout_ms=240_000,
     step_timeout_ms=4_000,
@@ -88,6 +90,8 @@ class Wishes:
 
     def __call__(self, request: DecisionRequest) -> dict[str, Any]:
         chance = self._chance
+        if request.context.run_kind == "background":
+            return pursued(request, chance)
         draw = chance.random()
         if draw < 0.12 + 0.08 * request.step:
             return respond(chance.choice(("done", {"answer": 42})))

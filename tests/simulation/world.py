@@ -41,6 +41,9 @@ MOST_STEPS = 400_000
 PEACE_S = 1_500.0
 """Longer than any run's own time: whatever is not over by then never ends."""
 
+OBJECTIVES_FROM = 1_000_000
+"""From this seed on every task pursues an objective: it plans, and works in files of its own."""
+
 SIGNER = TicketSigner(Ed25519PrivateKey.from_private_bytes(b"t" * 32))
 SETTINGS = OrchestratorSettings(embedded=True, reconcile_ms=1000, snapshot_every=7)
 TAS_SETTINGS = TasSettings(ticket_life_s=20)
@@ -52,6 +55,7 @@ class World:
 
     def __init__(self, seed: int, *, keep: bool = False, mutants: Mutants | None = None) -> None:
         self.seed = seed
+        self.objectives = seed >= OBJECTIVES_FROM
         self.chance = random.Random(seed)
         self.seen = Seen(keep=keep)
         self.mutants = mutants or Mutants()

@@ -52,11 +52,10 @@ async def cat(run: str, path: str, /, *, version: int | None = None, common: Com
     """
     async with common.asking() as client:
         text = await client.workspaces.read(await naming.run_id(client, run), path, version)
-    out = common.out()
-    if out.for_people:
+    if _is_plain(common):
         _show(text)
     else:
-        out.data({"path": path, "version": version, "content": text})
+        common.out().data({"path": path, "version": version, "content": text})
 
 
 @app.command(name="diff", help_epilogue=examples("towpath workspace diff 0192f3", "towpath workspace diff 0192f3 a.py"))
@@ -77,11 +76,10 @@ async def diff(run: str, path: str | None = None, /, *, since: int | None = None
             before = await client.workspaces.read(run_id, file.path, first) if first else ""
             after = await client.workspaces.read(run_id, file.path)
             lines += _unified(file, first, before, after)
-    out = common.out()
-    if out.for_people:
+    if _is_plain(common):
         _show("".join(lines))
     else:
-        out.data({"diff": "".join(lines), "deleted": list(view.deleted)})
+        common.out().data({"diff": "".join(lines), "deleted": list(view.deleted)})
 
 
 @app.command(name="export", help_epilogue=examples("towpath workspace export 0192f3 review/"))
@@ -114,6 +112,11 @@ def _write(folder: Path, texts: dict[str, str]) -> list[str]:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text, "utf-8")
     return list(texts)
+
+
+def _is_plain(common: Common) -> bool:
+    """A text goes out as it is, also into a pipe, unless somebody asks for another form."""
+    return not common.as_json and common.output in (None, "table")
 
 
 def _show(text: str) -> None:
