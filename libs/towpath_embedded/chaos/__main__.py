@@ -28,7 +28,7 @@ from towpath_embedded.chaos.mutant_trials import trial
 from towpath_embedded.chaos.mutants import MUTANTS
 from towpath_embedded.chaos.options import DEFAULT_SEED, ChaosOptions, understand
 from towpath_embedded.chaos.outside import read_marks
-from towpath_embedded.chaos.record import read_record
+from towpath_embedded.chaos.record import below, read_record
 from towpath_embedded.chaos.replays import replay_mismatches
 from towpath_embedded.chaos.report import Found, differing_runs, document
 from towpath_embedded.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport, catalogue
@@ -131,7 +131,7 @@ async def _campaign(orders: Orders, options: ChaosOptions) -> dict[str, Any]:
         async with platform_for(orders, folder, _tell) as platform:
             deeds = await Campaign(orders, platform, folder, _tell).run()
             _tell("judging")
-            run_ids = [*deeds.run_ids]
+            run_ids = [*deeds.run_ids, *await below(platform.dsn(), deeds.run_ids)]
             record = await read_record(platform.dsn(), run_ids)
             verdict = weigh(record, read_marks(outside_of(folder)), run_ids)
             found = Found(

@@ -4,7 +4,7 @@ Law: only SQL and JSON; no code of the platform is asked what its own tables mea
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,6 +66,16 @@ async def read_record(dsn: str, run_ids: Sequence[str] | None = None) -> Record:
     finally:
         await connection.close()
     return Record(**found)
+
+
+async def below(dsn: str, run_ids: Collection[str]) -> list[str]:
+    """Return the child runs of *run_ids*, however deep."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        rows = await connection.fetch("SELECT run_id::text FROM runs.run WHERE root_run_id = ANY ($1)", list(run_ids))
+    finally:
+        await connection.close()
+    return [row["run_id"] for row in rows]
 
 
 def _arguments(statement: str, run_ids: Sequence[str] | None) -> tuple[object, ...]:

@@ -107,7 +107,7 @@ def document(found: Found, *, seed: int, expected: Sequence[str], facts: Mapping
             label: _grouped(group, blame, lambda target: target.cell.fault)
             for label, group in _groups(struck, lambda target: target.cell.boundary.label).items()
         },
-        "runs": len(found.deeds.run_ids),
+        "runs": verdict.runs,
         "completed": verdict.completed,
         "completed_share": round(verdict.share, 4),
         **{name: len(texts) for name, texts in findings.items()},
