@@ -4,7 +4,6 @@ Law: a source may send only its own fact types, and only about the run that its 
 user code: which pool answers stands in the subject, which their credential proves, and never in what they say.
 """
 
-import math
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -24,6 +23,10 @@ MAX_DECISION_BYTES = 256 * 1024
 
 MAX_REASON = 2_000
 """Characters of a failure's reason that are believed from user code; deciders keep to it themselves."""
+
+MAX_COUNT = 10**9
+MAX_USD = 10.0**6
+"""More than this no agent has used for one answer: it is cut, so that sums stay what the tables can hold."""
 
 MAX_SHOWN = 128
 """Characters of a code, a pool or a subject that are repeated."""
@@ -115,7 +118,9 @@ def _as_known(fact: DecisionMade | DecisionFailed, pool: str, name: str) -> Deci
         "script": None,
         "usage": _honest_usage(fact.usage),
         "cost": _honest_cost(fact.cost),
-        "duration_ms": max(0, fact.duration_ms),
+        "duration_ms": _counted(fact.duration_ms),
+        "called_in": _counted(fact.called_in),
+        "uncounted": _counted(fact.uncounted),
         "prompt_digest": fact.prompt_digest[:MAX_SHOWN],
         "raw_digest": fact.raw_digest[:MAX_SHOWN],
     }
@@ -125,13 +130,17 @@ def _as_known(fact: DecisionMade | DecisionFailed, pool: str, name: str) -> Deci
 
 
 def _honest_usage(said: Usage) -> Usage:
-    """Nobody earns tokens: what would lower a sum counts nothing."""
-    return Usage.model_validate({name: max(0, count) for name, count in said.model_dump().items()})
+    """Nobody earns tokens: what would lower a sum counts nothing, and no sum overflows."""
+    return Usage.model_validate({name: _counted(count) for name, count in said.model_dump().items()})
+
+
+def _counted(said: int) -> int:
+    return min(max(0, said), MAX_COUNT)
 
 
 def _honest_cost(said: Cost) -> Cost:
     """Nobody earns money, and what is no amount is unknown."""
-    if said.usd is None or not math.isfinite(said.usd) or said.usd < 0:
+    if said.usd is None or not 0 <= said.usd <= MAX_USD:  # NaN is in no range
         return Cost(usd=None, price_known=False, price_source=said.price_source[:MAX_SHOWN])
     return said.model_copy(update={"price_source": said.price_source[:MAX_SHOWN]})
 

@@ -28,7 +28,7 @@ from towpath_contracts import facts, subjects
 from towpath_contracts.authority import agent_rights
 from towpath_contracts.deciding import Cost, DecisionKind, Usage
 from towpath_contracts.facts import DecisionFailed, DecisionMade, fact_adapter
-from towpath_orchestrator.inbox import MAX_REASON, Parsed, parse
+from towpath_orchestrator.inbox import MAX_COUNT, MAX_REASON, Parsed, parse
 
 LOG = structlog.wrap_logger(logging.getLogger("agents"), wrapper_class=structlog.stdlib.BoundLogger)
 CRITIC = subjects.agent_pool("default", "critic")
@@ -87,6 +87,8 @@ def test_an_agent_says_decisions_alone_and_lowers_no_sum() -> None:
     fact = _fact_of(made(usage=usage, cost=cost, duration_ms=-3))
     assert (fact.usage, fact.cost.usd, fact.cost.price_known) == (Usage(output_tokens=7), None, False)
     assert fact.duration_ms == 0
+    fact = _fact_of(made(usage={"total_tokens": 10**30}, cost={"usd": 1e300, "price_known": True}))
+    assert (fact.usage.total_tokens, fact.cost.usd) == (MAX_COUNT, None)
     failed = _fact_of({**made(), "type": "decision.failed", "code": "c" * 999, "message": "m" * 9_999})
     assert isinstance(failed, DecisionFailed) and (len(failed.code), len(failed.message)) == (128, MAX_REASON)
     strange = _fact_of(made(decision={"action": "RESPOND", "x": float("nan")}))
