@@ -201,7 +201,7 @@ async def test_b2_a_model_string_chooses_its_provider(watched: Watched) -> None:
     """Row B2: provider from the model string `provider:model`."""
     watched.server.play(*says(answers(message="done")))
     async with Client(watched.platform.gateway_url) as client:
-        view = await client.run(NETWORK["name"], "Say done.", model="local:qwen3", timeout=60)
+        view = await client.run(NETWORK["name"], "Say done.", model="local:qwen3", timeout=180)
         assert (view.status, view.final) == ("completed", {"message": "done"})
         assert (view.cost.usd, view.cost.price_source) == (0.0, "local")
         assert [seen.body["model"] for seen in watched.server.seen] == ["qwen3"]
@@ -214,7 +214,7 @@ async def test_b4_the_conversation_of_a_run_is_whole_and_in_order(watched: Watch
     """Row B4: [system, …history, user]; no dangling calls; history contains the current turn; usage merged."""
     watched.server.play(*says(SCRIPT[0], answers(message="done")))
     async with Client(watched.platform.gateway_url) as client:
-        view = await client.run(NETWORK["name"], "Mark it.", model="local:qwen3", timeout=60)
+        view = await client.run(NETWORK["name"], "Mark it.", model="local:qwen3", timeout=180)
         talk = await client.messages(view.run_id)
     assert [role for role, _ in LOCAL.told(watched.server.seen[1])] == ["system", "user"]
     assert [message.role for message in talk.messages] == ["user", "assistant", "tool", "assistant"]
@@ -229,7 +229,7 @@ async def test_b3_every_model_call_of_a_run_is_a_node_with_its_times_and_usage(w
     """Row B3: INIT → RUNNING → SUCCESS / FAILED; created / started / ended / duration; usage per node and summed."""
     watched.server.play(*says(SCRIPT[0]), LOCAL.fails(400, "Invalid value"))
     async with Client(watched.platform.gateway_url) as client:
-        view = await client.run(NETWORK["name"], "Mark it.", model="local:qwen3", timeout=60)
+        view = await client.run(NETWORK["name"], "Mark it.", model="local:qwen3", timeout=180)
         found = await client.nodes(view.run_id)
     assert (found.status, found.error, found.iterations) == ("failed", "model_refused_request", 2)
     assert [node.status for node in found.nodes] == ["success", "failed"]
@@ -249,7 +249,7 @@ async def test_b5_arguments_are_decoded_and_an_answer_comes_back_as_a_model(watc
 
     script = [marks('{"n": '), marks(""), marks('{"n": 1}'), answers(verdict="ship"), answers(verdict="ship", score=7)]
     async with Client(watched.platform.gateway_url) as client:
-        run = await client.run(NETWORK["name"], "Review.", script=script, output_type=Verdict, timeout=60)
+        run = await client.run(NETWORK["name"], "Review.", script=script, output_type=Verdict, timeout=180)
         assert run.output == Verdict(verdict="ship", score=7)
         talk = await client.messages(run.run_id)
     said = [message.content for message in talk.messages if message.role == "platform"]
@@ -264,10 +264,10 @@ async def test_b13_a_model_call_is_tried_three_times_and_the_causes_are_chained(
     test_decider_providers.py); context-length at once; cause chained."""
     async with Client(watched.platform.gateway_url) as client:
         watched.server.play(LOCAL.fails(*LOCAL.too_long))
-        view = await client.run(NETWORK["name"], "Too much.", model="local:qwen3", timeout=60)
+        view = await client.run(NETWORK["name"], "Too much.", model="local:qwen3", timeout=180)
         assert (view.reason, len(watched.server.seen)) == ("context_too_long", 1)
         watched.server.play(LOCAL.fails(500, "first"), LOCAL.fails(429, "second"), LOCAL.fails(503, "third"))
-        view = await client.run(NETWORK["name"], "Try.", model="local:qwen3", timeout=60)
+        view = await client.run(NETWORK["name"], "Try.", model="local:qwen3", timeout=180)
     assert (view.status, view.reason, len(watched.server.seen)) == ("failed", "model_unavailable", 3)
     assert view.usage.model_calls == 3
     assert view.final is not None

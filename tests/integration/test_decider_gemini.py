@@ -50,7 +50,7 @@ async def asker(server: GeminiServer, clock: Clock | None = None) -> AsyncIterat
 
 
 def to_gemini(**changes: Any) -> DecisionRequest:
-    return request(**{"model": "gemini:gemini-2.5-flash", **changes})
+    return request(**{"model": "gemini:gemini-2.5-flash", "timeout_ms": 180_000, **changes})
 
 
 async def ask(*answers: Answer, clock: Clock | None = None, **changes: Any) -> tuple[Outcome, GeminiServer]:

@@ -59,7 +59,8 @@ class Api:
         return self.dialect.told(self.seen[place])
 
     def request(self, **changes: Any) -> DecisionRequest:
-        return request(**{"model": f"{self.name}:{self.dialect.model}", **changes})
+        # The first question loads the SDK, which takes long where many others work.
+        return request(**{"model": f"{self.name}:{self.dialect.model}", "timeout_ms": 180_000, **changes})
 
     async def ask(self, *answers: Answer, clock: Clock | None = None, **changes: Any) -> Outcome:
         self.server.play(*answers)
