@@ -4,9 +4,11 @@ Law: every message is frozen and says its `schema_version`. Unknown fields are t
 rolling upgrade works, and refused from clients, so that a typing mistake is not silently ignored (design §6).
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+
+ChoicesT = TypeVar("ChoicesT", bound="Choices")
 
 JsonObject = dict[str, Any]
 """A JSON object with string keys; values are plain JSON."""
@@ -44,6 +46,29 @@ class ClientValue(BaseModel):
     """A part of a client's message; strict like the message around it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Choices(ClientValue):
+    """Settings of which a client, or a network, chooses some: only what was chosen is written.
+
+    So a default that nobody chose is told from one that somebody did, also behind the next service.
+    """
+
+    @model_serializer(mode="wrap")
+    def _chosen(self, write: SerializerFunctionWrapHandler) -> JsonObject:
+        return {name: value for name, value in write(self).items() if name in self.model_fields_set}
+
+
+def filled(kind: type[ChoicesT], *given: ChoicesT | None) -> ChoicesT:
+    """Return settings of *kind* with everything chosen: by the last of *given* that chose a field, else its default.
+
+    What is returned depends on no default any more: a run keeps the settings it began with.
+    """
+    values: JsonObject = {name: field.get_default() for name, field in kind.model_fields.items()}
+    for one in given:
+        if one is not None:
+            values |= {name: getattr(one, name) for name in one.model_fields_set}
+    return kind.model_validate(values)
 
 
 def unset(value: object) -> bool:

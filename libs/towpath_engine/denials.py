@@ -72,7 +72,11 @@ def seek_alternative(t: Transition) -> bool:
 def seek_help(t: Transition) -> bool:
     """After a step that failed by a denial: a specialist in a run of its own, or a person; says whether a run began."""
     goal, call = t.state.goal, denied_call(t.state)
-    if goal is None or call is None or (goal.helped_step == t.state.step and goal.helped_by != ALTERNATIVE):
+    if goal is None or call is None:
+        return False
+    if goal.helped_step == t.state.step and goal.helped_by != ALTERNATIVE:
+        if goal.helped_by == SPECIALIST and _in_vain(t.state, call):
+            _ask_person(t, call)
         return False
     specialist = _specialist(t.state, goal, call)
     if specialist is None or not may_ask(t.state, specialist, call):
@@ -81,6 +85,12 @@ def seek_help(t: Transition) -> bool:
     _sought(t, call, "specialist", specialist)
     ask_specialist(t, specialist, call, str(_denial(call).get("reason", "")))
     return True
+
+
+def _in_vain(state: RunState, call: OpenCall) -> bool:
+    """Say whether the specialist that was asked about *call* did not get it done."""
+    asked = [c for c in state.children if c.purpose == SPECIALIST and c.subject == call.call.tool]
+    return any(c.ended and c.status != "completed" for c in asked)
 
 
 def _specialist(state: RunState, goal: GoalState, call: OpenCall) -> str | None:

@@ -8,6 +8,7 @@ import fnmatch
 from collections.abc import Sequence
 
 from towpath_contracts.background import BACKGROUND_MAX_STEPS, BackgroundSettings, BackgroundTask
+from towpath_contracts.base import filled
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.events import RunCreated
 from towpath_contracts.goals import GOAL_MAX_STEPS, GoalSettings, GoalTask
@@ -153,17 +154,14 @@ def _goal(task: SubmitTask, snapshot: Snapshot) -> GoalTask | None:
     """Return the task's goal with its settings filled in: the task's own, else the network's, else the defaults."""
     if task.goal is None:
         return None
-    own = task.goal.settings.model_dump(exclude_unset=True) if task.goal.settings is not None else {}
-    settings = GoalSettings.model_validate({**(snapshot.goal or GoalSettings()).model_dump(), **own})
-    return task.goal.model_copy(update={"settings": settings})
+    return task.goal.model_copy(update={"settings": filled(GoalSettings, snapshot.goal, task.goal.settings)})
 
 
 def _background(task: SubmitTask, snapshot: Snapshot) -> BackgroundTask | None:
     """Return the task's objective with its settings filled in, like a goal's."""
     if task.background is None:
         return None
-    own = task.background.settings.model_dump(exclude_unset=True) if task.background.settings is not None else {}
-    settings = BackgroundSettings.model_validate({**(snapshot.background or BackgroundSettings()).model_dump(), **own})
+    settings = filled(BackgroundSettings, snapshot.background, task.background.settings)
     return task.background.model_copy(update={"settings": settings, "mounts": ()})
 
 

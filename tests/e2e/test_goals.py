@@ -1,0 +1,402 @@
+"""Rows C1 to C13 on the running platform: goals that are checked, doubts that reach a person, and the sample."""
+
+import asyncio
+import json
+import shutil
+from collections.abc import AsyncIterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import pytest_asyncio
+
+from towpath import Client, Goal, RefusedError
+from towpath_contracts.events import FINAL_STATUSES
+from towpath_contracts.goal_views import GoalStep, TaskState
+from towpath_embedded.identity import temporary_folder
+from towpath_embedded.networks import NetworkFolder
+from towpath_embedded.platform import Platform
+from towpath_embedded.roles import WorkerCommand
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "goal"
+PASSES = {"when": "tests.failed == 0"}
+
+NETWORK = """\
+kind: Network
+name: lab
+goal: {validate_steps: false}
+agents:
+  - key: coder
+    is_default: true
+    allow_respond: true
+    allowed_routes: [senior]
+    equipped_tools: [lab.edit, lab.test, lab.build, lab.publish]
+  - key: senior
+    allow_respond: true
+    allowed_routes: [coder]
+    equipped_tools: [lab.publish]
+"""
+POLICY = """
+  - {name: lab-work, who: {network: lab}, tool: 'lab.*', effect: allow, when: "agent.key == 'coder' && true"}
+  - {name: lab-publish, who: {network: lab, agent: coder}, tool: lab.publish, effect: deny}
+  - {name: lab-senior, who: {network: lab, agent: senior}, tool: lab.publish, effect: allow, when: args.n < 10}
+"""
+
+
+def use(tool: str, agent: str = "", /, **params: Any) -> dict[str, Any]:
+    decision = {
+        "action": "USE_TOOL",
+        "action_reasoning": f"try {tool}",
+        "action_details": {"tool_name": tool, "tool_params": params},
+    }
+    return {**decision, "agent": agent} if agent else decision
+
+
+def respond(payload: Any) -> dict[str, Any]:
+    return {"action": "RESPOND", "action_reasoning": "I am done", "action_details": {"payload": payload}}
+
+
+TESTED = use("lab.test", passed=4, failed=0)
+
+
+class Place:
+    """The platform, and what is asked of it."""
+
+    def __init__(self, client: httpx2.AsyncClient, sdk: Client) -> None:
+        self.client = client
+        self.sdk = sdk
+
+    async def pursue(self, script: list[Any], *criteria: Any, network: str = "lab", **more: Any) -> str:
+        """Submit a goal; `settings` are the goal's, everything else the task's."""
+        settings = more.pop("settings", {})
+        goal = {"goal": "Make it work.", "acceptance_criteria": [*criteria], "settings": settings}
+        answer = await self.client.post("/v1/runs", json={"network": network, "goal": goal, "script": script, **more})
+        assert answer.status_code == 202, answer.text
+        return str(answer.json()["run_id"])
+
+    async def until(self, run_id: str, *statuses: str) -> dict[str, Any]:
+        """Wait until the run has one of *statuses*, or ended."""
+        wanted = {*statuses, *FINAL_STATUSES}
+        async with asyncio.timeout(90):
+            while True:
+                view = dict((await self.client.get(f"/v1/runs/{run_id}", headers={"Prefer": "wait=1"})).json())
+                if view["status"] in wanted:
+                    return view
+
+    async def events(self, run_id: str, kind: str) -> list[dict[str, Any]]:
+        page = (await self.client.get(f"/v1/runs/{run_id}/events", params={"limit": 1_000})).json()
+        return [{**one["event"], "at": one["at"]} for one in page["entries"] if one["event"]["type"] == kind]
+
+    async def gate(self, run_id: str) -> dict[str, Any]:
+        """Wait for the one gate that is open."""
+        await self.until(run_id, "waiting")
+        page = (await self.client.get("/v1/gates", params={"run_id": run_id})).json()
+        (gate,) = page["gates"]
+        return dict(gate)
+
+    async def say(self, gate: dict[str, Any], verdict: str, reason: str = "") -> httpx2.Response:
+        return await self.client.post(
+            f"/v1/gates/{gate['gate_id']}/resolve", json={"verdict": verdict, "reason": reason}
+        )
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def place() -> AsyncIterator[Place]:
+    with temporary_folder() as folder:
+        shutil.copytree(EXAMPLE, folder / "networks")
+        (folder / "networks" / "lab.yaml").write_text(NETWORK)
+        (folder / "policy.yaml").write_text((EXAMPLE / "policy.yaml").read_text() + POLICY)
+        modules = (str(EXAMPLE / "tools.py"), str(ROOT / "tests" / "support" / "goal_tools.py"))
+        workers = [WorkerCommand(modules=modules, environment={"GOAL_FOLDER": str(folder / "project")})]
+        policy = {"tas": {"TOWPATH_POLICY_FILE": str(folder / "policy.yaml")}}
+        async with Platform(
+            folder / "d", role_environment=policy, workers=workers, durable=False, starts="fork"
+        ) as platform:
+            told: list[str] = []
+            await NetworkFolder(folder / "networks", platform.gateway_url, told.append).publish_changed()
+            assert len([one for one in told if one.endswith("version 1")]) == 2, told
+            address = platform.gateway_url
+            async with httpx2.AsyncClient(base_url=address, timeout=60) as client, Client(address) as sdk:
+                yield Place(client, sdk)
+
+
+async def test_c1_the_sample_is_mended_by_another_attempt_and_done_when_the_tests_say_so(place: Place) -> None:
+    """Row C1: goal, acceptance criteria, constraints; plan → execute → validate every step; never single-shot."""
+    script = json.loads((EXAMPLE / "script.json").read_text())
+    goal = Goal("Make the tests pass.", criteria=["tests.failed == 0"], constraints={"tests": "stay as they are"})
+    done = await place.sdk.run("mender", goal=goal, script=script, timeout=120)
+    assert (done.status, done.reason) == ("completed", "criteria_met")
+    validated = await place.events(str(done.run_id), "step_validated")
+    assert [(one["step"], one["success"], one["attempt"]) for one in validated] == [
+        (1, True, 1),
+        (2, True, 2),
+        (3, True, 1),
+    ]
+    first, second = (await place.events(str(done.run_id), "tool_call_finished"))[1:3]
+    assert (first["status"], second["status"]) == ("failed", "succeeded")
+    issued = [
+        one["instruction"]["calls"][0]["args"] for one in await place.events(str(done.run_id), "instruction_issued")
+    ]
+    assert issued[1] != issued[2]
+    measured = await place.events(str(done.run_id), "progress_measured")
+    assert [(one["source"], one["score"]) for one in measured] == [("tests", 0.5), ("tests", 1.0)]
+
+
+async def test_c1_a_model_that_says_done_too_early_is_not_believed(place: Place) -> None:
+    script = [respond("All tests pass now."), use("lab.test", passed=3, failed=1), respond({"sure": True}), TESTED]
+    run_id = await place.pursue(script, PASSES)
+    view = await place.until(run_id)
+    assert (view["status"], view["reason"], view["step"]) == ("completed", "criteria_met", 4)
+    refused = await place.events(run_id, "decision_refused")
+    assert [one["code"] for one in refused] == ["goal_not_reached", "goal_not_reached"]
+    assert "tests.failed == 0" in refused[0]["feedback"]
+
+
+async def test_c1_a_goal_is_refused_with_everything_that_is_wrong_with_it(place: Place) -> None:
+    criteria = ("tests.failed ==", "tests.failed == 0", "now() > 1", "progress >= 1")
+    with pytest.raises(RefusedError) as refused:
+        await place.sdk.submit("lab", goal=Goal("x", criteria=criteria, settings={"specialists": ["ghost"]}))
+    assert refused.value.problem.status == 422
+    assert [(one.pointer, one.code) for one in refused.value.problem.errors] == [
+        ("/goal/acceptance_criteria/0/when", "criterion_invalid"),
+        ("/goal/acceptance_criteria/2/when", "criterion_invalid"),
+        ("/goal/acceptance_criteria/3/when", "criterion_invalid"),
+        ("/goal/settings/specialists/0", "agent_not_found"),
+    ]
+
+
+async def test_c2_the_task_state_has_every_field_at_any_moment(place: Place) -> None:
+    """Row C2: TaskState and Step with every field of the source, readable at any moment."""
+    script = [
+        use("lab.build", names=["a.py", "b.txt"]),
+        {**use("lab.test", passed=1, failed=3, coverage=0.25), "uncertain": True},
+        {"kind": "confidence", "confidence": 0.2, "reason": "most of it fails"},
+        TESTED,
+    ]
+    run_id = await place.pursue(script, PASSES)
+    gate = await place.gate(run_id)
+    state = await place.sdk.goal(run_id)
+    named = {"task_id", "agent_id", "project_id", "goal", "acceptance_criteria", "constraints", "current_step"}
+    named |= {"max_steps", "started_at", "steps_history", "artifacts", "failure_count", "last_errors"}
+    named |= {"consecutive_failures", "progress_score", "progress_metrics", "token_usage", "llm_calls"}
+    named |= {"tool_executions", "total_cost_usd", "decision_reasoning", "escalation_triggered"}
+    named |= {"escalation_reason", "timeout_reached", "resource_limit_hit", "last_confidence_check_step"}
+    assert named | {"last_confidence_score"} <= TaskState.model_fields.keys()
+    named = {"step_number", "timestamp", "reasoning", "planned_action", "execution_result", "attempt_number"}
+    named |= {"validation", "acceptance_progress", "success", "error_if_failed", "tokens_used", "cost_usd"}
+    assert named | {"duration_ms"} <= GoalStep.model_fields.keys()
+    assert (state.status, state.current_step, state.max_steps) == ("waiting", 2, 20)
+    assert (state.escalation_triggered, state.escalation_reason) == (True, "Low confidence: 0.20")
+    assert (state.last_confidence_check_step, state.last_confidence_score) == (2, 0.2)
+    assert list(state.artifacts) == ["a.py", "b.txt"] and state.progress_metrics["coverage"] == 0.25
+    assert [step.acceptance_progress for step in state.steps_history] == [0.7, 0.25]
+    assert [call.kind for call in state.llm_calls] == ["decide", "decide", "confidence"]
+    assert state.steps_history[0].planned_action["calls"][0]["tool"] == "lab.build"
+    assert state.steps_history[1].success and state.steps_history[1].reasoning == "try lab.test"
+    await place.say(gate, "approved")
+    await place.until(run_id)
+    after = await place.sdk.goal(run_id)
+    assert (after.status, after.reason, after.criteria_met) == ("completed", "criteria_met", [0])
+    assert [call.status for call in after.tool_executions] == ["succeeded"] * 3
+    plain = await place.client.post("/v1/runs", json={"network": "lab", "user_message": "hi", "script": [respond("x")]})
+    refused = await place.client.get(f"/v1/runs/{plain.json()['run_id']}/goal")
+    assert refused.json()["code"] == "not_a_goal"
+
+
+async def test_c3_six_ways_to_stop_each_alone(place: Place) -> None:
+    """Row C3: criteria met, max steps 20, loop, escalation, timeout, cost limit: all really enforced."""
+    edits = [use("lab.edit", n=n) for n in range(30)]
+    slow = [{**edits[0], "delay_ms": 30_000}]
+    loops = [use("lab.edit", n=1, fails="boom"), *(use("lab.edit", n=n, fails="boom") for n in range(2, 9))]
+    asks = {"action": "REQUEST_GATE", "action_reasoning": "", "action_details": {"reason": "May I?"}}
+    runs = {
+        "criteria_met": await place.pursue([*edits[:2], TESTED], PASSES),
+        "max_steps_exceeded": await place.pursue(edits, PASSES, settings={"autonomy": "high"}),
+        "loop_detected": await place.pursue(loops, PASSES, settings={"step_attempts": 1}),
+        "manual": await place.pursue([asks], PASSES),
+        "deadline_exceeded": await place.pursue(slow, PASSES, timeout_ms=1_500),
+        "budget_exceeded": await place.pursue(edits, PASSES, budget={"tool_calls": 2}),
+    }
+    for wanted in ("loop_detected", "manual"):
+        gate = await place.gate(runs[wanted])
+        assert gate["gate_type"] == wanted
+        assert (await place.say(gate, "stop", "enough")).status_code == 200
+    views = {reason: await place.until(run_id) for reason, run_id in runs.items()}
+    assert {reason: view["reason"] for reason, view in views.items()} == {reason: reason for reason in runs}
+    assert {reason: view["status"] for reason, view in views.items()} == {
+        "criteria_met": "completed",
+        "max_steps_exceeded": "failed",
+        "loop_detected": "escalated",
+        "manual": "escalated",
+        "deadline_exceeded": "timed_out",
+        "budget_exceeded": "failed",
+    }
+    assert views["max_steps_exceeded"]["step"] == 20
+    assert (await place.sdk.goal(runs["deadline_exceeded"])).timeout_reached
+    assert (await place.sdk.goal(runs["budget_exceeded"])).resource_limit_hit
+
+
+async def test_c4_three_different_attempts_two_and_four_seconds_apart_else_an_explicit_failure(place: Place) -> None:
+    """Row C4: 3 attempts, 2 s and 4 s, each with a different action (unseen signature), else explicit failure."""
+    tries = [use("lab.edit", n=n, fails=f"no {word}") for n, word in enumerate(("way", "luck", "use"))]
+    repeats = [tries[0], tries[0], tries[0], tries[0], TESTED]
+    three = await place.pursue([*tries, TESTED], PASSES)
+    same = await place.pursue(repeats, PASSES)
+    for run_id, why, attempts in ((three, "failed after 3 attempts", 3), (same, "only repeats", 2)):
+        assert (await place.until(run_id))["reason"] == "criteria_met"
+        first = (await place.events(run_id, "step_validated"))[0]
+        assert not first["success"] and first["reason"].startswith(why) and first["attempt"] == attempts
+    backed = await place.events(three, "backed_off")
+    waits = [datetime.fromisoformat(one["until"]) - datetime.fromisoformat(one["at"]) for one in backed]
+    assert [wait.total_seconds() for wait in waits] == [2.0, 4.0]
+    issued = [
+        [call["args"].get("n") for call in one["instruction"]["calls"]]
+        for one in await place.events(three, "instruction_issued")
+    ]
+    assert issued[:3] == [[0], [1], [2]]
+    answered = (await place.events(three, "decision_received"))[1:3]
+    for wait, answer in zip(backed, answered, strict=True):
+        assert datetime.fromisoformat(answer["at"]) >= datetime.fromisoformat(wait["until"]), "not before its time"
+
+
+async def test_c7_progress_is_by_tests_then_artifacts_then_the_model(place: Place) -> None:
+    """Row C7: progress: tests → artifacts → model, in this order, with their metrics."""
+    script = [
+        use("lab.edit", n=1),
+        {"kind": "progress", "progress": 0.3, "reason": "begun"},
+        use("lab.build", names=["a.py"]),
+        use("lab.test", passed=1, failed=3, coverage=0.2),
+        use("lab.build", names=["b.py"]),
+        use("lab.test", passed=99, failed=1, coverage=0.5, n=1),
+        TESTED,
+    ]
+    run_id = await place.pursue(script, PASSES, settings={"validate_steps": True})
+    assert (await place.until(run_id))["reason"] == "criteria_met"
+    measured = await place.events(run_id, "progress_measured")
+    assert [(one["source"], one["score"]) for one in measured] == [
+        ("model", 0.3),
+        ("artifacts", 0.7),
+        ("tests", 0.25),
+        ("tests", 0.25),
+        ("tests", 0.9),
+        ("tests", 1.0),
+    ]
+    metrics = measured[4]["metrics"]
+    assert (metrics["passing_increase"], metrics["coverage_increase"], metrics["failure_rate_decrease"]) == (
+        98,
+        0.3,
+        0.74,
+    )
+
+
+async def test_c8_confidence_every_fifth_step_on_doubt_and_on_request_and_what_is_unreadable_is_none(
+    place: Place,
+) -> None:
+    """Row C8: every 5 steps, on stated uncertainty, on request; < 0.5 or unparsable → gate."""
+    edits = [use("lab.edit", n=n) for n in range(10)]
+    runs = {
+        "interval": await place.pursue([*edits[:5], {"kind": "confidence", "confidence": 0.43}], PASSES),
+        "uncertain": await place.pursue(
+            [{**edits[0], "uncertain": True}, {"kind": "confidence", "raw": "no idea"}], PASSES
+        ),
+        "requested": await place.pursue(
+            [{**edits[0], "request_confidence": True}, {"kind": "confidence", "confidence": 7}, TESTED], PASSES
+        ),
+    }
+    asked = {}
+    for trigger in ("interval", "uncertain"):
+        gate = await place.gate(runs[trigger])
+        assert gate["gate_type"] == "low_confidence"
+        asked[trigger] = gate["reason"]
+        payload = {"agent_id", "task_id", "current_step", "goal", "progress_score", "last_steps", "artifacts"}
+        assert payload <= gate["detail"].keys()
+        await place.say(gate, "stop")
+    assert asked == {"interval": "Low confidence: 0.43", "uncertain": "Low confidence: 0.00"}
+    assert (await place.until(runs["requested"]))["reason"] == "criteria_met"
+    told = [(await place.events(run_id, "confidence_measured"))[0] for run_id in runs.values()]
+    assert [(one["step"], one["trigger"], one["score"]) for one in told] == [
+        (5, "interval", 0.43),
+        (1, "uncertain", 0.0),
+        (1, "requested", 1.0),
+    ]
+
+
+async def test_c9_denied_then_an_alternative_then_a_specialist_then_a_person(place: Place) -> None:
+    """Row C9: tools only through orchestrator and TAS; denial ladder: alternative → specialist → person."""
+    script = [
+        use("lab.publish", "coder", n=1),
+        use("lab.publish", "coder", n=2),
+        use("lab.publish", "senior", n=3),
+        {**respond({"published": 3}), "agent": "senior"},
+        use("lab.publish", "coder", n=4),
+    ]
+    run_id = await place.pursue(script, {"when": "results.exists(r, r.status == 'never')"})
+    gate = await place.gate(run_id)
+    assert gate["gate_type"] == "permission" and gate["detail"]["tool"] == "lab.publish"
+    sought = await place.events(run_id, "help_sought")
+    assert [(one["rung"], one["tool"]) for one in sought] == [
+        ("alternative", "lab.publish"),
+        ("specialist", "lab.publish"),
+        ("person", "lab.publish"),
+    ]
+    assert sought[1]["target"] == "senior"
+    (child,) = await place.events(run_id, "child_ended")
+    assert (child["status"], child["final"]) == ("completed", {"published": 3})
+    (done,) = await place.events(child["child_id"], "tool_call_finished")
+    assert (done["agent_key"], done["result"]) == ("senior", {"published": 3}), "by its own right, in a run of its own"
+    assert not await place.events(run_id, "tool_call_finished")
+    assert (await place.say(gate, "stop", "no")).status_code == 200
+    assert (await place.until(run_id))["reason"] == "permission"
+
+
+async def test_c11_a_gate_takes_one_word_and_a_no_with_what_to_do_differently(place: Place) -> None:
+    """Row C11: deny needs feedback; second resolve refused; two at once: one wins; > 3 revisions → manual."""
+    doubts: list[Any] = []
+    for n in range(6):
+        doubts += [{**use("lab.edit", n=n), "uncertain": True}, {"kind": "confidence", "confidence": 0.1}]
+    run_id = await place.pursue(doubts, PASSES)
+    gate = await place.gate(run_id)
+    unsaid = await place.say(gate, "denied")
+    assert (unsaid.status_code, unsaid.json()["code"]) == (400, "reason_required")
+    assert (await place.say(gate, "happened")).json()["code"] == "verdict_invalid"
+    words = await asyncio.gather(place.say(gate, "denied", "first"), place.say(gate, "approved", "first"))
+    assert sorted(answer.status_code for answer in words) == [200, 409], [answer.text for answer in words]
+    assert (await place.say(gate, "denied", "late")).json()["code"] == "gate_settled"
+    denied = int(words[0].status_code == 200)  # an approval takes the count of revisions back
+    for n in range(denied, 3):
+        gate = await place.gate(run_id)
+        assert gate["gate_type"] == "low_confidence"
+        assert (await place.say(gate, "denied", f"way {n}")).status_code == 200
+        noted = [one["text"] for one in await place.events(run_id, "note_added")]
+        assert noted[-1] == f"A person asks for another way: way {n}"
+    last = await place.gate(run_id)
+    assert last["gate_type"] == "manual", "after three revisions"
+    assert (await place.say(last, "denied", "give up")).status_code == 200
+    view = await place.until(run_id)
+    assert (view["status"], view["reason"]) == ("escalated", "manual")
+    audit = (await place.client.get("/v1/audit", params={"run_id": run_id, "limit": 100})).json()
+    assert json.dumps(audit).count("gate.resolved") >= 5 - denied
+
+
+async def test_c13_autonomy_decides_who_is_asked(place: Place) -> None:
+    """Row C13: autonomy low / medium / high decides who is asked."""
+    doubt = [{**use("lab.edit", n=1), "uncertain": True}, {"kind": "confidence", "confidence": 0.4}, TESTED]
+    sure = [{**use("lab.edit", n=1), "uncertain": True}, {"kind": "confidence", "confidence": 0.9}, TESTED]
+    runs = {
+        (name, autonomy): await place.pursue(script, PASSES, settings={"autonomy": autonomy})
+        for name, script in (("doubt", doubt), ("sure", sure))
+        for autonomy in ("low", "medium", "high")
+    }
+    for (name, autonomy), run_id in runs.items():
+        person = autonomy == "low" or (autonomy, name) == ("medium", "doubt")
+        if person:
+            assert (await place.say(await place.gate(run_id), "approved")).status_code == 200
+        assert (await place.until(run_id))["reason"] == "criteria_met"
+        assert len(await place.events(run_id, "gate_opened")) == person, (name, autonomy)
+    noted = [one["text"] for one in await place.events(runs["doubt", "high"], "note_added")]
+    assert noted[0].startswith("Low confidence: 0.40"), "at high autonomy the model is told instead"
