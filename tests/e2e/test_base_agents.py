@@ -39,7 +39,7 @@ name: samples
 model: agent:sampler
 max_steps: 6
 agents:
-  - {key: sampler, is_default: true, allow_respond: true, equipped_tools: [sample.look]}
+  - {key: sampler, is_default: true, allow_respond: true, equipped_tools: [sample.look, plan_setup]}
 """
 
 
@@ -255,3 +255,22 @@ async def test_c10_the_loop_calls_every_method_and_opens_the_gate_that_an_agent_
     assert asked == ["decide", "validate", "progress", "confidence"]
     (measured,) = await events(client, run_id, "confidence_measured")
     assert (measured["trigger"], measured["score"]) == ("requested", 0.9)
+
+
+async def test_d2_an_agent_makes_the_deliverable_of_a_run_that_others_decide(client: httpx2.AsyncClient) -> None:
+    """D2: deliverable factory (in the SDK, run once; failure = failed run)."""
+    done = {"action": "RESPOND", "action_details": {"payload": {"report": "fine"}}}
+    settings = {"summarize_model": "agent:sampler"}
+    schema = {"type": "object", "required": ["objective"]}
+    ends = {}
+    for objective in ("look", "break"):
+        background = {"objective": objective, "deliverable_schema": schema, "settings": settings}
+        more = {"background": background, "model": "scripted:task", "script": [done]}
+        run_id = await submit(client, "samples", "", **more)
+        run = await reached(client, run_id, FINAL)
+        asked = [one["model"] for one in await events(client, run_id, "decision_requested")]
+        assert asked == ["scripted:task", "agent:sampler"], "once"
+        ends[objective] = (run["status"], run["reason"], run["final"])
+    assert ends["look"][0] == "completed" and ends["look"][2]["deliverable"] == {"objective": "look"}
+    assert ends["break"][:2] == ("failed", "deliverable_failed")
+    assert HIDDEN not in json.dumps(ends)

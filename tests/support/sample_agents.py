@@ -86,7 +86,9 @@ class Sampler(BaseAgent):
         return Summary(summary="looked around")
 
     async def deliverable(self, request: AgentRequest) -> dict[str, Any]:
-        return {"outputs": len(request.outputs)}
+        if request.run["objective"] == "break":
+            raise RuntimeError(f"no deliverable for {os.environ[SECRET]}")
+        return {"objective": request.run["objective"]}
 
 
 @tool(toolset="sample", name="sample.look", effect_class="pure")
