@@ -1,4 +1,3 @@
-# ruff: noqa: N802 - a test bears the name of its row
 """Features A1-A8, row by row, with the values that features.md names: publishing, and what a decision may do."""
 
 from typing import Any
@@ -32,7 +31,7 @@ def codes(spec: NetworkSpec) -> list[str]:
 LEAD = {"key": "lead", "is_default": True, "allow_respond": True}
 
 
-def test_A1_exactly_one_default_agent_and_the_snapshot_names_it() -> None:
+def test_a1_exactly_one_default_agent_and_the_snapshot_names_it() -> None:
     spec = network({"key": "other", "allow_respond": True}, {**LEAD, "allowed_routes": ["other"]})
     assert codes(spec) == []
     assert compile_snapshot(spec, TOOLS).default_agent_key == "lead"
@@ -51,12 +50,12 @@ def test_A1_exactly_one_default_agent_and_the_snapshot_names_it() -> None:
         ([{"key": "a", "is_default": True}, {"key": "b", "allow_respond": True}], ["respond_unreachable"]),
     ],
 )
-def test_A2_publish_refuses_each_broken_graph_with_its_own_code(agents: list[Any], expected: list[str]) -> None:
+def test_a2_publish_refuses_each_broken_graph_with_its_own_code(agents: list[Any], expected: list[str]) -> None:
     assert codes(network(*agents)) == expected
     assert REGISTRY[expected[0]].status == 422
 
 
-def test_A2_all_problems_are_reported_at_once() -> None:
+def test_a2_all_problems_are_reported_at_once() -> None:
     broken = network(
         {"key": "a", "allowed_routes": ["ghost"], "equipped_tools": ["missing"]},
         {"key": "b", "allowed_routes": ["b"]},
@@ -73,7 +72,7 @@ def test_A2_all_problems_are_reported_at_once() -> None:
     ]
 
 
-def test_A2_a_cycle_with_an_exit_is_fine() -> None:
+def test_a2_a_cycle_with_an_exit_is_fine() -> None:
     around: list[dict[str, Any]] = [
         {"key": "a", "is_default": True, "allowed_routes": ["b"]},
         {"key": "b", "allowed_routes": ["a", "c"]},
@@ -83,7 +82,7 @@ def test_A2_a_cycle_with_an_exit_is_fine() -> None:
     assert codes(network(around[0], {"key": "b", "allowed_routes": ["a"]}, around[2])) == ["respond_unreachable"]
 
 
-def test_A3_a_snapshot_is_its_content() -> None:
+def test_a3_a_snapshot_is_its_content() -> None:
     spec = network({**LEAD, "equipped_tools": ["echo"]})
     one, two = (digest(snapshot_body(compile_snapshot(spec, TOOLS))) for _ in range(2))
     assert one == two and one.startswith("sha256:")
@@ -93,7 +92,7 @@ def test_A3_a_snapshot_is_its_content() -> None:
     assert digest(snapshot_body(compile_snapshot(spec, changed))) != one, "the tool's schema is pinned"
 
 
-def test_A4_the_prompt_is_made_of_base_constraints_and_context() -> None:
+def test_a4_the_prompt_is_made_of_base_constraints_and_context() -> None:
     compiled = compile_prompt("I am {agent_key}: {tools} {routes} {tool_history} {other} {{ agent_key }} {{tools}}")
     assert compiled == (
         "I am {{ agent_key }}: {{ tools }} {{ routes }} {{ tool_history }} {other} {{ agent_key }} {{tools}}"
@@ -108,7 +107,7 @@ def test_A4_the_prompt_is_made_of_base_constraints_and_context() -> None:
     assert (context.user_message, context.allow_respond, context.steps_left) == ("What is new?", True, 10)
 
 
-def test_A5_a_decision_is_read_strictly() -> None:
+def test_a5_a_decision_is_read_strictly() -> None:
     for decision in (use("echo", text="x"), route("expert"), respond("x")):
         assert decision_adapter.validate_python(decision).action == decision["action"]
     schema = decision_schema()
@@ -127,14 +126,14 @@ def test_A5_a_decision_is_read_strictly() -> None:
         assert machine.events(ev.DecisionRefused)[0].code == "decision_invalid"
 
 
-def test_A6_a_tool_keeps_agent_and_epoch() -> None:
+def test_a6_a_tool_keeps_agent_and_epoch() -> None:
     machine = Machine()
     machine.decide(use("echo", text="x"))
     machine.finish()
     assert (machine.state.agent_key, machine.state.epoch, machine.state.step) == ("triage", 0, 2)
 
 
-def test_A6_a_route_switches_and_hands_the_context_over_once() -> None:
+def test_a6_a_route_switches_and_hands_the_context_over_once() -> None:
     machine = Machine()
     machine.decide(route("expert", {"order": 7}))
     assert (machine.state.agent_key, machine.state.epoch) == ("expert", 1)
@@ -144,7 +143,7 @@ def test_A6_a_route_switches_and_hands_the_context_over_once() -> None:
     assert (machine.context.handoff, machine.context.handoff_from) == (None, None)
 
 
-def test_A6_a_route_to_itself_keeps_the_epoch() -> None:
+def test_a6_a_route_to_itself_keeps_the_epoch() -> None:
     looping = snapshot(agent("a", allowed_routes=("a",), allow_respond=True, equipped_tools=("echo",)))
     machine = Machine(looping)
     machine.decide(use("echo", text="x"))
@@ -155,7 +154,7 @@ def test_A6_a_route_to_itself_keeps_the_epoch() -> None:
     assert [output.text for output in machine.context.outputs] == ["kept"]
 
 
-def test_A6_respond_ends_and_a_string_becomes_a_message() -> None:
+def test_a6_respond_ends_and_a_string_becomes_a_message() -> None:
     machine = Machine()
     machine.decide(respond("all well"))
     assert (machine.finished.status, machine.finished.final) == ("completed", {"message": "all well"})
@@ -179,7 +178,7 @@ def test_A6_respond_ends_and_a_string_becomes_a_message() -> None:
         (use_all(), "decision_invalid", ["tool_name or calls"]),
     ],
 )
-def test_A7_a_refusal_is_fed_back_and_changes_nothing(decision: Any, code: str, words: list[str]) -> None:
+def test_a7_a_refusal_is_fed_back_and_changes_nothing(decision: Any, code: str, words: list[str]) -> None:
     machine = Machine(system_params={"account": "acme", "token": "t"})
     machine.decide(route("clerk"))
     before = machine.state
@@ -194,7 +193,7 @@ def test_A7_a_refusal_is_fed_back_and_changes_nothing(decision: Any, code: str, 
     assert machine.state.calls[0].call.tool == "pay", "the run goes on"
 
 
-def test_A7_every_problem_of_a_decision_is_named_at_once() -> None:
+def test_a7_every_problem_of_a_decision_is_named_at_once() -> None:
     strict = tool("strict", required=("a", "b"), system=("key",))
     spec = strict.model_copy(update={"parameters": {**strict.parameters, "additionalProperties": False}})
     machine = Machine(snapshot(agent("a", allow_respond=True, equipped_tools=("strict",)), tools=(spec,)))
@@ -205,7 +204,7 @@ def test_A7_every_problem_of_a_decision_is_named_at_once() -> None:
     assert "key," not in feedback, "the list of parameters holds only the model's own"
 
 
-def test_A7_a_denial_by_tool_access_is_a_result_and_ends_nothing() -> None:
+def test_a7_a_denial_by_tool_access_is_a_result_and_ends_nothing() -> None:
     machine = Machine()
     machine.decide(use("echo", text="x"))
     assert types(machine.deny()) == ["tool_call_denied", "decision_requested"]
@@ -214,7 +213,7 @@ def test_A7_a_denial_by_tool_access_is_a_result_and_ends_nothing() -> None:
     assert (machine.state.agent_key, machine.state.epoch, machine.state.status) == ("triage", 0, "running")
 
 
-def test_A8_system_parameters_are_filled_in_and_never_shown() -> None:
+def test_a8_system_parameters_are_filled_in_and_never_shown() -> None:
     machine = Machine(system_params={"account": "acme-secret", "token": "t-secret", "unused": 1})
     offered = next(t for t in machine.context.tools if t.name == "pay")
     assert sorted(offered.parameters["properties"]) == ["amount", "text"]
@@ -230,7 +229,7 @@ def test_A8_system_parameters_are_filled_in_and_never_shown() -> None:
     assert machine.log.tool_log[machine.log.tool_refs[0]]["merged_params"]["account"] == "acme-secret"
 
 
-def test_A8_a_parameter_that_the_system_lacks_is_named() -> None:
+def test_a8_a_parameter_that_the_system_lacks_is_named() -> None:
     machine = Machine()
     machine.decide(use("pay", amount="5"))
     assert "required parameter 'account': the system did not provide" in machine.context.feedback[0]

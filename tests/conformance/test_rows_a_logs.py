@@ -1,4 +1,3 @@
-# ruff: noqa: N802 - a test bears the name of its row
 """Features A9-A12 and the pure part of A15, row by row: the logs, the context, the guards, the dry invoke."""
 
 import pytest
@@ -10,7 +9,7 @@ from towpath_contracts.networks import DEFAULT_CONTEXT_LIMIT, NetworkSpec
 from towpath_engine.context import build_context
 
 
-def test_A9_execution_log_has_exact_shapes_and_truncations() -> None:
+def test_a9_execution_log_has_exact_shapes_and_truncations() -> None:
     machine = Machine(user_message="m" * 81)
     machine.decide({**use("echo", text="t" * 200), "action_reasoning": "r" * 121})
     machine.finish(result="o" * 101, duration_ms=42)
@@ -44,7 +43,7 @@ def test_A9_execution_log_has_exact_shapes_and_truncations() -> None:
     assert {len(agent_step["decision"][key]) for key in ("action_reasoning", "action_details")} == {120}
 
 
-def test_A9_an_echo_leaves_an_agent_a_tool_and_an_agent_entry() -> None:
+def test_a9_an_echo_leaves_an_agent_a_tool_and_an_agent_entry() -> None:
     machine = Machine()
     machine.decide(use("echo", text="hi"))
     machine.finish(result={"echo": "hi"})
@@ -57,13 +56,13 @@ def test_A9_an_echo_leaves_an_agent_a_tool_and_an_agent_entry() -> None:
 
 
 @pytest.mark.parametrize("most", [50, 80, 100, 120])
-def test_A9_a_text_that_fits_is_kept_whole(most: int) -> None:
+def test_a9_a_text_that_fits_is_kept_whole(most: int) -> None:
     assert truncate("x" * most, most) == "x" * most
     assert truncate("x" * (most + 1), most) == "x" * (most - 1) + "…"
     assert truncate("", most) == ""
 
 
-def test_A9_failures_and_denials_are_errors() -> None:
+def test_a9_failures_and_denials_are_errors() -> None:
     machine = Machine()
     machine.decide(use_all(("echo", {"text": "a"}), ("lookup", {})))
     machine.fail(0, message="no")
@@ -73,7 +72,7 @@ def test_A9_failures_and_denials_are_errors() -> None:
     assert "no" in entries[1]["response_preview"] and "not yours" in entries[2]["response_preview"]
 
 
-def test_A10_full_payloads_live_in_the_tool_log_alone() -> None:
+def test_a10_full_payloads_live_in_the_tool_log_alone() -> None:
     machine = Machine()
     big = {"text": "o" * 5_000}
     machine.decide(use("echo", text="i" * 5_000))
@@ -97,7 +96,7 @@ def outputs(machine: Machine) -> list[str]:
     return [output.text for output in machine.context.outputs]
 
 
-def test_A11_only_outputs_of_the_current_epoch_are_shown_newest_first() -> None:
+def test_a11_only_outputs_of_the_current_epoch_are_shown_newest_first() -> None:
     machine = Machine()
     for text in ("first", "second"):
         machine.decide(use("echo", text=text))
@@ -112,7 +111,7 @@ def test_A11_only_outputs_of_the_current_epoch_are_shown_newest_first() -> None:
     assert machine.context.older_count == 0
 
 
-def test_A11_older_outputs_become_previews_and_a_count() -> None:
+def test_a11_older_outputs_become_previews_and_a_count() -> None:
     assert DEFAULT_CONTEXT_LIMIT == 32_768
     machine = Machine(max_steps=40)
     for number in range(25):
@@ -127,7 +126,7 @@ def test_A11_older_outputs_become_previews_and_a_count() -> None:
     assert context.older_outputs[0].execution_id != context.older_outputs[1].execution_id
 
 
-def test_A11_the_limit_counts_bytes_not_characters() -> None:
+def test_a11_the_limit_counts_bytes_not_characters() -> None:
     machine = Machine(context_limit=100)
     machine.decide(use("echo", text="x"))
     machine.finish(result="é" * 50)
@@ -139,7 +138,7 @@ def test_A11_the_limit_counts_bytes_not_characters() -> None:
     assert (machine.context.older_outputs, machine.context.older_count) == ((), 0), "older ones are of the epoch too"
 
 
-def test_A11_the_summary_is_the_last_ten_entries_of_the_log() -> None:
+def test_a11_the_summary_is_the_last_ten_entries_of_the_log() -> None:
     machine = Machine()
     for number in range(7):
         machine.decide(use("echo", text=str(number)))
@@ -154,7 +153,7 @@ def always_use_a_tool(machine: Machine) -> None:
         machine.finish(result=f"out {number}")
 
 
-def test_A12_the_tenth_step_is_the_last() -> None:
+def test_a12_the_tenth_step_is_the_last() -> None:
     assert NetworkSpec(name="desk", agents=()).max_steps == 10
     machine = Machine()
     always_use_a_tool(machine)
@@ -166,7 +165,7 @@ def test_A12_the_tenth_step_is_the_last() -> None:
     assert len(machine.log.execution_log) == 20, "the transcript is complete"
 
 
-def test_A12_tool_errors_have_a_budget() -> None:
+def test_a12_tool_errors_have_a_budget() -> None:
     assert NetworkSpec(name="desk", agents=()).max_tool_errors == 8
     machine = Machine(max_tool_errors=2)
     machine.decide(use("echo", text="1"))
@@ -181,7 +180,7 @@ def test_A12_tool_errors_have_a_budget() -> None:
     assert len(machine.log.execution_log) == 6
 
 
-def test_A12_the_last_step_is_taken_by_the_agent_that_must_answer() -> None:
+def test_a12_the_last_step_is_taken_by_the_agent_that_must_answer() -> None:
     machine = Machine(snapshot(force_respond=True, force_respond_agent="expert", max_steps=3))
     for number in range(2):
         assert machine.state.agent_key == "triage" and not machine.context.notes
@@ -195,7 +194,7 @@ def test_A12_the_last_step_is_taken_by_the_agent_that_must_answer() -> None:
     assert machine.finished.final == {"message": "forced answer"}
 
 
-def test_A12_forcing_without_a_name_finds_an_agent_that_may_answer() -> None:
+def test_a12_forcing_without_a_name_finds_an_agent_that_may_answer() -> None:
     machine = Machine(snapshot(force_respond=True, max_steps=2))
     machine.decide(route("clerk"))
     assert machine.state.agent_key == "triage", "the default agent, since the clerk may not respond"
@@ -212,7 +211,7 @@ def test_A12_forcing_without_a_name_finds_an_agent_that_may_answer() -> None:
     assert alone.events(ev.NoteAdded) == [], "a run of one step is not forced"
 
 
-def test_A15_one_instruction_runs_alone() -> None:
+def test_a15_one_instruction_runs_alone() -> None:
     machine = Machine(single_instruction=True)
     machine.decide(use_all(("echo", {"text": "a"}), ("lookup", {"text": "b"})))
     machine.fail(1, code="tool_timeout", message="too slow")
@@ -231,7 +230,7 @@ def test_A15_one_instruction_runs_alone() -> None:
     assert "'ghost'" in refused.finished.final["message"]
 
 
-def test_A15_the_prompt_that_an_agent_would_get_can_be_shown() -> None:
+def test_a15_the_prompt_that_an_agent_would_get_can_be_shown() -> None:
     machine = Machine(start=False, agent_key="expert")
     assert build_context(machine.state).agent_key == "expert"
     assert machine.state.run_id == RUN and machine.state.step == 0

@@ -1,4 +1,3 @@
-# ruff: noqa: N802 - a test bears the name of its row
 """Rows on the running platform: the HTTP shape of source design 0, one span tree per run, model calls, loops."""
 
 import asyncio
@@ -64,7 +63,7 @@ async def watched() -> AsyncIterator[Watched]:
             yield Watched(platform, receiver, server)
 
 
-async def test_A13_post_run_answers_in_the_shape_of_the_source_and_debug_adds_raw_texts(watched: Watched) -> None:
+async def test_a13_post_run_answers_in_the_shape_of_the_source_and_debug_adds_raw_texts(watched: Watched) -> None:
     async with httpx2.AsyncClient(base_url=watched.platform.gateway_url, timeout=60) as client:
         plain = await run(client)
         assert plain["final"] == {"message": "done"}
@@ -83,7 +82,7 @@ async def test_A13_post_run_answers_in_the_shape_of_the_source_and_debug_adds_ra
         assert unknown.status_code == 422 and unknown.headers["content-type"] == "application/problem+json"
 
 
-async def test_A14_a_run_is_one_tree_of_spans_without_prompts(watched: Watched) -> None:
+async def test_a14_a_run_is_one_tree_of_spans_without_prompts(watched: Watched) -> None:
     async with httpx2.AsyncClient(base_url=watched.platform.gateway_url, timeout=60) as client:
         answer = await run(client)
     await eventually(lambda: len(watched.spans(answer["trace_id"])) >= 9, within_s=60)  # each service sends its own

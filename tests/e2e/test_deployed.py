@@ -208,7 +208,7 @@ def test_a_request_without_a_key_is_refused(deployment: Deployment) -> None:
     assert refused.value.code == 401
 
 
-def test_a_refund_is_asked_for_by_one_person_and_approved_by_another(deployment: Deployment) -> None:
+def test_f1_a_refund_goes_through_separate_processes_and_two_people(deployment: Deployment) -> None:
     shop, mia = deployment.key("shop", "approver", "policy_admin"), deployment.key("mia", "approver")
     assert deployment.ask(shop, "policy", "apply", str(SAMPLE / "policy.yaml"))[0] == 0
     code, refused = deployment.ask(shop, "networks", "publish", str(SAMPLE / "network.yaml"))

@@ -110,7 +110,7 @@ async def test_a_run_over_its_steps_answers_with_its_transcript(alice: httpx2.As
     assert body["last_output"]["order_id"] == "8812"
 
 
-async def test_one_instruction_and_one_prompt_need_no_model(alice: httpx2.AsyncClient) -> None:
+async def test_a15_one_instruction_and_one_prompt_need_no_model(alice: httpx2.AsyncClient) -> None:
     one = await alice.post("/v1/networks/support/invoke", json={"agent_key": "billing", "decision": FIND})
     assert (one.status_code, one.json()["steps"], len(one.json()["tool_refs"])) == (200, 1, 1)
     prompt = (await alice.post("/v1/networks/support/prompt", json={"agent_key": "billing"})).json()

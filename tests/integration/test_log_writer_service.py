@@ -30,7 +30,7 @@ async def writer(place: Place, nats_server: Nats, folder: Path) -> AsyncIterator
         yield process
 
 
-async def test_a_run_that_was_told_is_in_history_with_every_step(place: Place, writer: ServiceProcess) -> None:
+async def test_f3_a_run_that_was_told_is_in_history_with_every_step(place: Place, writer: ServiceProcess) -> None:
     run = new_run()
     await place.log.tell(place.log.keep(run, h.whole_run(run, 5)))
     await place.complete(run)

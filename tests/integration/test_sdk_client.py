@@ -163,7 +163,7 @@ async def test_refusals_say_what_is_wrong_and_what_to_do(client: Client, peers: 
         await client.get("42")
 
 
-async def test_run_in_its_three_forms(platform: Platform, peers: Peers) -> None:
+async def test_b1_f4_run_in_its_three_forms_over_http_and_nats(platform: Platform, peers: Peers) -> None:
     for way in ("http", "nats"):
         server = platform.address(way)
         assert (await run("solo", "hello", server=server, timeout=30)).status == "completed"
@@ -181,6 +181,27 @@ async def test_a_network_that_is_handed_over_is_published_and_run(platform: Plat
     assert (view.network, view.version, view.max_steps, view.status) == ("handed", 1, 7, "completed")
     again = await run(spec, "hello", server=platform.gateway.url)
     assert again.version == 1
+
+
+async def test_a3_a_version_is_one_above_the_last_and_a_run_takes_the_one_it_names(
+    platform: Platform, peers: Peers
+) -> None:
+    """Row A3: an immutable version (max + 1) with checksum; runs name a version or take the current one."""
+    agents = [{"key": "a", "is_default": True, "allow_respond": True, "equipped_tools": ["echo"]}]
+    async with Client(platform.gateway.url) as client:
+        made = [
+            await client.networks.publish({"name": "grows", "agents": agents, "max_steps": steps})
+            for steps in (5, 6, 5)
+        ]
+        assert [one.version for one in made] == [1, 2, 3]
+        assert made[0].digest == made[2].digest != made[1].digest, "the checksum is of the content alone"
+        assert made[0].digest.startswith("sha256:")
+        runs = [await client.run("grows", "hello", timeout=30, **named) for named in ({}, {"version": 2})]
+        assert [(run.version, run.max_steps) for run in runs] == [(3, 5), (2, 6)]
+        again = await client.networks.show("grows", version=2)
+        assert (again.digest, again.version) == (made[1].digest, 2), "what was published stays as it was"
+        with pytest.raises(NotFoundError, match="version_not_found"):
+            await client.run("grows", "hello", version=4)
 
 
 async def test_networks_are_published_checked_and_read(platform: Platform, peers: Peers, tmp_path: Path) -> None:

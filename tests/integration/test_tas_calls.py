@@ -20,7 +20,7 @@ def soon(seconds: float) -> datetime:
     return datetime.now(UTC) + timedelta(seconds=seconds)
 
 
-async def test_a_pure_call_is_permitted_run_and_told(tas: Running) -> None:
+async def test_f6_a_call_is_permitted_run_told_and_audited(tas: Running) -> None:
     caller = tas.caller
     invocation = await caller.call("orders.find")
     key = await caller.report(invocation)

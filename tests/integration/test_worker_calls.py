@@ -202,7 +202,7 @@ async def test_no_more_calls_run_at_once_than_allowed(nats_server: Nats) -> None
         await tas.all_acknowledged()
 
 
-async def test_a_full_worker_leaves_the_rest_to_others(nats_server: Nats) -> None:
+async def test_f5_a_full_worker_leaves_the_rest_to_others(nats_server: Nats) -> None:
     url = nats_server.url()
     async with TasPeer(url) as tas, serving(url, concurrency=2) as full:
         calls = [await tas.dispatch(tas.invocation("crowd", {"seconds": 3})) for _ in range(2)]

@@ -24,7 +24,7 @@ def finished_in(order: tuple[int, ...], *, failing: int | None = None) -> Machin
     return machine
 
 
-def test_all_calls_of_a_decision_are_asked_for_at_once() -> None:
+def test_b7_all_calls_of_a_decision_are_asked_for_at_once() -> None:
     machine = Machine()
     machine.decide(THREE)
     asked = [r for r in machine.requests if isinstance(r, ToolRequest)]
@@ -45,7 +45,7 @@ def test_the_run_goes_on_with_the_last_outcome_only() -> None:
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
-def test_the_next_prompt_does_not_depend_on_which_worker_was_faster(order: tuple[int, ...]) -> None:
+def test_b7_the_next_prompt_does_not_depend_on_which_worker_was_faster(order: tuple[int, ...]) -> None:
     machine, plain = finished_in(order), finished_in((0, 1, 2))
     assert machine.context == plain.context
     assert [output.text for output in machine.context.outputs] == ["result 0", "result 1", "result 2"]
@@ -60,7 +60,7 @@ def ids(machine: Machine) -> list[Any]:
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
-def test_a_failure_among_them_is_a_result_at_its_place(order: tuple[int, ...]) -> None:
+def test_b7_a_failure_among_them_is_a_result_at_its_place(order: tuple[int, ...]) -> None:
     machine = finished_in(order, failing=2)
     assert machine.context == finished_in((0, 1, 2), failing=2).context
     assert [output.status for output in machine.context.outputs] == ["succeeded", "succeeded", "failed"]

@@ -1,0 +1,234 @@
+"""The rows of the feature list, their tests, and one mutation each that those tests have to notice.
+
+    python -m tests.rows show [ROW…]      which tests a row has
+    python -m tests.rows check            what the suite checks too, and which rows are still missing
+    python -m tests.rows mutate [ROW…]    break the code of each row in a copy of this checkout, and run the row's tests
+
+A test belongs to a row by its name: `test_c4_…`, or `test_b2_b4_…` for two. `tests/rows.yaml` has what a name can't
+say: whether the row is a pure rule, which its tests may hold without a server, and the mutation: the text of a file and
+what takes its place.
+"""
+
+import argparse
+import ast
+import functools
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+ROOT = Path(__file__).parents[1]
+TABLE = ROOT / "tests" / "rows.yaml"
+ROWS = (
+    *(f"A{number}" for number in range(1, 16)),
+    *(f"B{number}" for number in (*range(1, 9), 12, 13)),
+    *(f"C{number}" for number in range(1, 14)),
+    *(f"D{number}" for number in range(1, 14)),
+    *(f"F{number}" for number in range(1, 9)),
+)
+"""Every row that has to be shown by now."""
+
+ON_THE_PLATFORM = ("e2e", "integration")
+"""Folders whose tests cross a process, as a row that is no pure rule needs one."""
+
+_BEARS = re.compile(r"test_((?:[a-f]\d+_)+)")
+_TIMEOUT_S = 900
+
+
+class Mutation(BaseModel):
+    """One change that breaks a row: in *file* the text *old*, which stands there once, becomes *new*.
+
+    Only *tests* are run to notice it, as parts of test ids; without any all of the row's tests are.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    file: str
+    old: Annotated[str, Field(min_length=1)]
+    new: str
+    tests: tuple[str, ...] = ()
+
+
+class Row(BaseModel):
+    """What the table says of a row; *pure*: a rule of the run machine, held against the machine alone."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    what: Annotated[str, Field(min_length=1)]
+    pure: bool = False
+    mutation: Mutation
+
+
+@dataclass(frozen=True)
+class Held:
+    """A test function and the rows that its name bears."""
+
+    file: Path
+    name: str
+    rows: tuple[str, ...]
+    asynchronous: bool
+
+    @property
+    def place(self) -> str:
+        """What pytest is given to run it."""
+        return f"{self.file.relative_to(ROOT)}::{self.name}"
+
+    @property
+    def crosses(self) -> bool:
+        """Whether it runs processes: by its folder, where pure tests of conformance to the list are no coroutines."""
+        folder = self.file.relative_to(ROOT / "tests").parts[0]
+        return folder in ON_THE_PLATFORM or (folder == "conformance" and self.asynchronous)
+
+
+def table() -> Mapping[str, Row]:
+    """Return the rows of the table; raises pydantic's ValidationError for one that is none."""
+    return TypeAdapter(dict[str, Row]).validate_python(yaml.safe_load(TABLE.read_text("utf-8")))
+
+
+@functools.cache
+def tests() -> tuple[Held, ...]:
+    """Return every test that bears a row, in the order of their files."""
+    return tuple(test for file in sorted((ROOT / "tests").rglob("test_*.py")) for test in _in(file))
+
+
+def _in(file: Path) -> Iterator[Held]:
+    for node in ast.parse(file.read_text("utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found = _BEARS.match(node.name)
+            if found is not None:
+                yield Held(
+                    file,
+                    node.name,
+                    tuple(found[1].upper().rstrip("_").split("_")),
+                    isinstance(node, ast.AsyncFunctionDef),
+                )
+
+
+def tests_of(row: str) -> tuple[Held, ...]:
+    """Return the tests that are named for *row*."""
+    return tuple(test for test in tests() if row in test.rows)
+
+
+def faults(rows: Mapping[str, Row]) -> list[str]:
+    """Say what is wrong with the table: rows without a test, mutations of text that isn't there, and so on."""
+    found = [f"{test.place} bears {row}, which is no row" for test in tests() for row in test.rows if row not in ROWS]
+    for name, row in rows.items():
+        held = tests_of(name)
+        if name not in ROWS:
+            found.append(f"{name} is no row")
+        elif not held:
+            found.append(f"{name} has no test named for it")
+        elif not row.pure and not any(test.crosses for test in held):
+            found.append(f"{name} is no pure rule, and none of its tests runs a process")
+        found += [f"{name}: {fault}" for fault in _mutation_faults(row.mutation, held)]
+    return found
+
+
+def _mutation_faults(mutation: Mutation, held: Sequence[Held]) -> Iterator[str]:
+    path = ROOT / mutation.file
+    if not path.is_file() or path.is_relative_to(ROOT / "tests"):
+        yield f"{mutation.file} is no file of the product"
+        return
+    count = path.read_text("utf-8").count(mutation.old)
+    if count != 1:
+        yield f"{mutation.file} has the text of its mutation {count} times, not once"
+    if mutation.old == mutation.new:
+        yield "its mutation changes nothing"
+    for part in mutation.tests:
+        if not any(part in test.place for test in held):
+            yield f"no test of it is called {part!r}"
+
+
+def mutate(rows: Mapping[str, Row]) -> int:
+    """Break each of *rows* in turn and say whether its tests notice; the number of those that did not is returned."""
+    with tempfile.TemporaryDirectory(prefix="towpath-rows-") as folder:
+        copy = Path(folder) / "checkout"
+        _copy(copy)
+        missed = 0
+        for name, row in rows.items():
+            said = _judged(copy, name, row.mutation)
+            missed += said != "caught"
+            say(f"{name:4} {said:8} {row.mutation.file}", flush=True)
+    return missed
+
+
+def _copy(to: Path) -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    )
+    for name in filter(None, listed.stdout.decode().split("\0")):
+        if (ROOT / name).is_file():
+            (to / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, to / name)
+
+
+def _judged(copy: Path, name: str, mutation: Mutation) -> str:
+    chosen = [
+        test.place
+        for test in tests_of(name)
+        if not mutation.tests or any(part in test.place for part in mutation.tests)
+    ]
+    if (code := _pytest(copy, chosen)) != 0:
+        return f"BROKEN ({code}): its tests fail as it is"
+    path = copy / mutation.file
+    whole = path.read_text("utf-8")
+    path.write_text(whole.replace(mutation.old, mutation.new), "utf-8")
+    try:
+        code = _pytest(copy, chosen)
+    finally:
+        path.write_text(whole, "utf-8")
+    return {0: "MISSED", 1: "caught"}.get(code, f"BROKEN ({code}): the mutant can't be tested")
+
+
+def _pytest(copy: Path, chosen: Sequence[str]) -> int:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(copy / part) for part in ("libs", "services", "."))}
+    words = [sys.executable, "-m", "pytest", "-n", "0", "-q", "-x", "-p", "no:cacheprovider", *chosen]
+    try:
+        done = subprocess.run(words, cwd=copy, env=environment, capture_output=True, timeout=_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        return 1  # what hangs is noticed
+    return done.returncode
+
+
+def say(text: str, *, flush: bool = False) -> None:
+    """Write one line for whoever runs a command."""
+    sys.stdout.write(f"{text}\n")
+    if flush:
+        sys.stdout.flush()
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run one command line; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.rows", description="Rows, their tests and mutations.")
+    parser.add_argument("command", choices=["show", "check", "mutate"])
+    parser.add_argument("rows", nargs="*", type=str.upper, metavar="ROW")
+    said = parser.parse_args(words)
+    known = table()
+    chosen = {name: row for name, row in known.items() if not said.rows or name in said.rows}
+    if said.command == "mutate":
+        return min(mutate(chosen), 1)
+    if said.command == "show":
+        for name, row in chosen.items():
+            say(f"{name}: {row.what}{' (pure)' if row.pure else ''}")
+            say("\n".join(f"  {test.place}" for test in tests_of(name)))
+        return 0
+    missing = [f"{row} is not in the table; it has {len(tests_of(row))} tests" for row in ROWS if row not in known]
+    found = [*faults(known), *missing]
+    say("\n".join(found) or f"{len(known)} rows, each with its tests and a mutation")
+    return min(len(found), 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
