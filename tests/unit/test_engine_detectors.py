@@ -10,6 +10,7 @@ from towpath_contracts.tools import EffectClass
 from towpath_engine.advance import wake_at
 from towpath_engine.detectors.counting import WINDOW, cycle_of, steps_of_cycle
 from towpath_engine.detectors.signatures import weight
+from towpath_engine.remember import call_deadline
 from towpath_engine.state import dump_state, load_state
 
 PAGE = {"items": [f"a line with something in it, number {number}" for number in range(6)]}
@@ -154,6 +155,14 @@ def test_the_third_equal_handoff_is_ping_pong() -> None:
     assert loops(machine)[-1] == ("handoffs", 6, "stop") and machine.finished.reason == "loop_detected"
 
 
+def test_after_the_nudge_only_a_further_handoff_goes_on_with_the_ping_pong() -> None:
+    machine = Machine(max_steps=50)
+    for target in ("expert", "triage", "expert", "triage", "expert"):
+        machine.decide(route(target, "yours"))
+    machine.decide(use("ghost"))
+    assert loops(machine) == [("handoffs", 5, "nudge")] and not machine.state.is_final
+
+
 def test_five_exchanges_of_new_words_are_enough() -> None:
     machine = Machine(max_steps=50)
     for number in range(10):
@@ -187,6 +196,7 @@ def test_polling_in_a_row_is_slowed_down_by_the_runs_own_timer() -> None:
         if pending.attempt == 0:
             assert machine.requests == [], "not sent before its time"
             assert wake_at(machine.state) == pending.resend_at
+            assert pending.deadline == call_deadline(machine.state, "poll", pending.resend_at), "waiting costs it no time"
             machine.wake()
             assert machine.state.pending[0].attempt == 1
         assert len(machine.requests) == 1
@@ -232,6 +242,27 @@ def test_the_same_call_after_an_outage_is_no_loop() -> None:
     call(machine, use("lookup", text="x"))
     machine.decide(use("lookup", text="x"))
     assert loops(machine) == [("calls", 3, "nudge")], "what was answered counts"
+
+
+def test_polling_through_an_outage_is_no_loop() -> None:
+    machine = Machine(max_steps=50, max_tool_errors=50)
+    for _ in range(5):
+        machine.decide(use("poll", text="x"))
+        machine.fail(code="unavailable", message="HTTP 503", external=True)
+    assert loops(machine) == [] and machine.state.detectors.error_count == 0
+
+
+def test_the_same_errors_after_a_success_are_told_of_no_second_time_and_stop_at_the_fourth() -> None:
+    machine = Machine(max_steps=50, max_tool_errors=50)
+    for number in range(6):
+        if number == 3:
+            call(machine, use("echo", text="it works"))
+        machine.decide(use("lookup", text=f"{number}"))
+        machine.fail(message="disk is full")
+    assert loops(machine) == [("errors", 3, "nudge")] and not machine.state.is_final
+    machine.decide(use("lookup", text="6"))
+    machine.fail(message="disk is full")
+    assert loops(machine)[-1] == ("errors", 4, "stop")
 
 
 def test_every_counter_survives_a_restart_at_every_step() -> None:

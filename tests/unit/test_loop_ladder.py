@@ -216,6 +216,18 @@ def test_a_background_run_is_asked_for_another_plan_before_a_person_is() -> None
     assert gates(machine) == ["loop_detected"]
 
 
+def test_a_step_without_that_error_climbs_no_rung() -> None:
+    machine = background_run()
+    for _ in range(4):
+        failing(machine)
+    take(machine, route("expert"))
+    settled(machine)
+    failing(machine, external=True)
+    assert [rung for _, _, rung in loops(machine)] == ["nudge", "replan"] and gates(machine) == []
+    failing(machine)
+    assert gates(machine) == ["loop_detected"]
+
+
 def test_a_plan_that_breaks_out_of_the_loop_is_asked_for_once() -> None:
     machine = background_run()
     for _ in range(4):
