@@ -196,7 +196,7 @@ def test_polling_in_a_row_is_slowed_down_by_the_runs_own_timer() -> None:
         if pending.attempt == 0:
             assert machine.requests == [], "not sent before its time"
             assert wake_at(machine.state) == pending.resend_at
-            assert pending.deadline == call_deadline(machine.state, "poll", pending.resend_at), "waiting costs it no time"
+            assert pending.deadline == call_deadline(machine.state, "poll", pending.resend_at), "it loses no time"
             machine.wake()
             assert machine.state.pending[0].attempt == 1
         assert len(machine.requests) == 1
