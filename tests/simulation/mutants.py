@@ -9,8 +9,12 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from towpath_contracts.budgets import NOTHING
+from towpath_engine import accounting
+from towpath_engine.budget_state import settle
 from towpath_engine.effects import message_of
 from towpath_fabric.pull import ack
+from towpath_orchestrator import loop, resuming, sender
 from towpath_orchestrator.loop import CommitLoop
 from towpath_tas.app import book, outcomes, requests
 from towpath_tas.core import claims
@@ -100,6 +104,17 @@ def _overtaken() -> list[Patch]:
     return [(core_outcomes, "_overtaken", believed)]
 
 
+def _budget_released() -> list[Patch]:
+    """What nobody answered for is given back."""
+    return [(accounting, "lose", lambda budget, hold: settle(budget, hold, NOTHING))]
+
+
+def _budget_again() -> list[Patch]:
+    """A model is asked once more in the same attempt, by whoever starts anew or connects again."""
+    every: Any = lambda state: list(state.pending)  # noqa: E731
+    return [(place, "sayable_again", every) for place in (loop, resuming, sender)]
+
+
 def _nothing() -> list[Patch]:
     return []
 
@@ -121,18 +136,28 @@ MUTANTS: dict[str, Callable[[], list[Patch]]] = {
 }
 
 
+BUDGET_MUTANTS: dict[str, Callable[[], list[Patch]]] = {
+    "budget_unguarded": _nothing,
+    "budget_released": _budget_released,
+    "budget_again": _budget_again,
+}
+"""Guards of budgets, which only the worlds of `budget_world` need."""
+
+
 class Mutants:
     """Which guard is off in one world; none by default."""
 
     def __init__(self, name: str = "") -> None:
         """Raises LookupError for an unknown name."""
         self.name = name
-        self._patches = MUTANTS[name] if name else _nothing
+        self._patches = {**MUTANTS, **BUDGET_MUTANTS}[name] if name else _nothing
 
     def weaken(self, world: Any) -> None:
         """Take guards out of the tables."""
         if self.name in TABLE_GUARDS:
             setattr(world.ledger.guards, TABLE_GUARDS[self.name], False)
+        if self.name == "budget_unguarded":
+            world.budgets.unguarded = True
         if self.name == "seq":
             world.runs.ignore_seq = True
 
