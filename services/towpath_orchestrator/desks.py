@@ -13,7 +13,7 @@ from towpath_engine.internal import digests_for
 from towpath_engine.state import RunState
 from towpath_fabric.crash_points import crash_point
 from towpath_fabric.ports import Database
-from towpath_orchestrator.adapters.run_tables import QUERIES, Moved
+from towpath_orchestrator.adapters.run_tables import QUERIES, Moved, RunTables
 from towpath_orchestrator.inbox import Item
 
 MAX_CACHED_CHARS = 8_000_000
@@ -23,8 +23,9 @@ MAX_CACHED_CHARS = 8_000_000
 class Desks:
     """Loads what calls read, and stores what they wrote."""
 
-    def __init__(self, pool: Database) -> None:
+    def __init__(self, pool: Database, tables: RunTables) -> None:
         self._pool = pool
+        self._tables = tables
         self._texts: dict[tuple[str, str], str] = {}
         self._chars = 0
 
@@ -57,9 +58,8 @@ class Desks:
         """Store the texts that the events of *batch* name."""
         for moved in batch:
             project = moved.state.created.project
+            await self._tables.store_texts(project, moved.stored)
             for digest, text in moved.stored.items():
-                data = text.encode("utf-8", "surrogatepass")
-                await self._pool.execute(QUERIES.add_blob, project, digest, data, len(data))
                 self._remember(project, digest, text)
         if any(moved.stored for moved in batch):
             crash_point("orchestrator.texts_stored")

@@ -85,7 +85,7 @@ class CommitLoop:
         self._lane = Lane(pool)
         self._dead = DeadLetters(pool, "INBOX", metrics.dead, log, self._tell_dead)
         self._clock = DatabaseClock()
-        self._desks = Desks(pool)
+        self._desks = Desks(pool, tables)
         self._wary = 0
         self._charging = Charging(limits, metrics.refused)
 

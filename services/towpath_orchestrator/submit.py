@@ -161,7 +161,7 @@ class Intake:
                 if refused is not None:
                     raise ProblemError(refused)
                 script_digest = await self._store_script(task, project)
-                await self._store_files(task, project)
+                await self._tables.store_texts(project, mounted(task).texts)
                 created = created_event(task, version, snapshot, caller, script_digest, parent)
         except ChainTooLongError as error:
             raise ProblemError(problem("limit_exceeded", str(error))) from error
@@ -206,12 +206,6 @@ class Intake:
         name = digest(list(task.script))
         await self._scripts.get((project, name, text))
         return name
-
-    async def _store_files(self, task: SubmitTask, project: str) -> None:
-        """Store the texts of mounted files before the run's first event names them."""
-        for name, text in mounted(task).texts.items():
-            data = text.encode()
-            await self._pool.execute(QUERIES.add_blob, project, name, data, len(data))
 
     async def _add_scripts(self, scripts: list[tuple[str, str, str]]) -> dict[tuple[str, str, str], None]:
         for project, name, text in scripts:

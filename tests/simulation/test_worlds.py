@@ -12,6 +12,7 @@ import pytest
 from tests.simulation.coverage import MUST_HAPPEN
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.run import live
+from tests.simulation.world import OBJECTIVES_FROM
 
 ROOT = Path(__file__).parents[2]
 PART = 128
@@ -41,6 +42,12 @@ def test_worlds_lose_nothing_and_do_nothing_twice(first: int) -> None:
     report = live(range(first, first + PART))
     assert report.failed == {}
     assert sorted(name for name in COMMON if not report.counts[name]) == []
+
+
+def test_worlds_of_objectives_apply_the_tools_of_the_platform_once() -> None:
+    report = live(range(OBJECTIVES_FROM, OBJECTIVES_FROM + 10))
+    assert report.failed == {}
+    assert report.counts["outcome_recorded"] and report.counts["killed"] and report.counts["completed"]
 
 
 def test_rare_things_happen_too() -> None:

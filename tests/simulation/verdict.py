@@ -249,8 +249,8 @@ class Judge:
     def _count(self) -> None:
         for rows in self._runs.events.values():
             for row in rows.values():
-                if row["type"] == "effect_resent":
-                    self._world.seen.note("effect_resent")
+                if row["type"] in ("effect_resent", "outcome_recorded"):
+                    self._world.seen.note(row["type"])
 
     def summary(self) -> str:
         """The ends of all runs, for people."""

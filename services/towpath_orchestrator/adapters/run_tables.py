@@ -4,6 +4,7 @@ Law: a batch is one statement and one commit. A run whose seq moved meanwhile is
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -231,6 +232,12 @@ class RunTables:
         for stored in await self._pool.fetch(QUERIES.load_tail, run_id, state.seq):
             state = evolve(state, read_entry(stored))
         return state
+
+    async def store_texts(self, project: str, texts: Mapping[str, str]) -> None:
+        """Store texts by their digests, before an event names them."""
+        for digest, text in texts.items():
+            data = text.encode("utf-8", "surrogatepass")
+            await self._pool.execute(QUERIES.add_blob, project, digest, data, len(data))
 
     async def save_snapshot(self, state: RunState) -> None:
         """Store a state, so that a reload need not fold the whole log."""
