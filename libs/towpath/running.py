@@ -4,14 +4,16 @@ Law: nothing runs in this process. Every form submits to a platform, so a run lo
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any, overload
 
 from towpath.client.client import Client
+from towpath.client.streams import known_types
 from towpath.networks import Network
 from towpath.outputs import Output, TypedRun
 from towpath_contracts.events import LogEntry
 from towpath_contracts.networks import NetworkSpec
+from towpath_contracts.streaming import StreamEvent
 from towpath_contracts.views import RunView
 
 AnyNetwork = str | Network | NetworkSpec
@@ -86,7 +88,22 @@ class Run:
         msg = "run.sync can't be used inside an event loop; write: await run(…)"
         raise RuntimeError(msg)
 
-    async def stream(
+    @overload
+    def stream(
+        self,
+        network: AnyNetwork,
+        message: str = "",
+        *,
+        detailed: bool,
+        event_types: Iterable[str] | None = None,
+        server: str | None = None,
+        api_key: str | None = None,
+        caller: str = "anonymous",
+        **options: Any,
+    ) -> AsyncIterator[StreamEvent]: ...
+
+    @overload
+    def stream(
         self,
         network: AnyNetwork,
         message: str = "",
@@ -95,13 +112,36 @@ class Run:
         api_key: str | None = None,
         caller: str = "anonymous",
         **options: Any,
-    ) -> AsyncIterator[LogEntry]:
-        """Run *network* and yield its events as they happen; the last one is `run_finished`."""
+    ) -> AsyncIterator[LogEntry]: ...
+
+    async def stream(
+        self,
+        network: AnyNetwork,
+        message: str = "",
+        *,
+        detailed: bool | None = None,
+        event_types: Iterable[str] | None = None,
+        server: str | None = None,
+        api_key: str | None = None,
+        caller: str = "anonymous",
+        **options: Any,
+    ) -> AsyncIterator[Any]:
+        """Run *network* and yield its events as they happen; the last one is `run_finished`.
+
+        With *detailed* (True or False) they come in the words of a conversation instead, as `Client.stream` says, of
+        the kinds *event_types* alone where it is given; a run that fails then raises RunFailedError in the end.
+        """
         async with Client(server, api_key=api_key, caller=caller) as client:
             name = await _published(client, network, options)
+            if detailed is not None:
+                known_types(event_types)  # a wrong word begins no run
             accepted = await client.submit(name, message, **options)
-            async for entry in client.events(accepted.run_id):
-                yield entry
+            if detailed is None:
+                async for entry in client.events(accepted.run_id):
+                    yield entry
+                return
+            async for event in client.stream(accepted.run_id, detailed=detailed, event_types=event_types):
+                yield event
 
 
 async def _published(client: Client, network: AnyNetwork, options: dict[str, Any]) -> str:

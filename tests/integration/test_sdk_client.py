@@ -18,7 +18,17 @@ from tests.support.service_process import service_process
 from tests.support.tcp_proxy import tcp_proxy
 from tests.support.web import Asked, response, web
 
-from towpath import Agent, Client, Network, NotFoundError, RefusedError, RunTimeoutError, UnavailableError, run
+from towpath import (
+    Agent,
+    Client,
+    Network,
+    NotFoundError,
+    RefusedError,
+    RunFailedError,
+    RunTimeoutError,
+    UnavailableError,
+    run,
+)
 from towpath_contracts import rpc
 from towpath_contracts.events import FINAL_STATUSES, RunFinished
 from towpath_contracts.networks import PublishNetwork
@@ -181,6 +191,26 @@ async def test_a_network_that_is_handed_over_is_published_and_run(platform: Plat
     assert (view.network, view.version, view.max_steps, view.status) == ("handed", 1, 7, "completed")
     again = await run(spec, "hello", server=platform.gateway.url)
     assert again.version == 1
+
+
+async def test_b12_a_run_is_streamed_in_the_words_of_a_conversation(platform: Platform, peers: Peers) -> None:
+    """Row B12: stream of text, tool_call, tool_result, step, …; order, `detailed` flag, filter; error, then raised."""
+    for way in ("http", "nats"):
+        server = platform.address(way)
+        told = [one async for one in run.stream("solo", "hello", detailed=True, server=server)]
+        kinds = [one.type for one in told if one.type in {"tool_call", "tool_result", "step", "text"}]
+        assert kinds == [*("step", "tool_call", "tool_result", "step") * 2, "step", "text", "step"], way
+        assert [one.status for one in told if one.type == "status"][:2] == ["starting", "running"]
+        assert (told[-1].type, told[-1].step) == ("status", 3)
+        brief = [one.type async for one in run.stream("solo", "hello", detailed=False, server=server)]
+        assert brief == ["tool_call", "tool_call", "text"]
+    heard = []
+    with pytest.raises(RunFailedError, match="max_steps_exceeded"):
+        async for one in run.stream("solo", "hello", detailed=False, max_steps=1, server=platform.gateway.url):
+            heard.append(one)  # noqa: PERF401 - what was heard before it was raised
+    assert [one.type for one in heard] == ["tool_call", "error"]
+    with pytest.raises(RefusedError, match="a stream has no mood"):
+        _ = [one async for one in run.stream("solo", "hello", detailed=True, event_types=["mood"])]
 
 
 async def test_a3_a_version_is_one_above_the_last_and_a_run_takes_the_one_it_names(

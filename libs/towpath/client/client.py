@@ -5,7 +5,7 @@ Law: a refusal is a TowpathError with a stable code and a remedy; how a run ende
 
 import asyncio
 import importlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
 from typing import Any, Self, overload
 from urllib.parse import urlsplit
@@ -18,6 +18,7 @@ from towpath.client.budgets import Budgets
 from towpath.client.groups import DeadLetters, Gates, Networks, Tools
 from towpath.client.policy import Policy
 from towpath.client.settings import ClientSettings
+from towpath.client.streams import known_types, raise_if_failed
 from towpath.client.switches import Switches
 from towpath.client.transport import Transport
 from towpath.client.workspaces import Workspaces
@@ -30,11 +31,12 @@ from towpath.outputs import Output, TypedRun, typed
 from towpath.tools import seconds
 from towpath_contracts.base import JsonObject
 from towpath_contracts.children import ChildNode
-from towpath_contracts.events import FINAL_STATUSES, LogEntry
+from towpath_contracts.events import FINAL_STATUSES, LogEntry, RunFinished
 from towpath_contracts.goal_views import TaskState
 from towpath_contracts.messages import RunMessages
 from towpath_contracts.nodes import RunNodes
 from towpath_contracts.problems import problem
+from towpath_contracts.streaming import StreamEvent, Streaming
 from towpath_contracts.subjects import ANONYMOUS
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_contracts.views import Done, RunPage, RunView
@@ -200,6 +202,22 @@ class Client:
         """Yield every event after seq *after* once and in order, until the run has ended; resumes after a drop."""
         async for entry in self._transport.events(_uuid(run_id), after):
             yield entry
+
+    async def stream(
+        self, run_id: UUID | str, *, detailed: bool = True, event_types: Iterable[str] | None = None
+    ) -> AsyncIterator[StreamEvent]:
+        """Yield a run as it happens: text, tool_call, tool_result, step, reasoning, usage, status and error (B12).
+
+        Without *detailed* only text and tool_call; *event_types* narrows further; the error that ends a run is always
+        told. Then, for a run that did not complete and was not cancelled, RunFailedError is raised.
+        """
+        wanted = known_types(event_types)
+        told = Streaming(detailed=detailed, event_types=wanted)
+        async for entry in self._transport.events(_uuid(run_id), 0):
+            for one in told.of(entry):
+                yield one
+            if isinstance(entry.event, RunFinished):
+                raise_if_failed(_uuid(run_id), entry.event)
 
     async def cancel(self, run_id: UUID | str, reason: str = "") -> Done:
         """Ask a run to stop. It has stopped when its status says so."""
