@@ -177,6 +177,17 @@ async def test_c10_whatever_user_code_does_is_one_answer_or_one_failure(monkeypa
     assert (await answer(asyncio.sleep(9), timeout_ms=10)).code == "model_timeout"
 
 
+async def test_b5_the_answer_of_an_agent_is_held_against_its_schema() -> None:
+    """Row B5: structured output validated against a schema, whoever wrote it."""
+    wanted = {"type": "object", "properties": {"score": {"type": "integer"}}, "required": ["score"]}
+    typed = context(respond_schema=wanted)
+    assert await answer(respond({"score": 7}), context=typed) == respond({"score": 7})
+    failure = await answer(respond({"score": "7"}), context=typed)
+    assert isinstance(failure, Failure)
+    assert failure.code == "invalid_output"
+    assert "$.score: '7' is not of type 'integer'" in failure.message
+
+
 async def test_a_cancelled_answer_is_cancelled() -> None:
     task = asyncio.create_task(answer(asyncio.sleep(9)))
     await asyncio.sleep(0)

@@ -17,6 +17,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.deciding import DecisionKind
 from towpath_contracts.decisions import Abandon, RequestGate, Respond, RouteToAgent, UseTool, adapter_of
 from towpath_contracts.problems import said_of
+from towpath_contracts.shapes import faults
 from towpath_contracts.strict_json import MAX_VALUE_DEPTH, fault_of
 
 METHODS: dict[DecisionKind, str] = {
@@ -92,6 +93,15 @@ def _check(request: AgentRequest, value: JsonObject) -> None:
         if shape is not None:
             shape.model_validate(value)
         else:
-            adapter_of(request.context.run_kind).validate_python(value)
+            _check_payload(request, adapter_of(request.context.run_kind).validate_python(value))
     except ValidationError as error:
         raise AnswerInvalidError(said_of(error)) from error
+
+
+def _check_payload(request: AgentRequest, decision: Any) -> None:
+    """Hold an answer against the schema that its agent or its task has (feature B5)."""
+    schema = request.context.respond_schema
+    wrong = faults(schema, decision.action_details.payload) if schema and isinstance(decision, Respond) else ()
+    if wrong:
+        msg = f"the payload does not satisfy its JSON Schema: {'; '.join(wrong)}"
+        raise AnswerInvalidError(msg)
