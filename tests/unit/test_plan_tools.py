@@ -1,0 +1,113 @@
+"""The plan tools, with every limit and every error (feature D5, behaviours 003.2)."""
+
+from typing import Any
+
+import pytest
+
+from towpath_contracts.internal_tools import MAX_PLAN_STEPS, PLAN_TOOLS
+from towpath_engine.applying import ToolRefusedError
+from towpath_engine.desk_state import Plan, PlanStep, plan_from
+from towpath_engine.plan import NO_PLAN, apply_plan, status_of
+
+
+class Kept:
+    """A plan under its tools; a refused call changes nothing."""
+
+    def __init__(self, *titles: str) -> None:
+        self.plan: Plan | None = None
+        if titles:
+            self("plan_setup", objective="o", steps=[{"title": title} for title in titles])
+
+    def __call__(self, tool: str, **args: Any) -> dict[str, Any]:
+        applied = apply_plan(tool, args, self.plan)
+        self.plan = applied.plan or self.plan
+        return applied.result
+
+    def refused(self, tool: str, **args: Any) -> str:
+        before = self.plan
+        with pytest.raises(ToolRefusedError) as caught:
+            self(tool, **args)
+        assert self.plan == before
+        return caught.value.code
+
+    def steps(self) -> list[str]:
+        return [f"{step.step_id} {step.title} {step.status}" for step in (self.plan.steps if self.plan else ())]
+
+
+@pytest.mark.parametrize("tool", sorted(PLAN_TOOLS - {"plan_setup"}))
+def test_without_a_plan_there_is_nothing_to_do(tool: str) -> None:
+    args = {
+        "plan_add_step": {"title": "t"},
+        "plan_update_step": {"step_id": "S001", "title": "t"},
+        "plan_mark_step": {"step_id": "S001", "status": "done"},
+    }
+    with pytest.raises(ToolRefusedError, match=NO_PLAN):
+        apply_plan(tool, args.get(tool, {}), None)
+
+
+def test_ids_are_counted_from_s001_and_go_on_after_the_highest() -> None:
+    kept = Kept("one", "two")
+    assert kept("plan_add_step", title="three", details="  ")["step_id"] == "S003"
+    assert kept.steps() == ["S001 one pending", "S002 two pending", "S003 three pending"]
+    kept.plan = Plan(objective="o", steps=(PlanStep(step_id="S007", title="x"), PlanStep(step_id="Sabc", title="y")))
+    assert kept("plan_add_step", title="next")["step_id"] == "S008", "ids whose rest is no number are skipped"
+    kept("plan_mark_step", step_id="s007", status="done")
+    again = Kept("first")
+    assert again.steps() == ["S001 first pending"], "a new plan begins at S001"
+
+
+def test_all_done_is_completed_and_a_completed_plan_may_be_reopened() -> None:
+    kept = Kept("one", "two")
+    for step in ("S001", "S002"):
+        kept("plan_mark_step", step_id=step, status="done", note="seen")
+    assert kept.plan is not None and kept.plan.status == "completed"
+    assert kept.refused("plan_add_step", title="more") == "plan_inactive"
+    assert kept.refused("plan_update_step", step_id="S001", title="other") == "plan_inactive"
+    kept("plan_mark_step", step_id="S001", status="blocked")
+    assert kept.plan.status == "active" and kept.plan.steps[0].notes == ("seen",)
+    assert status_of(()) == "completed", "also without any step"
+
+
+def test_a_cleared_plan_is_abandoned_and_has_no_steps() -> None:
+    kept = Kept("one")
+    kept("plan_clear")
+    assert kept.plan is not None and (kept.plan.status, kept.plan.steps) == ("abandoned", ())
+    assert kept.refused("plan_clear") == "plan_inactive"
+    assert kept.refused("plan_mark_step", step_id="S001", status="done") == "plan_inactive"
+    assert kept.refused("plan_add_step", title="t") == "plan_inactive"
+    kept("plan_setup", objective="again")
+    assert kept.plan.status == "active", "a plan without steps is active: they are added"
+
+
+def test_a_change_names_a_step_and_changes_something() -> None:
+    kept = Kept("one")
+    assert kept.refused("plan_update_step", step_id="S001") == "arguments_invalid"
+    assert kept.refused("plan_update_step", step_id="S009", title="t") == "plan_step_unknown"
+    assert kept.refused("plan_mark_step", step_id="S001", status="finished") == "arguments_invalid"
+    kept("plan_update_step", step_id="S001", title="other", details="how")
+    assert kept.plan is not None and (kept.plan.steps[0].title, kept.plan.steps[0].details) == ("other", "how")
+
+
+@pytest.mark.parametrize(
+    ("tool", "field", "limit", "more"),
+    [
+        ("plan_setup", "objective", 240, {}),
+        ("plan_add_step", "title", 160, {}),
+        ("plan_add_step", "details", 512, {"title": "t"}),
+        ("plan_mark_step", "note", 512, {"step_id": "S001", "status": "done"}),
+    ],
+)
+def test_texts_are_ascii_and_bounded(tool: str, field: str, limit: int, more: dict[str, Any]) -> None:
+    kept = Kept("one")
+    assert kept.refused(tool, **more, **{field: "x" * (limit + 1)}) == "arguments_invalid"
+    assert kept.refused(tool, **more, **{field: "é"}) == "arguments_invalid"
+    kept(tool, **more, **{field: "x" * limit})
+
+
+def test_a_plan_has_a_bounded_number_of_steps_and_reads_back() -> None:
+    kept = Kept(*[f"step {number}" for number in range(MAX_PLAN_STEPS)])
+    assert kept.refused("plan_add_step", title="one more") == "plan_full"
+    assert kept.plan is not None and plan_from(kept.plan.as_json()) == kept.plan
+    assert kept("plan_read") == kept.plan.as_json()
+    for wrong in ({"objective": " "}, {"objective": "o", "steps": [{"title": ""}]}, {"objective": 1}, {"extra": 1}):
+        assert kept.refused("plan_setup", **wrong) == "arguments_invalid"

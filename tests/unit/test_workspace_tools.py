@@ -1,0 +1,180 @@
+"""The workspace tools, with every limit and every error (feature D6, behaviours 003.2), and mounts of a host."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from towpath import HostMount, RefusedError
+from towpath_contracts.canonical import digest_text
+from towpath_contracts.globs import matching
+from towpath_contracts.workspace import MAX_DEPTH, MAX_SEGMENT, MAX_WORKSPACE_BYTES, PathRefusedError, clean_path
+from towpath_engine.applying import ContentMissingError, ToolRefusedError
+from towpath_engine.desk_state import WorkspaceFile
+from towpath_engine.workspace import apply_workspace, texts_needed
+
+
+class Desk:
+    """Files under the workspace tools; a refused call changes nothing."""
+
+    def __init__(self, **mounted: str) -> None:
+        self.files: dict[str, WorkspaceFile] = {}
+        self.texts: dict[str, str] = {}
+        for name, text in mounted.items():
+            self.texts[digest_text(text)] = text
+            path = f"in/{name}.txt"
+            self.files[path] = WorkspaceFile(digest=digest_text(text), size=len(text), read_only=True)
+
+    def __call__(self, tool: str, **args: Any) -> dict[str, Any]:
+        wanted = texts_needed(f"workspace_{tool}", args, self.files)
+        contents = {digest: self.texts[digest] for digest in wanted}
+        applied = apply_workspace(f"workspace_{tool}", args, self.files, contents)
+        self.texts |= applied.stored
+        for change in applied.changes:
+            before = self.files.pop(change.path, None)
+            if change.digest is not None:
+                version = 1 if before is None else before.version + 1
+                self.files[change.path] = WorkspaceFile(digest=change.digest, size=change.size, version=version)
+        return applied.result
+
+    def refused(self, tool: str, **args: Any) -> str:
+        before = dict(self.files)
+        with pytest.raises(ToolRefusedError) as caught:
+            self(tool, **args)
+        assert self.files == before
+        return caught.value.code
+
+    def text(self, path: str) -> str:
+        return self.texts[self.files[path].digest]
+
+
+def test_paths_are_relative_ascii_and_bounded() -> None:
+    assert clean_path("a//b///c.txt") == "a/b/c.txt", "duplicate slashes collapse"
+    assert clean_path("/".join("a" * MAX_DEPTH)) and clean_path("a" * MAX_SEGMENT)
+    wrong = ("", "/a", "a/../b", "./a", "a/.", "é", "a\n", "/".join("a" * (MAX_DEPTH + 1)), "a" * (MAX_SEGMENT + 1))
+    for path in wrong:
+        with pytest.raises(PathRefusedError):
+            clean_path(path)
+        assert Desk().refused("write", path=path, content="x") == "path_invalid"
+
+
+def test_files_are_created_once_and_then_overwritten_or_appended_to() -> None:
+    desk = Desk()
+    assert desk("write", path="a/b.txt", content="one") == {"path": "a/b.txt", "version": 1, "size": 3}
+    assert desk.refused("write", path="a/b.txt", content="two") == "path_taken"
+    assert desk.refused("write", path="a", content="x") == "path_taken", "a folder is no file"
+    assert desk.refused("write", path="a/b.txt/c", content="x") == "path_taken", "a file is no folder"
+    assert desk("write", path="a/b.txt", content="two", mode="overwrite")["version"] == 2
+    assert desk("write", path="a/b.txt", content="!", mode="append")["version"] == 3
+    assert desk.text("a/b.txt") == "two!"
+    for mode in ("overwrite", "append"):
+        assert desk.refused("write", path="c.txt", content="x", mode=mode) == "path_unknown"
+    assert desk.refused("write", path="c.txt", content="x", mode="rename") == "arguments_invalid"
+    assert desk.refused("write", path="c.txt", content="x" * 48_001) == "arguments_invalid"
+    desk("write", path="c.txt", content="x" * 48_000)
+
+
+def test_edits_replace_exactly_what_is_meant() -> None:
+    desk = Desk()
+    desk("write", path="a", content="one two two")
+    assert desk.refused("edit", path="a", old="three", new="x") == "text_not_found"
+    assert desk.refused("edit", path="a", old="two", new="x") == "text_not_unique"
+    desk("edit", path="a", old="two", new="2", all=True)
+    desk("edit", path="a", old="one", new="1")
+    assert desk.text("a") == "1 2 2" and desk.files["a"].version == 3
+
+
+def test_mounted_files_are_read_and_never_changed() -> None:
+    desk = Desk(x="mounted")
+    assert desk("read", path="in/x.txt")["content"] == "mounted"
+    for call in (
+        {"tool": "write", "path": "in/x.txt", "content": "y", "mode": "overwrite"},
+        {"tool": "edit", "path": "in/x.txt", "old": "m", "new": "n"},
+        {"tool": "delete", "path": "in"},
+    ):
+        assert desk.refused(**call) == "file_read_only"
+
+
+def test_reading_goes_on_from_a_line() -> None:
+    desk = Desk()
+    desk("write", path="a", content="".join(f"line {n}\n" for n in range(1, 101)))
+    first = desk("read", path="a", max_chars=100)
+    assert first["to_line"] == 14 and not first["complete"] and first["lines"] == 100
+    rest = desk("read", path="a", from_line=first["to_line"] + 1)
+    assert first["content"] + rest["content"] == desk.text("a") and rest["complete"]
+    assert desk.refused("read", path="a", from_line=101) == "line_unknown"
+    assert desk.refused("read", path="b") == "path_unknown"
+
+
+def test_listing_globbing_and_searching_find_what_is_there() -> None:
+    desk = Desk(x="alpha\nBeta\n", y="beta\n")
+    desk("write", path="src/a/b.py", content="beta = 1\n")
+    assert [f["name"] for f in desk("list", path="in")["files"]] == ["x.txt", "y.txt"]
+    assert desk("list")["folders"] == ["in/", "src/"]
+    assert desk.refused("list", path="in/x.txt") == "path_is_file"
+    assert desk.refused("list", path="nowhere") == "path_unknown"
+    assert desk("glob", pattern="**/*.py")["paths"] == ["src/a/b.py"]
+    assert [(m["path"], m["line"]) for m in desk("grep", text="beta")["matches"]] == [
+        ("in/y.txt", 1),
+        ("src/a/b.py", 1),
+    ]
+    assert desk("grep", text="beta", ignore_case=True, pattern="in/*")["count"] == 2
+    assert desk("delete", path="src")["deleted"] == ["src/a/b.py"]
+    assert desk.refused("delete", path="src") == "path_unknown"
+
+
+def test_globs_stay_within_segments_and_are_never_slow() -> None:
+    names = ["a.py", "src/a.py", "src/x/b.py"]
+    assert matching("*.py", names) == ["a.py"] and matching("**", names) == names
+    assert matching("src/**/?.py", names) == ["src/a.py", "src/x/b.py"] and matching("[a].py", names) == []
+    assert matching("**/" * 400 + "*a" * 40 + "b", ["/".join(["a" * 80] * 16)]) == []
+
+
+def test_the_workspace_is_bounded_as_a_whole() -> None:
+    desk = Desk()
+    for number in range(MAX_WORKSPACE_BYTES // 48_000):
+        desk("write", path=f"f{number}", content="x" * 48_000)
+    assert desk.refused("write", path="last", content="x" * 48_000) == "workspace_full"
+    for _ in range(9):
+        desk("delete", path="f0") if "f0" in desk.files else None
+        desk("delete", path=sorted(desk.files)[0])
+    desk("write", path="big", content="x" * 48_000)
+    for _ in range(9):
+        desk("write", path="big", content="x" * 48_000, mode="append")
+    assert desk.refused("write", path="big", content="x" * 48_000, mode="append") == "file_too_large"
+
+
+def test_a_text_that_did_not_come_is_asked_for() -> None:
+    desk = Desk(x="mounted")
+    with pytest.raises(ContentMissingError):
+        apply_workspace("workspace_read", {"path": "in/x.txt"}, desk.files, {})
+
+
+def test_a_folder_is_mounted_without_what_lies_outside_it(tmp_path: Path) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    for folder in (root / "src" / "__pycache__", outside):
+        folder.mkdir(parents=True)
+    (outside / "secret.txt").write_text("secret")
+    (root / "a.md").write_text("a")
+    (root / "src" / "b.py").write_text("b")
+    (root / "src" / "__pycache__" / "b.pyc").write_bytes(b"\xff")
+    (root / "link.txt").symlink_to(outside / "secret.txt")
+    (root / "folder").symlink_to(outside)
+
+    def files(**more: Any) -> list[str]:
+        return [file["path"] for file in HostMount(root, **{"roots": [root], **more}).to_json()["files"]]
+
+    assert files() == ["a.md", "src/b.py"], "links are left out"
+    assert files(follow_symlinks=True) == ["a.md", "src/b.py"], "and never lead outside the roots"
+    assert files(follow_symlinks=True, roots=[tmp_path]) == ["a.md", "folder/secret.txt", "link.txt", "src/b.py"]
+    assert files(include=("**/*.py",)) == ["src/b.py"] and files(exclude=("src/**",)) == ["a.md"]
+    for more in ({"max_bytes": 1}, {"roots": [outside]}, {"exclude": ()}, {"roots": [root / "src"]}):
+        with pytest.raises(RefusedError):
+            files(**more)
+    if os.geteuid():  # root reads everything
+        (root / "a.md").chmod(0)
+        with pytest.raises(RefusedError):
+            files()
+    with pytest.raises(RefusedError):
+        HostMount(root / "nowhere", roots=[root]).to_json()
