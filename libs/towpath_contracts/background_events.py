@@ -101,3 +101,25 @@ BackgroundEvent = (
     | DeliverableRefused
     | Terminated
 )
+
+
+class Reflected(Value):
+    """What a reflection said, and whether the platform followed it (feature D7)."""
+
+    type: Literal["reflected"] = "reflected"
+    step: int
+    verdict: str
+    note: str = ""
+    rationale: str = ""
+    followed: bool = True
+    refusal: str = ""
+
+
+class Summarized(Value):
+    """The last words of a run: its summary, and its deliverable where one was asked for (features D2, D3)."""
+
+    type: Literal["summarized"] = "summarized"
+    summary: str
+    rationale: str = ""
+    deliverable: JsonObject | None = None
+    source: Literal["model", "platform"] = "model"

@@ -17,39 +17,73 @@ from towpath_contracts.background_events import (
     IterationStarted,
     OutcomeRecorded,
     PlanChanged,
+    Reflected,
     RunConcluding,
+    Summarized,
     Terminated,
     WorkspaceChanged,
 )
 from towpath_contracts.base import JsonObject, Message, Value, unset
 from towpath_contracts.budget_events import BudgetApplied, BudgetRefused, BudgetWarned, UsageCorrected
-from towpath_contracts.budgets import Amounts, AttemptAnswered, Budget
-from towpath_contracts.children import ChildTask, ParentOf
-from towpath_contracts.deciding import Cost, ScriptUse, Usage
-from towpath_contracts.decisions import Instruction
+from towpath_contracts.budgets import Amounts, Budget
+from towpath_contracts.call_events import ToolCallDenied, ToolCallEdited, ToolCallFinished
+from towpath_contracts.child_events import ChildEnded, ChildStarted, ChildWaits
+from towpath_contracts.children import ParentOf
+from towpath_contracts.deciding import Cost, Usage
+from towpath_contracts.decision_events import (
+    DecisionMissed,
+    DecisionReceived,
+    DecisionRefused,
+    DecisionRequested,
+    InstructionIssued,
+)
+from towpath_contracts.goal_events import (
+    BackedOff,
+    ConfidenceMeasured,
+    HelpSought,
+    ProgressMeasured,
+    ProgressSource,
+    Rung,
+    StepValidated,
+)
 from towpath_contracts.goals import GoalSettings, GoalTask
-from towpath_contracts.tools import Denial, ProbeWord, ToolFailure
 from towpath_contracts.watching import FindingName
 from towpath_contracts.workspace import FileEntry
 
 __all__ = [
+    "BackedOff",
     "BudgetApplied",
     "BudgetRefused",
     "BudgetWarned",
+    "ChildEnded",
+    "ChildStarted",
+    "ChildWaits",
+    "ConfidenceMeasured",
+    "DecisionMissed",
+    "DecisionReceived",
+    "DecisionRefused",
+    "DecisionRequested",
     "DeliverableRefused",
+    "HelpSought",
+    "InstructionIssued",
     "IterationCompleted",
     "IterationStarted",
     "OutcomeRecorded",
     "PlanChanged",
+    "ProgressMeasured",
+    "ProgressSource",
+    "Reflected",
     "RunConcluding",
+    "Rung",
+    "StepValidated",
+    "Summarized",
     "Terminated",
+    "ToolCallDenied",
+    "ToolCallEdited",
+    "ToolCallFinished",
     "UsageCorrected",
     "WorkspaceChanged",
 ]  # told apart, part of the same union
-
-
-DECIDE = "decide"
-"""The kind of request that opens a step; it is left out of what is written, so that older logs stay as they are."""
 
 
 class ForkedFrom(Value):
@@ -129,142 +163,6 @@ class RunStarted(Value):
     type: Literal["run_started"] = "run_started"
 
 
-class DecisionRequested(Value):
-    """A step begins: the decider is asked. `input_preview` is what the execution log shows."""
-
-    type: Literal["decision_requested"] = "decision_requested"
-    request_id: UUID
-    step: int
-    epoch: int
-    agent_key: str
-    model: str
-    kind: str = "decide"
-    input_preview: str = ""
-    reserved: Amounts | None = Field(default=None, exclude_if=unset)
-
-
-class BackedOff(Value):
-    """The next request waits until `until`: attempt number `attempt` of the step must not come at once (feature C4)."""
-
-    type: Literal["backed_off"] = "backed_off"
-    step: int
-    attempt: int
-    until: datetime
-    reason: str = ""
-
-
-class DecisionReceived(Value):
-    """A model answered a request of `kind`. Usage and cost are of all its attempts."""
-
-    type: Literal["decision_received"] = "decision_received"
-    request_id: UUID
-    step: int
-    epoch: int
-    agent_key: str
-    kind: str = Field(default=DECIDE, exclude_if=lambda kind: kind == DECIDE)
-    decision: JsonObject
-    model: str = ""
-    usage: Usage = Usage()
-    cost: Cost = Cost()
-    duration_ms: int = 0
-    prompt_digest: str = ""
-    raw_digest: str = ""
-    script: ScriptUse | None = None
-    answered: AttemptAnswered | None = Field(default=None, exclude_if=unset)
-
-
-class DecisionMissed(Value):
-    """No answer to a request of `kind` could be had from the model."""
-
-    type: Literal["decision_missed"] = "decision_missed"
-    request_id: UUID
-    step: int
-    epoch: int
-    agent_key: str
-    kind: str = Field(default=DECIDE, exclude_if=lambda kind: kind == DECIDE)
-    code: str
-    message: str
-    model: str = ""
-    usage: Usage = Usage()
-    cost: Cost = Cost()
-    duration_ms: int = 0
-    prompt_digest: str = ""
-    raw_digest: str = ""
-    script: ScriptUse | None = None
-    answered: AttemptAnswered | None = Field(default=None, exclude_if=unset)
-
-
-class DecisionRefused(Value):
-    """Validation refused a decision; `feedback` goes back to the model (status `retry` of feature A7)."""
-
-    type: Literal["decision_refused"] = "decision_refused"
-    step: int
-    epoch: int
-    agent_key: str
-    code: str
-    feedback: str
-
-
-class InstructionIssued(Value):
-    """A decision passed validation: this is what the platform does."""
-
-    type: Literal["instruction_issued"] = "instruction_issued"
-    step: int
-    epoch: int
-    agent_key: str
-    instruction: Instruction
-
-
-class ToolCallFinished(Value):
-    """A call has an outcome. `probe` is what the tool's probe found out, `settled_by` the person whose word it is."""
-
-    type: Literal["tool_call_finished"] = "tool_call_finished"
-    execution_id: UUID
-    step: int
-    epoch: int
-    agent_key: str
-    call_index: int
-    tool: str
-    status: Literal["succeeded", "failed", "unknown", "void"]
-    result: Any = None
-    result_digest: str | None = None
-    result_bytes: int = 0
-    blob: bool = False
-    failure: ToolFailure | None = None
-    duration_ms: int = 0
-    worker: str = ""
-    policy_version: int = 0
-    probe: ProbeWord = ""
-    settled_by: str = ""
-
-
-class ToolCallEdited(Value):
-    """A person changed the arguments of a call before it ran: *args* were executed, and not those asked for."""
-
-    type: Literal["tool_call_edited"] = "tool_call_edited"
-    execution_id: UUID
-    step: int
-    agent_key: str
-    call_index: int
-    tool: str
-    args: JsonObject
-    by: str
-
-
-class ToolCallDenied(Value):
-    """The tool-access service refused a call; the refusal is fed back."""
-
-    type: Literal["tool_call_denied"] = "tool_call_denied"
-    execution_id: UUID
-    step: int
-    epoch: int
-    agent_key: str
-    call_index: int
-    tool: str
-    denial: Denial
-    policy_version: int = 0
-
-
 class AgentTransferred(Value):
     """Another agent acts from now on."""
 
@@ -339,128 +237,6 @@ class NoteAdded(Value):
     text: str
 
 
-class StepValidated(Value):
-    """What came of a step of a goal run, after all its attempts (feature C1, C2).
-
-    `source` says who judged: `outcome` (the call failed), `model`, or `none`. `criteria` are the numbers of those that
-    are met now; `error_signature` is empty for a step that succeeded.
-    """
-
-    type: Literal["step_validated"] = "step_validated"
-    step: int
-    attempt: int
-    source: str
-    success: bool
-    reason: str = ""
-    criteria: tuple[int, ...] = ()
-    error_signature: str = ""
-    uncertain: bool = False
-
-
-Rung = Literal["alternative", "specialist", "person"]
-ProgressSource = Literal["tests", "artifacts", "model", "none"]
-
-
-class HelpSought(Value):
-    """A denied action of a goal run leads up a rung of the ladder: alternative, specialist, person (feature C9).
-
-    `target` is the agent that is asked, or the tools that are named instead.
-    """
-
-    type: Literal["help_sought"] = "help_sought"
-    step: int
-    tool: str
-    rung: Rung
-    target: str = ""
-    reason: str = ""
-
-
-class ProgressMeasured(Value):
-    """How far the goal is, 0 to 1, by `source` tests, artifacts or model, with that source's metrics (feature C7).
-
-    `artifacts` are those that are known by now.
-    """
-
-    type: Literal["progress_measured"] = "progress_measured"
-    step: int
-    source: ProgressSource
-    score: float
-    metrics: JsonObject = Field(default_factory=dict)
-    reason: str = ""
-    artifacts: tuple[JsonObject, ...] = ()
-
-
-class ConfidenceMeasured(Value):
-    """How sure the model is, 0 to 1; what can't be read is 0 (feature C8).
-
-    `trigger` is interval, uncertain, requested or failures.
-    """
-
-    type: Literal["confidence_measured"] = "confidence_measured"
-    step: int
-    score: float
-    trigger: str
-    reason: str = ""
-
-
-class Reflected(Value):
-    """What a reflection said, and whether the platform followed it (feature D7)."""
-
-    type: Literal["reflected"] = "reflected"
-    step: int
-    verdict: str
-    note: str = ""
-    rationale: str = ""
-    followed: bool = True
-    refusal: str = ""
-
-
-class Summarized(Value):
-    """The last words of a run: its summary, and its deliverable where one was asked for (features D2, D3)."""
-
-    type: Literal["summarized"] = "summarized"
-    summary: str
-    rationale: str = ""
-    deliverable: JsonObject | None = None
-    source: Literal["model", "platform"] = "model"
-
-
-class ChildStarted(Value):
-    """A child run was born in this very transition; `index` is its place among the children of the step."""
-
-    type: Literal["child_started"] = "child_started"
-    child_id: UUID
-    step: int
-    index: int
-    task: ChildTask
-
-
-class ChildWaits(Value):
-    """A child waits for people, or no longer: while all that a run waits for do, its time stands still (design §5)."""
-
-    type: Literal["child_waits"] = "child_waits"
-    child_id: UUID
-    waits: bool
-    child_seq: int = 0
-
-
-class ChildEnded(Value):
-    """A child has its final status."""
-
-    type: Literal["child_ended"] = "child_ended"
-    child_id: UUID
-    step: int
-    index: int
-    status: str
-    reason: str = ""
-    final: JsonObject | None = None
-    last_output: Any = None
-    usage: Usage = Usage()
-    cost: Cost = Cost()
-    child_seq: int = 0
-    cursors: dict[str, int] = Field(default_factory=dict)
-
-
 class EffectResent(Value):
     """A pending effect was sent again (left out when logs are compared); `dead` says why its last message could not be.
 
@@ -520,54 +296,6 @@ class RunFinished(Value):
     effects: tuple[JsonObject, ...] = ()
 
 
-Event = Annotated[
-    RunCreated
-    | RunForked
-    | RunStarted
-    | DecisionRequested
-    | DecisionReceived
-    | DecisionMissed
-    | DecisionRefused
-    | InstructionIssued
-    | ToolCallEdited
-    | ToolCallFinished
-    | ToolCallDenied
-    | AgentTransferred
-    | GateOpened
-    | GateClosed
-    | LoopDetected
-    | WatchdogReported
-    | NoteAdded
-    | BackedOff
-    | StepValidated
-    | HelpSought
-    | ProgressMeasured
-    | ConfidenceMeasured
-    | Reflected
-    | Summarized
-    | BudgetApplied
-    | BudgetRefused
-    | BudgetWarned
-    | UsageCorrected
-    | ChildStarted
-    | ChildWaits
-    | ChildEnded
-    | PlanChanged
-    | WorkspaceChanged
-    | OutcomeRecorded
-    | IterationStarted
-    | IterationCompleted
-    | RunConcluding
-    | DeliverableRefused
-    | Terminated
-    | EffectResent
-    | CancelAccepted
-    | FenceStored
-    | RunQuarantined
-    | RunFinished,
-    Field(discriminator="type"),
-]
-
 AnyEvent = (
     RunCreated
     | RunForked
@@ -614,6 +342,8 @@ AnyEvent = (
     | RunQuarantined
     | RunFinished
 )
+
+Event = Annotated[AnyEvent, Field(discriminator="type")]
 
 event_adapter: TypeAdapter[AnyEvent] = TypeAdapter(Event)
 
