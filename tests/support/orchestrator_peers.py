@@ -14,7 +14,7 @@ from tests.support.service_process import ServiceProcess, started
 
 from towpath_contracts import rpc, streams, subjects
 from towpath_contracts.access import FenceAnswer, RecordAction, ToolsDescribed
-from towpath_contracts.deciding import DecisionRequest
+from towpath_contracts.deciding import DecisionRequest, Usage
 from towpath_contracts.facts import DecisionMade, ToolFinished
 from towpath_contracts.tools import EffectClass, ToolRequest, ToolSpec
 from towpath_contracts.views import Done
@@ -65,6 +65,7 @@ class Peers:
         self.decisions: list[DecisionRequest] = []
         self.fences: list[Any] = []
         self.actions: list[RecordAction] = []
+        self.usage = Usage()
         self.answer_tools = True
         self.answer_decisions = True
         self.unreadable: Callable[[Msg], Any] | None = None
@@ -125,7 +126,11 @@ class Peers:
         if not self.answer_decisions:
             return None
         fact = DecisionMade(
-            run_id=request.run_id, request_id=request.request_id, attempt=request.attempt, decision=self.decide(request)
+            run_id=request.run_id,
+            request_id=request.request_id,
+            attempt=request.attempt,
+            decision=self.decide(request),
+            usage=self.usage,
         )
         await self.send("decider", fact.run_id, fact.model_dump_json().encode())
         return None
