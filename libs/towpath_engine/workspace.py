@@ -116,19 +116,21 @@ def _read(args: JsonObject, files: Files, contents: Contents) -> Applied:
     if asked.from_line > max(1, len(lines)):
         raise ToolRefusedError("line_unknown", f"{name} has {len(lines)} lines")
     taken: list[str] = []
-    size, last = 0, asked.from_line - 1
+    size, last, cut = 0, asked.from_line - 1, False
     for line in lines[asked.from_line - 1 :]:
         room = asked.max_chars - size
         if len(line) > room:
             if not taken:
                 taken.append(line[:room])
-                last += 1
+                last, cut = last + 1, True
             break
         taken.append(line)
         size += len(line)
         last += 1
     told: JsonObject = {"path": name, "version": files[name].version, "content": "".join(taken), "lines": len(lines)}
-    return Applied(result={**told, "from_line": asked.from_line, "to_line": last, "complete": last == len(lines)})
+    return Applied(
+        result={**told, "from_line": asked.from_line, "to_line": last, "complete": last == len(lines) and not cut}
+    )
 
 
 def _write(args: JsonObject, files: Files, contents: Contents) -> Applied:
