@@ -68,5 +68,5 @@ def test_runs_end_in_a_hostile_world_and_everything_is_tried() -> None:
         ends
     )
     assert {"loop_detected", "dead_lettered", "provider_unavailable", "instruction_done"} <= set(ends)
-    assert len(events) == 19, "every event of the contract was met"
+    assert len(events) == 20, "every event of a network run was met"
     assert min(events.values()) >= 5, events

@@ -117,7 +117,7 @@ class World:
 
     def _disturb(self) -> None:
         """Something happens that need not: an early or late timer, a repetition, a stranger, a person who stops it."""
-        kind = self.chance.pick(("timer", "repeat", "repeat", "stranger", "forged", "people", "stop"))
+        kind = self.chance.pick(("timer", "repeat", "repeat", "stranger", "forged", "people", "watchdog", "stop"))
         if kind == "timer":
             self.feed(facts.TimerFired(run_id=RUN), self.chance.pick((0.0, 0.5, 8.0, 70.0)))
         elif kind == "repeat" and self.old:
@@ -128,6 +128,8 @@ class World:
             self.feed(self.chance.pick(strange_facts(RUN, uuid5(RUN, "other run"), self)))
         elif kind == "people":
             self._people()
+        elif kind == "watchdog":
+            self.feed(self.chance.pick(reports(self)), self._moment())
         elif self.chance.happens(15):
             stop = self.chance.pick(stops(self))
             for _ in range(MAX_DEAD if isinstance(stop, facts.MessageDead) else 1):
@@ -267,6 +269,13 @@ def strange_facts(name: UUID, run_id: UUID, world: World) -> list[facts.AnyFact]
         facts.MessageDead(run_id=run_id, stream="S", reason="r", effect_id=name),
         facts.MessageDead(run_id=run_id, stream="S", reason="r"),
     ]
+
+
+def reports(world: World) -> list[facts.AnyFact]:
+    """What the watchdog may say, true or not, of now or of long ago."""
+    since = world.chance.pick((0, world.machine.state.seq))
+    names = ("similar_actions", "stalled_progress", "cycle", "silent", "lost")
+    return [facts.WatchdogReported(run_id=RUN, finding=name, key=name, since=since, steps=5) for name in names]
 
 
 def stops(world: World) -> list[facts.AnyFact]:
