@@ -5,17 +5,16 @@ What a hook hears is on record anyway: no secret that a worker adds to a call, n
 """
 
 import asyncio
-import contextvars
 import inspect
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from towpath.context import ToolContext
 from towpath.errors import DeclarationError
+from towpath.threads import Found, in_thread
 from towpath_contracts.base import JsonObject
 from towpath_contracts.deciding import Usage
 from towpath_contracts.tools import ToolFailure
@@ -102,7 +101,8 @@ class Hooks:
                 if inspect.iscoroutinefunction(one.function):
                     await one.function(moment)
                     return None
-                return await asyncio.wrap_future(self._in_thread(one, moment))
+                succeeded, said = await asyncio.wrap_future(self._in_thread(one, moment))
+                return None if succeeded else said
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -111,31 +111,13 @@ class Hooks:
         except (Exception, SystemExit) as error:  # noqa: BLE001 - what a hook raises must not reach the call
             return error
 
-    def _in_thread(self, one: Hook, moment: Moment) -> "Future[BaseException | None]":
-        """Run a plain function in a thread of its own, which keeps no process from its end."""
-        found: Future[BaseException | None] = Future()
-        context = contextvars.copy_context()
+    def _in_thread(self, one: Hook, moment: Moment) -> Found:
+        """Run a plain function; one that is cut off is remembered for as long as it runs."""
+        thread, found = in_thread(f"hook {one.moment}", one.function, moment)
 
-        def run() -> None:
-            error = context.run(_contained, one.function, moment)
-            if found.set_running_or_notify_cancel():
-                found.set_result(error)
-
-        thread = threading.Thread(target=run, name=f"hook {one.moment}", daemon=True)
-
-        def note(ended: "Future[BaseException | None]") -> None:
+        def note(ended: Found) -> None:
             if ended.cancelled():
                 self._cut_off[one] = thread
 
         found.add_done_callback(note)
-        thread.start()
         return found
-
-
-def _contained(function: Callable[[Moment], Any], moment: Moment) -> BaseException | None:
-    """Return what the function raised: StopIteration and SystemExit must not travel through a future."""
-    try:
-        function(moment)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a user's hook raises is its failure
-        return error
-    return None

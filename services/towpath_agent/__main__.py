@@ -5,7 +5,6 @@ Law: the only place where the parts of an agent's process are chosen and put tog
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Sequence
 
@@ -75,10 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return keep_running(asked.count, words)
     service = Service("agent", settings)
     make(service, settings, agent, hooks)
-    code = service.run()
-    sys.stderr.flush()
-    sys.stdout.flush()
-    os._exit(code)  # everything is handed back; Python would wait for ever for plain methods that never return
+    return service.run()
 
 
 if __name__ == "__main__":

@@ -177,6 +177,20 @@ async def test_c10_whatever_user_code_does_is_one_answer_or_one_failure(monkeypa
     assert (await answer(asyncio.sleep(9), timeout_ms=10)).code == "model_timeout"
 
 
+async def test_a_plain_method_that_never_ends_holds_nobody_up() -> None:
+    free = threading.Event()
+
+    class Stuck(Odd):
+        def plan(self, request: AgentRequest) -> Any:  # type: ignore[override] - plain on purpose
+            free.wait(60)
+
+    asked = AgentRequest(request(model="agent:odd", timeout_ms=10))
+    stuck = await asyncio.gather(*(ask(Stuck(), asked, LOG) for _ in range(40)))
+    assert {one.code for one in stuck if isinstance(one, Failure)} == {"model_timeout"}
+    assert all(one.daemon for one in threading.enumerate() if one.name == "agent plan"), "nor the process's end"
+    free.set()
+
+
 async def test_b5_the_answer_of_an_agent_is_held_against_its_schema() -> None:
     """Row B5: structured output validated against a schema, whoever wrote it."""
     wanted = {"type": "object", "properties": {"score": {"type": "integer"}}, "required": ["score"]}

@@ -6,7 +6,6 @@ when the process ends. Only requests for this very agent are answered.
 
 import asyncio
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -95,8 +94,6 @@ class AgentServer:
 
     async def run(self) -> None:
         """Prepare the agent, have its queue declared, then answer until cancelled."""
-        threads = ThreadPoolExecutor(self._options.concurrency, thread_name_prefix="agent")
-        asyncio.get_running_loop().set_default_executor(threads)  # plain methods; one for each request at work
         async with self._agent.lifespan():
             await self._telling.process("start")
             await self._declare_at_last()
