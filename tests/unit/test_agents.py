@@ -254,6 +254,15 @@ async def test_d2_a_function_is_a_factory_by_its_name(tmp_path: Path) -> None:
     assert isinstance(refused, Failure) and refused.code == "factory_only"
 
 
+async def test_the_agent_of_the_docs_is_one(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "agents.md").read_text("utf-8")
+    file = tmp_path / "docs_agents.py"
+    file.write_text(text.partition("```python\n")[2].partition("```")[0])
+    agent, _ = find_agent(f"{file}:Greeter")
+    said = await ask(agent, AgentRequest(request(model="agent:greeter")), LOG)
+    assert not isinstance(said, Failure) and said["action_details"]["tool_name"] == "crm.lookup"
+
+
 async def test_what_the_platform_can_do_is_a_decision_of_its_own_kind_of_run() -> None:
     moves = [
         operations.execute_tool("crm.lookup", customer="ada"),
