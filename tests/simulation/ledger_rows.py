@@ -83,6 +83,11 @@ class LedgerRows:
                 self._add_count(key)
         return self._finish(session, written, [], audits, approvals, stale)
 
+    def add_audit(self, session: Session, audits: Any) -> list[Row]:
+        notes = [dict(zip(AUDIT, values, strict=True)) for values in audits]
+        session.write(lambda: self._store([], [], notes, [], self.database.now()))
+        return []
+
     def _lock_counts(self, counts: Any) -> set[UUID]:
         """Name the calls that may not use the counters; those of rates begin again with a window."""
         used_up = set()

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from tests.simulation.goals import goal
 from tests.simulation.objectives import objective
 from tests.simulation.wire import Delivery, Feed, SimBus
 
@@ -305,6 +306,8 @@ class Client:
         """Return what is submitted."""
         if self._world.objectives:
             return SubmitTask(network="desk", background=objective(number), idempotency_key=key)
+        if self._world.goals:
+            return SubmitTask(network="desk", goal=goal(number), idempotency_key=key)
         return SubmitTask(network="desk", user_message=f"Do {number}.", idempotency_key=key)
 
     async def submit(self, number: int) -> UUID:
@@ -377,6 +380,10 @@ class Person:
             verdict = self._chance.choice(("approved", "approved", "denied"))
             word |= {"approval_id": gate.approval_id, "roles": ("approver",), "verdict": verdict}
             method = rpc.RESOLVE_APPROVAL
+        elif gate.execution_id is None:
+            verdict = self._chance.choice(("approved", "denied", "denied", "stop"))
+            word |= {"roles": ("operator",), "verdict": verdict}
+            method = rpc.RESOLVE_GATE
         else:
             verdict = "happened"
             mistaken = self._chance.random() < 0.2

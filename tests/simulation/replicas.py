@@ -10,12 +10,14 @@ from tests.simulation.clockwork import Clockwork, Process
 from tests.simulation.database import Database, Pool
 from tests.simulation.wire import Feed, SimBus
 
+from towpath_contracts import rpc
 from towpath_contracts.streams import INBOX_CONSUMER, TASKS_CONSUMER, TOOLOUT_CONSUMER, TOOLREQ_CONSUMER
 from towpath_fabric.tickets import TicketSigner
 from towpath_orchestrator import parts as orchestrator
 from towpath_orchestrator.metrics import Metrics as RunMetrics
 from towpath_orchestrator.settings import OrchestratorSettings
 from towpath_tas import parts as tas
+from towpath_tas.app.records import Audit
 from towpath_tas.metrics import Metrics as CallMetrics
 from towpath_tas.settings import TasSettings
 
@@ -89,6 +91,7 @@ async def start_tas(
     while not await _told_time(parts):  # noqa: ASYNC110 - what is waited for has no event
         await asyncio.sleep(0.5)
     parts.answer()
+    tas.serve(anything["bus"], rpc.RECORD_ACTION, Audit(anything["pool"]).record)
     await parts.claims.start()
     await bus.serve()
     for loop in parts.loops:

@@ -5,6 +5,7 @@ import random
 from typing import Any
 
 from tests.simulation.database import BEGAN
+from tests.simulation.goals import sought
 from tests.simulation.ledger_rows import LedgerRows
 from tests.simulation.objectives import OWN, pursued
 from tests.simulation.people import PROJECT
@@ -92,6 +93,8 @@ class Wishes:
         chance = self._chance
         if request.context.run_kind == "background":
             return pursued(request, chance)
+        if request.context.run_kind == "goal":
+            return sought(request, chance)
         draw = chance.random()
         if draw < 0.12 + 0.08 * request.step:
             return respond(chance.choice(("done", {"answer": 42})))

@@ -12,7 +12,7 @@ import pytest
 from tests.simulation.coverage import MUST_HAPPEN
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.run import live
-from tests.simulation.world import OBJECTIVES_FROM
+from tests.simulation.world import GOALS_FROM, OBJECTIVES_FROM
 
 ROOT = Path(__file__).parents[2]
 PART = 128
@@ -48,6 +48,12 @@ def test_worlds_of_objectives_apply_the_tools_of_the_platform_once() -> None:
     report = live(range(OBJECTIVES_FROM, OBJECTIVES_FROM + 10))
     assert report.failed == {}
     assert report.counts["outcome_recorded"] and report.counts["killed"] and report.counts["completed"]
+
+
+def test_worlds_of_goals_settle_every_doubt_and_reach_an_end() -> None:
+    report = live(range(GOALS_FROM, GOALS_FROM + 6))
+    assert report.failed == {}
+    assert report.counts["gate_low_confidence"] and report.counts["killed"] and report.counts["completed"]
 
 
 def test_rare_things_happen_too() -> None:

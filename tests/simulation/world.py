@@ -44,6 +44,9 @@ PEACE_S = 1_500.0
 OBJECTIVES_FROM = 1_000_000
 """From this seed on every task pursues an objective: it plans, and works in files of its own."""
 
+GOALS_FROM = 2_000_000
+"""From this seed on every task pursues a goal: its steps are judged and tried again, and people settle its doubts."""
+
 SIGNER = TicketSigner(Ed25519PrivateKey.from_private_bytes(b"t" * 32))
 SETTINGS = OrchestratorSettings(embedded=True, reconcile_ms=1000, snapshot_every=7)
 TAS_SETTINGS = TasSettings(ticket_life_s=20)
@@ -55,7 +58,8 @@ class World:
 
     def __init__(self, seed: int, *, keep: bool = False, mutants: Mutants | None = None) -> None:
         self.seed = seed
-        self.objectives = seed >= OBJECTIVES_FROM
+        self.objectives = OBJECTIVES_FROM <= seed < GOALS_FROM
+        self.goals = seed >= GOALS_FROM
         self.chance = random.Random(seed)
         self.seen = Seen(keep=keep)
         self.mutants = mutants or Mutants()
