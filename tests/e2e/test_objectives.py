@@ -1,17 +1,18 @@
 """Rows D1 to D13 on the running platform: the code review of the example, and objectives beside it."""
 
 import asyncio
+import importlib.util
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import httpx2
 import pytest
 import pytest_asyncio
-from pydantic import BaseModel
 
-from towpath import Client, HostMount, Objective, RefusedError
+from towpath import Client, Objective, RefusedError
 from towpath.cli import workspaces
 from towpath.cli.options import Common
 from towpath.objectives import AgentRunResult
@@ -27,12 +28,17 @@ FINAL = {"completed", "failed", "escalated", "abandoned", "cancelled", "timed_ou
 SERVICES = ("orchestrator", "decider", "tas", "log_writer", "gateway", "nats", "postgres")
 
 
-class Summary(BaseModel):
-    """What the example hands over, as far as it matters here."""
+def _example() -> ModuleType:
+    """Load the program of the example, as it is run from the repository's folder."""
+    spec = importlib.util.spec_from_file_location("review", EXAMPLE / "review.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
-    verdict: str
-    findings: list[dict[str, Any]]
-    next_steps: list[str]
+
+REVIEW = _example()
+Reviewed = AgentRunResult[Any]
 
 
 def use(tool: str, **params: Any) -> dict[str, Any]:
@@ -72,14 +78,9 @@ async def client(platform: Platform) -> AsyncIterator[Client]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def reviewed(client: Client) -> AgentRunResult[Summary]:
+async def reviewed(client: Client) -> Reviewed:
     """The example's review, as its script plays it."""
-    return await client.pursue("review", objective(), timeout=90, script=SCRIPT)
-
-
-def objective(**more: Any) -> Objective[Summary]:
-    mount = HostMount(EXAMPLE / "change", "change", exclude=("**/*.pyc",), roots=[EXAMPLE])
-    return Objective("Review the change.", deliverable=Summary, mounts=[mount], **more)
+    return await client.pursue("review", REVIEW.OBJECTIVE, timeout=90, script=SCRIPT)
 
 
 async def pursue(client: Client, *script: Any, settings: dict[str, Any] | None = None, **more: Any) -> Any:
@@ -93,7 +94,7 @@ async def events(client: Client, result: AgentRunResult[Any], *kinds: str) -> li
 
 
 async def test_d1_an_objective_is_ascii_and_bounded_and_brings_schema_sections_and_files(
-    client: Client, reviewed: AgentRunResult[Summary]
+    client: Client, reviewed: Reviewed
 ) -> None:
     """D1: objective: ASCII-normalised, ≤ 1,024 characters; deliverable schema; context sections; host mounts."""
     created = (await events(client, reviewed, "run_created"))[0]
@@ -128,12 +129,14 @@ async def test_d2_the_settings_hold_and_what_is_handed_over_is_held_against_its_
 VERDICT = {"type": "object", "properties": {"verdict": {"type": "string"}}, "required": ["verdict"]}
 
 
-async def test_d3_the_result_says_what_became_of_the_objective(reviewed: AgentRunResult[Summary]) -> None:
+async def test_d3_the_result_says_what_became_of_the_objective(reviewed: Reviewed) -> None:
     """D3: result: status, iterations, failures, final_summary, deliverable, session (the run's record)."""
     assert (reviewed.status, reviewed.reason) == ("completed", "plan_completed")
     assert (reviewed.iterations, reviewed.failures) == (9, 1)
     assert reviewed.final_summary.startswith("The change drops Secure")
-    assert isinstance(reviewed.deliverable, Summary) and reviewed.deliverable.verdict == "request_changes"
+    assert (
+        isinstance(reviewed.deliverable, REVIEW.CodeReviewSummary) and reviewed.deliverable.verdict == "request_changes"
+    )
     assert reviewed.session.final is not None and reviewed.session.final["deliverable"]["verdict"] == "request_changes"
 
 
@@ -193,7 +196,7 @@ async def test_d5_plans_are_kept_with_the_plan_tools_and_come_before_any_act(cli
 
 
 async def test_d6_files_are_read_and_written_in_the_workspace_alone(
-    client: Client, reviewed: AgentRunResult[Summary], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    client: Client, reviewed: Reviewed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """D6: workspace tools; read-only mounts; content-addressed; part of the run's record; `towpath workspace …`."""
     run_id = reviewed.session.run_id
@@ -201,7 +204,7 @@ async def test_d6_files_are_read_and_written_in_the_workspace_alone(
     assert files["change/session.py"].read_only and not files["notes/review.md"].read_only
     assert await client.workspaces.read(run_id, "change/session.py") == (EXAMPLE / "change/session.py").read_text()
     logged = [event.model_dump_json() for event in await events(client, reviewed, "run_created", "workspace_changed")]
-    assert files["notes/review.md"].digest in logged[1] and "Secure" not in "".join(logged)
+    assert files["notes/review.md"].digest in logged[1] and "def cookie" not in "".join(logged)
     result = await pursue(
         client,
         plan(),
@@ -230,7 +233,7 @@ async def test_d6_files_are_read_and_written_in_the_workspace_alone(
     assert "notes/review.md" in capsys.readouterr().out
 
 
-async def test_d7_a_failure_is_reflected_upon(client: Client, reviewed: AgentRunResult[Summary]) -> None:
+async def test_d7_a_failure_is_reflected_upon(client: Client, reviewed: Reviewed) -> None:
     """D7: reflection after failures: a retry with other parameters in the same budget; plan reset only if allowed."""
     retried, _complete = await events(client, reviewed, "reflected")
     assert (retried.verdict, retried.followed) == ("retry", True) and "change/session.py" in retried.note
@@ -301,9 +304,9 @@ def comparable(event: Any) -> dict[str, Any]:
     return dict(plain(said))
 
 
-async def test_d10_the_same_replies_give_the_same_events(client: Client, reviewed: AgentRunResult[Summary]) -> None:
+async def test_d10_the_same_replies_give_the_same_events(client: Client, reviewed: Reviewed) -> None:
     """D10: determinism: same objective, config and replies → same events, ids and times apart."""
-    again = await client.pursue("review", objective(), timeout=90, script=SCRIPT)
+    again = await client.pursue("review", REVIEW.OBJECTIVE, timeout=90, script=SCRIPT)
     logs = []
     for result in (reviewed, again):
         ignored = ("effect_resent", "outcome_recorded")
@@ -311,7 +314,7 @@ async def test_d10_the_same_replies_give_the_same_events(client: Client, reviewe
     assert logs[0] == logs[1]
 
 
-async def test_d11_events_tell_of_every_iteration(client: Client, reviewed: AgentRunResult[Summary]) -> None:
+async def test_d11_events_tell_of_every_iteration(client: Client, reviewed: Reviewed) -> None:
     """D11: IterationStarted, IterationCompleted, Terminated with index, decision type, tool ids, reason."""
     started = await events(client, reviewed, "iteration_started")
     completed = await events(client, reviewed, "iteration_completed")
@@ -323,7 +326,7 @@ async def test_d11_events_tell_of_every_iteration(client: Client, reviewed: Agen
 
 
 async def test_d12_the_code_review_plans_first_notes_what_it_finds_and_hands_over_a_summary(
-    client: Client, reviewed: AgentRunResult[Summary]
+    client: Client, reviewed: Reviewed
 ) -> None:
     """D12: code review: mounted diff, plan first, findings in the plan, structured CodeReviewSummary."""
     first = (await events(client, reviewed, "instruction_issued"))[0]
@@ -344,10 +347,10 @@ async def test_d13_the_prompt_has_the_rules_of_background_runs(client: Client) -
 
 
 async def test_the_review_survives_the_kill_of_every_service_in_turn(
-    client: Client, platform: Platform, reviewed: AgentRunResult[Summary]
+    client: Client, platform: Platform, reviewed: Reviewed
 ) -> None:
     slow = [{**entry, "delay_ms": 250} for entry in SCRIPT]
-    accepted = await client.submit("review", background=objective(), script=slow)
+    accepted = await client.submit("review", background=REVIEW.OBJECTIVE, script=slow)
     for number, service in enumerate(SERVICES):
         await eventually(lambda wanted=number: steps_of(client, accepted.run_id, wanted))
         name = next(one for one in platform.processes if one == service or one.startswith(f"{service}-"))
