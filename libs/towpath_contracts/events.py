@@ -364,8 +364,9 @@ class RunEvents(Message):
     entries: tuple[LogEntry, ...]
 
 
-COMPARISON_IGNORES = frozenset({"effect_resent"})
-"""Event types left out when the log of a disturbed run is compared with that of an undisturbed one (design §10)."""
+COMPARISON_IGNORES = frozenset({"effect_resent", "outcome_recorded"})
+"""Event types left out when the log of a disturbed run is compared with that of an undisturbed one (design §10): they
+say when something was heard, and stand between others by chance."""
 
 FINAL_STATUSES = frozenset({"completed", "failed", "escalated", "abandoned", "cancelled", "timed_out"})
 LIVE_STATUSES = frozenset({"queued", "running", "waiting", "cancelling", "quarantined"})

@@ -18,6 +18,12 @@ FINAL = frozenset({"completed", "failed", "escalated", "abandoned", "cancelled",
 UNSETTLED = frozenset({"requested", "awaiting_approval", "permitted", "started"})
 REPEATABLE = frozenset({"pure", "idempotent"})
 COMPLETED = frozenset({"completed"})
+AFTER_THE_END = frozenset({"outcome_recorded", "fence_stored", "effect_resent", "usage_corrected", "child_ended"})
+"""What may be told of a run that has ended: its end does not wait for it."""
+
+PLATFORM = "platform"
+"""Who did a call that the run applied to itself: nothing outside happens, and its log is the witness."""
+
 _STARTS = frozenset({("decision", "allow"), ("approval.consumed", "allow"), ("claim", "granted")})
 """Audit entries that let a call go on, as phase and verdict."""
 
@@ -162,7 +168,8 @@ def _log(verdict: Verdict, record: Record, events: dict[str, list[Row]]) -> None
         log = events[row["run_id"]]
         if [event["seq"] for event in log] != list(range(1, row["seq"] + 1)):
             verdict.diff.append(f"log of {row['run_id']} has a gap")
-        finished = log[-1]["event"]["status"] if log and log[-1]["type"] == "run_finished" else None
+        last = next((event for event in reversed(log) if event["type"] not in AFTER_THE_END), None)
+        finished = last["event"]["status"] if last is not None and last["type"] == "run_finished" else None
         if (row["status"] in FINAL or finished) and finished != row["status"]:
             verdict.diff.append(f"{row['run_id']} is {row['status']}, its log says {finished}")
     seen = Counter(key for event in record.events for key in _once(event))
@@ -208,6 +215,8 @@ def _effects(verdict: Verdict, record: Record, marks: Sequence[Mark]) -> None:
     permitted = _permitted(record)
     retries = Counter(row["execution_id"] for row in record.audit if _settled(row) == "retry")
     by_call: dict[str, list[Mark]] = defaultdict(list)
+    done = (row["event"] for row in record.events if row["type"] == "tool_call_finished")
+    applied = {event["execution_id"] for event in done if event.get("worker") == PLATFORM}
     for mark in marks:
         if mark.execution_id not in others:
             by_call[mark.execution_id].append(mark)
@@ -225,7 +234,7 @@ def _effects(verdict: Verdict, record: Record, marks: Sequence[Mark]) -> None:
             verdict.late.append(f"{key} ({row['effect_class']}) happened after its run had ended")
     _keys(verdict, marks)
     for key, row in ledger.items():
-        if row["status"] == "succeeded" and not row["settled_by"] and key not in by_call:
+        if row["status"] == "succeeded" and not row["settled_by"] and key not in by_call and key not in applied:
             verdict.diff.append(f"{key} succeeded in the ledger and never happened")
 
 

@@ -14,8 +14,8 @@ ERRAND = "errand"
 SURVEY = "survey"
 
 _ERRAND = {"look": "pure", "note": "idempotent", "pay": "irreversible", "seal": "irreversible", "give": "irreversible"}
-_PLAN = ("plan_setup", "plan_mark_step")
-_FILES = ("workspace_write", "workspace_read", "workspace_edit")
+_SURVEY = {"sound": "pure", "book": "idempotent"}
+_DESK = ("plan_setup", "plan_mark_step", "workspace_read", "workspace_write", "workspace_edit", "workspace_grep")
 
 
 def _decision(action: str, details: JsonObject) -> JsonObject:
@@ -77,6 +77,52 @@ def errand() -> Workload:
         ),
         task={"goal": goal},
     )
+
+
+def survey() -> Workload:
+    """Return the objective: a plan, files, a failed read that is reflected on, a confirmed plan, a deliverable."""
+    equipped = [*_DESK, *(f"{SURVEY}.{name}" for name in _SURVEY)]
+    agents = [{"key": "surveyor", "is_default": True, "allow_respond": True, "equipped_tools": equipped}]
+    steps = [{"title": "Sound the channel"}, {"title": "Write the chart"}]
+    chart = {"path": "chart.md", "content": "# Chart\n\ndepth: ?\n"}
+    deliverable = {"depth_m": 3, "findings": ["a sand bank"]}
+    schema = {
+        "type": "object",
+        "properties": {"depth_m": {"type": "integer"}, "findings": {"type": "array", "items": {"type": "string"}}},
+        "required": ["depth_m", "findings"],
+        "additionalProperties": False,
+    }
+    script = (
+        _do("plan_setup", objective="Survey the channel.", steps=steps),
+        _do("workspace_read", path="pilot.md"),
+        {"kind": "reflect", "verdict": "retry", "note": "The pilot book is under books/.", "delay_ms": 20},
+        _do("workspace_read", path="books/pilot.md"),
+        _use("surveyor", f"{SURVEY}.sound", f"{SURVEY}.book"),
+        _do("plan_mark_step", step_id="S001", status="done", note="Three metres."),
+        _do("workspace_write", **chart),
+        _do("workspace_edit", path="chart.md", old="?", new="3"),
+        _do("plan_mark_step", step_id="S002", status="done", note="chart.md"),
+        {"kind": "reflect", "verdict": "complete", "note": "Everything is done.", "delay_ms": 20},
+        {"kind": "summarize", "summary": "Three metres at low water.", "deliverable": deliverable, "delay_ms": 20},
+    )
+    task = {
+        "objective": "Survey the channel and write the chart.",
+        "deliverable_schema": schema,
+        "mounts": [{"mount_path": "books", "files": [{"path": "pilot.md", "content": "Mind the sand bank.\n"}]}],
+    }
+    names = [*_DESK, f"{SURVEY}.*"]
+    return Workload(
+        spec={"name": SURVEY, "agents": [{**one, "prompt_template": "Survey."} for one in agents]},
+        script=script,
+        message="Survey the channel.",
+        tools=_recorded(SURVEY, _SURVEY),
+        rules=tuple(_rule(f"survey-{n}", SURVEY, name) for n, name in enumerate(names)),
+        task={"background": task},
+    )
+
+
+def _do(name: str, **args: Any) -> JsonObject:
+    return {"agent": "surveyor", **_decision("USE_TOOL", {"tool_name": name, "tool_params": args})}
 
 
 def _rule(name: str, network: str, tool: str, **who: str) -> JsonObject:

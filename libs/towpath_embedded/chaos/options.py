@@ -10,6 +10,7 @@ from pathlib import Path
 from towpath_contracts.problems import ProblemDetail, ProblemError, problem
 from towpath_embedded.chaos.campaign import Orders
 from towpath_embedded.chaos.faults import FAULTS, KILLS, Fault, named_faults
+from towpath_embedded.chaos.kinds import errand, survey
 from towpath_embedded.chaos.mutants import MUTANTS
 from towpath_embedded.chaos.scenarios.catalogue import Scenario, catalogue
 from towpath_embedded.chaos.workload import Workload, WorkloadError, defaults, read_workload
@@ -124,7 +125,7 @@ def _numbers(options: ChaosOptions) -> list[ProblemDetail]:
 
 def _workloads(options: ChaosOptions, wrong: list[ProblemDetail]) -> tuple[Workload, ...]:
     if options.network is None or options.decisions is None:
-        return defaults()
+        return (*defaults(), errand(), survey())
     if any(entry.pointer in {"--network", "--decisions", "--tools", "--policy"} for entry in wrong):
         return ()
     try:
