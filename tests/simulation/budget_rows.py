@@ -35,7 +35,8 @@ class BudgetRows:
             BUDGETS.limits: self.all_limits,
             BUDGETS.open_own_accounts: self.open_own,
             BUDGETS.open_shared_accounts: self.open_shared,
-            run_tables.COMMIT_WITH_BUDGETS: self.commit,
+            run_tables.COMMIT_WITH_BUDGETS: lambda session, *v: self.commit(session, *v[:21], "[]", "[]", v[21]),
+            run_tables.COMMIT_WITH_BUDGETS_AND_GATES: self.commit,
             run_tables.COMMIT_WITH_BOTH: self.commit,
         }
 

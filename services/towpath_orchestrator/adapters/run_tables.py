@@ -35,8 +35,10 @@ COMMIT_WITH_GATES = f"{_MOVED}, {QUERIES.commit_gates} {QUERIES.commit_end}"
 COMMIT_WITH_CHILDREN = f"{_MOVED}, {QUERIES.commit_gates}, {QUERIES.commit_children} {QUERIES.commit_end}"
 """The few batches in which a child is born."""
 
-COMMIT_WITH_BUDGETS = f"{_CHARGED}, {QUERIES.commit_gates}, {BUDGETS.commit_charges}"
+COMMIT_WITH_BUDGETS = f"{_CHARGED}, {BUDGETS.commit_charges}".replace("$24", "$22")
 """Where a run of the batch spends from an account; one statement reserves for all of them."""
+
+COMMIT_WITH_BUDGETS_AND_GATES = f"{_CHARGED}, {QUERIES.commit_gates}, {BUDGETS.commit_charges}"
 
 _BORN_LATER = QUERIES.commit_children.replace("$26", "$27").replace("$25", "$26").replace("$24", "$25")
 COMMIT_WITH_BOTH = f"{_CHARGED}, {QUERIES.commit_gates}, {_BORN_LATER}, {BUDGETS.commit_charges}"
@@ -175,18 +177,15 @@ async def commit_batch(lane: Lane, batch: list[Moved], now: datetime) -> Committ
     values = [*_run_columns(batch), now, *_event_columns(batch), *_fact_columns(batch), ENGINE_VERSION]
     charged = [row for moved in batch for row in charge_rows(moved.before, moved.state)]
     born = [child for moved in batch for child in moved.born]
-    if charged or born:
-        gates = (_opened_gates(batch), _closed_gates(batch))
-        if not born:
-            return read_committed(await lane.fetch(COMMIT_WITH_BUDGETS, *values, *gates, json.dumps(charged)))
-        if charged:
-            rows = await lane.fetch(COMMIT_WITH_BOTH, *values, *gates, json.dumps(charged), *born_columns(born))
-            return read_committed(rows)
+    gates = (_opened_gates(batch), _closed_gates(batch)) if born or any(moved.gates for moved in batch) else ()
+    if charged:
+        statement = COMMIT_WITH_BOTH if born else COMMIT_WITH_BUDGETS_AND_GATES if gates else COMMIT_WITH_BUDGETS
+        more = born_columns(born) if born else ()
+        return read_committed(await lane.fetch(statement, *values, *gates, json.dumps(charged), *more))
+    if born:
         rows = await lane.fetch(COMMIT_WITH_CHILDREN, *values, *gates, *born_columns(born))
-    elif any(moved.gates for moved in batch):
-        rows = await lane.fetch(COMMIT_WITH_GATES, *values, _opened_gates(batch), _closed_gates(batch))
     else:
-        rows = await lane.fetch(COMMIT, *values)
+        rows = await lane.fetch(COMMIT_WITH_GATES if gates else COMMIT, *values, *gates)
     return Committed(moved={row["run_id"] for row in rows})
 
 
