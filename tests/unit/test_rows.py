@@ -7,6 +7,7 @@ from tests.rows import Mutation, Row, faults, table
 
 def test_every_row_of_the_table_has_tests_and_a_mutation_of_code_that_is_there() -> None:
     assert faults(table()) == []
+    assert set(table()) == set(rows.ROWS)
 
 
 @pytest.mark.parametrize(
