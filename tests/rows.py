@@ -2,7 +2,7 @@
 
     python -m tests.rows show [ROW…]      which tests a row has
     python -m tests.rows check            what the suite checks too, and which rows are still missing
-    python -m tests.rows mutate [ROW…]    break the code of each row in a copy of this checkout, and run the row's tests;
+    python -m tests.rows mutate [ROW…]    break the code of each row in a copy of this checkout; run the row's tests;
                                           --trusting: without first running them on the code as it is
 
 A test belongs to a row by its name: `test_c4_…`, or `test_b2_b4_…` for two. `tests/rows.yaml` has what a name can't
