@@ -8,7 +8,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 from towpath.arguments import Arguments, read_arguments
 from towpath.context import ToolContext
@@ -84,7 +84,9 @@ def tool(
     hazards: Sequence[Hazard | str] = (),
     sensitive: bool = False,
     polling: bool = False,
+    cost_usd: float = 0.0,
     reports: Reports = "",
+    workspace: Literal["", "read", "scratch"] = "",
     summary: str = "",
     probe: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
@@ -101,8 +103,9 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
     `sinks` are the arguments that say where something goes ("to", "items.account"), `hazards` are "destroy", "spend"
     and "credentials", `trusted_fields` the parts of the result that are a system of record: docs/tools.md, "Where
-    values come from". `reports` is "tests" or "artifacts" for a result of that shape: docs/runs.md, "Progress". Raises
-    DeclarationError.
+    values come from". `reports` is "tests" or "artifacts" for a result of that shape: docs/runs.md, "Progress".
+    `workspace` gives it the run's files in a folder, `ToolContext.workspace`: to "read", or as a "scratch" copy whose
+    changes go back into the run. `cost_usd` is what one call costs; budgets count it. Raises DeclarationError.
     """
     if function is not None:
         return _declare(function)
@@ -124,7 +127,9 @@ def _declare(
     hazards: Sequence[Hazard | str] = (),
     sensitive: bool = False,
     polling: bool = False,
+    cost_usd: float = 0.0,
     reports: Reports = "",
+    workspace: Literal["", "read", "scratch"] = "",
     summary: str = "",
     probe: Callable[..., Any] | None = None,
 ) -> AnyTool:
@@ -152,7 +157,9 @@ def _declare(
             hazards=tuple(Hazard(hazard) for hazard in hazards),
             sensitive=sensitive,
             polling=polling,
+            cost_usd=cost_usd,
             reports=reports,
+            workspace=workspace,
             summary=summary,
             has_probe=found is not None,
         )

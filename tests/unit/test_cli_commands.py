@@ -25,9 +25,10 @@ from towpath_tas.adapters.keys import load_key
 TOWPATH = Path(sys.executable).parent / "towpath"
 COMMANDS = [
     *("demo", "run", "runs list", "runs show", "runs watch", "runs events", "runs cancel"),
-    *("runs replay", "runs export", "runs fork", "runs history"),
+    *("runs replay", "runs export", "runs fork", "runs goal", "runs history"),
     *("queues dead list", "queues dead show", "queues dead requeue", "queues dead discard"),
     *("switches list", "switches pause", "switches resume"),
+    *("budgets show", "budgets set", "budgets lift"),
     *("gates list", "gates show", "gates approve", "gates deny", "gates resolve", "gates watch", "gates notices"),
     *("networks validate", "networks publish", "networks list", "networks show"),
     *("policy apply", "policy check", "policy show", "tools list", "tools accept", "tools refuse", "audit search"),

@@ -41,6 +41,12 @@ class Task:
     "The same key and task give the same run for 24 hours."
     max_steps: int | None = None
     "Stop after so many steps."
+    usd: float | None = None
+    "Spend at most so many dollars."
+    tokens: int | None = None
+    "Use at most so many tokens of models."
+    model_calls: int | None = None
+    "Ask models at most so often."
     debug: Flag = False
     "Keep prompts and model answers in the record."
 
@@ -53,10 +59,15 @@ class Task:
             "max_steps": self.max_steps,
             "labels": read_labels(self.label),
             "debug": self.debug,
+            "budget": self._budget(),
         }
         if self.script is not None:
             given |= {"script": read_script(self.script), "model": self.model or "scripted:task"}
         return {name: value for name, value in given.items() if value is not None}
+
+    def _budget(self) -> dict[str, Any] | None:
+        given = {"usd": self.usd, "tokens": self.tokens, "model_calls": self.model_calls}
+        return {name: value for name, value in given.items() if value is not None} or None
 
 
 @Parameter(name="*", group=Group("Until when", sort_key=10))

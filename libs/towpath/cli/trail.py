@@ -93,8 +93,8 @@ class Trail:
                 return [
                     Line(_NOTE, self.agent, f"repeats itself ({event.detector}, {event.count} times)", event.action)
                 ]
-            case ev.WatchdogReported():
-                return [Line(_NOTE, "watchdog", f"found {event.finding}", one_line(event.detail, WIDTH))]
+            case ev.WatchdogReported() | ev.BudgetRefused():
+                return [_warned(event)]
             case ev.NoteAdded():
                 return [Line(_NOTE, "towpath", one_line(event.text, WIDTH))]
             case (
@@ -160,6 +160,12 @@ class Trail:
         return Line(
             _WAITS, self.agent, self._call(event.execution_id), f"waits for a person · {one_line(event.reason, 60)}"
         )
+
+
+def _warned(event: ev.WatchdogReported | ev.BudgetRefused) -> Line:
+    if isinstance(event, ev.BudgetRefused):
+        return Line(_FAILED, "towpath", "has no budget left", one_line(event.refusal.told(), WIDTH))
+    return Line(_NOTE, "watchdog", f"found {event.finding}", one_line(event.detail, WIDTH))
 
 
 def _pursuit(
