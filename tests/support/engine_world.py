@@ -14,7 +14,7 @@ from tests.support.engine_machine import RUN, Machine, respond, route, use, use_
 
 from towpath_contracts import facts
 from towpath_contracts.access import RaiseFence
-from towpath_contracts.deciding import Cost, DecisionRequest, ScriptUse, Usage
+from towpath_contracts.deciding import Cost, DecisionKind, DecisionRequest, ScriptUse, Usage
 from towpath_contracts.tools import Denial, ToolFailure, ToolRequest
 from towpath_engine.advance import MAX_DEAD, wake_at
 from towpath_engine.effects import Effect
@@ -41,6 +41,18 @@ DECISIONS: tuple[dict[str, Any], ...] = (
     respond("done"),
     respond({"answer": 42}),
 )
+
+JUDGEMENTS: tuple[dict[str, Any], ...] = (
+    {"valid": True, "criteria": [{"criterion": 1, "met": True}]},
+    {"valid": True},
+    {"valid": False, "uncertain": True},
+    {"confidence": 0.2},
+    {"confidence": 0.9},
+    {"progress": 1.0},
+    {"progress": None},
+    {"confidence": "who knows"},
+)
+"""What a model says when it is asked to judge; what does not answer the question can't be read."""
 
 RESULTS: tuple[Any, ...] = ("ok", {"rows": [1, 2, 3]}, None, "long " * 60, "é" * 40, float("inf"), True)
 
@@ -152,7 +164,8 @@ class World:
             code = self.chance.pick(("invalid_output", "invalid_output", "provider_unavailable"))
             self.inbox.append(facts.DecisionFailed(**name, code=code, message="it said nothing"))
         else:
-            self.inbox.append(facts.DecisionMade(**name, decision=self.chance.pick(DECISIONS)))
+            words = DECISIONS if request.kind in (DecisionKind.DECIDE, DecisionKind.REPLAN) else JUDGEMENTS
+            self.inbox.append(facts.DecisionMade(**name, decision=self.chance.pick(words)))
 
     def _ledger(self, request: ToolRequest) -> None:
         """The tool-access service: one row per call, answers from the row, nothing new under an old fence."""
@@ -212,6 +225,11 @@ class World:
 
     def _people(self) -> None:
         """Somebody settles what waits for a person, in the ledger first; the run hears of it, or does not."""
+        for gate in self.machine.state.gates:
+            if gate.execution_id is None and self.chance.happens(50):
+                verdict = self.chance.pick(("approved", "approved", "denied", "stop"))
+                word = {"run_id": RUN, "gate_id": gate.gate_id, "verdict": verdict, "by": "ann", "reason": "so be it"}
+                self.inbox.append(facts.GateResolved.model_validate(word))
         waiting = [(key, call) for key, call in self.ledger.items() if call.status in ("awaiting", "unknown")]
         if not waiting:
             return

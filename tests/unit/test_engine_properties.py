@@ -45,6 +45,12 @@ def lived(data: st.DataObject, *, rough: int = ROUGH_TURNS) -> World:
     options: dict[str, Any] = {"max_tool_errors": chance.pick((2, 8)), "context_limit": chance.pick((0, 80, 32_768))}
     if chance.happens(80):
         options["system_params"] = {"account": "acme"}
+    if chance.happens(35):
+        criteria = [{"when": "results.exists(r, r.result == 'ok')"}, {"text": "It is well done."}]
+        options |= {
+            "kind": "goal",
+            "goal": {"goal": "Do it.", "acceptance_criteria": criteria[: chance.pick((0, 1, 2))]},
+        }
     machine = Machine(network, start=False, single_instruction=chance.happens(10), **options)
     world = World(machine, chance)
     world.feed(facts.RunAdmitted(run_id=RUN))
@@ -146,4 +152,4 @@ def test_timers_that_come_at_any_time_only_send_again(data: st.DataObject) -> No
 def comparable(entries: list[LogEntry]) -> list[str]:
     """The log without times, attempts and resends, as design §10 compares it."""
     kept = [entry.event for entry in entries if entry.event.type not in COMPARISON_IGNORES]
-    return [event.model_dump_json(exclude={"expires_at"}) for event in kept]
+    return [event.model_dump_json(exclude={"expires_at", "until"}) for event in kept]

@@ -20,7 +20,19 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
 _PASSING: Final = frozenset(
-    {"attempt", "worker", "duration_ms", "resend_at", "expires_at", "deadline", "live", "voided", "effects", "probe"}
+    {
+        "attempt",
+        "worker",
+        "duration_ms",
+        "resend_at",
+        "expires_at",
+        "deadline",
+        "until",
+        "live",
+        "voided",
+        "effects",
+        "probe",
+    }
 ) | {"prompt_digest", "timeout_ms", "child_seq"}
 """Fields that say when, by whom and at which attempt, at any depth. What was voided or happened is in the ledger, which
 is compared; a prompt shows ids, so its digest is a run's own, and what it was made from is compared. A child has what
