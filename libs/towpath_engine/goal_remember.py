@@ -39,6 +39,8 @@ def goal_after(before: RunState, after: RunState, goal: GoalState, event: "ev.An
             return _instructed(goal, event)
         case ev.ToolCallFinished() | ev.ToolCallDenied() if all(call.status for call in after.calls):
             return _joined(after, goal)
+        case ev.WorkspaceChanged():
+            return _written(goal, event)
         case ev.StepValidated():
             return _validated(after, goal, event)
         case ev.ProgressMeasured():
@@ -107,6 +109,18 @@ def _with(made: tuple[JsonObject, ...], new: Iterable[JsonObject]) -> tuple[Json
         by_name.pop(one["name"], None)
         by_name[one["name"]] = one
     return tuple(by_name.values())[-MAX_ARTIFACTS:]
+
+
+def _written(goal: GoalState, event: "ev.WorkspaceChanged") -> GoalState:
+    """Files of the workspace are artifacts: written ones are known from now on, deleted ones no more."""
+    gone = {change.path for change in event.changes if change.digest is None}
+    kept = tuple(one for one in goal.artifacts if one["name"] not in gone)
+    new = [
+        {"name": change.path, "kind": "file", "size": 0, "description": "in the workspace"}
+        for change in event.changes
+        if change.digest is not None
+    ]
+    return but(goal, artifacts=_with(kept, new), fresh=True)
 
 
 def _result(call: OpenCall) -> JsonObject:

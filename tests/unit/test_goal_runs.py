@@ -9,8 +9,11 @@ from towpath_contracts import events as ev
 from towpath_contracts import facts
 from towpath_contracts.deciding import DecisionKind
 from towpath_contracts.tools import Denial
+from towpath_contracts.workspace import FileChange
 from towpath_engine.autonomy import FAILURES_ASKED, who_decides
 from towpath_engine.expressions import fault_of
+from towpath_engine.goal_remember import goal_after
+from towpath_engine.goal_state import GoalState
 from towpath_engine.state import EffectKind, Status
 
 PASSING = {"passed": 4, "failed": 0}
@@ -178,6 +181,17 @@ def test_progress_is_by_tests_then_artifacts_then_the_model() -> None:
     assert (second.source, second.score) == ("tests", 0.9), "never more while a test fails"
     assert (second.metrics["passing_increase"], second.metrics["coverage_increase"]) == (38, 0.2)
     assert second.metrics["failure_rate_decrease"] == 0.725
+
+
+def test_files_of_the_workspace_are_artifacts() -> None:
+    machine = goal_run("'a.md' in workspace.files && 'a.md' in artifacts")
+    machine.decide(use("edit"))
+    written = FileChange(path="a.md", digest="sha256:00", size=3)
+    event = ev.WorkspaceChanged(step=1, execution_id=machine.call_id(), changes=(written,))
+    goal = goal_after(machine.state, machine.state, machine.state.goal or GoalState(), event)
+    assert (goal.artifacts[0]["name"], goal.fresh) == ("a.md", True)
+    gone = ev.WorkspaceChanged(step=1, execution_id=machine.call_id(), changes=(FileChange(path="a.md"),))
+    assert goal_after(machine.state, machine.state, goal, gone).artifacts == ()
 
 
 def test_a_run_of_no_tests_proves_nothing() -> None:
