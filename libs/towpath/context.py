@@ -32,6 +32,8 @@ class ToolContext:
     stop: threading.Event = field(default_factory=threading.Event)
     """Set when the run was cancelled or the time is over."""
     write_log: WriteLog | None = None
+    workspace: Path | None = None
+    """A folder with the run's files, for a tool that asks for it: to read, or as a scratch copy whose changes count."""
 
     @property
     def idempotency_key(self) -> str:

@@ -73,7 +73,7 @@ NOT_FOR_PEOPLE: frozenset[rpc.Method] = frozenset(
     {
         *(rpc.CLAIM_START, rpc.RAISE_FENCE, rpc.SETTLE_CALL, rpc.REGISTER_TOOLS, rpc.BLOB_PUT, rpc.RECORD_ACTION),
         *(rpc.DEAD_LETTER_CALLS, rpc.DEAD_LETTER_RUNS, rpc.REPUBLISH, rpc.EVENTS_SINCE, rpc.SWEEP_RUNS),
-        *(rpc.WAKE_PAUSED, rpc.CHECK_GRANT, rpc.RECORD_OUTCOME, rpc.IDLE_RUNS),
+        *(rpc.WAKE_PAUSED, rpc.CHECK_GRANT, rpc.RECORD_OUTCOME, rpc.BLOB_GET_CALLS, rpc.IDLE_RUNS),
     }
 )
 """Methods that services ask each other; the gateway may ask every other one."""
@@ -93,7 +93,7 @@ def worker_rights(name: str, project: str = ANY, toolsets: Iterable[str] = (ANY,
         account=f"TOOLS_{name}",
         publish=(
             subjects.TOOL_OUTCOME,
-            *_asks(rpc.CLAIM_START, rpc.BLOB_PUT),
+            *_asks(rpc.CLAIM_START, rpc.BLOB_PUT, rpc.BLOB_GET_CALLS),
             *(subjects.for_toolset(subject, *place) for subject in _asks(*rpc.TOOLSET_METHODS) for place in places),
             *(subjects.log_tool(*place) for place in places),
             *_pulls(*(("TOOLEXEC", durable) for durable in durables)),

@@ -89,6 +89,13 @@ class Budget(ClientValue):
         return UnitLimits(usd_micros=usd, tokens=self.tokens, model_calls=self.model_calls, tool_calls=self.tool_calls)
 
 
+class CarveOut(Value):
+    """The most that a child run, with its own children, may have of what its root may spend."""
+
+    run_id: UUID
+    budget: Budget
+
+
 class ModelPrice(Value):
     """What a model costs at most, in millionths of a dollar for a million tokens."""
 

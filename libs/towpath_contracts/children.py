@@ -34,7 +34,10 @@ class ParentOf(Value):
 
 
 class ChildTask(Value):
-    """What a child is to do: `purpose` says what its parent wants it for, `subject` what it is about."""
+    """What a child is to do: `purpose` says what its parent wants it for, `subject` what it is about.
+
+    It spends what its root may spend; `carve_out` is the most of that which it, with its own children, may have.
+    """
 
     agent_key: str
     user_message: str
@@ -43,6 +46,7 @@ class ChildTask(Value):
     timeout_ms: int | None = None
     purpose: str = ""
     subject: str = ""
+    carve_out: Budget | None = Field(default=None, exclude_if=unset)
 
 
 class AskChild(Message):

@@ -130,6 +130,7 @@ class RunCreated(Value):
     detectors: JsonObject | None = Field(default=None, exclude_if=unset)
     workspace: tuple[FileEntry, ...] = Field(default=(), exclude_if=lambda files: not files)
     budget: Budget | None = Field(default=None, exclude_if=unset)
+    carve_outs: tuple[CarveOut, ...] = Field(default=(), exclude_if=lambda held: not held)
     parent: ParentOf | None = Field(default=None, exclude_if=unset)
     cursors: dict[str, int] = Field(default_factory=dict, exclude_if=lambda cursors: not cursors)
 

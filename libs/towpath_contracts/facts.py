@@ -16,6 +16,7 @@ from towpath_contracts.deciding import Cost, ScriptUse, Usage
 from towpath_contracts.switches import Switch
 from towpath_contracts.tools import Denial, Doubt, ProbeWord, ToolFailure
 from towpath_contracts.watching import DETAIL_CHARS, KEY_CHARS, TOOLS_TOLD, FindingName
+from towpath_contracts.workspace import FileChange
 
 
 def _empty(pool: str) -> bool:
@@ -118,6 +119,7 @@ class ToolFinished(FactBase):
     doubt: Doubt | None = None
     executed_args: JsonObject | None = None
     edited_by: str = ""
+    changes: tuple[FileChange, ...] = Field(default=(), exclude_if=lambda found: not found)
 
 
 class ToolPermitted(FactBase):

@@ -51,6 +51,7 @@ class GoalSettings(Choices):
     step_attempts: int = Field(default=STEP_ATTEMPTS, ge=1, le=10)
     validate_steps: bool = True
     specialists: tuple[str, ...] = Field(default=(), max_length=16)
+    on_timeout: Literal["stop", "gate"] = "stop"
 
 
 class GoalTask(ClientValue):

@@ -18,6 +18,7 @@ from towpath_contracts import (
     notices,
     policies,
     replaying,
+    run_calls,
     switches,
     tasks,
     tools,
@@ -82,7 +83,7 @@ RENDER_PROMPT = Method("decider", "render_prompt", deciding.RenderPrompt, decidi
 CLAIM_START = Method("tas", "claim_start", tools.ClaimStart, tools.ClaimAnswer)
 RAISE_FENCE = Method("tas", "raise_fence", access.RaiseFence, access.FenceAnswer)
 RESOLVE_APPROVAL = Method("tas", "resolve_approval", views.ResolveGate, views.Done)
-RECORD_OUTCOME = Method("tas", "record_outcome", tools.RecordOutcome, tools.InternalOutcome)
+RECORD_OUTCOME = Method("tas", "record_outcome", run_calls.RecordOutcome, run_calls.InternalOutcome)
 SETTLE_CALL = Method("tas", "settle_call", access.SettleCall, views.Done)
 REGISTER_TOOLS = Method("tas", "register_tools", tools.RegisterTools, tools.ToolsRegistered)
 DECIDE_PROPOSAL = Method("tas", "decide_proposal", access.ToolProposalDecision, views.Done)
@@ -93,6 +94,7 @@ GET_PERMISSIONS = Method("tas", "get_permissions", access.GetPermissions, access
 APPLY_POLICY = Method("tas", "apply_policy", access.ApplyPolicy, access.PolicyApplied)
 GET_POLICY = Method("tas", "get_policy", access.GetPolicy, access.PolicyView)
 AUDIT_QUERY = Method("tas", "audit_query", access.AuditQuery, access.AuditPage)
+BLOB_GET_CALLS = Method("tas", "blob_get", run_calls.CallBlob, tools.BlobChunk)
 BLOB_PUT = Method("tas", "blob_put", tools.BlobChunk, views.Done)
 DEAD_LETTER_CALLS = Method("tas", "dead_letter", dead_letters.ReportDead, views.Done)
 REPUBLISH = Method("tas", "republish", dead_letters.Republish, views.Done)
@@ -157,6 +159,7 @@ METHODS: tuple[Method, ...] = (
     APPLY_POLICY,
     GET_POLICY,
     AUDIT_QUERY,
+    BLOB_GET_CALLS,
     BLOB_PUT,
     RECORD_ACTION,
     AUDIT_EXPORT,

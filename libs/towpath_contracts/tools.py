@@ -13,6 +13,7 @@ from pydantic import Field
 
 from towpath_contracts.base import JsonObject, Message, Name, Token, Value
 from towpath_contracts.reports import Reports
+from towpath_contracts.workspace import MAX_FILES, FileChange
 
 INLINE_RESULT_BYTES = 65_536
 """A result up to this size travels in the message; a larger one becomes a blob. A quarter of the inline limit of §8."""
@@ -208,10 +209,15 @@ class ToolRequest(Message):
     grants: tuple[tuple[JsonObject, ...], ...] = ()
     labels: dict[str, str] = Field(default_factory=dict)
     spent_usd: float | None = None
+    workspace: str = Field(default="", exclude_if=lambda digest: not digest)
 
 
 class ToolInvocation(Message):
-    """TAS to worker: run this call. The worker believes the ticket, not this envelope."""
+    """TAS to worker: run this call. The worker believes the ticket, not this envelope.
+
+    `workspace` is the digest of the list of files that the tool works with, for one that asks for them; the worker gets
+    them by its ticket.
+    """
 
     execution_id: UUID
     attempt: int
@@ -223,6 +229,7 @@ class ToolInvocation(Message):
     effect_class: EffectClass
     timeout_ms: int
     ticket: str
+    workspace: str = Field(default="", exclude_if=lambda digest: not digest)
 
 
 class TicketClaims(Value):
@@ -272,7 +279,8 @@ class ClaimAnswer(Message):
 class ToolOutcome(Message):
     """Worker to TAS: what came of a delivery. `probe` is what the tool's probe said, where it was asked.
 
-    `late` marks what a call came to after it was reported as cut off: another outcome, confirmed by itself.
+    `late` marks what a call came to after it was reported as cut off: another outcome, confirmed by itself. `changes`
+    are those that a tool made to its scratch copy of the workspace.
     """
 
     execution_id: UUID
@@ -291,6 +299,7 @@ class ToolOutcome(Message):
     ticket: str = ""
     probe: ProbeWord = ""
     late: bool = False
+    changes: tuple[FileChange, ...] = Field(default=(), max_length=MAX_FILES, exclude_if=lambda found: not found)
 
     @property
     def key(self) -> str:
@@ -301,25 +310,6 @@ class ToolOutcome(Message):
 def outcome_key(execution_id: UUID, attempt: int, *, late: bool = False) -> str:
     """Return `execution_id:attempt`, and `:late` after it for what came after the first outcome."""
     return f"{execution_id}:{attempt}{':late' if late else ''}"
-
-
-class RecordOutcome(Message):
-    """Orchestrator to TAS: what came of a call of an internal tool, which the run has applied (design §7)."""
-
-    run_id: UUID
-    project: Token
-    execution_id: UUID
-    tool: str
-    status: Literal["succeeded", "failed"]
-    result: Any = None
-    failure: ToolFailure | None = None
-
-
-class InternalOutcome(Message):
-    """TAS's answer: the ledger holds the outcome. `refused` says why it never will; then nothing was changed."""
-
-    execution_id: UUID
-    refused: str = ""
 
 
 class OutcomeConfirmed(Message):

@@ -37,6 +37,8 @@ def project_workspace(run_id: UUID, seq: int, status: str, entries: Iterable["ev
                 plan = entry.event.plan
             case ev.WorkspaceChanged():
                 _change(files, deleted, entry.event, entry.seq, entry.at)
+            case _:
+                continue
     shown = tuple(files[path] for path in sorted(files))
     return WorkspaceView(run_id=run_id, seq=seq, status=status, files=shown, deleted=tuple(sorted(deleted)), plan=plan)
 

@@ -29,7 +29,7 @@ from towpath_engine.cancel import (
     give_up_late_calls,
 )
 from towpath_engine.effects import Effect, message_of, model_for, store_text
-from towpath_engine.ending import end_with_error, stopped_by_deadline
+from towpath_engine.ending import asks_at_deadline, end_with_error, stopped_by_deadline
 from towpath_engine.evolve import ACTING
 from towpath_engine.forking import forked
 from towpath_engine.gates import approval_required, close_all
@@ -76,7 +76,7 @@ def wake_at(state: RunState) -> datetime | None:
     times = [pending.resend_at for pending in state.pending]
     times += [gate.expires_at for gate in state.gates]
     deadline = state.active_deadline()
-    if deadline is not None and state.status is Status.RUNNING:
+    if deadline is not None and state.status is Status.RUNNING and not asks_at_deadline(state):
         times.append(deadline)
     if state.background is not None and (due := iteration_due(state)) is not None:
         times.append(due)

@@ -9,6 +9,7 @@ from towpath_contracts import facts
 from towpath_contracts.base import JsonObject
 from towpath_contracts.budgets import AttemptAnswered, shown
 from towpath_contracts.deciding import CALL_LOST
+from towpath_contracts.subjects import DEFAULT_POOL, pool_of
 from towpath_engine.budget_state import Means
 from towpath_engine.ending import finish
 from towpath_engine.run_gates import open_run_gate
@@ -88,8 +89,15 @@ def late_answer(t: Transition, fact: facts.DecisionMade | facts.DecisionFailed) 
     told, budget = answer_of(t.state, fact), t.state.budget
     if told is None or budget is None or (isinstance(fact, facts.DecisionFailed) and fact.code == CALL_LOST):
         return  # whoever says that a call is lost does not know what it used
-    if not any(budget.estimated(fact.request_id, attempt) for attempt in (told.attempt, told.called_in)):
+    found = [budget.estimated(fact.request_id, attempt) for attempt in (told.attempt, told.called_in)]
+    if not any(hold is not None and _asked_of(t.state, hold.model) == fact.pool for hold in found):
         return
     t.emit(
         ev.UsageCorrected(request_id=fact.request_id, model=fact.model, usage=fact.usage, cost=fact.cost, answered=told)
     )
+
+
+def _asked_of(state: RunState, model: str) -> str:
+    """Return the pool of agents that was asked, as it stands in its facts: empty for the deciders'."""
+    pool = pool_of(model, state.created.project)
+    return "" if pool == DEFAULT_POOL else pool

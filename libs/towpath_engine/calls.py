@@ -8,7 +8,9 @@ from towpath_contracts import events as ev
 from towpath_contracts import facts
 from towpath_contracts.canonical import json_safe
 from towpath_contracts.tools import ToolFailure
+from towpath_engine.applying import ToolRefusedError
 from towpath_engine.cancel import finish_if_quiet
+from towpath_engine.desk_state import EMPTY
 from towpath_engine.gates import (
     UNKNOWN_EFFECT,
     ask_again,
@@ -20,8 +22,9 @@ from towpath_engine.gates import (
 )
 from towpath_engine.phases import after_act, join_calls
 from towpath_engine.run_gates import expired, is_run_gate, settled
-from towpath_engine.state import OpenGate, Status
+from towpath_engine.state import OpenCall, OpenGate, Status
 from towpath_engine.transition import Transition
+from towpath_engine.workspace import checked_changes
 
 
 def tool_finished(t: Transition, fact: facts.ToolFinished) -> None:
@@ -34,6 +37,7 @@ def tool_finished(t: Transition, fact: facts.ToolFinished) -> None:
         open_unknown_gate(t, fact)
         return
     close_settled(t, fact)
+    _take_changes(t, open_call, fact)
     t.emit(
         ev.ToolCallFinished(
             execution_id=fact.execution_id,
@@ -56,6 +60,20 @@ def tool_finished(t: Transition, fact: facts.ToolFinished) -> None:
         )
     )
     after_call(t)
+
+
+def _take_changes(t: Transition, call: OpenCall, fact: facts.ToolFinished) -> None:
+    """Take what a tool did to its scratch copy of the workspace, all of it or nothing; workers are not believed."""
+    if not fact.changes or fact.status != "succeeded":
+        return
+    scratch = t.state.snapshot.tools[call.call.tool].workspace == "scratch"
+    try:
+        changes = checked_changes((t.state.desk or EMPTY).files, fact.changes, scratch=scratch)
+    except ToolRefusedError as error:
+        told = f"The files that {call.call.tool} changed were not taken: {error}."
+        t.emit(ev.NoteAdded(step=t.state.step, text=told))
+    else:
+        t.emit(ev.WorkspaceChanged(step=t.state.step, execution_id=fact.execution_id, changes=changes))
 
 
 def tool_denied(t: Transition, fact: facts.ToolDenied) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from towpath_contracts.base import JsonObject
+from towpath_contracts.canonical import canonical_json
 from towpath_contracts.internal_tools import PLAN_TOOLS
 
 
@@ -77,3 +78,11 @@ def needs_plan(tools: tuple[str, ...], desk: Desk | None) -> bool:
     """Say whether *tools* may not be used yet: a background run plans before it acts (feature D5)."""
     plan = desk.plan if desk is not None else None
     return (plan is None or plan.status != "active") and not PLAN_TOOLS.issuperset(tools)
+
+
+def listed(desk: Desk | None) -> str:
+    """Return the list of files that a tool of a worker gets, as JSON: path to digest, size and whether read-only."""
+    files = desk.files if desk is not None else {}
+    return canonical_json(
+        {path: {"digest": f.digest, "size": f.size, "read_only": f.read_only} for path, f in files.items()}
+    )

@@ -12,7 +12,8 @@ from towpath_contracts.children import AskChild
 from towpath_contracts.deciding import DecisionKind, DecisionRequest, ScriptPosition
 from towpath_contracts.grants import chain_of
 from towpath_contracts.ids import effect_id
-from towpath_contracts.tools import RecordOutcome, ToolRequest
+from towpath_contracts.run_calls import RecordOutcome
+from towpath_contracts.tools import ToolRequest
 from towpath_engine.budget_state import Means
 from towpath_engine.context import build_context
 from towpath_engine.evolve import DECIDE_GRACE_S
@@ -150,7 +151,8 @@ def _decide(state: RunState, effect: PendingEffect) -> DecisionRequest:
 
 def _tool(state: RunState, effect: PendingEffect) -> ToolRequest:
     task = state.created
-    call = next(c.call for c in state.calls if c.call.execution_id == effect.effect_id)
+    opened = next(c for c in state.calls if c.call.execution_id == effect.effect_id)
+    call = opened.call
     spec = state.snapshot.tools[call.tool]
     return ToolRequest.model_construct(
         schema_version=1,
@@ -175,4 +177,5 @@ def _tool(state: RunState, effect: PendingEffect) -> ToolRequest:
         grants=chain_of(task.grants, task.grant),
         labels=task.labels,
         spent_usd=state.cost.usd if state.cost.price_known else None,
+        workspace=opened.workspace,
     )

@@ -10,18 +10,23 @@ from towpath_contracts.base import JsonObject
 from towpath_engine.background_end import say_last_words
 from towpath_engine.background_time import HARD, iteration_due
 from towpath_engine.gates import close_all
-from towpath_engine.state import Status
+from towpath_engine.state import RunState, Status
 from towpath_engine.transition import Transition
 
 
 def stopped_by_deadline(t: Transition) -> bool:
     """End the run if its active time is used up; says whether it did."""
     deadline = t.state.active_deadline()
-    if deadline is None or deadline > t.now:
+    if deadline is None or deadline > t.now or asks_at_deadline(t.state):
         return t.state.background is not None and stopped_by_iteration(t)
     limit = t.state.created.timeout_ms
     finish(t, Status.TIMED_OUT, "deadline_exceeded", f"the run used its {limit} ms of active time")
     return True
+
+
+def asks_at_deadline(state: RunState) -> bool:
+    """Say whether a person is asked at the deadline, between two steps (`overtime`)."""
+    return state.goal is not None and state.created.goal_settings.on_timeout == "gate"
 
 
 def stopped_by_iteration(t: Transition) -> bool:

@@ -36,6 +36,9 @@ GATE_RESEND_S = 30
 ACTING = frozenset({"decide", "replan"})
 """Kinds of requests that are answered by a decision; every other kind judges the last one."""
 
+OUT_OF_TIME = "timeout"
+"""The cause of a gate at a run's deadline: who lets it go on gives it its time once more."""
+
 COMMON_QUEUE = "*"
 NEVER = 2**31 - 1
 """A child plays only what a script says for its own agent: the common queue is its root's."""
@@ -304,6 +307,7 @@ def _run_gate_closed(state: RunState, gate: OpenGate, verdict: str) -> RunState:
         gates=tuple(g for g in state.gates if g is not gate),
         revisions=state.revisions + 1 if verdict == "denied" else 0 if verdict == "approved" else state.revisions,
         detectors=Detectors() if decided else state.detectors,
+        active_ms=0 if decided and gate.key == OUT_OF_TIME else state.active_ms,
     )
 
 

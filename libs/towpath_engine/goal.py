@@ -15,6 +15,7 @@ from towpath_engine.denials import seek_help
 from towpath_engine.ending import finish
 from towpath_engine.judging import answer_claim, take_validation, validate
 from towpath_engine.measuring import measure_progress, take_progress
+from towpath_engine.overtime import stopped_by_time
 from towpath_engine.retrying import retry
 from towpath_engine.state import Status
 from towpath_engine.transition import Transition
@@ -46,7 +47,7 @@ GOAL_PHASES: tuple[Callable[[Transition], bool], ...] = (
     seek_help,
     check_confidence,
 )
-GOAL_CHECKS: tuple[Callable[[Transition], bool], ...] = (stopped_by_success,)
+GOAL_CHECKS: tuple[Callable[[Transition], bool], ...] = (stopped_by_time, stopped_by_success)
 GOAL_ANSWERS: dict[DecisionKind, Callable[[Transition, JsonObject | None], None]] = {
     DecisionKind.VALIDATE: take_validation,
     DecisionKind.PROGRESS: take_progress,

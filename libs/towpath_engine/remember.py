@@ -7,11 +7,13 @@ finished; so a prompt never depends on which worker was faster.
 from datetime import datetime, timedelta
 
 from towpath_contracts import events as ev
+from towpath_contracts.canonical import digest_text
 from towpath_contracts.deciding import OlderOutput, ToolOutput
 from towpath_contracts.decisions import CallTools
 from towpath_contracts.execution_log import RESPONSE_CHARS, as_text, call_status, response_of, tool_entry, truncate
 from towpath_contracts.run_effects import outcome_of
 from towpath_engine.change import but
+from towpath_engine.desk_state import listed
 from towpath_engine.detectors.counting import after_calls, after_polling, after_step, poll_wait_s
 from towpath_engine.detectors.signatures import error_signature
 from towpath_engine.state import LOG_TAIL, OLDER_KEPT, EffectKind, OpenCall, PendingEffect, RunState
@@ -44,10 +46,15 @@ def open_calls(state: RunState, instruction: CallTools, at: datetime) -> RunStat
         )
         for call in instruction.calls
     )
-    calls = tuple(OpenCall(call=call) for call in instruction.calls)
+    calls = tuple(OpenCall(call=call, workspace=_files_for(state, call.tool)) for call in instruction.calls)
     detectors = state.detectors
     detectors = after_polling(detectors) if polling else after_calls(detectors, instruction.calls)
     return but(state, pending=(*state.pending, *wanted), calls=calls, detectors=detectors)
+
+
+def _files_for(state: RunState, tool: str) -> str:
+    """Return the digest of the list of files that a call of *tool* works with; empty where it asks for none."""
+    return digest_text(listed(state.desk)) if state.snapshot.tools[tool].workspace else ""
 
 
 def edit_call(state: RunState, event: "ev.ToolCallEdited") -> RunState:

@@ -12,6 +12,7 @@ from uuid import UUID, uuid5
 
 from towpath_contracts import events as ev
 from towpath_contracts import facts
+from towpath_contracts.budgets import CarveOut
 from towpath_contracts.children import MAX_DEPTH, ChildTask, ParentOf
 from towpath_contracts.grants import narrow
 from towpath_engine.detectors.inheriting import handed_over
@@ -78,6 +79,11 @@ def _bounded(t: Transition, task: ChildTask) -> ChildTask:
     )
 
 
+def _carved(event: "ev.ChildStarted") -> tuple[CarveOut, ...]:
+    held = event.task.carve_out
+    return () if held is None else (CarveOut(run_id=event.child_id, budget=held),)
+
+
 def birth_of(state: RunState, event: "ev.ChildStarted") -> Birth:
     """Return what the run of a child begins with; rights narrow: its own matrix, and every grant of its parent."""
     own, task = state.created, event.task
@@ -102,6 +108,7 @@ def birth_of(state: RunState, event: "ev.ChildStarted") -> Birth:
             "single_instruction": False,
             "response_schema": None,
             "forked_from": None,
+            "carve_outs": (*own.carve_outs, *_carved(event)),
             "parent": above,
             "detectors": handed_over(state.detectors),
             "cursors": {queue: place for queue, place in state.cursors.items() if queue == task.agent_key},

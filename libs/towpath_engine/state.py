@@ -93,7 +93,8 @@ class OpenCall:
 
     `output` and `entry` wait there for the other calls of the step. `closed_gates` are few: each took a person's
     decision, or an expiry. `outcome` is what the end of a run says of the call. `executed_args` are those that
-    `edited_by` has put in the place of the call's own; None where nobody has.
+    `edited_by` has put in the place of the call's own; None where nobody has. `workspace` is the digest of the list of
+    files that the tool works with.
     """
 
     call: ToolCall
@@ -108,6 +109,7 @@ class OpenCall:
     closed_gates: tuple[UUID, ...] = ()
     executed_args: JsonObject | None = None
     edited_by: str = ""
+    workspace: str = ""
 
     def shown_args(self) -> JsonObject:
         """Return the arguments that were executed, without what a model may not see."""

@@ -11,6 +11,7 @@ from towpath_contracts.execution_log import truncate
 from towpath_contracts.networks import Snapshot
 from towpath_engine.asking import request_decision
 from towpath_engine.budgets import EXCEEDED, last_answer_only, stopped_by_budget
+from towpath_engine.desk_state import listed
 from towpath_engine.detectors.ladder import LOOP_GATE, Loop
 from towpath_engine.ending import finish, stopped_by_deadline
 from towpath_engine.loops import climb, enforced, loop_of, stopped_by_loop
@@ -154,6 +155,9 @@ def _call_tools(t: Transition, instruction: CallTools) -> bool:
     if stopped_by_budget(t):
         return False
     _issue(t, instruction)
+    for call in t.state.calls:
+        if call.workspace:
+            t.store(call.workspace, listed(t.state.desk))
     for pending in t.state.pending:
         if pending.kind is EffectKind.TOOL and pending.attempt:
             t.ask(pending.effect_id)

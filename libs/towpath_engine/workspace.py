@@ -222,6 +222,24 @@ def check_sizes(files: Files, changes: Iterable[FileChange]) -> None:
         )
 
 
+def checked_changes(files: Files, changes: Iterable[FileChange], *, scratch: bool) -> tuple[FileChange, ...]:
+    """Return a change set as it may be taken; raises ToolRefusedError for one that may not."""
+    if not scratch:
+        raise ToolRefusedError("changes_refused", "the tool was given no scratch copy")
+    found: dict[str, FileChange] = {}
+    for change in changes:
+        name = _path(change.path)
+        if name in files:
+            _refuse_read_only(name, files)
+        found[name] = change.model_copy(update={"path": name})
+    after = {name for name in (*files, *found) if name not in found or found[name].digest is not None}
+    for name, change in found.items():
+        if change.digest is not None and any(other.startswith(f"{name}/") for other in after):
+            raise ToolRefusedError("path_taken", f"{name} is a folder")
+    check_sizes(files, found.values())
+    return tuple(found[name] for name in sorted(found))
+
+
 def _stored(name: str, text: str, files: Files, **more: int) -> Applied:
     data = text.encode("utf-8", "surrogatepass")
     change = FileChange(path=name, digest=digest_text(text), size=len(data))

@@ -44,7 +44,8 @@ class Desks:
         if missing:
             rows = await self._pool.fetch(QUERIES.texts, project, missing)
             for row in rows:
-                self._remember(project, row["digest"], bytes(row["data"]).decode("utf-8", "surrogatepass"))
+                whole = bytes(row["data"]).decode("utf-8", "replace")  # a worker may have stored anything
+                self._remember(project, row["digest"], whole)
         found = {digest: text for digest in wanted if (text := self._texts.get((project, digest))) is not None}
         _with_contents(item, fact, found)
 

@@ -83,10 +83,12 @@ class Limits:
     def scopes(self, run_id: UUID, task: RunCreated, snapshot: Snapshot, now: datetime) -> tuple[AppliedScope, ...]:
         """Return the accounts that a run spends from, the narrow ones first; none where nothing is limited."""
         limits = self._by_project.get(task.project)
-        if limits is None and task.budget is None and not self._has_budgets(task.snapshot_digest, snapshot):
+        budgets = task.budget is not None or task.carve_outs or self._has_budgets(task.snapshot_digest, snapshot)
+        if limits is None and not budgets:
             return ()
         root = run_id if task.parent is None else task.parent.root_id  # children spend from what the task was given
-        own = [] if task.budget is None else [_own("run", str(root), task.budget)]
+        own = [_own("run", str(one.run_id), one.budget) for one in reversed(task.carve_outs)]
+        own += [] if task.budget is None else [_own("run", str(root), task.budget)]
         agents = [
             _own("agent", f"{root}/{agent.key}", agent.budget, agent.key)
             for agent in snapshot.agents.values()

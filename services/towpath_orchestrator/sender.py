@@ -19,7 +19,7 @@ from towpath_contracts.events import LogEntry
 from towpath_contracts.facts import FenceRaised, MessageDead, OutcomeRecorded
 from towpath_contracts.problems import ProblemError
 from towpath_contracts.rpc import RAISE_FENCE, RECORD_OUTCOME
-from towpath_contracts.tools import InternalOutcome, RecordOutcome
+from towpath_contracts.run_calls import InternalOutcome, RecordOutcome
 from towpath_engine.effects import Effect, StoreText, message_of, sayable_again
 from towpath_engine.state import RunState
 from towpath_fabric.crash_points import crash_point, crash_point_sent

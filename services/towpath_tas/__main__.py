@@ -82,6 +82,7 @@ class ToolAccess:
         serve(bus, rpc.AUDIT_QUERY, audit.query)
         serve(bus, rpc.RECORD_ACTION, audit.record)
         serve(bus, rpc.BLOB_PUT, blobs.put)
+        serve(bus, rpc.BLOB_GET_CALLS, blobs.get)
 
     def _look_back(self, parts: Parts, policies: Policies) -> None:
         bus, pool = self._service.bus, self._service.pool

@@ -19,11 +19,24 @@ from towpath.objectives import AgentRunResult
 from towpath_embedded.identity import temporary_folder
 from towpath_embedded.networks import NetworkFolder
 from towpath_embedded.platform import Platform
+from towpath_embedded.roles import WorkerCommand
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "background_review"
 SCRIPT = json.loads((EXAMPLE / "script.json").read_text())
+DESK_TOOLS = Path(__file__).parents[1] / "support" / "desk_tools.py"
+CLERK = {
+    "name": "clerks",
+    "agents": [
+        {
+            "key": "clerk",
+            "is_default": True,
+            "allow_respond": True,
+            "equipped_tools": ["plan_setup", "workspace_write", "desk.count", "desk.shout"],
+        }
+    ],
+}
 FINAL = {"completed", "failed", "escalated", "abandoned", "cancelled", "timed_out"}
 SERVICES = ("orchestrator", "decider", "tas", "log_writer", "gateway", "nats", "postgres")
 
@@ -63,11 +76,16 @@ SUMMARY = {"kind": "summarize", "summary": "It is done.", "deliverable": {"verdi
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def platform() -> AsyncIterator[Platform]:
     with temporary_folder() as folder:
-        policy = {"tas": {"TOWPATH_POLICY_FILE": str(EXAMPLE / "policy.yaml")}}
-        async with Platform(folder / "d", role_environment=policy, starts="fork") as running:
+        rules = (EXAMPLE / "policy.yaml").read_text() + "\n  - {name: desk, tool: 'desk.*', effect: allow}\n"
+        (folder / "policy.yaml").write_text(rules)
+        policy = {"tas": {"TOWPATH_POLICY_FILE": str(folder / "policy.yaml")}}
+        workers = [WorkerCommand(modules=(str(DESK_TOOLS),))]
+        async with Platform(folder / "d", role_environment=policy, workers=workers, starts="fork") as running:
             notices: list[str] = []
             await NetworkFolder(EXAMPLE, running.gateway_url, notices.append).publish_changed()
             assert any(one.endswith("version 1") for one in notices), notices
+            async with Client(running.gateway_url) as publisher:
+                await publisher.networks.publish(CLERK)
             yield running
 
 
@@ -231,6 +249,28 @@ async def test_d6_files_are_read_and_written_in_the_workspace_alone(
     assert "+# Review" in capsys.readouterr().out
     await workspaces.ls(str(run_id), common=common)
     assert "notes/review.md" in capsys.readouterr().out
+
+
+async def test_d6_tools_of_a_worker_get_the_files_and_give_back_what_they_changed(client: Client) -> None:
+    """D6: part of the run's record: mounted to read, or as a scratch copy whose changes come back as a change set."""
+    script = [
+        plan(),
+        use("workspace_write", path="notes/a.md", content="one\ntwo\n"),
+        use("desk.count"),
+        use("desk.shout", path="notes/a.md", into="notes/b.md"),
+        use("desk.shout", path="in/c.md", into="in/d.md"),
+        DONE,
+        SUMMARY,
+    ]
+    mounts = [{"mount_path": "in", "files": [{"path": "c.md", "content": "three\n"}]}]
+    view = await client.run("clerks", background="Do it.", mounts=mounts, script=script, timeout=90)
+    logged = [entry.event async for entry in client.events(view.run_id)]
+    done = {e.tool: e.result for e in logged if e.type == "tool_call_finished" and e.tool.startswith("desk.")}
+    assert done["desk.count"] == {"files": 2, "lines": 3}
+    files = {file.path: file.version for file in (await client.workspaces.list(view.run_id)).files}
+    assert files == {"in/c.md": 1, "notes/b.md": 1}, "what is mounted stays, whatever a scratch copy says"
+    assert await client.workspaces.read(view.run_id, "notes/b.md") == "ONE\nTWO\n"
+    assert any("in/c.md is mounted and read-only" in e.text for e in logged if e.type == "note_added")
 
 
 async def test_d7_a_failure_is_reflected_upon(client: Client, reviewed: Reviewed) -> None:

@@ -304,11 +304,9 @@ class Client:
 
     def task(self, number: int, key: str) -> SubmitTask:
         """Return what is submitted."""
-        if self._world.objectives:
-            return SubmitTask(network="desk", background=objective(number), idempotency_key=key)
-        if self._world.goals:
-            return SubmitTask(network="desk", goal=goal(number), idempotency_key=key)
-        return SubmitTask(network="desk", user_message=f"Do {number}.", idempotency_key=key)
+        aim = {"background": objective(number)} if self._world.objectives else {"user_message": f"Do {number}."}
+        aim = {"goal": goal(number)} if self._world.goals else aim
+        return SubmitTask.model_validate({"network": "desk", "idempotency_key": key, **aim})
 
     async def submit(self, number: int) -> UUID:
         """Return the run, once it is accepted; a repetition must give the same one."""

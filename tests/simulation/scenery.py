@@ -4,6 +4,7 @@ import json
 import random
 from typing import Any
 
+from tests.simulation.children import ONLY_EXPERTS, ran
 from tests.simulation.database import BEGAN
 from tests.simulation.goals import sought
 from tests.simulation.ledger_rows import LedgerRows
@@ -56,14 +57,15 @@ RULES = (
 )
 
 
-def furnish(runs: RunRows, ledger: LedgerRows) -> None:
+def furnish(runs: RunRows, ledger: LedgerRows, *, children: bool = False) -> None:
     """Publish the network, register the tools, apply the matrix."""
     runs.callers["alice"] = PROJECT
     runs.snapshots[SNAPSHOT_DIGEST] = SNAPSHOT_TEXT
     version = {"project": PROJECT, "name": "desk", "version": 1, "digest": SNAPSHOT_DIGEST}
     runs.versions.append({**version, "published_at": BEGAN, "published_by": "ann"})
     ledger.versions[PROJECT] = (1, 1)
-    ledger.rules_of[PROJECT] = [json.dumps(rule_row(rule)) for rule in RULES]
+    rules = (*RULES[:-1], ONLY_EXPERTS) if children else RULES
+    ledger.rules_of[PROJECT] = [json.dumps(rule_row(rule)) for rule in rules]
     ledger.tools_of[PROJECT] = [
         {
             "name": one.name,
@@ -86,15 +88,16 @@ def change_rules(ledger: LedgerRows) -> None:
 class Wishes:
     """What models want, drawn anew for every request: two answers to one question may differ."""
 
-    def __init__(self, chance: random.Random) -> None:
+    def __init__(self, chance: random.Random, *, children: bool = False) -> None:
         self._chance = chance
+        self._goals = ran if children else sought
 
     def __call__(self, request: DecisionRequest) -> dict[str, Any]:
         chance = self._chance
         if request.context.run_kind == "background":
             return pursued(request, chance)
         if request.context.run_kind == "goal":
-            return sought(request, chance)
+            return self._goals(request, chance)
         draw = chance.random()
         if draw < 0.12 + 0.08 * request.step:
             return respond(chance.choice(("done", {"answer": 42})))

@@ -47,6 +47,9 @@ OBJECTIVES_FROM = 1_000_000
 GOALS_FROM = 2_000_000
 """From this seed on every task pursues a goal: its steps are judged and tried again, and people settle its doubts."""
 
+CHILDREN_FROM = 3_000_000
+"""From this seed on every task is an errand: a goal on whose way an agent asks another, in a run of its own."""
+
 SIGNER = TicketSigner(Ed25519PrivateKey.from_private_bytes(b"t" * 32))
 SETTINGS = OrchestratorSettings(embedded=True, reconcile_ms=1000, snapshot_every=7)
 TAS_SETTINGS = TasSettings(ticket_life_s=20)
@@ -60,6 +63,7 @@ class World:
         self.seed = seed
         self.objectives = OBJECTIVES_FROM <= seed < GOALS_FROM
         self.goals = seed >= GOALS_FROM
+        self.children = seed >= CHILDREN_FROM
         self.chance = random.Random(seed)
         self.seen = Seen(keep=keep)
         self.mutants = mutants or Mutants()
@@ -89,7 +93,7 @@ class World:
         self.tasks = self.chance.choice((2, 3, 4))
         self.processes: dict[int, Process] = {}
         self._people_chance = self._stream("people")
-        furnish(self.runs, self.ledger)
+        furnish(self.runs, self.ledger, children=self.children)
         self.mutants.weaken(self)
         self.judge = Judge(self)
         self.broker.acked_of_inbox = self.judge.on_ack
@@ -162,7 +166,7 @@ class World:
 
     def decider(self, bus: SimBus) -> Decider:
         """Return who answers requests for decisions in one process."""
-        return Decider(bus, self._people_chance, Wishes(self._people_chance))
+        return Decider(bus, self._people_chance, Wishes(self._people_chance, children=self.children))
 
     def client(self, bus: SimBus) -> Client:
         """Return who submits tasks."""

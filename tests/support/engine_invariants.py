@@ -12,14 +12,17 @@ from towpath_contracts.decisions import MAX_CALLS_PER_DECISION, CallTools
 from towpath_contracts.events import LogEntry, event_adapter
 from towpath_contracts.internal_tools import PLATFORM_WORKER
 from towpath_contracts.networks import Snapshot
-from towpath_contracts.tools import RecordOutcome, ToolRequest
+from towpath_contracts.run_calls import RecordOutcome
+from towpath_contracts.tools import ToolRequest
 from towpath_engine.advance import advance, wake_at
 from towpath_engine.desk_remember import outcome_effect
 from towpath_engine.effects import Effect
 from towpath_engine.evolve import evolve
 from towpath_engine.state import EffectKind, RunState, dump_state, initial, load_state
 
-AFTER_THE_END = frozenset({"fence_stored", "effect_resent", "usage_corrected", "outcome_recorded", "child_ended", "child_waits"})
+AFTER_THE_END = frozenset(
+    {"fence_stored", "effect_resent", "usage_corrected", "outcome_recorded", "child_ended", "child_waits"}
+)
 """What a finished run may still write: the fate of its fence, and what a late answer says that it used."""
 
 

@@ -4,8 +4,11 @@ Law: whatever a tool does (returns nonsense, raises, hangs, exits), the answer i
 """
 
 import asyncio
+import tempfile
 import traceback
 from concurrent.futures import Executor
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 from towpath.arguments import ArgumentsInvalidError
@@ -19,6 +22,7 @@ from towpath.worker.call import Call, Stage, call_function
 from towpath.worker.metrics import WorkerMetrics
 from towpath.worker.probing import Answer, ask_probe, in_doubt
 from towpath.worker.results import CutOffError, Result, ResultRefusedError, encode_result, failure_of
+from towpath.worker.run_files import RunFiles
 from towpath.worker.toollog import ToolLogWriter
 from towpath_contracts.spans import tool_span
 from towpath_contracts.tools import EffectClass, ProbeWord, ToolFailure, ToolOutcome
@@ -79,13 +83,29 @@ class Performer:
             write_log=self._toollog.for_call(call.invocation),
         )
         start_ns = wall_ns()
-        outcome = await self._outcome(call, tool, context, timeout_s)
+        outcome = await self._with_files(call, tool, context, timeout_s)
         if self._telemetry is not None and self._telemetry.enabled:
             span = tool_span(call.invocation, outcome, start_ns=start_ns, end_ns=wall_ns())
             self._telemetry.record(call.invocation.run_id, span)
         self._metrics.outcomes.labels(tool.name, outcome.status).inc()
         self._metrics.seconds.labels(tool.name).observe(outcome.duration_ms / 1000)
         return outcome
+
+    async def _with_files(self, call: Call, tool: AnyTool, context: ToolContext, timeout_s: float) -> ToolOutcome:
+        """Give a tool the run's files where it asks for them, and take back what it changed in a scratch copy."""
+        access = tool.spec.workspace
+        if not access:
+            return await self._outcome(call, tool, context, timeout_s)
+        with tempfile.TemporaryDirectory(prefix="towpath-", ignore_cleanup_errors=True) as place:
+            files = RunFiles(self._bus, call.invocation, Path(place))
+            try:
+                await files.fetch()
+                outcome = await self._outcome(call, tool, replace(context, workspace=files.folder), timeout_s)
+                if access != "scratch" or outcome.status != "succeeded":
+                    return outcome
+                return outcome.model_copy(update={"changes": await files.changed()})
+            except ResultRefusedError as error:
+                return self.failed(call, failure_of(error))
 
     async def _outcome(self, call: Call, tool: AnyTool, context: ToolContext, timeout_s: float) -> ToolOutcome:
         try:

@@ -20,7 +20,7 @@ ALIVE_WAIT_S = 60.0
 """How long a strike waits for a process that an earlier one has ended."""
 
 POLL_S = 0.01
-SERVICES = ("orchestrator", "decider", "tas", "worker", "log_writer", "gateway")
+SERVICES = ("orchestrator", "decider", "tas", "worker", "log_writer", "gateway", "watchdog")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -213,6 +213,15 @@ INSERT INTO runs.blob (project, digest, data, size) VALUES ($1, $2, $3, $4) ON C
 -- name: blob_exists
 SELECT true FROM runs.blob WHERE project = $1 AND digest = $2;
 
+-- name: files_of_call
+-- The list of files that a call under way works with, as its run has stored it.
+SELECT c.context::json->>'workspace' AS digest, b.data FROM tas.tool_call c
+JOIN runs.blob b ON b.project = c.project AND b.digest = c.context::json->>'workspace'
+WHERE c.run_id = $1 AND c.execution_id = $2 AND c.status IN ('permitted', 'started', 'unknown');
+
+-- name: blob_data
+SELECT data FROM runs.blob WHERE project = $1 AND digest = $2;
+
 -- name: blob_wanted
 SELECT true FROM tas.tool_call
 WHERE run_id = $1 AND execution_id = $2 AND status IN ('permitted', 'started', 'unknown');

@@ -12,6 +12,7 @@ from typing import Any
 from towpath_contracts.access import AuditEntry, AuditPage, AuditQuery, RecordAction
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.run_calls import CallBlob
 from towpath_contracts.tools import MAX_RESULT_BYTES, BlobChunk, TicketClaims
 from towpath_contracts.views import Done
 from towpath_fabric.tickets import TicketRefusedError
@@ -76,7 +77,7 @@ class Audit:
 
 
 class Blobs:
-    """Takes large results in pieces."""
+    """Takes large results in pieces, and gives the files that a call works with."""
 
     def __init__(self, pool: Any, tickets: Tickets) -> None:
         self._pool = pool
@@ -100,15 +101,39 @@ class Blobs:
         await self._pool.execute(QUERIES.add_blob, claims.project, chunk.digest, data, len(data))
         return Done(detail="stored")
 
+    async def get(self, request: CallBlob) -> BlobChunk:
+        """Return one piece of the list of files of a call under way, or of a file in it; raises ProblemError."""
+        claims = self._opened(request.ticket)
+        row = await self._pool.fetchrow(QUERIES.files_of_call, claims.run_id, claims.execution_id)
+        if row is None:
+            raise ProblemError(problem("forbidden", "the call is not under way, or works with no files"))
+        named = {file["digest"] for file in json.loads(row["data"]).values()} | {row["digest"]}
+        if request.digest not in named:
+            raise ProblemError(problem("forbidden", f"the call works with no file {request.digest}"))
+        data = await self._pool.fetchval(QUERIES.blob_data, claims.project, request.digest)
+        if data is None:
+            raise ProblemError(problem("not_found", f"no blob {request.digest}"))
+        return BlobChunk(
+            digest=request.digest,
+            index=request.index,
+            total=max(1, -(-len(data) // CHUNK_BYTES)),
+            data_base64=base64.b64encode(
+                data[request.index * CHUNK_BYTES : (request.index + 1) * CHUNK_BYTES]
+            ).decode(),
+        )
+
+    def _opened(self, ticket: str) -> TicketClaims:
+        try:
+            return self._tickets.opened(ticket)
+        except TicketRefusedError as error:
+            raise ProblemError(problem("forbidden", f"the ticket is {error.reason}")) from error
+
     async def _allowed(self, chunk: BlobChunk) -> TicketClaims:
         if not 0 <= chunk.index < chunk.total:
             raise ProblemError(problem("request_invalid", f"piece {chunk.index} of {chunk.total} can't be"))
         if chunk.total > MAX_CHUNKS:
             raise ProblemError(problem("request_too_large", f"at most {MAX_RESULT_BYTES} bytes are stored"))
-        try:
-            claims = self._tickets.opened(chunk.ticket)
-        except TicketRefusedError as error:
-            raise ProblemError(problem("forbidden", f"the ticket is {error.reason}")) from error
+        claims = self._opened(chunk.ticket)
         if chunk.execution_id is not None and chunk.execution_id != claims.execution_id:
             raise ProblemError(problem("forbidden", "the ticket is for another call"))
         if not await self._pool.fetchval(QUERIES.blob_wanted, claims.run_id, claims.execution_id):

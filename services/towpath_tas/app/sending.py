@@ -137,8 +137,10 @@ class Sender:
 
 def invocation_body(call: Call, ticket: str) -> bytes:
     """Return the ToolInvocation of *call* as JSON; the arguments are JSON already and are not read again."""
+    files = f',"workspace":{json.dumps(call.workspace)}' if call.workspace else ""
     return (
         f'{{"schema_version":1,"execution_id":"{call.execution_id}","attempt":{call.attempt},"run_id":"{call.run_id}",'
         f'"project":{json.dumps(call.project)},"toolset":{json.dumps(call.toolset)},"tool":{json.dumps(call.tool)},'
-        f'"args":{call.args},"effect_class":"{call.effect_class}","timeout_ms":{call.timeout_ms},"ticket":"{ticket}"}}'
+        f'"args":{call.args},"effect_class":"{call.effect_class}","timeout_ms":{call.timeout_ms},"ticket":"{ticket}"'
+        f"{files}}}"
     ).encode()

@@ -9,7 +9,8 @@ from uuid import UUID
 
 from towpath_contracts.access import FenceAnswer, RaiseFence, SettleCall
 from towpath_contracts.problems import Problem, ProblemError, problem
-from towpath_contracts.tools import CallStatus, InternalOutcome, RecordOutcome
+from towpath_contracts.run_calls import InternalOutcome, RecordOutcome
+from towpath_contracts.tools import CallStatus
 from towpath_contracts.views import Done, ResolveGate
 from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_fabric.lane import Lane

@@ -77,6 +77,13 @@ class Call:
     edited_by: str = ""
     revision: int = 1
 
+    @property
+    def workspace(self) -> str:
+        """The digest of the list of files that the tool works with; empty for most calls."""
+        if '"workspace"' not in self.context:
+            return ""
+        return str(json.loads(self.context).get("workspace", ""))
+
     def changed(self, **values: Any) -> "Call":
         """Return the next revision of this row with *values*."""
         return replace(self, revision=self.revision + 1, **values)

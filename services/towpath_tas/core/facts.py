@@ -82,6 +82,7 @@ def reported(call: Call, outcome: ToolOutcome, result_digest: str | None) -> str
         probe=outcome.probe,
         executed_args=executed_args(call),
         edited_by=call.edited_by,
+        changes=outcome.changes,
     ).model_dump_json()
 
 

@@ -7,7 +7,8 @@ whatever a clock or a fence has made of the row meanwhile; a call that was never
 from towpath_contracts.canonical import digest, json_safe
 from towpath_contracts.facts import ToolFinished, ToolPermitted
 from towpath_contracts.internal_tools import INTERNAL_TOOLS, PLATFORM_OWNER, PLATFORM_TOOLSET, PLATFORM_WORKER
-from towpath_contracts.tools import CallStatus, RecordOutcome
+from towpath_contracts.run_calls import RecordOutcome
+from towpath_contracts.tools import CallStatus
 from towpath_tas.core.call import Call, Note, Step
 from towpath_tas.core.facts import executed_args
 from towpath_tas.core.registry import ToolVersion, spec_digest

@@ -158,6 +158,8 @@ def _new_row(request: ToolRequest, asked: Asked, args_digest: str, ruling: Rulin
         context["grant"] = request.grant
     if request.grants:
         context["grants"] = asked.grants
+    if request.workspace:
+        context["workspace"] = request.workspace
     if ruling.origin is not None:
         context["origin"] = ruling.origin.context()
     return Call(
