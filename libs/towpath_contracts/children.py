@@ -9,7 +9,8 @@ from uuid import UUID
 
 from pydantic import Field
 
-from towpath_contracts.base import Message, Value
+from towpath_contracts.base import Message, Value, unset
+from towpath_contracts.budgets import Budget
 from towpath_contracts.deciding import Cost, Usage
 from towpath_contracts.goals import GoalTask
 

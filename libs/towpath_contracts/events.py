@@ -25,7 +25,7 @@ from towpath_contracts.background_events import (
 )
 from towpath_contracts.base import JsonObject, Message, Value, unset
 from towpath_contracts.budget_events import BudgetApplied, BudgetRefused, BudgetWarned, UsageCorrected
-from towpath_contracts.budgets import Amounts, Budget
+from towpath_contracts.budgets import Amounts, Budget, CarveOut
 from towpath_contracts.call_events import ToolCallDenied, ToolCallEdited, ToolCallFinished
 from towpath_contracts.child_events import ChildEnded, ChildStarted, ChildWaits
 from towpath_contracts.children import ParentOf

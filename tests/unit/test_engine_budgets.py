@@ -298,3 +298,15 @@ def test_budget_nothing_more_is_asked_of_a_model_when_a_lease_ends() -> None:
     machine.now += timedelta(seconds=1)
     machine.wake()
     assert machine.finished.reason == "budget_exceeded"
+
+
+def test_budget_another_pool_says_nothing_of_what_an_attempt_used() -> None:
+    machine = Spender()
+    request_id = machine.request_id
+    machine.wake()
+    machine.answer(respond(), attempt=2)
+    stranger = facts.DecisionMade(
+        run_id=RUN, request_id=request_id, attempt=1, decision=respond(), pool="agent_default_other"
+    )
+    assert machine.feed(stranger) == []
+    assert machine.account()[2].model_calls == 4
