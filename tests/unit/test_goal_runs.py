@@ -291,6 +291,27 @@ def test_a_person_says_how_a_doubtful_run_goes_on() -> None:
     assert (machine.finished.status, machine.finished.reason) == ("escalated", "manual")
 
 
+def test_a_goal_may_ask_at_its_deadline_and_gets_its_time_once_more() -> None:
+    machine = goal_run("tests.failed == 0", on_timeout="gate")
+    machine.decide(use("edit"))
+    machine.finish(after=400)
+    (gate,) = machine.events(ev.GateOpened)
+    assert gate.gate_type == "timeout" and machine.state.status == Status.WAITING
+    machine.resolve("approved", gate_id=gate.gate_id, after=3_600)
+    assert asked(machine) == "decide" and machine.state.active_ms == 0
+    machine.decide(use("edit", text="b"), after=100)
+    machine.finish(result="more", after=100)
+    assert machine.state.step == 3
+    machine.decide(use("edit", text="c"), after=200)
+    machine.finish(result="most")
+    assert machine.events(ev.GateOpened)[-1].gate_id != gate.gate_id
+    machine.resolve("stop", gate_id=machine.state.gates[0].gate_id)
+    assert (machine.finished.status, machine.finished.reason) == ("escalated", "timeout")
+    stopped = goal_run("tests.failed == 0")
+    stopped.decide(use("edit"), after=400)
+    assert stopped.finished.status == "timed_out"
+
+
 def test_denied_alternative_then_specialist_then_person() -> None:
     machine = goal_run("tests.failed == 0")
     able = {"specialists": ({"agent_key": "senior"},), "escalation": {"role": "policy_admin"}}

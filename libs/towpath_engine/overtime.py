@@ -1,0 +1,20 @@
+"""Goal runs that ask a person when their time is used up, instead of ending (feature C11, gate `timeout`).
+
+Law: only a goal that says `on_timeout: gate` is asked about, and between two steps: what is under way comes to its end
+first. Whoever lets it go on gives it its whole time once more.
+"""
+
+from towpath_engine.ending import asks_at_deadline
+from towpath_engine.evolve import OUT_OF_TIME
+from towpath_engine.run_gates import open_run_gate
+from towpath_engine.transition import Transition
+
+
+def stopped_by_time(t: Transition) -> bool:
+    """Ask a person whether a run may go on whose time is used up; says whether it waits."""
+    deadline = t.state.active_deadline()
+    if not asks_at_deadline(t.state) or deadline is None or deadline > t.now:
+        return False
+    limit = t.state.created.timeout_ms
+    open_run_gate(t, OUT_OF_TIME, OUT_OF_TIME, f"the run used its {limit} ms of active time", {"timeout_ms": limit})
+    return True
