@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from tests.simulation.broker import Stored
+from tests.simulation.families import Families
 from tests.simulation.scenery import NETWORK
 
 from towpath_contracts.events import FINAL_STATUSES, LogEntry, event_adapter
@@ -115,6 +116,7 @@ class Judge:
         self._unapproved()
         for run_id in self._runs.runs:
             self._run(run_id)
+        Families(self._world).judge()
         for letter in self._runs.dead_letters:
             self._world.complain(f"dead letter: {letter['stream']} {letter['reason']}")
         self._count()

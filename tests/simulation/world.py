@@ -14,6 +14,7 @@ from uuid import UUID
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.simulation.broker import Broker
 from tests.simulation.budget_rows import BudgetRows
+from tests.simulation.children import Sender
 from tests.simulation.clockwork import Clockwork, Process
 from tests.simulation.coverage import Seen
 from tests.simulation.database import BEGAN, Database
@@ -170,7 +171,7 @@ class World:
 
     def client(self, bus: SimBus) -> Client:
         """Return who submits tasks."""
-        return Client(bus, self._people_chance, self)
+        return (Sender if self.children else Client)(bus, self._people_chance, self)
 
     async def life(self) -> None:
         """The whole story."""
