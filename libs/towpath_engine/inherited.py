@@ -15,6 +15,7 @@ from towpath_contracts.canonical import json_safe
 from towpath_contracts.deciding import OlderOutput, ToolOutput
 from towpath_engine.change import but
 from towpath_engine.desk_state import Desk
+from towpath_engine.goal_state import GoalState
 from towpath_engine.state import Detectors, RunState
 
 
@@ -41,7 +42,11 @@ class Inherited:
     detectors: Detectors = field(default_factory=Detectors)
     last_output: Any = None
     desk: Desk | None = None
+    goal: GoalState | None = None
 
+
+_LATER = ("desk", "goal")
+"""Left out where a run has none: its forks are written as they always were."""
 
 _NAMES = tuple(f.name for f in fields(Inherited))
 _adapter: TypeAdapter[Inherited] = TypeAdapter(Inherited)
@@ -53,13 +58,11 @@ def inherited_of(state: RunState, *, new_script: bool) -> JsonObject:
     if new_script:
         taken = but(taken, cursors={})
     dumped: JsonObject = json_safe(_adapter.dump_python(taken, mode="json"))
-    if dumped["desk"] is None:
-        del dumped["desk"]  # forks of runs without a plan or files are written as they always were
-    return dumped
+    return {name: value for name, value in dumped.items() if name not in _LATER or value is not None}
 
 
 def taken_over(state: RunState, event: "ev.RunForked") -> RunState:
     """Return *state* with what the fork inherits. Raises pydantic's ValidationError for what is no state."""
     taken = _adapter.validate_python(event.inherited)
-    begun = but(state, **{name: getattr(taken, name) for name in _NAMES})
-    return begun if taken.desk is not None else but(begun, desk=state.desk)
+    known = {name: getattr(taken, name) for name in _NAMES}
+    return but(state, **{name: value for name, value in known.items() if name not in _LATER or value is not None})

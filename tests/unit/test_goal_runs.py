@@ -1,21 +1,24 @@
 """Rules of goal runs that need no service: attempts, judgements, progress, confidence (features C1-C9, C13)."""
 
+import json
 from typing import Any
 
 import pytest
-from tests.support.engine_machine import Machine, agent, respond, route, snapshot, tool, use, use_all
+from tests.support.engine_machine import RUN, Machine, agent, respond, route, snapshot, tool, use, use_all
 
 from towpath_contracts import events as ev
 from towpath_contracts import facts
-from towpath_contracts.deciding import DecisionKind
+from towpath_contracts.deciding import DecisionKind, DecisionRequest
 from towpath_contracts.tools import Denial
 from towpath_contracts.workspace import FileChange
 from towpath_engine.autonomy import FAILURES_ASKED, who_decides
 from towpath_engine.expressions import fault_of
 from towpath_engine.goal_remember import goal_after
 from towpath_engine.goal_state import GoalState
+from towpath_engine.inherited import inherited_of, taken_over
 from towpath_engine.state import EffectKind, Status
 
+FORKED = ev.ForkedFrom(run_id=RUN, step=2)
 PASSING = {"passed": 4, "failed": 0}
 FAILING = {"passed": 3, "failed": 1}
 TOOLS = (
@@ -76,7 +79,7 @@ def test_a_failed_action_is_tried_again_after_two_and_four_seconds_with_another_
         assert machine.requests == [], "not before its time"
         machine.timer(after=0.1)
         (request,) = machine.requests
-        assert request.kind is DecisionKind.REPLAN and request.step == 1
+        assert isinstance(request, DecisionRequest) and request.kind is DecisionKind.REPLAN and request.step == 1
     machine.decide(use("edit", text="3"))
     machine.fail()
     (validated,) = machine.events(ev.StepValidated)
@@ -119,10 +122,16 @@ def test_a_success_lowers_the_failures_and_ends_their_row() -> None:
         machine.fail(message=text)
     assert asked(machine) == "confidence"
     machine.decide({"confidence": 0.9})
-    assert machine.state.goal and (machine.state.goal.failures, machine.state.goal.consecutive_failures) == (2, 2)
+    assert machine.state.goal is not None and (
+        machine.state.goal.failures,
+        machine.state.goal.consecutive_failures,
+    ) == (2, 2)
     machine.decide(use("edit", text="c"))
     machine.finish()
-    assert machine.state.goal and (machine.state.goal.failures, machine.state.goal.consecutive_failures) == (1, 0)
+    assert machine.state.goal is not None and (
+        machine.state.goal.failures,
+        machine.state.goal.consecutive_failures,
+    ) == (1, 0)
 
 
 def test_every_step_is_validated_and_an_unreadable_validation_is_none() -> None:
@@ -312,6 +321,15 @@ def test_a_goal_may_ask_at_its_deadline_and_gets_its_time_once_more() -> None:
     assert stopped.finished.status == "timed_out"
 
 
+def test_a_fork_knows_what_its_goal_run_had_found() -> None:
+    machine = goal_run("tests.failed == 0")
+    machine.decide(use("test"))
+    machine.finish(result=FAILING)
+    told = json.loads(json.dumps(inherited_of(machine.state, new_script=True)))
+    fork = taken_over(machine.state, ev.RunForked(parent=FORKED, parent_seq=9, by="ann", inherited=told))
+    assert fork.goal == machine.state.goal and fork.goal is not None and fork.goal.tests
+
+
 def test_denied_alternative_then_specialist_then_person() -> None:
     machine = goal_run("tests.failed == 0")
     able = {"specialists": ({"agent_key": "senior"},), "escalation": {"role": "policy_admin"}}
@@ -334,7 +352,11 @@ def test_denied_alternative_then_specialist_then_person() -> None:
     (gate,) = machine.events(ev.GateOpened)
     assert gate.gate_type == "permission" and machine.state.status == Status.WAITING
     machine.resolve("approved", gate_id=gate.gate_id, reason="a rule was added")
-    assert asked(machine) == "decide" and machine.state.goal and machine.state.goal.rungs == ("build:specialist",)
+    assert (
+        asked(machine) == "decide"
+        and machine.state.goal is not None
+        and machine.state.goal.rungs == ("build:specialist",)
+    )
 
 
 def test_a_call_that_only_its_arguments_keep_back_is_no_matter_of_the_ladder() -> None:
