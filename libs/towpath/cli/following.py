@@ -106,6 +106,9 @@ def _show_doubt(gate: GateOpened, out: Output) -> None:
     if gate.gate_type == PAUSED:
         out.say("    only the switch opens it: towpath switches list", "yellow")
         return
+    if gate.execution_id is None:
+        out.say(f"    {how_to_settle(gate)}", "yellow")
+        return
     for line in doubt_lines(gate.detail):
         out.say(f"    {line}", "yellow")
     out.say(f"    decide with: towpath gates resolve {gate.gate_id} VERDICT --reason …", "yellow")

@@ -11,7 +11,7 @@ from towpath.cli.files import parse_json, read_json
 from towpath.cli.gate_watch import notices, tally, watch
 from towpath.cli.options import COMMON, Common, examples
 from towpath.cli.output import Column, Output
-from towpath.cli.text import brief, value_origin
+from towpath.cli.text import brief, one_line, value_origin
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems import ProblemError, problem
 from towpath_contracts.views import Done, GateStatus, GateView
@@ -62,6 +62,10 @@ _SHOW = (
     Column("probe", lambda row: row["detail"].get("probe")),
     Column("retry", lambda row: row["detail"].get("retry_warning")),
     Column("rule", lambda row: row["detail"].get("rule")),
+    Column("step", lambda row: row["detail"].get("step")),
+    Column("goal", lambda row: one_line(str(row["detail"].get("goal", "")), 96)),
+    Column("progress", lambda row: row["detail"].get("progress_score")),
+    Column("confidence", lambda row: row["detail"].get("confidence")),
     Column("needs", needs),
     Column("votes", lambda row: "; ".join(f"{v['actor']} {v['verdict']} {v['reason']}".strip() for v in row["votes"])),
     Column("edited", lambda row: row["detail"].get("edited_by")),
