@@ -9,6 +9,7 @@ from uuid import UUID
 
 from towpath_contracts import events as ev
 from towpath_contracts.budgets import MICROS, NOTHING, UNITS, Amounts, AttemptAnswered
+from towpath_contracts.deciding import Cost, Usage
 from towpath_contracts.decisions import CallTools
 from towpath_contracts.networks import Snapshot
 from towpath_engine.budget_state import BudgetState, Hold, Means, applied, charge, correct, lose, reserve, settle
@@ -16,6 +17,21 @@ from towpath_engine.change import but
 
 if TYPE_CHECKING:
     from towpath_engine.state import RunState
+
+
+def added_up(
+    usage: Usage, cost: Cost, event: "ev.DecisionReceived | ev.DecisionMissed | ev.UsageCorrected"
+) -> tuple[Usage, Cost]:
+    """Return usage and cost of a run with those of one answer; one unknown price makes the sum unknown."""
+    known = cost.price_known and event.cost.price_known
+    total = Usage(
+        input_tokens=usage.input_tokens + event.usage.input_tokens,
+        output_tokens=usage.output_tokens + event.usage.output_tokens,
+        total_tokens=usage.total_tokens + event.usage.total_tokens,
+        model_calls=usage.model_calls + event.usage.model_calls,
+    )
+    usd = (cost.usd or 0.0) + (event.cost.usd or 0.0) if known else None
+    return total, Cost(usd=usd, price_known=known, price_source=event.cost.price_source)
 
 
 def accounted(before: "RunState", after: "RunState", event: "ev.AnyEvent") -> BudgetState | None:

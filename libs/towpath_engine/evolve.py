@@ -8,11 +8,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from towpath_contracts import events as ev
-from towpath_contracts.deciding import Cost, Usage
 from towpath_contracts.decisions import CallTools
 from towpath_contracts.execution_log import REASONING_CHARS, agent_entry, as_text, truncate
 from towpath_contracts.ids import effect_id
-from towpath_engine.accounting import accounted
+from towpath_engine.accounting import accounted, added_up
 from towpath_engine.background_remember import background_after
 from towpath_engine.background_state import BackgroundState
 from towpath_engine.change import but
@@ -210,22 +209,8 @@ def _answered(state: RunState, event: "ev.DecisionReceived | ev.DecisionMissed")
 
 
 def _counted(state: RunState, event: "ev.DecisionReceived | ev.DecisionMissed | ev.UsageCorrected") -> RunState:
-    usage, cost = state.usage, state.cost
-    known = cost.price_known and event.cost.price_known
-    return but(
-        state,
-        usage=Usage(
-            input_tokens=usage.input_tokens + event.usage.input_tokens,
-            output_tokens=usage.output_tokens + event.usage.output_tokens,
-            total_tokens=usage.total_tokens + event.usage.total_tokens,
-            model_calls=usage.model_calls + event.usage.model_calls,
-        ),
-        cost=Cost(
-            usd=(cost.usd or 0.0) + (event.cost.usd or 0.0) if known else None,
-            price_known=known,
-            price_source=event.cost.price_source,
-        ),
-    )
+    usage, cost = added_up(state.usage, state.cost, event)
+    return but(state, usage=usage, cost=cost)
 
 
 def _decision_received(state: RunState, event: "ev.DecisionReceived") -> RunState:
