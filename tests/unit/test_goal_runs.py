@@ -4,53 +4,20 @@ import json
 from typing import Any
 
 import pytest
-from tests.support.engine_machine import RUN, Machine, agent, respond, route, snapshot, tool, use, use_all
+from tests.support.engine_machine import RUN, respond, route, use, use_all
+from tests.support.goal_machine import FAILING, PASSING, VALID, asked, goal_run
 
 from towpath_contracts import events as ev
-from towpath_contracts import facts
 from towpath_contracts.deciding import DecisionKind, DecisionRequest
-from towpath_contracts.tools import Denial
 from towpath_contracts.workspace import FileChange
 from towpath_engine.autonomy import FAILURES_ASKED, who_decides
 from towpath_engine.expressions import fault_of
 from towpath_engine.goal_remember import goal_after
 from towpath_engine.goal_state import GoalState
 from towpath_engine.inherited import inherited_of, taken_over
-from towpath_engine.state import EffectKind, Status
+from towpath_engine.state import Status
 
 FORKED = ev.ForkedFrom(run_id=RUN, step=2)
-PASSING = {"passed": 4, "failed": 0}
-FAILING = {"passed": 3, "failed": 1}
-TOOLS = (
-    tool("edit"),
-    tool("test", reports="tests"),
-    tool("build", reports="artifacts"),
-    tool("deploy"),
-)
-AGENTS = (
-    agent("coder", equipped_tools=("edit", "test", "build", "deploy"), allowed_routes=("senior",), allow_respond=True),
-    agent("senior", equipped_tools=("deploy",), allowed_routes=("coder",)),
-)
-VALID = {"valid": True}
-
-
-def goal_run(*criteria: str, texts: tuple[str, ...] = (), **settings: Any) -> Machine:
-    """Start a goal run; assessments beside the ones under test are off unless *settings* say otherwise."""
-    wanted = [{"when": one} for one in criteria] + [{"text": one} for one in texts]
-    settings = {"validate_steps": False, "step_attempts": 3, **settings}
-    goal = {"goal": "Make the tests pass.", "acceptance_criteria": wanted, "settings": settings}
-    max_steps = settings.pop("max_steps", 20)
-    return Machine(snapshot(*AGENTS, tools=TOOLS), kind="goal", goal=goal, max_steps=max_steps)
-
-
-def asked(machine: Machine) -> str:
-    return machine.state.asked
-
-
-def deny(machine: Machine, **denial: Any) -> list[ev.AnyEvent]:
-    body = {"violation_type": "permission_denied", "reason": "no rule", **denial}
-    fact = facts.ToolDenied(run_id=machine.state.run_id, execution_id=machine.call_id(), denial=Denial(**body))
-    return machine.feed(fact)
 
 
 def test_a_goal_is_reached_by_what_happened_and_not_by_a_word() -> None:
@@ -328,42 +295,6 @@ def test_a_fork_knows_what_its_goal_run_had_found() -> None:
     told = json.loads(json.dumps(inherited_of(machine.state, new_script=True)))
     fork = taken_over(machine.state, ev.RunForked(parent=FORKED, parent_seq=9, by="ann", inherited=told))
     assert fork.goal == machine.state.goal and fork.goal is not None and fork.goal.tests
-
-
-def test_denied_alternative_then_specialist_then_person() -> None:
-    machine = goal_run("tests.failed == 0")
-    able = {"specialists": ({"agent_key": "senior"},), "escalation": {"role": "policy_admin"}}
-    machine.decide(use("deploy"))
-    deny(machine, alternatives=({"tool": "build"},), **able)
-    assert asked(machine) == "replan" and "build" in machine.context.notes[0]
-    machine.decide(use("build"))
-    deny(machine, alternatives=({"tool": "edit"},), **able)
-    (child,) = machine.events(ev.ChildStarted)
-    assert (child.task.agent_key, child.task.purpose, child.task.subject) == ("senior", "specialist", "build")
-    assert machine.state.agent_key == "coder" and [p.kind for p in machine.state.pending] == [EffectKind.CHILD]
-    said = {"child_seq": 9, "status": "completed", "ended": True, "final": {"message": "built"}}
-    machine.feed(facts.ChildTold.model_validate({"run_id": machine.state.run_id, "child_id": child.child_id, **said}))
-    assert asked(machine) == "decide" and machine.context.outputs[0].tool == "agent:senior"
-    assert "built" in machine.context.outputs[0].text and machine.state.step == 2
-    machine.decide(use("deploy"))
-    deny(machine, escalation={"role": "policy_admin"})
-    rungs = [(one.rung, one.tool) for one in machine.events(ev.HelpSought)]
-    assert rungs == [("alternative", "deploy"), ("specialist", "build"), ("person", "deploy")]
-    (gate,) = machine.events(ev.GateOpened)
-    assert gate.gate_type == "permission" and machine.state.status == Status.WAITING
-    machine.resolve("approved", gate_id=gate.gate_id, reason="a rule was added")
-    assert (
-        asked(machine) == "decide"
-        and machine.state.goal is not None
-        and machine.state.goal.rungs == ("build:specialist",)
-    )
-
-
-def test_a_call_that_only_its_arguments_keep_back_is_no_matter_of_the_ladder() -> None:
-    machine = goal_run("tests.failed == 0")
-    machine.decide(use("deploy"))
-    deny(machine, violation_type="invalid_arguments", escalation={"role": "", "why": "nobody can"})
-    assert asked(machine) == "replan" and machine.events(ev.BackedOff) and not machine.events(ev.HelpSought)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,42 @@
+"""Goal runs of the machine alone: what starts one, and what is asked of it."""
+
+from typing import Any
+
+from tests.support.engine_machine import Machine, agent, snapshot, tool
+
+from towpath_contracts import events as ev
+from towpath_contracts import facts
+from towpath_contracts.tools import Denial
+
+PASSING = {"passed": 4, "failed": 0}
+FAILING = {"passed": 3, "failed": 1}
+TOOLS = (
+    tool("edit"),
+    tool("test", reports="tests"),
+    tool("build", reports="artifacts"),
+    tool("deploy"),
+)
+AGENTS = (
+    agent("coder", equipped_tools=("edit", "test", "build", "deploy"), allowed_routes=("senior",), allow_respond=True),
+    agent("senior", equipped_tools=("deploy",), allowed_routes=("coder",)),
+)
+VALID = {"valid": True}
+
+
+def goal_run(*criteria: str, texts: tuple[str, ...] = (), **settings: Any) -> Machine:
+    """Start a goal run; assessments beside the ones under test are off unless *settings* say otherwise."""
+    wanted = [{"when": one} for one in criteria] + [{"text": one} for one in texts]
+    settings = {"validate_steps": False, "step_attempts": 3, **settings}
+    goal = {"goal": "Make the tests pass.", "acceptance_criteria": wanted, "settings": settings}
+    max_steps = settings.pop("max_steps", 20)
+    return Machine(snapshot(*AGENTS, tools=TOOLS), kind="goal", goal=goal, max_steps=max_steps)
+
+
+def asked(machine: Machine) -> str:
+    return machine.state.asked
+
+
+def deny(machine: Machine, **denial: Any) -> list[ev.AnyEvent]:
+    body = {"violation_type": "permission_denied", "reason": "no rule", **denial}
+    fact = facts.ToolDenied(run_id=machine.state.run_id, execution_id=machine.call_id(), denial=Denial(**body))
+    return machine.feed(fact)
