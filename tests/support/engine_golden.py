@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.engine_machine import RUN, Machine, respond, route, snapshot, use, use_all
+from tests.support.goal_machine import goal_run
 
 from towpath_contracts import facts
 from towpath_contracts.canonical import canonical_json
@@ -121,8 +122,31 @@ def forked() -> Machine:
     return machine
 
 
+def pursued() -> Machine:
+    """A goal: said to be reached too early, an attempt that fails, a doubt that a person settles, tests that pass."""
+    machine = goal_run("tests.failed == 0", texts=("The change is small.",), validate_steps=True)
+    machine.decide(respond("Done."), after=1)
+    machine.decide({"valid": True, "criteria": [{"criterion": 1, "met": True}]}, after=1)
+    machine.decide(use("edit", text="a"), after=1)
+    machine.fail(message="no such line")
+    machine.wake()
+    machine.decide(use("edit", text="b"), after=1)
+    machine.finish(result="edited")
+    machine.decide({"valid": True, "uncertain": True}, after=1)
+    machine.decide({"progress": 0.4}, after=1)
+    machine.decide({"confidence": 0.43, "reason": "guessing"}, after=1)
+    machine.resolve("denied", gate_id=machine.state.gates[0].gate_id, reason="run the tests first", after=600)
+    machine.decide(use("test"), after=1)
+    machine.finish(result={"passed": 3, "failed": 1})
+    machine.decide({"valid": True}, after=1)
+    machine.decide(use("test", text="again"), after=1)
+    machine.finish(result={"passed": 4, "failed": 0, "coverage": 0.5})
+    machine.decide({"valid": True, "criteria": [{"criterion": 1, "met": True, "evidence": "two lines"}]}, after=1)
+    return machine
+
+
 SCENES: dict[str, Callable[[], Machine]] = {
-    scene.__name__: scene for scene in (answer, wandering, together, stopped, circling, overdue, forked)
+    scene.__name__: scene for scene in (answer, wandering, together, stopped, circling, overdue, forked, pursued)
 }
 
 
