@@ -27,12 +27,16 @@ Reader = Lane | Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What the caller of a run said: the text, and inputs by name. `parent` is the run that it is a fork of."""
+    """What a run begins with: texts, and inputs by name. Of a `born` run, another one's child, no caller wrote them.
+
+    `parent` is the run whose child or fork it is, with the step that this one knows nothing of any more.
+    """
 
     project: str
-    text: str
+    texts: tuple[str, ...]
     inputs: Mapping[str, Any]
     parent: tuple[UUID, int] | None = None
+    born: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,12 +80,24 @@ async def read_blob(source: Reader, project: str, digest: str) -> tuple[bytes, b
 
 
 def _task(created: Mapping[str, Any]) -> Task:
-    forked = created.get("forked_from")
     inputs = {**(created.get("labels") or {}), **(created.get("system_params") or {})}
-    parent = (UUID(forked["run_id"]), int(forked["step"])) if forked else None
+    goal, background = created.get("goal") or {}, created.get("background") or {}
+    said = (created.get("user_message"), goal.get("goal"), background.get("objective"))
     return Task(
-        project=str(created.get("project", "")), text=str(created.get("user_message", "")), inputs=inputs, parent=parent
+        project=str(created.get("project", "")),
+        texts=tuple(dict.fromkeys(str(text) for text in said if text)),
+        inputs=inputs,
+        parent=_above(created),
+        born=bool(created.get("parent")),
     )
+
+
+def _above(created: Mapping[str, Any]) -> tuple[UUID, int] | None:
+    forked, born = created.get("forked_from"), created.get("parent")
+    if forked:
+        return UUID(forked["run_id"]), int(forked["step"])
+    # A child is born when the calls of its parent's step are over: it may know what they have returned.
+    return (UUID(born["run_id"]), int(born["step"]) + 1) if born else None
 
 
 def _output(row: Mapping[str, Any]) -> Output:

@@ -30,8 +30,8 @@ MAX_CHARS = 32_000_000
 """Text of tool output that all remembered runs hold together."""
 
 MAX_SPECS = 4_096
-MAX_FORKS = 16
-"""Forks of forks whose inherited calls are looked at."""
+MAX_ABOVE = 16
+"""Runs above a run, whose child or fork it is, that are looked at."""
 
 MAX_PAGES = 8
 """Pages of calls read of one run: more calls than these no run makes before its limits end it."""
@@ -73,18 +73,27 @@ class Origins:
         return found if found is not None and found.project == project else _Run(project)
 
     async def _begin(self, source: Reader, run: _Run, task: Task | None) -> None:
-        """Take the task, and what a fork has inherited: calls that its ancestors made before it branched off."""
+        """Take what the caller said, and what a fork or a child knows: calls that runs above it made before it began.
+
+        What a child was told to do, a model may have written: its root's task vouches, and that of no run between.
+        """
         if task is None or task.project != run.project:
             return
         run.kept = True
-        run.knowledge.add_task(task.text, task.inputs)
-        for _ in range(MAX_FORKS):
-            if task is None or task.parent is None:
+        vouching: Task | None = None
+        for _ in range(MAX_ABOVE):
+            vouching = None if task.born else vouching or task
+            if task.parent is None:
+                if vouching is not None:
+                    _take_task(run.knowledge, vouching)
                 return
-            ancestor, before = task.parent
-            await self._read(source, {ancestor: run}, before=before)
-            task = (await read_tasks(source, [ancestor])).get(ancestor)
-        run.knowledge.missed()
+            above, before = task.parent
+            await self._read(source, {above: run}, before=before)
+            found = (await read_tasks(source, [above])).get(above)
+            if found is None or found.project != run.project:
+                break
+            task = found
+        run.knowledge.missed()  # whose child the run may be is not known: nothing that it was told vouches
 
     async def _read(self, source: Reader, runs: Mapping[UUID, _Run], *, before: int | None = None) -> None:
         for _ in range(MAX_PAGES):
@@ -136,6 +145,12 @@ class Origins:
         while self._runs and (len(self._runs) > MAX_RUNS or chars > MAX_CHARS):
             oldest = next(iter(self._runs))
             chars -= self._runs.pop(oldest).knowledge.chars
+
+
+def _take_task(known: Knowledge, task: Task) -> None:
+    for text in task.texts:
+        known.add_task(text)
+    known.add_task("", task.inputs)
 
 
 def _take_words(known: Knowledge, fact: Mapping[str, Any]) -> None:
