@@ -1,6 +1,6 @@
 """Events of child runs: born, waiting, ended (design §5, `spawn`)."""
 
-from typing import Any, Literal
+from typing import Literal
 from uuid import UUID
 
 from pydantic import Field
@@ -39,7 +39,6 @@ class ChildEnded(Value):
     status: str
     reason: str = ""
     final: JsonObject | None = None
-    last_output: Any = None
     usage: Usage = Usage()
     cost: Cost = Cost()
     child_seq: int = 0

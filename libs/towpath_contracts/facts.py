@@ -239,16 +239,19 @@ class CancelRequested(FactBase):
 
 
 class ChildTold(FactBase):
-    """A child says how far it is: it waits for people, goes on, or has ended. Its own `child_seq` orders it."""
+    """A child says how far it is: it waits for people, goes on, or has ended. Its own `child_seq` orders it.
+
+    `news` is what the child says by itself; without it the fact is an answer to a question.
+    """
 
     type: Literal["child.told"] = "child.told"
     child_id: UUID
     child_seq: int
     status: str
     ended: bool = False
+    news: bool = False
     reason: str = ""
     final: JsonObject | None = None
-    last_output: Any = None
     usage: Usage = Usage()
     cost: Cost = Cost()
     cursors: dict[str, int] = Field(default_factory=dict)

@@ -78,6 +78,9 @@ def seek_help(t: Transition) -> bool:
         if goal.helped_by == SPECIALIST and _in_vain(t.state, call):
             _ask_person(t, call)
         return False
+    deadline = t.state.active_deadline()
+    if deadline is not None and deadline <= t.now:
+        return False  # what comes next says so; a specialist would have no time
     specialist = _specialist(t.state, goal, call)
     if specialist is None or not may_ask(t.state, specialist, call):
         _ask_person(t, call)

@@ -175,6 +175,7 @@ def _without(state: RunState, kind: EffectKind) -> tuple[PendingEffect, ...]:
 
 def _decision_requested(state: RunState, event: "ev.DecisionRequested", at: datetime) -> RunState:
     lease = timedelta(milliseconds=state.created.step_timeout_ms, seconds=DECIDE_GRACE_S)
+    acts = event.kind in ACTING
     until = state.backoff_until
     pending = PendingEffect(
         effect_id=event.request_id,
@@ -191,10 +192,10 @@ def _decision_requested(state: RunState, event: "ev.DecisionRequested", at: date
         input_preview=event.input_preview,
         asked=event.kind,
         backoff_until=None,
-        detectors=but(state.detectors, replan=False) if state.detectors.replan else state.detectors,
+        detectors=but(state.detectors, replan=False) if state.detectors.replan and acts else state.detectors,
     )
-    if event.kind in ACTING:
-        return but(asked, calls=(), assessed=(), children=() if event.kind == "decide" else state.children)
+    if acts:
+        return but(asked, calls=(), assessed=(), children=state.children if event.step == state.step else ())
     return but(asked, assessed=(*state.assessed, event.kind))
 
 
@@ -332,8 +333,8 @@ AWAITED = frozenset({EffectKind.TOOL, EffectKind.CHILD})
 """What a cancelled run waits for."""
 
 
-KEPT = frozenset({EffectKind.TOOL, EffectKind.OUTCOME})
-"""What a parked run still owes the ledger, or has to hear from it."""
+KEPT = frozenset({EffectKind.TOOL, EffectKind.OUTCOME, EffectKind.CHILD})
+"""What a parked run still owes the ledger, or has to hear from it and from its children."""
 
 
 def _unfinished(state: RunState) -> bool:

@@ -10,7 +10,7 @@ from towpath_contracts.assessments import ANSWERS
 from towpath_contracts.base import JsonObject
 from towpath_contracts.deciding import DecisionKind
 from towpath_engine.ending import stopped_by_deadline
-from towpath_engine.steps import begin_step, finish_instruction
+from towpath_engine.steps import begin_step, finish_instruction, is_awaiting
 from towpath_engine.strategies import strategy_of
 from towpath_engine.transition import Transition
 
@@ -24,9 +24,15 @@ def join_calls(t: Transition) -> None:
 
 
 def after_act(t: Transition) -> None:
-    """Walk the phases of the run's kind; when none wants anything, check every reason to stop and begin a step."""
+    """Walk the phases of the run's kind; when none wants anything, check every reason to stop and begin a step.
+
+    While an answer is on its way, or a person is asked about the run, nothing else is asked: whoever answers last
+    comes here again.
+    """
+    if is_awaiting(t.state):
+        return
     for phase in strategy_of(t).phases:
-        if t.state.is_final or phase(t) or t.state.gates:
+        if phase(t) or t.state.is_final or t.state.gates:
             return
     if not t.state.is_final:
         begin_step(t)
@@ -41,7 +47,7 @@ def _take(t: Transition, kind: DecisionKind, answer: JsonObject | None) -> None:
     take = strategy_of(t).answers.get(kind)
     if take is not None:
         take(t, answer)
-    if not t.state.is_final and not t.state.gates:
+    if not t.state.is_final:
         after_act(t)
 
 

@@ -49,7 +49,8 @@ def _wait_s(state: RunState, pending: PendingEffect) -> float:
     if pending.kind is EffectKind.DECIDE:
         return state.created.step_timeout_ms / 1000 + DECIDE_GRACE_S
     if pending.kind is EffectKind.CHILD and not state.is_final:
-        return min(CHILD_RESEND_S << min(pending.attempt, 6), MAX_CHILD_RESEND_S)
+        waits = any(child.waits and child.child_id == pending.effect_id for child in state.children)
+        return min(CHILD_RESEND_S << min(pending.attempt, 6), MAX_GATE_RESEND_S if waits else MAX_CHILD_RESEND_S)
     return _backed_off_s(pending.attempt)
 
 

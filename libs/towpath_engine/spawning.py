@@ -12,14 +12,26 @@ from uuid import UUID, uuid5
 
 from towpath_contracts import events as ev
 from towpath_contracts import facts
+from towpath_contracts.base import JsonObject
 from towpath_contracts.budgets import CarveOut
+from towpath_contracts.canonical import canonical_json
 from towpath_contracts.children import MAX_DEPTH, ChildTask, ParentOf
+from towpath_contracts.execution_log import truncate
 from towpath_contracts.grants import narrow
 from towpath_engine.detectors.inheriting import handed_over
-from towpath_engine.state import EffectKind, PendingEffect, RunState, Status
+from towpath_engine.state import FINAL, EffectKind, PendingEffect, RunState, Status
 from towpath_engine.transition import Transition
 
-_RANDOM_BITS = (1 << 74) - 1
+_RANDOM_BITS = (1 << 62) - 1
+_MAX_INDEX = (1 << 12) - 1
+
+MAX_FINAL_BYTES = 128 * 1024
+"""Of what a child hands to its parent: that goes into inbox, log and prompts. The child's own log has all of it."""
+
+SHOWN_CHARS = 32_000
+
+UNREADABLE = "log_unreadable"
+"""Why a run is parked that can't even be cancelled: its log can't be folded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +54,13 @@ def may_spawn(state: RunState) -> bool:
 
 
 def child_id(parent: UUID, step: int, index: int, at: datetime) -> UUID:
-    """Name a child: a UUIDv7 of the moment, whose other bits follow from parent, step and index (RFC 9562 §5.7)."""
-    bits = uuid5(parent, f"child:{step}:{index}").int & _RANDOM_BITS
+    """Name a child: a UUIDv7 of the moment, whose other bits follow from parent, step and index (RFC 9562 §5.7).
+
+    Children of one moment sort by their index (method 1 of its §6.2: the bits after the time count).
+    """
+    low = uuid5(parent, f"child:{step}:{index}").int & _RANDOM_BITS
     milliseconds = int(at.timestamp() * 1000) & ((1 << 48) - 1)
-    high, low = bits >> 62, bits & ((1 << 62) - 1)
-    return UUID(int=milliseconds << 80 | 0x7 << 76 | high << 64 | 0b10 << 62 | low)
+    return UUID(int=milliseconds << 80 | 0x7 << 76 | min(index, _MAX_INDEX) << 64 | 0b10 << 62 | low)
 
 
 def spawn(t: Transition, tasks: Sequence[ChildTask]) -> None:
@@ -122,6 +136,8 @@ def child_told(t: Transition, fact: facts.ChildTold) -> bool:
     child = next((c for c in t.state.children if c.child_id == fact.child_id), None)
     if child is None or child.ended or fact.child_seq <= child.seq:
         return False
+    if fact.status == Status.QUARANTINED and fact.reason != UNREADABLE and _is_stopping(t.state):
+        return False  # it takes a cancel, and then has an end of its own
     if fact.ended:
         t.emit(
             ev.ChildEnded(
@@ -131,7 +147,6 @@ def child_told(t: Transition, fact: facts.ChildTold) -> bool:
                 status=fact.status,
                 reason=fact.reason,
                 final=fact.final,
-                last_output=fact.last_output,
                 usage=fact.usage,
                 cost=fact.cost,
                 child_seq=fact.child_seq,
@@ -140,9 +155,29 @@ def child_told(t: Transition, fact: facts.ChildTold) -> bool:
         )
         return all(c.ended for c in t.state.children)
     waits = fact.status == Status.WAITING
-    if waits != child.waits:
+    if waits != child.waits or fact.news:  # news that came before an older word must be known to be newer
         t.emit(ev.ChildWaits(child_id=fact.child_id, waits=waits, child_seq=fact.child_seq))
     return False
+
+
+def _is_stopping(state: RunState) -> bool:
+    return state.is_final or state.status is Status.CANCELLING
+
+
+def is_over(status: str) -> bool:
+    """Say whether a child of that status gives no answer any more: it has ended, or is parked."""
+    return status in FINAL or status == Status.QUARANTINED
+
+
+def bounded_final(final: JsonObject | None) -> JsonObject | None:
+    """Return a child's answer as its parent gets it: a very large one is cut, and says so."""
+    if final is None:
+        return None
+    text = canonical_json(final)
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size <= MAX_FINAL_BYTES:
+        return final
+    return {"cut": True, "bytes": size, "text": truncate(text, SHOWN_CHARS)}
 
 
 def pending_children(state: RunState) -> list[PendingEffect]:
@@ -161,10 +196,10 @@ def told_of(state: RunState) -> facts.ChildTold | None:
         child_id=state.run_id,
         child_seq=state.seq,
         status=str(state.status),
-        ended=state.is_final,
+        ended=is_over(state.status),
+        news=True,
         reason=state.reason,
-        final=state.final,
-        last_output=state.last_output if state.is_final else None,
+        final=bounded_final(state.final),
         usage=state.usage,
         cost=state.cost,
         cursors={queue: place for queue, place in state.cursors.items() if queue == state.created.agent_key},

@@ -16,7 +16,7 @@ from towpath_engine.detectors.ladder import LOOP_GATE, Loop
 from towpath_engine.ending import finish, stopped_by_deadline
 from towpath_engine.loops import climb, enforced, loop_of, stopped_by_loop
 from towpath_engine.run_gates import MANUAL, open_run_gate
-from towpath_engine.state import EffectKind, Status
+from towpath_engine.state import EffectKind, RunState, Status
 from towpath_engine.strategies import strategy_of
 from towpath_engine.transition import Transition
 from towpath_engine.validation import Refusal, instruct
@@ -29,9 +29,14 @@ NETWORK = "network"
 """The kind of run that counts its tool errors; others count failed steps in a row."""
 
 
+def is_awaiting(state: RunState) -> bool:
+    """Say whether a person is asked about the run, or an answer is on its way."""
+    return state.waits_at_run_gate or any(effect.kind in ANSWERED for effect in state.pending)
+
+
 def begin_step(t: Transition) -> None:
     """Check every reason to stop; when there is none, ask for the next decision."""
-    if t.state.waits_at_run_gate or any(effect.kind in ANSWERED for effect in t.state.pending):
+    if is_awaiting(t.state):
         return  # whoever settles the gate, or answers last, comes here again
     if stopped_by_deadline(t) or any(stopped(t) for stopped in strategy_of(t).checks):
         return

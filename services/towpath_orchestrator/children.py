@@ -14,7 +14,7 @@ from towpath_contracts.deciding import Cost, Usage
 from towpath_contracts.events import FINAL_STATUSES, LogEntry
 from towpath_contracts.facts import CancelRequested, ChildTold, RunAdmitted
 from towpath_engine.replay import create
-from towpath_engine.spawning import birth_of, told_of
+from towpath_engine.spawning import UNREADABLE, birth_of, bounded_final, is_over, told_of
 from towpath_engine.state import RunState, Status
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.logs import Logger
@@ -22,6 +22,7 @@ from towpath_fabric.ports import Database, Wire
 from towpath_orchestrator.adapters.run_tables import QUERIES, Moved, event_text
 
 CANCELLING = "cancelling"
+GONE_SEQ = 2**31 - 1
 NEWS = frozenset({Status.RUNNING, Status.WAITING})
 
 
@@ -42,7 +43,20 @@ def has_news(entries: list[LogEntry], before: RunState | None, state: RunState) 
         return False
     if state.is_final:
         return any(isinstance(entry.event, ev.RunFinished) for entry in entries)
+    if state.status is Status.QUARANTINED:
+        return before.status is not Status.QUARANTINED
     return before.status is not state.status and {before.status, state.status} <= NEWS
+
+
+def _gone(request: AskChild) -> ChildTold:
+    return ChildTold(
+        run_id=request.run_id,
+        child_id=request.child_id,
+        child_seq=GONE_SEQ,
+        status=str(Status.FAILED),
+        ended=True,
+        reason="child_gone",
+    )
 
 
 class Children:
@@ -72,13 +86,17 @@ class Children:
         except DATABASE_DOWN as error:
             self._log.info("a child is asked later: postgres is away", error=str(error))
             return
-        if row is None:
-            return  # not born: the transition that would have borne it was contested, and its run is redone
+        if row is None:  # born in the transition that made its parent ask: somebody has deleted it
+            await self._post(_gone(request))
+            return
         if row["status"] == Status.QUEUED and not request.cancel:
             await self._post(RunAdmitted(run_id=request.child_id))
         if request.cancel and row["status"] not in FINAL_STATUSES and row["status"] != CANCELLING:
             stop = CancelRequested(run_id=request.child_id, by=f"run {request.run_id}", reason=request.reason)
             await self._post(stop)
+        stoppable = row["status"] == Status.QUARANTINED and row["reason"] != UNREADABLE
+        if request.cancel and stoppable:
+            return  # its own end, by the cancel, is what counts
         outcome = json.loads(row["outcome"]) if row["outcome"] else {}
         await self._post(
             ChildTold(
@@ -87,10 +105,9 @@ class Children:
                 child_id=request.child_id,
                 child_seq=row["seq"],
                 status=row["status"],
-                ended=row["ended"],
+                ended=is_over(row["status"]),
                 reason=row["reason"],
-                final=outcome.get("final"),
-                last_output=outcome.get("last_output"),
+                final=bounded_final(outcome.get("final")),
                 usage=Usage.model_validate(outcome.get("usage") or {}),
                 cost=Cost.model_validate(outcome.get("cost") or {}),
                 cursors=outcome.get("cursors") or {},

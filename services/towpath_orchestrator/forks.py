@@ -104,6 +104,8 @@ class Forks:
         changes: dict[str, Any] = {
             "caller": request.caller,
             "forked_from": ForkedFrom(run_id=request.run_id, step=options.from_step),
+            "parent": None,  # nobody waits for a fork, whatever waits for the run that it is of
+            "carve_outs": (),
         }
         if options.script is not None:
             script = list(options.script)

@@ -271,6 +271,7 @@ class CommitLoop:
             try:
                 entries, effects, after = advance(moved.state, item.fact, now)
                 texts = [event_text(entry.event) for entry in entries]
+                born = born_of(after, list(entries), now)
             except Exception as error:  # noqa: BLE001 - whatever a core bug raises, this run is parked and the others go on
                 self._log.error("the machine can't advance a run", run_id=str(state.run_id), exc_info=error)
                 self._park(moved, item, parking(moved.state, error, now))
@@ -283,7 +284,7 @@ class CommitLoop:
             moved.texts.extend(texts)
             moved.state = after
             moved.stored.update(texts_of(effects))
-            moved.born.extend(born_of(after, list(entries), now))
+            moved.born.extend(born)
             moved.gates = moved.gates or bool(after.gates)
             wanted.update({effect.effect.effect_id: effect for effect in effects})
         if again:  # folded before, and perhaps by a process that died before it could send (design §4)

@@ -12,7 +12,8 @@ from towpath_contracts.children import AskChild, ChildTask
 from towpath_engine.advance import advance, wake_at
 from towpath_engine.effects import message_of
 from towpath_engine.replay import create
-from towpath_engine.spawning import birth_of, child_id, may_spawn, spawn, told_of
+from towpath_engine.run_gates import open_run_gate
+from towpath_engine.spawning import birth_of, bounded_final, child_id, may_spawn, spawn, told_of
 from towpath_engine.state import EffectKind, RunState
 from towpath_engine.transition import Transition
 
@@ -66,7 +67,7 @@ def test_a_child_is_named_by_its_place_and_sorts_by_its_time() -> None:
     first, second = child_id(RUN, 1, 0, machine.now), child_id(RUN, 1, 1, machine.now)
     later = child_id(RUN, 1, 0, machine.now + timedelta(milliseconds=1))
     assert first == child_id(RUN, 1, 0, machine.now) and first != second and first.version == 7
-    assert max(first, second) < later and later.int & ((1 << 74) - 1) != 0
+    assert first < second < later, "by the time, then by the place"
 
 
 def test_a_child_acts_by_its_own_agent_under_every_grant_of_its_parent() -> None:
@@ -206,3 +207,69 @@ def test_a_child_tells_its_parent_its_end() -> None:
     assert (word.run_id, word.child_id, word.status, word.ended) == (RUN, started.child_id, "completed", True)
     assert word.final == {"found": 1} and word.child_seq == state.seq
     assert told_of(machine.state) is None
+
+
+def test_an_older_word_that_comes_late_does_not_stop_the_parents_time() -> None:
+    machine, (child,) = waiting_parent("expert")
+    told(machine, child, "running", 8, news=True)
+    assert told(machine, child, "waiting", 5, news=True) == []
+    assert machine.state.status == "running"
+
+
+def test_a_parked_child_is_an_end_for_its_parent_unless_that_can_still_cancel_it() -> None:
+    machine, (child,) = waiting_parent("expert")
+    state = born(machine.state, child, machine)
+    transition = Transition(state=state, now=machine.now)
+    transition.emit(ev.RunQuarantined(code="execution_conflict", message="the ledger says otherwise"))
+    word = told_of(transition.state)
+    assert word is not None and (word.status, word.ended) == ("quarantined", True)
+    fed(machine, facts.CancelRequested(run_id=RUN, by="ann"))
+    assert fed(machine, word) == [], "its own end, by the cancel, counts"
+    assert types(fed(machine, word.model_copy(update={"reason": "log_unreadable"})))[0] == "child_ended"
+    machine, (child,) = waiting_parent("expert")
+    assert types(fed(machine, word.model_copy(update={"child_id": child.child_id})))[0] == "child_ended"
+
+
+def test_a_parked_parent_still_tells_its_children_to_stop() -> None:
+    machine, (child,) = waiting_parent("expert")
+    transition = Transition(state=machine.state, now=machine.now)
+    transition.emit(ev.RunQuarantined(code="execution_conflict", message="the ledger says otherwise"))
+    machine.state = transition.state
+    assert types(fed(machine, facts.CancelRequested(run_id=RUN, by="ann"))) == ["cancel_accepted"]
+    assert [e.message.child_id for e in machine.sent if isinstance(e.message, AskChild)] == [child.child_id]
+    assert machine.state.status == "cancelling"
+
+
+def test_a_very_large_answer_of_a_child_is_cut_for_its_parent() -> None:
+    large = bounded_final({"text": "x" * 600_000})
+    assert large is not None and large["cut"] and large["bytes"] > 600_000 and len(large["text"]) <= 32_000
+    assert bounded_final({"text": "small"}) == {"text": "small"}
+
+
+def test_a_child_that_waits_for_people_is_asked_seldom() -> None:
+    machine, (child,) = waiting_parent("expert")
+    told(machine, child, "waiting", 9)
+    waits = []
+    for _ in range(9):
+        (pending,) = machine.state.pending
+        machine.now = pending.resend_at
+        fed(machine, facts.TimerFired(run_id=RUN))
+        waits.append((machine.state.pending[0].resend_at - machine.now).total_seconds())
+    assert waits[-1] == 120
+
+
+@pytest.mark.parametrize("kind", ["goal", "network"])
+def test_a_budget_gate_that_opens_while_an_answer_is_on_its_way_asks_for_nothing_when_it_is_settled(kind: str) -> None:
+    goal = {"goal": "g", "acceptance_criteria": [{"when": "size(results) > 0"}], "settings": {"validate_steps": False}}
+    machine = Machine(kind=kind, **({"goal": goal} if kind == "goal" else {}))
+    machine.decide(use("echo", text="a"))
+    transition = Transition(state=machine.state, now=machine.now)
+    open_run_gate(transition, "budget", "budget:run", "80 % is spent", {})
+    machine.state = transition.state
+    (gate,) = machine.state.gates
+    said = facts.GateResolved(run_id=RUN, gate_id=gate.gate_id, verdict="approved", by="ann")
+    assert types(fed(machine, said)) == ["gate_closed"], "the call is still on its way"
+    done = facts.ToolFinished(run_id=RUN, execution_id=machine.call_id(0), status="succeeded", result="ok")
+    events = types(fed(machine, done))
+    assert events[0] == "tool_call_finished" and len(events) > 1
+    assert fed(machine, facts.TimerFired(run_id=RUN)) == []

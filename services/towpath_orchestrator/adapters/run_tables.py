@@ -73,12 +73,14 @@ def outcome_of(state: RunState) -> str | None:
     """Return the JSON of a finished run's outcome, None while it lives."""
     if not state.is_final:
         return None
-    body = {
+    body: dict[str, Any] = {
         "final": state.final,
         "last_output": state.last_output,
         "usage": state.usage.model_dump(mode="json"),
         "cost": state.cost.model_dump(mode="json"),
     }
+    if state.created.parent is not None:  # what its parent may have to ask for
+        body["cursors"] = {queue: place for queue, place in state.cursors.items() if queue == state.created.agent_key}
     return json.dumps(body)
 
 
@@ -137,7 +139,7 @@ def _opened_gates(batch: list[Moved]) -> str:
             if entry.event.gate_id in closed
             else "pending",
             "reason": storable(entry.event.reason),
-            "detail": entry.event.detail,
+            "detail": json.dumps(entry.event.detail),  # a string: Postgres takes no object apart that says NUL
             "execution_id": str(entry.event.execution_id) if entry.event.execution_id else None,
             "approval_id": str(entry.event.approval_id) if entry.event.approval_id else None,
             "expires_at": entry.event.expires_at.isoformat(),
