@@ -13,7 +13,7 @@ import nats
 import pytest
 from nats.aio.msg import Msg
 from prometheus_client import CollectorRegistry
-from tests.support.asking import POOL, Asking, all_acknowledged, eventually, pending, shorten_ack_wait
+from tests.support.asking import POOL, Asking, all_acknowledged, delivered, eventually, pending, shorten_ack_wait
 from tests.support.decisions import RESPOND, USE_TOOL, as_text, context, request
 from tests.support.gemini_server import gemini, says
 from tests.support.service_process import ServiceProcess, service_process
@@ -155,16 +155,24 @@ async def test_a_request_of_a_killed_decider_is_answered_by_another(
     await shorten_ack_wait(asking, 2)
     with service_process("decider", folder, nats_server.url(), allow_scripts="1") as first:
         await first.wait_ready()
-        await asking.ask(request(script=asking.script([{**RESPOND, "delay_ms": 1_500}])))
-        await eventually(lambda: asking.blobs_asked == 2)
+        slow = asking.script([{**RESPOND, "delay_ms": 1_500}])
+        await asking.ask(request(script=slow))
+        counted = numbered(1, script=slow, max_calls=4)
+        await asking.ask(counted)
+        await eventually(lambda: asking.blobs_asked >= 2)
+        await delivered(asking, 2)
         first.kill()
     assert asking.facts == []
     with service_process("decider", folder, nats_server.url(), allow_scripts="1") as second:
         await second.wait_ready()
-        (fact,) = await asking.until(1)
+        facts = {fact.run_id: fact for fact in await asking.until(2)}
         await all_acknowledged(asking)
+    lost = facts.pop(counted.run_id)  # with a budget nobody is asked twice in one attempt: the first may have been paid
+    assert isinstance(lost, DecisionFailed)
+    assert (lost.code, lost.attempt, lost.usage.model_calls) == ("call_lost", 1, 0)
+    (fact,) = facts.values()
     assert isinstance(fact, DecisionMade)
-    assert len(asking.facts) == 1
+    assert len(asking.facts) == 2
 
 
 async def test_a_script_from_a_file_is_played(asking: Asking, decider: ServiceProcess, folder: Path) -> None:

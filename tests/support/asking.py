@@ -98,6 +98,17 @@ async def all_acknowledged(asking: Asking) -> None:
         await asyncio.sleep(0.02)
 
 
+async def delivered(asking: Asking, count: int) -> None:
+    """Wait until *count* requests are out with deciders."""
+    end = asyncio.get_running_loop().time() + WAIT_S
+    while True:
+        info = await asking.nc.jetstream().consumer_info("DECIDE", decide_consumer(POOL).durable)
+        if info.num_ack_pending == count:
+            return
+        assert asyncio.get_running_loop().time() < end
+        await asyncio.sleep(0.02)
+
+
 async def shorten_ack_wait(asking: Asking, seconds: float) -> None:
     """Have the broker deliver again sooner than in production."""
     durable = decide_consumer(POOL).durable
