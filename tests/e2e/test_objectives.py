@@ -8,9 +8,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import httpx2
 import pytest
 import pytest_asyncio
+from tests.support.objective_runs import CLERK, DONE, SUMMARY, VERDICT, comparable, plan, prompts, use
 
 from towpath import Client, Objective, RefusedError
 from towpath.cli import workspaces
@@ -26,17 +26,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "background_review"
 SCRIPT = json.loads((EXAMPLE / "script.json").read_text())
 DESK_TOOLS = Path(__file__).parents[1] / "support" / "desk_tools.py"
-CLERK = {
-    "name": "clerks",
-    "agents": [
-        {
-            "key": "clerk",
-            "is_default": True,
-            "allow_respond": True,
-            "equipped_tools": ["plan_setup", "workspace_write", "desk.count", "desk.shout"],
-        }
-    ],
-}
 FINAL = {"completed", "failed", "escalated", "abandoned", "cancelled", "timed_out"}
 SERVICES = ("orchestrator", "decider", "tas", "log_writer", "gateway", "nats", "postgres")
 
@@ -54,23 +43,11 @@ REVIEW = _example()
 Reviewed = AgentRunResult[Any]
 
 
-def use(tool: str, **params: Any) -> dict[str, Any]:
-    return {"action": "USE_TOOL", "action_details": {"tool_name": tool, "tool_params": params}}
-
-
-def plan(*titles: str) -> dict[str, Any]:
-    return use("plan_setup", objective="Do it.", steps=[{"title": title} for title in titles or ("do it",)])
-
-
 async def eventually(true: Callable[[], Awaitable[bool]], within_s: float = 60) -> None:
     """Return when *true* says so."""
     async with asyncio.timeout(within_s):
         while not await true():  # noqa: ASYNC110 - what is waited for has no event here
             await asyncio.sleep(0.05)
-
-
-DONE = {"action": "RESPOND", "action_details": {"payload": "done"}}
-SUMMARY = {"kind": "summarize", "summary": "It is done.", "deliverable": {"verdict": "approve"}}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -144,9 +121,6 @@ async def test_d2_the_settings_hold_and_what_is_handed_over_is_held_against_its_
     assert (failed.status, failed.reason, failed.deliverable) == ("failed", "deliverable_invalid", None)
 
 
-VERDICT = {"type": "object", "properties": {"verdict": {"type": "string"}}, "required": ["verdict"]}
-
-
 async def test_d3_the_result_says_what_became_of_the_objective(reviewed: Reviewed) -> None:
     """D3: result: status, iterations, failures, final_summary, deliverable, session (the run's record)."""
     assert (reviewed.status, reviewed.reason) == ("completed", "plan_completed")
@@ -171,15 +145,6 @@ async def test_d4_every_prompt_shows_the_snapshot(client: Client) -> None:
     whole = await prompts(client, script)
     for shown in ("Do it.", "S001", "notes/a.md (1 bytes, version 1)", "read notes/a.md instead", "workspace_read"):
         assert shown in whole, shown
-
-
-async def prompts(client: Client, script: list[Any]) -> str:
-    """Return every prompt of a run, as its debug answer holds them."""
-    task = {"network": "review", "background": {"objective": "Do it."}, "script": script, "debug": True}
-    async with httpx2.AsyncClient(base_url=client.server, timeout=90) as http:
-        answer = await http.post("/run", json=task)
-    assert answer.is_success, answer.text
-    return answer.text
 
 
 async def test_d5_plans_are_kept_with_the_plan_tools_and_come_before_any_act(client: Client) -> None:
@@ -320,28 +285,6 @@ async def test_d9_every_end_has_its_reason_and_its_report(client: Client) -> Non
     assert "there is no file b" in failed.final_summary
     exhausted = await client.pursue("review", "Do it.", timeout=60, script=[plan()], max_steps=1)
     assert (exhausted.status, exhausted.reason) == ("failed", "max_steps_exceeded")
-
-
-def comparable(event: Any) -> dict[str, Any]:
-    """An event without what differs between two runs: ids and times."""
-    said = event.model_dump(mode="json")
-    gone = (
-        "request_id",
-        "execution_id",
-        "duration_ms",
-        "prompt_digest",
-        "raw_digest",
-        "script_digest",
-        "detail",
-        "model",
-    )
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: plain(item) for key, item in value.items() if key not in gone}
-        return [plain(item) for item in value] if isinstance(value, list) else value
-
-    return dict(plain(said))
 
 
 async def test_d10_the_same_replies_give_the_same_events(client: Client, reviewed: Reviewed) -> None:

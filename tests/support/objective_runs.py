@@ -1,0 +1,73 @@
+"""What runs of objectives are scripted with, and what is read of them."""
+
+from typing import Any
+
+import httpx2
+
+from towpath import Client
+
+CLERK = {
+    "name": "clerks",
+    "agents": [
+        {
+            "key": "clerk",
+            "is_default": True,
+            "allow_respond": True,
+            "equipped_tools": ["plan_setup", "workspace_write", "desk.count", "desk.shout"],
+        }
+    ],
+}
+
+
+def use(tool: str, **params: Any) -> dict[str, Any]:
+    return {"action": "USE_TOOL", "action_details": {"tool_name": tool, "tool_params": params}}
+
+
+def plan(*titles: str) -> dict[str, Any]:
+    return use("plan_setup", objective="Do it.", steps=[{"title": title} for title in titles or ("do it",)])
+
+
+DONE = {"action": "RESPOND", "action_details": {"payload": "done"}}
+SUMMARY = {"kind": "summarize", "summary": "It is done.", "deliverable": {"verdict": "approve"}}
+VERDICT = {"type": "object", "properties": {"verdict": {"type": "string"}}, "required": ["verdict"]}
+
+
+async def prompts(client: Client, script: list[Any]) -> str:
+    """Return the prompts of a run, as its debug answer holds them."""
+    task = {"network": "review", "background": {"objective": "Do it."}, "script": script, "debug": True}
+    async with httpx2.AsyncClient(base_url=client.server, timeout=90) as http:
+        answer = await http.post("/run", json=task)
+    assert answer.is_success, answer.text
+    return "\n".join(_prompts(answer.json()))
+
+
+def _prompts(answer: Any) -> list[str]:
+    """Return every text that was sent to a model, wherever it stands in *answer*."""
+    if isinstance(answer, list):
+        return [text for one in answer for text in _prompts(one)]
+    if not isinstance(answer, dict):
+        return []
+    own = [answer["prompt"]] if isinstance(answer.get("prompt"), str) else []
+    return own + [text for one in answer.values() for text in _prompts(one)]
+
+
+def comparable(event: Any) -> dict[str, Any]:
+    """An event without what differs between two runs: ids and times."""
+    said = event.model_dump(mode="json")
+    gone = (
+        "request_id",
+        "execution_id",
+        "duration_ms",
+        "prompt_digest",
+        "raw_digest",
+        "script_digest",
+        "detail",
+        "model",
+    )
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: plain(item) for key, item in value.items() if key not in gone}
+        return [plain(item) for item in value] if isinstance(value, list) else value
+
+    return dict(plain(said))
