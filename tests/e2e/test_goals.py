@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from typing import Any
 
@@ -249,6 +249,53 @@ async def test_c9_denied_then_an_alternative_then_a_specialist_then_a_person(pla
     assert not await place.events(run_id, "tool_call_finished")
     assert (await place.say(gate, "stop", "no")).status_code == 200
     assert (await place.until(run_id))["reason"] == "permission"
+
+
+ASKS = [use("lab.publish", "coder", n=1), use("lab.publish", "coder", n=2)]
+"""What the coder may not do, twice: then the senior is asked, in a run of its own."""
+
+
+async def child_of(place: Place, run_id: str, ready: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """Wait until the run's one child is as far as *ready* says; the tree shows it."""
+    async with asyncio.timeout(90):
+        while True:
+            tree = (await place.client.get(f"/v1/runs/{run_id}/tree")).json()
+            if len(tree["children"]) == 1 and ready(tree["children"][0]):
+                return dict(tree["children"][0])
+            await asyncio.sleep(0.05)
+
+
+async def test_a_run_waits_while_its_child_waits_for_people_and_the_tree_shows_both(place: Place) -> None:
+    """Design §5, spawn: a gate stops the active time of the run and of every ancestor that waits on it."""
+    script = [*ASKS, use("lab.publish", "senior", n=7), {**respond({"published": 7}), "agent": "senior"}]
+    run_id = await place.pursue([*script, {**TESTED, "agent": "coder"}], PASSES)
+    assert (await place.until(run_id, "waiting"))["status"] == "waiting"
+    child = await child_of(place, run_id, lambda one: one["status"] == "waiting")
+    assert (child["parent_run_id"], child["depth"], child["agent_key"]) == (run_id, 1, "senior")
+    gate = await place.gate(child["run_id"])
+    assert (gate["gate_type"], gate["run_id"]) == ("approval", child["run_id"]), "the child's own gate"
+    assert (await place.say(gate, "approved")).status_code == 200
+    assert (await place.until(run_id))["reason"] == "criteria_met"
+    assert [one["waits"] for one in await place.events(run_id, "child_waits")] == [True, False]
+    top = await place.sdk.tree(run_id)
+    assert [(one.status, one.user_message[:5], one.children) for one in top.children] == [("completed", "coder", ())]
+
+
+async def test_children_have_ended_before_a_cancelled_run_says_so(place: Place) -> None:
+    """Design §5, spawn: a cancel travels down, and nothing of a child happens after the parent is `cancelled`."""
+    late = {**use("lab.publish", "senior", n=4), "delay_ms": 60_000}
+    run_id = await place.pursue([*ASKS, use("lab.publish", "senior", n=3), late], PASSES)
+    child = await child_of(place, run_id, lambda one: one["step"] == 2)
+    assert (await place.client.post(f"/v1/runs/{run_id}/cancel", json={"reason": "enough"})).status_code == 202
+    assert (await place.until(run_id))["status"] == "cancelled"
+    view = (await place.client.get(f"/v1/runs/{child['run_id']}")).json()
+    (ended,) = await place.events(run_id, "child_ended")
+    (over,) = await place.events(run_id, "run_finished")
+    assert (view["status"], ended["status"]) == ("cancelled", "cancelled")
+    assert datetime.fromisoformat(view["ended_at"]) <= datetime.fromisoformat(over["at"])
+    (told,) = await place.events(child["run_id"], "cancel_accepted")
+    assert told["by"] == f"run {run_id}"
+    assert [one["result"] for one in await place.events(child["run_id"], "tool_call_finished")] == [{"published": 3}]
 
 
 async def test_c11_a_gate_takes_one_word_and_a_no_with_what_to_do_differently(place: Place) -> None:

@@ -39,6 +39,7 @@ POLICY = """
   - {name: lab-work, who: {network: lab}, tool: 'lab.*', effect: allow, when: "agent.key == 'coder' && true"}
   - {name: lab-publish, who: {network: lab, agent: coder}, tool: lab.publish, effect: deny}
   - {name: lab-senior, who: {network: lab, agent: senior}, tool: lab.publish, effect: allow, when: args.n < 10}
+  - {name: lab-ask, who: {network: lab, agent: senior}, tool: lab.publish, effect: require_approval, when: args.n == 7}
 """
 
 
