@@ -97,7 +97,8 @@ class RunCreated(Value):
     """The task was accepted; `task` is what the caller asked for, with defaults filled in.
 
     `grant` is the task's own; `grants` are of the tasks above it, outermost first: rights only narrow (design §7).
-    `detectors` is what a child takes over of its parent's loop counters.
+    `detectors` is what a child takes over of its parent's loop counters, `spent` what runs above it had cost when it
+    was born.
     """
 
     type: Literal["run_created"] = "run_created"
@@ -132,6 +133,7 @@ class RunCreated(Value):
     budget: Budget | None = Field(default=None, exclude_if=unset)
     carve_outs: tuple[CarveOut, ...] = Field(default=(), exclude_if=lambda held: not held)
     parent: ParentOf | None = Field(default=None, exclude_if=unset)
+    spent: Cost | None = Field(default=None, exclude_if=unset)
     cursors: dict[str, int] = Field(default_factory=dict, exclude_if=lambda cursors: not cursors)
 
     @property

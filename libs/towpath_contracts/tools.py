@@ -11,7 +11,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from towpath_contracts.base import JsonObject, Message, Name, Token, Value
+from towpath_contracts.base import JsonObject, Message, Name, Token, Value, unset
 from towpath_contracts.reports import Reports
 from towpath_contracts.workspace import MAX_FILES, FileChange
 
@@ -186,6 +186,8 @@ class ToolRequest(Message):
 
     `grants` is the chain of grants that the run stands under, outermost first, the task's own last: every one must let
     the call through. `grant` is the task's own alone, as messages of before have it; a reader obeys both.
+    `root_run_id` is that of the run which a caller submitted, in a run that is below it: limits of a run count for it
+    and all below it together. `spent_usd` is what the run has cost, with what runs above it had when it was born.
     """
 
     execution_id: UUID
@@ -210,6 +212,7 @@ class ToolRequest(Message):
     labels: dict[str, str] = Field(default_factory=dict)
     spent_usd: float | None = None
     workspace: str = Field(default="", exclude_if=lambda digest: not digest)
+    root_run_id: UUID | None = Field(default=None, exclude_if=unset)
 
 
 class ToolInvocation(Message):

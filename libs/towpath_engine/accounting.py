@@ -34,6 +34,16 @@ def added_up(
     return total, Cost(usd=usd, price_known=known, price_source=event.cost.price_source)
 
 
+def spent(state: "RunState") -> Cost:
+    """Return what the run has cost, with what runs above it had when it was born; unknown where a price is."""
+    before, own = state.created.spent, state.cost
+    if before is None:
+        return own
+    known = before.price_known and own.price_known
+    usd = (before.usd or 0.0) + (own.usd or 0.0) if known else None
+    return Cost(usd=usd, price_known=known, price_source=own.price_source or before.price_source)
+
+
 def accounted(before: "RunState", after: "RunState", event: "ev.AnyEvent") -> BudgetState | None:
     """Return the accounts after *event*, which has made *after* of *before*."""
     budget = after.budget

@@ -19,6 +19,9 @@ from towpath_engine.state import OpenCall, RunState
 from towpath_engine.transition import Transition
 
 GATE = "permission"
+LIMITED = "limit_exceeded"
+"""What the tool-access service calls a denial by a limit: it is of the run, whichever of its agents calls (§7)."""
+
 ALTERNATIVE, SPECIALIST, PERSON = "alternative", "specialist", "person"
 
 
@@ -100,6 +103,8 @@ def _specialist(state: RunState, goal: GoalState, call: OpenCall) -> str | None:
     """Return the agent to ask: one that has the right, of those that the goal names where it names any."""
     settings, tool = state.created.goal_settings, call.call.tool
     if _climbed(goal, tool, SPECIALIST) or not consults_alone(settings.autonomy):
+        return None
+    if _denial(call).get("violation_type") == LIMITED:
         return None
     able = [one["agent_key"] for one in _denial(call).get("specialists", ())]
     named = [key for key in settings.specialists if key in state.snapshot.agents and key != state.agent_key]

@@ -14,6 +14,7 @@ from towpath_contracts.grants import chain_of
 from towpath_contracts.ids import effect_id
 from towpath_contracts.run_calls import RecordOutcome
 from towpath_contracts.tools import ToolRequest
+from towpath_engine.accounting import spent
 from towpath_engine.budget_state import Means
 from towpath_engine.context import build_context
 from towpath_engine.evolve import DECIDE_GRACE_S
@@ -154,6 +155,7 @@ def _tool(state: RunState, effect: PendingEffect) -> ToolRequest:
     opened = next(c for c in state.calls if c.call.execution_id == effect.effect_id)
     call = opened.call
     spec = state.snapshot.tools[call.tool]
+    cost = spent(state)
     return ToolRequest.model_construct(
         schema_version=1,
         execution_id=call.execution_id,
@@ -176,6 +178,7 @@ def _tool(state: RunState, effect: PendingEffect) -> ToolRequest:
         grant=task.grant,
         grants=chain_of(task.grants, task.grant),
         labels=task.labels,
-        spent_usd=state.cost.usd if state.cost.price_known else None,
+        spent_usd=cost.usd if cost.price_known else None,
         workspace=opened.workspace,
+        root_run_id=None if task.parent is None else task.parent.root_id,
     )

@@ -18,6 +18,7 @@ from towpath_contracts.canonical import canonical_json
 from towpath_contracts.children import MAX_DEPTH, ChildTask, ParentOf
 from towpath_contracts.execution_log import truncate
 from towpath_contracts.grants import narrow
+from towpath_engine.accounting import spent
 from towpath_engine.detectors.inheriting import handed_over
 from towpath_engine.state import FINAL, EffectKind, PendingEffect, RunState, Status
 from towpath_engine.transition import Transition
@@ -124,6 +125,7 @@ def birth_of(state: RunState, event: "ev.ChildStarted") -> Birth:
             "forked_from": None,
             "carve_outs": (*own.carve_outs, *_carved(event)),
             "parent": above,
+            "spent": spent(state),
             "detectors": handed_over(state.detectors),
             "cursors": {queue: place for queue, place in state.cursors.items() if queue == task.agent_key},
         }

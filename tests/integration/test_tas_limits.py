@@ -12,6 +12,7 @@ from tests.support.waiting import eventually
 
 from towpath_contracts import rpc
 from towpath_contracts.tools import ToolRequest
+from towpath_fabric.ids import new_run_id
 
 __all__ = ["shared_tas", "tas"]
 
@@ -57,6 +58,18 @@ async def test_every_replica_decides_by_the_version_that_was_applied_last(
         if turn >= 5 and all(new - old >= 3 for old, new in zip(before, after, strict=True)):
             return
     raise AssertionError(f"one replica decided nothing: {before}, {after}")
+
+
+async def test_a_limit_of_a_run_holds_for_it_and_all_runs_below_it_together(tas: Running) -> None:
+    """A child is no way around `max_calls_per_run`: what its root and the others have used, it finds used up."""
+    caller = tas.caller
+    await caller.apply(OPEN.replace("effect: allow", "effect: allow, max_calls_per_run: 3"))
+    root = new_run_id()
+    assert await verdicts(caller, [caller.request("orders.find", run_id=root)]) == ["allow"]
+    below = [caller.request("orders.find", root_run_id=root) for _ in range(4)]
+    assert sorted(await verdicts(caller, below)) == ["allow", "allow", "limit_exceeded", "limit_exceeded"]
+    assert await verdicts(caller, [caller.request("orders.find", run_id=root)]) == ["limit_exceeded"]
+    assert await verdicts(caller, [caller.request("orders.find")]) == ["allow"], "another run has its own"
 
 
 async def test_a_rate_holds_for_the_whole_project_and_all_replicas(tas: Running, replica: ServiceProcess) -> None:

@@ -113,13 +113,15 @@ class Picture:
 class Entry:
     """One message about one call; `decide` is pure.
 
-    *fresh* says that no row is expected, *read* that the row must be read and not guessed.
+    *fresh* says that no row is expected, *read* that the row must be read and not guessed. Limits of a run count under
+    *counted_for*: the run that a caller submitted, whichever run below it calls.
     """
 
     run_id: UUID
     execution_id: UUID
     decide: Callable[[Picture], Step]
     project: str = ""
+    counted_for: UUID | None = None
     fresh: bool = False
     read: bool = False
     step: Step = NOTHING
@@ -127,6 +129,11 @@ class Entry:
     picture: Picture | None = None
     error: str = ""
     contested: bool = False
+
+    @property
+    def counter(self) -> UUID:
+        """The run under which limits are counted."""
+        return self.counted_for or self.run_id
 
 
 class Book:
@@ -258,7 +265,7 @@ class Book:
         limited = [entry for entry in decided if entry.step.counted or entry.step.rated]
         if not limited:
             return
-        keys = sorted({(entry.run_id, rule) for entry in limited for rule in entry.step.counted})
+        keys = sorted({(entry.counter, rule) for entry in limited for rule in entry.step.counted})
         timed = sorted({(_project(entry), rate) for entry in limited for rate in entry.step.rated})
         base = await read_counts(lane, keys) if keys else {}
         used = dict(base)
@@ -266,12 +273,12 @@ class Book:
         for entry in limited:
             if entry.picture is not None:
                 rules, project = entry.step.counted, _project(entry)
-                entry.picture.used = {rule: used[entry.run_id, rule] for rule in rules}
+                entry.picture.used = {rule: used[entry.counter, rule] for rule in rules}
                 entry.picture.rates = {rate.rule: rates[project, rate.rule] for rate in entry.step.rated}
-                entry.base = {rule: base[entry.run_id, rule] for rule in rules}
+                entry.base = {rule: base[entry.counter, rule] for rule in rules}
                 self._decide(entry)
                 for rule in entry.step.counted:
-                    used[entry.run_id, rule] += 1  # the next call of this batch comes after this one
+                    used[entry.counter, rule] += 1  # the next call of this batch comes after this one
                 for rate in entry.step.rated:
                     rates[project, rate.rule] += 1
 
@@ -369,7 +376,7 @@ def _counts(group: Iterable[Entry]) -> list[Count]:
     """Every use of a limited rule. All calls of a batch share the base that was read: Postgres adds them up."""
     counts = []
     for entry in group:
-        run_id, execution_id = entry.run_id, entry.execution_id
+        run_id, execution_id = entry.counter, entry.execution_id
         counts += [Count(run_id, rule, execution_id, entry.base.get(rule, 0)) for rule in entry.step.counted]
         counts += [
             Count(run_id, rate.rule, execution_id, 0, _project(entry), rate.per_s, rate.calls)

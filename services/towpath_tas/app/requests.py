@@ -70,6 +70,7 @@ class Item:
             run_id=request.run_id,
             execution_id=request.execution_id,
             project=request.project,
+            counted_for=request.root_run_id,
             decide=self.decide,
             fresh=not again,
             read=again,
