@@ -45,10 +45,10 @@ moved AS (
 opened AS (
   INSERT INTO runs.gate (gate_id, run_id, project, network, gate_type, status, reason, detail, execution_id, approval_id,
                          opened_at, expires_at)
-  SELECT g.gate_id, g.run_id, g.project, g.network, g.gate_type, g.status, g.reason, g.detail, g.execution_id,
+  SELECT g.gate_id, g.run_id, g.project, g.network, g.gate_type, g.status, g.reason, g.detail::json, g.execution_id,
          g.approval_id, $13, g.expires_at
   FROM json_to_recordset($22::json) AS g (gate_id uuid, run_id uuid, project text, network text, gate_type text,
-    status text, reason text, detail json, execution_id uuid, approval_id uuid, expires_at timestamptz)
+    status text, reason text, detail text, execution_id uuid, approval_id uuid, expires_at timestamptz)
   JOIN moved ON moved.run_id = g.run_id
   ON CONFLICT (gate_id) DO NOTHING
 ), closed AS (
@@ -82,13 +82,13 @@ born AS (
   RETURNING run_id
 ), born_told AS (
   INSERT INTO runs.run_event (run_id, seq, at, type, event)
-  SELECT e.run_id, e.seq, $13, e.type, e.event
-  FROM json_to_recordset($25::json) AS e (run_id uuid, seq bigint, type text, event json)
+  SELECT e.run_id, e.seq, $13, e.type, e.event::json
+  FROM json_to_recordset($25::json) AS e (run_id uuid, seq bigint, type text, event text)
   JOIN born ON born.run_id = e.run_id
 ), born_kept AS (
   INSERT INTO runs.run_fact (run_id, first_seq, at, fact, engine_version)
-  SELECT f.run_id, f.first_seq, $13, f.fact, $21
-  FROM json_to_recordset($26::json) AS f (run_id uuid, first_seq bigint, fact json)
+  SELECT f.run_id, f.first_seq, $13, f.fact::json, $21
+  FROM json_to_recordset($26::json) AS f (run_id uuid, first_seq bigint, fact text)
   JOIN born ON born.run_id = f.run_id
 )
 

@@ -102,12 +102,8 @@ class RunRows:
             ends = {"reason": "", "fence": 0, "ended_at": None, "outcome": None, "created_at": at, "updated_at": at}
             self.runs[UUID(name)] = {**row, "labels": json.dumps(row["labels"]), **ids, **times, **ends}
             self.database.seen.note("child_born")
-        events = [
-            (UUID(e["run_id"]), e["seq"], e["type"], json.dumps(e["event"], separators=(",", ":")))
-            for e in json.loads(v[24])
-            if e["run_id"] in born
-        ]
-        self._tell(events, at)
+        told = [one for one in json.loads(v[24]) if one["run_id"] in born]
+        self._tell([(UUID(one["run_id"]), one["seq"], one["type"], one["event"]) for one in told], at)
         return moved
 
     def child_told(self, _session: Session, run_id: UUID, parent: UUID) -> list[Row]:
@@ -346,4 +342,4 @@ def _gate_row(gate: Row, at: datetime) -> Row:
     texts = {name: gate[name] for name in ("project", "network", "gate_type", "status", "reason")}
     ends = {"closed_at": None, "closed_by": "", "closed_reason": "", "verdict": ""}
     expires = datetime.fromisoformat(gate["expires_at"])
-    return {**ids, **texts, "detail": json.dumps(gate["detail"]), "opened_at": at, "expires_at": expires, **ends}
+    return {**ids, **texts, "detail": gate["detail"], "opened_at": at, "expires_at": expires, **ends}

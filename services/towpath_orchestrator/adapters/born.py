@@ -10,19 +10,22 @@ if TYPE_CHECKING:
 
 
 def born_columns(born: "list[Moved]") -> tuple[str, str, str]:
-    """Return runs, events and facts of *born*, each as a JSON array."""
+    """Return runs, events and facts of *born*, each as a JSON array.
+
+    Events and facts are strings in it: Postgres takes no array apart in which an object says NUL.
+    """
     runs = [_row(child) for child in born]
-    events = ",".join(
-        f'{{"run_id":"{child.state.run_id}","seq":{entry.seq},"type":"{entry.event.type}","event":{text}}}'
+    events = [
+        {"run_id": str(child.state.run_id), "seq": entry.seq, "type": entry.event.type, "event": text}
         for child in born
         for entry, text in zip(child.entries, child.texts, strict=True)
-    )
-    facts = ",".join(
-        f'{{"run_id":"{child.state.run_id}","first_seq":{first},"fact":{text}}}'
+    ]
+    facts = [
+        {"run_id": str(child.state.run_id), "first_seq": first, "fact": text}
         for child in born
         for first, text in child.facts
-    )
-    return json.dumps(runs), f"[{events}]", f"[{facts}]"
+    ]
+    return json.dumps(runs), json.dumps(events), json.dumps(facts)
 
 
 def _row(child: "Moved") -> dict[str, Any]:
