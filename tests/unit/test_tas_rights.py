@@ -216,6 +216,7 @@ OLD = spec("orders.refund")
         ({"toolset": "others"}, "pending"),
         ({"operation": "read"}, "pending"),
         ({"sensitive": True}, "accepted"),
+        ({"reports": "tests"}, "pending"),
     ],
 )
 def test_what_only_tightens_is_taken_and_what_weakens_waits(change: dict[str, Any], status: str) -> None:

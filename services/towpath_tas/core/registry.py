@@ -1,7 +1,7 @@
 """The tools of a project, and what becomes of a worker's proposal (design §7, registration is a proposal).
 
-Law: nobody makes a tool less strict by saying so. A weaker effect class, trusted output, a lost `sensitive` or another
-owner waits for a policy admin; everything that only adds or tightens is taken at once. A discovered tool that its
+Law: nobody makes a tool less strict by saying so. A weaker effect class, trusted output, a new report or another
+owner waits for a policy admin, as `sensitive` that is lost does; what only tightens is taken at once. A tool that its
 server defines anew waits too, and holds the calls meanwhile: the one that was accepted is not there any more.
 """
 
@@ -123,6 +123,8 @@ def _doubts(spec: ToolSpec, owner: str, current: ToolVersion | None) -> list[str
     doubts.extend(_unguarded(spec, old))
     if old.sensitive and not spec.sensitive:
         doubts.append("it would no longer count as sensitive")
+    if spec.reports and spec.reports != old.reports:
+        doubts.append(f"its results would count as {spec.reports}: goals are measured by them")
     if old.discovered and not spec.discovered:
         doubts.append("it would no longer count as discovered")
     if spec.operation != old.operation:
