@@ -1,8 +1,9 @@
 """The tools of a project, and what becomes of a worker's proposal (design §7, registration is a proposal).
 
-Law: nobody makes a tool less strict by saying so. A weaker effect class, trusted output, a new report or another
-owner waits for a policy admin, as `sensitive` that is lost does; what only tightens is taken at once. A tool that its
-server defines anew waits too, and holds the calls meanwhile: the one that was accepted is not there any more.
+Law: nobody makes a tool less strict by saying so. A weaker effect class, trusted output, a new report, a lost
+`sensitive` or another owner waits for a policy admin; everything that only adds or tightens is taken at once. A
+discovered tool that its server defines anew waits too, and holds the calls meanwhile: the one that was accepted is not
+there any more.
 """
 
 from collections.abc import Iterable, Mapping
