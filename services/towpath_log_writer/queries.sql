@@ -14,11 +14,12 @@ RETURNING run_id
 
 -- name: add_runs
 INSERT INTO history.agent_execution_history (
-  id, agent_id, task_id, project_id, kind, network, version, caller, created_at, started_at, status, state_snapshot)
+  id, agent_id, task_id, project_id, kind, network, version, caller, created_at, started_at, status, state_snapshot,
+  parent_id)
 SELECT r.id, r.agent_id, r.id::text, r.project_id, r.kind, r.network, r.version, r.caller, r.at, r.at, 'queued',
-  r.snapshot::jsonb
+  r.snapshot::jsonb, r.parent_id
 FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::int[], $7::text[], $8::timestamptz[],
-  $9::text[]) AS r (id, agent_id, project_id, kind, network, version, caller, at, snapshot)
+  $9::text[], $10::uuid[]) AS r (id, agent_id, project_id, kind, network, version, caller, at, snapshot, parent_id)
 ON CONFLICT (id) DO NOTHING
 
 -- name: change_runs

@@ -10,6 +10,7 @@ import pytest
 from tests.conftest import DatabaseUrl
 from tests.support import run_history as h
 
+from towpath_contracts.children import ParentOf
 from towpath_contracts.events import RunEvents
 from towpath_contracts.raw_events import EventBatch
 from towpath_fabric.logs import configure
@@ -124,6 +125,16 @@ async def test_c12_a_goal_run_fills_every_column_of_the_source_however_its_log_a
         assert sorted(call["kind"] for call in state["llm_calls"]) == ["decide", "replan", "validate"]
         assert state["steps_history"][0]["acceptance_progress"] == 0.5
         assert state["last_gate"] == {"type": "low_confidence", "reason": "Low confidence: 0.43"}
+
+
+async def test_history_tells_whose_child_a_run_is(pool: Any) -> None:
+    own, below = uuid.uuid5(RUN, "parent"), uuid.uuid5(RUN, "child")
+    above = ParentOf(run_id=own, root_id=own, step=1, index=0, depth=1)
+    for run, first in ((own, h.created()), (below, h.created(parent=above))):
+        (message,) = h.messages(run, [[first]])
+        await writer(pool).add(batches([message]))
+    query = "SELECT id FROM history.agent_execution_history WHERE parent_id IS NOT DISTINCT FROM $1"
+    assert [await pool.fetchval(query, run) for run in (None, own)] == [own, below]
 
 
 TASK_STATE = {

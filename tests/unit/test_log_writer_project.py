@@ -11,6 +11,7 @@ from tests.support import run_history as h
 from tests.support.decisions import USE_TOOL
 
 from towpath_contracts import events as ev
+from towpath_contracts.children import ParentOf
 from towpath_contracts.deciding import Cost
 from towpath_contracts.events import AnyEvent
 from towpath_contracts.ids import execution_id
@@ -49,6 +50,13 @@ def test_a_whole_run_is_one_run_row_one_row_per_step_and_one_per_call() -> None:
     assert change.total_cost_usd == pytest.approx(0.002)
     assert change.snapshot["final"] == {"message": "hello"}
     assert changes.unreadable == []
+
+
+def test_a_child_run_is_told_with_whose_child_it_is() -> None:
+    created = h.created()
+    above = ParentOf(run_id=uuid.UUID(int=7), root_id=uuid.UUID(int=5), step=2, index=0, depth=2)
+    assert changes_of(created).new_runs[RUN].parent_id is None
+    assert changes_of(created.model_copy(update={"parent": above})).new_runs[RUN].parent_id == above.run_id
 
 
 def test_a_step_tells_reasoning_action_result_and_what_it_cost() -> None:

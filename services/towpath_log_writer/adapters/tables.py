@@ -119,7 +119,7 @@ def _columns(rows: Any, values: Any) -> Columns:
 def _new_run(row: NewRun) -> tuple[Any, ...]:
     snapshot = json_text(row.snapshot)
     identity = (row.run_id, row.agent_id, row.project, row.kind, row.network)
-    return (*identity, row.version, row.caller, row.at, snapshot)
+    return (*identity, row.version, row.caller, row.at, snapshot, row.parent_id)
 
 
 def _run_change(row: RunChange) -> tuple[Any, ...]:

@@ -66,6 +66,7 @@ def _run_created(place: Place, event: ev.RunCreated) -> None:
         network=event.network,
         version=event.version,
         caller=event.caller,
+        parent_id=None if event.parent is None else event.parent.run_id,
         at=place.at,
         snapshot={
             "task_id": str(place.run_id),

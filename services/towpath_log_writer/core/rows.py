@@ -42,6 +42,7 @@ class NewRun:
     caller: str
     at: datetime
     snapshot: dict[str, Any]
+    parent_id: UUID | None = None
 
 
 @dataclass(slots=True, kw_only=True)
