@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import httpx2
 import pytest
 import pytest_asyncio
 from tests.support.objective_runs import CLERK, DONE, SUMMARY, VERDICT, comparable, plan, prompts, use
@@ -295,6 +296,9 @@ async def test_d10_the_same_replies_give_the_same_events(client: Client, reviewe
         ignored = ("effect_resent", "outcome_recorded")
         logs.append([comparable(event) for event in await events(client, result) if event.type not in ignored])
     assert logs[0] == logs[1]
+    async with httpx2.AsyncClient(base_url=client.server, timeout=60) as http:
+        answer = (await http.get(f"/v1/runs/{again.session.run_id}/replay")).json()
+    assert answer["verdict"] == "identical", answer
 
 
 async def test_d11_events_tell_of_every_iteration(client: Client, reviewed: Reviewed) -> None:
