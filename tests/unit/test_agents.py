@@ -11,6 +11,7 @@ import pytest
 import structlog
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from prometheus_client import CollectorRegistry
 from tests.support.decisions import RUN, context, request
 from tests.support.engine_machine import RUN as MACHINE_RUN
 from tests.support.engine_machine import Machine, respond
@@ -18,16 +19,21 @@ from tests.support.waiting import eventually
 
 from towpath import AgentError, AgentRequest, BaseAgent
 from towpath import hooks as hooks_module
-from towpath.agents import answering, operations
+from towpath.agents import answering, methods, operations, server
 from towpath.agents.answering import Failure, ask
 from towpath.agents.finding import find_agent
+from towpath.agents.server import AgentOptions, AgentServer
 from towpath.agents.tally import Tally
+from towpath.agents.threads import Threads
 from towpath.errors import DeclarationError
 from towpath.hooks import Hook, Hooks, Moment
 from towpath_contracts import facts, subjects
 from towpath_contracts.authority import agent_rights
 from towpath_contracts.deciding import Cost, DecisionKind, Usage
 from towpath_contracts.facts import DecisionFailed, DecisionMade, fact_adapter
+from towpath_fabric.bus import Bus
+from towpath_fabric.requests import PlatformAwayError
+from towpath_fabric.settings import Settings
 from towpath_orchestrator.inbox import MAX_COUNT, MAX_REASON, Parsed, parse
 
 LOG = structlog.wrap_logger(logging.getLogger("agents"), wrapper_class=structlog.stdlib.BoundLogger)
@@ -191,6 +197,37 @@ async def test_a_plain_method_that_never_ends_holds_nobody_up() -> None:
     free.set()
 
 
+async def test_too_many_plain_methods_that_hang_make_the_process_unready_until_they_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No thread is left behind for every further request; what comes meanwhile is handed back for another process."""
+    free, threads = threading.Event(), Threads(most=3)
+    monkeypatch.setattr(methods, "PROCESS", threads)
+    monkeypatch.setattr(server, "PROCESS", threads)
+
+    class Stuck(Odd):
+        def plan(self, request: AgentRequest) -> Any:  # type: ignore[override] - plain on purpose
+            free.wait(60)
+
+    served = AgentServer(
+        Bus("agent", Settings.load()), Stuck(), options=AgentOptions(worker="w"), log=LOG, registry=CollectorRegistry()
+    )
+    served._declared = True
+    asked = request(model="agent:odd", timeout_ms=10)
+    for _ in range(3):
+        await served.ready()
+        assert isinstance((await served.answer(asked)).fact, DecisionFailed)
+    for _ in range(5):
+        with pytest.raises(PlatformAwayError, match="3 calls of plain methods hang"):
+            await served.answer(asked)
+    with pytest.raises(RuntimeError, match="hang"):
+        await served.ready()
+    assert threads.abandoned == 3
+    free.set()
+    await eventually(lambda: threads.abandoned == 0)
+    await served.ready()
+
+
 async def test_b5_the_answer_of_an_agent_is_held_against_its_schema() -> None:
     """Row B5: structured output validated against a schema, whoever wrote it."""
     wanted = {"type": "object", "properties": {"score": {"type": "integer"}}, "required": ["score"]}
@@ -316,7 +353,7 @@ async def test_b6_a_hook_that_fails_in_any_way_is_contained_and_the_others_hear_
 
 
 async def test_b6_a_plain_hook_that_hangs_is_cut_off_and_not_called_on_top(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hooks_module, "HOOK_TIMEOUT_S", 0.02)
+    monkeypatch.setattr(hooks_module, "HOOK_TIMEOUT_S", 0.5)
     free, failed, heard = threading.Event(), list[str](), list[str]()
 
     def hang(moment: Moment) -> None:

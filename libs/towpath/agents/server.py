@@ -17,6 +17,7 @@ from towpath.agents.base import BaseAgent
 from towpath.agents.request import AgentRequest
 from towpath.agents.tally import Tally
 from towpath.agents.telling import Telling
+from towpath.agents.threads import PROCESS
 from towpath.hooks import Hook, Hooks
 from towpath_contracts import subjects
 from towpath_contracts.agents import AgentServed, ServeAgent
@@ -32,7 +33,7 @@ from towpath_fabric.bus import Bus
 from towpath_fabric.clock import monotonic, wall_ns
 from towpath_fabric.dead_reports import report_dead
 from towpath_fabric.logs import Logger
-from towpath_fabric.requests import Answer, AnswerFact, Job, RequestLoop
+from towpath_fabric.requests import Answer, AnswerFact, Job, PlatformAwayError, RequestLoop
 from towpath_fabric.telemetry import Telemetry
 
 DEFAULT_CONCURRENCY = 16
@@ -112,9 +113,16 @@ class AgentServer:
         if not self._declared:
             msg = "the orchestrator has not declared the agent's queue yet"
             raise RuntimeError(msg)
+        if PROCESS.fault:
+            raise RuntimeError(PROCESS.fault)
 
     async def answer(self, request: DecisionRequest) -> Answer:
-        """Let the agent answer one request; hooks hear of it before and after."""
+        """Let the agent answer one request; hooks hear of it before and after.
+
+        Raises PlatformAwayError where too many methods hang: another process of the pool may answer.
+        """
+        if PROCESS.fault:
+            raise PlatformAwayError(PROCESS.fault)
         start_ns, began, tally = wall_ns(), monotonic(), Tally()
         await self._telling.asked(request)
         result = await self._result(request, tally)
