@@ -39,6 +39,17 @@ def test_a_known_model_has_a_price_and_an_unknown_one_has_none() -> None:
     assert (unknown.usd, unknown.price_known) == (None, False)
 
 
+@pytest.mark.parametrize(("provider", "model"), [("openai", "gpt-4o"), ("anthropic", "claude-sonnet-4-5")])
+def test_no_count_of_a_provider_is_worth_a_paid_answer(provider: str, model: str) -> None:
+    """Parts above the whole are cut to it; what can't be counted is of unknown price, and nothing is raised."""
+    usage = Usage(input_tokens=10, output_tokens=1, total_tokens=11)
+    assert price(provider, model, usage, cached_tokens=20) == price(provider, model, usage, cached_tokens=10)
+    assert price(provider, model, usage, cached_tokens=8, stored_tokens=8).price_known
+    assert price(provider, model, usage, cached_tokens=-1) == price(provider, model, usage)
+    for wrong in (usage.model_copy(update={"input_tokens": -4}), usage.model_copy(update={"output_tokens": 10**400})):
+        assert price(provider, model, wrong).usd is None
+
+
 def test_a_script_file_is_found_in_the_folder_and_read_again_when_it_changed(tmp_path: Path) -> None:
     scripts = FileScripts(tmp_path)
     (tmp_path / "demo.json").write_text('[{"action": "RESPOND"}]')
