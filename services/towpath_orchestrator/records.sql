@@ -24,8 +24,10 @@ SELECT snapshot FROM runs.snapshot WHERE digest = $1
 
 -- name: whole_run
 -- With what only the first event tells: what the run was forked from. JSON null is an SQL NULL here.
+-- Postgres takes nothing out of JSON in which a string holds NUL, so that is replaced before anything is taken out.
 SELECT run.*, (
-  SELECT event->'forked_from'#>>'{}' FROM runs.run_event WHERE run_event.run_id = run.run_id AND seq = 1
+  SELECT replace(event::text, '\u0000', '\ufffd')::json->'forked_from'#>>'{}'
+  FROM runs.run_event WHERE run_event.run_id = run.run_id AND seq = 1
 ) AS forked_from
 FROM runs.run WHERE run_id = $1 AND project = $2
 
@@ -42,7 +44,10 @@ SELECT seq, CASE type
   WHEN 'fence_stored' THEN json_build_object('type', type, 'voided', event->'voided')
   ELSE json_build_object('type', type, 'execution_id', event->'execution_id')
 END AS event
-FROM runs.run_event WHERE run_id = $1 AND seq > $2 AND type = ANY ($3::text[]) ORDER BY seq LIMIT $4
+FROM (
+  SELECT seq, type, replace(event::text, '\u0000', '\ufffd')::json AS event
+  FROM runs.run_event WHERE run_id = $1 AND seq > $2 AND type = ANY ($3::text[]) ORDER BY seq LIMIT $4
+) AS told ORDER BY seq
 
 -- name: paused_gates
 -- Open gates of one pause: of what is open in a project there are few, and an index has them.
