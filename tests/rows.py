@@ -219,7 +219,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("command", choices=["show", "check", "mutate"])
     parser.add_argument("rows", nargs="*", type=str.upper, metavar="ROW")
     parser.add_argument("--trusting", action="store_true", help="the tests are known to pass as it is")
-    said = parser.parse_args(words)
+    said = parser.parse_intermixed_args(words)
     known = table()
     chosen = {name: row for name, row in known.items() if not said.rows or name in said.rows}
     if said.command == "mutate":

@@ -17,8 +17,10 @@ import pytest
 
 from towpath.cli import gate_watch, main
 from towpath.client.client import Client
+from towpath_embedded.identity import temporary_folder
 
-SAMPLE = Path(__file__).parents[2] / "examples" / "support"
+ROOT = Path(__file__).parents[2]
+SAMPLE = ROOT / "examples" / "support"
 TOWPATH = Path(sys.executable).parent / "towpath"
 MESSAGE = "Please refund order 8812, it arrived broken."
 
@@ -26,23 +28,20 @@ Ask = Callable[..., tuple[int, Any]]
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def server() -> Iterator[str]:
     """The address of a platform that serves the sample."""
-    command = [
-        *(TOWPATH, "up", "--ephemeral", "--json", "--port", "auto", "--nats-port", "auto"),
-        *("--worker", SAMPLE / "tools.py", "--policy", SAMPLE / "policy.yaml", "--networks", SAMPLE),
-    ]
-    folder = tmp_path_factory.mktemp("cli")
-    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    assert process.stdout is not None
-    try:
-        state = json.loads(process.stdout.readline())
-        assert "gateway_url" in state, state
-        yield state["gateway_url"]
-    finally:
-        process.terminate()
-        process.wait(timeout=60)
-        process.stdout.close()
+    with temporary_folder() as folder:
+        command = [sys.executable, "-m", "tests.support.sample_platform", folder]
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        assert process.stdout is not None
+        try:
+            address = process.stdout.readline().strip()
+            assert address.startswith("http://"), process.wait(timeout=60)
+            yield address
+        finally:
+            process.terminate()
+            process.wait(timeout=60)
+            process.stdout.close()
 
 
 @pytest.fixture

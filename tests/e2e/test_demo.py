@@ -128,27 +128,15 @@ def test_an_interrupted_demo_leaves_nothing_running(number: signal.Signals) -> N
     assert gone(started, 10)
 
 
-def test_a_kept_demo_can_be_run_again_on_its_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_with_a_key_a_model_decides_and_in_a_folder_of_its_own_the_record_is_kept(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
     folder = tmp_path_factory.mktemp("kept")
-    done = subprocess.run(
-        [TOWPATH, "demo", "--yes", "--json", "--data", folder],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=180,
-    )
-    assert done.returncode == 0, done.stderr
-    assert (folder / ".towpath").is_dir()
-    assert "is kept in" in done.stderr
-
-
-def test_with_a_key_a_model_decides() -> None:
     script = json.loads((ROOT / "examples/support/script.json").read_text("utf-8"))
     decisions = [{name: part for name, part in entry.items() if name != "agent"} for entry in script]
     with gemini(*(says(json.dumps(decision)) for decision in decisions)) as server:
         done = subprocess.run(
-            [TOWPATH, "demo", "--yes", "--json"],
+            [TOWPATH, "demo", "--yes", "--json", "--data", folder],
             env=environment(GEMINI_API_KEY="no-real-key", TOWPATH_GEMINI_BASE_URL=server.url),
             capture_output=True,
             text=True,
@@ -163,6 +151,8 @@ def test_with_a_key_a_model_decides() -> None:
     assert all("arrived broken" in prompt for prompt in prompts)
     assert "decisions come from gemini" in done.stderr
     assert "no-real-key" not in done.stderr + done.stdout
+    assert (folder / ".towpath").is_dir()
+    assert "is kept in" in done.stderr
 
 
 def test_a_worker_that_waits_for_its_broker_ends_when_it_is_told(tmp_path: Path) -> None:

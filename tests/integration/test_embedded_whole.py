@@ -69,6 +69,7 @@ async def test_a_run_ends_though_every_process_is_killed_once(folder: Path) -> N
         workers=[sample_worker(folder)],
         role_environment={"tas": {"TOWPATH_POLICY_FILE": str(SAMPLE / "policy.yaml")}},
         durable=False,
+        starts="fork",  # two dozen starts; how they are started makes no difference to how they are replaced
     ) as platform:
         assert {"orchestrator", "orchestrator-2", "tas-2", "worker", "gateway"} <= set(platform.processes)
         told: list[str] = []
@@ -90,15 +91,8 @@ def environment_of(pid: int | None) -> dict[str, str]:
     return dict(line.split("=", 1) for line in lines if "=" in line)
 
 
-async def test_a_role_gets_its_own_credentials_and_no_other(folder: Path) -> None:
-    async with Platform(folder, workers=[sample_worker(folder)], durable=False) as platform:
-        for name, state in platform.processes.items():
-            if name in {"nats", "postgres"}:
-                continue
-            environment = environment_of(state.pid)
-            assert environment["TOWPATH_NATS_USER"] == ("tools_1" if name == "worker" else name)
-            assert ("TOWPATH_DATABASE_URL" in environment) == (name in DATABASE_ROLES)
-            assert ("TOWPATH_TICKET_KEY_FILE" in environment) == (name == "tas")
+async def test_a_worker_is_added_to_a_platform_that_runs(folder: Path) -> None:
+    async with Platform(folder, workers=[sample_worker(folder)], durable=False, starts="fork") as platform:
         names = await platform.add_worker(sample_worker(folder))
         assert names == ["worker-2"]
         assert platform.processes["worker-2"].pid is not None
@@ -153,7 +147,7 @@ def up(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], Reade
             stream.close()
 
 
-def test_up_tells_what_matters_and_stops_in_order(folder: Path) -> None:
+def test_up_tells_what_matters_stops_in_order_and_goes_on_with_the_runs_it_left_unfinished(folder: Path) -> None:
     project = folder / "shop"
     shutil.copytree(SAMPLE, project)
     policy, network = project / "policy.yaml", project / "network.yaml"
@@ -162,7 +156,9 @@ def test_up_tells_what_matters_and_stops_in_order(folder: Path) -> None:
         ready = json.loads(out.wait_for("gateway_url"))
         assert set(ready["processes"]) >= {"gateway", "orchestrator", "decider", "tas", "log_writer", "worker"}
         assert ready["data"] == str(folder / ".towpath")
+        assert_own_credentials({name: entry["pid"] for name, entry in ready["processes"].items()})
         err.wait_for("network support version 1")
+        run_id = asyncio.run(_submit_and_wait_for_the_gate(ready["gateway_url"]))
         policy.write_text(policy.read_text().replace("<= 100", "<= 50").replace("> 100", "> 50"))
         err.wait_for("policy applied")
         policy.write_text("rules: [")
@@ -174,22 +170,27 @@ def test_up_tells_what_matters_and_stops_in_order(folder: Path) -> None:
         os.kill(ready["processes"]["decider"]["pid"], signal.SIGKILL)
         err.wait_for("decider was ended by SIGKILL")
         err.wait_for("decider is back")
-    assert process.returncode == 0
-    assert not any(Path(f"/proc/{entry['pid']}").exists() for entry in ready["processes"].values())
-
-
-def test_up_goes_on_with_the_runs_it_left_unfinished(folder: Path) -> None:
-    words = ("--worker", str(SAMPLE / "tools.py"), "--policy", str(SAMPLE / "policy.yaml"), "--networks", str(SAMPLE))
-    with up(folder, "--json", *words) as (_, out, err):
-        ready = json.loads(out.wait_for("gateway_url"))
-        run_id = asyncio.run(_submit_and_wait_for_the_gate(ready["gateway_url"]))
         os.kill(ready["pid"], signal.SIGINT)
         assert "unfinished runs are kept; they go on with the next start: 1 waiting" in err.wait_for("stopping")
+    assert process.returncode == 0
+    assert not any(Path(f"/proc/{entry['pid']}").exists() for entry in ready["processes"].values())
+    words = ("--worker", str(SAMPLE / "tools.py"), "--policy", str(SAMPLE / "policy.yaml"), "--networks", str(SAMPLE))
     with up(folder, *words) as (_, out, _):
         shown = out.wait_for("API").split()
         assert "nats://127.0.0.1:" in out.wait_for("NATS")
         assert "Ctrl-C stops all" in out.wait_for("ready in")
         assert asyncio.run(_end(shown[1].removesuffix("/v1"), run_id))["status"] == "completed"
+
+
+def assert_own_credentials(pids: dict[str, int]) -> None:
+    """A role gets its own credentials and no other."""
+    for name, pid in pids.items():
+        if name in {"nats", "postgres"}:
+            continue
+        environment = environment_of(pid)
+        assert environment["TOWPATH_NATS_USER"] == ("tools_1" if name == "worker" else name)
+        assert ("TOWPATH_DATABASE_URL" in environment) == (name in DATABASE_ROLES)
+        assert ("TOWPATH_TICKET_KEY_FILE" in environment) == (name == "tas")
 
 
 async def _submit_and_wait_for_the_gate(gateway_url: str) -> str:

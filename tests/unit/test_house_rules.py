@@ -32,11 +32,16 @@ def modules(*folders: str) -> list[Path]:
     return [path for path in tracked() if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in folders]
 
 
-def functions(path: Path) -> Iterator[Function]:
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    """Return the tree of a file, which several rules look at."""
+    return ast.parse(path.read_text("utf-8"))
+
+
+@functools.cache
+def functions(path: Path) -> tuple[Function, ...]:
     """Return every function of a file, nested ones too."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, Function):
-            yield node
+    return tuple(node for node in ast.walk(parsed(path)) if isinstance(node, Function))
 
 
 def place(path: Path, node: Function | ast.ClassDef) -> str:
@@ -67,7 +72,7 @@ def does_nothing(node: Function) -> bool:
 
 def protocol_methods(path: Path) -> set[int]:
     """Return the lines of methods that a Protocol declares, or an abstract class asks for."""
-    classes = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.ClassDef)]
+    classes = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.ClassDef)]
     protocols = [node for node in classes if any("Protocol" in ast.unparse(base) for base in node.bases)]
     asked = {part.lineno for node in protocols for part in node.body if isinstance(part, Function)}
     methods = [part for node in classes for part in node.body if isinstance(part, Function)]
@@ -95,7 +100,7 @@ def test_no_file_is_longer_than_its_limit() -> None:
 def test_everything_public_is_documented() -> None:
     bare = []
     for path in modules("libs", "services"):
-        tree = ast.parse(path.read_text("utf-8"))
+        tree = parsed(path)
         if ast.get_docstring(tree) is None:
             bare.append(str(path.relative_to(ROOT)))
         bare += [place(path, n) for n in public(tree.body) if ast.get_docstring(n) is None and not overloads(n)]
