@@ -6,7 +6,7 @@ next turn; no answer ever ends a loop.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -20,7 +20,7 @@ from towpath_contracts.watching import IdleRun, IdleRunList, IdleRuns
 from towpath_fabric.bus import Bus
 from towpath_fabric.clock import wall
 from towpath_fabric.logs import Logger
-from towpath_watchdog.core.idleness import idle_finding, lease_of, lease_s
+from towpath_watchdog.core.idleness import idle_finding, idle_key, lease_of, lease_s
 from towpath_watchdog.core.memory import WINDOW_EVENTS, Memory, Report
 from towpath_watchdog.reporting import Metrics, Reporter
 from towpath_watchdog.settings import WatchdogSettings
@@ -39,6 +39,9 @@ PAGE_SIZES = (WINDOW_EVENTS, 50, 10)
 
 IDLE_RUNS_TOLD = 20
 """Of each sort in one turn: many runs that stand still have one cause, and the gauge tells how many they are."""
+
+REFUSALS = 3
+"""Logs of idle runs that may be refused in one turn; after that the leases of the others are taken for unknown ones."""
 
 
 class Looker:
@@ -152,12 +155,32 @@ class Looker:
         for why in ("overdue", "quiet", "queued"):
             runs = [run for run in idle.runs if run.idle == why]
             self._idle.labels(why).set(len(runs))
-            await self._reporter.tell([report for run in runs[:IDLE_RUNS_TOLD] if (report := await self._judged(run))])
+            fresh = [run for run in runs if not self._reporter.has_told(run.run_id, idle_key(run), run.seq)]
+            await self._tell_of(fresh)
 
-    async def _judged(self, run: IdleRun) -> Report | None:
+    async def _tell_of(self, runs: Iterable[IdleRun]) -> None:
+        """Tell of the first of *runs* that show anything; one whose log is refused keeps no other from its turn."""
+        found: list[Report] = []
+        refused = 0
+        for run in runs:
+            timeout_ms = None
+            try:
+                timeout_ms = await self._timeout_of(run, ask=refused < REFUSALS)
+            except (ProblemError, ValidationError) as error:
+                refused += 1
+                self._log.warning("an idle run can't be read", run_id=str(run.run_id), error=str(error)[:500])
+            finding = idle_finding(run, lease_s(timeout_ms, self._settings.watchdog_quiet_s))
+            if finding is not None:
+                found.append(Report(run_id=run.run_id, seq=run.seq, finding=finding))
+            if len(found) == IDLE_RUNS_TOLD:
+                break
+        await self._reporter.tell(found)
+
+    async def _timeout_of(self, run: IdleRun, *, ask: bool) -> int | None:
+        """Return the step timeout of *run* where it matters; None where it is not known. Raises what `_page` does."""
         trace = self._memory.trace(run.run_id)
-        timeout_ms = trace.step_timeout_ms if trace is not None else None
-        if run.idle == "quiet" and timeout_ms is None:
-            timeout_ms = lease_of((await self._page(run.run_id, 0, 1)).entries)
-        finding = idle_finding(run, lease_s(timeout_ms, self._settings.watchdog_quiet_s))
-        return None if finding is None else Report(run_id=run.run_id, seq=run.seq, finding=finding)
+        if trace is not None and trace.step_timeout_ms is not None:
+            return trace.step_timeout_ms
+        if run.idle != "quiet" or not ask:
+            return None
+        return lease_of((await self._page(run.run_id, 0, 1)).entries)

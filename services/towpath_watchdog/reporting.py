@@ -1,9 +1,12 @@
 """Tells runs what was found about them, as facts, and counts it.
 
-Law: the same finding has the same id, whoever tells it and however often; the run machine takes it once.
+Law: the same finding has the same id, whoever tells it and however often; the run machine takes it once. What the
+broker has stored is not told again by this process while it remembers it.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable
+from uuid import UUID
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
@@ -16,6 +19,9 @@ from towpath_watchdog.core.memory import Memory, Report
 
 SOURCE = "watchdog"
 """The name under which facts are sent (design §6)."""
+
+TOLD_KEPT = 10_000
+"""Findings that are remembered as told; one that is forgotten is told again, which changes nothing but the log."""
 
 
 class Metrics:
@@ -38,6 +44,11 @@ class Reporter:
         self._memory = memory
         self._metrics = metrics
         self._log = log
+        self._told: OrderedDict[str, None] = OrderedDict()
+
+    def has_told(self, run_id: UUID, key: str, since: int) -> bool:
+        """Say whether the run was told of this already."""
+        return _fact_id(run_id, key, since) in self._told
 
     async def judge(self) -> None:
         """Tell what the runs show of which something was heard since the last time."""
@@ -46,10 +57,12 @@ class Reporter:
         self._metrics.judged.inc(heard_of)
 
     async def tell(self, reports: Iterable[Report]) -> None:
-        """Send the facts; one that is told twice has the same id and is folded once."""
+        """Send the facts that were not sent yet; one that is told twice has the same id and is folded once."""
         for report in reports:
             found = report.finding
-            fact_id = str(effect_id(report.run_id, f"{SOURCE}:{found.key}:{found.since}"))
+            fact_id = _fact_id(report.run_id, found.key, found.since)
+            if fact_id in self._told:
+                continue
             fact = WatchdogReported(
                 run_id=report.run_id,
                 fact_id=fact_id,
@@ -64,7 +77,9 @@ class Reporter:
             subject = subjects.run_inbox(SOURCE, report.run_id)
             stored = await self._bus.store(subject, fact.model_dump_json().encode(), {"Nats-Msg-Id": fact_id})
             self._metrics.findings.labels(found.name).inc()
-            if not stored:
+            if stored:
+                self._remember(fact_id)
+            else:
                 self._metrics.unsent.inc()
             self._log.info(
                 "found",
@@ -74,3 +89,12 @@ class Reporter:
                 score=found.score,
                 told=stored,
             )
+
+    def _remember(self, fact_id: str) -> None:
+        self._told[fact_id] = None
+        while len(self._told) > TOLD_KEPT:
+            self._told.popitem(last=False)
+
+
+def _fact_id(run_id: UUID, key: str, since: int) -> str:
+    return str(effect_id(run_id, f"{SOURCE}:{key}:{since}"))

@@ -56,19 +56,23 @@ def idle(run: UUID, kind: str, for_s: float) -> IdleRun:
 async def test_what_the_stream_lost_is_read_and_what_stands_still_is_asked_for(
     nats_server: Nats, nc: Client, folder: Path
 ) -> None:
-    gap, lost, over, slow, silent, overdue = (uuid4() for _ in range(6))
+    """What stands still is told once while it does; a log that is refused stands in the way of no other run."""
+    gap, lost, over, slow, silent, overdue, unread, unread_long = (uuid4() for _ in range(8))
     log, questions, facts = RunLog(nc), list[IdleRuns](), dict[UUID, WatchdogReported]()
+    log.unreadable, told_of = {unread, unread_long}, list[UUID]()
 
     async def on_idle(message: Msg) -> None:
         questions.append(IdleRuns.model_validate_json(message.data))
-        standing = (idle(overdue, "overdue", 31), idle(slow, "quiet", 119), idle(silent, "quiet", 121))
-        await message.respond(IdleRunList(runs=standing).model_dump_json().encode())
+        standing = [idle(overdue, "overdue", 31), idle(unread, "quiet", 599), idle(unread_long, "quiet", 661)]
+        standing += [idle(slow, "quiet", 119), idle(silent, "quiet", 121)]
+        await message.respond(IdleRunList(runs=tuple(standing)).model_dump_json().encode())
 
     async def on_fact(message: Msg) -> None:
         fact = WatchdogReported.model_validate_json(message.data)
         assert message.subject == subjects.run_inbox("watchdog", fact.run_id)
         assert fact.type in SOURCE_FACTS["watchdog"]
         facts[fact.run_id] = fact
+        told_of.append(fact.run_id)
 
     await log.start()
     await nc.subscribe(IDLE_RUNS.subject, cb=on_idle)
@@ -83,12 +87,16 @@ async def test_what_the_stream_lost_is_read_and_what_stands_still_is_asked_for(
         log.keep(over, stalled(over, h.ended(9)))
         log.keep(lost, stalled(lost))  # nothing is told of these two: the sweep finds them
         await wait_for(lambda: asyncio.sleep(0, {gap, lost, silent, overdue} <= facts.keys()), within_s=60)
+        seen = len(questions)
+        await wait_for(lambda: asyncio.sleep(0, len(questions) >= seen + 4), within_s=60)
         assert watchdog.process.poll() is None
+    assert [told_of.count(run) for run in (overdue, silent, unread_long)] == [1, 1, 1]
     found = {run: (fact.finding, fact.key) for run, fact in facts.items()}
     assert found == {
         gap: ("stalled_progress", "stalled_progress"),
         lost: ("stalled_progress", "stalled_progress"),
         silent: ("silent", "silent:quiet"),
+        unread_long: ("silent", "silent:quiet"),
         overdue: ("lost", "lost:overdue"),
     }
     assert (facts[gap].since, facts[gap].steps, facts[overdue].since) == (5, 8, 12)

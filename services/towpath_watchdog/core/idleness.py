@@ -28,6 +28,11 @@ def lease_s(step_timeout_ms: int | None, margin_s: float) -> float:
     return (UNKNOWN_LEASE_MS if step_timeout_ms is None else step_timeout_ms) / 1000 + margin_s
 
 
+def idle_key(run: IdleRun) -> str:
+    """Return the key of what *run* may show."""
+    return f"{_WORDS[run.idle][0]}:{run.idle}"
+
+
 def idle_finding(run: IdleRun, lease: float) -> Finding | None:
     """Return what *run* shows; None for a silence that its *lease*, in seconds, allows."""
     if run.idle == "quiet" and run.for_s <= lease:
@@ -35,7 +40,7 @@ def idle_finding(run: IdleRun, lease: float) -> Finding | None:
     name, told = _WORDS[run.idle]
     return Finding(
         name=name,
-        key=f"{name}:{run.idle}",
+        key=idle_key(run),
         since=run.seq,
         steps=0,
         score=1.0,
