@@ -36,6 +36,9 @@ STORE_WAITS_S = (0.1, 0.3, 1.0, 2.0)
 ANSWERS_KEPT = 1_024
 """Answers that are said again when their request comes again: a lost ack must not pay the model twice."""
 
+ANSWER_BYTES_KEPT = 32 * 1024 * 1024
+"""What these may take together as they are sent; answers may be large, and the oldest are forgotten first."""
+
 AWAY_PAUSE_S = 1.0
 """Before a request comes again that could not be worked on because a part of the platform was away."""
 
@@ -98,6 +101,30 @@ class Passing(Protocol):
         """Pass: the request is acknowledged."""
 
 
+class Answers:
+    """The last answers, by request: bounded in number and in bytes."""
+
+    def __init__(self, most: int = ANSWERS_KEPT, most_bytes: int = ANSWER_BYTES_KEPT) -> None:
+        self._most, self._most_bytes = most, most_bytes
+        self._kept: OrderedDict[UUID, tuple[AnswerFact, int]] = OrderedDict()
+        self.bytes = 0
+
+    def get(self, request_id: UUID) -> AnswerFact | None:
+        """Return the answer to that request, where it is still kept."""
+        found = self._kept.get(request_id)
+        return None if found is None else found[0]
+
+    def remember(self, fact: AnswerFact) -> None:
+        """Keep *fact* in place of an earlier one; of several that are too much, the last always stays."""
+        _, before = self._kept.pop(fact.request_id, (None, 0))
+        size = len(fact.model_dump_json().encode("utf-8", "surrogatepass"))
+        self._kept[fact.request_id] = (fact, size)
+        self.bytes += size - before
+        while len(self._kept) > 1 and (len(self._kept) > self._most or self.bytes > self._most_bytes):
+            _, (_, forgotten) = self._kept.popitem(last=False)
+            self.bytes -= forgotten
+
+
 class RequestLoop:
     """Answers the requests of one consumer, many at once."""
 
@@ -121,7 +148,7 @@ class RequestLoop:
         self._rebind = rebind
         self._passing = passing
         self._jobs: dict[UUID, Job] = {}
-        self._answers: OrderedDict[UUID, AnswerFact] = OrderedDict()
+        self._answers = Answers()
         self._unasked: OrderedDict[tuple[UUID, int], None] = OrderedDict()
         self._consumer: PullConsumer | None = None
 
@@ -214,7 +241,7 @@ class RequestLoop:
             await self._store(job, _lost(job.request))
             return
         answer = await self._answerer.answer(job.request)
-        self._remember(answer.fact)
+        self._answers.remember(answer.fact)
         stored = await self._store(job, answer.fact)
         if answer.then is not None:
             await answer.then(job, stored)
@@ -237,11 +264,6 @@ class RequestLoop:
         self._unasked[request.request_id, request.attempt] = None
         while len(self._unasked) > ANSWERS_KEPT:
             self._unasked.popitem(last=False)
-
-    def _remember(self, fact: AnswerFact) -> None:
-        self._answers[fact.request_id] = fact
-        while len(self._answers) > ANSWERS_KEPT:
-            self._answers.popitem(last=False)
 
     async def _store(self, job: Job, fact: AnswerFact) -> bool:
         """Store the fact, then acknowledge. False when the lease ended first: the request is asked again then."""
