@@ -107,6 +107,7 @@ async def test_children_are_born_with_their_parents_transition_or_not_at_all(
 ) -> None:
     children = born(Machine().state, "expert", "clerk")
     lanes = [Lane(pool) for pool in pools]
+    real: list[Any] = []
     moved: list[set[uuid.UUID]] = []
     for expected, seq in ((False, 9), (True, 1)):
         statement, values = commit(seq, children, *charges)

@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from towpath_contracts.budgets import NOTHING
-from towpath_engine import accounting
+from towpath_engine import accounting, cancel
 from towpath_engine.budget_state import settle
 from towpath_engine.effects import message_of
+from towpath_engine.ending import finish
+from towpath_engine.state import Status
 from towpath_fabric.pull import ack
-from towpath_orchestrator import loop, resuming, sender
+from towpath_orchestrator import children, loop, resuming, sender
 from towpath_orchestrator.loop import CommitLoop
 from towpath_tas.app import book, outcomes, requests
 from towpath_tas.core import claims
@@ -115,6 +117,21 @@ def _budget_again() -> list[Patch]:
     return [(place, "sayable_again", every) for place in (loop, resuming, sender)]
 
 
+def _child_unasked() -> list[Patch]:
+    """A parent believes that it hears of its children by itself."""
+    return [(children.Children, "ask", lambda _self, _request: None)]
+
+
+def _child_unawaited() -> list[Patch]:
+    """A cancelled run does not wait for its children."""
+    return [(cancel, "finish_if_quiet", _hasty_end)]
+
+
+def _hasty_end(t: Any) -> None:
+    if not cancel._pending_calls(t):
+        finish(t, Status.CANCELLED, "cancelled", f"cancelled by {t.state.cancelled_by}")
+
+
 def _nothing() -> list[Patch]:
     return []
 
@@ -144,13 +161,20 @@ BUDGET_MUTANTS: dict[str, Callable[[], list[Patch]]] = {
 """Guards of budgets, which only the worlds of `budget_world` need."""
 
 
+CHILD_MUTANTS: dict[str, Callable[[], list[Patch]]] = {
+    "child_unasked": _child_unasked,
+    "child_unawaited": _child_unawaited,
+}
+"""Guards between parents and children, which only the worlds of errands need."""
+
+
 class Mutants:
     """Which guard is off in one world; none by default."""
 
     def __init__(self, name: str = "") -> None:
         """Raises LookupError for an unknown name."""
         self.name = name
-        self._patches = {**MUTANTS, **BUDGET_MUTANTS}[name] if name else _nothing
+        self._patches = {**MUTANTS, **BUDGET_MUTANTS, **CHILD_MUTANTS}[name] if name else _nothing
 
     def weaken(self, world: Any) -> None:
         """Take guards out of the tables."""

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from tests.simulation.coverage import MUST_HAPPEN
-from tests.simulation.mutants import MUTANTS
+from tests.simulation.mutants import CHILD_MUTANTS, MUTANTS
 from tests.simulation.run import live
-from tests.simulation.world import GOALS_FROM, OBJECTIVES_FROM
+from tests.simulation.world import CHILDREN_FROM, GOALS_FROM, OBJECTIVES_FROM
 
 ROOT = Path(__file__).parents[2]
 PART = 128
@@ -30,6 +30,7 @@ FIRST_CAUGHT = {
     "dispatch_before_commit": 20,
     "invoke_before_commit": 10,
     "unique": 8,
+    "child_unasked": 8,
 }
 """Where to begin to look, for mutants that show themselves in few worlds: it saves time, and nothing depends on it."""
 
@@ -54,6 +55,18 @@ def test_worlds_of_goals_settle_every_doubt_and_reach_an_end() -> None:
     report = live(range(GOALS_FROM, GOALS_FROM + 6))
     assert report.failed == {}
     assert report.counts["gate_low_confidence"] and report.counts["killed"] and report.counts["completed"]
+
+
+def test_worlds_of_errands_have_one_child_for_each_that_was_asked_and_none_outlives_a_cancel() -> None:
+    report = live(range(CHILDREN_FROM, CHILDREN_FROM + 4))
+    assert report.failed == {}
+    assert report.counts["child_completed"] and report.counts["child_waits"] and report.counts["killed"]
+
+
+@pytest.mark.parametrize("mutant", sorted(CHILD_MUTANTS))
+def test_a_missing_guard_of_families_is_caught(mutant: str) -> None:
+    first = CHILDREN_FROM + FIRST_CAUGHT.get(mutant, 0)
+    assert any(live(range(seed, seed + 1), mutant).failed for seed in range(first, first + CAUGHT_WITHIN))
 
 
 def test_rare_things_happen_too() -> None:
