@@ -11,7 +11,6 @@ from towpath_contracts.facts import ToolPermitted
 from towpath_engine.effects import Effect, StoreText
 from towpath_engine.internal import digests_for
 from towpath_engine.state import RunState
-from towpath_fabric.crash_points import crash_point
 from towpath_fabric.ports import Database
 from towpath_orchestrator.adapters.run_tables import QUERIES, Moved, RunTables
 from towpath_orchestrator.inbox import Item
@@ -62,8 +61,6 @@ class Desks:
             await self._tables.store_texts(project, moved.stored)
             for digest, text in moved.stored.items():
                 self._remember(project, digest, text)
-        if any(moved.stored for moved in batch):
-            crash_point("orchestrator.texts_stored")
 
     def _remember(self, project: str, digest: str, text: str) -> None:
         before = self._texts.pop((project, digest), "")

@@ -15,12 +15,16 @@ Kind = Literal["plain", "cancelled", "enqueued", "short", "alone"]
 
 CLASSES: Final[tuple[EffectClass, ...]] = ("pure", "idempotent", "reconcilable", "irreversible")
 NETWORK_NAME: Final = "crash"
+OWN_TOOL: Final = "workspace_write"
+"""A tool of the platform: no worker runs it, the run itself applies it."""
+
 MAX_ACTIVE: Final = 16
 """Runs under way at once on the sweep's platform: few, so that some have to wait for admission."""
 
 _POLICY: Final = """kind: Policy
 rules:
   - {name: marks, who: {agent: first}, tool: 'crash.*', effect: allow}
+  - {name: own, who: {agent: first}, tool: workspace_write, effect: allow}
   - {name: ask, who: {agent: second}, tool: 'crash.*', effect: require_approval}
 """
 
@@ -31,7 +35,7 @@ NETWORK: Final[dict[str, Any]] = {
             "key": "first",
             "is_default": True,
             "allow_respond": True,
-            "equipped_tools": [f"crash.{name}" for name in CLASSES],
+            "equipped_tools": [*(f"crash.{name}" for name in CLASSES), OWN_TOOL],
             "allowed_routes": ["second"],
             "prompt_template": "Do what can be done at once.",
         },
@@ -52,7 +56,7 @@ class Task:
     """One run to submit.
 
     *kind* `cancelled` is stopped by a person at its gate, `enqueued` comes through the stream of tasks, `short` only
-    answers, and for `alone` nobody does anything.
+    writes a note and answers, and for `alone` nobody does anything.
     """
 
     kind: Kind
@@ -78,10 +82,11 @@ class Task:
 
 
 def _script(kind: Kind, tool: str) -> list[dict[str, Any]]:
-    """Two calls at once, a transfer, a call behind a gate, an answer; a short run only answers."""
+    """Two calls at once, a transfer, a call behind a gate, an answer; a short run writes a note and answers."""
     answer = {"action": "RESPOND", "action_reasoning": "done", "action_details": {"payload": "done"}}
     if kind == "short":
-        return [answer]
+        note = {"tool_name": OWN_TOOL, "tool_params": {"path": "note.txt", "content": "short"}}
+        return [{"action": "USE_TOOL", "action_reasoning": "keep it", "action_details": note}, answer]
     two = [{"tool_name": tool, "tool_params": {"n": n}} for n in (1, 2)]
     one = {"tool_name": tool, "tool_params": {"n": 3}}
     route = {"target_agent_name": "second", "context": {"why": "somebody has to allow it"}}
