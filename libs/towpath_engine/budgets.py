@@ -39,8 +39,8 @@ def budget_warned(t: Transition, fact: facts.BudgetWarned) -> None:
     """Tell the model once that a limit is near, or ask a person whether the run may go on."""
     budget = t.state.budget
     key = f"{fact.scope}:{fact.key}:{fact.unit}"
-    if budget is None or key in budget.warned:
-        return
+    if budget is None or key in budget.warned or t.state.status is Status.CANCELLING:
+        return  # a run that stops asks nobody whether it may go on
     t.emit(
         ev.BudgetWarned(
             step=t.state.step,

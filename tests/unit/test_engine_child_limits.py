@@ -7,6 +7,7 @@ from tests.unit.test_engine_children import asked, born
 
 from towpath_contracts import events as ev
 from towpath_contracts import facts
+from towpath_contracts.budgets import AppliedScope
 from towpath_contracts.deciding import Cost
 from towpath_contracts.tools import ToolRequest
 from towpath_engine.advance import advance
@@ -49,3 +50,14 @@ def test_no_specialist_is_asked_where_a_limit_denied() -> None:
     deny(machine, violation_type="limit_exceeded", reason="deploy was called 3 times in this run already")
     assert not machine.events(ev.ChildStarted)
     assert [gate.gate_type for gate in machine.state.gates] == ["permission"]
+
+
+def test_a_run_that_is_stopped_asks_nobody_whether_it_may_spend_more() -> None:
+    """A gate opened after a cancel could end the run otherwise than cancelled."""
+    machine = Machine()
+    scopes = (AppliedScope(scope="project", key="default"),)
+    machine.feed(facts.BudgetApplied(run_id=RUN, scopes=scopes, prices={}))
+    machine.decide(use("echo", text="a"))
+    machine.feed(facts.CancelRequested(run_id=RUN, by="ann"))
+    said = {"scope": "project", "key": "default", "unit": "tokens", "limit": 1000, "spent": 800, "on_soft": "gate"}
+    assert machine.feed(facts.BudgetWarned.model_validate({"run_id": RUN, **said})) == []
