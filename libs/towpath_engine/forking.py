@@ -33,7 +33,7 @@ class ForkPoint:
     """Finds the state that a run was in just before a step, from its entries in order.
 
     What the machine says at the beginning of a step (nudges, the forced last step) is left out: the fork's own
-    beginning says it again.
+    beginning says it again. What a person said, or a measured confidence, is said once and so is known.
     """
 
     def __init__(self, run_id: UUID, snapshot: Snapshot, from_step: int) -> None:
@@ -42,6 +42,7 @@ class ForkPoint:
         self._boundary = self._state
         self._first_step: int | None = None
         self._answered = False
+        self._last: ev.AnyEvent | None = None
 
     def saw(self, entry: "ev.LogEntry") -> bool:
         """Take the next entry; True once the point is found and no more entries are needed."""
@@ -54,8 +55,9 @@ class ForkPoint:
             return True
         self._answered = isinstance(event, ev.InstructionIssued) and isinstance(event.instruction, Finish)
         self._state = evolve(self._state, entry)
-        if not _is_preamble(event):
+        if not _is_preamble(event) or _is_answer(self._last, event):
             self._boundary = self._state
+        self._last = event
         return False
 
     def state(self) -> RunState:
@@ -90,5 +92,16 @@ def _is_preamble(event: "ev.AnyEvent") -> bool:
             return event.detector != "calls"
         case ev.AgentTransferred():
             return event.forced
+        case _:
+            return False
+
+
+def _is_answer(before: "ev.AnyEvent | None", event: "ev.AnyEvent") -> bool:
+    """Say whether *event* tells the model what came *before*: nothing of the fork's beginning says that again."""
+    match before, event:
+        case ev.GateClosed(), ev.NoteAdded():
+            return bool(before.reason) and before.reason in event.text
+        case ev.ConfidenceMeasured(), ev.NoteAdded():
+            return f"{before.score:.2f} " in event.text
         case _:
             return False
