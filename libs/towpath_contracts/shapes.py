@@ -5,9 +5,10 @@ Patterns run in a linear engine (one that it does not know is not checked), refe
 and are followed a bounded number of times. jsonschema is loaded at the first check: most processes never make one.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from importlib import import_module
+from itertools import islice
 from typing import Any
 
 from pydantic_core import SchemaError, SchemaValidator, ValidationError, core_schema, from_json, to_json
@@ -69,19 +70,32 @@ def _check(validator: Any) -> Faults:
 
     def check(value: Any) -> tuple[str, ...]:
         _left[0] = MAX_REFERENCES
-        found: list[str] = []
         try:
-            for error in validator.iter_errors(value):
-                found.append(f"{error.json_path}: {error.message[:MAX_FAULT_CHARS]}")
-                if len(found) == MAX_FAULTS:
-                    break
+            found = list(islice(_meant(validator.iter_errors(value)), MAX_FAULTS))
         except unresolvable as error:
             return (f"the schema refers to {error.ref!r}, which is not part of it",)
         except (RecursionError, _TooMuchError):
             return ("the schema's references never end, or are too many for this value",)
-        return tuple(found)
+        return tuple(f"{error.json_path}: {error.message[:MAX_FAULT_CHARS]}" for error in found)
 
     return check
+
+
+def _meant(errors: Iterable[Any]) -> Iterator[Any]:
+    """Name the places inside a choice where it is plain which one was meant: the only one that takes the value's type.
+
+    A value that may be null is the common case: "is not valid under any of the given schemas" would help nobody.
+    """
+    for error in errors:
+        choices: dict[Any, list[Any]] = {}
+        for inner in error.context if error.validator in ("anyOf", "oneOf") else ():
+            choices.setdefault(inner.schema_path[0], []).append(inner)
+        likely = [found for found in choices.values() if not any(_of_another_type(inner) for inner in found)]
+        yield from _meant(likely[0]) if len(likely) == 1 else (error,)
+
+
+def _of_another_type(error: Any) -> bool:
+    return error.validator == "type" and not error.relative_path
 
 
 _left = [MAX_REFERENCES]

@@ -4,6 +4,7 @@ Law: a deliverable is what its schema says, or the run has failed; it may be men
 """
 
 from towpath_contracts import events as ev
+from towpath_contracts.assessments import assessment_schema
 from towpath_contracts.base import JsonObject
 from towpath_contracts.deciding import DecisionKind
 from towpath_contracts.shapes import faults
@@ -74,7 +75,19 @@ def _problems(t: Transition, answer: JsonObject | None) -> tuple[str, ...]:
     if schema is None or background is None or background.ending != "completed":
         return ()
     if answer is None:
-        return ("the answer is not a summary with a deliverable",)
+        return _unread(t)
     if answer["deliverable"] is None:
         return ("the deliverable is missing",)
     return tuple(faults(schema, answer["deliverable"]))
+
+
+def _unread(t: Transition) -> tuple[str, ...]:
+    """Say why the answer that has just come could not be taken: its faults, or the words of who read it (B5)."""
+    told = ("the answer is not a summary with a deliverable",)
+    match next((e.event for e in t.entries if isinstance(e.event, ev.DecisionMissed | ev.DecisionReceived)), None):
+        case ev.DecisionMissed(message=why):
+            return (*told, why)
+        case ev.DecisionReceived(decision=said):
+            return (*told, *faults(assessment_schema(DecisionKind.SUMMARIZE), said))
+        case _:
+            return told

@@ -85,6 +85,19 @@ def test_a_deliverable_may_be_mended_once() -> None:
     assert by_code.finished.reason == "deliverable_invalid", "user code makes it once"
 
 
+def test_a_deliverable_that_could_not_be_read_says_what_is_wrong_with_it() -> None:
+    """B5, D2: each problem with its path, in the event, in the next prompt and in the run's last words."""
+    run = Background(schema=SCHEMA)
+    run.decide(respond())
+    wrong = "$.deliverable.verdict: 'maybe' is not one of ['approve', 'reject']"
+    run.miss("invalid_output", wrong)
+    (refused,) = run.events(ev.DeliverableRefused)
+    assert wrong in refused.problems and run.context.assessment is not None
+    assert wrong in run.context.assessment["problems_of_the_last_deliverable"]
+    run.summarize(deliverable=["no", "object"])
+    assert run.finished.reason == "deliverable_invalid" and "$.deliverable: ['no'" in run.finished.final["message"]
+
+
 def _from_agent(run: Background) -> facts.DecisionMade:
     return facts.DecisionMade(
         run_id=run.state.run_id,

@@ -55,3 +55,11 @@ def test_nothing_in_a_schema_makes_a_check_slow_or_fetch_anything() -> None:
 def test_a_pattern_of_another_dialect_is_not_checked() -> None:
     assert faults(Price.model_json_schema(), {"amount": "one"}) == ()
     assert faults({"patternProperties": {"^n_": {"type": "integer"}}}, {"n_a": "x", "b": "x"})
+
+
+def test_of_a_choice_the_meant_one_is_told() -> None:
+    wanted = {"type": "object", "properties": {"title": {"type": "string"}}}
+    schema = {"properties": {"deliverable": {"anyOf": [wanted, {"type": "null"}]}}}
+    assert faults(schema, {"deliverable": {"title": 7}}) == ("$.deliverable.title: 7 is not of type 'string'",)
+    (told,) = faults({"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, {})
+    assert "any of the given schemas" in told, "nobody knows which was meant"
