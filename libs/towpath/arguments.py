@@ -19,6 +19,7 @@ from towpath.docstrings import describe
 from towpath.errors import DeclarationError
 from towpath.secrets import Secret
 from towpath_contracts.base import JsonObject
+from towpath_contracts.problems import words_of
 
 _PREFIX = "argument_"
 """Before every field name, so that parameters named like a member of BaseModel (`copy`, `json`, `_x`) are possible."""
@@ -63,7 +64,9 @@ class Arguments:
             values = self.model.model_validate(args).__dict__
         except ValidationError as error:
             places = error.errors(include_url=False, include_input=False, include_context=False)
-            said = "; ".join(f"{'.'.join(str(part) for part in e['loc']) or 'arguments'}: {e['msg']}" for e in places)
+            said = "; ".join(
+                f"{'.'.join(str(part) for part in e['loc']) or 'arguments'}: {words_of(e)}" for e in places
+            )
             raise ArgumentsInvalidError(said) from error
         bound = {name: values[field] for field, name in self.names}
         return bound | {name: secret.read() for name, secret in self.secrets}

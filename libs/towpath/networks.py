@@ -13,7 +13,7 @@ from towpath.errors import RefusedError
 from towpath.tools import AnyTool, Tool
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks import AgentSpec, NetworkSpec
-from towpath_contracts.problems import ProblemDetail, problem
+from towpath_contracts.problems import details_of, problem, summary_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +82,3 @@ def spec_from(written: JsonObject) -> NetworkSpec:
     except ValidationError as error:
         details = details_of(error)
         raise RefusedError(problem("network_invalid", summary_of(details), errors=details)) from error
-
-
-def details_of(error: ValidationError) -> tuple[ProblemDetail, ...]:
-    """List what is wrong, each with its JSON pointer."""
-    return tuple(
-        ProblemDetail(
-            pointer="/" + "/".join(str(part) for part in entry["loc"]), code=entry["type"], detail=entry["msg"]
-        )
-        for entry in error.errors(include_url=False, include_input=False, include_context=False)
-    )
-
-
-def summary_of(details: Sequence[ProblemDetail]) -> str:
-    """Say all problems in one line for people."""
-    return "; ".join(f"{one.pointer}: {one.detail}" for one in details)

@@ -3,6 +3,7 @@
 Law: a code is never reused or renamed. Bad input is refused whole, with every problem listed in `errors`.
 """
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from pydantic import Field, ValidationError
@@ -308,6 +309,34 @@ def problem(code: str, detail: str, **more: Any) -> Problem:
         retryable=kind.retryable,
         **more,
     )
+
+
+def details_of(errors: ValidationError | Iterable[Any]) -> tuple[ProblemDetail, ...]:
+    """List what is wrong with an input, each problem once with its JSON pointer; values are not repeated.
+
+    *errors* is what pydantic raised, or the list that it gives of it.
+    """
+    if isinstance(errors, ValidationError):
+        errors = errors.errors(include_url=False, include_input=False, include_context=False)
+    found = (
+        ProblemDetail(
+            pointer="".join(f"/{part}" for part in entry["loc"]), code=str(entry["type"]), detail=words_of(entry)
+        )
+        for entry in errors
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def words_of(entry: Any) -> str:
+    """Return what one entry of a ValidationError says, without the name that pydantic gives to the exception."""
+    said = str(entry["msg"])
+    return said.removeprefix("Value error, ") if entry["type"] == "value_error" else said
+
+
+def summary_of(details: Iterable[ProblemDetail]) -> str:
+    """Say all problems in one line for people, each once."""
+    said = (f"{one.pointer}: {one.detail}" if one.pointer else one.detail for one in details)
+    return "; ".join(dict.fromkeys(said))
 
 
 MAX_SAID = 3

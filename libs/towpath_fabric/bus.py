@@ -18,7 +18,7 @@ from nats.aio.subscription import Subscription
 from pydantic import BaseModel, ValidationError
 
 from towpath_contracts.base import Message
-from towpath_contracts.problems import Problem, ProblemDetail, ProblemError, problem
+from towpath_contracts.problems import Problem, ProblemError, details_of, problem
 from towpath_contracts.rpc import PROBLEM_HEADER, Method
 from towpath_contracts.strict_json import check_json
 from towpath_fabric.broker_login import security
@@ -80,12 +80,7 @@ def make_broker(role: str, settings: Settings) -> NatsBroker:
 
 def problem_from_validation(error: ValidationError, what: str) -> Problem:
     """List every problem of an input that failed validation, each with its JSON pointer."""
-    details = tuple(
-        ProblemDetail(
-            pointer="/" + "/".join(str(part) for part in entry["loc"]), code=entry["type"], detail=entry["msg"]
-        )
-        for entry in error.errors(include_url=False, include_input=False, include_context=False)
-    )
+    details = details_of(error)
     return problem("request_invalid", f"{what}: {len(details)} problem(s)", errors=details)
 
 

@@ -13,7 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from towpath_contracts.canonical import canonical_json
-from towpath_contracts.problems import Problem, ProblemDetail, ProblemError, problem
+from towpath_contracts.problems import Problem, ProblemError, details_of, problem
 
 PROBLEM_JSON = "application/problem+json"
 
@@ -70,14 +70,7 @@ class _Json(Response):
 
 def validation_problem(errors: Sequence[Any]) -> Problem:
     """Return `request_invalid` with every problem of the input and its JSON pointer."""
-    details = tuple(
-        ProblemDetail(
-            pointer="/" + "/".join(str(part) for part in error["loc"]),
-            code=str(error["type"]),
-            detail=str(error["msg"]),
-        )
-        for error in errors
-    )
+    details = details_of(errors)
     return problem("request_invalid", f"{len(details)} problem(s) in the request", errors=details)
 
 

@@ -19,7 +19,7 @@ from pydantic import Field, ValidationError
 from towpath_contracts.accounts import SYSTEM, broker_accounts
 from towpath_contracts.authority import SERVICES, UserRights, agent_rights, client_rights, worker_rights
 from towpath_contracts.base import ClientValue, Token
-from towpath_contracts.problems import ProblemDetail, ProblemError, problem
+from towpath_contracts.problems import ProblemError, details_of, problem, summary_of
 
 Deploy = Annotated[Path, Parameter(name="--deploy")]
 """The folder with the list and what is made from it."""
@@ -96,12 +96,8 @@ def read(said: Any, where: str) -> Credentials:
     try:
         return Credentials.model_validate(said)
     except ValidationError as error:
-        wrong = [
-            ProblemDetail(pointer="/" + "/".join(str(part) for part in one["loc"]), code=one["type"], detail=one["msg"])
-            for one in error.errors(include_url=False, include_input=False, include_context=False)
-        ]
-        listed = "; ".join(f"{one.pointer}: {one.detail}" for one in wrong)
-        raise ProblemError(problem("request_invalid", f"{where}: {listed}", errors=tuple(wrong))) from error
+        wrong = details_of(error)
+        raise ProblemError(problem("request_invalid", f"{where}: {summary_of(wrong)}", errors=wrong)) from error
 
 
 def save(path: Path, credentials: Credentials) -> None:

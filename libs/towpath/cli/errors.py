@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from towpath.cli.text import clean, plain_json
-from towpath_contracts.problems import Problem, problem
+from towpath_contracts.problems import Problem, problem, summary_of
 
 OK, RUN_FAILED, USAGE, NOT_FOUND, DENIED, WAITING, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130
 
@@ -40,12 +40,13 @@ def problem_of(error: Exception) -> Problem:
 
 def lines(found: Problem) -> list[str]:
     """Return the message of *found*, ready to print."""
-    said = [f"{found.code}  {found.title}: {clean(found.detail)}"]
-    for entry in found.errors:
-        where = f"{clean(entry.pointer)}: " if entry.pointer else ""
-        said.append(f"  - {where}{clean(entry.detail)}")
-    said.append(f"  {clean(found.remedy)}")
-    return said
+    told = summary_of(found.errors)
+    several = list(dict.fromkeys(f"  - {clean(summary_of((entry,)))}" for entry in found.errors))
+    detail = found.detail
+    if told and told in detail:  # one problem stands in the detail alone, many in a list below it
+        detail = detail if len(several) == 1 else detail.replace(told, f"{len(several)} problems")
+        several = several if len(several) > 1 else []
+    return [f"{found.code}  {found.title}: {clean(detail)}", *several, f"  {clean(found.remedy)}"]
 
 
 def report(error: Exception, arguments: Sequence[str] = ()) -> int:

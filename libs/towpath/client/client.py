@@ -25,7 +25,6 @@ from towpath.client.workspaces import Workspaces
 from towpath.errors import RefusedError, RunTimeoutError
 from towpath.goals import goal_json
 from towpath.mounts import HostMount
-from towpath.networks import details_of, summary_of
 from towpath.objectives import AgentRunResult, Handed, Objective, objective_json, result_of
 from towpath.outputs import Output, TypedRun, typed
 from towpath.tools import seconds
@@ -35,7 +34,7 @@ from towpath_contracts.events import FINAL_STATUSES, LogEntry, RunFinished
 from towpath_contracts.goal_views import TaskState
 from towpath_contracts.messages import RunMessages
 from towpath_contracts.nodes import RunNodes
-from towpath_contracts.problems import problem
+from towpath_contracts.problems import details_of, problem, summary_of
 from towpath_contracts.streaming import StreamEvent, Streaming
 from towpath_contracts.subjects import ANONYMOUS
 from towpath_contracts.tasks import RunAccepted, SubmitTask

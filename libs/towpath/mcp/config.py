@@ -14,10 +14,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from towpath.errors import RefusedError
 from towpath.files import located, read_yaml
 from towpath.mcp.secrets import holds_reference, reference_fault
-from towpath.networks import details_of
 from towpath.tools import seconds
 from towpath_contracts.base import Token
-from towpath_contracts.problems import ProblemDetail
+from towpath_contracts.problems import ProblemDetail, details_of
 from towpath_contracts.reports import Reports
 from towpath_contracts.tools import MAX_RESULT_BYTES, Hazard
 

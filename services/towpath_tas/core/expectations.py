@@ -15,7 +15,7 @@ from towpath_contracts.access import RuleTrace
 from towpath_contracts.base import ClientMessage, ClientValue, JsonObject
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.grants import chain_of
-from towpath_contracts.problems import ProblemDetail
+from towpath_contracts.problems import ProblemDetail, words_of
 from towpath_tas.core.authorization import Asked
 from towpath_tas.core.conditions import Compiler
 from towpath_tas.core.denial import Violation
@@ -167,4 +167,4 @@ def _told(error: Any, lines: Sequence[int]) -> ProblemDetail:
     line = ""
     if len(where) > 1 and where[0] == "cases" and isinstance(where[1], int) and where[1] < len(lines):
         line = f"line {lines[where[1]]}: "
-    return ProblemDetail(pointer="/" + "/".join(map(str, where)), code=error["type"], detail=line + error["msg"])
+    return ProblemDetail(pointer="/" + "/".join(map(str, where)), code=error["type"], detail=line + words_of(error))

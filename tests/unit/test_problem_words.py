@@ -1,0 +1,34 @@
+"""What people read of a problem: every one once, in the platform's own words."""
+
+import pytest
+from pydantic import ValidationError
+
+from towpath.cli.errors import lines
+from towpath_contracts.budgets import Budget
+from towpath_contracts.problems import details_of, problem, summary_of
+
+
+def test_a_library_s_prefix_is_not_shown() -> None:
+    with pytest.raises(ValidationError) as caught:
+        Budget()
+    assert summary_of(details_of(caught.value)) == "give at least one of usd, tokens, model_calls, tool_calls"
+
+
+def test_the_same_problem_is_listed_once() -> None:
+    entry = {"loc": ("a",), "type": "missing", "msg": "Field required"}
+    assert [one.detail for one in details_of([entry, entry])] == ["Field required"]
+
+
+def test_a_detail_that_repeats_the_list_is_not_printed_twice() -> None:
+    with pytest.raises(ValidationError) as caught:
+        Budget(tokens=-5, soft=7)
+    both = details_of(caught.value)
+    shown = lines(problem("request_invalid", summary_of(both), errors=both))
+    assert shown[0].endswith("2 problems") and [line[:4] for line in shown[1:-1]] == ["  - ", "  - "]
+    alone = lines(problem("request_invalid", summary_of(both[:1]), errors=both[:1]))
+    assert "/tokens" in alone[0] and len(alone) == 2
+
+
+def test_a_list_beside_a_detail_of_its_own_stays() -> None:
+    found = problem("request_invalid", "1 problem(s)", errors=details_of([{"loc": ("a",), "type": "x", "msg": "no"}]))
+    assert lines(found)[1] == "  - /a: no"
