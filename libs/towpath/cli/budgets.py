@@ -7,7 +7,8 @@ from cyclopts import App
 from towpath.cli import naming
 from towpath.cli.options import COMMON, Common, examples
 from towpath.cli.output import Column
-from towpath_contracts.budgets import Budget, BudgetAccount, BudgetKind, OnSoft, shown
+from towpath.client.budgets import budget_of
+from towpath_contracts.budgets import BudgetAccount, BudgetKind, BudgetSet, OnSoft, shown
 
 app = App(name="budgets", help="Limit what callers and the project spend; see what they and runs have spent.")
 
@@ -83,8 +84,10 @@ async def set_budget(
         per_day: Count each UTC day by itself.
         reason: Why; it stands in the audit.
     """
-    budget = Budget(usd=usd, tokens=tokens, model_calls=model_calls, tool_calls=tool_calls, soft=soft, on_soft=on_soft)
-    await _set(kind, name, budget, per_day=per_day, reason=reason, common=common)
+    limits = {"usd": usd, "tokens": tokens, "model_calls": model_calls, "tool_calls": tool_calls}
+    budget = budget_of({**limits, "soft": soft, "on_soft": on_soft})
+    async with common.asking() as client:
+        _tell(common, await client.budgets.set(kind, name, budget, per_day=per_day, reason=reason))
 
 
 @app.command(help_epilogue=examples("towpath budgets lift caller ann --reason 'a mistake'"))
@@ -105,14 +108,11 @@ async def lift(
         per_day: The limit for each day.
         reason: Why; it stands in the audit.
     """
-    await _set(kind, name, None, per_day=per_day, reason=reason, common=common)
-
-
-async def _set(
-    kind: BudgetKind, name: str | None, budget: Budget | None, *, per_day: bool, reason: str, common: Common
-) -> None:
     async with common.asking() as client:
-        done = await client.budgets.set(kind, name, budget, per_day=per_day, reason=reason)
+        _tell(common, await client.budgets.lift(kind, name, per_day=per_day, reason=reason))
+
+
+def _tell(common: Common, done: BudgetSet) -> None:
     rows = [] if done.account is None else _rows(done.account)
     common.out().rows("budgets", rows, _SHOW, empty="Nothing limits it any more.")
 

@@ -1,10 +1,14 @@
-"""Budgets over HTTP: `client.budgets.show()` and `set()`."""
+"""Budgets over HTTP: `client.budgets.show()`, `set()` and `lift()`."""
 
 from typing import Any
 from uuid import UUID
 
+from pydantic import ValidationError
+
 from towpath.client.transport import Transport
+from towpath.errors import RefusedError
 from towpath_contracts.budgets import Budget, BudgetAccounts, BudgetKind, BudgetSet
+from towpath_contracts.problems import ProblemDetail, details_of, problem, summary_of
 
 
 class Budgets:
@@ -20,15 +24,56 @@ class Budgets:
         return BudgetAccounts.model_validate(await self._transport.request("GET", "/v1/budgets", query=query))
 
     async def set(
-        self, kind: BudgetKind, name: str | None, budget: Budget | None, *, per_day: bool = False, reason: str = ""
+        self,
+        kind: BudgetKind,
+        name: str | None = None,
+        budget: Budget | None = None,
+        *,
+        per_day: bool = False,
+        reason: str = "",
+        **limits: Any,
     ) -> BudgetSet:
-        """Limit a caller or the project (its *name* may be left out); without a *budget* the limit is lifted.
+        """Limit a caller or the project, whose *name* may be left out: `set("caller", "ann", tokens=2_000_000)`.
 
-        Needs the role `operator`. A limit *per_day* counts each UTC day by itself.
+        *limits* are the words of the command line: `usd`, `tokens`, `model_calls`, `tool_calls`, and beside one of
+        them `soft` and `on_soft`; or give a *budget*. A limit *per_day* counts each UTC day by itself. Needs the role
+        `operator`. Raises RefusedError `request_invalid` with everything that is wrong.
         """
+        if budget is not None and limits:
+            raise RefusedError(problem("request_invalid", "give a budget, or its limits by name, not both"))
+        wanted = budget_of(limits) if budget is None else budget
+        return await self._set(kind, name, wanted, per_day=per_day, reason=reason)
+
+    async def lift(
+        self, kind: BudgetKind, name: str | None = None, *, per_day: bool = False, reason: str = ""
+    ) -> BudgetSet:
+        """Lift the limit of a caller or the project, or the one *per_day*; what is spent stays counted."""
+        return await self._set(kind, name, None, per_day=per_day, reason=reason)
+
+    async def _set(
+        self, kind: BudgetKind, name: str | None, budget: Budget | None, *, per_day: bool, reason: str
+    ) -> BudgetSet:
         body: dict[str, Any] = {"kind": kind, "per_day": per_day, "reason": reason}
         if name is not None:
             body["name"] = name
         if budget is not None:
             body["budget"] = budget.model_dump(mode="json", exclude_none=True)
         return BudgetSet.model_validate(await self._transport.request("POST", "/v1/budgets", body=body))
+
+
+def budget_of(limits: dict[str, Any]) -> Budget:
+    """Return the budget with these *limits*; those that are None are left out.
+
+    Raises RefusedError `request_invalid` with every problem; an unknown word is refused with those that there are.
+    """
+    try:
+        return Budget.model_validate({word: value for word, value in limits.items() if value is not None})
+    except ValidationError as error:
+        details = tuple(map(_with_words, details_of(error)))
+        raise RefusedError(problem("request_invalid", summary_of(details), errors=details)) from error
+
+
+def _with_words(found: ProblemDetail) -> ProblemDetail:
+    if found.code != "extra_forbidden":
+        return found
+    return found.model_copy(update={"detail": f"no such limit; there are {', '.join(Budget.model_fields)}"})
