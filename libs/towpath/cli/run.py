@@ -21,6 +21,8 @@ from towpath_contracts.problems import ProblemError, problem
 FOREVER_S = 7 * 24 * 3600.0
 """The longest a run may take (SubmitTask.timeout_ms), so following it longer shows nothing new."""
 
+_ONE_WAY = "Leave one out: without any the run is followed to its end, and --wait 30s shows every step too."
+
 Flag = Annotated[bool, Parameter(negative="")]
 
 
@@ -47,6 +49,8 @@ class Task:
     "Use at most so many tokens of models."
     model_calls: int | None = None
     "Ask models at most so often."
+    tool_calls: int | None = None
+    "Call tools at most so often."
     debug: Flag = False
     "Keep prompts and model answers in the record."
 
@@ -67,6 +71,7 @@ class Task:
 
     def _budget(self) -> dict[str, Any] | None:
         given = {"usd": self.usd, "tokens": self.tokens, "model_calls": self.model_calls}
+        given["tool_calls"] = self.tool_calls
         return {name: value for name, value in given.items() if value is not None} or None
 
 
@@ -85,7 +90,9 @@ class Until:
     def limit_s(self) -> float:
         """Return how long to follow, in seconds; raises ProblemError where two ways were chosen."""
         if self.watch + self.detach + (self.wait is not None) > 1:
-            raise ProblemError(problem("request_invalid", "choose one of --watch, --detach and --wait"))
+            raise ProblemError(
+                problem("request_invalid", "choose one of --watch, --detach and --wait", remedy=_ONE_WAY)
+            )
         if self.detach:
             return 0.0
         try:
