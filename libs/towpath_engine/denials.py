@@ -15,7 +15,7 @@ from towpath_engine.goal_state import GoalState
 from towpath_engine.judging import action_failed
 from towpath_engine.run_gates import open_run_gate
 from towpath_engine.specialist import ask_specialist, may_ask
-from towpath_engine.state import OpenCall, RunState
+from towpath_engine.state import OpenCall, OpenChild, RunState
 from towpath_engine.transition import Transition
 
 GATE = "permission"
@@ -78,7 +78,7 @@ def seek_help(t: Transition) -> bool:
     if goal is None or call is None:
         return False
     if goal.helped_step == t.state.step and goal.helped_by != ALTERNATIVE:
-        if goal.helped_by == SPECIALIST and _in_vain(t.state, call):
+        if goal.helped_by == SPECIALIST and _asked_in_vain(t.state, call):
             _ask_person(t, call)
         return False
     deadline = t.state.active_deadline()
@@ -93,10 +93,18 @@ def seek_help(t: Transition) -> bool:
     return True
 
 
-def _in_vain(state: RunState, call: OpenCall) -> bool:
-    """Say whether the specialist that was asked about *call* did not get it done."""
+def _asked_in_vain(state: RunState, call: OpenCall) -> list[OpenChild]:
+    """Return the specialists that were asked about *call* and came to no end of their own."""
     asked = [c for c in state.children if c.purpose == SPECIALIST and c.subject == call.call.tool]
-    return any(c.ended and c.status != "completed" for c in asked)
+    return [c for c in asked if c.ended and c.status != "completed"]
+
+
+def _ended_as(child: OpenChild) -> str:
+    return f"{child.status}, {child.reason}" if child.reason else child.status
+
+
+def _told(children: list[OpenChild]) -> list[JsonObject]:
+    return [{"agent": c.agent_key, "run_id": str(c.child_id), "status": c.status, "reason": c.reason} for c in children]
 
 
 def _specialist(state: RunState, goal: GoalState, call: OpenCall) -> str | None:
@@ -115,8 +123,11 @@ def _specialist(state: RunState, goal: GoalState, call: OpenCall) -> str | None:
 def _ask_person(t: Transition, call: OpenCall) -> None:
     _sought(t, call, "person", "")
     denial, tool = _denial(call), call.call.tool
-    reason = f"{t.state.agent_key} may not use {tool}, and nothing else was found: {denial.get('reason', '')}"
-    detail = {"tool": tool, "args": call.shown_args(), "denial": denial}
+    vain = _asked_in_vain(t.state, call)
+    found = "; ".join(f"specialist {c.agent_key} was asked in vain (run {c.child_id}: {_ended_as(c)})" for c in vain)
+    said = f"{t.state.agent_key} may not use {tool}, and {found or 'nothing else was found'}"
+    reason = f"{said}: {denial.get('reason', '')}"
+    detail = {"tool": tool, "args": call.shown_args(), "denial": denial, **({"asked": _told(vain)} if vain else {})}
     open_run_gate(t, GATE, f"denied:{tool}", reason, detail)
 
 
