@@ -30,7 +30,7 @@ class ChildWaits(Value):
 
 
 class ChildEnded(Value):
-    """A child has its final status."""
+    """A child has its final status; `worked` are the tools of which a call succeeded in it, by its own log."""
 
     type: Literal["child_ended"] = "child_ended"
     child_id: UUID
@@ -43,3 +43,4 @@ class ChildEnded(Value):
     cost: Cost = Cost()
     child_seq: int = 0
     cursors: dict[str, int] = Field(default_factory=dict)
+    worked: tuple[str, ...] = ()

@@ -241,7 +241,8 @@ class CancelRequested(FactBase):
 class ChildTold(FactBase):
     """A child says how far it is: it waits for people, goes on, or has ended. Its own `child_seq` orders it.
 
-    `news` is what the child says by itself; without it the fact is an answer to a question.
+    `news` is what the child says by itself; without it the fact is an answer to a question. `worked` are the tools of
+    which a call succeeded in it.
     """
 
     type: Literal["child.told"] = "child.told"
@@ -255,6 +256,7 @@ class ChildTold(FactBase):
     usage: Usage = Usage()
     cost: Cost = Cost()
     cursors: dict[str, int] = Field(default_factory=dict)
+    worked: tuple[str, ...] = ()
 
 
 class FenceRaised(FactBase):

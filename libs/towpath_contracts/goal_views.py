@@ -264,6 +264,7 @@ class GoalReading:
             step["duration_ms"] = int((at - self._asked_at).total_seconds() * 1000)
         self._now["criteria_met"] = list(event.criteria)
         if event.success:
+            step["error_if_failed"] = None
             self._failures, self._row = max(0, self._failures - 1), 0
             return
         step["error_if_failed"] = event.reason or event.error_signature

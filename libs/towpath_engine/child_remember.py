@@ -63,6 +63,7 @@ def _ended(state: RunState, event: "ev.ChildEnded") -> RunState:
             status=event.status,
             reason=event.reason,
             final=event.final,
+            worked=event.worked,
         )
         if c.child_id == event.child_id
         else c

@@ -10,7 +10,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.goals import Criterion
 from towpath_engine.expressions import compile_criterion
 from towpath_engine.goal_state import GoalState
-from towpath_engine.state import RunState
+from towpath_engine.state import OpenChild, RunState
 
 DONE = 1.0
 """The progress at which a goal without criteria is reached."""
@@ -25,6 +25,11 @@ def criteria_of(state: RunState) -> tuple[Criterion, ...]:
 def has_texts(state: RunState) -> bool:
     """Say whether a criterion is a text that a model has to judge."""
     return any(criterion.text is not None for criterion in criteria_of(state))
+
+
+def helpers(state: RunState) -> list[OpenChild]:
+    """Return the specialists that did in this step what the acting agent may not (feature C9)."""
+    return [child for child in state.children if child.step == state.step and child.did_subject]
 
 
 def scene_of(state: RunState, goal: GoalState) -> JsonObject:

@@ -5,7 +5,7 @@ Law: a pure function of the state, and bounded like it.
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.deciding import DecisionKind
-from towpath_engine.criteria import told_criteria
+from towpath_engine.criteria import helpers, told_criteria
 from towpath_engine.goal_state import GoalState
 from towpath_engine.state import RunState
 
@@ -34,7 +34,7 @@ def goal_assessment(state: RunState, goal: GoalState) -> JsonObject:
         return confidence_payload(state)
     if goal.claimed is not None:
         return {"claimed": goal.claimed, "results": list(goal.results)}
-    return {}
+    return {"results": list(goal.results)} if helpers(state) else {}
 
 
 def confidence_payload(state: RunState) -> JsonObject:

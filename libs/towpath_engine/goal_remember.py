@@ -14,7 +14,7 @@ from towpath_contracts.reports import MAX_ARTIFACTS, read_artifacts, read_tests
 from towpath_engine.change import but
 from towpath_engine.detectors.signatures import call_signature
 from towpath_engine.goal_state import RESULT_BYTES, RUNGS_KEPT, SIGNATURES_KEPT, STEPS_KEPT, GoalState
-from towpath_engine.state import OpenCall, RunState
+from towpath_engine.state import OpenCall, OpenChild, RunState
 
 ACTIONS = frozenset({"decide", "replan"})
 """Kinds of requests that are answered by an action."""
@@ -23,6 +23,7 @@ OUT_OF_DOUBT = ""
 UNCERTAIN = "uncertain"
 REQUESTED = "requested"
 MODEL = "model"
+SPECIALIST = "specialist"
 
 
 def goal_after(before: RunState, after: RunState, goal: GoalState, event: "ev.AnyEvent") -> GoalState:  # noqa: C901
@@ -52,6 +53,8 @@ def goal_after(before: RunState, after: RunState, goal: GoalState, event: "ev.An
             return but(goal, rungs=rungs[-RUNGS_KEPT:], helped_step=event.step, helped_by=event.rung)
         case ev.GateClosed():
             return _permitted(before, goal, event)
+        case ev.ChildEnded() if all(child.ended for child in after.children):
+            return _helped(after, goal)
         case _:
             return goal
 
@@ -149,8 +152,13 @@ def _validated(state: RunState, goal: GoalState, event: "ev.StepValidated") -> G
         failures=max(0, goal.failures - 1) if event.success else goal.failures + 1,
         consecutive_failures=0 if event.success else goal.consecutive_failures + 1,
         doubt=UNCERTAIN if event.uncertain else goal.doubt,
-        last_steps=(*goal.last_steps, kept)[-STEPS_KEPT:],
+        last_steps=(*_others(goal, event.step), kept)[-STEPS_KEPT:],
     )
+
+
+def _others(goal: GoalState, step: int) -> Iterable[JsonObject]:
+    """A step that is looked at once more is still one step."""
+    return (one for one in goal.last_steps if one["step"] != step)
 
 
 def _measured(goal: GoalState, event: "ev.ProgressMeasured") -> GoalState:
@@ -163,6 +171,35 @@ def _measured(goal: GoalState, event: "ev.ProgressMeasured") -> GoalState:
         measured_tests=goal.tests,
         fresh=False,
     )
+
+
+def _helped(state: RunState, goal: GoalState) -> GoalState:
+    """What specialists did stands beside what was denied; where one did it, the step is looked at once more (C9).
+
+    A specialist's word that it is done counts for no more than anybody's: its log must hold a call that succeeded.
+    """
+    asked = [child for child in state.children if child.purpose == SPECIALIST]
+    results = tuple(_done_by(child) for child in asked)
+    again = any(child.did_subject for child in asked)
+    return but(
+        goal,
+        results=(*goal.results, *results),
+        validated_step=0 if again else goal.validated_step,
+        progress_step=0 if again else goal.progress_step,
+        refused="" if again else goal.refused,
+        refusal="" if again else goal.refusal,
+    )
+
+
+def _done_by(child: OpenChild) -> JsonObject:
+    small = len(canonical_json(child.final)) <= RESULT_BYTES
+    return {
+        "tool": child.subject,
+        "status": "succeeded" if child.did_subject else "failed",
+        "result": child.final if small else None,
+        "agent": child.agent_key,
+        "run_id": str(child.child_id),
+    }
 
 
 def _permitted(before: RunState, goal: GoalState, event: "ev.GateClosed") -> GoalState:

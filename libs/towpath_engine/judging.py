@@ -7,7 +7,7 @@ from towpath_contracts import events as ev
 from towpath_contracts.base import JsonObject
 from towpath_contracts.deciding import DecisionKind
 from towpath_engine.asking import request_assessment
-from towpath_engine.criteria import criteria_of, has_texts, met_now, reached, unmet_words
+from towpath_engine.criteria import criteria_of, has_texts, helpers, met_now, reached, unmet_words
 from towpath_engine.detectors.signatures import errors_of
 from towpath_engine.goal_state import GoalState
 from towpath_engine.state import RunState
@@ -34,7 +34,7 @@ def validate(t: Transition) -> bool:
         return False  # progress decides, and is measured next
     if goal.refused:
         _told(t, goal, "outcome", success=False, reason=_refused(goal), signature=f"refused:{goal.refused}")
-    elif action_failed(t.state):
+    elif action_failed(t.state) and not helpers(t.state):
         reason, signature = _failure(t.state, goal), errors_of(t.state.calls)
         _told(t, goal, "outcome", success=False, reason=reason, signature=signature)
     elif _needs_model(t.state, goal):
@@ -102,6 +102,8 @@ def _needs_model(state: RunState, goal: GoalState) -> bool:
 
 
 def _self_evident(state: RunState) -> bool:
+    if helpers(state):
+        return True
     specs = [state.snapshot.tools[call.call.tool] for call in state.calls]
     return all(call.status == "succeeded" for call in state.calls) and all(s.reports or s.internal for s in specs)
 
@@ -111,7 +113,11 @@ def _by_record(t: Transition, goal: GoalState) -> None:
     unmet = unmet_words(t.state, met) if goal.claimed is not None else ""
     source = "outcome" if t.state.calls or goal.claimed is not None else "none"
     signature = f"refused:{NOT_REACHED}" if unmet else ""
-    _emit(t, goal, source, not unmet, f"not done: {unmet}" if unmet else "", met, signature)
+    _emit(t, goal, source, not unmet, f"not done: {unmet}" if unmet else _by_others(t.state), met, signature)
+
+
+def _by_others(state: RunState) -> str:
+    return "; ".join(f"{child.agent_key} did {child.subject} in run {child.child_id}" for child in helpers(state))
 
 
 def _failure(state: RunState, goal: GoalState) -> str:

@@ -77,8 +77,14 @@ def close_call(state: RunState, event: "ev.ToolCallFinished | ev.ToolCallDenied"
         gates=tuple(g for g in state.gates if g.execution_id != event.execution_id),
         tool_errors=state.tool_errors + (1 if failed else 0),
         last_output=state.last_output if failed else response_of(event),
+        worked=state.worked if failed else _worked(state, event.tool),
     )
     return _joined(changed) if all(c.status for c in calls) else changed
+
+
+def _worked(state: RunState, tool: str) -> tuple[str, ...]:
+    """A child knows which tools worked in it: its parent asks. Nobody asks a run that is no child."""
+    return state.worked if state.created.parent is None or tool in state.worked else (*state.worked, tool)
 
 
 def _closed(call: OpenCall, event: "ev.ToolCallFinished | ev.ToolCallDenied") -> OpenCall:

@@ -153,6 +153,7 @@ def child_told(t: Transition, fact: facts.ChildTold) -> bool:
                 cost=fact.cost,
                 child_seq=fact.child_seq,
                 cursors=fact.cursors,
+                worked=fact.worked,
             )
         )
         return all(c.ended for c in t.state.children)
@@ -205,4 +206,5 @@ def told_of(state: RunState) -> facts.ChildTold | None:
         usage=state.usage,
         cost=state.cost,
         cursors={queue: place for queue, place in state.cursors.items() if queue == state.created.agent_key},
+        worked=state.worked,
     )

@@ -134,6 +134,12 @@ class OpenChild:
     status: str = ""
     reason: str = ""
     final: JsonObject | None = None
+    worked: tuple[str, ...] = ()
+
+    @property
+    def did_subject(self) -> bool:
+        """Whether the child completed, and by its own log a call of the tool it was asked about succeeded in it."""
+        return self.status == "completed" and self.subject in self.worked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,6 +236,7 @@ class RunState:
     run_gates: int = 0
     revisions: int = 0
     children: tuple[OpenChild, ...] = ()
+    worked: tuple[str, ...] = ()
     goal: GoalState | None = None
     background: BackgroundState | None = None
     desk: Desk | None = None

@@ -111,6 +111,7 @@ class Children:
                 usage=Usage.model_validate(outcome.get("usage") or {}),
                 cost=Cost.model_validate(outcome.get("cost") or {}),
                 cursors=outcome.get("cursors") or {},
+                worked=tuple(outcome.get("worked") or ()),
             )
         )
 

@@ -81,6 +81,7 @@ def outcome_of(state: RunState) -> str | None:
     }
     if state.created.parent is not None:  # what its parent may have to ask for
         body["cursors"] = {queue: place for queue, place in state.cursors.items() if queue == state.created.agent_key}
+        body["worked"] = state.worked
     return json.dumps(body)
 
 
