@@ -113,8 +113,8 @@ def gate_resolved(t: Transition, fact: facts.GateResolved) -> None:
 def expire_gates(t: Transition) -> None:
     """Close the gates that nobody settled in time (design §5: then as denied)."""
     for gate in t.state.gates:
-        if gate.expires_at > t.now:
-            continue
+        if gate.expires_at > t.now or gate not in t.state.gates:
+            continue  # the first gate of a run that nobody settles ends it, and closes the others
         if is_run_gate(gate):
             expired(t, gate)
         else:

@@ -106,6 +106,7 @@ class Forks:
             "forked_from": ForkedFrom(run_id=request.run_id, step=options.from_step),
             "parent": None,  # nobody waits for a fork, whatever waits for the run that it is of
             "carve_outs": (),
+            "spent": None,
         }
         if options.script is not None:
             script = list(options.script)
