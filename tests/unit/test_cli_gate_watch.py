@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from towpath.cli.gate_watch import differences, line, tally
+from towpath.cli.gates import what
 from towpath_contracts.views import GateView, GateVote
 
 AT = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -48,3 +49,10 @@ def test_a_line_says_what_a_person_needs_and_nothing_that_a_terminal_obeys() -> 
     closed = gate(1, "paula", "peter", status="approved", verdict="approved", closed_by="paula, peter")
     assert line("closed", closed).endswith("approved paula, peter")
     assert tally(gate(1, quorum=1).model_dump(mode="json")) == ""
+
+
+def test_the_list_says_what_a_gate_of_a_run_is_about() -> None:
+    of_run = {"gate_type": "loop", "execution_id": None, "detail": {"key": "loop:same_call", "verdicts": ["stop"]}}
+    of_call = {"gate_type": "approval", "execution_id": "e", "detail": {"tool": "orders.refund", "args": {"id": 8812}}}
+    assert what(of_run) == "loop same_call" and what(of_call) == "orders.refund id=8812"
+    assert what({"gate_type": "timeout", "execution_id": None, "detail": {"key": "timeout"}}) == "timeout"

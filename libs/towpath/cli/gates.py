@@ -37,11 +37,23 @@ def verdicts(row: Mapping[str, Any]) -> tuple[str, ...]:
     return (*said, "edit") if changeable else said
 
 
+def what(row: Mapping[str, Any]) -> str:
+    """Say what waits: the call with its arguments, or of a gate of the run itself its type and its cause."""
+    detail = row["detail"]
+    if detail.get("tool") and row["execution_id"] is not None:
+        return f"{detail['tool']} {brief(detail.get('args', {}), 60)}".strip()
+    cause = str(detail.get("key", "")).removeprefix(f"{row['gate_type']}:")
+    return one_line(f"{row['gate_type']} {cause if cause != row['gate_type'] else ''}".strip(), 60)
+
+
+WHY = 80
+"""Characters of a reason in a table; `gates show` has all of it."""
+
 _LIST = (
     Column("gate", "gate_id"),
     Column("status", "status"),
-    Column("what", lambda row: f"{row['detail'].get('tool', '')} {brief(row['detail'].get('args', {}), 60)}".strip()),
-    Column("why", "reason"),
+    Column("what", what),
+    Column("why", lambda row: one_line(row["reason"], WHY)),
     Column("votes", tally),
     Column("until", lambda row: str(row["expires_at"])[:16].replace("T", " ")),
 )
@@ -110,7 +122,7 @@ async def show(gate: str, /, *, common: Common = COMMON) -> None:
 
 @app.command(help_epilogue=examples("towpath gates approve 7c1e --reason 'checked with the customer'"))
 async def approve(gate: str, /, *, reason: str = "", digest: str | None = None, common: Common = COMMON) -> None:
-    """Let the call happen, exactly as it is shown now.
+    """Let the call happen, exactly as it is shown now; or let a run that waits go on.
 
     Args:
         gate: The gate's id, or its beginning or end.
@@ -124,12 +136,12 @@ async def approve(gate: str, /, *, reason: str = "", digest: str | None = None, 
 
 
 @app.command(help_epilogue=examples("towpath gates deny 7c1e --reason 'ask the customer first'"))
-async def deny(gate: str, /, *, reason: str, digest: str | None = None, common: Common = COMMON) -> None:
-    """Refuse the call.
+async def deny(gate: str, /, *, reason: str = "", digest: str | None = None, common: Common = COMMON) -> None:
+    """Refuse the call; or have a run that waits go on in another way (towpath gates resolve ID stop ends it).
 
     Args:
         gate: The gate's id, or its beginning or end.
-        reason: Why; the model sees it.
+        reason: Why, or what to do differently; it must be said, and the model sees it.
         digest: Only if the call still has this digest.
     """
     async with common.asking() as client:
