@@ -188,3 +188,17 @@ def test_a_shortened_id_never_means_another_one(ids: set[UUID], data: st.DataObj
         assert refused.problem.code == "id_ambiguous"
     else:
         assert found == wanted
+
+
+def test_reflections_summaries_and_validations_have_a_line() -> None:
+    kept = ev.Reflected(step=2, verdict="retry", note="try the other file")
+    refused = ev.Reflected(
+        step=3, verdict="reset_plan", followed=False, refusal="the plan of this run may not be reset"
+    )
+    judged = ev.StepValidated(step=4, attempt=1, source="model", success=False, reason="nothing changed")
+    assert shown(kept, refused, ev.Summarized(summary="Two files mended."), judged) == [
+        "· model reflects: retry try the other file",
+        "✕ model reflects: reset_plan, not followed the plan of this run may not be reset",
+        "✓ model sums up Two files mended.",
+        "✕ model step 4 failed nothing changed",
+    ]

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from towpath.cli.text import brief, one_line
 from towpath_contracts import events as ev
+from towpath_contracts.budgets import shown
 from towpath_contracts.decisions import AskPerson, CallTools, Finish, GiveUp, Instruction, ToolCall, Transfer
 
 _DONE, _WAITS, _FAILED, _NOTE, _UNCLEAR = "✓", "◐", "✕", "·", "?"
@@ -106,7 +107,7 @@ class Trail:
             case ev.RunQuarantined():
                 return [Line(_FAILED, "towpath", f"parked: {event.code}", one_line(event.message, WIDTH))]
             case _:
-                return []
+                return _thought(event)
 
     def _issued(self, instruction: Instruction) -> list[Line]:
         note = self._cost()
@@ -164,7 +165,7 @@ class Trail:
 
 def _warned(event: ev.WatchdogReported | ev.BudgetRefused) -> Line:
     if isinstance(event, ev.BudgetRefused):
-        return Line(_FAILED, "towpath", "has no budget left", one_line(event.refusal.told(), WIDTH))
+        return Line(_FAILED, "towpath", "has no budget left", one_line(event.refusal.told(), 2 * WIDTH))
     return Line(_NOTE, "watchdog", f"found {event.finding}", one_line(event.detail, WIDTH))
 
 
@@ -184,6 +185,24 @@ def _pursuit(
             return Line(_NOTE, "towpath", f"{event.tool} was denied: {event.rung}", one_line(event.target, WIDTH))
         case ev.BackedOff():
             return Line(_NOTE, "towpath", f"waits before attempt {event.attempt}", one_line(event.reason, WIDTH))
+
+
+def _thought(event: ev.AnyEvent) -> list[Line]:
+    """Say what a run thought of itself, and what it is told of its budget; nothing for what only the machine needs."""
+    match event:
+        case ev.Reflected():
+            mark, ending = (_NOTE, "") if event.followed else (_FAILED, ", not followed")
+            said = one_line(event.refusal or event.rationale or event.note, WIDTH)
+            return [Line(mark, "model", f"reflects: {event.verdict}{ending}", said)]
+        case ev.Summarized():
+            return [Line(_DONE, event.source, "sums up", one_line(event.summary, WIDTH))]
+        case ev.DeliverableRefused():
+            return [Line(_FAILED, "towpath", "deliverable refused", one_line("; ".join(event.problems), WIDTH))]
+        case ev.BudgetWarned():
+            spent = f"{shown(event.unit, event.spent)} of {shown(event.unit, event.limit)}"
+            return [Line(_NOTE, "towpath", f"warned of the {event.scope} budget", f"{spent} are spent")]
+        case _:
+            return []
 
 
 def summary(finished: ev.RunFinished, seconds: float | None = None) -> Line:
