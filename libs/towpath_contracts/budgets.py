@@ -133,10 +133,15 @@ class Refusal(Value):
     wanted: int
 
     def told(self) -> str:
-        """Say it in words: `the run's budget of 1000 tokens: 900 spent, 0 reserved, 400 more wanted`."""
+        """Say it in words, and the least limit that would do.
+
+        `the run's budget of 1000 tokens: 900 spent, 0 reserved, 400 more wanted; …`
+        """
         whose = "the run's" if self.scope == "run" else f"the {self.scope} {self.key}'s"
         used = f"{shown(self.unit, self.spent)} spent, {shown(self.unit, self.reserved)} reserved"
-        return f"{whose} budget of {shown(self.unit, self.limit)}: {used}, {shown(self.unit, self.wanted)} more wanted"
+        told = f"{whose} budget of {shown(self.unit, self.limit)}: {used}, {shown(self.unit, self.wanted)} more wanted"
+        least = shown(self.unit, self.spent + self.reserved + self.wanted)
+        return f"{told}; the worst case is reserved before anything is asked, so {least} is the least that would do"
 
 
 def shown(unit: str, amount: int) -> str:

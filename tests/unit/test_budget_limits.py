@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from tests.support.engine_machine import RUN, agent, snapshot, task
 
-from towpath_contracts.budgets import Budget, CarveOut, ModelPrice
+from towpath_contracts.budgets import Budget, CarveOut, ModelPrice, Refusal
 from towpath_contracts.children import ParentOf
 from towpath_contracts.problems import ProblemError
 from towpath_orchestrator.adapters.prices import Prices
@@ -105,3 +105,8 @@ def test_budget_prices_are_the_operators_first_and_then_the_lists(tmp_path: Path
     file.write_text('"openai:x": {input_usd: much}\n')
     with pytest.raises(ValueError, match="input_usd"):
         Prices(file)
+
+
+def test_a_refusal_names_the_least_limit_that_would_do() -> None:
+    refused = Refusal(scope="run", key="r", unit="tokens", limit=1_000, spent=900, reserved=50, wanted=9_400)
+    assert "10350 tokens is the least that would do" in refused.told()

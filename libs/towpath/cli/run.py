@@ -44,9 +44,9 @@ class Task:
     max_steps: int | None = None
     "Stop after so many steps."
     usd: float | None = None
-    "Spend at most so many dollars."
+    "Spend at most so many dollars; each call reserves its worst case first (docs/budgets.md)."
     tokens: int | None = None
-    "Use at most so many tokens of models."
+    "Use at most so many tokens of models; each call reserves its worst case first: below about 12000 none is made."
     model_calls: int | None = None
     "Ask models at most so often."
     tool_calls: int | None = None
