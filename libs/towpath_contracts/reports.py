@@ -19,6 +19,9 @@ MAX_COUNT = 10_000_000
 MAX_ARTIFACTS = 64
 """Artifacts of one report, and of a run: the newest are kept."""
 
+TEST_MEMBERS = ("passed", "failed", "errors", "total", "skipped", "coverage")
+"""What a criterion may ask of `tests`: the members that `read_tests` returns."""
+
 PARTLY = 0.9
 """The highest progress while a test fails (behaviours 002.1)."""
 

@@ -11,8 +11,15 @@ from typing import Any
 
 import cel
 
+from towpath_contracts.reports import TEST_MEMBERS
+
 VARIABLES = frozenset({"artifacts", "tests", "workspace", "last_output", "results", "claimed"})
 """What a criterion sees; `towpath_engine.criteria` says what each of them is."""
+
+MEMBERS = {"tests": TEST_MEMBERS, "workspace": ("files",)}
+"""The members of what has fixed ones: any other name is a slip that would never be met."""
+
+FILE_MEMBERS = ("size", "digest")
 
 MAX_COMPILED = 1_024
 """Compiled criteria that are kept; they come with every task."""
@@ -20,6 +27,14 @@ MAX_COMPILED = 1_024
 _MACRO = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(\s*([A-Za-z_]\w*)\s*,")
 _ANY_MACRO = re.compile(r"\b(?:all|exists|exists_one|map|filter)\s*\(")
 _OPERATOR = re.compile(r"^[^A-Za-z]|@")
+_LITERAL = re.compile(
+    r"""\b[bB]?[rR][bB]?(?:'[^'\n]*'|"[^"\n]*")|'{3}.*?'{3}|"{3}.*?"{3}|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|//[^\n]*""",
+    re.DOTALL,
+)
+_MEMBER = re.compile(
+    r'(?<![\w.])(tests|workspace)\s*(?:\.\s*([A-Za-z_]\w*)(?!\w|\s*\()|\[\s*"(\w+)"\s*\])'
+    r'(?:(?<=files)\s*\[\s*"\w*"\s*\]\s*\.\s*([A-Za-z_]\w*)(?!\w|\s*\())?'
+)
 _TYPES = frozenset({"bool", "double", "int", "list", "map", "null_type", "string", "type", "uint"})
 _FUNCTIONS = frozenset(
     {
@@ -79,4 +94,17 @@ def fault_of(text: str) -> str:
         compile_criterion(text)
     except ValueError as error:
         return str(error).partition("\n")[0]
+    return _strange_member(text)
+
+
+def _strange_member(text: str) -> str:
+    """Name a misspelled member. Only at submit: a run that has begun keeps the criteria that it began with."""
+    plain = _LITERAL.sub(lambda found: f'"{word}"' if (word := found[0].strip("'\"")).isidentifier() else '""', text)
+    bound = set(_MACRO.findall(text))
+    for name, dotted, indexed, of_file in _MEMBER.findall(plain):
+        member = dotted or indexed
+        if name not in bound and member not in MEMBERS[name]:
+            return f"{name} has no member {member}; it has: {', '.join(MEMBERS[name])}"
+        if name not in bound and of_file and of_file not in FILE_MEMBERS:
+            return f"a file of the workspace has no member {of_file}; it has: {', '.join(FILE_MEMBERS)}"
     return ""

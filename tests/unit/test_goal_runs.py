@@ -11,7 +11,7 @@ from towpath_contracts import events as ev
 from towpath_contracts.deciding import DecisionKind, DecisionRequest
 from towpath_contracts.workspace import FileChange
 from towpath_engine.autonomy import FAILURES_ASKED, who_decides
-from towpath_engine.expressions import fault_of
+from towpath_engine.expressions import compile_criterion, fault_of
 from towpath_engine.goal_remember import goal_after
 from towpath_engine.goal_state import GoalState
 from towpath_engine.inherited import inherited_of, taken_over
@@ -311,3 +311,23 @@ def test_a_fork_knows_what_its_goal_run_had_found() -> None:
 )
 def test_a_criterion_is_checked_before_it_is_taken(text: str, fault: str) -> None:
     assert fault_of(text).startswith(fault) if fault == "" else fault in fault_of(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("tests.faild == 0", "tests has no member faild; it has: passed, failed,"),
+        ("size(artifacts) > 0 && tests['faild'] == 0", "no member faild"),
+        ("has(tests . covrage)", "no member covrage"),
+        ("workspace.file['a.md'].size > 1", "workspace has no member file; it has: files"),
+        ("workspace.files['a.md'].sze > 1", "a file of the workspace has no member sze"),
+        ("tests.failed == 0 && workspace.files['a.md'].size > 1 && workspace.files.readme.digest != ''", ""),
+        ("claimed == 'tests.faild' || last_output.tests.faild == 1 || size(tests) == 0 // tests.faild", ""),
+        ("results.exists(tests, tests.tool == 'deploy')", ""),
+        ("tests.all(name, name != 'x')", ""),
+    ],
+)
+def test_c1_a_misspelled_member_is_refused_at_submit(text: str, fault: str) -> None:
+    """C1: what could never be met is told before the run begins; a run that has begun keeps its criteria."""
+    assert fault in fault_of(text) if fault else fault_of(text) == ""
+    compile_criterion(text)
