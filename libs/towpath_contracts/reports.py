@@ -22,6 +22,9 @@ MAX_ARTIFACTS = 64
 TEST_MEMBERS = ("passed", "failed", "errors", "total", "skipped", "coverage")
 """What a criterion may ask of `tests`: the members that `read_tests` returns."""
 
+MAX_FAULTS = 5
+"""Faults of one report that are told; more would fill the context of a model."""
+
 PARTLY = 0.9
 """The highest progress while a test fails (behaviours 002.1)."""
 
@@ -95,6 +98,19 @@ def read_artifacts(result: Any) -> tuple[tuple[JsonObject, ...], int | None] | N
     except ValidationError:
         return None
     return tuple(one.model_dump(mode="json") for one in report.artifacts), report.expected
+
+
+def report_fault(shape: Reports, result: Any) -> str:
+    """Say what keeps *result* from being a report of *shape*; empty where nothing does, and for no shape."""
+    if not shape:
+        return ""
+    try:
+        (TestReport if shape == "tests" else ArtifactReport).model_validate(result)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False)[:MAX_FAULTS]
+        told = "; ".join(f"{'.'.join(map(str, one['loc'])) or 'result'}: {one['msg']}" for one in found)
+        return f"is no report of the shape {shape}: {told}"
+    return ""
 
 
 def progress_by_tests(now: JsonObject, before: JsonObject | None) -> Measure:

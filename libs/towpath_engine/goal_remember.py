@@ -10,7 +10,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.decisions import CallTools, Finish
 from towpath_contracts.execution_log import REASONING_CHARS, truncate
-from towpath_contracts.reports import MAX_ARTIFACTS, read_artifacts, read_tests
+from towpath_contracts.reports import MAX_ARTIFACTS, read_artifacts, read_tests, report_fault
 from towpath_engine.change import but
 from towpath_engine.detectors.signatures import call_signature
 from towpath_engine.goal_state import RESULT_BYTES, RUNGS_KEPT, SIGNATURES_KEPT, STEPS_KEPT, GoalState
@@ -64,7 +64,7 @@ def _requested(before: RunState, goal: GoalState, event: "ev.DecisionRequested")
     if event.kind not in ACTIONS:
         return goal
     if event.step != before.step:
-        return but(goal, attempt=1, tried=(), refusals=0, refused="", refusal="", claimed=None)
+        return but(goal, attempt=1, tried=(), refusals=0, refused="", refusal="", claimed=None, misreported="")
     if goal.refused:
         return but(goal, refused="", refusal="")
     return but(goal, attempt=goal.attempt + 1, refusals=0)
@@ -102,7 +102,25 @@ def _joined(state: RunState, goal: GoalState) -> GoalState:
         elif found is not None:
             made, expected, fresh = _with(made, found[0]), found[1] or expected, True
     results = tuple(_result(call) for call in state.calls)
-    return but(goal, tests=tests, artifacts=made, expected_artifacts=expected, fresh=fresh, results=results)
+    return but(
+        goal,
+        tests=tests,
+        artifacts=made,
+        expected_artifacts=expected,
+        fresh=fresh,
+        results=results,
+        misreported=_misreported(state),
+    )
+
+
+def _misreported(state: RunState) -> str:
+    """Name the calls that worked but whose results are not what their tools declare, and what is wrong with each."""
+    said = [
+        (call.call.tool, report_fault(state.snapshot.tools[call.call.tool].reports, call.result))
+        for call in state.calls
+        if call.status == "succeeded"
+    ]
+    return truncate("; ".join(f"the result of {tool} {fault}" for tool, fault in said if fault), REASONING_CHARS)
 
 
 def _with(made: tuple[JsonObject, ...], new: Iterable[JsonObject]) -> tuple[JsonObject, ...]:

@@ -29,7 +29,7 @@ class GoalState:
     answer of a model that says it is done, until the next step. `tests` is the last test report, `measured_tests` the
     one before it; `fresh` says that there is a report which progress has not been measured by. `rungs` are
     `tool:rung`; `helped_by` is the rung that was climbed last, in `helped_step`. `doubt` is why a confidence check is
-    wanted.
+    wanted; `misreported` says which results of this step are not of the shape that their tools declare.
     """
 
     attempt: int = 1
@@ -61,3 +61,4 @@ class GoalState:
     rungs: tuple[str, ...] = ()
     helped_step: int = 0
     helped_by: str = ""
+    misreported: str = ""

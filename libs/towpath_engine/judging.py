@@ -149,6 +149,9 @@ def _emit(
     *,
     uncertain: bool = False,
 ) -> None:
+    if goal.misreported:
+        reason = f"{reason}; {goal.misreported}" if reason else goal.misreported
+        t.emit(ev.NoteAdded(step=t.state.step, text=f"{goal.misreported}. It counts as no report."))
     t.emit(
         ev.StepValidated(
             step=t.state.step,

@@ -56,7 +56,7 @@ def _by_reports(t: Transition, goal: GoalState) -> None:
     elif goal.measured_tests is None and goal.artifacts:
         _emit(t, "artifacts", progress_by_artifacts(goal.artifacts, goal.expected_artifacts))
     else:
-        _emit(t, "tests", Measure(score=0.0), "no test ran")
+        _emit(t, "tests", Measure(score=0.0), goal.misreported or "no test ran")
 
 
 def _emit(t: Transition, source: "ev.ProgressSource", measure: Measure, reason: str = "") -> None:

@@ -331,3 +331,21 @@ def test_c1_a_misspelled_member_is_refused_at_submit(text: str, fault: str) -> N
     """C1: what could never be met is told before the run begins; a run that has begun keeps its criteria."""
     assert fault in fault_of(text) if fault else fault_of(text) == ""
     compile_criterion(text)
+
+
+def test_c7_a_result_that_is_not_of_the_declared_shape_says_so() -> None:
+    """C7: the reason names the shape and the fault; it is told to the model, and not taken for "no test ran"."""
+    machine = goal_run("tests.failed == 0")
+    machine.decide(use("test"))
+    machine.finish(result={"passed": "4", "failures": 0})
+    wrong = "passed: Input should be a valid integer; failed: Field required"
+    fault = f"the result of test is no report of the shape tests: {wrong}"
+    (judged,), (measured,) = machine.events(ev.StepValidated), machine.events(ev.ProgressMeasured)
+    assert judged.reason == measured.reason == fault and not judged.criteria
+    assert machine.context.notes == (f"{fault}. It counts as no report.",)
+    machine.decide(use("test", text="again"))
+    machine.finish(result={"passed": 0, "failed": 0})
+    assert machine.events(ev.ProgressMeasured)[-1].reason == "no test ran" and not machine.context.notes
+    machine.decide(use("build"))
+    machine.finish(result={"files": []})
+    assert "no report of the shape artifacts: artifacts: Field required" in machine.events(ev.StepValidated)[-1].reason
