@@ -5,7 +5,7 @@ travels are texts: the platform never sees this host's paths.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,10 +40,31 @@ class HostMount:
         """Read the files and return the mount as a task writes it; raises RefusedError for what can't be mounted."""
         return {"mount_path": self.mount_path, "files": read_mount(self)}
 
+    def links_left_out(self) -> list[str]:
+        """Return the paths of the links below the folder that are not mounted although the globs have them."""
+        base, roots = Path(self.host_path), _roots(self)
+        found = [
+            place.relative_to(base).as_posix()
+            for folder, folders, names in os.walk(base, followlinks=False)
+            for place in (Path(folder, name) for name in (*folders, *names))
+            if not _taken(place, self, roots)
+        ]
+        return sorted(_wanted(self, found))
+
+
+def _roots(mount: HostMount) -> list[Path]:
+    return [Path(root).resolve() for root in (mount.roots if mount.roots is not None else [Path.cwd()])]
+
+
+def _wanted(mount: HostMount, paths: Collection[str]) -> set[str]:
+    """Return those of *paths* that the globs have."""
+    wanted = {path for pattern in mount.include for path in matching(pattern, paths)}
+    return wanted - {path for pattern in mount.exclude for path in matching(pattern, paths)}
+
 
 def read_mount(mount: HostMount) -> list[JsonObject]:
     """Return the files of *mount* by path; raises RefusedError for what is outside the roots, too large or no text."""
-    roots = [Path(root).resolve() for root in (mount.roots if mount.roots is not None else [Path.cwd()])]
+    roots = _roots(mount)
     base = Path(mount.host_path)
     try:
         inside = _inside(base.resolve(strict=True), roots)
@@ -52,8 +73,7 @@ def read_mount(mount: HostMount) -> list[JsonObject]:
     if not inside:
         raise _refused(f"{base} is outside what may be mounted: {', '.join(map(str, roots))}")
     found = dict(_files(base, mount, roots))
-    wanted = {path for pattern in mount.include for path in matching(pattern, found)}
-    wanted -= {path for pattern in mount.exclude for path in matching(pattern, found)}
+    wanted = _wanted(mount, found)
     if len(wanted) > MAX_MOUNT_FILES:
         raise _refused(f"{base} has {len(wanted)} files; the limit is {MAX_MOUNT_FILES}")
     return _read(mount, {path: found[path] for path in sorted(wanted)})

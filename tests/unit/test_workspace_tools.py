@@ -165,6 +165,9 @@ def test_a_folder_is_mounted_without_what_lies_outside_it(tmp_path: Path) -> Non
         return [file["path"] for file in HostMount(root, **{"roots": [root], **more}).to_json()["files"]]
 
     assert files() == ["a.md", "src/b.py"], "links are left out"
+    assert HostMount(root, roots=[root]).links_left_out() == ["folder", "link.txt"]
+    assert HostMount(root, roots=[root], exclude=("link*",)).links_left_out() == ["folder"]
+    assert HostMount(root, roots=[tmp_path], follow_symlinks=True).links_left_out() == []
     assert files(follow_symlinks=True) == ["a.md", "src/b.py"], "and never lead outside the roots"
     assert files(follow_symlinks=True, roots=[tmp_path]) == ["a.md", "folder/secret.txt", "link.txt", "src/b.py"]
     assert files(include=("**/*.py",)) == ["src/b.py"] and files(exclude=("src/**",)) == ["a.md"]

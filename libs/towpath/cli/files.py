@@ -5,7 +5,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from towpath.cli.output import aside
 from towpath_contracts.problems import ProblemError, problem
+
+ENTRY_WORDS = frozenset(
+    {
+        *("agent", "delay_ms"),
+        *("action", "action_reasoning", "action_details", "uncertain", "request_confidence", "confidence"),
+    }
+)
+"""Words of a decision in a script: for whom it is and how late it comes, and what a model answers."""
 
 MAX_BYTES = 4_000_000
 """Four times what one request may carry, so that the platform gives the reason where a file is too large for it."""
@@ -44,7 +53,16 @@ def read_script(path: Path) -> list[Any]:
         script = script["script"]
     if not isinstance(script, list):
         raise ProblemError(problem("request_invalid", f"{path} holds no JSON array of decisions"))
+    _warn_of_unknown(path, script)
     return script
+
+
+def _warn_of_unknown(path: Path, script: list[Any]) -> None:
+    """Say which words of an entry mean nothing: it is played as it is, since a model may write anything."""
+    for place, entry in enumerate(script):
+        if isinstance(entry, dict) and "action" in entry and (unknown := sorted(set(entry) - ENTRY_WORDS)):
+            known = ", ".join(sorted(ENTRY_WORDS))
+            aside(f"{path}: entry {place} has {', '.join(unknown)}, which no decision has; there are {known}")
 
 
 def read_labels(pairs: tuple[str, ...]) -> dict[str, str]:

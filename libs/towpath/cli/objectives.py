@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from cyclopts import Group, Parameter
 
 from towpath.cli.files import read_json
+from towpath.cli.output import aside
 from towpath.mounts import LEFT_OUT, HostMount
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems import ProblemError, problem
@@ -55,7 +56,11 @@ class ObjectiveOptions:
     def _mounted(self, said: str) -> JsonObject:
         host, _, path = said.partition(":")
         exclude = (*LEFT_OUT, *self.mount_exclude)
-        return HostMount(host, path, exclude=exclude, roots=[host]).to_json()  # who types a folder means it
+        mount = HostMount(host, path, exclude=exclude, roots=[host])  # who types a folder means it
+        written, links = mount.to_json(), mount.links_left_out()
+        if links:
+            aside(f"{host}: {len(links)} symbolic link(s) are not mounted, the first is {links[0]}")
+        return written
 
 
 def _object(file: Path) -> JsonObject:

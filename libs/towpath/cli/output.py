@@ -31,6 +31,11 @@ class Column(NamedTuple):
         return "" if value is None else one_line(value)
 
 
+def aside(line: str) -> None:
+    """Print one line for people to stderr, whatever the format: stdout is a program's."""
+    print(clean(line), file=sys.stderr, flush=True)
+
+
 class Output:
     """Prints what a command found, in the format asked for."""
 
