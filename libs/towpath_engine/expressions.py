@@ -26,6 +26,7 @@ MAX_COMPILED = 1_024
 
 _MACRO = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(\s*([A-Za-z_]\w*)\s*,")
 _ANY_MACRO = re.compile(r"\b(?:all|exists|exists_one|map|filter)\s*\(")
+_ASSIGNED = re.compile(r"(?<![=!<>])=(?![=<>])")
 _OPERATOR = re.compile(r"^[^A-Za-z]|@")
 _LITERAL = re.compile(
     r"""\b[bB]?[rR][bB]?(?:'[^'\n]*'|"[^"\n]*")|'{3}.*?'{3}|"{3}.*?"{3}|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|//[^\n]*""",
@@ -93,7 +94,8 @@ def fault_of(text: str) -> str:
     try:
         compile_criterion(text)
     except ValueError as error:
-        return str(error).partition("\n")[0]
+        fault = str(error).partition("\n")[0]
+        return f"{fault}; did you mean ==?" if _ASSIGNED.search(_LITERAL.sub("", text)) else fault
     return _strange_member(text)
 
 

@@ -58,7 +58,7 @@ def check_task(
         return problem("script_not_allowed", "this platform does not play scripts")
     if not details:
         return None
-    code = details[0].code if len(details) == 1 else "request_invalid"
+    code = details[0].code if len({one.code for one in details}) == 1 else "request_invalid"
     return problem(code, f"{len(details)} problem(s): {details[0].detail}", errors=tuple(details))
 
 

@@ -6,6 +6,7 @@ from pydantic import ValidationError
 from towpath.cli.errors import lines
 from towpath_contracts.budgets import Budget
 from towpath_contracts.problems import details_of, problem, summary_of
+from towpath_engine.expressions import fault_of
 
 
 def test_a_library_s_prefix_is_not_shown() -> None:
@@ -32,3 +33,17 @@ def test_a_detail_that_repeats_the_list_is_not_printed_twice() -> None:
 def test_a_list_beside_a_detail_of_its_own_stays() -> None:
     found = problem("request_invalid", "1 problem(s)", errors=details_of([{"loc": ("a",), "type": "x", "msg": "no"}]))
     assert lines(found)[1] == "  - /a: no"
+
+
+def test_a_detail_that_begins_with_the_first_problem_is_cut_before_it() -> None:
+    errors = details_of([{"loc": ("goal", 0), "type": "criterion_invalid", "msg": "can't be read"}])
+    shown = lines(problem("criterion_invalid", "1 problem(s): can't be read", errors=errors))
+    assert shown[0].endswith("evaluated: 1 problem(s)") and shown[1] == "  - /goal/0: can't be read"
+
+
+@pytest.mark.parametrize(
+    ("text", "hinted"),
+    [("tests.failed = 0", True), ("last_output == 'a = b' )", False), ("tests.failed =< 0", False)],
+)
+def test_an_assignment_in_a_criterion_is_told_what_was_meant(text: str, hinted: bool) -> None:
+    assert fault_of(text).endswith("did you mean ==?") is hinted

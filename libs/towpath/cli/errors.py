@@ -40,13 +40,20 @@ def problem_of(error: Exception) -> Problem:
 
 def lines(found: Problem) -> list[str]:
     """Return the message of *found*, ready to print."""
-    told = summary_of(found.errors)
-    several = list(dict.fromkeys(f"  - {clean(summary_of((entry,)))}" for entry in found.errors))
-    detail = found.detail
-    if told and told in detail:  # one problem stands in the detail alone, many in a list below it
-        detail = detail if len(several) == 1 else detail.replace(told, f"{len(several)} problems")
-        several = several if len(several) > 1 else []
+    detail, several = _apart(found)
     return [f"{found.code}  {found.title}: {clean(detail)}", *several, f"  {clean(found.remedy)}"]
+
+
+def _apart(found: Problem) -> tuple[str, list[str]]:
+    """Return the detail and the list of problems so that nothing is said twice: one stands alone, many in the list."""
+    listed = list(dict.fromkeys(f"  - {clean(summary_of((entry,)))}" for entry in found.errors))
+    said = {text for entry in found.errors for text in (summary_of((entry,)), entry.detail) if text}
+    repeated = [place for place in map(found.detail.find, said) if place >= 0]
+    if not repeated:
+        return found.detail, listed
+    if len(listed) == 1 and found.errors[0].pointer in found.detail:
+        return found.detail, []
+    return found.detail[: min(repeated)].strip(" :;") or f"{len(listed)} problems", listed
 
 
 def report(error: Exception, arguments: Sequence[str] = ()) -> int:
