@@ -6,13 +6,17 @@ Law: one loop at a time, in the fixed order of the detectors, and one gate for e
 
 from towpath_contracts import events as ev
 from towpath_contracts.decisions import ToolCall
+from towpath_contracts.execution_log import truncate
 from towpath_engine.detectors.counting import would_loop
 from towpath_engine.detectors.ladder import LOOP_GATE, Loop, Rung, found, loop_of_calls, rung
-from towpath_engine.detectors.signatures import call_signature
+from towpath_engine.detectors.signatures import REFUSED, call_signature
 from towpath_engine.ending import finish
 from towpath_engine.run_gates import open_run_gate
 from towpath_engine.state import RunState, Status
 from towpath_engine.transition import Transition
+
+CAUSE_CHARS = 1_000
+"""Of the refusal that a loop is told with: enough for every mistake that a check names."""
 
 
 def loop_of(state: RunState, calls: tuple[ToolCall, ...]) -> Loop | None:
@@ -46,8 +50,16 @@ def climb(t: Transition, loop: Loop) -> Rung:
 def enforced(t: Transition, loop: Loop, taken: Rung) -> bool:
     """End the run, or ask a person how it goes on; says whether either was to be done."""
     if taken == "stop":
-        finish(t, Status.FAILED, LOOP_GATE, loop.why)
+        finish(t, Status.FAILED, LOOP_GATE, _why(t.state, loop))
     elif taken == "gate":
         told = {"detector": loop.detector, "signature": loop.signature, "count": loop.count, "told": loop.told}
-        open_run_gate(t, LOOP_GATE, f"loop:{loop.key}", loop.why, told)
+        open_run_gate(t, LOOP_GATE, f"loop:{loop.key}", _why(t.state, loop), told)
     return taken in ("stop", "gate")
+
+
+def _why(state: RunState, loop: Loop) -> str:
+    """Say what the loop is; of decisions that were refused, the last refusal too, since that is its cause."""
+    if not loop.signature.startswith(REFUSED) or not state.feedback:
+        return loop.why
+    code = loop.signature.removeprefix(REFUSED).partition(":")[0]
+    return f"the same refusal again and again; the last one was {code}: {truncate(state.feedback[-1], CAUSE_CHARS)}"

@@ -299,3 +299,13 @@ def test_the_error_budget_comes_before_the_step_limit() -> None:
         failing(machine, word)
     assert machine.finished.reason == "max_tool_errors_exceeded"
     assert machine.now == START
+
+
+def test_a_loop_of_refusals_names_the_last_one() -> None:
+    """B8: the end says why the answers were no decisions, and not only that there were many."""
+    machine = Machine()
+    while not machine.state.is_final:
+        machine.miss("invalid_output", "action_details.payload: Field required")
+    assert machine.finished.reason == "loop_detected"
+    said = machine.finished.final["message"]
+    assert "the last one was invalid_output: " in said and "action_details.payload: Field required" in said

@@ -31,6 +31,9 @@ _CLASSES = (
 
 _PATTERNS = tuple((name, re.compile(pattern, re.IGNORECASE)) for name, pattern in _CLASSES)
 
+REFUSED = "refused:"
+"""How the signature of a refused decision begins; its code comes next."""
+
 _CLASS_ALONE = frozenset({"tool_not_allowed", "route_not_allowed", "respond_not_allowed", "invalid_output"})
 """Refusals that are the same mistake whatever name they mention; others are compared by their text."""
 
@@ -69,7 +72,7 @@ def _normalised(message: str) -> str:
 def refusal_signature(code: str, feedback: str) -> str:
     """Return the signature of a refused decision."""
     detail = "" if code in _CLASS_ALONE else f":{feedback[:COMPARED_CHARS]}"
-    return f"refused:{code}{detail}"
+    return f"{REFUSED}{code}{detail}"
 
 
 def errors_of(calls: tuple[OpenCall, ...]) -> str:
