@@ -113,6 +113,12 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "model_unknown", 422, "The model string names no provider", "Use provider:model, e.g. gemini:gemini-2.5-flash."
     ),
     ProblemKind(
+        "provider_missing",
+        503,
+        "The library of the model's provider is not installed",
+        "Install the extra named in detail: uv sync --extra openai in a clone, else pip install 'towpath[openai]'.",
+    ),
+    ProblemKind(
         "price_unknown",
         422,
         "The budget limits money, and a model has no price",

@@ -77,8 +77,9 @@ class SdkProvider(ABC):
                 try:
                     self._client = await asyncio.to_thread(self._load)
                 except ModuleNotFoundError:
-                    message = f"{self._name} needs the extra {self._module}: pip install 'towpath[{self._module}]'"
-                    return CallFailure(code="model_unknown", message=message)
+                    how = f"uv sync --extra {self._module} in a clone, else pip install 'towpath[{self._module}]'"
+                    message = f"{self._name} needs the extra {self._module}: {how}; then start the decider again"
+                    return CallFailure(code="provider_missing", message=message)
         return None
 
     def _load(self) -> Any:
