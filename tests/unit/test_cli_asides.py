@@ -1,13 +1,23 @@
 """What the command line says on stderr beside its work: entries of scripts and links of mounts that do nothing."""
 
+import asyncio
 import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from towpath.cli.files import read_script
+from towpath.cli.following import Follower
 from towpath.cli.objectives import ObjectiveOptions
+from towpath.cli.output import Output
+from towpath.client.client import Client
+from towpath_contracts.events import DecisionRequested, LogEntry
 
+RUN = UUID(int=7)
+AT = datetime(2026, 11, 22, tzinfo=UTC)
 RESPOND = {"action": "RESPOND", "action_reasoning": "", "action_details": {"payload": {}}}
 
 
@@ -28,3 +38,20 @@ def test_links_that_a_mount_leaves_out_are_counted(tmp_path: Path, capsys: pytes
     mounts = ObjectiveOptions(mount=(str(tmp_path),)).options()["mounts"]
     assert [file["path"] for file in mounts[0]["files"]] == ["a.md"]
     assert "2 symbolic link(s) are not mounted, the first is b.md" in capsys.readouterr().err
+
+
+async def test_an_agent_that_nobody_serves_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    class Log(Client):
+        async def events(self, run_id: UUID | str, after: int = 0) -> AsyncIterator[LogEntry]:
+            asked = {"request_id": RUN, "step": 1, "epoch": 1, "agent_key": "a"}
+            yield LogEntry(seq=1, at=AT, event=DecisionRequested(**asked, model="agent:early"))
+            yield LogEntry(seq=2, at=AT, event=DecisionRequested(**asked, model="agent:sayer"))
+            async with asyncio.timeout(60):
+                while not said:
+                    await asyncio.sleep(0.001)
+                    said.extend(capsys.readouterr().err.splitlines())
+
+    said: list[str] = []
+    async with Log("http://127.0.0.1:9") as client:
+        await Follower(client, Output("json"), patience_s=0.01).follow(RUN)
+    assert len(said) == 1 and "waits for an agent named sayer" in said[0]

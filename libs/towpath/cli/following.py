@@ -11,15 +11,18 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from towpath.cli.output import Output
+from towpath.cli.output import Output, aside
 from towpath.cli.text import clean, one_line, plain_json
 from towpath.cli.trail import Trail, answer_text, summary
 from towpath.client.client import Client
-from towpath_contracts.events import GateOpened, LogEntry, RunFinished
+from towpath_contracts.events import AnyEvent, DecisionRequested, GateOpened, LogEntry, RunFinished
 from towpath_contracts.problems import ProblemError
 from towpath_contracts.switches import PAUSED
 
 _DOUBT = (("worker", "worker"), ("claimed", "claimed_at"), ("lease until", "lease_until"), ("its probe said", "probe"))
+
+UNANSWERED_S = 5.0
+"""After so long without a word a request to an agent in user code is said to wait."""
 
 GateAsker = Callable[[Client, GateOpened, Output], Awaitable[None]]
 
@@ -33,17 +36,33 @@ class Follower:
     at_gate: GateAsker | None = None
     trail: Trail = field(default_factory=Trail)
     began: LogEntry | None = None
+    patience_s: float = UNANSWERED_S
+    _unanswered: asyncio.TimerHandle | None = field(default=None, init=False)
 
     async def follow(self, run_id: UUID, after: int = 0) -> RunFinished | None:
         """Show every event after seq *after* until the run ends; returns its end."""
-        async for entry in self.client.events(run_id, after):
-            await self._show(entry)
-            if isinstance(entry.event, RunFinished):
-                return entry.event
+        try:
+            async for entry in self.client.events(run_id, after):
+                await self._show(entry)
+                if isinstance(entry.event, RunFinished):
+                    return entry.event
+        finally:
+            self._expect(None)
         return None
+
+    def _expect(self, event: AnyEvent | None) -> None:
+        """Say after a while that nobody answers, where *event* asks an agent in user code and no other comes."""
+        if self._unanswered is not None:
+            self._unanswered.cancel()
+            self._unanswered = None
+        if isinstance(event, DecisionRequested) and event.model.startswith("agent:"):
+            name = event.model.partition(":")[2]
+            said = f"waits for an agent named {name}; serve it with: towpath agents serve MODULE:CLASS"
+            self._unanswered = asyncio.get_running_loop().call_later(self.patience_s, aside, said)
 
     async def _show(self, entry: LogEntry) -> None:
         self.began = self.began or entry
+        self._expect(entry.event)
         if self.out.format == "jsonl":
             print(plain_json(entry.model_dump(mode="json")), flush=True)
         for line in self.trail.lines(entry.event):
