@@ -79,12 +79,15 @@ ANSWERS: dict[DecisionKind, type[Assessment]] = {
 }
 """The shape of the answer to each kind of assessment; every other kind is answered by a Decision."""
 
+UNJUDGED = "nothing is scripted for this assessment"
+"""The reason of an answer that judged nothing; its number is nobody's word."""
+
 NEUTRAL: dict[DecisionKind, JsonObject] = {
-    DecisionKind.VALIDATE: {"valid": True, "reason": "nothing is scripted for this assessment"},
-    DecisionKind.CONFIDENCE: {"confidence": 1.0, "reason": "nothing is scripted for this assessment"},
-    DecisionKind.PROGRESS: {"progress": None, "reason": "nothing is scripted for this assessment"},
-    DecisionKind.REFLECT: {"verdict": "continue", "note": "nothing is scripted for this assessment"},
-    DecisionKind.SUMMARIZE: {"summary": "nothing is scripted for this assessment"},
+    DecisionKind.VALIDATE: {"valid": True, "reason": UNJUDGED},
+    DecisionKind.CONFIDENCE: {"confidence": 1.0, "reason": UNJUDGED},
+    DecisionKind.PROGRESS: {"progress": None, "reason": UNJUDGED},
+    DecisionKind.REFLECT: {"verdict": "continue", "note": UNJUDGED},
+    DecisionKind.SUMMARIZE: {"summary": UNJUDGED},
 }
 """What the scripted model answers where its script has no entry of that kind: it says that it judged nothing."""
 

@@ -12,6 +12,7 @@ from uuid import UUID
 from pydantic import Field
 
 from towpath_contracts import events as ev
+from towpath_contracts.assessments import UNJUDGED
 from towpath_contracts.base import JsonObject, Message, Value
 from towpath_contracts.execution_log import as_text, call_status, response_of, truncate
 
@@ -72,7 +73,10 @@ class GoalStep(Value):
 
 
 class TaskState(Message):
-    """How a goal run stands. `status` is the run's, `reason` why it ended; `seq` the last event that was read."""
+    """How a goal run stands. `status` is the run's, `reason` why it ended; `seq` the last event that was read.
+
+    `last_confidence_score` is None where nobody was asked, or nobody judged it.
+    """
 
     task_id: UUID
     agent_id: str
@@ -206,7 +210,8 @@ class GoalReading:
                 if self._steps:
                     self._steps[-1]["acceptance_progress"] = event.score
             case ev.ConfidenceMeasured():
-                self._now |= {"last_confidence_check_step": event.step, "last_confidence_score": event.score}
+                score = None if event.reason == UNJUDGED else event.score
+                self._now |= {"last_confidence_check_step": event.step, "last_confidence_score": score}
             case ev.RunFinished():
                 self._finished(event, at)
             case _:

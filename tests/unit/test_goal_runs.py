@@ -8,7 +8,9 @@ from tests.support.engine_machine import RUN, respond, route, use, use_all
 from tests.support.goal_machine import FAILING, PASSING, VALID, asked, goal_run
 
 from towpath_contracts import events as ev
+from towpath_contracts.assessments import NEUTRAL
 from towpath_contracts.deciding import DecisionKind, DecisionRequest
+from towpath_contracts.goal_views import project_goal
 from towpath_contracts.workspace import FileChange
 from towpath_engine.autonomy import FAILURES_ASKED, who_decides
 from towpath_engine.expressions import compile_criterion, fault_of
@@ -349,3 +351,18 @@ def test_c7_a_result_that_is_not_of_the_declared_shape_says_so() -> None:
     machine.decide(use("build"))
     machine.finish(result={"files": []})
     assert "no report of the shape artifacts: artifacts: Field required" in machine.events(ev.StepValidated)[-1].reason
+
+
+def test_c8_a_confidence_that_nobody_judged_is_no_number() -> None:
+    """C8: an answer that judged nothing shows no score, and says at which step it was asked for."""
+    machine = goal_run("tests.failed == 0", confidence_every=1)
+    machine.decide(use("edit"))
+    machine.finish()
+    machine.decide(NEUTRAL[DecisionKind.CONFIDENCE])
+    state = project_goal(machine.state.run_id, machine.entries)
+    assert state is not None and (state.last_confidence_score, state.last_confidence_check_step) == (None, 1)
+    machine.decide(use("edit", text="more"))
+    machine.finish()
+    machine.decide({"confidence": 0.9})
+    state = project_goal(machine.state.run_id, machine.entries)
+    assert state is not None and state.last_confidence_score == 0.9

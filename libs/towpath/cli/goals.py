@@ -65,7 +65,8 @@ class GoalOptions:
 
 def _confidence(row: Any) -> str:
     if row["last_confidence_score"] is None:
-        return ""
+        step = row["last_confidence_check_step"]
+        return f"asked for at step {step}, but nobody judged it" if step else ""
     return f"{row['last_confidence_score']:.2f} at step {row['last_confidence_check_step']}"
 
 

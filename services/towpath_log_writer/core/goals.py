@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from towpath_contracts import events as ev
+from towpath_contracts.assessments import UNJUDGED
 from towpath_contracts.base import Value
 from towpath_log_writer.core.changes import Place
 from towpath_log_writer.core.rows import plain
@@ -37,8 +38,9 @@ def _progress_measured(place: Place, event: ev.ProgressMeasured) -> None:
 
 
 def _confidence_measured(place: Place, event: ev.ConfidenceMeasured) -> None:
-    place.step(event.step).confidence = event.score
-    place.noted({"last_confidence_score": event.score, "last_confidence_check_step": event.step})
+    score = None if event.reason == UNJUDGED else event.score
+    place.step(event.step).confidence = score
+    place.noted({"last_confidence_score": score, "last_confidence_check_step": event.step})
 
 
 def _gate_opened(place: Place, event: ev.GateOpened) -> None:
