@@ -16,6 +16,7 @@ from towpath_contracts import events as ev
 from towpath_contracts.events import LogEntry, event_adapter
 from towpath_contracts.facts import AnyFact, fact_adapter
 from towpath_contracts.networks import Snapshot
+from towpath_contracts.problems import words_of
 from towpath_contracts.replaying import ReplayResult, Verdict
 from towpath_engine import ENGINE_VERSION
 from towpath_engine.advance import advance
@@ -224,5 +225,5 @@ def _was_parked(recorded: RecordedEvent) -> bool:
 def _first_line(error: ValueError) -> str:
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_input=False)[0]
-        return f"{'/'.join(str(part) for part in first['loc'])}: {first['msg']}"
+        return f"{'/'.join(str(part) for part in first['loc'])}: {words_of(first)}"
     return str(error).partition("\n")[0]

@@ -20,6 +20,7 @@ from pydantic import Field, StringConstraints, ValidationError
 
 from towpath_contracts.base import ClientMessage, ClientValue
 from towpath_contracts.notices import NoticeKind
+from towpath_contracts.problems import words_of
 
 MIN_SECRET_BYTES = 24
 """What the specification asks for; less could be guessed."""
@@ -73,7 +74,7 @@ def load_webhooks(path: Path, environment: Mapping[str, str] | None = None) -> t
         msg = f"{path} can't be read: {type(error).__name__}"
         raise ValueError(msg) from error
     except ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+        wrong = "; ".join(f"{'.'.join(map(str, one['loc']))}: {words_of(one)}" for one in error.errors())
         msg = f"{path}: {wrong}"
         raise ValueError(msg) from None  # the cause would repeat what was written
     problems: list[str] = []

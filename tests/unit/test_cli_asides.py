@@ -9,6 +9,8 @@ from uuid import UUID
 
 import pytest
 
+from towpath.cli import main
+from towpath.cli.errors import UNREACHABLE
 from towpath.cli.files import read_script
 from towpath.cli.following import Follower
 from towpath.cli.objectives import ObjectiveOptions
@@ -55,3 +57,7 @@ async def test_an_agent_that_nobody_serves_is_named(capsys: pytest.CaptureFixtur
     async with Log("http://127.0.0.1:9") as client:
         await Follower(client, Output("json"), patience_s=0.01).follow(RUN)
     assert len(said) == 1 and "waits for an agent named sayer" in said[0]
+
+
+def test_a_denial_without_a_reason_is_refused_by_the_platform_like_any_other_word() -> None:
+    assert main(["gates", "deny", str(RUN), "--server", "http://127.0.0.1:9"]) == UNREACHABLE

@@ -13,6 +13,7 @@ from towpath_contracts.assessments import ANSWERS, assessment_schema
 from towpath_contracts.base import JsonObject
 from towpath_contracts.deciding import DecisionKind, DecisionRequest, PromptContext
 from towpath_contracts.decisions import Respond, adapter_of
+from towpath_contracts.problems import words_of
 from towpath_contracts.shapes import faults, schema_fault
 from towpath_decider.core.answers import Check, Refused
 
@@ -76,7 +77,7 @@ def decision_check(context: PromptContext) -> Check | Refused:
 
 def _told(error: ValidationError) -> str:
     return "; ".join(
-        f"{'.'.join(str(part) for part in entry['loc']) or 'answer'}: {entry['msg']}"
+        f"{'.'.join(str(part) for part in entry['loc']) or 'answer'}: {words_of(entry)}"
         for entry in error.errors(include_url=False, include_input=False)[:MAX_ERRORS]
     )
 
