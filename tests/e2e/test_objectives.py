@@ -213,6 +213,11 @@ async def test_d6_files_are_read_and_written_in_the_workspace_alone(
     capsys.readouterr()
     await workspaces.diff(str(run_id), common=common)
     assert "+# Review" in capsys.readouterr().out
+    edited = str(result.session.run_id)
+    await workspaces.diff(edited, "notes/a.md", common=common)
+    assert "@v1" in (out := capsys.readouterr().out) and "+two" in out and "+one" not in out
+    await workspaces.diff(edited, "notes/a.md", since=0, common=common)
+    assert "+one" in capsys.readouterr().out
     await workspaces.ls(str(run_id), common=common)
     assert "notes/review.md" in capsys.readouterr().out
 

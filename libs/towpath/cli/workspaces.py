@@ -3,6 +3,7 @@
 import difflib
 import sys
 from pathlib import Path
+from uuid import UUID
 
 from cyclopts import App
 
@@ -10,6 +11,7 @@ from towpath.cli import naming
 from towpath.cli.options import COMMON, Common, examples
 from towpath.cli.output import Column, Output
 from towpath.cli.text import clean, one_line
+from towpath.client.client import Client
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems import ProblemError, problem
 from towpath_contracts.workspace import WorkspaceFileView, WorkspaceView, clean_path
@@ -65,15 +67,15 @@ async def diff(run: str, path: str | None = None, /, *, since: int | None = None
     Args:
         run: The run's id, or its beginning or end.
         path: This file alone.
-        since: Against this version instead of what the file was at first; 0 is nothing.
+        since: Against this version instead of the one before; 0 is nothing.
     """
     lines: list[str] = []
     async with common.asking() as client:
         run_id = await naming.run_id(client, run)
         view = await client.workspaces.list(run_id)
         for file in _wanted(view, path):
-            first = since if since is not None else 0
-            before = await client.workspaces.read(run_id, file.path, first) if first else ""
+            first = since if since is not None else file.version - 1
+            first, before = await _earlier(client, run_id, file.path, first, wanted=since is not None)
             after = await client.workspaces.read(run_id, file.path)
             lines += _unified(file, first, before, after)
     if _is_plain(common):
@@ -123,6 +125,18 @@ def _show(text: str) -> None:
     """Print a text; to a person's terminal without signs that would steer it, since a model wrote it."""
     shown = "\n".join(map(clean, text.split("\n"))) if sys.stdout.isatty() else text
     sys.stdout.write(shown)
+
+
+async def _earlier(client: Client, run_id: UUID, path: str, version: int, *, wanted: bool) -> tuple[int, str]:
+    """Return a version and its text. Nothing is version 0; so is one that deleted the file, unless it was asked for."""
+    if version < 1:
+        return 0, ""
+    try:
+        return version, await client.workspaces.read(run_id, path, version)
+    except ProblemError as error:
+        if wanted or error.problem.code != "file_not_found":
+            raise
+        return 0, ""
 
 
 def _wanted(view: WorkspaceView, path: str | None) -> list[WorkspaceFileView]:
