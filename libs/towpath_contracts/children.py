@@ -61,7 +61,7 @@ class AskChild(Message):
 
 
 class ChildNode(Message):
-    """One run of a tree, with its children in the order in which they were started."""
+    """One run of a tree, with its children in the order in which they were started; `usage` as in RunView."""
 
     run_id: UUID
     parent_run_id: UUID | None = None
@@ -73,8 +73,8 @@ class ChildNode(Message):
     reason: str = ""
     step: int = 0
     user_message: str = ""
-    usage: Usage = Usage()
-    cost: Cost = Cost()
+    usage: Usage | None = None
+    cost: Cost | None = None
     children: tuple["ChildNode", ...] = ()
 
 

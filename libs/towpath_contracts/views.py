@@ -45,7 +45,8 @@ class RunView(Message):
 
     `effects` is filled where it is asked for, once a run is being cancelled or has ended otherwise than completed: what
     became of its calls, in order. Of very many only the newest are there, and `effects_left_out` counts the others; the
-    log has them all. `waits` says what an unfinished run waits for: its open gates in words, oldest first.
+    log has them all. `waits` says what an unfinished run waits for: its open gates in words, oldest first. `usage` and
+    `cost` are told once the run has ended, and null before: its log has what each request used so far.
     """
 
     run_id: UUID
@@ -68,8 +69,8 @@ class RunView(Message):
     ended_at: datetime | None = None
     final: JsonObject | None = None
     last_output: Any = None
-    usage: Usage = Usage()
-    cost: Cost = Cost()
+    usage: Usage | None = None
+    cost: Cost | None = None
     trace_id: str = ""
     debug: bool = False
     forked_from: ForkedFrom | None = None

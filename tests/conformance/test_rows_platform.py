@@ -202,7 +202,7 @@ async def test_b2_a_model_string_chooses_its_provider(watched: Watched) -> None:
     async with Client(watched.platform.gateway_url) as client:
         view = await client.run(NETWORK["name"], "Say done.", model="local:qwen3", timeout=180)
         assert (view.status, view.final) == ("completed", {"message": "done"})
-        assert (view.cost.usd, view.cost.price_source) == (0.0, "local")
+        assert view.cost is not None and (view.cost.usd, view.cost.price_source) == (0.0, "local")
         assert [seen.body["model"] for seen in watched.server.seen] == ["qwen3"]
         with pytest.raises(RefusedError) as refused:
             await client.run(NETWORK["name"], "Say done.", model="qwen3", timeout=60)
@@ -236,6 +236,7 @@ async def test_b3_every_model_call_of_a_run_is_a_node_with_its_times_and_usage(w
     for node in found.nodes:
         assert node.started_at is not None and node.ended_at is not None and node.duration_ms is not None
         assert node.created_at <= node.started_at <= node.ended_at
+    assert view.usage is not None
     assert found.usage.input_tokens == sum(node.usage.input_tokens for node in found.nodes) == view.usage.input_tokens
     assert found.nodes[0].tool_signature and not found.nodes[1].tool_signature
 
@@ -268,7 +269,7 @@ async def test_b13_a_model_call_is_tried_three_times_and_the_causes_are_chained(
         watched.server.play(LOCAL.fails(500, "first"), LOCAL.fails(429, "second"), LOCAL.fails(503, "third"))
         view = await client.run(NETWORK["name"], "Try.", model="local:qwen3", timeout=180)
     assert (view.status, view.reason, len(watched.server.seen)) == ("failed", "model_unavailable", 3)
-    assert view.usage.model_calls == 3
+    assert view.usage is not None and view.usage.model_calls == 3
     assert view.final is not None
     assert "503: third (attempt 3; before: " in view.final["message"]
     assert "500: first; the local server answered 429: second" in view.final["message"]

@@ -24,6 +24,8 @@ def _network(row: Any) -> str:
 
 
 def _tokens(row: Any) -> str:
+    if row["usage"] is None:
+        return ""
     usd = row["cost"]["usd"]
     money = f" · ${usd:.4f}" if usd else ""
     return f"{row['usage']['model_calls']} calls · {row['usage']['total_tokens']} tokens{money}"

@@ -86,8 +86,8 @@ def run_answer(view: RunView, entries: Iterable[LogEntry], debug: RunDebug | Non
         tool_refs=tuple(log.tool_refs),
         last_output=view.last_output,
         steps=view.step,
-        usage=view.usage,
-        cost=view.cost,
+        usage=view.usage or Usage(),
+        cost=view.cost or Cost(),
         latency=Latency(
             steps=view.step, total_run_ms=round(took * 1_000), started=view.started_at, completed=view.ended_at
         ),
