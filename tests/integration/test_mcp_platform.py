@@ -110,7 +110,7 @@ async def test_two_servers_of_other_people_work_behind_the_matrix(
             assert specs["time.convert_time"].effect_class == "irreversible"  # though its server hints "read only"
             assert specs["time.get_current_time"].effect_class == "pure"
             assert worker.count("towpath_worker_source_up", toolset="sheets") == 1
-            assert all(spec.discovered and not spec.trusted_output for spec in specs.values())
+            assert all(spec.discovered and not spec.trusted_output for spec in specs.values() if not spec.internal)
             await caller.apply('{kind: Policy, rules: [{name: all, tool: "*", effect: allow}]}')
             denied = await denial(caller, "time.get_current_time", timezone="UTC")
             assert denied["violation_type"] == "permission_denied"  # a wildcard opens nothing that was discovered
