@@ -15,7 +15,7 @@ from tests.simulation.run import live
 from tests.simulation.world import CHILDREN_FROM, GOALS_FROM, OBJECTIVES_FROM
 
 ROOT = Path(__file__).parents[2]
-PART = 128
+PART = 126
 RARE = frozenset({"stale_worker", "late_start_refused", "row_locked"})
 """Seen in about one world of fifteen."""
 
@@ -24,7 +24,7 @@ COMMON = MUST_HAPPEN - RARE - {"claim_refused_outdated"}
 
 RARE_WITHIN = 300
 FIRST_CAUGHT = {
-    "overtaken": 97,
+    "overtaken": 658,
     "revision": 36,
     "fence": 22,
     "dispatch_before_commit": 20,
@@ -35,7 +35,7 @@ FIRST_CAUGHT = {
 """Where to begin to look, for mutants that show themselves in few worlds: it saves time, and nothing depends on it."""
 
 CAUGHT_WITHIN = 150
-"""Worlds. The slowest mutant shows itself in about one of forty."""
+"""Worlds. Beside `overtaken`, which only one of hundreds betrays, the slowest mutant shows itself in one of forty."""
 
 
 @pytest.mark.parametrize("first", range(0, 8 * PART, PART))
