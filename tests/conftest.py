@@ -147,3 +147,40 @@ async def _connected(dsn: str) -> "AsyncIterator[asyncpg.Connection[asyncpg.Reco
         yield connection
     finally:
         await connection.close()
+
+
+SLOW = (
+    "e2e/test_servers",
+    "e2e/test_objectives",
+    "e2e/test_goals",
+    "e2e/test_crash_points",
+    "e2e/test_chaos",
+    "e2e/test_kills",
+    "e2e/test_base_agents",
+    "e2e/test_demo",
+    "e2e/test_messages",
+    "e2e/test_deployed",
+    "e2e/test_readme",
+    "integration/test_embedded_whole",
+)
+"""Modules of long tests, the longest first: one that is begun last keeps a single process busy after all others."""
+
+PROCESSES = 4
+"""Each takes a quarter of the tests in their order, and then from others what these have not begun."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let every process begin with its share of the long tests; modules stay together and share their fixtures."""
+    places = {place: [item for item in items if place in item.nodeid] for place in SLOW}
+    quarters: list[list[pytest.Item]] = [[] for _ in range(PROCESSES)]
+    for number, place in enumerate(SLOW):
+        turn = number % (2 * PROCESSES)
+        quarters[min(turn, 2 * PROCESSES - 1 - turn)].extend(places[place])
+    begun = {id(item) for quarter in quarters for item in quarter}
+    rest = [item for item in items if id(item) not in begun]
+    ordered: list[pytest.Item] = []
+    for number, quarter in enumerate(quarters):
+        room = max(0, len(items) * (number + 1) // PROCESSES - len(ordered) - len(quarter))
+        ordered += [*quarter, *(rest if number == PROCESSES - 1 else rest[:room])]
+        rest = rest[room:]
+    items[:] = ordered

@@ -7,6 +7,8 @@ out of the workspace. What the caller mounted is read-only.
 from datetime import datetime
 from uuid import UUID
 
+from pydantic import Field
+
 from towpath_contracts.base import JsonObject, Message, Value
 
 MAX_DEPTH = 16
@@ -72,7 +74,7 @@ class FileChange(Value):
 
     path: str
     digest: str | None = None
-    size: int = 0
+    size: int = Field(default=0, ge=0)
 
 
 class FileVersion(Value):

@@ -52,7 +52,8 @@ class Expression:
 
     def __init__(self, text: str) -> None:
         """Compile *text*; raises ValueError with what is wrong."""
-        if len(_ANY_MACRO.findall(text)) > 1:
+        bare = _LITERAL.sub(" ", text)  # a comment between a name and its bracket would hide it
+        if len(_ANY_MACRO.findall(bare)) > 1:
             msg = "a criterion may use all, exists, exists_one, map or filter once: give two criteria instead"
             raise ValueError(msg)
         self._program = cel.compile(text)

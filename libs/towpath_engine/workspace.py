@@ -236,8 +236,15 @@ def checked_changes(files: Files, changes: Iterable[FileChange], *, scratch: boo
     for name, change in found.items():
         if change.digest is not None and any(other.startswith(f"{name}/") for other in after):
             raise ToolRefusedError("path_taken", f"{name} is a folder")
+        if change.digest is not None and not after.isdisjoint(_folders_of(name)):
+            raise ToolRefusedError("path_taken", f"a folder of {name} is a file")
     check_sizes(files, found.values())
     return tuple(found[name] for name in sorted(found))
+
+
+def _folders_of(name: str) -> set[str]:
+    parts = name.split("/")
+    return {"/".join(parts[:length]) for length in range(1, len(parts))}
 
 
 def _stored(name: str, text: str, files: Files, **more: int) -> Applied:

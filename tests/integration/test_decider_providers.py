@@ -257,7 +257,8 @@ async def test_a_redirect_is_not_followed_so_the_key_goes_nowhere_else(api: Api)
 @pytest.mark.parametrize("option", ["schema_refused", "thinking_refused"])
 async def test_an_option_that_the_server_does_not_know_is_left_out_and_named_once(api: Api, option: str) -> None:
     lines, dialect, clock = LogCapture(), api.dialect, Clock()
-    log = structlog.wrap_logger(structlog.testing.ReturnLogger(), processors=[lines])
+    everything = structlog.make_filtering_bound_logger(0)  # whatever this process was told to leave out elsewhere
+    log = structlog.wrap_logger(structlog.testing.ReturnLogger(), processors=[lines], wrapper_class=everything)
     closed = context(allow_respond=False)
     async with serve(dialect, log=log) as served:
         made(

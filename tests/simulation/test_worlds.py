@@ -46,19 +46,19 @@ def test_worlds_lose_nothing_and_do_nothing_twice(first: int) -> None:
 
 
 def test_worlds_of_objectives_apply_the_tools_of_the_platform_once() -> None:
-    report = live(range(OBJECTIVES_FROM, OBJECTIVES_FROM + 10))
+    report = live(range(OBJECTIVES_FROM, OBJECTIVES_FROM + 6))
     assert report.failed == {}
     assert report.counts["outcome_recorded"] and report.counts["killed"] and report.counts["completed"]
 
 
 def test_worlds_of_goals_settle_every_doubt_and_reach_an_end() -> None:
-    report = live(range(GOALS_FROM, GOALS_FROM + 6))
+    report = live(range(GOALS_FROM, GOALS_FROM + 5))
     assert report.failed == {}
     assert report.counts["gate_low_confidence"] and report.counts["killed"] and report.counts["completed"]
 
 
 def test_worlds_of_errands_have_one_child_for_each_that_was_asked_and_none_outlives_a_cancel() -> None:
-    report = live(range(CHILDREN_FROM, CHILDREN_FROM + 4))
+    report = live(range(CHILDREN_FROM, CHILDREN_FROM + 3))
     assert report.failed == {}
     assert report.counts["child_completed"] and report.counts["child_waits"] and report.counts["killed"]
 

@@ -309,6 +309,7 @@ def test_a_fork_knows_what_its_goal_run_had_found() -> None:
         ("now() > tests.failed", "unknown function now"),
         ("progress >= 1", "unknown name progress"),
         ("results.all(a, results.all(b, a == b))", "once"),
+        ("[0].all//\n(tests, [0].all//\n(results, results == tests))", "once"),
     ],
 )
 def test_a_criterion_is_checked_before_it_is_taken(text: str, fault: str) -> None:
