@@ -34,7 +34,8 @@ from towpath_fabric.db import DATA_AT_FAULT, DATABASE_DOWN
 from towpath_fabric.ids import new_run_id
 from towpath_fabric.ports import Database, Wire
 from towpath_fabric.rounds import Rounds
-from towpath_orchestrator.adapters.run_tables import QUERIES, Moved, RunTables, event_text, storable
+from towpath_orchestrator.adapters.run_tables import QUERIES, Moved, RunTables, event_text
+from towpath_orchestrator.adapters.texts import storable, storable_json
 from towpath_orchestrator.limits import Limits
 from towpath_orchestrator.loop import CommitLoop
 from towpath_orchestrator.objectives import mounted
@@ -345,11 +346,6 @@ def repeated(row: Any, key: str | None, request_digest: str | None) -> RunAccept
         raise ProblemError(problem("idempotency_conflict", detail, run_id=str(row["run_id"])))
     fields = ("run_id", "project", "network", "version", "status", "created_at")
     return RunAccepted(**{name: row[name] for name in fields}, duplicate=True)
-
-
-def storable_json(labels: dict[str, str]) -> str:
-    """Write labels as jsonb takes them."""
-    return canonical_json({storable(name): storable(value) for name, value in labels.items()})
 
 
 def _folded(submission: Submission, state: RunState, fact: RunForked | RunAdmitted, now: datetime) -> RunState:

@@ -3,31 +3,16 @@
 A failure names its seed; `lived(seed)` repeats it exactly.
 """
 
-import random
 from collections import Counter
-from collections.abc import Sequence
 
 from tests.support.engine_machine import RUN, Machine, snapshot
-from tests.support.engine_world import T, World
+from tests.support.engine_world import Seeded, World
 
 from towpath_contracts import facts
 
 SEEDS = range(500)
 ROUGH_TURNS = 40
 CALM_TURNS = 400
-
-
-class Seeded:
-    """Choices that follow from a seed."""
-
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
-
-    def pick(self, items: Sequence[T]) -> T:
-        return items[self._random.randrange(len(items))]
-
-    def happens(self, percent: int) -> bool:
-        return self._random.random() * 100 < percent
 
 
 def lived(seed: int) -> Machine:

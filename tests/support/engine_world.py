@@ -4,6 +4,7 @@ It answers the machine's messages as the design says the services do; every choi
 can shrink it or repeat it. What it keeps is its own: it never looks into the machine's state to find an answer.
 """
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -55,6 +56,19 @@ JUDGEMENTS: tuple[dict[str, Any], ...] = (
 """What a model says when it is asked to judge; what does not answer the question can't be read."""
 
 RESULTS: tuple[Any, ...] = ("ok", {"rows": [1, 2, 3]}, None, "long " * 60, "é" * 40, float("inf"), True)
+
+
+class Seeded:
+    """Choices that follow from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def pick(self, items: Sequence[T]) -> T:
+        return items[self._random.randrange(len(items))]
+
+    def happens(self, percent: int) -> bool:
+        return self._random.random() * 100 < percent
 
 
 class Chance(Protocol):

@@ -3,30 +3,15 @@
 After every single fact the watch of `tests.support.engine_invariants` compares the machine with its own reading.
 """
 
-import random
 from collections import Counter
-from collections.abc import Sequence
 
 from tests.support.engine_families import FamilyWorld
 from tests.support.engine_machine import Machine, snapshot
-from tests.support.engine_world import T
+from tests.support.engine_world import Seeded
 
 SEEDS = range(100)
 ROUGH_TURNS = 50
 CALM_TURNS = 400
-
-
-class Seeded:
-    """Choices that follow from a seed."""
-
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
-
-    def pick(self, items: Sequence[T]) -> T:
-        return items[self._random.randrange(len(items))]
-
-    def happens(self, percent: int) -> bool:
-        return self._random.random() * 100 < percent
 
 
 def lived(seed: int) -> Machine:

@@ -4,6 +4,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from towpath_engine.advance import wake_at
+from towpath_orchestrator.adapters.texts import storable
 
 if TYPE_CHECKING:
     from towpath_orchestrator.adapters.run_tables import Moved
@@ -49,16 +50,11 @@ def _row(child: "Moved") -> dict[str, Any]:
         "agent_key": state.agent_key,
         "step": state.step,
         "max_steps": task.max_steps,
-        "user_message": _storable(task.user_message),
-        "labels": {_storable(name): _storable(value) for name, value in task.labels.items()},
+        "user_message": storable(task.user_message),
+        "labels": {storable(name): storable(value) for name, value in task.labels.items()},
         "debug": task.debug,
         "started_at": None if state.started_at is None else state.started_at.isoformat(),
         "parent_run_id": str(parent.run_id),
         "root_run_id": str(parent.root_id),
         "depth": parent.depth,
     }
-
-
-def _storable(text: str) -> str:
-    """Return *text* as Postgres takes it: it can't hold NUL."""
-    return text.replace("\x00", "\ufffd")

@@ -22,6 +22,7 @@ from towpath_fabric.lane import Lane
 from towpath_fabric.ports import Database
 from towpath_orchestrator.adapters.born import born_columns
 from towpath_orchestrator.adapters.budget_tables import BUDGETS, Committed, charge_rows, read_committed
+from towpath_orchestrator.adapters.texts import storable
 
 QUERIES = Queries.load("towpath_orchestrator")
 
@@ -83,11 +84,6 @@ def outcome_of(state: RunState) -> str | None:
         body["cursors"] = {queue: place for queue, place in state.cursors.items() if queue == state.created.agent_key}
         body["worked"] = state.worked
     return json.dumps(body)
-
-
-def storable(text: str) -> str:
-    """Return *text* as a Postgres text column takes it: NUL, which it can't hold, becomes U+FFFD."""
-    return text.replace("\x00", "\ufffd")
 
 
 def _run_columns(batch: list[Moved]) -> list[list[Any]]:
