@@ -103,7 +103,7 @@ async def test_the_time_of_a_call_is_the_time_of_its_program(folder: Path) -> No
     context = ToolContext(deadline_s=time.monotonic() + 1.5)
     with pytest.raises(ToolError, match="process_timeout"):
         await context.run(sys.executable, "-c", FAMILY, str(folder / "pids"), "polite")
-    assert not any(alive(pid) for pid in family(folder))
+    await eventually(lambda: not any(alive(pid) for pid in family(folder)))
 
 
 async def test_children_that_outlive_the_program_end_with_it(folder: Path) -> None:
