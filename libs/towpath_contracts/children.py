@@ -13,15 +13,11 @@ from towpath_contracts.base import Message, Value, unset
 from towpath_contracts.budgets import Budget
 from towpath_contracts.deciding import Cost, Usage
 from towpath_contracts.goals import GoalTask
+from towpath_contracts.plans import PlanTask
+from towpath_contracts.swarms import SwarmTask
 
 if TYPE_CHECKING:
     from towpath_contracts.views import RunView
-
-MAX_DEPTH = 3
-"""Children of children of children; the run that a caller submits has depth 0 (design §5)."""
-
-MAX_PARALLEL = 4
-"""Children of one step that run at the same time (design §5)."""
 
 
 class ParentOf(Value):
@@ -37,12 +33,16 @@ class ParentOf(Value):
 class ChildTask(Value):
     """What a child is to do: `purpose` says what its parent wants it for, `subject` what it is about.
 
-    It spends what its root may spend; `carve_out` is the most of that which it, with its own children, may have.
+    `execution_id` is the call that it answers, if any. It spends what its root may spend; `carve_out` is the most of
+    that which it, with its own children, may have.
     """
 
     agent_key: str
     user_message: str
     goal: GoalTask | None = None
+    plan: PlanTask | None = Field(default=None, exclude_if=unset)
+    swarm: SwarmTask | None = Field(default=None, exclude_if=unset)
+    execution_id: UUID | None = Field(default=None, exclude_if=unset)
     max_steps: int | None = None
     timeout_ms: int | None = None
     purpose: str = ""

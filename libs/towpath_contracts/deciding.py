@@ -192,13 +192,20 @@ class RenderedPrompt(Message):
 
 
 class TokenDelta(Message):
-    """Decider to gateway on core NATS: a piece of model text with its attempt number."""
+    """Decider to gateway on core NATS: a piece of what a model writes for a decision, before anybody has checked it.
+
+    `writer` names one model call; its pieces count from `index` 0. Of one request, the writer that began last counts,
+    and none of an older `attempt`. Pieces may be lost: the decision itself travels in its fact.
+    """
 
     run_id: UUID
     request_id: UUID
     attempt: int
     index: int
     text: str
+    writer: str = ""
+    step: int = 0
+    agent_key: str = ""
 
 
 class ToolLog(Message):

@@ -29,6 +29,14 @@ from towpath_contracts.budgets import Amounts, Budget, CarveOut
 from towpath_contracts.call_events import ToolCallDenied, ToolCallEdited, ToolCallFinished
 from towpath_contracts.child_events import ChildEnded, ChildStarted, ChildWaits
 from towpath_contracts.children import ParentOf
+from towpath_contracts.composition_events import (
+    ChildStopped,
+    HandedOff,
+    PlanAccepted,
+    PlanMoved,
+    PlanStepEnded,
+    PlanStepStarted,
+)
 from towpath_contracts.deciding import Cost, Usage
 from towpath_contracts.decision_events import (
     DecisionMissed,
@@ -47,6 +55,8 @@ from towpath_contracts.goal_events import (
     StepValidated,
 )
 from towpath_contracts.goals import GoalSettings, GoalTask
+from towpath_contracts.plans import PlanTask
+from towpath_contracts.swarms import SwarmTask
 from towpath_contracts.watching import FindingName
 from towpath_contracts.workspace import FileEntry
 
@@ -57,6 +67,7 @@ __all__ = [
     "BudgetWarned",
     "ChildEnded",
     "ChildStarted",
+    "ChildStopped",
     "ChildWaits",
     "ConfidenceMeasured",
     "DecisionMissed",
@@ -64,12 +75,17 @@ __all__ = [
     "DecisionRefused",
     "DecisionRequested",
     "DeliverableRefused",
+    "HandedOff",
     "HelpSought",
     "InstructionIssued",
     "IterationCompleted",
     "IterationStarted",
     "OutcomeRecorded",
+    "PlanAccepted",
     "PlanChanged",
+    "PlanMoved",
+    "PlanStepEnded",
+    "PlanStepStarted",
     "ProgressMeasured",
     "ProgressSource",
     "Reflected",
@@ -128,6 +144,8 @@ class RunCreated(Value):
     response_schema: JsonObject | None = Field(default=None, exclude_if=unset)
     goal: GoalTask | None = Field(default=None, exclude_if=unset)
     background: BackgroundTask | None = Field(default=None, exclude_if=unset)
+    plan: PlanTask | None = Field(default=None, exclude_if=unset)
+    swarm: SwarmTask | None = Field(default=None, exclude_if=unset)
     detectors: JsonObject | None = Field(default=None, exclude_if=unset)
     workspace: tuple[FileEntry, ...] = Field(default=(), exclude_if=lambda files: not files)
     budget: Budget | None = Field(default=None, exclude_if=unset)
@@ -331,6 +349,12 @@ AnyEvent = (
     | ChildStarted
     | ChildWaits
     | ChildEnded
+    | ChildStopped
+    | HandedOff
+    | PlanAccepted
+    | PlanMoved
+    | PlanStepStarted
+    | PlanStepEnded
     | PlanChanged
     | WorkspaceChanged
     | OutcomeRecorded

@@ -12,6 +12,7 @@ from towpath_contracts.background import BackgroundSettings
 from towpath_contracts.base import ClientValue, JsonObject, Message, Name, Value, unset
 from towpath_contracts.budgets import Budget
 from towpath_contracts.goals import GoalSettings
+from towpath_contracts.swarms import CompiledSwarm
 from towpath_contracts.tasks import MAX_STEPS_CAP, MAX_TIMEOUT_MS
 from towpath_contracts.tools import ToolSpec
 
@@ -99,6 +100,7 @@ class Snapshot(Value):
     goal: GoalSettings | None = Field(default=None, exclude_if=unset)
     background: BackgroundSettings | None = Field(default=None, exclude_if=unset)
     on_loop: Literal["gate"] | None = Field(default=None, exclude_if=unset)
+    swarm: CompiledSwarm | None = Field(default=None, exclude_if=unset)
 
 
 class PublishNetwork(Message):

@@ -36,9 +36,10 @@ from towpath_engine.gates import approval_required, close_all
 from towpath_engine.internal import insist_on_outcomes, outcome_recorded, tool_permitted
 from towpath_engine.phases import after_act, assessed, missed
 from towpath_engine.resend import resend
-from towpath_engine.spawning import child_told
+from towpath_engine.spawning import child_told, pending_children
 from towpath_engine.state import EffectKind, PendingEffect, RunState, Status
 from towpath_engine.steps import after_decision, begin_step, resend_decision
+from towpath_engine.strategies import strategy_of
 from towpath_engine.switches import call_paused
 from towpath_engine.transition import Transition
 from towpath_engine.watchdog import watchdog_reported
@@ -150,7 +151,15 @@ def _admitted(t: Transition) -> None:
 
 def _child_told(t: Transition, fact: facts.ChildTold) -> None:
     """When the last child of the step has ended the run goes on, or its cancel is complete."""
+    before = t.state.pending_effect(fact.child_id)
     over = child_told(t, fact)
+    if (
+        t.state.status in (Status.RUNNING, Status.WAITING)
+        and before is not None
+        and t.state.pending_effect(fact.child_id) is None
+    ):
+        strategy_of(t).child_ended(t, fact.child_id)
+        over = not t.state.is_final and not pending_children(t.state)
     if t.state.status is Status.CANCELLING:
         finish_if_quiet(t)
     elif over and not stopped_by_deadline(t):

@@ -14,7 +14,7 @@ CHILD_RESEND_S = 5
 
 
 def child_remembers(
-    state: RunState, event: "ev.ChildStarted | ev.ChildWaits | ev.ChildEnded", at: datetime
+    state: RunState, event: "ev.ChildStarted | ev.ChildWaits | ev.ChildEnded | ev.ChildStopped", at: datetime
 ) -> RunState:
     """Return *state* after *event*."""
     match event:
@@ -30,6 +30,13 @@ def child_remembers(
             )
         case ev.ChildEnded():
             return _ended(state, event)
+        case ev.ChildStopped():
+            return but(
+                state,
+                children=tuple(
+                    but(c, stopped=event.reason) if c.child_id == event.child_id else c for c in state.children
+                ),
+            )
 
 
 def _started(state: RunState, event: "ev.ChildStarted", at: datetime) -> RunState:
@@ -48,6 +55,7 @@ def _started(state: RunState, event: "ev.ChildStarted", at: datetime) -> RunStat
         agent_key=task.agent_key,
         purpose=task.purpose,
         subject=task.subject,
+        execution_id=task.execution_id,
     )
     return but(state, pending=(*state.pending, pending), children=(*state.children, child))
 
@@ -78,10 +86,13 @@ def _ended(state: RunState, event: "ev.ChildEnded") -> RunState:
         cursors=cursors,
         pending=tuple(p for p in state.pending if p.effect_id != event.child_id),
     )
-    if not all(c.ended for c in children) or state.is_final:
+    own = [c for c in children if c.execution_id is None]
+    if event.child_id not in [c.child_id for c in own] or not all(c.ended for c in own) or state.is_final:
         return changed
-    outputs = [_output(c) for c in children]
-    completed = [c.final for c in children if c.status == "completed"]
+    completed = [c.final for c in own if c.status == "completed"]
+    if state.composition is not None:
+        return but(changed, last_output=completed[-1] if completed else state.last_output)
+    outputs = [_output(c) for c in own]
     last = completed[-1] if completed else state.last_output
     return but(with_outputs(changed, [*outputs, *state.outputs]), last_output=last)
 

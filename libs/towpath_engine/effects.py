@@ -110,12 +110,13 @@ def _outcome(state: RunState, effect: PendingEffect) -> RecordOutcome:
 
 def _ask_child(state: RunState, effect: PendingEffect) -> AskChild:
     stops = state.is_final or state.status is Status.CANCELLING
+    unwanted = next((c.stopped for c in state.children if c.child_id == effect.effect_id), "")
     return AskChild(
         run_id=state.run_id,
         child_id=effect.effect_id,
         project=state.created.project,
-        cancel=stops,
-        reason=f"its parent is {state.status}" if stops else "",
+        cancel=stops or bool(unwanted),
+        reason=f"its parent is {state.status}" if stops else unwanted,
     )
 
 

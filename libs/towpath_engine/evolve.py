@@ -16,6 +16,7 @@ from towpath_engine.background_remember import background_after
 from towpath_engine.background_state import BackgroundState
 from towpath_engine.change import but
 from towpath_engine.child_remember import child_remembers
+from towpath_engine.composition_remember import begun, composition_remembers
 from towpath_engine.desk_remember import desk_remembers, mounted, outcome_confirmed, outcome_owed, owed_outcomes
 from towpath_engine.detectors.counting import acted_on, after_handoff, after_refusal, after_validation
 from towpath_engine.detectors.inheriting import begun_with
@@ -79,7 +80,7 @@ def _active_time(state: RunState, at: datetime) -> RunState:
 def _apply(state: RunState, event: "ev.AnyEvent", at: datetime) -> RunState:  # noqa: C901 - one table of events
     match event:
         case ev.RunCreated():
-            return _created(state, event, at)
+            return begun(_created(state, event, at), event)
         case ev.RunForked():
             return taken_over(state, event)
         case ev.RunStarted():
@@ -131,8 +132,10 @@ def _apply(state: RunState, event: "ev.AnyEvent", at: datetime) -> RunState:  # 
             return _counted(state, event)
         case ev.BudgetApplied() | ev.BudgetRefused() | ev.BudgetWarned():
             return state  # what becomes of the accounts is told in `accounting`
-        case ev.ChildStarted() | ev.ChildWaits() | ev.ChildEnded():
+        case ev.ChildStarted() | ev.ChildWaits() | ev.ChildEnded() | ev.ChildStopped():
             return child_remembers(state, event, at)
+        case ev.PlanMoved() | ev.PlanAccepted() | ev.PlanStepStarted() | ev.PlanStepEnded() | ev.HandedOff():
+            return composition_remembers(state, event)
         case ev.EffectResent():
             return _resent(state, event)
         case ev.CancelAccepted():

@@ -15,12 +15,13 @@ from towpath_contracts import facts
 from towpath_contracts.base import JsonObject
 from towpath_contracts.budgets import CarveOut
 from towpath_contracts.canonical import canonical_json
-from towpath_contracts.children import MAX_DEPTH, ChildTask, ParentOf
+from towpath_contracts.caps import MAX_DEPTH
+from towpath_contracts.children import ChildTask, ParentOf
 from towpath_contracts.execution_log import truncate
 from towpath_contracts.grants import narrow
 from towpath_engine.accounting import spent
 from towpath_engine.detectors.inheriting import handed_over
-from towpath_engine.state import FINAL, EffectKind, PendingEffect, RunState, Status
+from towpath_engine.state import FINAL, EffectKind, OpenChild, PendingEffect, RunState, Status
 from towpath_engine.transition import Transition
 
 _RANDOM_BITS = (1 << 62) - 1
@@ -99,6 +100,12 @@ def _carved(event: "ev.ChildStarted") -> tuple[CarveOut, ...]:
     return () if held is None else (CarveOut(run_id=event.child_id, budget=held),)
 
 
+def kind_of(task: ChildTask) -> str:
+    """Return the kind of run that *task* makes (design §5)."""
+    kinds = {"goal": task.goal, "plan": task.plan, "swarm": task.swarm}
+    return next((kind for kind, given in kinds.items() if given is not None), "network")
+
+
 def birth_of(state: RunState, event: "ev.ChildStarted") -> Birth:
     """Return what the run of a child begins with; rights narrow: its own matrix, and every grant of its parent."""
     own, task = state.created, event.task
@@ -111,9 +118,11 @@ def birth_of(state: RunState, event: "ev.ChildStarted") -> Birth:
     )
     created = own.model_copy(
         update={
-            "kind": "network" if task.goal is None else "goal",
+            "kind": kind_of(task),
             "goal": task.goal,
             "background": None,
+            "plan": task.plan,
+            "swarm": task.swarm,
             "agent_key": task.agent_key,
             "user_message": task.user_message,
             "max_steps": task.max_steps or own.max_steps,
@@ -186,6 +195,13 @@ def bounded_final(final: JsonObject | None) -> JsonObject | None:
 def pending_children(state: RunState) -> list[PendingEffect]:
     """Return the children that have not ended."""
     return [pending for pending in state.pending if pending.kind is EffectKind.CHILD]
+
+
+def stop_child(t: Transition, child: OpenChild, reason: str) -> None:
+    """Want a child no longer: it is told to stop until it has ended; one that has ended or is told changes nothing."""
+    if not child.ended and not child.stopped:
+        t.emit(ev.ChildStopped(child_id=child.child_id, reason=reason))
+        t.ask(child.child_id)
 
 
 def told_of(state: RunState) -> facts.ChildTold | None:

@@ -19,6 +19,7 @@ from towpath_contracts.events import RunCreated
 from towpath_contracts.networks import Snapshot
 from towpath_engine.background_state import BackgroundState
 from towpath_engine.budget_state import BudgetState
+from towpath_engine.composition_state import Composition, SwarmState
 from towpath_engine.desk_state import Desk
 from towpath_engine.goal_state import GoalState
 from towpath_engine.watch_state import Watch
@@ -120,7 +121,10 @@ class OpenCall:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenChild:
-    """One child of the current step; `seq` is how far its own log is known, `waits` that it waits for people."""
+    """One child of the current step; `seq` is how far its own log is known, `waits` that it waits for people.
+
+    `execution_id` is the call that it answers, `stopped` why its parent wants it no longer.
+    """
 
     child_id: UUID
     step: int
@@ -135,6 +139,8 @@ class OpenChild:
     reason: str = ""
     final: JsonObject | None = None
     worked: tuple[str, ...] = ()
+    execution_id: UUID | None = None
+    stopped: str = ""
 
     @property
     def did_subject(self) -> bool:
@@ -242,6 +248,8 @@ class RunState:
     desk: Desk | None = None
     budget: BudgetState | None = None
     watch: Watch = field(default_factory=Watch)
+    composition: Composition | None = None
+    swarm: SwarmState | None = None
 
     @property
     def created(self) -> RunCreated:

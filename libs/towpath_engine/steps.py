@@ -9,7 +9,6 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions import AskPerson, CallTools, Finish, GiveUp, Transfer
 from towpath_contracts.execution_log import truncate
 from towpath_contracts.networks import Snapshot
-from towpath_engine.asking import request_decision
 from towpath_engine.budgets import EXCEEDED, last_answer_only, stopped_by_budget
 from towpath_engine.desk_state import listed
 from towpath_engine.detectors.ladder import LOOP_GATE, Loop
@@ -49,7 +48,7 @@ def begin_step(t: Transition) -> None:
         finish(t, Status.FAILED, "max_steps_exceeded", f"no answer within {limit} steps")
         return
     _force_respond(t)
-    request_decision(t)
+    strategy_of(t).act(t)
 
 
 def _stopped_by_tool_errors(t: Transition) -> bool:

@@ -7,10 +7,12 @@ whether it ended the run or made it wait.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.deciding import DecisionKind
 from towpath_contracts.decisions import CallTools, Finish, GiveUp
+from towpath_engine.asking import request_decision
 from towpath_engine.background import (
     BACKGROUND_ANSWERS,
     BACKGROUND_CHECKS,
@@ -49,12 +51,18 @@ def no_objection(_state: RunState, _instruction: CallTools) -> Refusal | None:
     return None
 
 
+def nothing_more(_t: Transition, _child_id: UUID) -> None:
+    """Wait for the other children: the run goes on once all have ended."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Strategy:
     """`phases` come after the calls of a step, `checks` before the loop detectors of the next one, `limits` after.
 
     `done` takes an answer (RESPOND), `give_up` an abandonment; each says whether it ended the run. Where not, the
     phases are walked, as after a refusal and a handoff. `objection` refuses actions that the kind does not take.
+    `act` is what a step does: ask for a decision, or start what is to be done. `child_ended` looks at the end of each
+    child, also while others still run.
     """
 
     phases: tuple[Phase, ...] = ()
@@ -64,6 +72,8 @@ class Strategy:
     done: Callable[[Transition, Finish], bool] = respond
     give_up: Callable[[Transition, GiveUp], bool] = abandon
     objection: Callable[[RunState, CallTools], Refusal | None] = no_objection
+    act: Callable[[Transition], None] = request_decision
+    child_ended: Callable[[Transition, UUID], None] = nothing_more
 
 
 STRATEGIES: dict[str, Strategy] = {

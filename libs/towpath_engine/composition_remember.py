@@ -1,0 +1,42 @@
+"""What the events of plans and swarms leave in the state."""
+
+from towpath_contracts import events as ev
+from towpath_engine.change import but
+from towpath_engine.composition_state import Composition, SwarmState
+from towpath_engine.state import RunState
+
+Composed = ev.PlanMoved | ev.PlanAccepted | ev.PlanStepStarted | ev.PlanStepEnded | ev.HandedOff
+
+
+def begun(state: RunState, created: "ev.RunCreated") -> RunState:
+    """Return *state* with the parts that a plan, or a swarm, begins with; any other run has none."""
+    if created.swarm is None and created.plan is None:
+        return state
+    composed = created.swarm is None or created.swarm.swarm.mode == "workflow"
+    return but(
+        state,
+        swarm=None if created.swarm is None else SwarmState(),
+        composition=Composition() if composed else None,
+    )
+
+
+def composition_remembers(state: RunState, event: Composed) -> RunState:
+    """Return *state* after *event*."""
+    if isinstance(event, ev.HandedOff):
+        swarm = state.swarm or SwarmState()
+        return but(state, swarm=but(swarm, handoffs=event.count, began_step=event.step))
+    held = state.composition or Composition()
+    match event:
+        case ev.PlanMoved():
+            asked = event.target == "planner_active"
+            error = event.error if event.error is not None else held.error
+            moved = but(held, phase=event.target, error=error, attempts=held.attempts + asked)
+            return but(state, composition=moved)
+        case ev.PlanAccepted():
+            return but(state, composition=but(held, plan=event.plan, origin=event.origin))
+        case ev.PlanStepStarted():
+            begun_step = but(held, at=event.index, inputs=event.inputs)
+            return but(state, composition=begun_step, step=event.index + 1, children=(), calls=())
+        case ev.PlanStepEnded():
+            ended = but(held, reports=(*held.reports, event.report), results={**held.results, **event.bindings})
+            return but(state, composition=ended)

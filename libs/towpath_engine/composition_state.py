@@ -1,0 +1,38 @@
+"""What the state of a composed run holds: a plan or workflow, how far it is, and what came of its steps.
+
+Law: bounded like the rest of the state: results that are large are kept as references (`composing`).
+"""
+
+from dataclasses import dataclass, field
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.composition_events import PlanState
+from towpath_contracts.plans import Plan, StepReport
+
+
+@dataclass(frozen=True, kw_only=True)
+class Composition:
+    """`at` is the step under way, `inputs` what its agents are asked, in their order; `began` when it was started.
+
+    `results` are the answers by their keys, `previous` is what the next stage of a workflow is asked. `attempts` counts
+    the plans that a model wrote.
+    """
+
+    phase: PlanState = "plan_init"
+    plan: Plan | None = None
+    origin: str = ""
+    at: int = -1
+    inputs: tuple[str, ...] = ()
+    reports: tuple[StepReport, ...] = ()
+    results: JsonObject = field(default_factory=dict)
+    previous: str = ""
+    attempts: int = 0
+    error: JsonObject | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwarmState:
+    """`handoffs` counts them in this run; `began_step` is the last step before the current agent took over."""
+
+    handoffs: int = 0
+    began_step: int = 0
