@@ -11,7 +11,7 @@ from uuid import UUID
 from pydantic import Field
 
 from towpath_contracts import events as ev
-from towpath_contracts.base import JsonObject, Value
+from towpath_contracts.base import JsonObject, Value, unset
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.deciding import Cost, Usage
 from towpath_contracts.decisions import CallTools, Finish
@@ -21,10 +21,15 @@ ACTIONS = frozenset({"decide", "replan"})
 
 
 class Streamed(Value):
-    """What all have: `step` counts from 1 and is 0 before the first, `seq` is the log's, to go on after."""
+    """What all have: `step` counts from 1 and is 0 before the first, `seq` is the log's, to go on after.
+
+    Of a tree of runs, `run_id` says which one, and `path` names the child runs that lead to it from the top.
+    """
 
     seq: int = 0
     step: int = 0
+    run_id: UUID | None = Field(default=None, exclude_if=unset)
+    path: tuple[str, ...] = Field(default=(), exclude_if=lambda path: not path)
 
 
 class TextStreamed(Streamed):
@@ -101,6 +106,36 @@ class ErrorStreamed(Streamed):
     recoverable: bool
 
 
+class DeltaStreamed(Streamed):
+    """A piece of what a model is writing, before anybody has checked it; it has no `seq` and is never told again.
+
+    Pieces of one `part` (and `call_index`) of a request and attempt follow each other. They end where the log has the
+    answer: `text`, `reasoning` and `tool_call` then come whole. Of arguments the pieces are JSON text.
+    """
+
+    type: Literal["delta"] = "delta"
+    part: Literal["reasoning", "text", "tool_call"]
+    text: str
+    request_id: UUID
+    attempt: int
+    agent_key: str = ""
+    call_index: int = 0
+    tool: str = ""
+
+
+class SupersededStreamed(Streamed):
+    """Forget the pieces of this request and attempt: what they said is not what the model answers.
+
+    `asked_again`: another call of the model began. `refused`: the answer can't be had, or is not followed as written.
+    `ended`: the run ended without it.
+    """
+
+    type: Literal["superseded"] = "superseded"
+    request_id: UUID
+    attempt: int
+    reason: Literal["asked_again", "refused", "ended"]
+
+
 StreamEvent = Annotated[
     TextStreamed
     | ToolCallStreamed
@@ -109,11 +144,15 @@ StreamEvent = Annotated[
     | ReasoningStreamed
     | UsageStreamed
     | StatusStreamed
-    | ErrorStreamed,
+    | ErrorStreamed
+    | DeltaStreamed
+    | SupersededStreamed,
     Field(discriminator="type"),
 ]
 
 EVENT_TYPES = frozenset({"text", "tool_call", "tool_result", "step", "reasoning", "usage", "status", "error"})
+"""What a log is told in; beside them a stream that was asked for deltas has `delta` and `superseded`."""
+
 BRIEF = frozenset({"text", "tool_call"})
 """What is told where no details are asked for, beside the error that ended the run."""
 

@@ -84,6 +84,8 @@ def _parts(written: JsonObject) -> Iterator[Growth]:
             yield from _answer(details.get("payload"))
         case "USE_TOOL":
             yield from _calls(details)
+        case _:
+            return
 
 
 def _answer(payload: Any) -> Iterator[Growth]:
