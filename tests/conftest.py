@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import shutil
 import subprocess
+import sys
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -23,6 +25,18 @@ ROLES = ("orchestrator", "tas", "gateway", "log_writer")
 PASSWORD = "towpath-test"  # for servers that ask for one; they hold nothing but test data
 POSTGRES_IMAGE = "postgres:18"
 NATS_IMAGE = "nats:2.15"
+
+
+# Four processes of tests, and hundreds of services, would each compile the same modules again.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what all test modules have imported out of every later collection, as a service does with its own."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
 
 
 def docker_answers() -> bool:
