@@ -12,7 +12,7 @@ from towpath_contracts import subjects
 from towpath_contracts.children import AskChild
 from towpath_contracts.deciding import Cost, Usage
 from towpath_contracts.events import FINAL_STATUSES, LogEntry
-from towpath_contracts.facts import CancelRequested, ChildTold, RunAdmitted
+from towpath_contracts.facts import CancelRequested, ChildTold
 from towpath_engine.replay import create
 from towpath_engine.spawning import UNREADABLE, birth_of, bounded_final, is_over, told_of
 from towpath_engine.state import RunState, Status
@@ -27,7 +27,7 @@ NEWS = frozenset({Status.RUNNING, Status.WAITING})
 
 
 def born_of(parent: RunState, entries: list[LogEntry], now: datetime) -> list[Moved]:
-    """Return the children that *entries* start. They wait as queued runs; whoever commits their birth admits them."""
+    """Return the children that *entries* start. They wait as queued runs until there is room for them."""
     born: list[Moved] = []
     for entry in entries:
         if isinstance(entry.event, ev.ChildStarted):
@@ -89,8 +89,6 @@ class Children:
         if row is None:  # born in the transition that made its parent ask: somebody has deleted it
             await self._post(_gone(request))
             return
-        if row["status"] == Status.QUEUED and not request.cancel:
-            await self._post(RunAdmitted(run_id=request.child_id))
         if request.cancel and row["status"] not in FINAL_STATUSES and row["status"] != CANCELLING:
             stop = CancelRequested(run_id=request.child_id, by=f"run {request.run_id}", reason=request.reason)
             await self._post(stop)
@@ -115,5 +113,5 @@ class Children:
             )
         )
 
-    async def _post(self, fact: ChildTold | CancelRequested | RunAdmitted) -> None:
+    async def _post(self, fact: ChildTold | CancelRequested) -> None:
         await self._bus.post(subjects.run_inbox("orchestrator", fact.run_id), fact.model_dump_json().encode())

@@ -30,6 +30,7 @@ from towpath_fabric.ports import Database, Feed
 from towpath_fabric.pull import ack, nak
 from towpath_orchestrator.adapters.budget_tables import Committed
 from towpath_orchestrator.adapters.run_tables import QUERIES, Moved, RunTables, commit_batch, event_text, times
+from towpath_orchestrator.admission import Admission
 from towpath_orchestrator.cache import DatabaseClock, StateCache, Waiters
 from towpath_orchestrator.charging import Charging
 from towpath_orchestrator.children import Children, born_of, has_news
@@ -37,6 +38,7 @@ from towpath_orchestrator.desks import Desks, texts_of
 from towpath_orchestrator.inbox import Item, parse, run_of
 from towpath_orchestrator.limits import Limits
 from towpath_orchestrator.metrics import Metrics
+from towpath_orchestrator.saving import Saving
 from towpath_orchestrator.sender import Sender
 from towpath_orchestrator.settings import OrchestratorSettings
 from towpath_orchestrator.tracing import RunTracing
@@ -78,8 +80,9 @@ class CommitLoop:
         self.endings = Waiters()
         self.sender: Sender | None = None
         self.children: Children | None = None
+        self.admission: Admission | None = None
         self.tracing: RunTracing | None = None
-        self._saving: set[asyncio.Task[None]] = set()
+        self._saving = Saving(tables, settings.snapshot_every, log)
         self._errors: dict[UUID, str] = {}
         self._unreadable: dict[UUID, str] = {}
         self._lane = Lane(pool)
@@ -314,7 +317,7 @@ class CommitLoop:
         for moved in batch:
             if moved.state.run_id in committed:
                 self.cache.put(moved.state)
-                self._maybe_save(moved)
+                self._saving.moved(moved)
             elif moved.state.run_id not in done.short:
                 self._metrics.conflicts.inc()
                 self._stale(moved.state.run_id)
@@ -339,20 +342,6 @@ class CommitLoop:
             done.add(await self._commit_rows([moved], now))
         return done
 
-    def _maybe_save(self, moved: Moved) -> None:
-        every = self._settings.snapshot_every
-        if moved.state.is_final or moved.before_seq // every == moved.state.seq // every:
-            return
-        task = asyncio.create_task(self._save(moved.state))
-        self._saving.add(task)
-        task.add_done_callback(self._saving.discard)
-
-    async def _save(self, state: RunState) -> None:
-        try:
-            await self._tables.save_snapshot(state)
-        except DATABASE_DOWN:
-            self._log.info("a state was not saved; a reload will fold more", run_id=str(state.run_id))
-
     async def _send(self, wanted: list[Effect]) -> None:
         if self.sender is None:
             return
@@ -373,12 +362,16 @@ class CommitLoop:
         self.waiters.moved(state.run_id)
         if self.children is not None and has_news(moved.entries, moved.before, state):
             await self.children.tell_parent(state)
-        for child in moved.born:
+        takes_over = moved.before is not None and all(child.ended for child in moved.before.children)
+        for place, child in enumerate(moved.born):
             self.cache.put(child.state)
-            self.add(RunAdmitted(run_id=child.state.run_id))
+            if self.admission is None or self.admission.starts_born(child.state, takes_over=takes_over and place == 0):
+                self.add(RunAdmitted(run_id=child.state.run_id))
             await self._told(child)
         if state.is_final and isinstance(moved.entries[-1].event, ev.RunFinished):
             self.endings.moved(state.run_id)
+            if self.admission is not None:
+                self.admission.freed()
             self._metrics.runs.labels(str(state.status)).inc()
             if self.tracing is not None:
                 self.tracing.ended(state.run_id)

@@ -16,6 +16,7 @@ from towpath_fabric.ports import Database, Feed, Wire
 from towpath_orchestrator.acting import Acting
 from towpath_orchestrator.adapters.prices import Prices
 from towpath_orchestrator.adapters.run_tables import RunTables
+from towpath_orchestrator.admission import Admission
 from towpath_orchestrator.app import (
     Clients,
     Enqueued,
@@ -70,19 +71,21 @@ class Parts:
         self.loop = loop = CommitLoop(pool, tables, ports.inbox, ports.arrived, settings, metrics, log, limits)
         sender = loop.sender = Sender(bus, metrics, loop.add)
         sender.children = loop.children = Children(pool, bus, log)
-        self._intake = intake = Intake(pool, tables, loop, settings, self._registry.find, bus, limits)
+        admission = loop.admission = Admission(pool, settings, metrics, loop.add, log)
+        self._intake = intake = Intake(pool, tables, loop, settings, self._registry.find, bus, limits, admission)
         self._reading = Reading(pool, loop.waiters, loop.endings)
         self._acting = Acting(self._reading, bus)
         self.letters = Letters(pool, bus, loop, metrics, log)
         self._replays = ReplayGate(pool)
         self._waking = Waking(pool, loop)
         self._forks = Forks(pool, intake, bus, settings, self._registry.find)
-        reconciler = Reconciler(pool, loop, intake, settings, metrics, log, limits)
+        reconciler = Reconciler(pool, loop, admission, settings, log, limits)
         dead = DeadLetters(pool, "TASKS", metrics.dead, log)
         self.loops: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (
             loop.run,
             intake.run,
             reconciler.run,
+            admission.run,
             partial(sender.follow_reconnects, loop.cache.states, ports.ensure),
             reconciler.keep_house,
             Resuming(pool, tables, sender, log, most=settings.max_active_runs).run,

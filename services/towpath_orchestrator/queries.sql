@@ -110,9 +110,11 @@ WITH wanted AS (
   RETURNING run_id
 ), made AS (
   INSERT INTO runs.run (run_id, project, kind, network, version, snapshot_digest, status, seq, wake_at, caller, priority,
-                        agent_key, step, max_steps, user_message, labels, debug, created_at, started_at, updated_at)
+                        agent_key, step, max_steps, user_message, labels, debug, created_at, started_at, updated_at,
+                        queue_at)
   SELECT run_id, project, kind, network, version, snapshot_digest, status, seq, wake_at, caller, priority, agent_key,
-         step, max_steps, user_message, labels::jsonb, debug, $20, started_at, $20
+         step, max_steps, user_message, labels::jsonb, debug, $20, started_at, $20,
+         $20::timestamptz - make_interval(secs => priority * $30::float8)
   FROM wanted WHERE idempotency_key IS NULL OR run_id IN (SELECT run_id FROM keyed)
   RETURNING run_id
 ), told AS (
@@ -183,21 +185,30 @@ SELECT run_id FROM runs.run WHERE status = 'running' AND updated_at > now() - ma
 ORDER BY updated_at DESC LIMIT $2
 
 -- name: load_counts
--- Who holds how much of the room, and how many wait for it. A run that waits for a person holds none. `budgets` tells
--- whether anybody has changed a limit.
+-- Who holds how much of the room, and how many wait for it. A run that waits for a person holds none, nor does one that
+-- waits for a child: what lives below it counts instead. `budgets` tells whether anybody has changed a limit.
 SELECT q.queued, p.waiting, a.caller, a.network, a.active, (SELECT version FROM runs.budget_version) AS budgets
 FROM (SELECT count(*) AS queued FROM (SELECT 1 FROM runs.run WHERE status = 'queued' LIMIT $1) AS w) AS q
 CROSS JOIN (SELECT count(*) AS waiting FROM runs.run WHERE status = 'waiting') AS p
-LEFT JOIN (SELECT caller, network, count(*) AS active FROM runs.run WHERE status IN ('running', 'cancelling')
-           GROUP BY caller, network) AS a ON true
+LEFT JOIN (SELECT r.caller, r.network, count(*) AS active FROM runs.run r
+           WHERE r.status IN ('running', 'cancelling') AND NOT EXISTS (
+             SELECT 1 FROM runs.run c WHERE c.parent_run_id = r.run_id
+               AND c.status IN ('queued', 'running', 'waiting', 'cancelling'))
+           GROUP BY r.caller, r.network) AS a ON true
 
 -- name: next_queued
--- Whoever holds least comes next: everybody's first, then everybody's second (design §4, admission). Nobody's runs of
--- one network get more than $2, so that a slow one leaves room for the others. Each queue is read from its front, and no
--- further than it could be let in: a long one hides nobody and costs nothing.
+-- Whoever holds least comes next: everybody's first, then everybody's second (design §4, admission); of those who hold
+-- the same, whoever is not among $3, or was served longest ago, which is first in it. Nobody's runs of one network get
+-- more than $2, so that a slow one leaves room for the others. Each queue is read from its front, and no further than it
+-- could be let in: a long one hides nobody and costs nothing. Children have no queue_at and stand in front of what is
+-- not begun; the others stand where priority and waiting put them, once and for all: both grow by the same clock.
+-- Where $4 is set only children come in.
 WITH RECURSIVE active AS (
-  SELECT caller, network, count(*) AS held FROM runs.run WHERE status IN ('running', 'cancelling')
-  GROUP BY caller, network
+  SELECT r.caller, r.network, count(*) AS held FROM runs.run r
+  WHERE r.status IN ('running', 'cancelling') AND NOT EXISTS (
+    SELECT 1 FROM runs.run c WHERE c.parent_run_id = r.run_id
+      AND c.status IN ('queued', 'running', 'waiting', 'cancelling'))
+  GROUP BY r.caller, r.network
 ), queue AS (
   (SELECT caller, network FROM runs.run WHERE status = 'queued' ORDER BY caller, network LIMIT 1)
   UNION ALL
@@ -206,20 +217,23 @@ WITH RECURSIVE active AS (
     WHERE r.status = 'queued' AND (r.caller, r.network) > (q.caller, q.network)
     ORDER BY r.caller, r.network LIMIT 1) AS n
 ), front AS (
-  SELECT w.run_id, w.priority, q.caller, coalesce(a.held, 0) AS held
+  SELECT w.run_id, w.queue_at, q.caller
   FROM queue q LEFT JOIN active a ON a.caller = q.caller AND a.network = q.network
   CROSS JOIN LATERAL (
-    SELECT r.run_id, r.priority FROM runs.run r
+    SELECT r.run_id, r.queue_at FROM runs.run r
     WHERE r.status = 'queued' AND r.caller = q.caller AND r.network = q.network
-    ORDER BY r.priority DESC, r.run_id
+      AND (NOT $4::boolean OR r.queue_at IS NULL)
+    ORDER BY r.queue_at NULLS FIRST, r.run_id
     LIMIT greatest(0, least($1, $2 - coalesce(a.held, 0)))) AS w
 ), placed AS (
-  SELECT f.run_id, coalesce(c.held, 0)
-           + row_number() OVER (PARTITION BY f.caller ORDER BY f.priority DESC, f.run_id) AS turn
+  SELECT f.run_id, f.caller, coalesce(c.held, 0)
+           + row_number() OVER (PARTITION BY f.caller ORDER BY f.queue_at NULLS FIRST, f.run_id) AS turn
   FROM front f
   LEFT JOIN (SELECT caller, sum(held)::bigint AS held FROM active GROUP BY caller) AS c ON c.caller = f.caller
 )
-SELECT run_id FROM placed ORDER BY turn, run_id LIMIT $1
+SELECT p.run_id, p.caller FROM placed p
+LEFT JOIN unnest($3::text[]) WITH ORDINALITY AS s (caller, place) ON s.caller = p.caller
+ORDER BY p.turn, s.place NULLS FIRST, p.run_id LIMIT $1
 
 -- name: project_of_caller
 SELECT project FROM gateway.principal WHERE caller = $1

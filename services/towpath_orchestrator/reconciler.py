@@ -5,20 +5,18 @@ that means.
 """
 
 import asyncio
-from collections import Counter
 
-from towpath_contracts.facts import RunAdmitted, TimerFired
+from towpath_contracts.facts import TimerFired
 from towpath_fabric import dead_letters
 from towpath_fabric.crash_points import crash_point
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.logs import Logger
 from towpath_fabric.ports import Database
 from towpath_orchestrator.adapters.run_tables import QUERIES
+from towpath_orchestrator.admission import Admission
 from towpath_orchestrator.limits import Limits
 from towpath_orchestrator.loop import CommitLoop
-from towpath_orchestrator.metrics import Metrics
 from towpath_orchestrator.settings import OrchestratorSettings
-from towpath_orchestrator.submit import Intake
 
 CLAIM_LIMIT = 256
 """Overdue runs claimed at a time; the next look is 250 ms later."""
@@ -33,17 +31,15 @@ class Reconciler:
         self,
         pool: Database,
         loop: CommitLoop,
-        intake: Intake,
+        admission: Admission,
         settings: OrchestratorSettings,
-        metrics: Metrics,
         log: Logger,
         limits: Limits,
     ) -> None:
         self._pool = pool
         self._loop = loop
-        self._intake = intake
+        self._admission = admission
         self._settings = settings
-        self._metrics = metrics
         self._log = log
         self._limits = limits
 
@@ -61,24 +57,7 @@ class Reconciler:
         for row in await self._pool.fetch(QUERIES.claim_overdue, CLAIM_LIMIT):
             crash_point("orchestrator.overdue_claimed")
             self._loop.add(TimerFired(run_id=row["run_id"]))
-        await self._admit()
-
-    async def _admit(self) -> None:
-        unseen = self._intake.before_count()
-        rows = await self._pool.fetch(QUERIES.load_counts, self._settings.max_queued_runs)
-        queued: int = rows[0]["queued"]
-        held = Counter({(row["caller"], row["network"]): row["active"] for row in rows if row["active"]})
-        self._intake.counted(held + unseen)
-        self._intake.queued = queued
-        self._metrics.active.set(held.total())
-        self._metrics.queued.set(queued)
-        await self._limits.saw(rows[0]["budgets"])
-        self._intake.crowded = rows[0]["waiting"] >= self._settings.max_waiting_runs
-        room = min(self._settings.max_active_runs - held.total(), queued, CLAIM_LIMIT)
-        if room > 0 and not self._intake.crowded:
-            for row in await self._pool.fetch(QUERIES.next_queued, room, self._settings.active_share):
-                crash_point("orchestrator.before_admit")
-                self._loop.add(RunAdmitted(run_id=row["run_id"]))
+        await self._limits.saw(await self._admission.admit())
 
     async def keep_house(self) -> None:
         """Create partitions ahead of time; forget keys that have run out, and old dead letters."""

@@ -14,11 +14,14 @@ class OrchestratorSettings(Settings):
     max_active_runs: int = 1_000
     """Runs that are started at the same time; more wait as `queued` (design §4, admission).
 
-    A run that waits for a person is not counted.
+    A run that waits for a person, or for its children, is not counted.
     """
 
     max_active_share: float = Field(default=0.8, gt=0, le=1)
     """How much of `max_active_runs` one caller's runs of one network may hold: slow tools leave room for the others."""
+
+    priority_ageing_s: float = Field(default=30, gt=0)
+    """Waiting so long counts as much as one more step of priority, so that no priority starves the others."""
 
     max_waiting_runs: int = 20_000
     """Runs that wait for people; beyond it no more are started, since each is asked about from time to time."""

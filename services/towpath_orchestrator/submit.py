@@ -5,7 +5,6 @@ arrive while a transaction is in flight share the next one.
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -36,6 +35,7 @@ from towpath_fabric.ports import Database, Wire
 from towpath_fabric.rounds import Rounds
 from towpath_orchestrator.adapters.run_tables import QUERIES, Moved, RunTables, event_text
 from towpath_orchestrator.adapters.texts import storable, storable_json
+from towpath_orchestrator.admission import Admission
 from towpath_orchestrator.limits import Limits
 from towpath_orchestrator.loop import CommitLoop
 from towpath_orchestrator.objectives import mounted
@@ -84,8 +84,10 @@ class Intake:
         find_version: Callable[[str, str, int | None], Any],
         bus: Wire,
         limits: Limits,
+        admission: Admission,
     ) -> None:
         self._pool = pool
+        self._admission = admission
         self._bus = bus
         self._tables = tables
         self._loop = loop
@@ -97,13 +99,6 @@ class Intake:
         self._coming = 0
         self._scripts = Rounds(self._add_scripts)
         self._projects: dict[str, tuple[str, float]] = {}
-        self.held: Counter[tuple[str, str]] = Counter()
-        """Runs under way by caller and network, as last counted, and what was begun here since."""
-        self._storing: Counter[tuple[str, str]] = Counter()
-        self._begun: Counter[tuple[str, str]] = Counter()
-        self.queued = 0
-        self.crowded = False
-        """Whether so many runs wait for people that no more are started."""
 
     async def project_of(self, caller: str) -> str:
         """Return the project that *caller* acts in; raises ProblemError `caller_unknown`."""
@@ -144,8 +139,8 @@ class Intake:
 
     def _refuse_flood(self) -> None:
         """Raise `overloaded` rather than take what can be neither stored soon nor started for long."""
-        if self.queued >= self._settings.max_queued_runs:
-            detail = f"{self.queued} runs wait already"
+        if self._admission.queued >= self._settings.max_queued_runs:
+            detail = f"{self._admission.queued} runs wait already"
             raise ProblemError(problem("overloaded", detail, retry_after_s=OVERLOADED_RETRY_S))
         if self._coming >= self._settings.max_waiting_submits:
             detail = f"{self._coming} tasks wait to be stored"
@@ -221,7 +216,7 @@ class Intake:
                 await self._arrived.wait()
             batch, self._waiting = self._waiting[:256], self._waiting[256:]
             await self._commit_safely(batch)
-            self._storing = Counter()
+            self._admission.stored()
 
     async def _commit_safely(self, batch: list[Submission]) -> None:
         """Commit a batch; a task that Postgres refuses is refused alone."""
@@ -260,26 +255,10 @@ class Intake:
         if submission.forked is not None:
             state = _folded(submission, state, submission.forked, now)
         submission.budgeted = self._limits.check(submission.run_id, submission.task, submission.snapshot, now)
-        if not self.queued and not self.crowded and self._has_room(submission.task):
-            if not submission.budgeted:
-                state = _folded(submission, state, RunAdmitted(run_id=submission.run_id), now)
-            submission.admitted = True
-            for count in (self.held, self._storing, self._begun):
-                count[submission.task.caller, submission.task.network] += 1
+        submission.admitted = self._admission.starts_at_once(submission.task)
+        if submission.admitted and not submission.budgeted:
+            state = _folded(submission, state, RunAdmitted(run_id=submission.run_id), now)
         submission.state = state
-
-    def before_count(self) -> Counter[tuple[str, str]]:
-        """Return what is begun here and may not be seen by a count that starts now."""
-        self._begun = Counter()
-        return Counter(self._storing)
-
-    def counted(self, held: Counter[tuple[str, str]]) -> None:
-        """Take a count of the runs under way; what was begun while it was made is added."""
-        self.held = held + self._begun
-
-    def _has_room(self, task: RunCreated) -> bool:
-        own = self.held[task.caller, task.network]
-        return self.held.total() < self._settings.max_active_runs and own < self._settings.active_share
 
     async def _commit(self, batch: list[Submission]) -> None:
         async with self._pool.acquire() as connection:
@@ -289,7 +268,7 @@ class Intake:
             if not batch:
                 return
             crash_point("orchestrator.submit_before_commit")
-            rows = await connection.fetch(QUERIES.create_runs, *_columns(batch, now))
+            rows = await connection.fetch(QUERIES.create_runs, *_columns(batch, now, self._settings.priority_ageing_s))
             crash_point("orchestrator.submit_committed")
         made = {row["run_id"] for row in rows}
         for submission in batch:
@@ -316,14 +295,14 @@ class Intake:
             )
         self._loop.cache.put(state)
         await self._loop.announce(_moved(submission, state), list(submission.effects))
-        if submission.budgeted:
+        if submission.budgeted and submission.admitted:
             self._loop.add(RunAdmitted(run_id=submission.run_id))
         await crash_point_sent("orchestrator.submit_announced")
 
     async def _repeated(self, submission: Submission) -> None:
         """Answer a task whose key is taken: the first run for the same request, a conflict for another."""
         if submission.admitted:
-            self.held[submission.task.caller, submission.task.network] -= 1
+            self._admission.not_started(submission.task)
         task = submission.task
         row = await self._pool.fetchrow(QUERIES.idempotent_run, task.project, task.caller, submission.idempotency_key)
         if submission.answer.done():
@@ -361,7 +340,7 @@ def _moved(submission: Submission, state: RunState) -> Moved:
     return Moved(before_seq=0, state=state, entries=submission.entries, texts=texts)
 
 
-def _columns(batch: list[Submission], now: datetime) -> list[Any]:
+def _columns(batch: list[Submission], now: datetime, ageing_s: float) -> list[Any]:
     pairs = [(s, s.state) for s in batch if s.state is not None]
     runs = [
         (
@@ -393,4 +372,4 @@ def _columns(batch: list[Submission], now: datetime) -> list[Any]:
     columns.append(now)
     columns += [list(column) for column in zip(*events, strict=True)]
     columns += [list(column) for column in zip(*facts, strict=True)] if facts else [[], [], []]
-    return [*columns, ENGINE_VERSION, [s.task.kind for s, _ in pairs]]
+    return [*columns, ENGINE_VERSION, [s.task.kind for s, _ in pairs], ageing_s]

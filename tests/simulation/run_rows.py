@@ -18,6 +18,7 @@ from towpath_orchestrator.adapters import run_tables
 from towpath_orchestrator.adapters.run_tables import QUERIES
 
 ACTIVE = ("running", "cancelling")
+ALIVE = ("queued", "running", "waiting", "cancelling")
 CLAIMED_FOR = timedelta(seconds=5)
 
 Row = dict[str, Any]
@@ -235,18 +236,19 @@ class RunRows:
     def load_counts(self, _session: Session, limit: int) -> list[Row]:
         queued = min(limit, sum(run["status"] == "queued" for run in self.runs.values()))
         held: dict[tuple[str, str], int] = defaultdict(int)
-        for run in self.runs.values():
-            if run["status"] in ACTIVE:
+        parents = {run.get("parent_run_id") for run in self.runs.values() if run["status"] in ALIVE}
+        for run_id, run in self.runs.items():
+            if run["status"] in ACTIVE and run_id not in parents:
                 held[run["caller"], run["network"]] += 1
         waiting = sum(run["status"] == "waiting" for run in self.runs.values())
         counts: Row = {"queued": queued, "waiting": waiting, "budgets": self.budget_version}
         rows: list[Row] = [{**counts, "caller": c, "network": n, "active": count} for (c, n), count in held.items()]
         return rows or [{**counts, "caller": None, "network": None, "active": None}]
 
-    def next_queued(self, _session: Session, room: int, *_share: int) -> list[Row]:
+    def next_queued(self, _session: Session, room: int, *_rules: Any) -> list[Row]:
         """Fairness is not what is tested here: the oldest first."""
-        waiting = sorted(run["run_id"] for run in self.runs.values() if run["status"] == "queued")
-        return [{"run_id": run_id} for run_id in waiting[:room]]
+        waiting = sorted((run["run_id"], run["caller"]) for run in self.runs.values() if run["status"] == "queued")
+        return [{"run_id": run_id, "caller": caller} for run_id, caller in waiting[:room]]
 
     def project_of_caller(self, _session: Session, caller: str) -> list[Row]:
         return [{"project": self.callers[caller]}] if caller in self.callers else []

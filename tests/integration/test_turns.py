@@ -1,0 +1,174 @@
+"""Who comes next: turns of callers, priorities that age, children and their parents, on the real tables (design §4)."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import pytest
+import structlog
+from prometheus_client import CollectorRegistry
+from tests.conftest import DatabaseUrl
+
+from towpath_contracts.facts import RunAdmitted
+from towpath_fabric.db import open_pool
+from towpath_orchestrator.admission import Admission
+from towpath_orchestrator.metrics import Metrics
+from towpath_orchestrator.settings import OrchestratorSettings
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+INSERT = (
+    "INSERT INTO runs.run (run_id, project, kind, network, version, snapshot_digest, status, seq, caller, priority,"
+    " created_at, updated_at, parent_run_id, queue_at) VALUES ($1, 'default', 'network', $2, 1, 'd', $3, 1, $4,"
+    " $5::smallint, $6, $6, $7,"
+    " CASE WHEN $7::uuid IS NULL THEN $6::timestamptz - make_interval(secs => $5::smallint * 30) END)"
+)
+UNDER_WAY = "SELECT run_id, caller FROM runs.run WHERE status = 'running' ORDER BY started_at, run_id"
+
+
+class Yard:
+    """The queue as the tables have it; what is admitted runs, in order of admission, until it is let go."""
+
+    def __init__(self, owner: Any, pool: Any) -> None:
+        self.owner = owner
+        self.pool = pool
+        self.made = 0
+        self.begun: list[UUID] = []
+
+    def admission(self, room: int, **more: Any) -> Admission:
+        settings = OrchestratorSettings(max_active_runs=room, max_active_share=1, **more)
+        return Admission(self.pool, settings, Metrics(CollectorRegistry()), self._begin, structlog.get_logger())
+
+    def _begin(self, fact: RunAdmitted) -> None:
+        self.begun.append(fact.run_id)
+
+    async def add(
+        self,
+        caller: str,
+        count: int = 1,
+        *,
+        status: str = "queued",
+        priority: int = 5,
+        at: datetime = NOW,
+        parent: UUID | None = None,
+        network: str = "n",
+    ) -> list[UUID]:
+        ids = [UUID(int=self.made + place + 1) for place in range(count)]
+        self.made += count
+        await self.owner.executemany(INSERT, [(run, network, status, caller, priority, at, parent) for run in ids])
+        return ids
+
+    async def admitted(self, admission: Admission) -> list[str]:
+        """Look once; returns the callers of what begins, in order."""
+        before = len(self.begun)
+        await admission.admit()
+        callers = []
+        for place, run_id in enumerate(self.begun[before:], start=before):
+            text = "UPDATE runs.run SET status = 'running', started_at = $2 WHERE run_id = $1 RETURNING caller"
+            callers.append(await self.owner.fetchval(text, run_id, NOW + timedelta(seconds=place)))
+        return callers
+
+    async def end_oldest(self, caller: str | None = None) -> None:
+        rows = await self.owner.fetch(UNDER_WAY)
+        first = next(row["run_id"] for row in rows if caller in (None, row["caller"]))
+        await self.set(first, "completed")
+
+    async def set(self, run_id: UUID, status: str) -> None:
+        await self.owner.execute("UPDATE runs.run SET status = $2 WHERE run_id = $1", run_id, status)
+
+
+@pytest.fixture
+async def yard(database: DatabaseUrl) -> AsyncIterator[Yard]:
+    owner, pool = await asyncpg.connect(database()), await open_pool(database("orchestrator"), 2, "test")
+    yield Yard(owner, pool)
+    await owner.close()
+    pool.terminate()
+
+
+async def test_of_the_next_twenty_runs_ten_are_those_of_who_came_last(yard: Yard) -> None:
+    """A flood of one caller: 2,000 wait, then another comes with 10."""
+    admission = yard.admission(8)
+    await yard.add("flood", 2_000)
+    assert await yard.admitted(admission) == ["flood"] * 8
+    await yard.add("other", 10)
+    order: list[str] = []
+    while len(order) < 20:
+        await yard.end_oldest()
+        order += await yard.admitted(admission)
+    assert order.count("other") == 10
+    assert order[:4] == ["other"] * 4, "whoever holds nothing comes first, until both hold the same"
+
+
+async def test_more_callers_than_room_take_turns(yard: Yard) -> None:
+    """With room for one run, nobody's age wins twice: three floods and one who came last are served in a circle."""
+    admission = yard.admission(1)
+    for caller in ("a", "b", "c", "late"):
+        await yard.add(caller, 4)
+    order: list[str] = []
+    for _ in range(16):
+        order += await yard.admitted(admission)
+        await yard.end_oldest()
+    assert [set(order[place : place + 4]) for place in range(0, 16, 4)] == [{"a", "b", "c", "late"}] * 4
+
+
+async def test_a_higher_priority_comes_first_until_the_others_have_waited_long_enough(yard: Yard) -> None:
+    """30 s of waiting count as much as one step of priority; across callers priority means nothing."""
+    old = await yard.add("me", priority=2, at=NOW - timedelta(seconds=121))
+    low = await yard.add("me", priority=2)
+    high = await yard.add("me", priority=6)
+    highest = await yard.add("me", priority=10)
+    await yard.add("you", priority=0)
+    admission = yard.admission(100)
+    order = await yard.admitted(admission)
+    assert [run for run in yard.begun if run in {*old, *low, *high, *highest}] == [*highest, *old, *high, *low]
+    assert order.index("you") <= 1
+
+
+async def test_a_parent_gives_its_room_to_its_children_and_they_come_before_new_runs(yard: Yard) -> None:
+    """Two parents fill the room of two; their children take it over, and nothing waits for ever."""
+    admission = yard.admission(2)
+    parents = await yard.add("me", 2)
+    await yard.admitted(admission)
+    assert yard.begun == parents
+    new = await yard.add("me", 2, priority=10, at=NOW - timedelta(hours=1))
+    children = [run for parent in parents for run in await yard.add("me", 2, parent=parent, at=NOW)]
+    await yard.admitted(admission)
+    assert yard.begun[2:] == children[:2]
+    await yard.admitted(admission)
+    assert len(yard.begun) == 4, "the room is full"
+    for child in children[:2]:
+        await yard.set(child, "completed")
+    await yard.admitted(admission)
+    assert yard.begun[4:] == children[2:3], "the first parent goes on, and holds room again"
+    await yard.set(parents[0], "completed")
+    await yard.admitted(admission)
+    assert yard.begun[5:] == children[3:]
+    await yard.set(children[2], "completed")
+    await yard.set(children[3], "waiting")
+    await yard.admitted(admission)
+    assert yard.begun[6:] == new, "a parent whose child waits for a person holds no room either"
+
+
+async def test_a_tree_of_one_caller_leaves_the_next_room_to_another(yard: Yard) -> None:
+    """One run with many children: they take their caller's turns."""
+    admission = yard.admission(4)
+    (parent,) = await yard.add("tree", status="running")
+    await yard.add("tree", 60, parent=parent)
+    assert await yard.admitted(admission) == ["tree"] * 4
+    await yard.add("other", 10)
+    order: list[str] = []
+    while len(order) < 20:
+        await yard.end_oldest()
+        order += await yard.admitted(admission)
+    assert order.count("other") == 10
+
+
+async def test_while_too_many_runs_wait_for_people_only_children_begin(yard: Yard) -> None:
+    """New runs would only wait as well; a child is what a begun run needs to end."""
+    (parent,) = await yard.add("me", status="running")
+    await yard.add("me", 3, status="waiting")
+    await yard.add("me", 2, priority=10)
+    children = await yard.add("me", 2, parent=parent)
+    await yard.admitted(yard.admission(10, max_waiting_runs=3))
+    assert yard.begun == children
