@@ -11,7 +11,7 @@ from pathlib import Path
 
 from towpath.errors import RefusedError
 from towpath_contracts.base import JsonObject
-from towpath_contracts.globs import matching
+from towpath_contracts.globs import PatternTooLongError, matching
 from towpath_contracts.problems import problem
 from towpath_contracts.workspace import MAX_MOUNT_BYTES, MAX_MOUNT_FILES
 
@@ -57,9 +57,12 @@ def _roots(mount: HostMount) -> list[Path]:
 
 
 def _wanted(mount: HostMount, paths: Collection[str]) -> set[str]:
-    """Return those of *paths* that the globs have."""
-    wanted = {path for pattern in mount.include for path in matching(pattern, paths)}
-    return wanted - {path for pattern in mount.exclude for path in matching(pattern, paths)}
+    """Return those of *paths* that the globs have; raises RefusedError for a glob that is too long."""
+    try:
+        wanted = {path for pattern in mount.include for path in matching(pattern, paths)}
+        return wanted - {path for pattern in mount.exclude for path in matching(pattern, paths)}
+    except PatternTooLongError as error:
+        raise _refused(str(error)) from error
 
 
 def read_mount(mount: HostMount) -> list[JsonObject]:

@@ -8,6 +8,7 @@ arguments is a destination; what they return came from wherever it came from, so
 from typing import Any
 
 from towpath_contracts.base import JsonObject
+from towpath_contracts.globs import MAX_PATTERN
 from towpath_contracts.tools import EffectClass, ToolSpec
 from towpath_contracts.workspace import MAX_PATH, MAX_WRITE_CHARS
 
@@ -136,7 +137,7 @@ _WORKSPACE = (
         "workspace_glob",
         "read",
         "Find files by their paths: * and ? within a segment, ** over several.",
-        {"pattern": {"type": "string", "minLength": 1, "maxLength": MAX_PATH}},
+        {"pattern": {"type": "string", "minLength": 1, "maxLength": MAX_PATTERN}},
         "pattern",
     ),
     _spec(
@@ -145,7 +146,7 @@ _WORKSPACE = (
         "Find the lines that hold a text, in all files or those of a glob pattern.",
         {
             "text": {"type": "string", "minLength": 1, "maxLength": 512},
-            "pattern": {"type": "string", "minLength": 1, "maxLength": MAX_PATH},
+            "pattern": {"type": "string", "minLength": 1, "maxLength": MAX_PATTERN},
             "ignore_case": {"type": "boolean"},
         },
         "text",

@@ -11,12 +11,11 @@ from pydantic import Field
 
 from towpath_contracts.base import ClientValue, JsonObject
 from towpath_contracts.canonical import digest_text
-from towpath_contracts.globs import matching
+from towpath_contracts.globs import MAX_PATTERN, matching
 from towpath_contracts.internal_tools import MAX_MATCHES, MAX_READ_CHARS, READ_CHARS
 from towpath_contracts.workspace import (
     MAX_FILE_BYTES,
     MAX_FILES,
-    MAX_PATH,
     MAX_WORKSPACE_BYTES,
     MAX_WRITE_CHARS,
     FileChange,
@@ -57,12 +56,12 @@ class _Edit(ClientValue):
 
 
 class _Glob(ClientValue):
-    pattern: str = Field(min_length=1, max_length=MAX_PATH)
+    pattern: str = Field(min_length=1, max_length=MAX_PATTERN)
 
 
 class _Grep(ClientValue):
     text: str = Field(min_length=1, max_length=512)
-    pattern: str | None = Field(default=None, min_length=1, max_length=MAX_PATH)
+    pattern: str | None = Field(default=None, min_length=1, max_length=MAX_PATTERN)
     ignore_case: bool = False
 
 
@@ -79,12 +78,18 @@ def texts_needed(tool: str, args: JsonObject, files: Files) -> frozenset[str]:
     """Return the digests of the texts that a call reads; none for one that will be refused."""
     pattern, path = args.get("pattern"), args.get("path")
     if tool == "workspace_grep":
-        wanted: Iterable[str] = files if not isinstance(pattern, str) else matching(pattern, files)
+        wanted: Iterable[str] = _searched(pattern, files)
     elif tool in ("workspace_read", "workspace_edit") or args.get("mode") == "append":
         wanted = [_lenient(path)] if isinstance(path, str) else []
     else:
         wanted = []
     return frozenset(files[name].digest for name in wanted if name in files)
+
+
+def _searched(pattern: object, files: Files) -> Iterable[str]:
+    if not isinstance(pattern, str):
+        return files
+    return matching(pattern, files) if len(pattern) <= MAX_PATTERN else ()
 
 
 def _lenient(path: str) -> str:

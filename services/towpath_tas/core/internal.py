@@ -13,7 +13,7 @@ from towpath_tas.core.call import Call, Note, Step
 from towpath_tas.core.facts import executed_args
 from towpath_tas.core.registry import ToolVersion, spec_digest
 
-VERSION = 1
+VERSION = 2
 """Of the definitions of internal tools: raise it with any change of them, so that approvals of before are void."""
 
 APPLIED = "run"
