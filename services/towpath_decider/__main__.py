@@ -11,6 +11,7 @@ from towpath_decider.adapters.scripts import BlobScripts, FileScripts
 from towpath_decider.app import DECIDER, Decider
 from towpath_decider.asking import Asker
 from towpath_decider.settings import DeciderSettings
+from towpath_decider.telling import Telling
 from towpath_fabric.service import Service
 
 
@@ -25,6 +26,7 @@ def build(settings: DeciderSettings) -> Service:
     scripted = ScriptedProvider(
         blobs=BlobScripts(service.bus), files=FileScripts(settings.script_dir), allowed=settings.scripts_allowed
     )
+    telling = Telling(service.bus)
     decider = Decider(
         service.bus,
         Asker(
@@ -35,7 +37,8 @@ def build(settings: DeciderSettings) -> Service:
                 "anthropic": claude,
                 "local": local,
                 "scripted": scripted,
-            }
+            },
+            tell=telling.call if settings.decider_deltas else None,
         ),
         service.log,
         service.registry,
@@ -48,6 +51,7 @@ def build(settings: DeciderSettings) -> Service:
     service.on_stop(decider.stop)
     service.loop(decider.take_requests)
     service.loop(decider.keep_alive)
+    service.loop(telling.send_pieces)
     return service
 
 

@@ -13,7 +13,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.deciding import DecisionRequest, LlmCall, ScriptUse, Usage
 from towpath_contracts.facts import DecisionFailed, DecisionMade
-from towpath_decider.adapters.provider import Provider
+from towpath_decider.adapters.provider import Hearing, Provider
 from towpath_decider.core.accounting import NOTHING, add_costs, add_usage
 from towpath_decider.core.answers import Refused
 from towpath_decider.core.checks import asked_schema, check_for
@@ -48,6 +48,8 @@ UNAVAILABLE = "model_unavailable"
 """The code of a call that failed on its way, or at the provider: nobody knows what it used."""
 
 Sleep = Callable[[float], Awaitable[None]]
+Tell = Callable[[DecisionRequest], Hearing | None]
+"""Returns what hears one call for a request while it is made; None where nobody is to be told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,9 +94,13 @@ class Outcome:
 class Asker:
     """Answers requests with the providers it is given, by the first part of the model string."""
 
-    def __init__(self, providers: Mapping[str, Provider], sleep: Sleep = asyncio.sleep) -> None:
+    def __init__(
+        self, providers: Mapping[str, Provider], sleep: Sleep = asyncio.sleep, tell: Tell | None = None
+    ) -> None:
+        """*tell* is asked before each call of a model who hears what it writes."""
         self._providers = providers
         self._sleep = sleep
+        self._tell = tell
 
     async def answer(self, request: DecisionRequest) -> Outcome:
         """Return the decision, or why there is none. Raises nothing but CancelledError and PlatformAwayError."""
@@ -139,7 +145,12 @@ class Asker:
     async def _call(self, provider: Provider, question: Question, notes: Notes) -> Reply | CallFailure:
         started_at, started = wall(), monotonic()
         notes.begun += 1
-        said = await provider.complete(notes.request, question)
+        hearing = self._tell(notes.request) if self._tell is not None else None
+        try:
+            said = await provider.complete(notes.request, question, hearing.hear if hearing is not None else None)
+        finally:
+            if hearing is not None:
+                hearing.end()
         notes.calls.append(Call(question=question, said=said, started_at=started_at, duration_ms=_ms_since(started)))
         return said
 

@@ -5,24 +5,21 @@ Rows B2, B4, B5 and B13 of the features, exactly the same for each of them.
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 import pytest_asyncio
 import structlog
 from structlog.testing import LogCapture
-from tests.support.decisions import RESPOND, as_text, context, request
-from tests.support.gemini_server import Answer, GeminiServer, Seen, gemini
-from tests.support.model_servers import DIALECTS, INPUT_TOKENS, KEY, OUTPUT_TOKENS, Dialect, OpenAi
+from tests.support.asked_models import GOOD, Api, Clock, failed, made, serve
+from tests.support.decisions import RESPOND, as_text, context
+from tests.support.gemini_server import Answer, gemini
+from tests.support.model_servers import DIALECTS, INPUT_TOKENS, KEY, OUTPUT_TOKENS, OpenAi
 
-from towpath_contracts.deciding import DecisionKind, DecisionRequest
+from towpath_contracts.deciding import DecisionKind
 from towpath_contracts.decisions import UseTool, decision_adapter
-from towpath_contracts.facts import DecisionFailed, DecisionMade
-from towpath_decider.adapters.provider import Provider
-from towpath_decider.asking import Asker, Outcome, log_calls
+from towpath_contracts.facts import DecisionFailed
+from towpath_decider.asking import Asker, log_calls
 from towpath_decider.core.prompt import render
-from towpath_fabric.logs import Logger
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -31,50 +28,6 @@ VERDICT = {
     "properties": {"verdict": {"type": "string", "enum": ["ship", "hold"]}, "score": {"type": "integer"}},
     "required": ["verdict", "score"],
 }
-GOOD = as_text(RESPOND)
-
-
-class Clock:
-    """Waits without waiting, and remembers how long."""
-
-    def __init__(self) -> None:
-        self.waited: list[float] = []
-
-    async def sleep(self, seconds: float) -> None:
-        self.waited.append(seconds)
-
-
-class Api:
-    """One provider, the real one, and the server that it asks; shared by the tests, since SDKs are slow to start."""
-
-    def __init__(self, dialect: Dialect, server: GeminiServer, provider: Provider) -> None:
-        self.dialect, self.server, self.provider = dialect, server, provider
-        self.name = dialect.name
-
-    @property
-    def seen(self) -> list[Seen]:
-        return self.server.seen
-
-    def told(self, place: int) -> list[tuple[str, str]]:
-        return self.dialect.told(self.seen[place])
-
-    def request(self, **changes: Any) -> DecisionRequest:
-        # The first question loads the SDK, which takes long where many others work.
-        return request(**{"model": f"{self.name}:{self.dialect.model}", "timeout_ms": 180_000, **changes})
-
-    async def ask(self, *answers: Answer, clock: Clock | None = None, **changes: Any) -> Outcome:
-        self.server.play(*answers)
-        return await Asker({self.name: self.provider}, sleep=(clock or Clock()).sleep).answer(self.request(**changes))
-
-
-@asynccontextmanager
-async def serve(dialect: Dialect, key: str | None = KEY, log: Logger | None = None) -> AsyncIterator[Api]:
-    with gemini(dialect.says(GOOD)) as server:
-        provider = dialect.provider(server.url, key, log)
-        try:
-            yield Api(dialect, server, provider)
-        finally:
-            await provider.close()
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module", params=sorted(DIALECTS))
@@ -82,17 +35,6 @@ async def api(request: pytest.FixtureRequest) -> AsyncIterator[Api]:
     """Every provider in turn."""
     async with serve(DIALECTS[request.param]) as served:
         yield served
-
-
-def made(outcome: Outcome) -> DecisionMade:
-    assert isinstance(outcome.fact, DecisionMade), outcome.fact
-    return outcome.fact
-
-
-def failed(outcome: Outcome, code: str) -> DecisionFailed:
-    assert isinstance(outcome.fact, DecisionFailed), outcome.fact
-    assert outcome.fact.code == code, outcome.fact
-    return outcome.fact
 
 
 async def test_b2_the_provider_is_taken_from_the_model_string(api: Api) -> None:

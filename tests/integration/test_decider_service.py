@@ -20,7 +20,14 @@ from tests.support.service_process import ServiceProcess, service_process
 
 from towpath_contracts import subjects
 from towpath_contracts.canonical import digest_text
-from towpath_contracts.deciding import DecisionRequest, LlmCall, RenderedPrompt, RenderPrompt, ScriptPosition
+from towpath_contracts.deciding import (
+    DecisionRequest,
+    LlmCall,
+    RenderedPrompt,
+    RenderPrompt,
+    ScriptPosition,
+    TokenDelta,
+)
 from towpath_contracts.facts import DecisionFailed, DecisionMade
 from towpath_contracts.ids import request_id
 from towpath_contracts.problems import Problem
@@ -107,6 +114,31 @@ async def test_raw_entries_go_through_repair_and_unknown_actions_are_refused(
     assert refused.code == "invalid_output"
     assert "DANCE" in refused.message
     assert refused.script is not None
+
+
+async def test_b12_what_a_model_writes_is_told_while_it_writes_and_a_quick_answer_is_not(
+    asking: Asking, decider: ServiceProcess
+) -> None:
+    """Row B12: pieces of a decision on core NATS, in order, with attempt and writer; of no assessment."""
+    heard: list[TokenDelta] = []
+
+    async def hear(message: Msg) -> None:
+        heard.append(TokenDelta.model_validate_json(message.data))
+
+    await asking.nc.subscribe(subjects.RUN_TOKENS_ALL, cb=hear)
+    slow = {**RESPOND, "delay_ms": 600}
+    judged = {"kind": "confidence", "confidence": 0.9, "delay_ms": 300}
+    await asking.ask(numbered(1, script=asking.script([slow]), attempt=3))
+    await asking.ask(numbered(2, script=asking.script([RESPOND])))
+    await asking.ask(numbered(3, script=asking.script([judged]), kind="confidence"))
+    await asking.until(3)
+    await asking.nc.flush()
+    written = as_text(RESPOND).replace(": ", ":").replace(", ", ",")
+    await eventually(lambda: "".join(one.text for one in heard) == written)
+    assert [one.index for one in heard] == list(range(len(heard))) and 2 <= len(heard) <= 14
+    assert {(one.run_id, one.attempt, one.writer, one.agent_key) for one in heard} == {
+        (numbered(1).run_id, 3, heard[0].writer, context().agent_key)
+    }
 
 
 async def test_a_slow_call_holds_nobody_up(asking: Asking, decider: ServiceProcess) -> None:

@@ -3,6 +3,7 @@
 A server stands for the other side of the wire, not for a part of Towpath: the real SDKs talk HTTP to it.
 """
 
+import json
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -18,6 +19,11 @@ from towpath_fabric.logs import Logger
 
 KEY = "test-key-1234567890"
 INPUT_TOKENS, OUTPUT_TOKENS = gemini_server.INPUT_TOKENS, gemini_server.OUTPUT_TOKENS + gemini_server.THOUGHT_TOKENS
+
+
+def cut(text: str, size: int = 7) -> list[str]:
+    """Return *text* in pieces, as a model writes it."""
+    return [text[start : start + size] for start in range(0, len(text), size)]
 
 
 class Dialect(ABC):
@@ -40,6 +46,18 @@ class Dialect(ABC):
 
     @abstractmethod
     def refuses(self) -> Answer: ...
+
+    @abstractmethod
+    def chunks(self, body: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+        """Return the frames, with their event names, in which *body* is streamed; texts are cut into small pieces."""
+
+    def streamed(self, answer: Answer, *, without_end: bool = False) -> Answer:
+        """Return *answer* as a stream of server-sent events."""
+        frames = self.chunks(answer.body)
+        frames = frames[: len(frames) // 2] if without_end else frames
+        lines = [f"event: {name}\n" * bool(name) + f"data: {json.dumps(data)}\n\n" for name, data in frames]
+        body = "".join(lines) + ("data: [DONE]\n\n" if isinstance(self, OpenAi) and not without_end else "")
+        return Answer(body=body.encode(), headers={"content-type": "text/event-stream"})
 
     def fails(self, status: int, message: str = "no", **headers: str) -> Answer:
         return Answer(status=status, body={"error": {"message": message, "type": "some_error"}}, headers=headers)
@@ -77,6 +95,12 @@ class Gemini(Dialect):
 
     def refuses(self) -> Answer:
         return gemini_server.says("", finish="SAFETY")
+
+    def chunks(self, body: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+        (whole,) = body["candidates"]
+        parts = [part["text"] for part in whole.get("content", {}).get("parts", ())]
+        frames = [{"candidates": [{"index": 0, "content": {"parts": [{"text": one}]}}]} for one in cut("".join(parts))]
+        return [("", frame) for frame in (*frames, {**body, "candidates": [{**whole, "content": None}]})]
 
     def fails(self, status: int, message: str = "no", **headers: str) -> Answer:
         return gemini_server.fails(status, message, headers=headers)
@@ -126,6 +150,19 @@ class OpenAi(Dialect):
 
     def refuses(self) -> Answer:
         return self.message({"content": None, "refusal": "SAFETY: I can't help with that."}, "stop")
+
+    def chunks(self, body: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+        (choice,) = body["choices"]
+        message, about = choice["message"], {**body, "object": "chat.completion.chunk", "usage": None}
+        deltas: list[dict[str, Any]] = [{"content": one} for one in cut(message.get("content") or "")]
+        deltas += [{"refusal": message["refusal"]}] if message.get("refusal") else []
+        for index, call in enumerate(message.get("tool_calls", ())):
+            deltas.append({"tool_calls": [{**call, "index": index, "function": {**call["function"], "arguments": ""}}]})
+            pieces = cut(call["function"]["arguments"])
+            deltas += [{"tool_calls": [{"index": index, "function": {"arguments": one}}]} for one in pieces]
+        frames = [{**about, "choices": [{"index": 0, "delta": one, "finish_reason": None}]} for one in deltas]
+        last = {**about, "choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]}
+        return [("", frame) for frame in (*frames, last, {**about, "choices": [], "usage": body["usage"]})]
 
     def calls_tools(self, *calls: tuple[str, str]) -> Answer:
         """Make native tool calls of the answer, with arguments as text."""
@@ -186,6 +223,18 @@ class Claude(Dialect):
     def refuses(self) -> Answer:
         details = {"type": "refusal", "category": "cyber", "explanation": "SAFETY: no."}
         return self.message([], "refusal", stop_details=details)
+
+    def chunks(self, body: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+        begun = {**body, "content": [], "stop_reason": None, "usage": {**body["usage"], "output_tokens": 1}}
+        frames: list[dict[str, Any]] = [{"type": "message_start", "message": begun}]
+        for index, block in enumerate(body["content"]):
+            frames.append({"type": "content_block_start", "index": index, "content_block": {**block, "text": ""}})
+            deltas = [{"type": "text_delta", "text": one} for one in cut(block["text"])]
+            frames += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
+            frames.append({"type": "content_block_stop", "index": index})
+        ended = {name: body[name] for name in ("stop_reason", "stop_sequence", "stop_details") if name in body}
+        frames.append({"type": "message_delta", "delta": ended, "usage": body["usage"]})
+        return [(frame["type"], frame) for frame in (*frames, {"type": "message_stop"})]
 
     def told(self, seen: Seen) -> list[tuple[str, str]]:
         turns = [(message["role"], message["content"]) for message in seen.body["messages"]]

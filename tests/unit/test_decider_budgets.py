@@ -50,7 +50,7 @@ class Told:
     def __init__(self, *said: Reply | CallFailure) -> None:
         self.said = list(said)
 
-    async def complete(self, _request: Any, _question: Question) -> Reply | CallFailure:
+    async def complete(self, _request: Any, _question: Question, _hear: Any) -> Reply | CallFailure:
         if not self.said:
             await asyncio.sleep(60)
         return self.said.pop(0)

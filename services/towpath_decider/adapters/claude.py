@@ -13,8 +13,9 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.deciding import DecisionRequest, Usage
 from towpath_decider.adapters.failures import ONE_CALL
 from towpath_decider.adapters.options import Option
+from towpath_decider.adapters.pieces import STREAM, STREAMING, unstreamed
 from towpath_decider.adapters.prices import price
-from towpath_decider.adapters.provider import model_name
+from towpath_decider.adapters.provider import Hear, model_name
 from towpath_decider.adapters.sdk import SdkProvider
 from towpath_decider.core.conversation import CallFailure, Question, Reply
 from towpath_decider.core.schema import closed, schema_of
@@ -25,6 +26,7 @@ ANTHROPIC_URL = "https://api.anthropic.com"
 PRICE_PROVIDER = "anthropic"
 
 _OPTIONS = (
+    STREAMING,
     Option(name="thinking", named=re.compile(r"thinking", re.IGNORECASE)),
     Option(name="format", named=re.compile(r"output_config|output_format|schema|structured", re.IGNORECASE)),
 )
@@ -53,7 +55,9 @@ class ClaudeProvider(SdkProvider):
             http_client=sdk.DefaultAsyncHttpxClient(follow_redirects=False),
         )
 
-    async def _send(self, request: DecisionRequest, question: Question, off: frozenset[str], timeout_s: float) -> Any:
+    async def _send(
+        self, request: DecisionRequest, question: Question, off: frozenset[str], timeout_s: float, hear: Hear | None
+    ) -> Any:
         body: JsonObject = {
             "model": model_name(request.model),
             "system": question.instructions,
@@ -65,7 +69,11 @@ class ClaudeProvider(SdkProvider):
         schema = None if "format" in off else closed(schema_of(request))
         if schema is not None:
             body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
-        return await self._client.messages.create(**body, timeout=timeout_s)
+        if hear is None or STREAM in off:
+            return await self._client.messages.create(**body, timeout=timeout_s)
+        async with self._client.messages.stream(**body, timeout=timeout_s) as stream:
+            whole = await unstreamed(stream.response, self._sdk.types.Message)
+            return whole if whole is not None else await _heard(stream, hear)
 
     def _read(self, answer: Any, request: DecisionRequest) -> Reply | CallFailure:
         text = "".join(block.text for block in answer.content if block.type == "text")
@@ -88,6 +96,19 @@ class ClaudeProvider(SdkProvider):
             message = "Anthropic's answer filled the model's context window"
             return CallFailure(code="context_too_long", message=message, usage=usage, cost=cost)
         return Reply(text=text, usage=usage, cost=cost, cut_off=answer.stop_reason == "max_tokens")
+
+
+async def _heard(stream: Any, hear: Hear) -> Any:
+    """Return the message that the SDK puts together; raises ValueError where the stream ends before it does."""
+    ended = False
+    async for event in stream:
+        ended = ended or event.type == "message_stop"
+        if event.type == "text":
+            hear(event.text)
+    if not ended:
+        msg = "its stream ended in the middle of the message"
+        raise ValueError(msg)
+    return await stream.get_final_message()
 
 
 def messages_of(question: Question) -> list[JsonObject]:

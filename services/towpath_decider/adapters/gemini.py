@@ -7,6 +7,7 @@ more without it. The key is sent to the API and to nobody else.
 
 import asyncio
 import re
+from collections.abc import AsyncIterable
 from importlib import import_module
 from typing import Any
 
@@ -15,8 +16,9 @@ from pydantic import SecretStr
 from towpath_contracts.deciding import DecisionRequest, Usage
 from towpath_decider.adapters.failures import ONE_CALL, lost, refused, seconds_in, unreadable
 from towpath_decider.adapters.options import Option, Options
+from towpath_decider.adapters.pieces import STREAM, STREAMING, status_of
 from towpath_decider.adapters.prices import price
-from towpath_decider.adapters.provider import model_name
+from towpath_decider.adapters.provider import Hear, model_name
 from towpath_decider.core.conversation import CallFailure, Question, Reply
 from towpath_decider.core.schema import schema_of
 from towpath_fabric.logs import Logger
@@ -24,6 +26,7 @@ from towpath_fabric.logs import Logger
 PRICE_PROVIDER = "google"
 
 _OPTIONS = (
+    STREAMING,
     Option(name="thinking", named=re.compile(r"thinking|budget", re.IGNORECASE)),
     Option(name="schema", named=re.compile(r"schema|too many states|constraint", re.IGNORECASE), lasting=False),
 )
@@ -43,13 +46,15 @@ class GeminiProvider:
         self._opening = asyncio.Lock()
         self._options = Options("Gemini", _OPTIONS, log)
 
-    async def complete(self, request: DecisionRequest, question: Question) -> Reply | CallFailure:
+    async def complete(
+        self, request: DecisionRequest, question: Question, hear: Hear | None = None
+    ) -> Reply | CallFailure:
         """Ask once; failures of the API, the network and the answer's form are values."""
         if self._api_key is None:
             message = "no key for Gemini: set GEMINI_API_KEY in the decider's environment"
             return CallFailure(code="model_unauthorized", message=message)
         await self._open()
-        return await self._options.ask(model_name(request.model), lambda off: self._ask(request, question, off))
+        return await self._options.ask(model_name(request.model), lambda off: self._ask(request, question, off, hear))
 
     async def close(self) -> None:
         """Close the connections."""
@@ -77,16 +82,19 @@ class GeminiProvider:
         assert self._api_key is not None
         return genai.Client(api_key=self._api_key.get_secret_value(), vertexai=False, http_options=options)
 
-    async def _ask(self, request: DecisionRequest, question: Question, off: frozenset[str]) -> Reply | CallFailure:
+    async def _ask(
+        self, request: DecisionRequest, question: Question, off: frozenset[str], hear: Hear | None
+    ) -> Reply | CallFailure:
         model = model_name(request.model)
         contents = [
             self._types.Content(role=turn.role, parts=[self._types.Part(text=turn.text)]) for turn in question.turns
         ]
         try:
-            response = await self._client.aio.models.generate_content(
-                model=model, contents=contents, config=self._config(request, question, off)
-            )
-            return _reply(response, model)
+            config, models = self._config(request, question, off), self._client.aio.models
+            if hear is None or STREAM in off:
+                return _reply(await models.generate_content(model=model, contents=contents, config=config), model)
+            stream = await models.generate_content_stream(model=model, contents=contents, config=config)
+            return _reply(await self._joined(stream, hear), model)
         except self._errors.APIError as error:
             return self._api_failure(error)
         except self._transport_error as error:
@@ -107,11 +115,29 @@ class GeminiProvider:
             options["thinking_config"] = self._types.ThinkingConfig(thinking_budget=0)
         return self._types.GenerateContentConfig(**options)
 
+    async def _joined(self, stream: AsyncIterable[Any], hear: Hear) -> Any:
+        """Put the chunks of an answer together as the API would have given it whole."""
+        parts: list[Any] = []
+        said: dict[str, Any] = {"finish_reason": None, "usage_metadata": None, "prompt_feedback": None}
+        candidates = 0
+        async for chunk in stream:
+            said["usage_metadata"] = chunk.usage_metadata or said["usage_metadata"]
+            said["prompt_feedback"] = chunk.prompt_feedback or said["prompt_feedback"]
+            for candidate in (chunk.candidates or ())[:1]:
+                candidates = 1
+                said["finish_reason"] = candidate.finish_reason or said["finish_reason"]
+                new = (candidate.content.parts if candidate.content is not None else None) or []
+                parts += new
+                hear("".join(part.text for part in new if part.text and not part.thought))
+        content = self._types.Content(role="model", parts=parts) if parts else None
+        candidate = self._types.Candidate(content=content, finish_reason=said.pop("finish_reason"))
+        return self._types.GenerateContentResponse(candidates=[candidate] * candidates, **said)
+
     def _api_failure(self, error: Any) -> CallFailure:
         assert self._api_key is not None
         return refused(
             "Gemini",
-            int(error.code or 0),
+            status_of(int(error.code or 0), error.details),
             str(error.message or error.status or ""),
             secret=self._api_key.get_secret_value(),
             retry_after_s=_retry_after(error),

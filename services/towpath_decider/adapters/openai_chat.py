@@ -13,8 +13,9 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.deciding import Cost, DecisionRequest, Usage
 from towpath_decider.adapters.failures import ONE_CALL
 from towpath_decider.adapters.options import Option
+from towpath_decider.adapters.pieces import STREAM, STREAM_OPTIONS, STREAMING, joined, unstreamed
 from towpath_decider.adapters.prices import price
-from towpath_decider.adapters.provider import model_name
+from towpath_decider.adapters.provider import Hear, model_name
 from towpath_decider.adapters.sdk import SdkProvider
 from towpath_decider.core.conversation import CallFailure, Question, Reply
 from towpath_decider.core.schema import schema_of, without_order
@@ -42,6 +43,8 @@ _EFFORTS = ("none", "minimal", "low")
 """How little a model can be asked to think, least first: not every model takes every word."""
 
 _COMMON = (
+    Option(name=STREAM_OPTIONS, named=re.compile(r"stream_options|include_usage", re.IGNORECASE)),
+    STREAMING,
     Option(name="max_tokens", named=_TOO_LARGE, lasting=False),
     Option(name="limit_word", named=_MAX_TOKENS),
     Option(name="json_schema", named=_FORMAT),
@@ -94,7 +97,9 @@ class OpenAiProvider(SdkProvider):
             http_client=sdk.DefaultAsyncHttpxClient(**options),
         )
 
-    async def _send(self, request: DecisionRequest, question: Question, off: frozenset[str], timeout_s: float) -> Any:
+    async def _send(
+        self, request: DecisionRequest, question: Question, off: frozenset[str], timeout_s: float, hear: Hear | None
+    ) -> Any:
         body = {
             "model": model_name(request.model),
             "messages": messages_of(question),
@@ -102,7 +107,14 @@ class OpenAiProvider(SdkProvider):
             **_format(request, off),
             **(_local_thinking(off) if self._local else _thinking(request, off)),
         }
-        return await self._client.chat.completions.create(**body, timeout=timeout_s)
+        if hear is None or STREAM in off:
+            return await self._client.chat.completions.create(**body, timeout=timeout_s)
+        counted = {"stream_options": {"include_usage": True}} if STREAM_OPTIONS not in off else {}
+        async with await self._client.chat.completions.create(
+            **body, **counted, stream=True, timeout=timeout_s
+        ) as stream:
+            whole = await unstreamed(stream.response, self._sdk.types.chat.ChatCompletion)
+            return whole if whole is not None else await joined(stream, hear, self._sdk.types.chat.ChatCompletion)
 
     def _read(self, answer: Any, request: DecisionRequest) -> Reply | CallFailure:
         if not answer.choices:

@@ -4,17 +4,35 @@ Law: a provider answers one question and never raises for what a model, a networ
 values that say whether asking again can help. It does not wait, retry or repair; `core.conversation` says when to.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 from towpath_contracts.deciding import DecisionRequest
 from towpath_decider.core.conversation import CallFailure, Question, Reply
 
+Hear = Callable[[str], None]
+"""Takes the pieces of an answer as a model writes them; it neither waits nor raises."""
+
+
+class Hearing(Protocol):
+    """Hears one call of a model: `hear` its text as it comes, `end` when nothing more does."""
+
+    def hear(self, text: str) -> None:
+        """Take a piece."""
+
+    def end(self) -> None:
+        """Expect no more."""
+
 
 class Provider(Protocol):
     """A source of answers."""
 
-    async def complete(self, request: DecisionRequest, question: Question) -> Reply | CallFailure:
+    async def complete(
+        self, request: DecisionRequest, question: Question, hear: Hear | None = None
+    ) -> Reply | CallFailure:
         """Ask *question*, which is part of *request*; may be cancelled at any await.
+
+        With *hear* the answer is streamed where that can be; what is returned is the same.
 
         Raises PlatformAwayError alone, where something of the platform itself was needed and could not be had.
         """

@@ -11,7 +11,7 @@ from pydantic_core import to_json
 
 from towpath_contracts.assessments import NEUTRAL
 from towpath_contracts.deciding import Cost, DecisionRequest, Usage
-from towpath_decider.adapters.provider import model_name
+from towpath_decider.adapters.provider import Hear, model_name
 from towpath_decider.adapters.scripts import BlobScripts, FileScripts, ScriptError
 from towpath_decider.core.conversation import CallFailure, Question, Reply
 from towpath_decider.core.script import Script
@@ -21,6 +21,9 @@ TASK = "task"
 
 FREE = Cost(usd=0.0, price_known=True, price_source="scripted")
 ONE_CALL = Usage(model_calls=1)
+
+PIECES, PIECE_MS = 40, 50
+"""A slow line is written in so many pieces at most, each in so many milliseconds at least."""
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -34,7 +37,9 @@ class ScriptedProvider:
         self._allowed = allowed
         self._sleep = sleep
 
-    async def complete(self, request: DecisionRequest, question: Question) -> Reply | CallFailure:
+    async def complete(
+        self, request: DecisionRequest, question: Question, hear: Hear | None = None
+    ) -> Reply | CallFailure:
         """Say the entry's next text; fails with `script_exhausted` when nothing is left for the agent.
 
         Raises PlatformAwayError where the task's script can't be fetched just now.
@@ -53,9 +58,19 @@ class ScriptedProvider:
         if line is None:
             message = f"the script of {len(script)} entries has nothing left for agent {request.context.agent_key}"
             return CallFailure(code="script_exhausted", message=message)
+        text = line.text(question.repairs)
         if line.delay_ms:
-            await self._sleep(line.delay_ms / 1000)
-        return Reply(text=line.text(question.repairs), usage=ONE_CALL, cost=FREE, script=line.use)
+            await self._write(text, line.delay_ms, hear)
+        return Reply(text=text, usage=ONE_CALL, cost=FREE, script=line.use)
+
+    async def _write(self, text: str, delay_ms: int, hear: Hear | None) -> None:
+        """Take *delay_ms*; who hears it, hears the text grow evenly meanwhile."""
+        pieces = 1 if hear is None else max(1, min(PIECES, len(text), delay_ms // PIECE_MS))
+        size = -(-len(text) // pieces)
+        for place in range(pieces):
+            if hear is not None:
+                hear(text[place * size : (place + 1) * size])
+            await self._sleep(delay_ms / 1000 / pieces)
 
     async def _script(self, request: DecisionRequest) -> Script:
         name = model_name(request.model)

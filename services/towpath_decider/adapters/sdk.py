@@ -15,7 +15,8 @@ from pydantic import SecretStr
 from towpath_contracts.deciding import DecisionRequest
 from towpath_decider.adapters.failures import lost, refused, unreadable, wished_wait
 from towpath_decider.adapters.options import Option, Options
-from towpath_decider.adapters.provider import model_name
+from towpath_decider.adapters.pieces import status_of
+from towpath_decider.adapters.provider import Hear, model_name
 from towpath_decider.core.conversation import CallFailure, Question, Reply
 from towpath_fabric.logs import Logger
 
@@ -49,21 +50,25 @@ class SdkProvider(ABC):
         """Return a client of the loaded SDK."""
 
     @abstractmethod
-    async def _send(self, request: DecisionRequest, question: Question, off: frozenset[str], timeout_s: float) -> Any:
-        """Send one HTTP request and return the SDK's answer; *off* names the options to leave out."""
+    async def _send(
+        self, request: DecisionRequest, question: Question, off: frozenset[str], timeout_s: float, hear: Hear | None
+    ) -> Any:
+        """Send one HTTP request and return the SDK's answer, whole; *off* names the options to leave out."""
 
     @abstractmethod
     def _read(self, answer: Any, request: DecisionRequest) -> Reply | CallFailure:
         """Read the SDK's answer."""
 
-    async def complete(self, request: DecisionRequest, question: Question) -> Reply | CallFailure:
+    async def complete(
+        self, request: DecisionRequest, question: Question, hear: Hear | None = None
+    ) -> Reply | CallFailure:
         """Ask once; failures of the API, the network and the answer's form are values."""
         if self.missing:
             return CallFailure(code="model_unauthorized", message=self.missing)
         failure = await self._open()
         if failure is not None:
             return failure
-        return await self._options.ask(model_name(request.model), lambda off: self._try(request, question, off))
+        return await self._options.ask(model_name(request.model), lambda off: self._try(request, question, off, hear))
 
     async def close(self) -> None:
         """Close the connections."""
@@ -87,14 +92,17 @@ class SdkProvider(ABC):
         self._transport_error = import_module("httpx2").HTTPError
         return self._connect(self._sdk)
 
-    async def _try(self, request: DecisionRequest, question: Question, off: frozenset[str]) -> Reply | CallFailure:
+    async def _try(
+        self, request: DecisionRequest, question: Question, off: frozenset[str], hear: Hear | None
+    ) -> Reply | CallFailure:
         try:
-            answer = await self._send(request, question, off, request.timeout_ms / 1000 + TIMEOUT_GRACE_S)
+            answer = await self._send(request, question, off, request.timeout_ms / 1000 + TIMEOUT_GRACE_S, hear)
             return self._read(answer, request)
         except self._sdk.APIStatusError as error:
             secret = None if self._api_key is None else self._api_key.get_secret_value()
             wait = wished_wait(error.response.headers)
-            return refused(self._name, error.status_code, _words(error), secret=secret, retry_after_s=wait)
+            status = status_of(error.status_code, error.body)
+            return refused(self._name, status, _words(error), secret=secret, retry_after_s=wait)
         except (self._sdk.APIConnectionError, self._transport_error) as error:
             return lost(self._name, error.__cause__ if isinstance(error.__cause__, Exception) else error)
         except (self._sdk.APIError, ValueError, TypeError, AttributeError, LookupError) as error:
