@@ -12,7 +12,7 @@ from towpath_contracts.background import BackgroundSettings
 from towpath_contracts.base import ClientValue, JsonObject, Message, Name, Value, unset
 from towpath_contracts.budgets import Budget
 from towpath_contracts.goals import GoalSettings
-from towpath_contracts.swarms import CompiledSwarm
+from towpath_contracts.swarms import CompiledSwarm, SwarmSettings
 from towpath_contracts.tasks import MAX_STEPS_CAP, MAX_TIMEOUT_MS
 from towpath_contracts.tools import ToolSpec
 
@@ -45,7 +45,11 @@ class AgentSpec(ClientValue):
 
 
 class NetworkSpec(ClientValue):
-    """A network as written in YAML or Python; `publish` compiles it."""
+    """A network as written in YAML or Python; `publish` compiles it.
+
+    With `swarm` its agents work together in a fixed manner: then the lead is the default agent and every member may
+    respond, without anybody saying so.
+    """
 
     kind: str = Field(default="Network", pattern="^Network$")
     name: Name
@@ -63,6 +67,7 @@ class NetworkSpec(ClientValue):
     goal: GoalSettings | None = Field(default=None, exclude_if=unset)
     background: BackgroundSettings | None = Field(default=None, exclude_if=unset)
     on_loop: Literal["gate"] | None = Field(default=None, exclude_if=unset)
+    swarm: SwarmSettings | None = Field(default=None, exclude_if=unset)
 
 
 class CompiledAgent(Value):

@@ -4,21 +4,13 @@ Law: a code is never reused or renamed. Bad input is refused whole, with every p
 """
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import Field, ValidationError
 
 from towpath_contracts.base import JsonObject, Message, Value
-
-
-class ProblemKind(NamedTuple):
-    """One row of the registry."""
-
-    code: str
-    status: int
-    title: str
-    remedy: str
-    retryable: bool = False
+from towpath_contracts.network_problems import NETWORK_PROBLEMS
+from towpath_contracts.problem_kind import ProblemKind
 
 
 class ProblemDetail(Value):
@@ -144,33 +136,7 @@ REGISTRY: dict[str, ProblemKind] = _registry(
     ProblemKind(
         "internal", 500, "Something failed that should not", "Report it with the trace_id; accepted runs are safe."
     ),
-    ProblemKind("network_invalid", 422, "The network can't be published", "Correct every entry of errors."),
-    ProblemKind("default_agent_missing", 422, "No default agent", "Set is_default on exactly one agent."),
-    ProblemKind("default_agent_ambiguous", 422, "More than one default agent", "Keep is_default on one agent only."),
-    ProblemKind("respond_agent_missing", 422, "No agent may respond", "Set allow_respond on at least one agent."),
-    ProblemKind(
-        "respond_unreachable",
-        422,
-        "No path from the default agent to one that may respond",
-        "Add a route, or allow_respond nearer to the default agent.",
-    ),
-    ProblemKind("route_unknown", 422, "A route leads to an unknown agent", "Name an agent of this network."),
-    ProblemKind(
-        "route_to_self", 422, "An agent routes to itself", "Remove the route; an agent keeps control by using tools."
-    ),
-    ProblemKind("agent_duplicate", 422, "Two agents have one key", "Rename one of them."),
-    ProblemKind(
-        "tool_unknown", 422, "An equipped tool is not registered", "Start its worker first: towpath worker MODULE."
-    ),
-    ProblemKind(
-        "prompt_invalid", 422, "A prompt template can't be compiled", "Correct the template at the place in detail."
-    ),
-    ProblemKind(
-        "force_respond_invalid",
-        422,
-        "force_respond names no agent that may respond",
-        "Name an agent with allow_respond.",
-    ),
+    *NETWORK_PROBLEMS,
     ProblemKind(
         "policy_invalid", 422, "The matrix can't be applied", "Correct every entry of errors; nothing was changed."
     ),

@@ -10,10 +10,11 @@ from pydantic import Field
 
 from towpath_contracts.base import ClientValue, Name, Value
 from towpath_contracts.caps import MAX_PARALLEL
+from towpath_contracts.tasks import MAX_STEPS_CAP
 
 MAX_HANDOFFS = 10
 AGENT_STEPS = 10
-"""Steps of one agent of a swarm."""
+"""Steps of one agent of a swarm, each time that it is in control."""
 
 SwarmMode = Literal["workflow", "handoff", "team"]
 
@@ -21,9 +22,10 @@ SwarmMode = Literal["workflow", "handoff", "team"]
 class SwarmSettings(ClientValue):
     """How the members of a swarm work together.
 
-    `members` are agents of the network and names of `swarms`; without it, all agents in their order. `flow` orders
-    them (`a >> b`, `(a | b) >> c`); its first member leads. In a team the lead delegates to all others; of a handoff
-    the `allowed_routes` of an agent say to whom it may hand over.
+    `members` are agents of the network and names of swarms; `flow` orders them (`a >> b`, `(a | b) >> c`), and names
+    them where `members` does not. A network without either has all agents in their order, then its `swarms`. The first
+    member leads. In a team the lead delegates to all others; of a handoff the `allowed_routes` of an agent say to whom
+    it may hand over. `agent_steps` are those of one agent, each time that it is in control.
     """
 
     mode: SwarmMode
@@ -31,6 +33,7 @@ class SwarmSettings(ClientValue):
     flow: str | None = Field(default=None, max_length=4_096)
     max_handoffs: int = Field(default=MAX_HANDOFFS, ge=0, le=100)
     max_parallel: int = Field(default=MAX_PARALLEL, ge=1, le=MAX_PARALLEL)
+    agent_steps: int = Field(default=AGENT_STEPS, ge=1, le=MAX_STEPS_CAP)
     swarms: dict[Name, "SwarmSettings"] = Field(default_factory=dict, max_length=16)
     description: str = Field(default="", max_length=2_048)
 
@@ -49,6 +52,7 @@ class CompiledSwarm(Value):
     handoffs: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     max_handoffs: int = MAX_HANDOFFS
     max_parallel: int = MAX_PARALLEL
+    agent_steps: int = AGENT_STEPS
     swarms: dict[str, "CompiledSwarm"] = Field(default_factory=dict)
     description: str = ""
 
@@ -56,6 +60,22 @@ class CompiledSwarm(Value):
     def lead(self) -> str:
         """The member that acts first."""
         return self.stages[0][0]
+
+    @property
+    def first_agent(self) -> str:
+        """The agent that acts first: the lead, or that of the nested swarm that leads."""
+        nested = self.swarms.get(self.lead)
+        return self.lead if nested is None else nested.first_agent
+
+    @property
+    def agent_count(self) -> int:
+        """How many agents take part, those of nested swarms too."""
+        return sum(self.swarms[name].agent_count if name in self.swarms else 1 for name in self.members)
+
+    @property
+    def max_steps(self) -> int:
+        """Steps that a run of the swarm may take in all, unless its task or network says so (design §5)."""
+        return min(MAX_STEPS_CAP, self.agent_steps * self.agent_count)
 
 
 class SwarmTask(Value):

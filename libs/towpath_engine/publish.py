@@ -12,6 +12,8 @@ from towpath_contracts.problems import ProblemDetail
 from towpath_contracts.shapes import schema_fault
 from towpath_contracts.subjects import AGENT, DEFAULT_POOL, pool_of
 from towpath_contracts.tools import ToolSpec
+from towpath_engine.publish_swarms import compile_swarm, implied, swarm_problems
+from towpath_engine.swarm_roster import Rosters, rosters_of
 
 _PLACEHOLDER = re.compile(r"(?<!\{)\{(tools|routes|agent_key|tool_history)\}(?!\})")
 
@@ -33,8 +35,10 @@ def _problem(pointer: str, code: str, detail: str) -> ProblemDetail:
 
 def check(spec: NetworkSpec, tools: Mapping[str, ToolSpec]) -> list[ProblemDetail]:
     """Return every reason why *spec* can't be published; *tools* are the registered ones."""
-    problems = _check_keys(spec) + _check_defaults(spec) + _check_edges(spec, tools) + _check_respond(spec)
-    return problems + _check_models(spec) + _check_answers(spec)
+    rosters = rosters_of(spec)
+    spec = implied(rosters)
+    problems = _check_keys(spec) + _check_defaults(spec) + _check_edges(spec, tools, rosters) + _check_respond(spec)
+    return problems + _check_models(spec) + _check_answers(spec) + swarm_problems(rosters)
 
 
 def _check_answers(spec: NetworkSpec) -> list[ProblemDetail]:
@@ -68,10 +72,10 @@ def _check_defaults(spec: NetworkSpec) -> list[ProblemDetail]:
     return []
 
 
-def _check_edges(spec: NetworkSpec, tools: Mapping[str, ToolSpec]) -> list[ProblemDetail]:
-    keys = {agent.key for agent in spec.agents}
+def _check_edges(spec: NetworkSpec, tools: Mapping[str, ToolSpec], rosters: Rosters) -> list[ProblemDetail]:
     problems = []
     for index, agent in enumerate(spec.agents):
+        keys = rosters.agents | rosters.targets(agent.key)
         for route in agent.allowed_routes:
             pointer = f"/agents/{index}/allowed_routes"
             if route == agent.key:
@@ -134,7 +138,7 @@ def compile_prompt(template: str) -> str:
     return _PLACEHOLDER.sub(r"{{ \1 }}", template)
 
 
-def _compile_agent(spec: NetworkSpec, agent: AgentSpec) -> CompiledAgent:
+def _compile_agent(spec: NetworkSpec, agent: AgentSpec, rosters: Rosters) -> CompiledAgent:
     return CompiledAgent(
         key=agent.key,
         display_name=agent.display_name,
@@ -143,7 +147,7 @@ def _compile_agent(spec: NetworkSpec, agent: AgentSpec) -> CompiledAgent:
         prompt=compile_prompt(agent.prompt_template),
         model=agent.model or spec.model,
         equipped_tools=agent.equipped_tools,
-        allowed_routes=agent.allowed_routes,
+        allowed_routes=tuple(key for key in agent.allowed_routes if key in rosters.agents),
         allow_respond=agent.allow_respond,
         respond_schema=agent.respond_schema,
         respond_guidance=agent.respond_guidance,
@@ -153,14 +157,17 @@ def _compile_agent(spec: NetworkSpec, agent: AgentSpec) -> CompiledAgent:
 
 def compile_snapshot(spec: NetworkSpec, tools: Mapping[str, ToolSpec]) -> Snapshot:
     """Compile a checked network. Tool specs are pinned: a run keeps the schema it was published with."""
+    rosters = rosters_of(spec)
+    chosen, spec = "max_steps" in spec.model_fields_set, implied(rosters)
+    swarm = compile_swarm(rosters)
     used = {name for agent in spec.agents for name in agent.equipped_tools}
     return Snapshot(
         network=spec.name,
         description=spec.description,
         default_agent_key=next(agent.key for agent in spec.agents if agent.is_default),
-        agents={agent.key: _compile_agent(spec, agent) for agent in spec.agents},
+        agents={agent.key: _compile_agent(spec, agent, rosters) for agent in spec.agents},
         tools={name: tools[name] for name in sorted(used)},
-        max_steps=spec.max_steps,
+        max_steps=spec.max_steps if swarm is None or chosen else swarm.max_steps,
         max_tool_errors=spec.max_tool_errors,
         timeout_ms=spec.timeout_ms,
         step_timeout_ms=spec.step_timeout_ms,
@@ -170,6 +177,7 @@ def compile_snapshot(spec: NetworkSpec, tools: Mapping[str, ToolSpec]) -> Snapsh
         goal=spec.goal,
         background=spec.background,
         on_loop=spec.on_loop,
+        swarm=swarm,
     )
 
 

@@ -3,7 +3,8 @@
 from fastapi import APIRouter, Response
 
 from towpath_contracts.base import Message
-from towpath_contracts.problems import REGISTRY, TYPE_PREFIX, ProblemError, ProblemKind, problem
+from towpath_contracts.problem_kind import ProblemKind
+from towpath_contracts.problems import REGISTRY, TYPE_PREFIX, ProblemError, problem
 from towpath_gateway.parts import json_answer
 from towpath_gateway.requests import StrictRoute
 
