@@ -26,12 +26,26 @@ PLAN_TEXT = 512
 
 MAX_PLAN_STEPS = 64
 MAX_STEP_NOTES = 32
+MAX_PLAN_BYTES = 64 * 1024
+"""A whole plan, as JSON: each change of it is an event that holds all of it, and a prompt shows it."""
+
+MAX_LIST_BYTES = 28 * 1024
+"""A list in an answer, as JSON: within the context limit (32 KiB unless a task says so) a model sees it whole."""
+
+MAX_ANSWER_BYTES = 256 * 1024
+"""Any answer of an internal tool, as JSON; a read of 48,000 characters has less, whatever its script."""
+
+MAX_FAILURE_CHARS = 2_000
+"""Of the text of a refusal: a model has made the arguments that it repeats."""
 
 STEP_STATUSES = ("pending", "in_progress", "blocked", "done")
 READ_CHARS = 12_000
 """Characters that one read returns unless it says otherwise."""
 
 MAX_READ_CHARS = MAX_WRITE_CHARS
+MAX_READ_BYTES = 4 * MAX_READ_CHARS
+"""Of the text of one read as JSON, where a control character has six."""
+
 MAX_MATCHES = 100
 
 _PATH: JsonObject = {"type": "string", "maxLength": MAX_PATH, "description": "relative path, / between segments"}

@@ -25,6 +25,9 @@ MAX_WORKSPACE_BYTES = 1024 * 1024
 
 MAX_FILES = 1_000
 
+MAX_NAMES_BYTES = 128 * 1024
+"""The names of all files that the run itself has made, and of one change set: one event must be able to name them."""
+
 MAX_MOUNT_BYTES = 512 * 1024
 """All mounted files of a task, with their names: a task is one message, and the broker carries 1 MiB."""
 

@@ -5,12 +5,19 @@ calls, pending reflections, and how much may still fail.
 """
 
 from towpath_contracts.base import JsonObject
+from towpath_engine.answers import fitting, json_bytes
 from towpath_engine.background_rules import SET_UP, reasons
-from towpath_engine.desk_state import needs_plan
+from towpath_engine.desk_state import Plan, needs_plan
 from towpath_engine.state import RunState
 
 MAX_LISTED = 200
 """Files that a prompt lists; the tools find the others."""
+
+LISTING_BYTES = 16 * 1024
+"""Of that list; most lists of 200 files have less."""
+
+PLAN_SHOWN_BYTES = 32 * 1024
+"""Of the plan in a prompt: as much as the outputs of tools have, unless a task says otherwise."""
 
 
 def background_section(state: RunState) -> JsonObject | None:
@@ -35,9 +42,26 @@ def background_section(state: RunState) -> JsonObject | None:
 def _plan(state: RunState) -> JsonObject | str:
     plan = state.desk.plan if state.desk is not None else None
     if plan is not None:
-        return plan.as_json()
+        return shown_plan(plan)
     equipped = state.snapshot.agents[state.agent_key].equipped_tools
     return f"none yet: set one up with {SET_UP}" if SET_UP in equipped and needs_plan(("",), state.desk) else ""
+
+
+def shown_plan(plan: Plan) -> JsonObject:
+    """Return the plan as a prompt shows it: whole where it is small enough, else it says what is left out of it.
+
+    Left out are first all notes of a step but its last one, then notes and details, then the last steps.
+    """
+    whole = plan.as_json()
+    if json_bytes(whole) <= PLAN_SHOWN_BYTES:
+        return whole
+    last = [{**step, "notes": step["notes"][-1:]} if "notes" in step else step for step in whole["steps"]]
+    if json_bytes(last) <= PLAN_SHOWN_BYTES:
+        return {**whole, "steps": last, "left_out": "older notes"}
+    bare = [{name: step[name] for name in ("step_id", "title", "status")} for step in whole["steps"]]
+    kept = fitting(bare, PLAN_SHOWN_BYTES)
+    more = f", and {len(bare) - len(kept)} steps" if len(kept) < len(bare) else ""
+    return {**whole, "steps": kept, "left_out": f"notes and details{more}"}
 
 
 def workspace_listing(state: RunState) -> list[str]:
@@ -47,8 +71,9 @@ def workspace_listing(state: RunState) -> list[str]:
         f"{path} ({file.size} bytes, {'read-only' if file.read_only else f'version {file.version}'})"
         for path, file in sorted(files.items())
     ]
-    left = len(lines) - MAX_LISTED
-    return lines if left <= 0 else [*lines[:MAX_LISTED], f"and {left} more files"]
+    kept = fitting(lines[:MAX_LISTED], LISTING_BYTES)
+    left = len(lines) - len(kept)
+    return lines if not left else [*kept, f"and {left} more files"]
 
 
 def reflection_section(state: RunState) -> JsonObject:

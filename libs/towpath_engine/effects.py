@@ -8,14 +8,19 @@ from datetime import datetime
 from uuid import UUID
 
 from towpath_contracts.access import RaiseFence
+from towpath_contracts.base import JsonObject
 from towpath_contracts.children import AskChild
 from towpath_contracts.deciding import DecisionKind, DecisionRequest, ScriptPosition
+from towpath_contracts.execution_log import truncate
 from towpath_contracts.grants import chain_of
 from towpath_contracts.ids import effect_id
+from towpath_contracts.internal_tools import MAX_FAILURE_CHARS
 from towpath_contracts.run_calls import RecordOutcome
 from towpath_contracts.tools import ToolRequest
 from towpath_engine.accounting import spent
+from towpath_engine.answers import bounded
 from towpath_engine.budget_state import Means
+from towpath_engine.composing_planner import plan_schema
 from towpath_engine.context import build_context
 from towpath_engine.evolve import DECIDE_GRACE_S
 from towpath_engine.state import EffectKind, PendingEffect, RunState, Status
@@ -70,6 +75,8 @@ def model_for(state: RunState, kind: DecisionKind) -> str:
     """Return the model that answers a request of *kind*; a background run may have its own for its last words."""
     if kind is DecisionKind.SUMMARIZE and state.created.background is not None:
         return state.created.background_settings.summarize_model or model_of(state)
+    if kind is DecisionKind.COMPILE_PLAN:
+        return state.created.planner_model or model_of(state)
     return model_of(state)
 
 
@@ -103,9 +110,12 @@ def store_text(state: RunState, digest: str, text: str, now: datetime) -> Effect
 
 
 def _outcome(state: RunState, effect: PendingEffect) -> RecordOutcome:
-    return RecordOutcome.model_validate(
-        {"run_id": state.run_id, "project": state.created.project, **(effect.outcome or {})}
-    )
+    """The ledger gets a result that a message can hold, whatever is pending: its row must end."""
+    told: JsonObject = {**(effect.outcome or {})}
+    told["result"] = bounded(told.get("result"))
+    if told.get("failure"):
+        told["failure"] = {**told["failure"], "message": truncate(told["failure"]["message"], MAX_FAILURE_CHARS)}
+    return RecordOutcome.model_validate({"run_id": state.run_id, "project": state.created.project, **told})
 
 
 def _ask_child(state: RunState, effect: PendingEffect) -> AskChild:
@@ -141,7 +151,7 @@ def _decide(state: RunState, effect: PendingEffect) -> DecisionRequest:
         kind=kind,
         model=model,
         context=build_context(state),
-        response_schema=None,
+        response_schema=plan_schema(state) if kind is DecisionKind.COMPILE_PLAN else None,
         max_output_tokens=LEAN_OUTPUT_TOKENS if lean else OUTPUT_TOKENS,
         timeout_ms=task.step_timeout_ms,
         lease_ms=task.step_timeout_ms + DECIDE_GRACE_S * 1000,

@@ -10,8 +10,10 @@ from datetime import timedelta
 from towpath_contracts import events as ev
 from towpath_contracts import facts
 from towpath_contracts.base import JsonObject
-from towpath_contracts.internal_tools import PLAN_TOOLS, PLATFORM_WORKER, WORKSPACE_TOOLS
+from towpath_contracts.execution_log import truncate
+from towpath_contracts.internal_tools import MAX_FAILURE_CHARS, PLAN_TOOLS, PLATFORM_WORKER, WORKSPACE_TOOLS
 from towpath_contracts.tools import ToolFailure
+from towpath_engine.answers import bounded
 from towpath_engine.applying import Applied, ContentMissingError, ToolRefusedError
 from towpath_engine.calls import after_call
 from towpath_engine.desk_remember import outcome_effect, owed_outcomes
@@ -46,7 +48,8 @@ def tool_permitted(t: Transition, fact: facts.ToolPermitted) -> None:
     try:
         applied = apply(t.state, call.call.tool, args, fact.contents)
     except ToolRefusedError as error:
-        failure = ToolFailure(code=error.code, message=str(error), hint=error.hint, began=False)
+        told, hint = truncate(str(error), MAX_FAILURE_CHARS), truncate(error.hint, MAX_FAILURE_CHARS)
+        failure = ToolFailure(code=error.code, message=told, hint=hint, began=False)
     except ContentMissingError as error:
         if pending.attempt < MAX_ASKED:
             _ask_soon(t, pending)
@@ -137,7 +140,7 @@ def _finish(
             call_index=call.call.call_index,
             tool=call.call.tool,
             status="failed" if failure is not None else "succeeded",
-            result=None if failure is not None else applied.result,
+            result=None if failure is not None else bounded(applied.result),
             failure=failure,
             worker=PLATFORM_WORKER,
             policy_version=fact.policy_version,

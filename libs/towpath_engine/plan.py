@@ -1,7 +1,7 @@
 """The plan tools: one plan a run, whose steps are set up, added, changed and marked (feature D5, behaviours 003.2).
 
 Law: a plan is active, completed (every step is done) or abandoned. Ids are S001, S002, …: the next is the highest
-number plus one, and a new plan begins at S001.
+number plus one, and a new plan begins at S001. A plan is bounded as a whole: its size decides, whatever it is made of.
 """
 
 from collections.abc import Callable
@@ -11,6 +11,7 @@ from pydantic import Field
 
 from towpath_contracts.base import ClientValue, JsonObject
 from towpath_contracts.internal_tools import (
+    MAX_PLAN_BYTES,
     MAX_PLAN_STEPS,
     MAX_STEP_NOTES,
     PLAN_OBJECTIVE,
@@ -18,6 +19,7 @@ from towpath_contracts.internal_tools import (
     PLAN_TITLE,
     STEP_STATUSES,
 )
+from towpath_engine.answers import json_bytes
 from towpath_engine.applying import Applied, ToolRefusedError, checked_ascii, read_arguments
 from towpath_engine.desk_state import Plan, PlanStep
 
@@ -64,7 +66,7 @@ def _set_up(args: JsonObject, plan: Plan | None, may_reset: bool) -> Applied:
     reset = plan is not None and plan.status == ACTIVE
     if reset and not may_reset:
         raise _not_allowed()
-    return _changed(Plan(objective=objective, steps=steps), reset=reset)
+    return _changed(_small(Plan(objective=objective, steps=steps)), reset=reset)
 
 
 def _add(args: JsonObject, plan: Plan | None, _may_reset: bool) -> Applied:
@@ -72,7 +74,7 @@ def _add(args: JsonObject, plan: Plan | None, _may_reset: bool) -> Applied:
     if len(plan.steps) >= MAX_PLAN_STEPS:
         raise ToolRefusedError("plan_full", f"the plan has {len(plan.steps)} steps; the limit is {MAX_PLAN_STEPS}")
     added = _new_step(_next_number(plan), asked)
-    return _changed(replace(plan, steps=(*plan.steps, added)), step_id=added.step_id)
+    return _changed(_small(replace(plan, steps=(*plan.steps, added)), plan), step_id=added.step_id)
 
 
 def _update(args: JsonObject, plan: Plan | None, _may_reset: bool) -> Applied:
@@ -84,7 +86,7 @@ def _update(args: JsonObject, plan: Plan | None, _may_reset: bool) -> Applied:
         step = replace(step, title=checked_ascii("title", asked.title, PLAN_TITLE, required=True))
     if asked.details is not None:
         step = replace(step, details=checked_ascii("details", asked.details, PLAN_TEXT))
-    return _changed(_with_step(plan, step), step_id=step.step_id)
+    return _changed(_small(_with_step(plan, step), plan), step_id=step.step_id)
 
 
 def _mark(args: JsonObject, plan: Plan | None, _may_reset: bool) -> Applied:
@@ -100,6 +102,8 @@ def _mark(args: JsonObject, plan: Plan | None, _may_reset: bool) -> Applied:
     if note:
         step = replace(step, notes=(*step.notes, note)[-MAX_STEP_NOTES:])
     marked = _with_step(plan, step)
+    if note:  # a status alone can always be set
+        marked = _small(marked, plan)
     return _changed(replace(marked, status=status_of(marked.steps)), step_id=step.step_id)
 
 
@@ -172,6 +176,17 @@ def _step_of(plan: Plan, step_id: str) -> PlanStep:
 
 def _with_step(plan: Plan, changed: PlanStep) -> Plan:
     return replace(plan, steps=tuple(changed if s.step_id == changed.step_id else s for s in plan.steps))
+
+
+def _small(changed: Plan, before: Plan | None = None) -> Plan:
+    """Return *changed*; raises ToolRefusedError where it is too large, unless it became smaller."""
+    size = json_bytes(changed.as_json())
+    if size > MAX_PLAN_BYTES and (before is None or size >= json_bytes(before.as_json())):
+        hint = "Shorten details with plan_update_step, mark without a note, or write what you found to a file."
+        raise ToolRefusedError(
+            "plan_too_large", f"the plan would have {size} bytes; the limit is {MAX_PLAN_BYTES}", hint
+        )
+    return changed
 
 
 def _not_allowed() -> ToolRefusedError:

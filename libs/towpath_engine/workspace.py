@@ -12,16 +12,24 @@ from pydantic import Field
 from towpath_contracts.base import ClientValue, JsonObject
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.globs import MAX_PATTERN, matching
-from towpath_contracts.internal_tools import MAX_MATCHES, MAX_READ_CHARS, READ_CHARS
+from towpath_contracts.internal_tools import (
+    MAX_LIST_BYTES,
+    MAX_MATCHES,
+    MAX_READ_BYTES,
+    MAX_READ_CHARS,
+    READ_CHARS,
+)
 from towpath_contracts.workspace import (
     MAX_FILE_BYTES,
     MAX_FILES,
+    MAX_NAMES_BYTES,
     MAX_WORKSPACE_BYTES,
     MAX_WRITE_CHARS,
     FileChange,
     PathRefusedError,
     clean_path,
 )
+from towpath_engine.answers import fitting, json_bytes
 from towpath_engine.applying import Applied, ContentMissingError, ToolRefusedError, read_arguments
 from towpath_engine.desk_state import WorkspaceFile
 
@@ -30,6 +38,9 @@ Contents = Mapping[str, str]
 
 LINE_CHARS = 200
 """Of a line that a search found."""
+
+ESCAPED = 6
+"""Bytes of a character in JSON, at most."""
 
 
 class _Folder(ClientValue):
@@ -111,7 +122,10 @@ def _list(args: JsonObject, files: Files, _contents: Contents) -> Applied:
         for name, rest in zip(inside, rests, strict=True)
         if "/" not in rest
     ]
-    return Applied(result={"path": folder, "folders": folders, "files": shown})
+    first = fitting(folders, MAX_LIST_BYTES // 2)
+    told: JsonObject = {"path": folder, "folders": first, "files": fitting(shown, MAX_LIST_BYTES - json_bytes(first))}
+    left_out = len(folders) + len(shown) - len(told["folders"]) - len(told["files"])
+    return Applied(result={**told, "left_out": left_out} if left_out else told)
 
 
 def _read(args: JsonObject, files: Files, contents: Contents) -> Applied:
@@ -121,16 +135,16 @@ def _read(args: JsonObject, files: Files, contents: Contents) -> Applied:
     if asked.from_line > max(1, len(lines)):
         raise ToolRefusedError("line_unknown", f"{name} has {len(lines)} lines")
     taken: list[str] = []
-    size, last, cut = 0, asked.from_line - 1, False
+    chars, size, last, cut = asked.max_chars, MAX_READ_BYTES, asked.from_line - 1, False
     for line in lines[asked.from_line - 1 :]:
-        room = asked.max_chars - size
-        if len(line) > room:
+        weight = json_bytes(line) - len('""')
+        if len(line) > chars or weight > size:
             if not taken:
-                taken.append(line[:room])
+                taken.append(line[: chars if weight <= size else min(chars, size // ESCAPED)])
                 last, cut = last + 1, True
             break
         taken.append(line)
-        size += len(line)
+        chars, size = chars - len(line), size - weight
         last += 1
     told: JsonObject = {"path": name, "version": files[name].version, "content": "".join(taken), "lines": len(lines)}
     return Applied(
@@ -167,7 +181,7 @@ def _edit(args: JsonObject, files: Files, contents: Contents) -> Applied:
 def _glob(args: JsonObject, files: Files, _contents: Contents) -> Applied:
     asked = read_arguments(_Glob, args)
     found = matching(asked.pattern, files)
-    return Applied(result={"paths": found[:MAX_MATCHES], "count": len(found)})
+    return Applied(result={"paths": fitting(found[:MAX_MATCHES]), "count": len(found)})
 
 
 def _grep(args: JsonObject, files: Files, contents: Contents) -> Applied:
@@ -183,7 +197,7 @@ def _grep(args: JsonObject, files: Files, contents: Contents) -> Applied:
             count += 1
             if len(matches) < MAX_MATCHES:
                 matches.append({"path": name, "line": number, "text": line[:LINE_CHARS]})
-    return Applied(result={"matches": matches, "count": count, "files": len(names)})
+    return Applied(result={"matches": fitting(matches), "count": count, "files": len(names)})
 
 
 def _delete(args: JsonObject, files: Files, _contents: Contents) -> Applied:
@@ -193,7 +207,10 @@ def _delete(args: JsonObject, files: Files, _contents: Contents) -> Applied:
         raise ToolRefusedError("path_unknown", f"there is no file or folder {name}")
     for known in gone:
         _refuse_read_only(known, files)
-    return Applied(result={"deleted": gone}, changes=tuple(FileChange(path=known) for known in gone))
+    told: JsonObject = {"deleted": fitting(gone)}
+    if len(told["deleted"]) < len(gone):
+        told["left_out"] = len(gone) - len(told["deleted"])
+    return Applied(result=told, changes=tuple(FileChange(path=known) for known in gone))
 
 
 _TOOLS: dict[str, Callable[[JsonObject, Files, Contents], Applied]] = {
@@ -210,7 +227,9 @@ _TOOLS: dict[str, Callable[[JsonObject, Files, Contents], Applied]] = {
 def check_sizes(files: Files, changes: Iterable[FileChange]) -> None:
     """Raise ToolRefusedError where *changes* would make the workspace larger than it may be."""
     sizes = {name: file.size for name, file in files.items()}
+    named = 0
     for change in changes:
+        named += len(change.path)
         if change.digest is None:
             sizes.pop(change.path, None)
             continue
@@ -220,6 +239,11 @@ def check_sizes(files: Files, changes: Iterable[FileChange]) -> None:
         sizes[change.path] = change.size
     if len(sizes) > MAX_FILES:
         raise ToolRefusedError("workspace_full", f"{len(sizes)} files; the limit is {MAX_FILES}")
+    own = sum(len(name) for name in sizes if name not in files or not files[name].read_only)
+    if max(own, named) > MAX_NAMES_BYTES:
+        raise ToolRefusedError(
+            "workspace_full", f"the names of files would have {max(own, named)} bytes; the limit is {MAX_NAMES_BYTES}"
+        )
     total = sum(sizes.values())
     if total > MAX_WORKSPACE_BYTES:
         raise ToolRefusedError(
@@ -238,8 +262,9 @@ def checked_changes(files: Files, changes: Iterable[FileChange], *, scratch: boo
             _refuse_read_only(name, files)
         found[name] = change.model_copy(update={"path": name})
     after = {name for name in (*files, *found) if name not in found or found[name].digest is not None}
+    folders = set[str]().union(*map(_folders_of, after))
     for name, change in found.items():
-        if change.digest is not None and any(other.startswith(f"{name}/") for other in after):
+        if change.digest is not None and name in folders:
             raise ToolRefusedError("path_taken", f"{name} is a folder")
         if change.digest is not None and not after.isdisjoint(_folders_of(name)):
             raise ToolRefusedError("path_taken", f"a folder of {name} is a file")

@@ -1,5 +1,6 @@
 """Rules of background runs that need no service (features D1-D11, D13)."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -10,9 +11,12 @@ from tests.support.engine_machine import respond, use, use_all
 from towpath_contracts import events as ev
 from towpath_contracts import facts
 from towpath_contracts.background import BackgroundSettings, BackgroundTask
+from towpath_contracts.canonical import digest
 from towpath_contracts.events import COMPARISON_IGNORES
+from towpath_contracts.run_calls import RecordOutcome
 from towpath_contracts.subjects import agent_pool
 from towpath_engine.advance import wake_at
+from towpath_engine.effects import message_of
 
 SCHEMA = {"type": "object", "properties": {"verdict": {"enum": ["approve", "reject"]}}, "required": ["verdict"]}
 ABANDON = {"action": "ABANDON", "action_details": {"rationale": "no way"}}
@@ -299,6 +303,27 @@ def test_what_the_run_applied_is_told_to_the_ledger_until_it_confirms() -> None:
     recorded = facts.OutcomeRecorded(run_id=run.state.run_id, execution_id=told.execution_id)
     run.feed(recorded)
     assert not run.state.pending and run.feed(recorded) == []
+
+
+def test_an_outcome_always_fits_the_message_that_tells_it() -> None:
+    run = Background()
+    run.decide(use("plan_setup", objective="Review."))
+    run.permit()
+    (owed,) = [p for p in run.state.pending if p.kind == "outcome"]
+    failure = {"code": "path_invalid", "message": "x" * 1_000_000}
+    whole = {"deleted": ["x" * 1_000] * 1_200}
+    stored = replace(owed, outcome={**(owed.outcome or {}), "result": whole, "failure": failure})
+    told = message_of(run.state, stored).message
+    assert isinstance(told, RecordOutcome) and len(told.model_dump_json()) < 10_000
+    assert (told.result["shortened"], told.result["digest"]) == (True, digest(whole))
+    assert told.failure is not None and told.failure.code == "path_invalid"
+
+
+def test_a_refusal_repeats_no_more_of_the_arguments_than_helps() -> None:
+    run = Background()
+    run.plan()
+    failed = run.act("plan_mark_step", step_id="S" * 200_000, status="done")
+    assert failed.code == "plan_step_unknown" and len(failed.message) == 2_000
 
 
 def test_a_permitted_call_that_was_not_applied_is_void_once_the_run_is_cancelled() -> None:

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
-from towpath_contracts.internal_tools import MAX_PLAN_STEPS, PLAN_TOOLS
+from towpath_contracts.internal_tools import MAX_PLAN_BYTES, MAX_PLAN_STEPS, PLAN_TOOLS
+from towpath_engine.answers import json_bytes
 from towpath_engine.applying import ToolRefusedError
+from towpath_engine.background_context import PLAN_SHOWN_BYTES, shown_plan
 from towpath_engine.desk_state import Plan, PlanStep, plan_from
 from towpath_engine.plan import NO_PLAN, apply_plan, status_of
 
@@ -111,3 +113,37 @@ def test_a_plan_has_a_bounded_number_of_steps_and_reads_back() -> None:
     assert kept("plan_read") == kept.plan.as_json()
     for wrong in ({"objective": " "}, {"objective": "o", "steps": [{"title": ""}]}, {"objective": 1}, {"extra": 1}):
         assert kept.refused("plan_setup", **wrong) == "arguments_invalid"
+
+
+def test_d5_a_plan_is_bounded_as_a_whole_and_can_still_be_worked_off() -> None:
+    """Row D5, limits: a whole plan has at most 64 KiB; what would make it larger is refused, a status never is."""
+    assert MAX_PLAN_BYTES == 65_536
+    kept = Kept()
+    long = [{"title": "t" * 160, "details": "d" * 512}] * MAX_PLAN_STEPS
+    escaped = [{"title": "t", "details": "\x01" * 512}] * MAX_PLAN_STEPS
+    assert kept.refused("plan_setup", objective="o", steps=escaped) == "plan_too_large", "bytes count, not characters"
+    kept("plan_setup", objective="o", steps=long)
+    room = MAX_PLAN_BYTES - json_bytes(kept("plan_read"))
+    for number in range(room // 516):
+        kept("plan_mark_step", step_id=f"S{1 + number // 16:03d}", status="pending", note="n" * 512)
+    assert kept.refused("plan_mark_step", step_id="S002", status="done", note="n" * 512) == "plan_too_large"
+    kept("plan_update_step", step_id="S001", details="")
+    kept("plan_mark_step", step_id="S001", status="done", note="n" * 512)
+    assert kept.refused("plan_update_step", step_id="S001", details="d" * 512) == "plan_too_large"
+    for number in range(1, MAX_PLAN_STEPS + 1):
+        kept("plan_mark_step", step_id=f"S{number:03d}", status="in_progress")
+    assert json_bytes(kept("plan_read")) < MAX_PLAN_BYTES + 1_000
+
+
+def test_a_prompt_shows_a_large_plan_without_its_older_words_and_says_so() -> None:
+    """Row D4: the snapshot has the plan; one that is too large for a prompt is shortened, and says by what."""
+    kept = Kept(*["look"] * 40)
+    assert kept.plan is not None and shown_plan(kept.plan) == kept.plan.as_json()
+    for note in range(3):
+        for number in range(1, 41):
+            kept("plan_mark_step", step_id=f"S{number:03d}", status="in_progress", note=f"{note}" * 400)
+    shown = shown_plan(kept.plan)
+    assert shown["left_out"] == "older notes" and {tuple(step["notes"]) for step in shown["steps"]} == {("2" * 400,)}
+    huge = Plan(objective="o", steps=tuple(PlanStep(step_id="S1", title="t", details="d" * 512) for _ in range(999)))
+    bare = shown_plan(huge)
+    assert bare["left_out"].startswith("notes and details, and ") and json_bytes(bare) < PLAN_SHOWN_BYTES + 200

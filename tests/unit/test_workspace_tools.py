@@ -5,14 +5,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from towpath import HostMount, RefusedError
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.globs import matching
-from towpath_contracts.workspace import MAX_DEPTH, MAX_SEGMENT, MAX_WORKSPACE_BYTES, PathRefusedError, clean_path
+from towpath_contracts.internal_tools import MAX_ANSWER_BYTES, MAX_LIST_BYTES
+from towpath_contracts.workspace import (
+    MAX_DEPTH,
+    MAX_NAMES_BYTES,
+    MAX_SEGMENT,
+    MAX_WORKSPACE_BYTES,
+    FileChange,
+    PathRefusedError,
+    clean_path,
+)
+from towpath_engine.answers import json_bytes
 from towpath_engine.applying import ContentMissingError, ToolRefusedError
 from towpath_engine.desk_state import WorkspaceFile
-from towpath_engine.workspace import apply_workspace, texts_needed
+from towpath_engine.workspace import apply_workspace, checked_changes, texts_needed
 
 
 class Desk:
@@ -148,6 +159,74 @@ def test_a_text_that_did_not_come_is_asked_for() -> None:
     desk = Desk(x="mounted")
     with pytest.raises(ContentMissingError):
         apply_workspace("workspace_read", {"path": "in/x.txt"}, desk.files, {})
+
+
+def test_d6_answers_are_bounded_and_say_what_they_leave_out() -> None:
+    """Row D6: list, glob, grep and delete tell what fits (28 KiB) and count the rest; names have 128 KiB in all."""
+    desk = Desk()
+    folder = "/".join(["f" * MAX_SEGMENT] * 4)
+    made = 0
+    for number in range(2 * MAX_NAMES_BYTES // len(folder)):
+        try:
+            desk("write", path=f"{folder}/{number}", content="here\n")
+        except ToolRefusedError as error:
+            assert error.code == "workspace_full" and "names" in str(error)
+            break
+        made += 1
+    assert made == len(desk.files) and MAX_NAMES_BYTES - 400 < sum(map(len, desk.files)) <= MAX_NAMES_BYTES
+    listed, deep = desk("list", path=folder), desk("list")
+    assert len(listed["files"]) + listed.get("left_out", 0) == made and "left_out" not in deep
+    found, lines = desk("glob", pattern="**"), desk("grep", text="here")
+    assert found["count"] == lines["count"] == made and len(lines["matches"]) < len(found["paths"]) < made
+    for answer in (listed, found, lines):
+        assert json_bytes(answer) < MAX_LIST_BYTES + 500
+    gone = desk("delete", path="f" * MAX_SEGMENT)
+    assert gone["left_out"] > 0 and len(gone["deleted"]) + gone["left_out"] == made and not desk.files
+    assert json_bytes(gone) < MAX_LIST_BYTES + 500
+    many = Desk(**{f"m{number:03d}": "x" for number in range(999)})
+    shown = many("list", path="in")
+    assert 0 < shown["left_out"] == 999 - len(shown["files"]) and json_bytes(shown) < MAX_LIST_BYTES + 500
+
+
+def test_a_read_is_bounded_in_bytes_too() -> None:
+    desk = Desk()
+    for name, text in (
+        ("wide", "\U0001f600" * 48_000),
+        ("control", "\x01" * 48_000),
+        ("lines", "\x01\x01\x01\n" * 12_000),
+    ):
+        desk("write", path=name, content=text)
+        told = desk("read", path=name, max_chars=48_000)
+        assert json_bytes(told) < MAX_ANSWER_BYTES and text.startswith(told["content"])
+        assert told["complete"] is (name == "wide"), "nothing but control characters is ever too large"
+
+
+@pytest.mark.parametrize(
+    ("changed", "fault"),
+    [
+        (["new", "new/below"], "new is a folder"),
+        (["in/x.txt/below"], "a folder of in/x.txt/below is a file"),
+        (["own/file/below/it"], "a folder of own/file/below/it is a file"),
+        (["own"], "own is a folder"),
+    ],
+)
+def test_d6_a_change_set_has_no_files_below_files(changed: list[str], fault: str) -> None:
+    """Row D6: what a worker gives back is taken whole or not at all: a name is a file or a folder, never both."""
+    desk = Desk(x="mounted")
+    desk("write", path="own/file", content="x")
+    changes = [FileChange(path=path, digest="sha256:00", size=1) for path in changed]
+    with pytest.raises(ToolRefusedError, match=fault) as caught:
+        checked_changes(desk.files, changes, scratch=True)
+    assert caught.value.code == "path_taken"
+    moved = [FileChange(path="own/file"), FileChange(path="own/file/below", digest="sha256:00", size=1)]
+    assert len(checked_changes(desk.files, moved, scratch=True)) == 2, "where the file goes, a folder may come"
+
+
+def test_a_size_below_nothing_is_no_size() -> None:
+    with pytest.raises(ValidationError, match="greater than or equal to 0"):
+        FileChange(path="a", digest="sha256:00", size=-1)
+    with pytest.raises(ValidationError):
+        FileChange.model_validate_json('{"path": "a", "digest": "sha256:00", "size": -524288}')
 
 
 def test_a_folder_is_mounted_without_what_lies_outside_it(tmp_path: Path) -> None:
