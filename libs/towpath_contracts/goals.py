@@ -14,6 +14,9 @@ CONFIDENCE_EVERY = 5
 CONFIDENCE_THRESHOLD = 0.5
 STEP_ATTEMPTS = 3
 
+OUT_OF_TIME = "timeout"
+"""The cause of the gate at a goal's deadline: whoever lets it go on gives it its time once more."""
+
 Autonomy = Literal["low", "medium", "high"]
 """Who is asked when a run is in doubt: low always a person, high only when nothing else is left (feature C13)."""
 

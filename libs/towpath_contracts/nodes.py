@@ -16,6 +16,7 @@ from towpath_contracts.base import JsonObject, Message, Value
 from towpath_contracts.canonical import canonical_json, digest_text
 from towpath_contracts.deciding import Cost, Usage
 from towpath_contracts.decisions import CallTools
+from towpath_contracts.goals import OUT_OF_TIME
 
 TIMEOUTS = frozenset({"model_timeout"})
 """Reasons of a missed decision that mean that time was up; every other one is a failure."""
@@ -134,13 +135,12 @@ class _Walk:
                 self._ask(entry.event, entry.at)
             case ev.EffectResent():
                 self._sent(entry.event.effect_id, entry.at)
-            case ev.DecisionReceived():
-                self._end(entry.event, entry.at, NodeStatus.SUCCESS, "")
-            case ev.DecisionMissed():
-                status = NodeStatus.TIMEOUT if entry.event.code in TIMEOUTS else NodeStatus.FAILED
-                self._end(entry.event, entry.at, status, f"{entry.event.code}: {entry.event.message}")
+            case ev.DecisionReceived() | ev.DecisionMissed():
+                self._end(entry.event, entry.at)
             case ev.InstructionIssued():
                 self._sign(entry.event)
+            case ev.GateOpened(execution_id=None) if entry.event.detail.get("key") == OUT_OF_TIME:
+                self._give_up(entry.at, NodeStatus.TIMEOUT, "not waited for beyond the run's deadline")
             case ev.RunFinished():
                 self._finish(entry.event, entry.at)
             case _:
@@ -166,10 +166,14 @@ class _Walk:
         if node is not None and node.status is NodeStatus.INIT:
             self._nodes[node_id] = node.model_copy(update={"status": NodeStatus.RUNNING, "started_at": at})
 
-    def _end(self, said: ev.DecisionReceived | ev.DecisionMissed, at: datetime, status: NodeStatus, error: str) -> None:
+    def _end(self, said: ev.DecisionReceived | ev.DecisionMissed, at: datetime) -> None:
         node = self._nodes.get(said.request_id)
         if node is None:  # asked for before a fork
             return
+        status, error = NodeStatus.SUCCESS, ""
+        if isinstance(said, ev.DecisionMissed):
+            status = NodeStatus.TIMEOUT if said.code in TIMEOUTS else NodeStatus.FAILED
+            error = f"{said.code}: {said.message}"
         update = {"usage": said.usage, "cost": said.cost, "model": said.model or node.model}
         self._nodes[node.node_id] = _ended(node.model_copy(update=update), at, status, error)
 
@@ -187,10 +191,13 @@ class _Walk:
         status = NodeStatus(_FINAL.get(finished.status, "failed"))
         error = "" if status is NodeStatus.SUCCESS else finished.reason
         self._run |= {"ended_at": at, "status": status, "error": error}
+        late = NodeStatus.TIMEOUT if status is NodeStatus.TIMEOUT else NodeStatus.FAILED
+        self._give_up(at, late, f"the run ended: {finished.reason}")
+
+    def _give_up(self, at: datetime, status: NodeStatus, error: str) -> None:
         for node in self._nodes.values():
             if node.ended_at is None:
-                late = NodeStatus.TIMEOUT if status is NodeStatus.TIMEOUT else NodeStatus.FAILED
-                self._nodes[node.node_id] = _ended(node, at, late, f"the run ended: {finished.reason}")
+                self._nodes[node.node_id] = _ended(node, at, status, error)
 
     def result(self, calls: Sequence[Mapping[str, Any]]) -> RunNodes:
         nodes = tuple(_with_calls(node, calls) if calls else node for node in self._nodes.values())

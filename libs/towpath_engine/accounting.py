@@ -58,9 +58,10 @@ def _told(budget: BudgetState, before: "RunState", after: "RunState", event: "ev
     match event:
         case ev.DecisionRequested():
             asked = _reserved(budget, after, event.request_id, 1, event.reserved, event.model)
-            return but(asked, means=Means.ANSWERING) if budget.means is Means.LAST_ANSWER else asked
+            return asked if event.reserved is None else _answering(asked)  # one that backs off is asked by its timer
         case ev.EffectResent():
-            return _resent(budget, after, event)
+            asked = _resent(budget, after, event)
+            return _answering(asked) if event.attempt == 1 else asked
         case ev.InstructionIssued():
             return _called(budget, after, event.instruction) if isinstance(event.instruction, CallTools) else budget
         case ev.DecisionReceived() | ev.DecisionMissed() | ev.UsageCorrected():
@@ -75,6 +76,10 @@ def _told(budget: BudgetState, before: "RunState", after: "RunState", event: "ev
             return but(budget, warned=(*budget.warned, f"{event.scope}:{event.key}:{event.unit}"))
         case _:
             return budget
+
+
+def _answering(budget: BudgetState) -> BudgetState:
+    return but(budget, means=Means.ANSWERING) if budget.means is Means.LAST_ANSWER else budget
 
 
 def _reserved(

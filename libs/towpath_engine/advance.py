@@ -10,6 +10,7 @@ from towpath_contracts import events as ev
 from towpath_contracts import facts
 from towpath_contracts.canonical import json_safe
 from towpath_contracts.deciding import CALL_LOST, DecisionKind
+from towpath_contracts.goals import OUT_OF_TIME
 from towpath_contracts.subjects import DEFAULT_POOL, pool_of
 from towpath_engine.background_time import iteration_due
 from towpath_engine.budgets import (
@@ -29,11 +30,12 @@ from towpath_engine.cancel import (
     give_up_late_calls,
 )
 from towpath_engine.effects import Effect, message_of, model_for, store_text
-from towpath_engine.ending import asks_at_deadline, end_with_error, stopped_by_deadline
+from towpath_engine.ending import end_with_error, stopped_by_deadline
 from towpath_engine.evolve import ACTING
 from towpath_engine.forking import forked
 from towpath_engine.gates import approval_required, close_all
 from towpath_engine.internal import insist_on_outcomes, outcome_recorded, tool_permitted
+from towpath_engine.overtime import stopped_by_time
 from towpath_engine.phases import after_act, assessed, missed
 from towpath_engine.resend import resend
 from towpath_engine.spawning import child_told, pending_children
@@ -77,7 +79,8 @@ def wake_at(state: RunState) -> datetime | None:
     times = [pending.resend_at for pending in state.pending]
     times += [gate.expires_at for gate in state.gates]
     deadline = state.active_deadline()
-    if deadline is not None and state.status is Status.RUNNING and not asks_at_deadline(state):
+    asked = any(gate.key == OUT_OF_TIME for gate in state.gates)
+    if deadline is not None and state.status is Status.RUNNING and not asked:
         times.append(deadline)
     if state.background is not None and (due := iteration_due(state)) is not None:
         times.append(due)
@@ -265,6 +268,8 @@ def _timer_fired(t: Transition) -> None:
         give_up_late_calls(t)
     elif stopped_by_deadline(t):
         return
+    else:
+        stopped_by_time(t)
     expire_gates(t)
     for pending in t.state.pending:
         if pending.resend_at <= t.now and not _may_not_ask(t, pending):

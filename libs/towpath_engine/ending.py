@@ -25,7 +25,7 @@ def stopped_by_deadline(t: Transition) -> bool:
 
 
 def asks_at_deadline(state: RunState) -> bool:
-    """Say whether a person is asked at the deadline, between two steps (`overtime`)."""
+    """Say whether a person is asked at the deadline (`overtime`)."""
     return state.goal is not None and state.created.goal_settings.on_timeout == "gate"
 
 

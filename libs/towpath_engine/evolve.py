@@ -10,6 +10,7 @@ from typing import Any
 from towpath_contracts import events as ev
 from towpath_contracts.decisions import CallTools
 from towpath_contracts.execution_log import REASONING_CHARS, agent_entry, as_text, truncate
+from towpath_contracts.goals import OUT_OF_TIME
 from towpath_contracts.ids import effect_id
 from towpath_engine.accounting import accounted, added_up
 from towpath_engine.background_remember import background_after
@@ -35,9 +36,6 @@ GATE_RESEND_S = 30
 
 ACTING = frozenset({"decide", "replan"})
 """Kinds of requests that are answered by a decision; every other kind judges the last one."""
-
-OUT_OF_TIME = "timeout"
-"""The cause of a gate at a run's deadline: who lets it go on gives it its time once more."""
 
 COMMON_QUEUE = "*"
 NEVER = 2**31 - 1
@@ -194,6 +192,7 @@ def _decision_requested(state: RunState, event: "ev.DecisionRequested", at: date
         pending=(*state.pending, pending),
         input_preview=event.input_preview,
         asked=event.kind,
+        unanswered=False,
         backoff_until=None,
         detectors=but(state.detectors, replan=False) if state.detectors.replan and acts else state.detectors,
     )
@@ -262,6 +261,8 @@ def _gate_opened(state: RunState, event: "ev.GateOpened", at: datetime) -> RunSt
         key=str(event.detail.get("key", "")) if event.execution_id is None else "",
     )
     if event.execution_id is None:
+        if gate.key == OUT_OF_TIME:
+            state = _waited_for_no_longer(state)
         return told(but(state, gates=(*state.gates, gate), run_gates=state.run_gates + 1), event.reason)
     pending = tuple(
         but(p, resend_at=at + timedelta(seconds=GATE_RESEND_S)) if p.effect_id == event.execution_id else p
@@ -270,13 +271,18 @@ def _gate_opened(state: RunState, event: "ev.GateOpened", at: datetime) -> RunSt
     return but(state, gates=(*state.gates, gate), pending=pending)
 
 
+def _waited_for_no_longer(state: RunState) -> RunState:
+    pending = _without(state, EffectKind.DECIDE)
+    return but(state, pending=pending, unanswered=len(pending) < len(state.pending))
+
+
 def _gate_closed(state: RunState, event: "ev.GateClosed", at: datetime) -> RunState:
     """Forget the gate, but not its id; the call behind it may start only now, so its time begins again."""
     gate = next((g for g in state.gates if g.gate_id == event.gate_id), None)
     if gate is None:
         return state
     if gate.execution_id is None:
-        return _run_gate_closed(state, gate, event.verdict)
+        return _run_gate_closed(state, gate, event.verdict, at)
     return but(
         state,
         gates=tuple(g for g in state.gates if g is not gate),
@@ -288,15 +294,17 @@ def _gate_closed(state: RunState, event: "ev.GateClosed", at: datetime) -> RunSt
     )
 
 
-def _run_gate_closed(state: RunState, gate: OpenGate, verdict: str) -> RunState:
+def _run_gate_closed(state: RunState, gate: OpenGate, verdict: str, at: datetime) -> RunState:
     """A person's word clears what the detectors counted (behaviours 002.2: reset only by success or a person)."""
     decided = verdict in ("approved", "denied")
+    again = decided and gate.key == OUT_OF_TIME
     return but(
         state,
         gates=tuple(g for g in state.gates if g is not gate),
         revisions=state.revisions + 1 if verdict == "denied" else 0 if verdict == "approved" else state.revisions,
         detectors=Detectors() if decided else state.detectors,
-        active_ms=0 if decided and gate.key == OUT_OF_TIME else state.active_ms,
+        active_ms=0 if again else state.active_ms,
+        active_since=at if again and state.active_since is not None else state.active_since,
     )
 
 

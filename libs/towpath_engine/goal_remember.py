@@ -60,8 +60,11 @@ def goal_after(before: RunState, after: RunState, goal: GoalState, event: "ev.An
 
 
 def _requested(before: RunState, goal: GoalState, event: "ev.DecisionRequested") -> GoalState:
-    """A new step begins anew; a further request of the same step is another attempt, unless it corrects a refusal."""
-    if event.kind not in ACTIONS:
+    """A new step begins anew; a further request of the same step is another attempt, unless it corrects a refusal.
+
+    A question that was given up unanswered and is asked once more changes nothing.
+    """
+    if event.kind not in ACTIONS or before.unanswered:
         return goal
     if event.step != before.step:
         return but(goal, attempt=1, tried=(), refusals=0, refused="", refusal="", claimed=None, misreported="")

@@ -1,11 +1,12 @@
 """Goal runs that ask a person when their time is used up, instead of ending (feature C11, gate `timeout`).
 
-Law: only a goal that says `on_timeout: gate` is asked about, and between two steps: what is under way comes to its end
-first. Whoever lets it go on gives it its whole time once more.
+Law: only a goal that says `on_timeout: gate` is asked about, and at its deadline, whatever is under way. A call that
+has begun comes to its end meanwhile. A question to a model is waited for no longer: a later answer is not used, and the
+question is asked once more when a person lets the run go on, which gives it its whole time once more.
 """
 
+from towpath_contracts.goals import OUT_OF_TIME
 from towpath_engine.ending import asks_at_deadline
-from towpath_engine.evolve import OUT_OF_TIME
 from towpath_engine.run_gates import open_run_gate
 from towpath_engine.transition import Transition
 

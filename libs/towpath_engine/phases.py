@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from towpath_contracts.assessments import ANSWERS
 from towpath_contracts.base import JsonObject
 from towpath_contracts.deciding import DecisionKind
+from towpath_engine.asking import request_assessment
 from towpath_engine.ending import stopped_by_deadline
 from towpath_engine.steps import begin_step, finish_instruction, is_awaiting
 from towpath_engine.strategies import strategy_of
@@ -27,9 +28,12 @@ def after_act(t: Transition) -> None:
     """Walk the phases of the run's kind; when none wants anything, check every reason to stop and begin a step.
 
     While an answer is on its way, or a person is asked about the run, nothing else is asked: whoever answers last
-    comes here again.
+    comes here again. A question that was given up meanwhile comes first: its step is not over.
     """
     if is_awaiting(t.state):
+        return
+    if t.state.unanswered:
+        request_assessment(t, DecisionKind(t.state.asked))
         return
     for phase in strategy_of(t).phases:
         if phase(t) or t.state.is_final or t.state.gates:

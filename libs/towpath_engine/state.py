@@ -193,7 +193,8 @@ class Detectors:
 class RunState:
     """Everything that decides what a run does next. `task` and `snapshot` never change after creation.
 
-    `asked` is the kind of the last request to the decider, `assessed` are the kinds that were asked about this action.
+    `asked` is the kind of the last request to the decider, `assessed` are the kinds that were asked about this action;
+    `unanswered` says that nobody waits for its answer any more, and that it is to be asked once more.
     """
 
     run_id: UUID
@@ -238,6 +239,7 @@ class RunState:
     cancelled_by: str = ""
     asked: str = "decide"
     assessed: tuple[str, ...] = ()
+    unanswered: bool = False
     backoff_until: datetime | None = None
     run_gates: int = 0
     revisions: int = 0

@@ -10,6 +10,7 @@ from towpath_contracts.access import RaiseFence
 from towpath_contracts.deciding import DecisionRequest
 from towpath_contracts.decisions import MAX_CALLS_PER_DECISION, CallTools
 from towpath_contracts.events import LogEntry, event_adapter
+from towpath_contracts.goals import OUT_OF_TIME
 from towpath_contracts.internal_tools import PLATFORM_WORKER
 from towpath_contracts.networks import Snapshot
 from towpath_contracts.run_calls import RecordOutcome
@@ -37,6 +38,7 @@ class Watch:
         self.tries = 0
         self.backs_off = False
         self.asked: set[UUID] = set()
+        self.given_up = False
         self.reserved: set[UUID] = set()
         self.open: dict[UUID, int] = {}
         self.done: set[UUID] = set()
@@ -169,6 +171,9 @@ class Watch:
                 assert event.gate_id not in self.used_gates, "a gate id is used once"
                 self.used_gates.add(event.gate_id)
                 self.gates.add(event.gate_id)
+                if event.execution_id is None and event.detail["key"] == OUT_OF_TIME:
+                    # Whoever is asked at the deadline is not kept waiting by a model; its question comes once more.
+                    self.given_up, self.asked = bool(self.asked), set()
             case ev.GateClosed():
                 self.gates.remove(event.gate_id)
             case ev.EffectResent():
@@ -180,14 +185,16 @@ class Watch:
 
     def _asked(self, event: ev.DecisionRequested) -> None:
         """A step begins, or the one under way is judged, or, in runs that are not networks, tried again."""
-        if event.kind == "decide" or event.step != self.step:
+        if self.given_up:
+            assert event.step == self.step
+        elif event.kind == "decide" or event.step != self.step:
             assert event.step == self.step + 1 <= self.task.max_steps and event.kind in ("decide", "replan")
             self.tries = 0
         else:
             assert self.task.kind != "network"
         if self.backs_off:
             self.attempts[event.request_id] = 0  # the timer sends it
-        self.backs_off = False
+        self.backs_off = self.given_up = False
         self.step = event.step
         self.asked = {event.request_id}
         self.reserved |= {event.request_id} if event.reserved is not None else set()

@@ -25,11 +25,16 @@ VALID = {"valid": True}
 
 def goal_run(*criteria: str, texts: tuple[str, ...] = (), **settings: Any) -> Machine:
     """Start a goal run; assessments beside the ones under test are off unless *settings* say otherwise."""
+    max_steps = settings.pop("max_steps", 20)
+    goal = goal_of(*criteria, texts=texts, **settings)
+    return Machine(snapshot(*AGENTS, tools=TOOLS), kind="goal", goal=goal, max_steps=max_steps)
+
+
+def goal_of(*criteria: str, texts: tuple[str, ...] = (), **settings: Any) -> dict[str, Any]:
+    """Write a goal as a task gives it."""
     wanted = [{"when": one} for one in criteria] + [{"text": one} for one in texts]
     settings = {"validate_steps": False, "step_attempts": 3, **settings}
-    goal = {"goal": "Make the tests pass.", "acceptance_criteria": wanted, "settings": settings}
-    max_steps = settings.pop("max_steps", 20)
-    return Machine(snapshot(*AGENTS, tools=TOOLS), kind="goal", goal=goal, max_steps=max_steps)
+    return {"goal": "Make the tests pass.", "acceptance_criteria": wanted, "settings": settings}
 
 
 def asked(machine: Machine) -> str:

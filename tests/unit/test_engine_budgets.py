@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from tests.support import goal_machine
 from tests.support.engine_machine import RUN, Machine, agent, respond, snapshot, tool, use, use_all
 
 from towpath_contracts import events as ev
@@ -310,3 +311,19 @@ def test_budget_another_pool_says_nothing_of_what_an_attempt_used() -> None:
     )
     assert machine.feed(stranger) == []
     assert machine.account()[2].model_calls == 4
+
+
+def test_budget_a_last_answer_that_waits_for_its_time_is_asked_for_and_used() -> None:
+    """A further attempt of a goal backs off first: what it may ask is used up when it is asked, not before."""
+    network = snapshot(*goal_machine.AGENTS, tools=goal_machine.TOOLS, force_respond=True)
+    machine = Spender(network=network, kind="goal", goal=goal_machine.goal_of("claimed.answer == 'done'"))
+    machine.answer(use("edit", text="a"))
+    machine.refuse()
+    machine.fail()
+    assert machine.requests == [] and machine.budget.means is Means.LAST_ANSWER
+    machine.wake()
+    (request,) = machine.requests
+    assert isinstance(request, DecisionRequest) and request.kind == "replan"
+    assert machine.budget.means is Means.ANSWERING
+    machine.answer(respond({"answer": "done"}))
+    assert (machine.finished.status, machine.finished.reason) == ("completed", "criteria_met")
