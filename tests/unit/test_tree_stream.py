@@ -1,0 +1,132 @@
+"""Logs of a tree merged into one stream, in any order of reading, and taken up again at any place (feature B12)."""
+
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from towpath_contracts.children import ChildTask
+from towpath_contracts.events import ChildEnded, ChildStarted, LogEntry, NoteAdded, RunFinished
+from towpath_contracts.swarms import CompiledSwarm, SwarmTask
+from towpath_contracts.tree_stream import TreeEntry, TreeStream, child_name, read_cursor, write_cursor
+
+ROOT = UUID(int=1)
+Logs = dict[UUID, list[LogEntry]]
+
+
+def log(*events: Any) -> list[LogEntry]:
+    return [LogEntry(seq=seq, at=datetime(2026, 1, 1, tzinfo=UTC), event=event) for seq, event in enumerate(events, 1)]
+
+
+def note(text: str) -> NoteAdded:
+    return NoteAdded(step=1, text=text)
+
+
+def started(child: int, agent: str) -> ChildStarted:
+    return ChildStarted(child_id=UUID(int=child), step=1, index=0, task=ChildTask(agent_key=agent, user_message="x"))
+
+
+def ended(child: int) -> ChildEnded:
+    return ChildEnded(child_id=UUID(int=child), step=1, index=0, status="completed")
+
+
+DONE = RunFinished(status="completed", reason="responded", final={}, steps=1, fence=0)
+
+
+def family() -> Logs:
+    """A root with two children at once and a third later; the first has a child of its own."""
+    return {
+        ROOT: log(
+            note("r1"),
+            started(2, "a"),
+            started(3, "b"),
+            note("r2"),
+            ended(2),
+            ended(3),
+            started(5, "b"),
+            ended(5),
+            DONE,
+        ),
+        UUID(int=2): log(note("a1"), started(4, "deep"), ended(4), note("a2"), DONE),
+        UUID(int=3): log(note("b1"), note("b2"), DONE),
+        UUID(int=4): log(note("d1"), DONE),
+        UUID(int=5): log(note("c1"), DONE),
+    }
+
+
+def read(logs: Logs, chance: random.Random, cursor: str = "") -> Iterator[tuple[TreeEntry, str]]:
+    """Read all logs by chance, each piece of a run in order; yield what is told, with the cursor after it."""
+    tree = TreeStream(ROOT, read_cursor(cursor) if cursor else None)
+    at: dict[UUID, int] = {}
+    while not tree.is_over:
+        run = chance.choice([one for one in tree.runs if not tree.has_ended(one) and at.get(one, 0) < len(logs[one])])
+        at[run] = at.get(run, 0) + 1
+        for told in tree.take(run, logs[run][at[run] - 1]):
+            yield told, tree.cursor
+
+
+def names(told: list[TreeEntry]) -> list[tuple[UUID, int]]:
+    return [(one.run_id, one.seq) for one in told]
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_b12_a_tree_is_told_once_in_the_order_of_cause_and_taken_up_anywhere(seed: int) -> None:
+    """Row B12 across children: each run in order, children between their start and their end, resumption exact."""
+    logs, chance = family(), random.Random(seed)
+    told, cursors = map(list, zip(*read(logs, chance), strict=True))
+    assert sorted(names(told)) == sorted((run, one.seq) for run, entries in logs.items() for one in entries)
+    for run, entries in logs.items():
+        assert [one.seq for one in told if one.run_id == run] == [one.seq for one in entries]
+    paths = {one.run_id: one.path for one in told}
+    assert paths == {
+        ROOT: (),
+        UUID(int=2): ("a",),
+        UUID(int=3): ("b",),
+        UUID(int=4): ("a", "deep"),
+        UUID(int=5): ("b",),
+    }
+    place = {name: where for where, name in enumerate(names(told))}
+    for one in told:
+        if isinstance(one.event, ChildStarted | ChildEnded):
+            of_child = [where for (run, _), where in place.items() if run == one.event.child_id]
+            here = place[one.run_id, one.seq]
+            assert all(where > here for where in of_child) or isinstance(one.event, ChildEnded)
+            assert all(where < here for where in of_child) or isinstance(one.event, ChildStarted)
+    for where in range(len(told)):
+        rest = [one for one, _ in read(logs, chance, cursors[where])]
+        assert sorted(names(told[: where + 1]) + names(rest)) == sorted(names(told)), where
+        assert {one.run_id: one.path for one in rest}.items() <= paths.items()
+
+
+def test_b12_a_run_that_can_not_be_read_holds_nobody_up() -> None:
+    logs, tree = family(), TreeStream(ROOT)
+    told = [one for entry in logs[ROOT] for one in tree.take(ROOT, entry)]
+    assert names(told)[-1] == (ROOT, 4)
+    assert names(list(tree.end(UUID(int=2)))) == [(ROOT, 5)]
+    assert names(list(tree.end(UUID(int=3)))) == [(ROOT, 6), (ROOT, 7)]
+    assert not tree.is_over and tree.runs[-1] == UUID(int=5)
+    assert names(list(tree.end(UUID(int=5)))) == [(ROOT, 8), (ROOT, 9)] and tree.is_over
+
+
+def test_b12_what_comes_out_of_order_is_left_to_the_reader() -> None:
+    tree = TreeStream(ROOT)
+    entries = family()[ROOT]
+    assert list(tree.take(ROOT, entries[1])) == []
+    assert names(list(tree.take(ROOT, entries[0]))) == [(ROOT, 1)] and list(tree.take(ROOT, entries[0])) == []
+
+
+def test_a_cursor_reads_as_it_was_written_and_nothing_else_is_one() -> None:
+    told = {UUID(int=2**127 - 5): 7, ROOT: 123_456}
+    assert read_cursor(write_cursor(told)) == told
+    for text in ("", "7", "x.1", write_cursor(told) + "~", "~" * 40_000, f"{'a' * 22}.{'9' * 16}", f"{'ä' * 22}.1"):
+        with pytest.raises(ValueError, match="not the id of an event"):
+            read_cursor(text)
+
+
+def test_a_child_is_named_by_its_swarm_or_its_agent() -> None:
+    swarm = SwarmTask(name="review", swarm=CompiledSwarm(mode="team", members=("a",), stages=(("a",),)))
+    assert child_name(ChildTask(agent_key="a", user_message="", swarm=swarm)) == "review"
+    assert child_name(ChildTask(agent_key="a", user_message="")) == "a"
