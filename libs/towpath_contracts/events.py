@@ -113,6 +113,7 @@ class RunCreated(Value):
     """The task was accepted; `task` is what the caller asked for, with defaults filled in.
 
     `grant` is the task's own; `grants` are of the tasks above it, outermost first: rights only narrow (design §7).
+    `planner_model` writes plans, in place of the agent's model.
     `detectors` is what a child takes over of its parent's loop counters, `spent` what runs above it had cost when it
     was born.
     """
@@ -146,6 +147,7 @@ class RunCreated(Value):
     background: BackgroundTask | None = Field(default=None, exclude_if=unset)
     plan: PlanTask | None = Field(default=None, exclude_if=unset)
     swarm: SwarmTask | None = Field(default=None, exclude_if=unset)
+    planner_model: str | None = Field(default=None, exclude_if=unset)
     detectors: JsonObject | None = Field(default=None, exclude_if=unset)
     workspace: tuple[FileEntry, ...] = Field(default=(), exclude_if=lambda files: not files)
     budget: Budget | None = Field(default=None, exclude_if=unset)

@@ -1,6 +1,9 @@
 """What the events of plans and swarms leave in the state."""
 
+from datetime import datetime
+
 from towpath_contracts import events as ev
+from towpath_engine.background_remember import active_ms
 from towpath_engine.change import but
 from towpath_engine.composition_state import Composition, SwarmState
 from towpath_engine.state import RunState
@@ -20,7 +23,7 @@ def begun(state: RunState, created: "ev.RunCreated") -> RunState:
     )
 
 
-def composition_remembers(state: RunState, event: Composed) -> RunState:
+def composition_remembers(state: RunState, event: Composed, at: datetime) -> RunState:
     """Return *state* after *event*."""
     if isinstance(event, ev.HandedOff):
         swarm = state.swarm or SwarmState()
@@ -35,7 +38,7 @@ def composition_remembers(state: RunState, event: Composed) -> RunState:
         case ev.PlanAccepted():
             return but(state, composition=but(held, plan=event.plan, origin=event.origin))
         case ev.PlanStepStarted():
-            begun_step = but(held, at=event.index, inputs=event.inputs)
+            begun_step = but(held, at=event.index, inputs=event.inputs, began_ms=active_ms(state, at))
             return but(state, composition=begun_step, step=event.index + 1, children=(), calls=())
         case ev.PlanStepEnded():
             ended = but(held, reports=(*held.reports, event.report), results={**held.results, **event.bindings})

@@ -12,10 +12,10 @@ from towpath_contracts.plans import Plan, StepReport
 
 @dataclass(frozen=True, kw_only=True)
 class Composition:
-    """`at` is the step under way, `inputs` what its agents are asked, in their order; `began` when it was started.
+    """`at` is the step that was begun last, `inputs` what its agents are asked, in their order.
 
-    `results` are the answers by their keys, `previous` is what the next stage of a workflow is asked. `attempts` counts
-    the plans that a model wrote.
+    `began_ms` is the run's active time at which the step began, `results` are the answers by their keys. `attempts`
+    counts how often a plan was asked for, or taken. `error` is the last one that the state machine was told.
     """
 
     phase: PlanState = "plan_init"
@@ -25,7 +25,7 @@ class Composition:
     inputs: tuple[str, ...] = ()
     reports: tuple[StepReport, ...] = ()
     results: JsonObject = field(default_factory=dict)
-    previous: str = ""
+    began_ms: int = 0
     attempts: int = 0
     error: JsonObject | None = None
 

@@ -3,11 +3,12 @@
 from typing import Any
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.deciding import OfferedRoute, OfferedTool, PromptContext
+from towpath_contracts.deciding import DecisionKind, OfferedRoute, OfferedTool, PromptContext
 from towpath_contracts.execution_log import INPUT_CHARS, truncate
 from towpath_contracts.grants import Grants, chain_of, opens
 from towpath_contracts.networks import CompiledAgent, Snapshot
 from towpath_contracts.tools import ToolSpec
+from towpath_engine.composing_planner import planner_context
 from towpath_engine.run_context import assessment_section, run_section
 from towpath_engine.state import RunState
 
@@ -54,6 +55,8 @@ def input_preview(state: RunState) -> str:
 
 def build_context(state: RunState) -> PromptContext:
     """Return everything the current agent's prompt is rendered from."""
+    if state.asked == DecisionKind.COMPILE_PLAN:
+        return planner_context(state)
     task, snapshot = state.created, state.snapshot
     agent = snapshot.agents[state.agent_key]
     return PromptContext(

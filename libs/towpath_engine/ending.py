@@ -9,6 +9,8 @@ from towpath_contracts import events as ev
 from towpath_contracts.base import JsonObject
 from towpath_engine.background_end import say_last_words
 from towpath_engine.background_time import HARD, iteration_due
+from towpath_engine.carrying import carried, reference_to
+from towpath_engine.composing_end import close_composition
 from towpath_engine.gates import close_all
 from towpath_engine.state import RunState, Status
 from towpath_engine.transition import Transition
@@ -58,14 +60,19 @@ def finish(t: Transition, status: Status, reason: str, message: str, final: Json
     fence = t.state.fence if status is Status.CANCELLED else t.state.fence + 1
     close_all(t, "the run ended")
     told = say_last_words(t, str(status), reason, message)
+    told |= close_composition(t, str(status), reason, message)
     if final is None:
         final = {"status": str(status)} if told and status is Status.COMPLETED else error
+    final = {**final, **told}
+    if t.state.created.parent is not None and carried(final) is not final:
+        reference, text = reference_to(final)
+        t.store(reference["blob"], text)  # the parent gets the reference alone
     t.emit(
         ev.RunFinished.model_validate(
             {
                 "status": str(status),
                 "reason": reason,
-                "final": {**final, **told},
+                "final": final,
                 "last_output": t.state.last_output,
                 "steps": t.state.step,
                 "fence": fence,

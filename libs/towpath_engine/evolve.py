@@ -98,9 +98,9 @@ def _apply(state: RunState, event: "ev.AnyEvent", at: datetime) -> RunState:  # 
         case ev.ToolCallEdited():
             return edit_call(state, event)
         case ev.ToolCallFinished():
-            return outcome_owed(close_call(state, event), event, at)
+            return outcome_owed(close_call(state, event, at), event, at)
         case ev.ToolCallDenied():
-            return close_call(state, event)
+            return close_call(state, event, at)
         case ev.PlanChanged() | ev.WorkspaceChanged():
             return desk_remembers(state, event, at)
         case ev.OutcomeRecorded():
@@ -133,7 +133,7 @@ def _apply(state: RunState, event: "ev.AnyEvent", at: datetime) -> RunState:  # 
         case ev.ChildStarted() | ev.ChildWaits() | ev.ChildEnded() | ev.ChildStopped():
             return child_remembers(state, event, at)
         case ev.PlanMoved() | ev.PlanAccepted() | ev.PlanStepStarted() | ev.PlanStepEnded() | ev.HandedOff():
-            return composition_remembers(state, event)
+            return composition_remembers(state, event, at)
         case ev.EffectResent():
             return _resent(state, event)
         case ev.CancelAccepted():

@@ -56,7 +56,12 @@ def _take(t: Transition, kind: DecisionKind, answer: JsonObject | None) -> None:
 
 
 def readable(kind: DecisionKind, answer: JsonObject) -> JsonObject | None:
-    """Return *answer* with its defaults filled in; None where it is not an answer to *kind*."""
+    """Return *answer* with its defaults filled in; None where it is not an answer to *kind*.
+
+    A plan is checked where it is taken, so that every fault of it can be told.
+    """
+    if kind is DecisionKind.COMPILE_PLAN:
+        return answer
     try:
         return ANSWERS[kind].model_validate(answer).model_dump(mode="json")
     except ValidationError:

@@ -12,25 +12,18 @@ from uuid import UUID, uuid5
 
 from towpath_contracts import events as ev
 from towpath_contracts import facts
-from towpath_contracts.base import JsonObject
 from towpath_contracts.budgets import CarveOut
-from towpath_contracts.canonical import canonical_json
 from towpath_contracts.caps import MAX_DEPTH
 from towpath_contracts.children import ChildTask, ParentOf
-from towpath_contracts.execution_log import truncate
 from towpath_contracts.grants import narrow
 from towpath_engine.accounting import spent
+from towpath_engine.carrying import carried
 from towpath_engine.detectors.inheriting import handed_over
 from towpath_engine.state import FINAL, EffectKind, OpenChild, PendingEffect, RunState, Status
 from towpath_engine.transition import Transition
 
 _RANDOM_BITS = (1 << 62) - 1
 _MAX_INDEX = (1 << 12) - 1
-
-MAX_FINAL_BYTES = 128 * 1024
-"""Of what a child hands to its parent: that goes into inbox, log and prompts. The child's own log has all of it."""
-
-SHOWN_CHARS = 32_000
 
 UNREADABLE = "log_unreadable"
 """Why a run is parked that can't even be cancelled: its log can't be folded."""
@@ -181,17 +174,6 @@ def is_over(status: str) -> bool:
     return status in FINAL or status == Status.QUARANTINED
 
 
-def bounded_final(final: JsonObject | None) -> JsonObject | None:
-    """Return a child's answer as its parent gets it: a very large one is cut, and says so."""
-    if final is None:
-        return None
-    text = canonical_json(final)
-    size = len(text.encode("utf-8", "surrogatepass"))
-    if size <= MAX_FINAL_BYTES:
-        return final
-    return {"cut": True, "bytes": size, "text": truncate(text, SHOWN_CHARS)}
-
-
 def pending_children(state: RunState) -> list[PendingEffect]:
     """Return the children that have not ended."""
     return [pending for pending in state.pending if pending.kind is EffectKind.CHILD]
@@ -218,7 +200,7 @@ def told_of(state: RunState) -> facts.ChildTold | None:
         ended=is_over(state.status),
         news=True,
         reason=state.reason,
-        final=bounded_final(state.final),
+        final=carried(state.final),
         usage=state.usage,
         cost=state.cost,
         cursors={queue: place for queue, place in state.cursors.items() if queue == state.created.agent_key},

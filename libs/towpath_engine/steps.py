@@ -43,12 +43,19 @@ def begin_step(t: Transition) -> None:
         return
     if any(stopped(t) for stopped in strategy_of(t).limits):
         return
-    if t.state.step >= t.state.created.max_steps:
-        limit = t.state.created.max_steps
-        finish(t, Status.FAILED, "max_steps_exceeded", f"no answer within {limit} steps")
-        return
-    _force_respond(t)
+    if t.state.composition is None:  # one that is composed asks for no decision: its steps are those of its plan
+        if _stopped_by_steps(t):
+            return
+        _force_respond(t)
     strategy_of(t).act(t)
+
+
+def _stopped_by_steps(t: Transition) -> bool:
+    limit = t.state.created.max_steps
+    if t.state.step < limit:
+        return False
+    finish(t, Status.FAILED, "max_steps_exceeded", f"no answer within {limit} steps")
+    return True
 
 
 def _stopped_by_tool_errors(t: Transition) -> bool:

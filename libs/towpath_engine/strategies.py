@@ -22,6 +22,7 @@ from towpath_engine.background import (
     background_given_up,
 )
 from towpath_engine.background_rules import background_objection
+from towpath_engine.composing import COMPOSED_ANSWERS, COMPOSED_PHASES, compose, step_child_ended
 from towpath_engine.ending import finish
 from towpath_engine.goal import GOAL_ANSWERS, GOAL_CHECKS, GOAL_PHASES, goal_claimed
 from towpath_engine.retrying import objection
@@ -76,6 +77,9 @@ class Strategy:
     child_ended: Callable[[Transition, UUID], None] = nothing_more
 
 
+COMPOSED = Strategy(phases=COMPOSED_PHASES, answers=COMPOSED_ANSWERS, act=compose, child_ended=step_child_ended)
+"""Of runs that ask no model for decisions: a plan, or the flow of a workflow, says what comes next."""
+
 STRATEGIES: dict[str, Strategy] = {
     "network": Strategy(),
     "goal": Strategy(
@@ -90,9 +94,12 @@ STRATEGIES: dict[str, Strategy] = {
         give_up=background_given_up,
         objection=background_objection,
     ),
+    "plan": COMPOSED,
+    "workflow": COMPOSED,
 }
 
 
 def strategy_of(t: Transition) -> Strategy:
-    """Return the strategy of the run's kind."""
-    return STRATEGIES[t.state.created.kind]
+    """Return the strategy of the run's kind; of a swarm, that of its mode."""
+    created = t.state.created
+    return STRATEGIES[created.kind if created.swarm is None else created.swarm.swarm.mode]

@@ -13,8 +13,9 @@ from towpath_contracts.children import AskChild
 from towpath_contracts.deciding import Cost, Usage
 from towpath_contracts.events import FINAL_STATUSES, LogEntry
 from towpath_contracts.facts import CancelRequested, ChildTold
+from towpath_engine.carrying import carried
 from towpath_engine.replay import create
-from towpath_engine.spawning import UNREADABLE, birth_of, bounded_final, is_over, told_of
+from towpath_engine.spawning import UNREADABLE, birth_of, is_over, told_of
 from towpath_engine.state import RunState, Status
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.logs import Logger
@@ -105,7 +106,7 @@ class Children:
                 status=row["status"],
                 ended=is_over(row["status"]),
                 reason=row["reason"],
-                final=bounded_final(outcome.get("final")),
+                final=carried(outcome.get("final")),
                 usage=Usage.model_validate(outcome.get("usage") or {}),
                 cost=Cost.model_validate(outcome.get("cost") or {}),
                 cursors=outcome.get("cursors") or {},

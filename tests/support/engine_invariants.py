@@ -7,6 +7,7 @@ from uuid import UUID
 from towpath_contracts import events as ev
 from towpath_contracts import facts
 from towpath_contracts.access import RaiseFence
+from towpath_contracts.caps import MAX_PARALLEL, PLAN_STEPS
 from towpath_contracts.deciding import DecisionRequest
 from towpath_contracts.decisions import MAX_CALLS_PER_DECISION, CallTools
 from towpath_contracts.events import LogEntry, event_adapter
@@ -19,6 +20,7 @@ from towpath_engine.advance import advance, wake_at
 from towpath_engine.desk_remember import outcome_effect
 from towpath_engine.effects import Effect
 from towpath_engine.evolve import evolve
+from towpath_engine.fsm import TABLE
 from towpath_engine.state import EffectKind, RunState, dump_state, initial, load_state
 
 AFTER_THE_END = frozenset(
@@ -44,6 +46,7 @@ class Watch:
         self.done: set[UUID] = set()
         self.applied: set[UUID] = set()
         self.children: set[UUID] = set()
+        self.phase = "plan_init"
         self.gates: set[UUID] = set()
         self.used_gates: set[UUID] = set()
         self.cancelled = False
@@ -165,6 +168,7 @@ class Watch:
             case ev.ChildStarted():
                 assert event.child_id not in self.children and not self.open and not self.asked
                 self.children.add(event.child_id)
+                assert len(self.children) <= MAX_PARALLEL, "no more run at the same time"
             case ev.ChildEnded():
                 self.children.remove(event.child_id)
             case ev.GateOpened():
@@ -201,6 +205,13 @@ class Watch:
 
     def _control(self, event: ev.AnyEvent) -> None:
         match event:
+            case ev.PlanMoved():
+                assert event.source == self.phase, "the composition is where the last transition left it"
+                assert event.target == TABLE[event.source, event.trigger]
+                self.phase = event.target
+            case ev.PlanStepStarted():
+                assert event.index == self.step and not self.children and event.index < PLAN_STEPS
+                self.step = event.index + 1
             case ev.CancelAccepted():
                 assert event.fence == self.fence + 1 and not self.cancelled and not self.gates
                 self.fence, self.cancelled, self.asked = event.fence, True, set()

@@ -10,10 +10,11 @@ from towpath_contracts import events as ev
 from towpath_contracts import facts
 from towpath_contracts.children import AskChild, ChildTask
 from towpath_engine.advance import advance, wake_at
+from towpath_engine.carrying import carried
 from towpath_engine.effects import message_of
 from towpath_engine.replay import create
 from towpath_engine.run_gates import open_run_gate
-from towpath_engine.spawning import birth_of, bounded_final, child_id, may_spawn, spawn, told_of
+from towpath_engine.spawning import birth_of, child_id, may_spawn, spawn, told_of
 from towpath_engine.state import EffectKind, RunState
 from towpath_engine.transition import Transition
 
@@ -241,9 +242,10 @@ def test_a_parked_parent_still_tells_its_children_to_stop() -> None:
 
 
 def test_a_very_large_answer_of_a_child_is_cut_for_its_parent() -> None:
-    large = bounded_final({"text": "x" * 600_000})
-    assert large is not None and large["cut"] and large["bytes"] > 600_000 and len(large["text"]) <= 32_000
-    assert bounded_final({"text": "small"}) == {"text": "small"}
+    large = carried({"text": "x" * 600_000})
+    assert large is not None and large["blob"].startswith("sha256:") and large["bytes"] > 600_000
+    assert len(large["preview"]) == 2_000
+    assert carried({"text": "small"}) == {"text": "small"} and carried(None) is None
 
 
 def test_a_child_that_waits_for_people_is_asked_seldom() -> None:

@@ -1,0 +1,107 @@
+"""References in the texts of a plan: `{{ result.key.field[0] }}` and `{{ bindings.name }}` (feature E4).
+
+Law: a reference is a path and nothing else: no calls, no filters, no expressions, so there is nothing to escape from.
+Reading takes time in proportion to the text.
+"""
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+RESULT, BINDINGS = "result", "bindings"
+
+_BRACES = re.compile(r"\{\{(.{0,512}?)\}\}", re.DOTALL)
+_PATH = re.compile(r"(result|bindings)((?:\.[^.\[\]{}\s]+|\[[0-9]{1,9}\])+)")
+_SEGMENT = re.compile(r"\.([^.\[\]]+)|\[([0-9]+)\]")
+
+
+class UndefinedReferenceError(ValueError):
+    """A reference leads nowhere, or is none; the text names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A path below `result` or `bindings`; `path` begins with a dot or a bracket."""
+
+    root: str
+    path: str
+
+    @property
+    def text(self) -> str:
+        """The reference as it was written."""
+        return f"{self.root}{self.path}"
+
+    def name_in(self, names: Collection[str]) -> str | None:
+        """Return which of *names* the path begins with: the longest, since names may have dots; None for none."""
+        if not self.path.startswith("."):
+            return None
+        ends = [len(self.path), *(found.start() for found in _SEGMENT.finditer(self.path))]
+        fitting = [name for end in ends if (name := self.path[1:end]) in names]
+        return max(fitting, key=len, default=None)
+
+    def value_in(self, values: dict[str, Any]) -> Any:
+        """Return what the path leads to in *values*; raises UndefinedReferenceError."""
+        name = self.name_in(values)
+        if name is None:
+            raise UndefinedReferenceError(undefined(self, values))
+        value: Any = values[name]
+        for segment in _SEGMENT.finditer(self.path, len(name) + 1):
+            value = self._inside(value, segment.group(1), segment.group(2))
+        return value
+
+    def _inside(self, value: Any, key: str | None, place: str | None) -> Any:
+        wanted = key if key is not None else str(place)
+        if isinstance(value, dict) and wanted in value:
+            return value[wanted]
+        if isinstance(value, list | tuple) and place is not None and int(place) < len(value):
+            return value[int(place)]
+        msg = f"{self.text} is not defined: there is no {wanted!r} in what stands before it"
+        raise UndefinedReferenceError(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a text: words as they stand, or a reference; `fault` says why braces hold no reference."""
+
+    text: str = ""
+    reference: Reference | None = None
+    fault: str = ""
+
+
+def pieces(text: str) -> Iterator[Piece]:
+    """Take *text* apart, in order. Braces that are never closed are words like any others."""
+    end = 0
+    for found in _BRACES.finditer(text):
+        if found.start() > end:
+            yield Piece(text=text[end : found.start()])
+        yield _piece(found.group(1).strip())
+        end = found.end()
+    if end < len(text) or not text:
+        yield Piece(text=text[end:])
+
+
+def _piece(inside: str) -> Piece:
+    path = _PATH.fullmatch(inside)
+    if path is None:
+        shown = inside if len(inside) <= 80 else f"{inside[:80]}…"
+        return Piece(fault=f"{{{{ {shown} }}}} is no reference: write result.KEY or bindings.NAME, and fields below it")
+    return Piece(reference=Reference(path.group(1), path.group(2)))
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Return every text inside *value*, keys left out; it may be nested to any depth."""
+    stack = [value]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, str):
+            yield part
+        elif isinstance(part, dict):
+            stack.extend(reversed(part.values()))
+        elif isinstance(part, list | tuple):
+            stack.extend(reversed(part))
+
+
+def undefined(reference: Reference, known: Collection[str]) -> str:
+    """Say that *reference* begins with none of the *known* names."""
+    return f"{reference.text} is not defined; {reference.root} has: {', '.join(sorted(known)) or 'nothing yet'}"

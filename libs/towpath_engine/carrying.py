@@ -1,0 +1,48 @@
+"""Large values that travel as references: what a child hands to its parent, and what a plan keeps of results.
+
+Law: the state and the log of a run stay bounded however much its children write. The text itself is stored beside the
+event that names it, and is never lost; who holds the reference sees how large it is and how it begins.
+"""
+
+from typing import Any
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.canonical import canonical_json, digest_text
+
+INLINE_BYTES = 16 * 1024
+"""What travels as it is; anything larger is a reference."""
+
+PREVIEW_CHARS = 2_000
+
+_REFERENCE = {"blob", "bytes", "preview"}
+
+
+def size_of(value: Any) -> int:
+    """Return the bytes of *value* in canonical JSON."""
+    return len(canonical_json(value).encode("utf-8", "surrogatepass"))
+
+
+def reference_to(value: Any) -> tuple[JsonObject, str]:
+    """Return the reference to *value*, and the text that is to be stored under its digest."""
+    text = canonical_json(value)
+    size = len(text.encode("utf-8", "surrogatepass"))
+    return {"blob": digest_text(text), "bytes": size, "preview": said(value)[:PREVIEW_CHARS]}, text
+
+
+def carried(final: JsonObject | None) -> JsonObject | None:
+    """Return a child's answer as its parent gets it: a large one is a reference."""
+    return final if final is None or size_of(final) <= INLINE_BYTES else reference_to(final)[0]
+
+
+def is_reference(value: Any) -> bool:
+    """Say whether *value* stands for a larger one."""
+    return isinstance(value, dict) and set(value) == _REFERENCE
+
+
+def said(value: Any) -> str:
+    """Return a value as text for an agent: a plain message as it is, a reference by how it begins, all else as JSON."""
+    if isinstance(value, dict) and set(value) == {"message"} and isinstance(value["message"], str):
+        return value["message"]
+    if is_reference(value):
+        return f"{value['preview']}… ({value['bytes']} bytes in all, stored as {value['blob']})"
+    return value if isinstance(value, str) else canonical_json(value)

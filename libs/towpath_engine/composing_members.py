@@ -1,0 +1,24 @@
+"""Who may be asked in a composed run: agents of its network, and nested swarms (features B9, E2)."""
+
+from towpath_contracts.swarms import CompiledSwarm
+from towpath_engine.state import RunState
+
+
+def nested_swarms(state: RunState) -> dict[str, CompiledSwarm]:
+    """Return the swarms that may be members here: those inside the run's own swarm, or inside its network's."""
+    swarm = state.created.swarm.swarm if state.created.swarm is not None else state.snapshot.swarm
+    return swarm.swarms if swarm is not None else {}
+
+
+def members_of(state: RunState) -> set[str]:
+    """Return the names that a step may ask: agents of the network, and nested swarms."""
+    return {*state.snapshot.agents, *nested_swarms(state)}
+
+
+def first_agent(swarm: CompiledSwarm) -> str:
+    """Return the agent that acts first in *swarm*: of nested ones, the first of the innermost."""
+    name = swarm.lead
+    while name in swarm.swarms:
+        swarm = swarm.swarms[name]
+        name = swarm.lead
+    return name
