@@ -28,6 +28,9 @@ FORK_TIMEOUT_S = 30.0  # a fork takes milliseconds; whoever does not answer by t
 MODULES = tuple(f"towpath_{role}" for role in roles.START_ORDER)
 """What can be forked: `python -m` with one of these."""
 
+LAUNCHERS = tuple(f"towpath_embedded.chaos.{name}" for name in ("mutant", "next_version", "skewed"))
+"""What can be forked too: each changes its process and then becomes one of the modules."""
+
 _READ_AT_START = (
     *("PYTHON", "LANG", "LC_", "LD_", "MALLOC_", "GLIBC_"),
     *("OTEL_PYTHON_", "OTEL_PROPAGATORS", "PROMETHEUS_", "PYDANTIC_"),
@@ -223,7 +226,7 @@ def spawn(
 
 
 def _for(words: Sequence[str]) -> ForkServer | None:
-    known = tuple(words[:2]) == (sys.executable, "-m") and words[2] in MODULES
+    known = tuple(words[:2]) == (sys.executable, "-m") and words[2] in (*MODULES, *LAUNCHERS)
     return server() if known else None
 
 

@@ -35,7 +35,7 @@ async def test_a_database_may_freeze_die_or_refuse_and_history_may_be_written_la
 
 async def test_every_process_may_have_a_wrong_clock(folder: Path) -> None:
     strike = Strike()
-    async with clocks.skewed_work(folder, durable=False) as work:
+    async with clocks.skewed_work(folder, durable=False, starts="fork") as work:
         await clocks.skew(work, strike, runs=6, rounds=1)
         await broker.finish(work, strike)
     assert not strike.problems, (strike.problems, strike.figures)

@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from towpath_embedded.chaos.rebinding import rebind
+
 VARIABLE = "TOWPATH_NEXT_VERSION"
 FIELD = "introduced_next"
 SUFFIX = "-next"
@@ -27,12 +29,12 @@ def widened(payload: bytes) -> bytes:
 
 
 def become_next() -> None:
-    """Make this process the next version; before anything of the service is imported."""
+    """Make this process the next version; before anything of the service runs."""
     import nats.aio.client
 
-    import towpath_engine
+    from towpath_engine import ENGINE_VERSION
 
-    towpath_engine.ENGINE_VERSION += SUFFIX
+    rebind({"ENGINE_VERSION": (ENGINE_VERSION, ENGINE_VERSION + SUFFIX)})
     plain = nats.aio.client.Client.publish
 
     async def publish(self: Any, subject: str, payload: bytes = b"", *more: Any, **options: Any) -> None:

@@ -8,10 +8,10 @@ import os
 import runpy
 import sys
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from towpath_embedded.chaos.rebinding import rebind
 from towpath_fabric import clock
 
 VARIABLE: Final = "TOWPATH_CHAOS_CLOCK"
@@ -30,9 +30,8 @@ def move(place: Path) -> None:
     def moved_s() -> float:
         return moved_ns() / NS
 
-    time.time_ns, time.time = moved_ns, moved_s
-    clock.wall_ns = moved_ns
-    clock.wall = lambda: datetime.fromtimestamp(moved_s(), UTC)
+    rebind({"time_ns": (true_ns, moved_ns), "time": (time.time, moved_s)})
+    clock._source.wall_ns = moved_ns  # what every look at the wall clock asks
 
 
 def ahead_s(place: Path) -> float:
