@@ -76,7 +76,8 @@ def wake_at(state: RunState) -> datetime | None:
     """
     if state.status in (Status.NEW, Status.QUEUED, Status.QUARANTINED):
         return None
-    times = [pending.resend_at for pending in state.pending]
+    queued = state.queued
+    times = [pending.resend_at for pending in state.pending if pending.effect_id not in queued]
     times += [gate.expires_at for gate in state.gates]
     deadline = state.active_deadline()
     asked = any(gate.key == OUT_OF_TIME for gate in state.gates)
@@ -271,8 +272,9 @@ def _timer_fired(t: Transition) -> None:
     else:
         stopped_by_time(t)
     expire_gates(t)
+    queued = t.state.queued
     for pending in t.state.pending:
-        if pending.resend_at <= t.now and not _may_not_ask(t, pending):
+        if pending.resend_at <= t.now and pending.effect_id not in queued and not _may_not_ask(t, pending):
             resend(t, pending)
 
 

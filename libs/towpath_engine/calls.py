@@ -24,6 +24,7 @@ from towpath_engine.phases import after_act, join_calls
 from towpath_engine.run_gates import expired, is_run_gate, settled
 from towpath_engine.state import OpenCall, OpenGate, Status
 from towpath_engine.transition import Transition
+from towpath_engine.turns import next_turn
 from towpath_engine.workspace import checked_changes
 
 
@@ -59,7 +60,7 @@ def tool_finished(t: Transition, fact: facts.ToolFinished) -> None:
             settled_by=fact.settled_by,
         )
     )
-    after_call(t)
+    after_call(t, open_call)
 
 
 def _take_changes(t: Transition, call: OpenCall, fact: facts.ToolFinished) -> None:
@@ -94,7 +95,7 @@ def tool_denied(t: Transition, fact: facts.ToolDenied) -> None:
             policy_version=fact.policy_version,
         )
     )
-    after_call(t)
+    after_call(t, open_call)
 
 
 def gate_resolved(t: Transition, fact: facts.GateResolved) -> None:
@@ -145,12 +146,14 @@ def _after_gate(t: Transition, gate: OpenGate, *, expired: bool) -> None:
             ),
         )
     )
-    after_call(t)
+    after_call(t, open_call)
 
 
-def after_call(t: Transition) -> None:
-    """Go on where the last call of the step is finished."""
+def after_call(t: Transition, ended: OpenCall) -> None:
+    """Go on where the last call of the step is finished; else ask for the call that has waited for *ended*."""
     if t.state.status is Status.CANCELLING:
         finish_if_quiet(t)
     elif all(call.status for call in t.state.calls):
         join_calls(t)
+    else:
+        next_turn(t, ended)

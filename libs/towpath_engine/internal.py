@@ -26,7 +26,7 @@ from towpath_engine.transition import Transition
 from towpath_engine.workspace import apply_workspace, texts_needed
 
 TURN_S = 0.2
-"""When a call that is permitted before its turn is asked for again; the reconciler looks four times a second."""
+"""When a call whose files did not come is asked for again; the reconciler looks four times a second."""
 
 MAX_ASKED = 12
 """Requests of a call whose files never come: then it has failed."""
@@ -38,9 +38,8 @@ def tool_permitted(t: Transition, fact: facts.ToolPermitted) -> None:
     pending = t.state.pending_effect(fact.execution_id)
     if call is None or pending is None or t.state.status is Status.CANCELLING or not _is_internal(t.state, call):
         return
-    if _comes_before(t.state, call):
-        _ask_soon(t, pending)
-        return
+    if fact.execution_id in t.state.queued:
+        return  # it is asked for when its turn comes
     note_edit(t, fact)
     args = call.call.args if fact.executed_args is None else fact.executed_args
     failure: ToolFailure | None = None
@@ -103,14 +102,6 @@ def _is_internal(state: RunState, call: OpenCall) -> bool:
     return state.snapshot.tools[call.call.tool].internal
 
 
-def _comes_before(state: RunState, call: OpenCall) -> bool:
-    """Say whether an internal call before this one of the same decision has no outcome yet."""
-    return any(
-        not other.status and other.call.call_index < call.call.call_index and _is_internal(state, other)
-        for other in state.calls
-    )
-
-
 def _ask_soon(t: Transition, pending: PendingEffect) -> None:
     """Let the timer ask for the call again: its permission is told once more."""
     at = t.now + timedelta(seconds=TURN_S)
@@ -147,4 +138,4 @@ def _finish(
         )
     )
     t.ask(outcome_effect(t.state.run_id, fact.execution_id))
-    after_call(t)
+    after_call(t, call)

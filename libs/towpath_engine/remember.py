@@ -47,6 +47,9 @@ def open_calls(state: RunState, instruction: CallTools, at: datetime) -> RunStat
         for call in instruction.calls
     )
     calls = tuple(OpenCall(call=call, workspace=_files_for(state, call.tool)) for call in instruction.calls)
+    queued = but(state, calls=calls).queued
+    if queued:  # their time begins with their turn
+        wanted = tuple(but(p, deadline=None) if p.effect_id in queued else p for p in wanted)
     detectors = state.detectors
     detectors = after_polling(detectors) if polling else after_calls(detectors, instruction.calls)
     return but(state, pending=(*state.pending, *wanted), calls=calls, detectors=detectors)
@@ -66,7 +69,7 @@ def edit_call(state: RunState, event: "ev.ToolCallEdited") -> RunState:
     return but(state, calls=calls)
 
 
-def close_call(state: RunState, event: "ev.ToolCallFinished | ev.ToolCallDenied") -> RunState:
+def close_call(state: RunState, event: "ev.ToolCallFinished | ev.ToolCallDenied", at: datetime) -> RunState:
     """Return the state with one call finished; with the last one of a decision, all of them are remembered."""
     failed = call_status(event) != "succeeded"
     calls = tuple(_closed(c, event) if c.call.execution_id == event.execution_id else c for c in state.calls)
@@ -79,7 +82,20 @@ def close_call(state: RunState, event: "ev.ToolCallFinished | ev.ToolCallDenied"
         last_output=state.last_output if failed else response_of(event),
         worked=state.worked if failed else _worked(state, event.tool),
     )
-    return _joined(changed) if all(c.status for c in calls) else changed
+    return _joined(changed) if all(c.status for c in calls) else _turns_begun(state, changed, at)
+
+
+def _turns_begun(before: RunState, after: RunState, at: datetime) -> RunState:
+    """Calls whose turn has come are asked for from now on, and their own time begins."""
+    begun = before.queued - after.queued
+    if not begun:
+        return after
+    resend_at = at + timedelta(seconds=TOOL_RESEND_S)
+    until = {c.call.execution_id: call_deadline(after, c.call.tool, at) for c in after.calls}
+    pending = tuple(
+        but(p, resend_at=resend_at, deadline=until[p.effect_id]) if p.effect_id in begun else p for p in after.pending
+    )
+    return but(after, pending=pending)
 
 
 def _worked(state: RunState, tool: str) -> tuple[str, ...]:

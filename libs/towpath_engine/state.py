@@ -275,12 +275,25 @@ class RunState:
         return next((c for c in self.calls if c.call.execution_id == execution_id and not c.status), None)
 
     @property
+    def queued(self) -> frozenset[UUID]:
+        """The calls of internal tools that are not asked for yet: one before them in their decision has no outcome.
+
+        Whoever cancels a run asks about every call that is open.
+        """
+        if len(self.calls) < 2 or self.status is Status.CANCELLING:
+            return frozenset()
+        tools = self.snapshot.tools
+        waiting = [c.call for c in self.calls if not c.status and tools[c.call.tool].internal]
+        first = min((call.call_index for call in waiting), default=0)
+        return frozenset(call.execution_id for call in waiting if call.call_index > first)
+
+    @property
     def waits_only_for_people(self) -> bool:
         """Whether every pending effect stands behind a gate, so that active time stands still (design §5)."""
         waiting = {child.child_id for child in self.children if child.waits}
         if (not self.gates and not waiting) or (not self.pending and not self.waits_at_run_gate):
             return False
-        gated = {gate.execution_id for gate in self.gates} | waiting
+        gated = {gate.execution_id for gate in self.gates} | waiting | self.queued
         return all(p.effect_id in gated or p.kind is EffectKind.OUTCOME for p in self.pending)
 
     @property

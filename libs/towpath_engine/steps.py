@@ -170,7 +170,7 @@ def _call_tools(t: Transition, instruction: CallTools) -> bool:
         if call.workspace:
             t.store(call.workspace, listed(t.state.desk))
     for pending in t.state.pending:
-        if pending.kind is EffectKind.TOOL and pending.attempt:
+        if pending.kind is EffectKind.TOOL and pending.attempt and pending.effect_id not in t.state.queued:
             t.ask(pending.effect_id)
     return False
 

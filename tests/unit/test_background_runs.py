@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 from pydantic import ValidationError
@@ -303,6 +304,57 @@ def test_what_the_run_applied_is_told_to_the_ledger_until_it_confirms() -> None:
     recorded = facts.OutcomeRecorded(run_id=run.state.run_id, execution_id=told.execution_id)
     run.feed(recorded)
     assert not run.state.pending and run.feed(recorded) == []
+
+
+def test_a_call_behind_one_that_waits_for_a_person_waits_too_without_a_message() -> None:
+    run = Background()
+    run.decide(
+        use_all(("plan_setup", {"objective": "Review."}), ("plan_add_step", {"title": "one"}), ("plan_read", {}))
+    )
+    assert [e.message_id for e in run.sent] == [f"{run.call_id(0)}:1"], "one after the other"
+    assert run.permit(1) == [], "what nobody asked for is not applied before its turn"
+    run.want_approval(UUID(int=7), 0, hours=9)
+    spent = run.state.active_ms
+    assert (run.state.status, run.state.active_since) == ("waiting", None)
+    for _ in range(4):
+        begun = run.now
+        run.wake()
+        assert {e.effect.effect_id for e in run.sent} == {run.call_id(0)}, "only the call at the gate is asked about"
+    assert run.now - begun == timedelta(seconds=120) and run.state.active_ms == spent, "as rarely as any gate"
+    run.resolve("approved", after=7_200.0)
+    run.permit(0)
+    told = [e for e in run.sent if e.effect.kind == "tool"]
+    assert [e.effect.effect_id for e in told] == [run.call_id(1)]
+    assert told[0].effect.deadline is not None and told[0].effect.deadline > run.now, "its time begins with its turn"
+    assert not run.permit(2), "and the third waits for the second"
+    run.permit(1)
+    assert [r.execution_id for r in run.requests] == [run.call_id(2)]
+    run.permit(2)
+    assert run.events(ev.ToolCallFinished)[-1].result["steps"][0]["title"] == "one"
+
+
+def test_a_denied_call_lets_the_next_one_have_its_turn() -> None:
+    run = Background(kind="network")
+    run.decide(use_all(("plan_setup", {"objective": "Review."}), ("look", {}), ("workspace_list", {})))
+    assert [e.effect.effect_id for e in run.sent] == [run.call_id(0), run.call_id(1)], "others wait for nobody"
+    run.finish(1)
+    assert run.sent == []
+    run.deny(0)
+    assert [r.execution_id for r in run.requests] == [run.call_id(2)]
+    run.wake()
+    assert [(e.effect.effect_id, e.effect.attempt) for e in run.sent] == [(run.call_id(2), 2)], "until it is answered"
+
+
+def test_a_cancelled_run_asks_about_the_calls_that_had_no_turn() -> None:
+    run = Background()
+    run.decide(use_all(("plan_setup", {"objective": "Review."}), ("plan_add_step", {"title": "one"})))
+    run.want_approval(UUID(int=7), 0, hours=9)
+    run.timer(after=1_800.0)
+    run.cancel()
+    run.fenced(voided=[run.call_id(0)])
+    assert [r.execution_id for r in run.requests] == [run.call_id(1)] and not run.state.is_final
+    run.deny(1)
+    assert run.finished.status == "cancelled"
 
 
 def test_an_outcome_always_fits_the_message_that_tells_it() -> None:

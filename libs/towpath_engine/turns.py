@@ -1,0 +1,19 @@
+"""Turns of internal tools: calls of one decision are applied in call order, and asked for in it (design §7).
+
+Law: a call is asked for once those before it have an outcome (`RunState.queued`). Until then nothing asks about it, so
+that waiting, also for a person, costs neither messages nor active time; its own time begins with its turn.
+"""
+
+from towpath_engine.state import OpenCall
+from towpath_engine.transition import Transition
+
+
+def next_turn(t: Transition, ended: OpenCall) -> None:
+    """Ask for the call that has waited for *ended*, which has its outcome now."""
+    tools, queued = t.state.snapshot.tools, t.state.queued
+    if not tools[ended.call.tool].internal:
+        return
+    for call in t.state.calls:
+        later = not call.status and call.call.call_index > ended.call.call_index
+        if later and tools[call.call.tool].internal and call.call.execution_id not in queued:
+            t.ask(call.call.execution_id)
