@@ -1,7 +1,8 @@
 """What is wrong with a plan, all of it at once, each with its path (features E2, E4).
 
 Law: a plan is checked whole before anything of it starts. Whatever is given, checking never raises, and takes time in
-proportion to its size, which is bounded. Missing ids of steps are filled in first; unknown fields at the top are let be.
+proportion to its size, which is bounded. Missing ids of steps are filled in first; unknown top-level fields
+are let be.
 """
 
 import re
@@ -162,11 +163,8 @@ def _named(steps: list[Any]) -> Iterator[ProblemDetail]:
                 yield from _name((*at, "result_key"), call["result_key"], _RESULT_KEY, RESULT_KEY, keys)
     for place, step in enumerate(steps):
         name = step.get("id") if isinstance(step, dict) else None
-        if (
-            isinstance(name, str)
-            and name in keys
-            and any(not call.get("result_key") for _at, call in _calls(place, step))
-        ):
+        unnamed = any(not call.get("result_key") for _at, call in _calls(place, step))
+        if isinstance(name, str) and name in keys and unnamed:
             said = f"{name!r} names results of this step, and is the result_key of {_path(keys[name][:-1])}"
             yield _told(("steps", place, "id"), said)
 

@@ -182,6 +182,12 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "Equip the agent that begins with the plan tools: plan_setup, plan_mark_step, …",
     ),
     ProblemKind(
+        "plan_invalid",
+        422,
+        "The plan can't be carried out",
+        "Mend every fault that is named; each says where it stands in the plan.",
+    ),
+    ProblemKind(
         "deliverable_schema_invalid",
         422,
         "The deliverable's JSON Schema can't be used",

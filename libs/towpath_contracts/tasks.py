@@ -13,6 +13,7 @@ from towpath_contracts.background import BackgroundTask, Mount
 from towpath_contracts.base import ClientMessage, ClientValue, JsonObject, Message, Name, unset
 from towpath_contracts.budgets import Budget
 from towpath_contracts.goals import GoalTask
+from towpath_contracts.plans import PlanTask
 
 MAX_STEPS_CAP = 1_000
 """Server cap of `max_steps` (design §5)."""
@@ -41,8 +42,8 @@ class SubmitTask(ClientMessage):
 
     `script` is a JSON array of decisions in wire form, played in order by the scripted provider; `timeout_ms` counts
     active time; `single_instruction` ends the run after its first instruction (dry invoke, feature A15). The answer of
-    the run satisfies `response_schema`, in place of the one that its agent has (feature B5). A `goal` or a
-    `background` objective makes the run one of that kind (design §5); `mounts` are
+    the run satisfies `response_schema`, in place of the one that its agent has (feature B5). A `goal`, a
+    `background` objective or a `plan` makes the run one of that kind (design §5); `mounts` are
     files that it finds in its workspace. `budget` is what the run may spend.
     """
 
@@ -64,6 +65,7 @@ class SubmitTask(ClientMessage):
     response_schema: JsonObject | None = Field(default=None, exclude_if=unset)
     goal: GoalTask | None = Field(default=None, exclude_if=unset)
     background: BackgroundTask | None = Field(default=None, exclude_if=unset)
+    plan: PlanTask | None = Field(default=None, exclude_if=unset)
     mounts: tuple[Mount, ...] = Field(default=(), max_length=16, exclude_if=lambda mounts: not mounts)
     budget: Budget | None = Field(default=None, exclude_if=unset)
     idempotency_key: str | None = Field(default=None, min_length=1, max_length=255)
@@ -78,18 +80,19 @@ class SubmitTask(ClientMessage):
 
     @model_validator(mode="after")
     def _something_to_do(self) -> "SubmitTask":
-        if self.goal is not None and self.background is not None:
-            msg = "a task has a goal or a background objective, not both"
+        if sum(given is not None for given in (self.goal, self.background, self.plan)) > 1:
+            msg = "a task has one of a goal, a background objective and a plan"
             raise ValueError(msg)
         if not self.user_message and not self.script and self.kind == "network":
-            msg = "user_message is required unless a script, a goal or a background objective is given"
+            msg = "user_message is required unless a script, a goal, a background objective or a plan is given"
             raise ValueError(msg)
         return self
 
     @property
     def kind(self) -> str:
         """The kind of run that the task makes (design §5)."""
-        return "goal" if self.goal is not None else "background" if self.background is not None else "network"
+        kinds = {"goal": self.goal, "background": self.background, "plan": self.plan}
+        return next((kind for kind, given in kinds.items() if given is not None), "network")
 
 
 class RunAccepted(Message):

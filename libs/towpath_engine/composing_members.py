@@ -13,12 +13,3 @@ def nested_swarms(state: RunState) -> dict[str, CompiledSwarm]:
 def members_of(state: RunState) -> set[str]:
     """Return the names that a step may ask: agents of the network, and nested swarms."""
     return {*state.snapshot.agents, *nested_swarms(state)}
-
-
-def first_agent(swarm: CompiledSwarm) -> str:
-    """Return the agent that acts first in *swarm*: of nested ones, the first of the innermost."""
-    name = swarm.lead
-    while name in swarm.swarms:
-        swarm = swarm.swarms[name]
-        name = swarm.lead
-    return name

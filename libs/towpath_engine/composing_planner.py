@@ -1,7 +1,7 @@
 """A plan that a model writes: asked for with tools off, bound to a schema, checked, and mended at most once (E3).
 
-Law: what a model wrote is a plan only once `check_plan` finds nothing wrong with it. The planner is offered no tools, so
-it can't call itself.
+Law: what a model wrote is a plan only once `check_plan` finds nothing wrong with it. The planner is offered no
+tools, so it can't call itself.
 """
 
 from towpath_contracts.assessments import MAX_ANSWER_TEXT
@@ -29,7 +29,6 @@ def planner_context(state: RunState) -> PromptContext:
         display_name="planner",
         user_message=task.prompt or "",
         steps_left=max(1, MAX_ATTEMPTS + 1 - (held.attempts if held is not None else 1)),
-        run_kind=state.created.kind,
         assessment=about,
     )
 

@@ -12,7 +12,7 @@ from towpath_contracts.plans import AgentCall, PlanStep
 from towpath_contracts.references import BINDINGS, RESULT
 from towpath_contracts.swarms import SwarmTask
 from towpath_engine.background_remember import active_ms
-from towpath_engine.composing_members import first_agent, nested_swarms
+from towpath_engine.composing_members import nested_swarms
 from towpath_engine.composing_results import current_step, failed, joined, succeeded
 from towpath_engine.composition_state import Composition
 from towpath_engine.spawning import spawn, stop_child
@@ -56,7 +56,7 @@ def start_children(t: Transition) -> None:
 
 
 def _width(state: RunState, step: PlanStep) -> int:
-    """Return how many agents of *step* run at once: the least of step, task, swarm, server and their number (E5, E7)."""
+    """Return how many agents of *step* run at once: the least that step, task, swarm and server say (E5, E7)."""
     own = state.created
     block = step.parallel.max_concurrency if step.parallel is not None else None
     task = own.plan.max_parallel if own.plan is not None else None
@@ -69,7 +69,7 @@ def _task(state: RunState, held: Composition, step: PlanStep, place: int, call: 
     path = state.created.swarm.path if state.created.swarm is not None else ()
     within = None if swarm is None else SwarmTask(name=call.agent_key, path=(*path, call.agent_key), swarm=swarm)
     return ChildTask(
-        agent_key=call.agent_key if swarm is None else first_agent(swarm),
+        agent_key=call.agent_key if swarm is None else swarm.first_agent,
         user_message=held.inputs[place],
         swarm=within,
         timeout_ms=_time_left(state, held, step, call, now),

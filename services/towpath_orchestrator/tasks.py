@@ -14,12 +14,14 @@ from towpath_contracts.events import RunCreated
 from towpath_contracts.goals import GOAL_MAX_STEPS, GoalSettings, GoalTask
 from towpath_contracts.grants import Grants, narrow
 from towpath_contracts.networks import NetworkVersion, Snapshot
+from towpath_contracts.plans import PlanTask
 from towpath_contracts.problems import Problem, ProblemDetail, problem
 from towpath_contracts.shapes import schema_fault
 from towpath_contracts.tasks import GrantRule, SubmitTask
 from towpath_engine.publish import model_is_known
 from towpath_orchestrator.goal_checks import goal_problems
 from towpath_orchestrator.objectives import mounted, objective_problems
+from towpath_orchestrator.plan_tasks import plan_problems, plan_said
 from towpath_orchestrator.settings import OrchestratorSettings
 
 TASK_LIMITS = {"user_message": 256 * 1024, "system_params": 32 * 1024, "labels": 16 * 1024}
@@ -33,6 +35,7 @@ def check_task(
     kind = (
         *goal_problems(_goal(task, snapshot), snapshot),
         *objective_problems(_background(task, snapshot), snapshot, task.agent_key),
+        *plan_problems(task, snapshot),
         *mounted(task).problems,
     )
     details: list[ProblemDetail] = [*_grant_problems(task.grant or (), snapshot), *kind, *found]
@@ -116,6 +119,7 @@ def created_event(
         kind=task.kind,
         goal=goal,
         background=background,
+        plan=_plan(task),
         workspace=mounted(task).files,
         project=version.project,
         caller=caller,
@@ -129,7 +133,7 @@ def created_event(
         script_digest=script_digest,
         max_steps=task.max_steps or _steps(goal, background) or snapshot.max_steps,
         max_tool_errors=task.max_tool_errors or snapshot.max_tool_errors,
-        timeout_ms=task.timeout_ms or snapshot.timeout_ms,
+        timeout_ms=_timeout(task, snapshot),
         step_timeout_ms=snapshot.step_timeout_ms,
         context_limit=snapshot.context_limit,
         grant=None if task.grant is None else tuple(rule.model_dump(mode="json") for rule in task.grant),
@@ -147,7 +151,19 @@ def _said(task: SubmitTask) -> str:
     """Return what stands for the user's message where the task gives none."""
     if task.goal is not None:
         return task.goal.goal
-    return task.background.objective if task.background is not None else ""
+    return task.background.objective if task.background is not None else plan_said(task)
+
+
+def _plan(task: SubmitTask) -> PlanTask | None:
+    """Return the task's plan; its time is the run's."""
+    return None if task.plan is None else task.plan.model_copy(update={"timeout_ms": None})
+
+
+def _timeout(task: SubmitTask, snapshot: Snapshot) -> int:
+    """Return the active time of the run in ms; that of a plan can only lower it (feature E7)."""
+    own = task.timeout_ms or snapshot.timeout_ms
+    planned = task.plan.timeout_ms if task.plan is not None else None
+    return own if planned is None else min(own, planned)
 
 
 def _goal(task: SubmitTask, snapshot: Snapshot) -> GoalTask | None:

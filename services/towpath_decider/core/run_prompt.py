@@ -32,6 +32,9 @@ _TITLES = {
     "reflections": "What was found by reflection",
     "calls": "The calls that are to be judged",
     "error": "What went wrong",
+    "agents": "Who can be asked",
+    "bindings": "What is bound already: {{ bindings.NAME }}",
+    "faults": "What was wrong with the last plan; mend all of it",
     "tried": "Actions that were tried and must not be repeated",
 }
 
@@ -79,7 +82,14 @@ Look at what just happened and say how to go on. Be terse, write ASCII only.
 The run is over. Say in summary what was reached, what was found and what is left, from the record alone. Be terse, \
 write ASCII only. Where the work was abandoned, give the reason in rationale. Where a deliverable is asked for, fill \
 it from the record.""",
+    DecisionKind.COMPILE_PLAN: """# Task: write a plan
+Write the plan that does what user_message says, with the agents that can be asked, and nothing else. A step asks one \
+agent, or several at the same time (parallel) where none needs what another finds. Say in prompt all that the agent \
+must know: it sees nothing else. What an earlier step found is written as {{ result.KEY }}, or {{ result.KEY.field }}, \
+where KEY is the result_key of that agent. Use as few steps as will do.""",
 }
+
+_JUDGED = "# What is to be judged"
 
 _ACTIONS = """## ABANDON: give the work up
 {"action": "ABANDON", "action_reasoning": "…", "action_details": {"rationale": "why it can't be done"}}
@@ -127,8 +137,9 @@ def run_sections(run: JsonObject | None, run_kind: str) -> tuple[str, ...]:
 
 def assessed_sections(assessment: JsonObject | None) -> tuple[str, ...]:
     """Return what an assessment is to judge."""
+    title = "# What there is to plan with" if (assessment or {}).get("kind") == "compile_plan" else _JUDGED
     judged = {name: value for name, value in (assessment or {}).items() if name not in ("kind", "deliverable_schema")}
-    return ("# What is to be judged", *_sections(judged)) if judged else ()
+    return (title, *_sections(judged)) if judged else ()
 
 
 def _sections(parts: JsonObject) -> list[str]:

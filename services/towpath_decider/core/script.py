@@ -59,7 +59,7 @@ class Script:
         self, agent_key: str, cursors: Mapping[str, int], kind: DecisionKind = DecisionKind.DECIDE
     ) -> Line | None:
         """Return what *agent_key* says next to a request of *kind*, or None when nothing is left for it."""
-        queues = (queue_of(kind),) if kind in ANSWERS else (agent_key, COMMON)
+        queues = (queue_of(kind),) if kind in _APART else (agent_key, COMMON)
         nexts = [
             (found, queue) for queue in queues if (found := self._unread(queue, cursors.get(queue, 0))) is not None
         ]
@@ -79,7 +79,10 @@ def queue_of(kind: DecisionKind) -> str:
     return f":{kind}"
 
 
-_KINDS = {str(kind): queue_of(kind) for kind in ANSWERS}
+_APART = (*ANSWERS, DecisionKind.COMPILE_PLAN)
+"""Kinds of requests that are answered by something else than a decision, each from a queue of its own."""
+
+_KINDS = {str(kind): queue_of(kind) for kind in _APART}
 
 
 def _queue(entry: Any) -> str:
