@@ -12,6 +12,7 @@ from towpath_contracts.decisions import CallTools, Finish
 from towpath_contracts.execution_log import REASONING_CHARS, truncate
 from towpath_contracts.reports import MAX_ARTIFACTS, read_artifacts, read_tests, report_fault
 from towpath_engine.change import but
+from towpath_engine.declared import is_wanted
 from towpath_engine.detectors.signatures import call_signature
 from towpath_engine.goal_state import RESULT_BYTES, RUNGS_KEPT, SIGNATURES_KEPT, STEPS_KEPT, GoalState
 from towpath_engine.state import OpenCall, OpenChild, RunState
@@ -41,7 +42,7 @@ def goal_after(before: RunState, after: RunState, goal: GoalState, event: "ev.An
         case ev.ToolCallFinished() | ev.ToolCallDenied() if all(call.status for call in after.calls):
             return _joined(after, goal)
         case ev.WorkspaceChanged():
-            return _written(goal, event)
+            return _written(after, goal, event)
         case ev.StepValidated():
             return _validated(after, goal, event)
         case ev.ProgressMeasured():
@@ -135,15 +136,20 @@ def _with(made: tuple[JsonObject, ...], new: Iterable[JsonObject]) -> tuple[Json
     return tuple(by_name.values())[-MAX_ARTIFACTS:]
 
 
-def _written(goal: GoalState, event: "ev.WorkspaceChanged") -> GoalState:
-    """Files of the workspace are artifacts: written ones are known from now on, deleted ones no more."""
+def _written(state: RunState, goal: GoalState, event: "ev.WorkspaceChanged") -> GoalState:
+    """A file of the workspace is an artifact where a criterion names it as one; a deleted one is none any more.
+
+    Other files are the model's own paper: what it writes there says nothing of the goal (features C1, C7).
+    """
     gone = {change.path for change in event.changes if change.digest is None}
     kept = tuple(one for one in goal.artifacts if one["name"] not in gone)
     new = [
         {"name": change.path, "kind": "file", "size": 0, "description": "in the workspace"}
         for change in event.changes
-        if change.digest is not None
+        if change.digest is not None and is_wanted(state, change.path)
     ]
+    if not new and len(kept) == len(goal.artifacts):
+        return goal
     return but(goal, artifacts=_with(kept, new), fresh=True)
 
 

@@ -15,9 +15,11 @@ TOOLS = (
     tool("test", reports="tests"),
     tool("build", reports="artifacts"),
     tool("deploy"),
+    tool("scratch", workspace="scratch"),
 )
+EQUIPPED = ("edit", "test", "build", "deploy", "scratch")
 AGENTS = (
-    agent("coder", equipped_tools=("edit", "test", "build", "deploy"), allowed_routes=("senior",), allow_respond=True),
+    agent("coder", equipped_tools=EQUIPPED, allowed_routes=("senior",), allow_respond=True),
     agent("senior", equipped_tools=("deploy",), allowed_routes=("coder",)),
 )
 VALID = {"valid": True}

@@ -161,15 +161,34 @@ def test_progress_is_by_tests_then_artifacts_then_the_model() -> None:
     assert second.metrics["failure_rate_decrease"] == 0.725
 
 
-def test_files_of_the_workspace_are_artifacts() -> None:
-    machine = goal_run("'a.md' in workspace.files && 'a.md' in artifacts")
+def test_c7_a_file_of_the_workspace_is_an_artifact_only_where_a_criterion_names_it_as_one() -> None:
+    """Rows C7 and C1: a model can't make progress by writing files that nobody asked for."""
+    machine = goal_run("'a.md' in workspace.files && 'a.md' in artifacts", "'c.md' in workspace.files")
     machine.decide(use("edit"))
-    written = FileChange(path="a.md", digest="sha256:00", size=3)
-    event = ev.WorkspaceChanged(step=1, execution_id=machine.call_id(), changes=(written,))
+    names = ("a.md", "b.md", "c.md", "b/a.md")
+    written = tuple(FileChange(path=name, digest="sha256:00", size=3) for name in names)
+    event = ev.WorkspaceChanged(step=1, execution_id=machine.call_id(), changes=written)
     goal = goal_after(machine.state, machine.state, machine.state.goal or GoalState(), event)
-    assert (goal.artifacts[0]["name"], goal.fresh) == ("a.md", True)
+    assert ([one["name"] for one in goal.artifacts], goal.fresh) == (["a.md"], True)
     gone = ev.WorkspaceChanged(step=1, execution_id=machine.call_id(), changes=(FileChange(path="a.md"),))
     assert goal_after(machine.state, machine.state, goal, gone).artifacts == ()
+    scribbled = ev.WorkspaceChanged(step=1, execution_id=machine.call_id(), changes=written)
+    bare = goal_run()
+    assert goal_after(bare.state, bare.state, GoalState(), scribbled) == GoalState(), "no criteria, no artifacts"
+
+
+def test_c7_scribbling_completes_no_goal_whose_tool_says_how_many_artifacts_there_must_be() -> None:
+    """Rows C7 and C1: of three artifacts that a tool wants, files that the model wrote itself are none."""
+    machine = goal_run()
+    machine.decide(use("build"))
+    machine.finish(result={"artifacts": [{"name": "a.py"}], "expected": 3})
+    (first,) = machine.events(ev.ProgressMeasured)
+    machine.decide(use("scratch"))
+    changes = [{"path": name, "digest": "sha256:00", "size": 1} for name in ("b.py", "c.py", "d.py")]
+    machine.finish(result="ok", changes=changes)
+    assert machine.state.desk is not None and len(machine.state.desk.files) == 3
+    assert not machine.state.is_final and {e.score for e in machine.events(ev.ProgressMeasured)} == {first.score}
+    assert round(first.score, 2) == 0.33
 
 
 def test_a_run_of_no_tests_proves_nothing() -> None:
