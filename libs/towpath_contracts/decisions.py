@@ -186,9 +186,13 @@ checked_decision_adapter: TypeAdapter[CheckedUseTool | CheckedRoute | CheckedRes
 )
 
 
+PLAIN_KINDS = frozenset({"network", "swarm"})
+"""Runs whose decisions have three actions and no more, and which count their tool errors; others count failed steps."""
+
+
 def adapter_of(kind: str) -> TypeAdapter[Any]:
-    """Return what reads the decisions of a run of *kind*; network runs know three actions and no more."""
-    return decision_adapter if kind == "network" else checked_decision_adapter
+    """Return what reads the decisions of a run of *kind*."""
+    return decision_adapter if kind in PLAIN_KINDS else checked_decision_adapter
 
 
 class ToolCall(Value):

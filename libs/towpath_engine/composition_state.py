@@ -32,7 +32,15 @@ class Composition:
 
 @dataclass(frozen=True, kw_only=True)
 class SwarmState:
-    """`handoffs` counts them in this run; `began_step` is the last step before the current agent took over."""
+    """`handoffs` counts them in this run; `began_step` is the last step before the current agent took over.
+
+    `turns` are what the agents of a handoff said and did, the oldest first, as far as there is room; `sizes` are their
+    bytes, `left_out` counts those that had to go, `thought` is the reasoning of the decision under way (`conversing`).
+    """
 
     handoffs: int = 0
     began_step: int = 0
+    turns: tuple[JsonObject, ...] = ()
+    sizes: tuple[int, ...] = ()
+    left_out: int = 0
+    thought: str = ""

@@ -9,6 +9,7 @@ from towpath_contracts.grants import Grants, chain_of, opens
 from towpath_contracts.networks import CompiledAgent, Snapshot
 from towpath_contracts.tools import ToolSpec
 from towpath_engine.composing_planner import planner_context
+from towpath_engine.routes import described, routes_of
 from towpath_engine.run_context import assessment_section, run_section
 from towpath_engine.state import RunState
 
@@ -35,11 +36,9 @@ def offered_tools(snapshot: Snapshot, agent: CompiledAgent, grants: Grants = ())
     )
 
 
-def offered_routes(snapshot: Snapshot, agent: CompiledAgent) -> tuple[OfferedRoute, ...]:
-    """Return the agents that control may be handed to."""
-    return tuple(
-        OfferedRoute(agent_key=key, description=snapshot.agents[key].description) for key in agent.allowed_routes
-    )
+def offered_routes(state: RunState) -> tuple[OfferedRoute, ...]:
+    """Return to whom control may be handed."""
+    return tuple(OfferedRoute(agent_key=key, description=described(state, key)) for key in routes_of(state))
 
 
 def input_preview(state: RunState) -> str:
@@ -67,7 +66,7 @@ def build_context(state: RunState) -> PromptContext:
         handoff=state.handoff,
         handoff_from=state.handoff_from,
         tools=offered_tools(snapshot, agent, chain_of(task.grants, task.grant)),
-        routes=offered_routes(snapshot, agent),
+        routes=offered_routes(state),
         allow_respond=agent.allow_respond,
         respond_schema=task.response_schema or agent.respond_schema,
         respond_guidance=agent.respond_guidance,

@@ -10,7 +10,6 @@ from typing import Any
 from towpath_contracts import events as ev
 from towpath_contracts.decisions import CallTools
 from towpath_contracts.execution_log import REASONING_CHARS, agent_entry, as_text, truncate
-from towpath_contracts.goals import OUT_OF_TIME
 from towpath_contracts.ids import effect_id
 from towpath_engine.accounting import accounted, added_up
 from towpath_engine.background_remember import background_after
@@ -18,21 +17,20 @@ from towpath_engine.background_state import BackgroundState
 from towpath_engine.change import but
 from towpath_engine.child_remember import child_remembers
 from towpath_engine.composition_remember import begun, composition_remembers
+from towpath_engine.conversing import conversed
 from towpath_engine.desk_remember import desk_remembers, mounted, outcome_confirmed, outcome_owed, owed_outcomes
 from towpath_engine.detectors.counting import acted_on, after_handoff, after_refusal, after_validation
 from towpath_engine.detectors.inheriting import begun_with
+from towpath_engine.gate_remember import gate_closed, gate_opened
 from towpath_engine.goal_remember import goal_after
 from towpath_engine.goal_state import GoalState
 from towpath_engine.inherited import taken_over
-from towpath_engine.remember import call_deadline, close_call, edit_call, open_calls
-from towpath_engine.state import LOG_TAIL, Detectors, EffectKind, OpenCall, OpenGate, PendingEffect, RunState, Status
+from towpath_engine.remember import close_call, edit_call, open_calls
+from towpath_engine.state import LOG_TAIL, EffectKind, OpenCall, PendingEffect, RunState, Status
 from towpath_engine.watch_remember import report_taken, told
 
 FENCE_RESEND_S = 2
 """Resend of a fence until no claim lives any more."""
-
-GATE_RESEND_S = 30
-"""Resend of a tool request whose gate is open (design §4)."""
 
 ACTING = frozenset({"decide", "replan"})
 """Kinds of requests that are answered by a decision; every other kind judges the last one."""
@@ -54,6 +52,8 @@ def evolve(state: RunState, entry: "ev.LogEntry") -> RunState:
         changed = but(changed, background=background_after(state, changed, changed.background, entry.event, entry.at))
     if changed.goal is not None:
         changed = but(changed, goal=goal_after(state, changed, changed.goal, entry.event))
+    if changed.swarm is not None:
+        changed = but(changed, swarm=conversed(state, changed, changed.swarm, entry.event))
     changed = but(changed, seq=entry.seq, status=_live_status(changed))
     return _active_time(changed, entry.at)
 
@@ -108,9 +108,9 @@ def _apply(state: RunState, event: "ev.AnyEvent", at: datetime) -> RunState:  # 
         case ev.AgentTransferred():
             return _transferred(state, event)
         case ev.GateOpened():
-            return _gate_opened(state, event, at)
+            return gate_opened(state, event, at)
         case ev.GateClosed():
-            return _gate_closed(state, event, at)
+            return gate_closed(state, event, at)
         case ev.LoopDetected():
             return but(state, detectors=acted_on(state.detectors, event.detector, event.signature, event.action))
         case ev.WatchdogReported():
@@ -249,68 +249,6 @@ def _transferred(state: RunState, event: "ev.AgentTransferred") -> RunState:
         older=(),
         older_count=0,
     )
-
-
-def _gate_opened(state: RunState, event: "ev.GateOpened", at: datetime) -> RunState:
-    gate = OpenGate(
-        gate_id=event.gate_id,
-        gate_type=event.gate_type,
-        expires_at=event.expires_at,
-        execution_id=event.execution_id,
-        approval_id=event.approval_id,
-        key=str(event.detail.get("key", "")) if event.execution_id is None else "",
-    )
-    if event.execution_id is None:
-        if gate.key == OUT_OF_TIME:
-            state = _waited_for_no_longer(state)
-        return told(but(state, gates=(*state.gates, gate), run_gates=state.run_gates + 1), event.reason)
-    pending = tuple(
-        but(p, resend_at=at + timedelta(seconds=GATE_RESEND_S)) if p.effect_id == event.execution_id else p
-        for p in state.pending
-    )
-    return but(state, gates=(*state.gates, gate), pending=pending)
-
-
-def _waited_for_no_longer(state: RunState) -> RunState:
-    pending = _without(state, EffectKind.DECIDE)
-    return but(state, pending=pending, unanswered=len(pending) < len(state.pending))
-
-
-def _gate_closed(state: RunState, event: "ev.GateClosed", at: datetime) -> RunState:
-    """Forget the gate, but not its id; the call behind it may start only now, so its time begins again."""
-    gate = next((g for g in state.gates if g.gate_id == event.gate_id), None)
-    if gate is None:
-        return state
-    if gate.execution_id is None:
-        return _run_gate_closed(state, gate, event.verdict, at)
-    return but(
-        state,
-        gates=tuple(g for g in state.gates if g is not gate),
-        calls=tuple(
-            but(c, closed_gates=(*c.closed_gates, gate.gate_id)) if c.call.execution_id == gate.execution_id else c
-            for c in state.calls
-        ),
-        pending=tuple(_deadline_moved(state, p, at) if p.effect_id == gate.execution_id else p for p in state.pending),
-    )
-
-
-def _run_gate_closed(state: RunState, gate: OpenGate, verdict: str, at: datetime) -> RunState:
-    """A person's word clears what the detectors counted (behaviours 002.2: reset only by success or a person)."""
-    decided = verdict in ("approved", "denied")
-    again = decided and gate.key == OUT_OF_TIME
-    return but(
-        state,
-        gates=tuple(g for g in state.gates if g is not gate),
-        revisions=state.revisions + 1 if verdict == "denied" else 0 if verdict == "approved" else state.revisions,
-        detectors=Detectors() if decided else state.detectors,
-        active_ms=0 if again else state.active_ms,
-        active_since=at if again and state.active_since is not None else state.active_since,
-    )
-
-
-def _deadline_moved(state: RunState, pending: PendingEffect, at: datetime) -> PendingEffect:
-    call = state.open_call(pending.effect_id)
-    return pending if call is None else but(pending, deadline=call_deadline(state, call.call.tool, at))
 
 
 def _resent(state: RunState, event: "ev.EffectResent") -> RunState:

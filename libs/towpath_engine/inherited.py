@@ -14,6 +14,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import json_safe
 from towpath_contracts.deciding import OlderOutput, ToolOutput
 from towpath_engine.change import but
+from towpath_engine.composition_state import SwarmState
 from towpath_engine.desk_state import Desk
 from towpath_engine.goal_state import GoalState
 from towpath_engine.state import Detectors, RunState
@@ -43,9 +44,10 @@ class Inherited:
     last_output: Any = None
     desk: Desk | None = None
     goal: GoalState | None = None
+    swarm: SwarmState | None = None
 
 
-_LATER = ("desk", "goal")
+_LATER = ("desk", "goal", "swarm")
 """Left out where a run has none: its forks are written as they always were."""
 
 _NAMES = tuple(f.name for f in fields(Inherited))

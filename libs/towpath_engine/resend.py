@@ -8,7 +8,8 @@ from datetime import timedelta
 
 from towpath_contracts import events as ev
 from towpath_engine.child_remember import CHILD_RESEND_S
-from towpath_engine.evolve import DECIDE_GRACE_S, FENCE_RESEND_S, GATE_RESEND_S
+from towpath_engine.evolve import DECIDE_GRACE_S, FENCE_RESEND_S
+from towpath_engine.gate_remember import GATE_RESEND_S
 from towpath_engine.remember import TOOL_RESEND_S
 from towpath_engine.reserving import emit_request
 from towpath_engine.state import EffectKind, PendingEffect, RunState

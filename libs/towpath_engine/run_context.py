@@ -1,7 +1,8 @@
-"""What the prompts of goal and background runs show beside those of a network run (features C1, C8, D4, D13)."""
+"""What the prompts of other runs show beside those of a network run (features B10, C1, C8, D4, D13)."""
 
 from towpath_contracts.base import JsonObject
 from towpath_engine.background_context import background_section, last_words_section, reflection_section
+from towpath_engine.conversing import conversation_section
 from towpath_engine.evolve import ACTING
 from towpath_engine.goal_context import goal_assessment, goal_section
 from towpath_engine.state import RunState
@@ -11,6 +12,8 @@ def run_section(state: RunState) -> JsonObject | None:
     """Return what every prompt of the run shows; None for a network run."""
     if state.goal is not None:
         return goal_section(state, state.goal)
+    if state.swarm is not None:
+        return conversation_section(state)
     return background_section(state)
 
 

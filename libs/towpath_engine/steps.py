@@ -6,7 +6,7 @@ lines of `begin_step`. Whatever was refused is fed back and changes nothing else
 
 from towpath_contracts import events as ev
 from towpath_contracts.base import JsonObject
-from towpath_contracts.decisions import AskPerson, CallTools, Finish, GiveUp, Transfer
+from towpath_contracts.decisions import PLAIN_KINDS, AskPerson, CallTools, Finish, GiveUp, Transfer
 from towpath_contracts.execution_log import truncate
 from towpath_contracts.networks import Snapshot
 from towpath_engine.budgets import EXCEEDED, last_answer_only, stopped_by_budget
@@ -23,9 +23,6 @@ from towpath_engine.watchdog import stopped_by_finding
 
 ANSWERED = frozenset({EffectKind.DECIDE, EffectKind.TOOL, EffectKind.CHILD})
 """What a step waits for; a run's gate may open, and be settled, while an answer is on its way."""
-
-NETWORK = "network"
-"""The kind of run that counts its tool errors; others count failed steps in a row."""
 
 
 def is_awaiting(state: RunState) -> bool:
@@ -60,7 +57,7 @@ def _stopped_by_steps(t: Transition) -> bool:
 
 def _stopped_by_tool_errors(t: Transition) -> bool:
     limit = t.state.created.max_tool_errors
-    if t.state.tool_errors < limit or t.state.created.kind != NETWORK:
+    if t.state.tool_errors < limit or t.state.created.kind not in PLAIN_KINDS:
         return False
     finish(
         t, Status.FAILED, "max_tool_errors_exceeded", f"{t.state.tool_errors} tool calls failed; the limit is {limit}"
@@ -110,7 +107,7 @@ def after_decision(t: Transition, decision: JsonObject) -> bool:
             return _call_tools(t, instruction)
         case Transfer():
             _issue(t, instruction)
-            return _transfer(t, instruction)
+            return _transfer(t, instruction) if strategy_of(t).hands_over(t, instruction) else not t.state.is_final
         case Finish():
             _issue(t, instruction)
             return not strategy_of(t).done(t, instruction)

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.deciding import DecisionKind
-from towpath_contracts.decisions import CallTools, Finish, GiveUp
+from towpath_contracts.decisions import CallTools, Finish, GiveUp, Transfer
 from towpath_engine.asking import request_decision
 from towpath_engine.background import (
     BACKGROUND_ANSWERS,
@@ -25,6 +25,7 @@ from towpath_engine.background_rules import background_objection
 from towpath_engine.composing import COMPOSED_ANSWERS, COMPOSED_PHASES, compose, step_child_ended
 from towpath_engine.ending import finish
 from towpath_engine.goal import GOAL_ANSWERS, GOAL_CHECKS, GOAL_PHASES, goal_claimed
+from towpath_engine.handing_off import answered, nested_ended, routed, stopped_by_agent_steps
 from towpath_engine.retrying import objection
 from towpath_engine.state import RunState, Status
 from towpath_engine.transition import Transition
@@ -52,6 +53,11 @@ def no_objection(_state: RunState, _instruction: CallTools) -> Refusal | None:
     return None
 
 
+def pass_on(_t: Transition, _instruction: Transfer) -> bool:
+    """Let another agent of the run act, as its agent wants."""
+    return True
+
+
 def nothing_more(_t: Transition, _child_id: UUID) -> None:
     """Wait for the other children: the run goes on once all have ended."""
 
@@ -62,8 +68,9 @@ class Strategy:
 
     `done` takes an answer (RESPOND), `give_up` an abandonment; each says whether it ended the run. Where not, the
     phases are walked, as after a refusal and a handoff. `objection` refuses actions that the kind does not take.
-    `act` is what a step does: ask for a decision, or start what is to be done. `child_ended` looks at the end of each
-    child, also while others still run.
+    `hands_over` looks at a transfer that an agent wants, and says whether the other one is to act. `act` is what a step
+    does: ask for a decision, or start what is to be done. `child_ended` looks at the end of each child, also while
+    others still run.
     """
 
     phases: tuple[Phase, ...] = ()
@@ -72,6 +79,7 @@ class Strategy:
     answers: Mapping[DecisionKind, Answer] = field(default_factory=dict)
     done: Callable[[Transition, Finish], bool] = respond
     give_up: Callable[[Transition, GiveUp], bool] = abandon
+    hands_over: Callable[[Transition, Transfer], bool] = pass_on
     objection: Callable[[RunState, CallTools], Refusal | None] = no_objection
     act: Callable[[Transition], None] = request_decision
     child_ended: Callable[[Transition, UUID], None] = nothing_more
@@ -96,6 +104,8 @@ STRATEGIES: dict[str, Strategy] = {
     ),
     "plan": COMPOSED,
     "workflow": COMPOSED,
+    "handoff": Strategy(limits=(stopped_by_agent_steps,), done=answered, hands_over=routed, child_ended=nested_ended),
+    "team": Strategy(limits=(stopped_by_agent_steps,)),
 }
 
 

@@ -31,6 +31,7 @@ from towpath_contracts.ids import execution_id
 from towpath_contracts.networks import CompiledAgent
 from towpath_contracts.shapes import faults
 from towpath_contracts.tools import ToolSpec
+from towpath_engine.routes import routes_of
 from towpath_engine.state import RunState
 
 
@@ -64,7 +65,7 @@ def instruct(state: RunState, decision: JsonObject) -> CallTools | Transfer | Fi
         case UseTool():
             return _tools(state, agent, parsed.action_details.proposals())
         case RouteToAgent():
-            return _route(agent, parsed)
+            return _route(agent, parsed, routes_of(state))
         case Respond():
             return _respond(agent, parsed, state.created.response_schema)
         case Abandon():
@@ -77,12 +78,12 @@ def _names(names: tuple[str, ...]) -> str:
     return ", ".join(names) if names else "none"
 
 
-def _route(agent: CompiledAgent, decision: RouteToAgent) -> Transfer | Refusal:
+def _route(agent: CompiledAgent, decision: RouteToAgent, routes: tuple[str, ...]) -> Transfer | Refusal:
     target = decision.action_details.target_agent_name
-    if target not in agent.allowed_routes:
+    if target not in routes:
         return Refusal(
             code="route_not_allowed",
-            feedback=f"{agent.key} may not route to {target!r}. Allowed routes: {_names(agent.allowed_routes)}.",
+            feedback=f"{agent.key} may not route to {target!r}. Allowed routes: {_names(routes)}.",
         )
     return Transfer(target=target, context=decision.action_details.context)
 

@@ -9,6 +9,7 @@ from typing import Literal
 
 from towpath_contracts import events as ev
 from towpath_contracts import facts
+from towpath_contracts.decisions import PLAIN_KINDS
 from towpath_contracts.watching import ABOUT_THE_MODEL
 from towpath_engine.run_gates import open_run_gate
 from towpath_engine.state import RunState, Status
@@ -60,7 +61,7 @@ def _rung(state: RunState, fact: facts.WatchdogReported) -> Rung:
     if fact.finding not in ABOUT_THE_MODEL:
         return "note" if state.status is Status.QUEUED else "resend"
     again = state.watch.of(fact.key) is not None
-    if state.created.kind == "network":
+    if state.created.kind in PLAIN_KINDS:
         return "gate" if again and state.snapshot.on_loop == "gate" else "nudge"
     autonomy = state.created.goal_settings.autonomy
     return "gate" if autonomy == "low" or (again and autonomy != "high") else "nudge"

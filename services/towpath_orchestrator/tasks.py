@@ -23,6 +23,7 @@ from towpath_orchestrator.goal_checks import goal_problems
 from towpath_orchestrator.objectives import mounted, objective_problems
 from towpath_orchestrator.plan_tasks import plan_problems, plan_said
 from towpath_orchestrator.settings import OrchestratorSettings
+from towpath_orchestrator.swarm_tasks import kind_of, swarm_of, swarm_problems
 
 TASK_LIMITS = {"user_message": 256 * 1024, "system_params": 32 * 1024, "labels": 16 * 1024}
 """Bytes of JSON. Each goes into every message of the run, which the broker limits to 1 MiB."""
@@ -35,6 +36,7 @@ def check_task(
     kind = (
         *goal_problems(_goal(task, snapshot), snapshot),
         *objective_problems(_background(task, snapshot), snapshot, task.agent_key),
+        *swarm_problems(task, snapshot),
         *plan_problems(task, snapshot),
         *mounted(task).problems,
     )
@@ -116,10 +118,11 @@ def created_event(
     model = task.model or ("scripted:task" if task.script is not None else None)
     goal, background = _goal(task, snapshot), _background(task, snapshot)
     return RunCreated(
-        kind=task.kind,
+        kind=kind_of(task, snapshot),
         goal=goal,
         background=background,
         plan=_plan(task),
+        swarm=swarm_of(task, snapshot),
         workspace=mounted(task).files,
         project=version.project,
         caller=caller,

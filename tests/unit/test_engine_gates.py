@@ -9,7 +9,7 @@ from towpath_contracts import events as ev
 from towpath_contracts import facts
 from towpath_contracts.tools import ToolRequest
 from towpath_engine.advance import wake_at
-from towpath_engine.evolve import GATE_RESEND_S
+from towpath_engine.gate_remember import GATE_RESEND_S
 from towpath_engine.gates import UNKNOWN_GATE_HOURS
 from towpath_engine.remember import QUEUE_MS
 from towpath_engine.resend import MAX_GATE_RESEND_S

@@ -7,6 +7,7 @@ enough to end anything.
 from dataclasses import dataclass
 from typing import Literal
 
+from towpath_contracts.decisions import PLAIN_KINDS
 from towpath_contracts.goals import Autonomy
 from towpath_engine.detectors.counting import LOOP_THRESHOLD, MAX_HANDOFFS
 from towpath_engine.state import Detectors
@@ -17,7 +18,6 @@ Rung = Literal["nudge", "replan", "gate", "stop"]
 LOOP_GATE = "loop_detected"
 """The type of the gate, and the reason of the end."""
 
-NETWORK = "network"
 GOAL = "goal"
 
 
@@ -48,7 +48,7 @@ def rung(loop: Loop, detectors: Detectors, kind: str, autonomy: Autonomy, *, gat
 
 def _ladder(detector: str, kind: str, autonomy: Autonomy, *, gated: bool) -> tuple[Rung, ...]:
     """Say who is asked: a low autonomy asks a person at once, a high one nobody."""
-    if kind == NETWORK:
+    if kind in PLAIN_KINDS:
         if gated:
             return ("nudge", "gate")
         return ("nudge",) if detector == "results" else ("nudge", "stop")

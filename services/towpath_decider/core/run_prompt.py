@@ -10,6 +10,7 @@ from pydantic_core import to_json
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.deciding import DecisionKind
+from towpath_contracts.decisions import PLAIN_KINDS
 
 MARK_CHARS = 16
 """64 bits of digest: a text that holds its own mark can't be found by trying."""
@@ -30,6 +31,7 @@ _TITLES = {
     "last_calls": "Last tool calls",
     "last_steps": "Last steps",
     "reflections": "What was found by reflection",
+    "conversation": "The conversation so far: what agents said and did before you took over",
     "calls": "The calls that are to be judged",
     "error": "What went wrong",
     "agents": "Who can be asked",
@@ -119,12 +121,12 @@ def task_of(kind: DecisionKind, run_kind: str) -> str:
 
 def more_actions(run_kind: str) -> tuple[str, ...]:
     """Return what a decision may be or say beside the three actions of a network run."""
-    return () if run_kind == "network" else (_ACTIONS, _CERTAINTY)
+    return () if run_kind in PLAIN_KINDS else (_ACTIONS, _CERTAINTY)
 
 
 def action_names(run_kind: str) -> tuple[str, ...]:
     """Return the names of those actions."""
-    return () if run_kind == "network" else ("ABANDON", "REQUEST_GATE")
+    return () if run_kind in PLAIN_KINDS else ("ABANDON", "REQUEST_GATE")
 
 
 def run_sections(run: JsonObject | None, run_kind: str) -> tuple[str, ...]:
@@ -153,7 +155,27 @@ def _sections(parts: JsonObject) -> list[str]:
 def _shown(name: str, value: object) -> str:
     if name == "context_sections" and isinstance(value, dict):  # the caller's, title by title
         return "\n\n".join(f"# {title}\n{_text(text)}" for title, text in value.items())
+    if name == "conversation" and isinstance(value, dict):
+        return conversation_text(value)
     return _text(value)
+
+
+def conversation_text(conversation: JsonObject) -> str:
+    """Return the turns of a conversation as text, the oldest first; the run machine has bounded them."""
+    left_out = conversation.get("left_out") or 0
+    lines = [f"({left_out} earlier turns are left out)"] if left_out else []
+    for turn in conversation.get("turns", ()):
+        lines.append(f"[step {turn['step']}] {turn['agent']}: {turn.get('reasoning', '')}".rstrip())
+        for call in turn.get("calls", ()):
+            lines.append(f"  {call['tool']}({_line(call['arguments'])}): {call['status']}")
+            lines.append(f"    {call['result']}")
+        if "handed_over_to" in turn:
+            lines.append(f"  handed over to {turn['handed_over_to']}: {turn['said']}")
+    return "\n".join(lines)
+
+
+def _line(value: object) -> str:
+    return value if isinstance(value, str) else to_json(value).decode()
 
 
 def _text(value: object) -> str:

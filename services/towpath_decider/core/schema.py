@@ -9,7 +9,7 @@ from typing import Any
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.deciding import DecisionRequest, PromptContext
-from towpath_contracts.decisions import MAX_CALLS_PER_DECISION
+from towpath_contracts.decisions import MAX_CALLS_PER_DECISION, PLAIN_KINDS
 from towpath_decider.core.checks import asked_schema
 
 MAX_DEPTH = 12
@@ -22,9 +22,6 @@ MAX_TOOLS_IN_DETAIL = 24
 """With more tools than this their parameters are left to the prompt: large schemas are refused."""
 
 ANY_OBJECT: JsonObject = {"type": "object", "additionalProperties": True}
-
-NETWORK = "network"
-"""The kind of run whose decisions have the three actions and no more."""
 
 _TEXT: JsonObject = {"type": "string"}
 _FLAG: JsonObject = {"type": "boolean"}
@@ -58,7 +55,7 @@ def answer_schema(context: PromptContext) -> JsonObject:
         payload = simplified(context.respond_schema) if context.respond_schema else ANY_OBJECT
         details.append(_object({"payload": payload}, ["payload"]))
     certainty: JsonObject = {}
-    if context.run_kind != NETWORK:
+    if context.run_kind not in PLAIN_KINDS:
         actions += ["ABANDON", "REQUEST_GATE"]
         details += [_object({"rationale": _TEXT}, ["rationale"]), _object({"reason": _TEXT}, ["reason"])]
         certainty = {"uncertain": _FLAG, "request_confidence": _FLAG, "confidence": {"type": "number"}}
