@@ -11,15 +11,21 @@ from towpath_engine.state import RunState
 Composed = ev.PlanMoved | ev.PlanAccepted | ev.PlanStepStarted | ev.PlanStepEnded | ev.HandedOff
 
 
+def composes(created: "ev.RunCreated") -> bool:
+    """Say whether a run starts child runs instead of asking a model: a plan, and the flow of a workflow, do."""
+    if created.swarm is not None:
+        return created.swarm.swarm.mode == "workflow"
+    return created.plan is not None
+
+
 def begun(state: RunState, created: "ev.RunCreated") -> RunState:
     """Return *state* with the parts that a plan, or a swarm, begins with; any other run has none."""
     if created.swarm is None and created.plan is None:
         return state
-    composed = created.swarm is None or created.swarm.swarm.mode == "workflow"
     return but(
         state,
         swarm=None if created.swarm is None else SwarmState(),
-        composition=Composition() if composed else None,
+        composition=Composition() if composes(created) else None,
     )
 
 

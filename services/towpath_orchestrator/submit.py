@@ -25,6 +25,7 @@ from towpath_contracts.rpc import CHECK_GRANT
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_engine import ENGINE_VERSION
 from towpath_engine.advance import advance, wake_at
+from towpath_engine.composition_remember import composes
 from towpath_engine.effects import Effect
 from towpath_engine.replay import create
 from towpath_engine.state import RunState
@@ -55,7 +56,10 @@ AWAY = "Postgres went away; the task may have been accepted, and only its idempo
 
 @dataclass(slots=True)
 class Submission:
-    """One task on its way in; `answer` is set once its fate is committed. The commit loop begins a `budgeted` run."""
+    """One task on its way in; `answer` is set once its fate is committed. The commit loop begins a `deferred` run.
+
+    Deferred are runs with a budget, which is kept there, and runs that begin with children, which are born there.
+    """
 
     run_id: UUID
     task: RunCreated
@@ -69,7 +73,7 @@ class Submission:
     admitted: bool = False
     forked: RunForked | None = None
     facts: list[tuple[int, str]] = field(default_factory=list)
-    budgeted: bool = False
+    deferred: bool = False
 
 
 class Intake:
@@ -254,9 +258,10 @@ class Intake:
         submission.entries = [first]
         if submission.forked is not None:
             state = _folded(submission, state, submission.forked, now)
-        submission.budgeted = self._limits.check(submission.run_id, submission.task, submission.snapshot, now)
+        budgeted = self._limits.check(submission.run_id, submission.task, submission.snapshot, now)
+        submission.deferred = budgeted or composes(submission.task)
         submission.admitted = self._admission.starts_at_once(submission.task)
-        if submission.admitted and not submission.budgeted:
+        if submission.admitted and not submission.deferred:
             state = _folded(submission, state, RunAdmitted(run_id=submission.run_id), now)
         submission.state = state
 
@@ -295,7 +300,7 @@ class Intake:
             )
         self._loop.cache.put(state)
         await self._loop.announce(_moved(submission, state), list(submission.effects))
-        if submission.budgeted and submission.admitted:
+        if submission.deferred and submission.admitted:
             self._loop.add(RunAdmitted(run_id=submission.run_id))
         await crash_point_sent("orchestrator.submit_announced")
 
