@@ -10,6 +10,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.goals import Criterion
 from towpath_engine.expressions import compile_criterion
 from towpath_engine.goal_state import GoalState
+from towpath_engine.shortened import shortened
 from towpath_engine.state import OpenChild, RunState
 
 DONE = 1.0
@@ -36,16 +37,17 @@ def scene_of(state: RunState, goal: GoalState) -> JsonObject:
     """Return what an expression sees.
 
     `artifacts` by name; `tests`, the last report (empty where no test ran); `workspace.files` by path; `last_output`;
-    `results` of the last action's calls; `claimed`, the answer of a model that says it is done, or null.
+    `results` of the last action's calls; `claimed`, the answer of a model that says it is done, or null. Of long ones
+    the beginning is seen (`towpath_engine.shortened`): 16,384 characters, 1,024 values, 256 items of a list.
     """
     files = {} if state.desk is None else state.desk.files
     return {
         "artifacts": {str(one["name"]): one for one in goal.artifacts},
         "tests": goal.tests or {},
         "workspace": {"files": {path: {"size": file.size, "digest": file.digest} for path, file in files.items()}},
-        "last_output": state.last_output,
-        "results": list(goal.results),
-        "claimed": goal.claimed,
+        "last_output": shortened(state.last_output),
+        "results": [{**one, "result": shortened(one["result"])} for one in goal.results],
+        "claimed": shortened(goal.claimed),
     }
 
 

@@ -1,7 +1,8 @@
 """Acceptance criteria as expressions in CEL, the Common Expression Language (features C1, C3; google/cel-spec).
 
 Law: an expression is met only where it is exactly true. An error, a missing name and any other value are not; nothing
-that a caller writes can raise here, read a clock, or take long: one macro at most, over lists that are bounded.
+that a caller writes can raise here, read a clock, or take long: one macro at most, over lists that are bounded. What
+is dear in other ways is refused at submit (`towpath_engine.expression_costs`).
 """
 
 import functools
@@ -12,6 +13,7 @@ from typing import Any
 import cel
 
 from towpath_contracts.reports import TEST_MEMBERS
+from towpath_engine.expression_costs import dear_part
 
 VARIABLES = frozenset({"artifacts", "tests", "workspace", "last_output", "results", "claimed"})
 """What a criterion sees; `towpath_engine.criteria` says what each of them is."""
@@ -23,6 +25,9 @@ FILE_MEMBERS = ("size", "digest")
 
 MAX_COMPILED = 1_024
 """Compiled criteria that are kept; they come with every task."""
+
+FILES = "workspace_files"
+"""What an expression in truth reads for `workspace.files`: a member is copied each time that it is looked at."""
 
 _MACRO = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(\s*([A-Za-z_]\w*)\s*,")
 _ANY_MACRO = re.compile(r"\b(?:all|exists|exists_one|map|filter)\s*\(")
@@ -36,6 +41,9 @@ _MEMBER = re.compile(
     r'(?<![\w.])(tests|workspace)\s*(?:\.\s*([A-Za-z_]\w*)(?!\w|\s*\()|\[\s*"(\w+)"\s*\])'
     r'(?:(?<=files)\s*\[\s*"\w*"\s*\]\s*\.\s*([A-Za-z_]\w*)(?!\w|\s*\())?'
 )
+_LITERAL_OR_FILES = re.compile(
+    rf"{_LITERAL.pattern}|\bhas\s*\([^()]*\)|(?<![\w.])(?P<files>workspace\s*\.\s*files)(?!\w|\s*\()", re.DOTALL
+)
 _TYPES = frozenset({"bool", "double", "int", "list", "map", "null_type", "string", "type", "uint"})
 _FUNCTIONS = frozenset(
     {
@@ -48,7 +56,7 @@ _FUNCTIONS = frozenset(
 class Expression:
     """One compiled criterion."""
 
-    __slots__ = ("_program", "names")
+    __slots__ = ("_needs", "_program", "copies_files", "names")
 
     def __init__(self, text: str) -> None:
         """Compile *text*; raises ValueError with what is wrong."""
@@ -70,13 +78,24 @@ class Expression:
         if strange:
             msg = f"unknown function {', '.join(sorted(strange))}"
             raise ValueError(msg)
+        self._program = cel.compile(_with_files(text))
+        self._needs = (VARIABLES | {FILES}) & set(self._program.variables())
+        self.copies_files = "workspace" in self._needs and _ANY_MACRO.search(bare) is not None
 
     def met(self, scene: Mapping[str, Any]) -> bool:
         """Say whether the criterion is exactly true of *scene*."""
+        seen = {name: scene["workspace"]["files"] if name == FILES else scene[name] for name in self._needs}
         try:
-            return self._program.execute(dict(scene)) is True
+            return self._program.execute(seen) is True
         except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
             return False
+
+
+def _with_files(text: str) -> str:
+    """Return *text* with the files under a name of their own, unless that could mean another thing there."""
+    if FILES in text or "workspace" in _MACRO.findall(text):
+        return text
+    return _LITERAL_OR_FILES.sub(lambda found: FILES if found["files"] else found[0], text)
 
 
 @functools.lru_cache(maxsize=MAX_COMPILED)
@@ -97,7 +116,9 @@ def fault_of(text: str) -> str:
     except ValueError as error:
         fault = str(error).partition("\n")[0]
         return f"{fault}; did you mean ==?" if _ASSIGNED.search(_LITERAL.sub("", text)) else fault
-    return _strange_member(text)
+    if compile_criterion(text).copies_files:
+        return "beside a macro, write workspace.files, and no item of that name"
+    return dear_part(text, _LITERAL, VARIABLES) or _strange_member(text)
 
 
 def _strange_member(text: str) -> str:
