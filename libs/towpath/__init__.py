@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from towpath.process import ProcessResult, run_process
     from towpath.running import run
     from towpath.secrets import Secret
+    from towpath.swarms import Swarm
     from towpath.tools import Tool, tool
 
 _HOMES = {
@@ -57,6 +58,7 @@ _HOMES = {
     "RunFailedError": "towpath.errors",
     "RunTimeoutError": "towpath.errors",
     "Secret": "towpath.secrets",
+    "Swarm": "towpath.swarms",
     "System": "towpath.arguments",
     "Tool": "towpath.tools",
     "ToolContext": "towpath.context",
@@ -93,6 +95,7 @@ __all__ = [
     "RunFailedError",
     "RunTimeoutError",
     "Secret",
+    "Swarm",
     "System",
     "Tool",
     "ToolContext",

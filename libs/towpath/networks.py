@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from towpath.errors import RefusedError
+from towpath.flows import Node
 from towpath.tools import AnyTool, Tool
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks import AgentSpec, NetworkSpec
@@ -17,7 +18,7 @@ from towpath_contracts.problems import details_of, problem, summary_of
 
 
 @dataclass(frozen=True, slots=True)
-class Agent:
+class Agent(Node):
     """One agent. `tools` are names or Tool objects, `routes` the keys of agents it may hand over to.
 
     `output` is what its answer must look like: a pydantic model or a JSON Schema.
@@ -35,6 +36,11 @@ class Agent:
     can_respond: bool = field(default=False, kw_only=True)
     output: type[BaseModel] | JsonObject | None = field(default=None, kw_only=True)
     guidance: str = field(default="", kw_only=True)
+
+    @property
+    def flow_name(self) -> str:
+        """The name that stands in a flow."""
+        return self.key
 
     def to_json(self) -> JsonObject:
         """Return the agent as NetworkSpec writes it."""

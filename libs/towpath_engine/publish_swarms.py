@@ -43,14 +43,15 @@ def implied(rosters: Rosters) -> NetworkSpec:
         return spec
     lead = _first_agent(rosters)
     taking_part = {lead, *(member for roster in rosters.all for member in roster.members)}
+    begins = next((place for place, agent in enumerate(spec.agents) if agent.key == lead), None)
     agents = tuple(
         agent.model_copy(
             update={
-                "is_default": agent.is_default or agent.key == lead,
+                "is_default": agent.is_default or place == begins,
                 "allow_respond": agent.allow_respond or agent.key in taking_part,
             }
         )
-        for agent in spec.agents
+        for place, agent in enumerate(spec.agents)
     )
     return spec.model_copy(update={"agents": agents})
 

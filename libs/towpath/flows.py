@@ -1,0 +1,100 @@
+"""Flows in Python: `a >> b` is one after the other, `(a | b) >> c` two at the same time and then a third (feature B9).
+
+Law: operators only write down; a flow is checked by the platform that publishes it. Python reads `a | b >> c` as
+`a | (b >> c)`, so what can't be meant is refused here, at its line.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NoReturn
+
+from towpath.errors import DeclarationError
+from towpath_contracts.flows import write_flow
+
+_GROUPS = "a parallel stage stands in parentheses, and is a whole stage: (a | b) >> c"
+
+
+class Node(ABC):
+    """What a flow is made of: an agent or a swarm; `>>` and `|` join it to others."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def flow_name(self) -> str:
+        """The name that stands in the flow."""
+
+    def __rshift__(self, after: "Node | Group | Flow") -> "Flow":
+        """Let *after* act once this one has."""
+        return Flow((Group((self,)),)) >> after
+
+    def __or__(self, beside: "Node | Group") -> "Group":
+        """Let *beside* act at the same time."""
+        return Group((self,)) | beside
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Nodes that act at the same time: a stage of a flow."""
+
+    nodes: tuple[Node, ...]
+
+    def __or__(self, beside: "Node | Group") -> "Group":
+        """Let *beside* act at the same time too."""
+        return Group((*self.nodes, *_nodes(beside)))
+
+    def __rshift__(self, after: "Node | Group | Flow") -> "Flow":
+        """Let *after* act once all of these have."""
+        return Flow((self,)) >> after
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Stages that act one after the other; `str(flow)` is how it is written in YAML."""
+
+    stages: tuple[Group, ...]
+
+    def __rshift__(self, after: "Node | Group | Flow") -> "Flow":
+        """Let *after* act at the end."""
+        return Flow((*self.stages, *_stages(after)))
+
+    def __or__(self, beside: object) -> NoReturn:
+        """Refuse: a row of stages is no member of a group."""
+        raise _refusal(beside)
+
+    def __str__(self) -> str:
+        """Return the flow as it is written in YAML."""
+        return write_flow(tuple(tuple(node.flow_name for node in stage.nodes) for stage in self.stages))
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """What stands in the flow, each once, in the order of its first place."""
+        return unique(node for stage in self.stages for node in stage.nodes)
+
+
+def unique(nodes: Iterable[Node]) -> tuple[Node, ...]:
+    """Return *nodes* without those that came before: the same object, or an equal one."""
+    found: list[Node] = []
+    for node in nodes:
+        if node not in found:
+            found.append(node)
+    return tuple(found)
+
+
+def _nodes(given: object) -> tuple[Node, ...]:
+    if isinstance(given, Node):
+        return (given,)
+    if isinstance(given, Group):
+        return given.nodes
+    raise _refusal(given)
+
+
+def _stages(given: object) -> tuple[Group, ...]:
+    return given.stages if isinstance(given, Flow) else (Group(_nodes(given)),)
+
+
+def _refusal(given: object) -> DeclarationError:
+    if isinstance(given, Node | Group | Flow):
+        return DeclarationError(_GROUPS)
+    return DeclarationError(f"a flow is made of agents and swarms, not of {type(given).__name__}; {_GROUPS}")

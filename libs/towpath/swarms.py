@@ -1,0 +1,114 @@
+"""Swarms in Python: agents that work together in a fixed manner, the same as a network with `swarm:` in YAML (B9-B11).
+
+Law: a builder only builds; whether a swarm makes sense is checked once, by the platform that publishes it.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from towpath.errors import DeclarationError
+from towpath.flows import Flow, Group, Node, unique
+from towpath.networks import Agent, Network, spec_from
+from towpath_contracts.base import JsonObject
+from towpath_contracts.networks import NetworkSpec
+from towpath_contracts.swarms import SwarmMode
+
+SETTINGS = ("max_handoffs", "max_parallel", "agent_steps", "description")
+"""Fields of SwarmSettings that a swarm may be given beside its mode, members and flow."""
+
+
+class Swarm(Network, Node):
+    """Agents, or swarms, that work together: `Swarm("pipeline", flow=(researcher | critic) >> writer)`.
+
+    In a `workflow` the members act in the order of *flow* (or one after the other as listed), each with what the ones
+    before it answered. In a `handoff` the first one acts, and answers with the name of one of its `routes` to hand
+    over. In a `team` the first one leads, and delegates to the others with its tools `delegate_to_<name>`.
+
+    *flow* is text, or made with operators; then *agents* may be left out. A swarm may be a member of a swarm. *more*
+    are `max_handoffs`, `max_parallel`, `agent_steps` and `description`, and, of the outermost swarm, the further fields
+    of NetworkSpec. A nested swarm's *model* is that of its agents which name none.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        agents: Iterable["Agent | Swarm"] = (),
+        *,
+        mode: SwarmMode = "workflow",
+        flow: str | Node | Group | Flow | None = None,
+        model: str | None = None,
+        **more: Any,
+    ) -> None:
+        self.name = name
+        flow = _as_flow(flow)
+        given = tuple(agents)
+        self.members: tuple[Node, ...] = given or (flow.nodes if isinstance(flow, Flow) else ())
+        self.mode = mode
+        self.flow = None if flow is None else str(flow)
+        self.settings = {field: more.pop(field) for field in SETTINGS if field in more}
+        self._model = model
+        super().__init__(name, tuple(self._agents()), model=model or "scripted:task", **more)
+
+    @property
+    def flow_name(self) -> str:
+        """The name that stands in the flow of a swarm around this one."""
+        return self.name
+
+    def to_spec(self) -> NetworkSpec:
+        """Return the NetworkSpec; raises RefusedError `network_invalid` with every problem of form."""
+        nested = self._nested()
+        written = {**self._written(), "swarms": {one.name: one._written() for one in nested}} if nested else None
+        agents = [{**agent.to_json(), **_model_of(agent, owner)} for owner, agent in self._owned()]
+        head: JsonObject = {"name": self.name, "model": self.model, "swarm": written or self._written()}
+        if "description" in self.settings:
+            head["description"] = self.settings["description"]
+        return spec_from({**head, "agents": _once(agents), **self.limits})
+
+    def _written(self) -> JsonObject:
+        """Return the settings of this swarm alone, as SwarmSettings writes them."""
+        flow = {} if self.flow is None else {"flow": self.flow}
+        return {"mode": self.mode, "members": [node.flow_name for node in self.members], **flow, **self.settings}
+
+    def _owned(self) -> Iterator[tuple["Swarm", Agent]]:
+        """Return every agent that takes part, with the swarm that it is in, in the order of the members."""
+        for member in self.members:
+            if isinstance(member, Swarm):
+                yield from member._owned()
+            elif isinstance(member, Agent):
+                yield self, member
+            else:
+                msg = f"swarm {self.name}: a member is an Agent or a Swarm, not {type(member).__name__}"
+                raise DeclarationError(msg)
+
+    def _agents(self) -> Iterator[Agent]:
+        for node in unique(agent for _owner, agent in self._owned()):
+            if isinstance(node, Agent):
+                yield node
+
+    def _nested(self) -> list["Swarm"]:
+        """Return every swarm in this one, each once; raises DeclarationError where two have one name."""
+        found: dict[str, Swarm] = {}
+        for member in self.members:
+            for one in (member, *member._nested()) if isinstance(member, Swarm) else ():
+                if found.setdefault(one.name, one) is not one:
+                    msg = f"swarm {self.name}: two swarms in it are called {one.name}"
+                    raise DeclarationError(msg)
+                if one.limits:
+                    msg = f"swarm {one.name}: {', '.join(one.limits)} can only be said of the outermost swarm"
+                    raise DeclarationError(msg)
+        return list(found.values())
+
+
+def _as_flow(flow: str | Node | Group | Flow | None) -> str | Flow | None:
+    if flow is None or isinstance(flow, str | Flow):
+        return flow
+    return Flow((Group((flow,)) if isinstance(flow, Node) else flow,))
+
+
+def _model_of(agent: Agent, owner: Swarm) -> JsonObject:
+    return {"model": owner._model} if agent.model is None and owner._model is not None else {}
+
+
+def _once(agents: list[JsonObject]) -> list[JsonObject]:
+    """Return *agents* without those that are written the same before; two of one key are told by the platform."""
+    return [agent for place, agent in enumerate(agents) if agent not in agents[:place]]
