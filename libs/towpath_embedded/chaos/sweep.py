@@ -35,7 +35,9 @@ BACK_PATIENCE_S: Final = 120.0
 PEACE_PATIENCE_S: Final = 120.0
 END_PATIENCE_S: Final = 180.0
 LOOK_S: Final = 0.01
-OVERDUE_EVERY_S: Final = 0.5
+PROVOKED_S: Final = 0.5
+"""Between two times that what passes a rare point is made to happen, while it is waited for."""
+
 TRAFFIC_S: Final = 0.3
 """Between two runs that are submitted while points are armed."""
 
@@ -158,7 +160,7 @@ class Sweep:
     async def _kill(self, case: Case) -> str | None:
         """Arm the case's point and wait for the kill; return the name of the process, None where nobody passed."""
         before = len(crash.hits(self.armed))
-        name, end, overdue = case.point.name, monotonic() + HIT_PATIENCE_S, 0.0
+        name, end, provoked = case.point.name, monotonic() + HIT_PATIENCE_S, 0.0
         self._look_at_processes()
         crash.arm(self.armed, name, case.nth)
         if name == "orchestrator.before_admit":
@@ -170,9 +172,9 @@ class Sweep:
             if monotonic() > end and crash.disarm(self.armed, name):
                 self.missed.append(f"{name}, passing {case.nth}, {case.effect_class or 'all classes'}")
                 return None
-            if name == "orchestrator.overdue_claimed" and monotonic() > overdue:
-                await self._make_overdue()
-                overdue = monotonic() + OVERDUE_EVERY_S
+            if monotonic() > provoked:
+                await self._provoke(name)
+                provoked = monotonic() + PROVOKED_S
             await asyncio.sleep(LOOK_S)
             self._look_at_processes()
         process = self._names.get(hit.pid, "")
@@ -192,9 +194,15 @@ class Sweep:
         for _ in range(3 * MAX_ACTIVE):  # every replica counts for itself
             self._begin("short", "pure")
 
-    async def _make_overdue(self) -> None:
-        """Let the time of all runs come at once: on a quick machine none of them would ever have to be looked at."""
-        await self.ground.fetch("UPDATE runs.run SET wake_at = now() WHERE status IN ('running', 'waiting')")
+    async def _provoke(self, name: str) -> None:
+        """Bring about what passes a point that the traffic passes by chance only."""
+        match name:
+            case "orchestrator.overdue_claimed":
+                await self.ground.fetch("UPDATE runs.run SET wake_at = now() WHERE status IN ('running', 'waiting')")
+            case "orchestrator.before_outcome" | "orchestrator.outcome_answered":
+                self._begin("short", "pure")
+            case _:
+                return
 
     def _look_at_processes(self) -> None:
         found = self.ground.platform.processes
