@@ -79,7 +79,7 @@ class CompiledSwarm(Value):
 
 
 class SwarmTask(Value):
-    """The swarm that a run is of; `name` is empty for the network's own, `path` says in which swarms it is nested."""
+    """The swarm that a run is of; `name` is empty for the network's own, `path` are the names from there to it."""
 
     name: str = ""
     path: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ from towpath_contracts.caps import MAX_PARALLEL
 from towpath_contracts.children import ChildTask
 from towpath_contracts.plans import AgentCall, PlanStep
 from towpath_contracts.references import BINDINGS, RESULT
-from towpath_contracts.swarms import SwarmTask
+from towpath_contracts.swarms import CompiledSwarm, SwarmTask
 from towpath_engine.background_remember import active_ms
 from towpath_engine.composing_members import nested_swarms
 from towpath_engine.composing_results import current_step, failed, joined, succeeded
@@ -72,10 +72,19 @@ def _task(state: RunState, held: Composition, step: PlanStep, place: int, call: 
         agent_key=call.agent_key if swarm is None else swarm.first_agent,
         user_message=held.inputs[place],
         swarm=within,
+        max_steps=_steps(state, swarm),
         timeout_ms=_time_left(state, held, step, call, now),
         purpose=PURPOSE,
         subject=step.id if step.type == "agent" else f"{step.id}[{place}]",
     )
+
+
+def _steps(state: RunState, nested: CompiledSwarm | None) -> int | None:
+    """Return the steps of an agent, or of a nested swarm; where nothing says so, as many as the run itself may take."""
+    if nested is not None:
+        return nested.max_steps
+    own = state.created.swarm
+    return None if own is None else own.swarm.agent_steps
 
 
 def _time_left(state: RunState, held: Composition, step: PlanStep, call: AgentCall, now: datetime) -> int | None:

@@ -73,7 +73,7 @@ def hand_over(t: Transition, target: str, said: str) -> bool:
 def _spawn(t: Transition, name: str, swarm: CompiledSwarm) -> None:
     """A nested swarm begins with the user's message alone."""
     above = t.state.created.swarm
-    path = () if above is None or not above.name else (*above.path, above.name)
+    path = (*(() if above is None else above.path), name)
     task = ChildTask(
         agent_key=swarm.first_agent,
         user_message=t.state.created.user_message,

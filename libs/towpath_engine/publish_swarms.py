@@ -8,15 +8,13 @@ from collections.abc import Iterator
 
 from towpath_contracts.caps import MAX_DEPTH, PLAN_STEPS
 from towpath_contracts.networks import AgentSpec, NetworkSpec
+from towpath_contracts.plan_faults import BLOCK_AGENTS
 from towpath_contracts.problems import ProblemDetail
 from towpath_contracts.swarms import CompiledSwarm
 from towpath_engine.swarm_roster import Roster, Rosters
 
 MAX_SWARM_AGENTS = 250
 """Agents of a swarm with all that is nested in it: a snapshot holds every nested swarm where it is a member."""
-
-MAX_GROUP = 16
-"""Members of one parallel stage; four of them run at the same time."""
 
 MAX_CHAIN = 2 * MAX_DEPTH
 """Swarms in swarms that are followed: further down everything is too deep anyway."""
@@ -89,8 +87,8 @@ def _check_flow(roster: Roster) -> Iterator[ProblemDetail]:
         said = f"{len(roster.stages)} stages; a workflow has at most {PLAN_STEPS}"
         yield _problem(roster.listed_at, "flow_too_long", said)
     for stage in roster.stages:
-        if len(stage) > MAX_GROUP:
-            said = f"{len(stage)} members in one stage; it has at most {MAX_GROUP}"
+        if len(stage) > BLOCK_AGENTS:
+            said = f"{len(stage)} members in one stage; it has at most {BLOCK_AGENTS}"
             yield _problem(roster.listed_at, "flow_too_long", said)
 
 
