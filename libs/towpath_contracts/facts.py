@@ -10,13 +10,13 @@ from uuid import UUID
 
 from pydantic import Field, TypeAdapter
 
-from towpath_contracts.base import JsonObject, Message, Value
+from towpath_contracts.base import JsonObject, Message, Value, unset
 from towpath_contracts.budgets import AppliedScope, ModelPrice, OnSoft, Refusal, Scope, Unit
 from towpath_contracts.deciding import Cost, ScriptUse, Usage
 from towpath_contracts.switches import Switch
 from towpath_contracts.tools import Denial, Doubt, ProbeWord, ToolFailure
 from towpath_contracts.watching import DETAIL_CHARS, KEY_CHARS, TOOLS_TOLD, FindingName
-from towpath_contracts.workspace import FileChange
+from towpath_contracts.workspace import ChangesLost, FileChange
 
 
 def _empty(pool: str) -> bool:
@@ -100,6 +100,7 @@ class ToolFinished(FactBase):
     `attempt` is the ledger's: a doubt about one attempt is asked about once, however often it is told. `settled_by`
     names the person whose word it is; `doubt` says what is known where the status is `unknown`. `executed_args` are
     the arguments of the call as `edited_by` has changed them; None where it is the call that the run asked for.
+    `changes` have the sizes of what is stored, which the orchestrator looks up; `changes_lost` says why none are there.
     """
 
     type: Literal["tool.finished"] = "tool.finished"
@@ -120,6 +121,7 @@ class ToolFinished(FactBase):
     executed_args: JsonObject | None = None
     edited_by: str = ""
     changes: tuple[FileChange, ...] = Field(default=(), exclude_if=lambda found: not found)
+    changes_lost: ChangesLost | None = Field(default=None, exclude_if=unset)
 
 
 class ToolPermitted(FactBase):

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from towpath_contracts.base import JsonObject, Message, Name, Token, Value, unset
 from towpath_contracts.reports import Reports
-from towpath_contracts.workspace import MAX_FILES, FileChange
+from towpath_contracts.workspace import MAX_FILES, ChangesLost, FileChange
 
 INLINE_RESULT_BYTES = 65_536
 """A result up to this size travels in the message; a larger one becomes a blob. A quarter of the inline limit of §8."""
@@ -283,7 +283,7 @@ class ToolOutcome(Message):
     """Worker to TAS: what came of a delivery. `probe` is what the tool's probe said, where it was asked.
 
     `late` marks what a call came to after it was reported as cut off: another outcome, confirmed by itself. `changes`
-    are those that a tool made to its scratch copy of the workspace.
+    are those that a tool made to its scratch copy of the workspace; `changes_lost` says why there are none to take.
     """
 
     execution_id: UUID
@@ -303,6 +303,7 @@ class ToolOutcome(Message):
     probe: ProbeWord = ""
     late: bool = False
     changes: tuple[FileChange, ...] = Field(default=(), max_length=MAX_FILES, exclude_if=lambda found: not found)
+    changes_lost: ChangesLost | None = Field(default=None, exclude_if=unset)
 
     @property
     def key(self) -> str:

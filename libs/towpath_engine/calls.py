@@ -25,7 +25,7 @@ from towpath_engine.run_gates import expired, is_run_gate, settled
 from towpath_engine.state import OpenCall, OpenGate, Status
 from towpath_engine.transition import Transition
 from towpath_engine.turns import next_turn
-from towpath_engine.workspace import checked_changes
+from towpath_engine.workspace import checked_changes, why_lost
 
 
 def tool_finished(t: Transition, fact: facts.ToolFinished) -> None:
@@ -65,10 +65,12 @@ def tool_finished(t: Transition, fact: facts.ToolFinished) -> None:
 
 def _take_changes(t: Transition, call: OpenCall, fact: facts.ToolFinished) -> None:
     """Take what a tool did to its scratch copy of the workspace, all of it or nothing; workers are not believed."""
-    if not fact.changes or fact.status != "succeeded":
+    if fact.status != "succeeded" or not (fact.changes or fact.changes_lost):
         return
     scratch = t.state.snapshot.tools[call.call.tool].workspace == "scratch"
     try:
+        if fact.changes_lost is not None:
+            raise why_lost(fact.changes_lost)
         changes = checked_changes((t.state.desk or EMPTY).files, fact.changes, scratch=scratch)
     except ToolRefusedError as error:
         told = f"The files that {call.call.tool} changed were not taken: {error}."

@@ -25,6 +25,7 @@ from towpath_contracts.workspace import (
     MAX_NAMES_BYTES,
     MAX_WORKSPACE_BYTES,
     MAX_WRITE_CHARS,
+    ChangesLost,
     FileChange,
     PathRefusedError,
     clean_path,
@@ -38,6 +39,15 @@ Contents = Mapping[str, str]
 
 LINE_CHARS = 200
 """Of a line that a search found."""
+
+LOST = {
+    "workspace_full": "they are too many, or too large",
+    "changes_refused": "there is something that can't be a text file of the run",
+    "workspace_unreadable": "the copy could not be read any more",
+    "result_not_stored": "they could not be stored",
+    "content_missing": "what they hold is not stored",
+}
+"""Why what a tool changed is not taken, by code."""
 
 ESCAPED = 6
 """Bytes of a character in JSON, at most."""
@@ -270,6 +280,12 @@ def checked_changes(files: Files, changes: Iterable[FileChange], *, scratch: boo
             raise ToolRefusedError("path_taken", f"a folder of {name} is a file")
     check_sizes(files, found.values())
     return tuple(found[name] for name in sorted(found))
+
+
+def why_lost(lost: ChangesLost) -> ToolRefusedError:
+    """Say why changes can't be taken; a worker's word is bounded, and the name of a file is quoted."""
+    why = LOST.get(lost.code, lost.code)
+    return ToolRefusedError(lost.code, f"{why}: {lost.path!a}" if lost.path else why)
 
 
 def _folders_of(name: str) -> set[str]:

@@ -1,19 +1,24 @@
 """Texts of workspaces on their way between blobs and the run machine (design §7, internal tools).
 
 Law: a text is stored before the transition whose events name it, and what a call reads comes in with its fact, which is
-stored as it was folded: a replay needs no blob. Runs that use no files cost nothing here.
+stored as it was folded: a replay needs no blob. How large a text is, the stored one says and no worker; one fact loads
+no more than a workspace may hold. Runs that use no files cost nothing here.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
-from towpath_contracts.facts import ToolPermitted
+from towpath_contracts.facts import AnyFact, ToolFinished, ToolPermitted
+from towpath_contracts.workspace import MAX_WORKSPACE_BYTES, ChangesLost
 from towpath_engine.effects import Effect, StoreText
 from towpath_engine.internal import digests_for
 from towpath_engine.state import RunState
 from towpath_fabric.ports import Database
 from towpath_orchestrator.adapters.run_tables import QUERIES, Moved, RunTables
 from towpath_orchestrator.inbox import Item
+
+MAX_SHOWN = 256
+"""Characters of a path that is told back."""
 
 MAX_CACHED_CHARS = 8_000_000
 """Of texts in memory: eight full workspaces."""
@@ -29,24 +34,41 @@ class Desks:
         self._chars = 0
 
     async def fill(self, states: Mapping[UUID, RunState], facts: Mapping[UUID, Sequence[Item]]) -> None:
-        """Give every permitted call the texts that it reads, as far as they are stored."""
+        """Give every permitted call the texts that it reads, and every change of files its size, as they are stored."""
         for run_id, items in facts.items():
             state = states.get(run_id)
             for item in items:
-                if state is not None and isinstance(item.fact, ToolPermitted):
+                if state is None:
+                    continue
+                if isinstance(item.fact, ToolPermitted):
                     await self._fill(state, item, item.fact)
+                elif isinstance(item.fact, ToolFinished) and item.fact.changes:
+                    await self._measure(state, item, item.fact)
 
     async def _fill(self, state: RunState, item: Item, fact: ToolPermitted) -> None:
         project = state.created.project
         wanted = digests_for(state, fact)
         missing = [digest for digest in wanted if (project, digest) not in self._texts]
         if missing:
-            rows = await self._pool.fetch(QUERIES.texts, project, missing)
+            rows = await self._pool.fetch(QUERIES.texts, project, missing, MAX_WORKSPACE_BYTES)
             for row in rows:
                 whole = bytes(row["data"]).decode("utf-8", "replace")  # a worker may have stored anything
                 self._remember(project, row["digest"], whole)
         found = {digest: text for digest in wanted if (text := self._texts.get((project, digest))) is not None}
         _with_contents(item, fact, found)
+
+    async def _measure(self, state: RunState, item: Item, fact: ToolFinished) -> None:
+        """Put the sizes of what is stored in the place of a worker's word; the run refuses what is too large."""
+        wanted = sorted({change.digest for change in fact.changes if change.digest is not None})
+        rows = await self._pool.fetch(QUERIES.text_sizes, state.created.project, wanted) if wanted else []
+        sizes = {row["digest"]: row["size"] for row in rows}
+        gone = next((c for c in fact.changes if c.digest is not None and c.digest not in sizes), None)
+        if gone is not None:
+            lost = ChangesLost(code="content_missing", path=gone.path[:MAX_SHOWN])
+            _replace(item, fact.model_copy(update={"changes": (), "changes_lost": lost}))
+            return
+        measured = tuple(c.model_copy(update={"size": sizes.get(c.digest or "", 0)}) for c in fact.changes)
+        _replace(item, fact.model_copy(update={"changes": measured}))
 
     @staticmethod
     def add_new(item: Item, stored: Mapping[str, str]) -> None:
@@ -76,5 +98,9 @@ def texts_of(effects: Iterable[Effect]) -> dict[str, str]:
 
 
 def _with_contents(item: Item, fact: ToolPermitted, contents: dict[str, str]) -> None:
-    item.fact = fact.model_copy(update={"contents": contents})
-    item.text = item.fact.model_dump_json()
+    _replace(item, fact.model_copy(update={"contents": contents}))
+
+
+def _replace(item: Item, fact: AnyFact) -> None:
+    item.fact = fact
+    item.text = fact.model_dump_json()

@@ -242,7 +242,16 @@ SELECT project FROM gateway.principal WHERE caller = $1
 INSERT INTO runs.blob (project, digest, data, size) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING
 
 -- name: texts
-SELECT digest, data FROM runs.blob WHERE project = $1 AND digest = ANY ($2::text[])
+-- What one fact may load is bounded, whatever a worker has stored.
+SELECT digest, data
+FROM (
+  SELECT digest, data, sum(size) OVER (ORDER BY size, digest) AS total
+  FROM runs.blob WHERE project = $1 AND digest = ANY ($2::text[])
+) AS found
+WHERE total <= $3
+
+-- name: text_sizes
+SELECT digest, size FROM runs.blob WHERE project = $1 AND digest = ANY ($2::text[])
 
 -- name: get_blob
 -- Whoever asks names the run that names the blob; a run reaches its own project's blobs only.

@@ -268,9 +268,18 @@ class RunRows:
         self.blobs.setdefault((project, digest), data)
         return []
 
-    def texts(self, _session: Session, project: str, digests: list[str]) -> list[Row]:
-        found = [(digest, self.blobs.get((project, digest))) for digest in digests]
-        return [{"digest": digest, "data": data} for digest, data in found if data is not None]
+    def texts(self, _session: Session, project: str, digests: list[str], limit: int) -> list[Row]:
+        held = {digest: data for digest in digests if (data := self.blobs.get((project, digest))) is not None}
+        found, total = [], 0
+        for digest, data in sorted(held.items(), key=lambda blob: (len(blob[1]), blob[0])):
+            total += len(data)
+            if total <= limit:
+                found.append({"digest": digest, "data": data})
+        return found
+
+    def text_sizes(self, _session: Session, project: str, digests: list[str]) -> list[Row]:
+        held = [(digest, self.blobs.get((project, digest))) for digest in digests]
+        return [{"digest": digest, "size": len(data)} for digest, data in held if data is not None]
 
     def whole_run(self, _session: Session, run_id: UUID, project: str) -> list[Row]:
         run = self.runs.get(run_id)

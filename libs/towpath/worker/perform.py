@@ -22,7 +22,7 @@ from towpath.worker.call import Call, Stage, call_function
 from towpath.worker.metrics import WorkerMetrics
 from towpath.worker.probing import Answer, ask_probe, in_doubt
 from towpath.worker.results import CutOffError, Result, ResultRefusedError, encode_result, failure_of
-from towpath.worker.run_files import RunFiles
+from towpath.worker.run_files import ChangesLostError, RunFiles
 from towpath.worker.toollog import ToolLogWriter
 from towpath_contracts.spans import tool_span
 from towpath_contracts.tools import EffectClass, ProbeWord, ToolFailure, ToolOutcome
@@ -96,16 +96,32 @@ class Performer:
         access = tool.spec.workspace
         if not access:
             return await self._outcome(call, tool, context, timeout_s)
-        with tempfile.TemporaryDirectory(prefix="towpath-", ignore_cleanup_errors=True) as place:
-            files = RunFiles(self._bus, call.invocation, Path(place))
+        try:
+            place = tempfile.TemporaryDirectory(prefix="towpath-", ignore_cleanup_errors=True)
+        except OSError as error:
+            return self.failed(call, _no_files(error))
+        with place:
+            files = RunFiles(self._bus, call.invocation, Path(place.name))
             try:
                 await files.fetch()
-                outcome = await self._outcome(call, tool, replace(context, workspace=files.folder), timeout_s)
-                if access != "scratch" or outcome.status != "succeeded":
-                    return outcome
-                return outcome.model_copy(update={"changes": await files.changed()})
             except ResultRefusedError as error:
-                return self.failed(call, failure_of(error))
+                return self.failed(call, _no_files(error))
+            outcome = await self._outcome(call, tool, replace(context, workspace=files.folder), timeout_s)
+            if access != "scratch" or outcome.status != "succeeded":
+                return outcome
+            return outcome.model_copy(update=await self._changes(call, files))
+
+    async def _changes(self, call: Call, files: RunFiles) -> dict[str, Any]:
+        """Return what the outcome of a call that happened says of its files: it must not look as if it may be repeated.
+
+        The run takes the changes or tells its model why there are none; the call has succeeded either way.
+        """
+        try:
+            return {"changes": await files.changed()}
+        except ChangesLostError as error:
+            said = {"execution_id": str(call.invocation.execution_id), "code": error.lost.code}
+            self._log.warning("the files that a tool changed are lost", tool=call.invocation.tool, **said)
+            return {"changes_lost": error.lost}
 
     async def _outcome(self, call: Call, tool: AnyTool, context: ToolContext, timeout_s: float) -> ToolOutcome:
         try:
@@ -270,6 +286,13 @@ class Performer:
             error=type(error).__name__,
             at=at,
         )
+
+
+def _no_files(error: OSError | ResultRefusedError) -> ToolFailure:
+    """Say that a call had no place for the run's files, or none of them: it has not begun, and may be tried again."""
+    code = error.code if isinstance(error, ResultRefusedError) else "workspace_unavailable"
+    said = str(error) if isinstance(error, ResultRefusedError) else f"no folder could be made: {type(error).__name__}"
+    return ToolFailure(code=code, message=said, retryable=True, external=True, began=False)
 
 
 def cancelled(call: Call) -> ToolFailure:

@@ -17,13 +17,31 @@ from towpath_contracts.problems import ProblemError
 from towpath_contracts.rpc import BLOB_GET_CALLS
 from towpath_contracts.run_calls import CallBlob
 from towpath_contracts.tools import BlobChunk, ToolInvocation
-from towpath_contracts.workspace import MAX_FILE_BYTES, MAX_FILES, FileChange, PathRefusedError, clean_path
+from towpath_contracts.workspace import (
+    MAX_FILE_BYTES,
+    MAX_FILES,
+    MAX_NAMES_BYTES,
+    ChangesLost,
+    FileChange,
+    PathRefusedError,
+    clean_path,
+)
 from towpath_fabric.bus import Bus
 
 ANSWER_S = 5.0
 TRIES = 4
 PAUSE_S = 0.5
 READ_ONLY = 0o444
+MAX_SHOWN = 256
+"""Characters of a path that an outcome names."""
+
+
+class ChangesLostError(Exception):
+    """What the tool changed can't be handed over; `lost` says why. The call has happened all the same."""
+
+    def __init__(self, code: str, path: str = "") -> None:
+        self.lost = ChangesLost(code=code, path=path[:MAX_SHOWN].encode("utf-8", "replace").decode())
+        super().__init__(f"{code}: {path}")
 
 
 class RunFiles:
@@ -36,7 +54,14 @@ class RunFiles:
         self._digests: dict[str, str] = {}
 
     async def fetch(self) -> None:
-        """Write the files; raises ResultRefusedError `workspace_unavailable`."""
+        """Write the files; raises ResultRefusedError `workspace_unavailable`, whatever went wrong."""
+        try:
+            await self._fetch()
+        except (OSError, ValueError) as error:  # a full disk, or a list that is none
+            said = f"the run's files could not be written: {type(error).__name__}"
+            raise ResultRefusedError("workspace_unavailable", said) from error
+
+    async def _fetch(self) -> None:
         self.folder.mkdir()
         if not self._invocation.workspace:
             return
@@ -51,16 +76,26 @@ class RunFiles:
             self._digests[path] = about["digest"]
 
     async def changed(self) -> tuple[FileChange, ...]:
-        """Return what is different now, its texts stored; raises ResultRefusedError for what can't be a file."""
-        found = await asyncio.to_thread(self._read)
+        """Return what is different now, its texts stored; raises ChangesLostError where not all of it can be taken."""
+        try:
+            found = await asyncio.to_thread(self._read)
+        except OSError as error:
+            raise ChangesLostError("workspace_unreadable", _inside(error, self.folder)) from error
         changes = [FileChange(path=path) for path in sorted(set(self._digests) - set(found))]
-        for path, data in sorted(found.items()):
-            digest = digest_text(data)
-            if self._digests.get(path) == digest:
-                continue
-            await put_blob(self._bus, self._invocation, Result(value=None, data=data, digest=digest))
-            changes.append(FileChange(path=path, digest=digest, size=len(data)))
+        written = {path: digest_text(data) for path, data in sorted(found.items())}
+        written = {path: digest for path, digest in written.items() if self._digests.get(path) != digest}
+        changes += [FileChange(path=path, digest=digest, size=len(found[path])) for path, digest in written.items()]
+        if len(changes) > MAX_FILES or sum(len(change.path) for change in changes) > MAX_NAMES_BYTES:
+            raise ChangesLostError("workspace_full")
+        for path, digest in written.items():
+            await self._store(path, Result(value=None, data=found[path], digest=digest))
         return tuple(changes)
+
+    async def _store(self, path: str, text: Result) -> None:
+        try:
+            await put_blob(self._bus, self._invocation, text)
+        except ResultRefusedError as error:
+            raise ChangesLostError(error.code, path) from error
 
     def _read(self) -> dict[str, bytes]:
         """Read every plain file; links lead out of the copy and are left out."""
@@ -70,13 +105,13 @@ class RunFiles:
                 continue
             path = place.relative_to(self.folder).as_posix()
             if len(found) >= MAX_FILES or place.stat().st_size > MAX_FILE_BYTES:
-                raise ResultRefusedError("workspace_full", f"{path} is too large, or there are too many files")
+                raise ChangesLostError("workspace_full", path)
             data = place.read_bytes()
             try:
                 clean_path(path)
                 data.decode()
             except (PathRefusedError, UnicodeDecodeError) as error:
-                raise ResultRefusedError("changes_refused", f"{path} can't be a file of the run: {error}") from error
+                raise ChangesLostError("changes_refused", path) from error
             found[path] = data
         return found
 
@@ -106,3 +141,9 @@ class RunFiles:
             await asyncio.sleep(PAUSE_S)
         msg = "unreachable: the last turn answers or raises"
         raise AssertionError(msg)
+
+
+def _inside(error: OSError, folder: Path) -> str:
+    """Name the file that *error* is about as the run knows it; nothing of this machine."""
+    place = Path(str(error.filename or ""))
+    return place.relative_to(folder).as_posix() if place.is_relative_to(folder) else ""

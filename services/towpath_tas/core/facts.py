@@ -83,6 +83,7 @@ def reported(call: Call, outcome: ToolOutcome, result_digest: str | None) -> str
         executed_args=executed_args(call),
         edited_by=call.edited_by,
         changes=outcome.changes,
+        changes_lost=outcome.changes_lost,
     ).model_dump_json()
 
 

@@ -1,0 +1,146 @@
+"""Files between a worker's scratch copy and its run: sizes are those of what is stored, and no call is lost (D6)."""
+
+import errno
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.conftest import DatabaseUrl
+from tests.support.background_machine import Background
+from tests.support.engine_machine import use
+from tests.support.goal_machine import goal_run
+from tests.support.serving import serving
+from tests.support.tas_peer import TasPeer
+
+from towpath import ToolContext, tool
+from towpath_contracts import events as ev
+from towpath_contracts import facts
+from towpath_contracts.canonical import digest_text
+from towpath_contracts.workspace import MAX_FILE_BYTES, MAX_WORKSPACE_BYTES, FileChange
+from towpath_embedded.nats import Nats
+from towpath_engine.internal import digests_for
+from towpath_fabric.db import open_pool
+from towpath_orchestrator.adapters.run_tables import RunTables
+from towpath_orchestrator.desks import Desks
+from towpath_orchestrator.inbox import Item
+
+BROKEN = "broken.txt"
+
+
+@tool(effect_class="irreversible", name="files.leave", workspace="scratch")
+def leave(context: ToolContext, name: str, content: str, times: int = 1) -> str:
+    """Write files into the scratch copy.
+
+    Args:
+        name: Of the file.
+        content: What it holds; `binary` stands for bytes that are no text.
+        times: How many of them.
+    """
+    assert context.workspace is not None
+    for number in range(times):
+        data = b"\xff\xfe" if content == "binary" else content.encode()
+        (context.workspace / (f"{number}-{name}" if times > 1 else name)).write_bytes(data)
+    return "done"
+
+
+@pytest.fixture
+def _unreadable(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A disk that can't give back one file any more."""
+    read = Path.read_bytes
+
+    def or_fail(place: Path) -> bytes:
+        if place.name == BROKEN:
+            raise OSError(errno.EIO, "Input/output error", str(place))
+        return read(place)
+
+    monkeypatch.setattr(Path, "read_bytes", or_fail)
+    yield
+
+
+@pytest.mark.usefixtures("_unreadable")
+async def test_d6_a_call_that_happened_stays_succeeded_where_its_changes_are_lost(nats_server: Nats) -> None:
+    """Row D6: changes of a scratch copy come back as one set or not at all; what happened is never told as failed."""
+    lost = [
+        ({"name": "a.bin", "content": "binary"}, "changes_refused", "a.bin"),
+        ({"name": "big.txt", "content": "x" * (MAX_FILE_BYTES + 1)}, "workspace_full", "big.txt"),
+        ({"name": f"{'n' * 70}.txt", "content": "x", "times": 1_001}, "workspace_full", ""),
+        ({"name": BROKEN, "content": "x"}, "workspace_unreadable", BROKEN),
+    ]
+    async with TasPeer(nats_server.url()) as tas, serving(nats_server.url(), tools=[leave]):
+        for args, code, path in lost:
+            outcome = await tas.call("files.leave", args, effect_class="irreversible")
+            assert (outcome.status, outcome.result, outcome.changes) == ("succeeded", "done", ()), code
+            assert outcome.changes_lost is not None and outcome.changes_lost.code == code
+            assert path in outcome.changes_lost.path
+        outcome = await tas.call("files.leave", {"name": "a.txt", "content": "x"}, effect_class="irreversible")
+        assert [change.path for change in outcome.changes] == ["a.txt"] and outcome.changes_lost is None
+
+
+async def test_d6_a_call_that_has_no_place_for_its_files_has_not_begun(
+    nats_server: Nats, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Row D6: a full disk, or files that nobody hands out, fail the call before it begins; the worker goes on."""
+    args = {"name": "a.txt", "content": "x"}
+    async with TasPeer(nats_server.url()) as tas, serving(nats_server.url(), tools=[leave]):
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+        failed = [await tas.call("files.leave", args, effect_class="irreversible")]
+        full = tmp_path / "full"
+        full.mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(full))
+        make = Path.mkdir
+
+        def no_space(place: Path, mode: int = 0o777, *, parents: bool = False, exist_ok: bool = False) -> None:
+            if place.name == "workspace":
+                raise OSError(errno.ENOSPC, "No space left on device", str(place))
+            make(place, mode, parents, exist_ok)
+
+        monkeypatch.setattr(Path, "mkdir", no_space)
+        failed.append(await tas.call("files.leave", args, effect_class="irreversible"))
+        monkeypatch.undo()
+        for outcome in failed:
+            assert outcome.status == "failed" and outcome.failure is not None
+            assert (outcome.failure.code, outcome.failure.began) == ("workspace_unavailable", False)
+        assert (await tas.call("files.leave", args, effect_class="irreversible")).status == "succeeded"
+
+
+async def test_d6_sizes_are_those_of_what_is_stored_and_a_fact_loads_no_more_than_a_workspace(
+    database: DatabaseUrl,
+) -> None:
+    """Row D6, limits: what a worker says of a size counts for nothing; too much is refused whole, and said."""
+    texts = {name: letter * 600_000 for name, letter in (("big", "b"), ("also", "a"))} | {"small": "s"}
+    digests = {name: digest_text(text) for name, text in texts.items()}
+    async with await open_pool(database("orchestrator"), 1, "test") as pool:
+        for name, text in texts.items():
+            add = "INSERT INTO runs.blob (project, digest, data, size) VALUES ('default', $1, $2, $3)"
+            await pool.execute(add, digests[name], text.encode(), len(text))
+        desks = Desks(pool, RunTables(pool))
+        for changed, fault in (
+            ({"small.txt": digests["small"], "big.txt": digests["big"]}, "big.txt would have 600000 bytes"),
+            (
+                {"small.txt": digests["small"], "gone.txt": digest_text("gone")},
+                "what they hold is not stored: 'gone.txt'",
+            ),
+            ({"small.txt": digests["small"]}, ""),
+        ):
+            run = goal_run()
+            run.decide(use("scratch"))
+            told = tuple(FileChange(path=path, digest=digest, size=1) for path, digest in changed.items())
+            fact = facts.ToolFinished(
+                run_id=run.state.run_id, execution_id=run.call_id(), status="succeeded", result="ok", changes=told
+            )
+            item = Item(fact=fact, text=fact.model_dump_json())
+            await desks.fill({run.state.run_id: run.state}, {run.state.run_id: [item]})
+            assert facts.fact_adapter.validate_json(item.text) == item.fact, "what is stored is what was folded"
+            run.feed(item.fact)
+            assert run.events(ev.ToolCallFinished)[-1].status == "succeeded"
+            notes = [note.text for note in run.events(ev.NoteAdded)]
+            assert bool(run.events(ev.WorkspaceChanged)) is not bool(fault) and fault in "".join(notes)
+        run = Background(mounts=texts)
+        run.plan()
+        run.decide(use("workspace_grep", text="zzz"))
+        asked = facts.ToolPermitted(run_id=run.state.run_id, execution_id=run.call_id())
+        item = Item(fact=asked, text="")
+        await desks.fill({run.state.run_id: run.state}, {run.state.run_id: [item]})
+        assert isinstance(item.fact, facts.ToolPermitted) and len(digests_for(run.state, asked)) == 3
+        assert 600_000 < sum(map(len, item.fact.contents.values())) <= MAX_WORKSPACE_BYTES
