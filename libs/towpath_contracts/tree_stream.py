@@ -15,7 +15,7 @@ from uuid import UUID
 from pydantic import Field
 
 from towpath_contracts.children import ChildTask
-from towpath_contracts.events import ChildEnded, ChildStarted, LogEntry, RunFinished
+from towpath_contracts.events import ChildEnded, ChildStarted, LogEntry
 
 MAX_FOLLOWED = 500
 """Runs of a tree that are followed: as many as a tree may show. Of children beyond it their parents' logs tell."""
@@ -84,6 +84,10 @@ class TreeStream:
         """The runs to read, in the order in which they were begun."""
         return tuple(self._members)
 
+    def path(self, run_id: UUID) -> tuple[str, ...]:
+        """Return the names that lead from the top to that run."""
+        return self._members[run_id].path
+
     @property
     def cursor(self) -> str:
         """Where a reader stands that was told everything so far."""
@@ -108,7 +112,7 @@ class TreeStream:
         yield from self._release(member)
 
     def end(self, run_id: UUID) -> Iterator[TreeEntry]:
-        """Read no more of a run, which has ended or is not to be had; yield what waited for that."""
+        """Read no more of a run: its log was read to the end, or is not to be had. Yield what waited for that."""
         member = self._members[run_id]
         member.ended = True
         while member.parent is not None:
@@ -128,8 +132,6 @@ class TreeStream:
                 member.told = entry.seq
                 self._begin_open(member)
                 yield TreeEntry(**dict(entry), run_id=member.run_id, path=member.path)
-            if isinstance(entry.event, RunFinished):
-                yield from self.end(member.run_id)
         if member.seq >= member.told:
             self._begin_open(member)
 
@@ -139,7 +141,9 @@ class TreeStream:
 
     def _is_done(self, run_id: UUID) -> bool:
         member = self._members.get(run_id)
-        return member is None or (member.ended and all(self._is_done(child) for child in member.open))
+        return member is None or (
+            member.ended and not member.held and all(self._is_done(child) for child in member.open)
+        )
 
     def _note(self, member: Member, entry: LogEntry) -> None:
         match entry.event:

@@ -1,102 +1,201 @@
-"""The event stream of a run: every event once, in order, from the log; the bus only makes it fast.
+"""The event stream of a run, or of a run and everything below it: every event once, in order, from the log.
 
-Law: what is sent is exactly the log after the seq that the client has. The stream checks the run's seq every 2 s and at
-its end, says goodbye when this process stops, and never changes a run: dropping it cancels nothing (design §4).
+Law: what is sent is exactly the log after what the client has; the bus only makes it fast. A client that reads slowly
+waits for itself alone: logs are read at its pace, and pieces of a model's text that it has no time for are dropped. The
+stream says goodbye when this process stops, and never changes a run: dropping it cancels nothing (design §4).
 """
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Protocol
 from uuid import UUID
 
-from towpath_contracts.events import FINAL_STATUSES, LogEntry
+from towpath_contracts.deltas import Told
+from towpath_contracts.events import LogEntry
 from towpath_contracts.problems import ProblemError
+from towpath_contracts.tree_stream import TreeEntry, TreeStream
 from towpath_contracts.views import EventPage
-from towpath_fabric.bus import Bus
 from towpath_fabric.clock import monotonic
-from towpath_gateway.adapters.feed import Feed
 from towpath_gateway.adapters.platform import CHECK_S, Platform
 from towpath_gateway.core import sse
+from towpath_gateway.reading import Reader
 
 PING_S = 15.0
 """Proxies drop connections that are silent for 30 to 60 s."""
 
 
+class Shape(Protocol):
+    """Which runs a stream reads, and how their events look in it."""
+
+    def runs(self) -> tuple[UUID, ...]:
+        """Return the runs to read, the one that was asked for first; more may come while they are read."""
+
+    def entry(self, run_id: UUID, entry: LogEntry, taken_back: tuple[Told, ...]) -> Iterator[bytes]:
+        """Yield frames for the next entry of a run; *taken_back* is told before it."""
+
+    def piece(self, run_id: UUID, told: Told) -> bytes:
+        """Return the frame of a piece of a model's text."""
+
+    def gone(self, run_id: UUID) -> Iterator[bytes]:
+        """Yield frames that waited for a run of which nothing more is to be had."""
+
+
+class OneRun:
+    """A run alone; the id of an event is its seq."""
+
+    def __init__(self, run_id: UUID) -> None:
+        self._run_id = run_id
+
+    def runs(self) -> tuple[UUID, ...]:
+        """Return the run."""
+        return (self._run_id,)
+
+    def entry(self, _run_id: UUID, entry: LogEntry, taken_back: tuple[Told, ...]) -> Iterator[bytes]:
+        """Yield its frame."""
+        yield from map(sse.piece_frame, taken_back)
+        yield sse.entry_frame(entry, str(entry.seq))
+
+    def piece(self, _run_id: UUID, told: Told) -> bytes:
+        """Return its frame."""
+        return sse.piece_frame(told)
+
+    def gone(self, _run_id: UUID) -> Iterator[bytes]:
+        """Nothing waits for a run alone."""
+        return iter(())
+
+
+class WholeTree:
+    """A run and all below it; the id of an event says how far each of them was told."""
+
+    def __init__(self, run_id: UUID, told: dict[UUID, int]) -> None:
+        self._tree = TreeStream(run_id, told)
+        self._paths: dict[UUID, tuple[str, ...]] = {}
+
+    def runs(self) -> tuple[UUID, ...]:
+        """Return the runs that were begun so far."""
+        return self._tree.runs
+
+    def entry(self, run_id: UUID, entry: LogEntry, taken_back: tuple[Told, ...]) -> Iterator[bytes]:
+        """Yield the frames of what may be told now that *entry* was read, of whichever run."""
+        for one in taken_back:
+            yield self.piece(run_id, one)
+        yield from self._frames(self._tree.take(run_id, entry))
+
+    def piece(self, run_id: UUID, told: Told) -> bytes:
+        """Return its frame."""
+        return sse.piece_frame(told.model_copy(update={"run_id": run_id, "path": self._tree.path(run_id)}))
+
+    def gone(self, run_id: UUID) -> Iterator[bytes]:
+        """Yield the frames of what waited for *run_id*."""
+        yield from self._frames(self._tree.end(run_id))
+
+    def _frames(self, entries: Iterator[TreeEntry]) -> Iterator[bytes]:
+        for entry in entries:
+            yield sse.entry_frame(entry, self._tree.cursor)
+
+
 class RunStream:
     """The frames of one client's stream. Make it after a first page has shown that the client may see the run."""
 
-    def __init__(self, platform: Platform, project: str, run_id: UUID, first: EventPage, after: int) -> None:
+    def __init__(
+        self,
+        platform: Platform,
+        project: str,
+        first: EventPage,
+        shape: Shape,
+        *,
+        after: int = 0,
+        deltas: bool = False,
+    ) -> None:
+        """*first* is a page of the log after seq *after*; with *deltas* pieces of a model's text are told too."""
         self._platform = platform
         self._project = project
-        self._run_id = run_id
-        self._page = first
-        self._cursor = after
-        self._checked = monotonic()
+        self._first = first
+        self._shape = shape
+        self._after = after
+        self._deltas = deltas
+        self._told = asyncio.Event()
+        self._readers: dict[UUID, Reader] = {}
+        self._over: set[UUID] = set()
         self._sent = monotonic()
 
     async def frames(self) -> AsyncIterator[bytes]:
-        """Yield frames until the run has ended, the process stops, or the client goes away."""
+        """Yield frames until all runs have ended, the process stops, or the client goes away."""
         yield sse.RETRY
         try:
-            async with Feed(self._bus, self._run_id, self._platform.stopping) as feed:
-                async for frames in self._follow(feed):
-                    self._sent = monotonic()
-                    yield frames
+            async for frames in self._follow():
+                self._sent = monotonic()
+                yield frames
         except ProblemError as error:
             yield sse.problem_frame(error.problem.model_dump(mode="json", exclude_none=True))
+        finally:
+            for reader in self._readers.values():
+                await reader.close()
 
-    async def _follow(self, feed: Feed) -> AsyncIterator[bytes]:
-        frames = self._in_order(self._page.entries) + await self._look(feed)
+    async def _follow(self) -> AsyncIterator[bytes]:
+        top = await self._begin(self._first.run_id, self._after)
+        frames = self._entries(top, top.first(self._first)) + self._entries(top, await top.look())
         while True:
             if frames:
                 yield b"".join(frames)
-            if self._behind() and (frames := await self._look(feed)):
+            self._told.clear()
+            frames = await self._round()
+            if frames or self._is_waiting_to_be_read():
                 continue
-            if feed.stopping:
+            if self._platform.stopping.is_set():
                 yield sse.BYE
                 return
-            if self._page.status in FINAL_STATUSES and not self._behind():
-                yield sse.end_frame(self._run_id, self._page.status, self._cursor)
+            if top.page is not None and self._over >= set(self._shape.runs()):
+                yield sse.end_frame(top.run_id, top.page.status, top.cursor)
                 return
-            frames = await self._wait(feed)
+            frames = await self._wait(top)
 
-    @property
-    def _bus(self) -> Bus:
-        return self._platform.bus
+    async def _begin(self, run_id: UUID, after: int = 0) -> Reader:
+        reader = Reader(self._platform, self._project, run_id, self._told, after=after, deltas=self._deltas)
+        self._readers[run_id] = reader
+        await reader.open()
+        return reader
 
-    def _behind(self) -> bool:
-        return self._cursor < self._page.seq
-
-    async def _wait(self, feed: Feed) -> list[bytes]:
-        """Return the next frames: events that were told, a ping when nothing was said for long, or none."""
-        await feed.wait(max(0.0, min(self._checked + CHECK_S, self._sent + PING_S) - monotonic()))
-        at_end = feed.ended
-        told = feed.take()
-        frames = self._in_order(told)
-        missed = any(entry.seq > self._cursor for entry in told)
-        if at_end or missed or monotonic() - self._checked >= CHECK_S:
-            frames += await self._look(feed)
-        if not frames and monotonic() - self._sent >= PING_S:
-            frames.append(sse.PING)
+    async def _round(self) -> list[bytes]:
+        """Read what there is of every run, also of those that are begun meanwhile."""
+        frames: list[bytes] = []
+        for run_id in self._shape.runs():
+            if run_id in self._over:
+                continue
+            reader = self._readers.get(run_id) or await self._begin(run_id)
+            frames += await self._read(reader)
         return frames
 
-    async def _look(self, feed: Feed) -> list[bytes]:
-        """Read what comes after the cursor; when nobody answers, the page stays and the next look comes in CHECK_S."""
-        self._checked = monotonic()
+    async def _read(self, reader: Reader) -> list[bytes]:
         try:
-            page = await feed.unless_stopping(self._platform.page(self._project, self._run_id, self._cursor))
+            frames = self._entries(reader, await reader.more())
         except ProblemError as error:
-            if error.problem.code != "unavailable":
+            if error.problem.code != "run_not_found" or reader.run_id == self._first.run_id:
                 raise
-            return []
-        if page is None:
-            return []
-        self._page = page
-        return self._in_order(page.entries)
+            return await self._end(reader)  # a child that is kept no longer
+        frames += [self._shape.piece(reader.run_id, one) for one in reader.pieces()]
+        return frames + await self._end(reader) if reader.has_ended else frames
 
-    def _in_order(self, entries: "tuple[LogEntry, ...] | list[LogEntry]") -> list[bytes]:
-        """Return the frames of those entries that follow the cursor without a gap; the rest comes by page."""
-        frames = []
-        for entry in entries:
-            if entry.seq == self._cursor + 1:
-                self._cursor = entry.seq
-                frames.append(sse.entry_frame(entry))
-        return frames
+    async def _end(self, reader: Reader) -> list[bytes]:
+        self._over.add(reader.run_id)
+        if reader.run_id != self._first.run_id:  # the first one is what is waited with
+            await reader.close()
+        return list(self._shape.gone(reader.run_id))
+
+    def _entries(self, reader: Reader, entries: list[LogEntry]) -> list[bytes]:
+        return [
+            frame for entry in entries for frame in self._shape.entry(reader.run_id, entry, reader.told_before(entry))
+        ]
+
+    def _is_waiting_to_be_read(self) -> bool:
+        """Whether there is more to read at once: runs that were just begun, or pages that went on."""
+        return any(run_id not in self._readers for run_id in self._shape.runs()) or any(
+            reader.is_behind and reader.has_read for run_id, reader in self._readers.items() if run_id not in self._over
+        )
+
+    async def _wait(self, top: Reader) -> list[bytes]:
+        """Wait for something to read, no longer than until the next look or ping; return a ping where it is due."""
+        checks = [reader.checked for run_id, reader in self._readers.items() if run_id not in self._over]
+        until = min([*(checked + CHECK_S for checked in checks), self._sent + PING_S])
+        await top.wait(max(0.0, until - monotonic()))
+        return [sse.PING] if monotonic() - self._sent >= PING_S else []

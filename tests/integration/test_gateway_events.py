@@ -158,7 +158,7 @@ async def test_a_silent_stream_is_kept_open(
     try:
         platform = Platform(bus, stopping, Telemetry("gateway", settings))
         first = await platform.page("default", run.run_id, 0)
-        stream = streaming.RunStream(platform, "default", run.run_id, first, 0).frames()
+        stream = streaming.RunStream(platform, "default", first, streaming.OneRun(run.run_id)).frames()
         assert (await anext(stream)).startswith(b"retry:")
         assert (await anext(stream)).startswith(b"id: 1\n")
         begun = time.monotonic()

@@ -238,7 +238,7 @@ def entry(seq: int, text: str = "x") -> LogEntry:
 def test_a_frame_is_one_event_whatever_its_text(text: str) -> None:
     if any("\ud800" <= character <= "\udfff" for character in text):
         return
-    frame = sse.entry_frame(entry(7, text)).decode()
+    frame = sse.entry_frame(entry(7, text), "7").decode()
     lines = frame.split("\n")
     assert lines[0] == "id: 7"
     assert lines[1] == "event: note_added"

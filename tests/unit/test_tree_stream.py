@@ -62,10 +62,13 @@ def read(logs: Logs, chance: random.Random, cursor: str = "") -> Iterator[tuple[
     tree = TreeStream(ROOT, read_cursor(cursor) if cursor else None)
     at: dict[UUID, int] = {}
     while not tree.is_over:
-        run = chance.choice([one for one in tree.runs if not tree.has_ended(one) and at.get(one, 0) < len(logs[one])])
+        run = chance.choice([one for one in tree.runs if not tree.has_ended(one)])
         at[run] = at.get(run, 0) + 1
         for told in tree.take(run, logs[run][at[run] - 1]):
             yield told, tree.cursor
+        if at[run] == len(logs[run]):
+            for told in tree.end(run):
+                yield told, tree.cursor
 
 
 def names(told: list[TreeEntry]) -> list[tuple[UUID, int]]:
@@ -107,8 +110,9 @@ def test_b12_a_run_that_can_not_be_read_holds_nobody_up() -> None:
     assert names(told)[-1] == (ROOT, 4)
     assert names(list(tree.end(UUID(int=2)))) == [(ROOT, 5)]
     assert names(list(tree.end(UUID(int=3)))) == [(ROOT, 6), (ROOT, 7)]
-    assert not tree.is_over and tree.runs[-1] == UUID(int=5)
-    assert names(list(tree.end(UUID(int=5)))) == [(ROOT, 8), (ROOT, 9)] and tree.is_over
+    assert tree.runs[-1] == UUID(int=5) and not tree.has_ended(UUID(int=5))
+    assert names(list(tree.end(UUID(int=5)))) == [(ROOT, 8), (ROOT, 9)]
+    assert list(tree.end(ROOT)) == [] and tree.is_over
 
 
 def test_b12_what_comes_out_of_order_is_left_to_the_reader() -> None:

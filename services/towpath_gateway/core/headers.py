@@ -5,8 +5,10 @@ Law: a preference may be ignored (RFC 7240), an idempotency key may not; what ca
 
 import re
 from urllib.parse import urlsplit
+from uuid import UUID
 
 from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.tree_stream import read_cursor
 
 MAX_WAIT_S = 30.0
 """The longest wait that `Prefer` can ask for; longer than that, proxies give up."""
@@ -39,6 +41,16 @@ def last_event_id(header: str | None, after: int) -> int:
     if not (header.isascii() and header.isdigit() and len(header) <= 15):
         raise ProblemError(problem("request_invalid", "Last-Event-ID is not the id of an event of this stream"))
     return int(header)
+
+
+def last_tree_event_id(header: str | None) -> dict[UUID, int]:
+    """Return how far each run of a tree was told to a client that reconnects; raises ProblemError for no id of ours."""
+    try:
+        return read_cursor(header) if header else {}
+    except ValueError as error:
+        raise ProblemError(
+            problem("request_invalid", "Last-Event-ID is not the id of an event of this stream")
+        ) from error
 
 
 def idempotency_key(header: str | None, in_body: str | None) -> str | None:

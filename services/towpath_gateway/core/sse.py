@@ -1,13 +1,14 @@
 """Server-sent events as text (WHATWG HTML, 9.2).
 
-Law: `id` is the seq of the event, so that a client that reconnects with Last-Event-ID misses nothing and sees nothing
-twice.
+Law: `id` is the seq of the event, in the stream of a tree how far each of its runs was told, so that a client that
+reconnects with Last-Event-ID misses nothing and sees nothing twice.
 """
 
 from uuid import UUID
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import canonical_json
+from towpath_contracts.deltas import Told
 from towpath_contracts.events import LogEntry
 
 RETRY_MS = 2_000
@@ -21,9 +22,14 @@ RETRY = f"retry: {RETRY_MS}\n\n".encode()
 BYE = f"event: bye\nretry: {BYE_RETRY_MS}\ndata: {{}}\n\n".encode()
 
 
-def entry_frame(entry: LogEntry) -> bytes:
-    """Return the frame of one event; JSON text never holds a raw line break, so one data line is enough."""
-    return f"id: {entry.seq}\nevent: {entry.event.type}\ndata: {entry.model_dump_json()}\n\n".encode()
+def entry_frame(entry: LogEntry, name: str) -> bytes:
+    """Return the frame of one event under its id; JSON text holds no raw line break, so one data line is enough."""
+    return f"id: {name}\nevent: {entry.event.type}\ndata: {entry.model_dump_json()}\n\n".encode()
+
+
+def piece_frame(piece: Told) -> bytes:
+    """Return the frame of a piece of a model's text; without an id, since it is never told again."""
+    return f"event: {piece.type}\ndata: {piece.model_dump_json()}\n\n".encode()
 
 
 def end_frame(run_id: UUID, status: str, seq: int) -> bytes:

@@ -25,10 +25,16 @@ from towpath_contracts.views import (
     RunPage,
     RunView,
 )
-from towpath_gateway.core.headers import idempotency_key, last_event_id, preferred_wait, wants_stream
+from towpath_gateway.core.headers import (
+    idempotency_key,
+    last_event_id,
+    last_tree_event_id,
+    preferred_wait,
+    wants_stream,
+)
 from towpath_gateway.parts import ClientSpan, Parts, PartsOf, RunsReader, RunsWriter, documented, json_answer
 from towpath_gateway.requests import StrictRoute
-from towpath_gateway.streaming import RunStream
+from towpath_gateway.streaming import OneRun, RunStream, WholeTree
 
 router = APIRouter(route_class=StrictRoute, tags=["runs"])
 
@@ -139,16 +145,29 @@ async def get_events(
     after: Annotated[int, Query(ge=0)] = 0,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 200,
     wait: Annotated[int, Query(ge=0, le=30, description="Seconds to wait for the first event of a page")] = 0,
+    children: Annotated[bool, Query(description="Stream the runs below this one too")] = False,
+    deltas: Annotated[bool, Query(description="Stream what a model is writing too, before it counts")] = False,
     last_event: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
 ) -> Response:
-    """Return events with seq > `after` in order, each exactly once; a dropped stream resumes with Last-Event-ID."""
+    """Return events with seq > `after` in order, each exactly once; a dropped stream resumes with Last-Event-ID.
+
+    With `children`, which streams only, each event says whose it is (`run_id`, `path`). With `deltas` there are
+    events `delta` and `superseded` between the others, without ids: they are told once, and may be lost.
+    """
     if not wants_stream(request.headers.get("accept")):
+        if children or deltas:
+            raise ProblemError(problem("request_invalid", "children and deltas are for streams: text/event-stream"))
         return json_answer(await parts.platform.page(principal.project, run_id, after, limit, wait * 1_000))
+    if children:
+        if after:
+            raise ProblemError(problem("request_invalid", "a stream with children resumes with Last-Event-ID alone"))
+        return await _tree_stream(parts, principal.project, run_id, last_event, deltas=deltas)
     start = last_event_id(last_event, after)
     first = await parts.platform.page(principal.project, run_id, start)
-    if start > first.seq:
-        raise ProblemError(problem("request_invalid", f"the run has {first.seq} events, not {start}"))
-    return _stream(parts, RunStream(parts.platform, principal.project, run_id, first, start))
+    _check_start(start, first)
+    return _stream(
+        parts, RunStream(parts.platform, principal.project, first, OneRun(run_id), after=start, deltas=deltas)
+    )
 
 
 @router.post(
@@ -197,6 +216,18 @@ async def get_history(
         if error.problem.code != "run_not_found":
             raise
     return json_answer(History(seq=0, history=None, steps=()))  # the run is there, its history is not yet
+
+
+async def _tree_stream(parts: Parts, project: str, run_id: UUID, last_event: str | None, *, deltas: bool) -> Response:
+    told = last_tree_event_id(last_event)
+    first = await parts.platform.page(project, run_id, 0)
+    _check_start(told.get(run_id, 0), first)
+    return _stream(parts, RunStream(parts.platform, project, first, WholeTree(run_id, told), deltas=deltas))
+
+
+def _check_start(start: int, first: EventPage) -> None:
+    if start > first.seq:
+        raise ProblemError(problem("request_invalid", f"the run has {first.seq} events, not {start}"))
 
 
 def _stream(parts: Parts, stream: RunStream) -> Response:
