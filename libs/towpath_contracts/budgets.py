@@ -122,7 +122,10 @@ class AppliedScope(Value):
 
 
 class Refusal(Value):
-    """Why a reservation was refused: of `limit` so much is spent and reserved, and `wanted` does not fit."""
+    """Why a reservation was refused: of `limit` so much is spent and reserved, and `wanted` does not fit.
+
+    `unpriced` names a model whose price nobody knows: money is limited there, and what it costs can't be counted.
+    """
 
     scope: Scope
     key: str
@@ -131,6 +134,7 @@ class Refusal(Value):
     spent: int
     reserved: int
     wanted: int
+    unpriced: str = Field(default="", exclude_if=lambda model: not model)
 
     def told(self) -> str:
         """Say it in words, and the least limit that would do.
@@ -138,6 +142,10 @@ class Refusal(Value):
         `the run's budget of 1000 tokens: 900 spent, 0 reserved, 400 more wanted; …`
         """
         whose = "the run's" if self.scope == "run" else f"the {self.scope} {self.key}'s"
+        if self.unpriced:
+            return (
+                f"no price is known of {self.unpriced}, and {whose} budget of {shown(self.unit, self.limit)} is money"
+            )
         used = f"{shown(self.unit, self.spent)} spent, {shown(self.unit, self.reserved)} reserved"
         told = f"{whose} budget of {shown(self.unit, self.limit)}: {used}, {shown(self.unit, self.wanted)} more wanted"
         least = shown(self.unit, self.spent + self.reserved + self.wanted)

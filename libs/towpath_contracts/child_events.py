@@ -5,7 +5,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from towpath_contracts.base import JsonObject, Value
+from towpath_contracts.base import JsonObject, Value, unset
 from towpath_contracts.children import ChildTask
 from towpath_contracts.deciding import Cost, Usage
 
@@ -30,7 +30,10 @@ class ChildWaits(Value):
 
 
 class ChildEnded(Value):
-    """A child has its final status; `worked` are the tools of which a call succeeded in it, by its own log."""
+    """A child has its final status; `worked` are the tools of which a call succeeded in it, by its own log.
+
+    `below` is what its own children have cost, where it had any.
+    """
 
     type: Literal["child_ended"] = "child_ended"
     child_id: UUID
@@ -41,6 +44,7 @@ class ChildEnded(Value):
     final: JsonObject | None = None
     usage: Usage = Usage()
     cost: Cost = Cost()
+    below: Cost | None = Field(default=None, exclude_if=unset)
     child_seq: int = 0
     cursors: dict[str, int] = Field(default_factory=dict)
     worked: tuple[str, ...] = ()

@@ -61,7 +61,11 @@ class AskChild(Message):
 
 
 class ChildNode(Message):
-    """One run of a tree, with its children in the order in which they were started; `usage` as in RunView."""
+    """One run of a tree, with its children in the order in which they were started; `usage` as in RunView.
+
+    `truncated` says of the top that not every run below it is here: those that stand deepest, and began last, are left
+    out.
+    """
 
     run_id: UUID
     parent_run_id: UUID | None = None
@@ -76,21 +80,28 @@ class ChildNode(Message):
     usage: Usage | None = None
     cost: Cost | None = None
     children: tuple["ChildNode", ...] = ()
+    truncated: bool = False
 
 
-def tree_of(runs: "Sequence[RunView]") -> ChildNode:
-    """Return the tree of *runs*, which are listed with parents before children; the first one is its top."""
+_OWN = {"children", "schema_version", "usage", "cost", "truncated"}
+
+
+def tree_of(runs: "Sequence[RunView]", *, truncated: bool = False) -> ChildNode:
+    """Return the tree of *runs*, which are listed with parents before children; the first one is its top.
+
+    *truncated* says that some are missing.
+    """
     below: dict[UUID, list[RunView]] = {}
     for run in runs[1:]:
         if run.parent_run_id is not None:
             below.setdefault(run.parent_run_id, []).append(run)
 
     def node(run: "RunView") -> ChildNode:
-        fields = run.model_dump(include=set(ChildNode.model_fields) - {"children", "schema_version", "usage", "cost"})
+        fields = run.model_dump(include=set(ChildNode.model_fields) - _OWN)
         children = tuple(node(child) for child in below.get(run.run_id, ()))
         return ChildNode(**fields, usage=run.usage, cost=run.cost, children=children)
 
-    return node(runs[0])
+    return node(runs[0]).model_copy(update={"truncated": truncated})
 
 
 class GetTree(Message):

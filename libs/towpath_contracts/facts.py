@@ -244,7 +244,7 @@ class ChildTold(FactBase):
     """A child says how far it is: it waits for people, goes on, or has ended. Its own `child_seq` orders it.
 
     `news` is what the child says by itself; without it the fact is an answer to a question. `worked` are the tools of
-    which a call succeeded in it.
+    which a call succeeded in it, `below` is what its own children have cost.
     """
 
     type: Literal["child.told"] = "child.told"
@@ -257,6 +257,7 @@ class ChildTold(FactBase):
     final: JsonObject | None = None
     usage: Usage = Usage()
     cost: Cost = Cost()
+    below: Cost | None = Field(default=None, exclude_if=unset)
     cursors: dict[str, int] = Field(default_factory=dict)
     worked: tuple[str, ...] = ()
 

@@ -286,7 +286,7 @@ class GoalReading:
     def _finished(self, event: "ev.RunFinished", at: datetime) -> None:
         self._now |= {"status": event.status, "reason": event.reason, "completed_at": at}
         self._now["timeout_reached"] = event.status == "timed_out"
-        self._now["resource_limit_hit"] = event.reason.startswith("budget")
+        self._now["resource_limit_hit"] = event.reason.startswith(("budget", "price_unknown"))
         if event.status == "escalated":
             self._now |= {"escalation_triggered": True, "escalation_reason": str(event.final.get("message", ""))}
 

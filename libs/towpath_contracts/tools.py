@@ -187,7 +187,8 @@ class ToolRequest(Message):
     `grants` is the chain of grants that the run stands under, outermost first, the task's own last: every one must let
     the call through. `grant` is the task's own alone, as messages of before have it; a reader obeys both.
     `root_run_id` is that of the run which a caller submitted, in a run that is below it: limits of a run count for it
-    and all below it together. `spent_usd` is what the run has cost, with what runs above it had when it was born.
+    and all below it together. `spent_usd` is what the run and its ended children have cost, with what runs above it had
+    when it was born.
     """
 
     execution_id: UUID

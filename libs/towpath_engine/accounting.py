@@ -35,13 +35,19 @@ def added_up(
 
 
 def spent(state: "RunState") -> Cost:
-    """Return what the run has cost, with what runs above it had when it was born; unknown where a price is."""
-    before, own = state.created.spent, state.cost
-    if before is None:
-        return own
-    known = before.price_known and own.price_known
-    usd = (before.usd or 0.0) + (own.usd or 0.0) if known else None
-    return Cost(usd=usd, price_known=known, price_source=own.price_source or before.price_source)
+    """Return what the run and its ended children have cost, with what runs above it had when it was born.
+
+    Unknown where a price is.
+    """
+    return summed(state.created.spent, state.below, state.cost)
+
+
+def summed(*costs: Cost | None) -> Cost:
+    """Add up *costs*; one that is unknown makes the sum unknown. The source is that of the last one that has any."""
+    told = [cost for cost in costs if cost is not None]
+    known = all(cost.price_known for cost in told)
+    source = next((cost.price_source for cost in reversed(told) if cost.price_source), "")
+    return Cost(usd=sum(cost.usd or 0.0 for cost in told) if known else None, price_known=known, price_source=source)
 
 
 def accounted(before: "RunState", after: "RunState", event: "ev.AnyEvent") -> BudgetState | None:

@@ -169,7 +169,7 @@ def charges(before: BudgetState | None, after: BudgetState) -> list[Charge]:
     return found
 
 
-def asks(before: BudgetState | None, after: BudgetState) -> bool:
-    """Say whether the transition reserves for something that is asked now."""
+def new_holds(before: BudgetState | None, after: BudgetState) -> list[Hold]:
+    """Return what the transition reserves for what is asked now."""
     known = {(h.effect_id, h.attempt) for h in before.holds} if before is not None else set()
-    return any((h.effect_id, h.attempt) not in known for h in after.holds)
+    return [h for h in after.holds if (h.effect_id, h.attempt) not in known]

@@ -17,6 +17,8 @@ from towpath_engine.state import RunState, Status
 from towpath_engine.transition import Transition
 
 EXCEEDED = "budget_exceeded"
+UNPRICED = "price_unknown"
+"""Money was limited while a run was asking a model whose price nobody knows; at submit such a task is refused."""
 
 
 def budget_applied(t: Transition, fact: facts.BudgetApplied) -> None:
@@ -25,13 +27,14 @@ def budget_applied(t: Transition, fact: facts.BudgetApplied) -> None:
 
 
 def budget_refused(t: Transition, fact: facts.BudgetRefused) -> None:
-    """Ask for less from now on; where that was refused as well, for nothing."""
+    """Ask for less from now on; where that was refused as well, or less has no price either, for nothing."""
     budget = t.state.budget
     if budget is None:
         return
     means = Means.NOTHING
     if budget.means is Means.ALL:
-        means = Means.LAST_ANSWER if t.state.snapshot.force_respond else Means.LEAN
+        lean = Means.NOTHING if fact.refusal.unpriced else Means.LEAN
+        means = Means.LAST_ANSWER if t.state.snapshot.force_respond else lean
     t.emit(ev.BudgetRefused(step=t.state.step, refusal=fact.refusal, means=str(means)))
 
 
@@ -67,8 +70,9 @@ def stopped_by_budget(t: Transition) -> bool:
         return False
     refusal = budget.refused
     assert refusal is not None
-    error: JsonObject = {"status": "error", "error": EXCEEDED, "message": refusal.told()}
-    finish(t, Status.FAILED, EXCEEDED, refusal.told(), final={**error, **refusal.model_dump(mode="json")})
+    reason = UNPRICED if refusal.unpriced else EXCEEDED
+    error: JsonObject = {"status": "error", "error": reason, "message": refusal.told()}
+    finish(t, Status.FAILED, reason, refusal.told(), final={**error, **refusal.model_dump(mode="json")})
     return True
 
 

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from towpath_contracts import events as ev
 from towpath_contracts.deciding import ToolOutput
 from towpath_contracts.execution_log import as_text
+from towpath_engine.accounting import summed
 from towpath_engine.change import but
 from towpath_engine.remember import with_outputs
 from towpath_engine.state import EffectKind, OpenChild, PendingEffect, RunState
@@ -84,6 +85,7 @@ def _ended(state: RunState, event: "ev.ChildEnded") -> RunState:
         state,
         children=children,
         cursors=cursors,
+        below=summed(state.below, event.cost, event.below),
         pending=tuple(p for p in state.pending if p.effect_id != event.child_id),
     )
     own = [c for c in children if c.execution_id is None]

@@ -15,11 +15,12 @@ from towpath_contracts import facts
 from towpath_contracts.budgets import CarveOut
 from towpath_contracts.caps import MAX_DEPTH
 from towpath_contracts.children import ChildTask, ParentOf
+from towpath_contracts.deciding import Cost
 from towpath_contracts.grants import narrow
 from towpath_engine.accounting import spent
 from towpath_engine.carrying import carried
 from towpath_engine.detectors.inheriting import handed_over
-from towpath_engine.state import FINAL, EffectKind, OpenChild, PendingEffect, RunState, Status
+from towpath_engine.state import FINAL, NO_COST, EffectKind, OpenChild, PendingEffect, RunState, Status
 from towpath_engine.transition import Transition
 
 _RANDOM_BITS = (1 << 62) - 1
@@ -153,6 +154,7 @@ def child_told(t: Transition, fact: facts.ChildTold) -> bool:
                 final=fact.final,
                 usage=fact.usage,
                 cost=fact.cost,
+                below=fact.below,
                 child_seq=fact.child_seq,
                 cursors=fact.cursors,
                 worked=fact.worked,
@@ -186,6 +188,11 @@ def stop_child(t: Transition, child: OpenChild, reason: str) -> None:
         t.ask(child.child_id)
 
 
+def below_of(state: RunState) -> Cost | None:
+    """Return what the run's own children have cost; None where that is nothing."""
+    return None if state.below == NO_COST else state.below
+
+
 def told_of(state: RunState) -> facts.ChildTold | None:
     """Return what a child tells its parent of this state; None for a run that is nobody's child."""
     parent = state.created.parent
@@ -203,6 +210,7 @@ def told_of(state: RunState) -> facts.ChildTold | None:
         final=carried(state.final),
         usage=state.usage,
         cost=state.cost,
+        below=below_of(state),
         cursors={queue: place for queue, place in state.cursors.items() if queue == state.created.agent_key},
         worked=state.worked,
     )

@@ -32,7 +32,7 @@ OLDER_KEPT = 20
 
 
 _NO_USAGE = Usage()
-_NO_COST = Cost(usd=0.0, price_known=True)
+NO_COST = Cost(usd=0.0, price_known=True)
 
 
 class Status(StrEnum):
@@ -194,7 +194,8 @@ class RunState:
     """Everything that decides what a run does next. `task` and `snapshot` never change after creation.
 
     `asked` is the kind of the last request to the decider, `assessed` are the kinds that were asked about this action;
-    `unanswered` says that nobody waits for its answer any more, and that it is to be asked once more.
+    `unanswered` says that nobody waits for its answer any more, and that it is to be asked once more. `below` is what
+    children that have ended, with their own, have cost.
     """
 
     run_id: UUID
@@ -233,7 +234,8 @@ class RunState:
     cursors: dict[str, int] = field(default_factory=dict)
     detectors: Detectors = Detectors()
     usage: Usage = _NO_USAGE
-    cost: Cost = _NO_COST
+    cost: Cost = NO_COST
+    below: Cost = NO_COST
     last_output: Any = None
     final: JsonObject | None = None
     cancelled_by: str = ""

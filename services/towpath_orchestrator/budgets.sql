@@ -1,12 +1,13 @@
 -- name: commit_charged
 -- In the place of `held` in commit_batch, where runs of the batch spend from accounts (design §4, step 3): the accounts
 -- are locked after the run rows, in key order, and a run that does not fit is left out. Runs of one batch are taken in
--- turn: first those that only give back. `alone` says whether the run would not fit by itself either.
+-- turn: first those that only give back. `alone` says whether the run would not fit by itself either. Where money is limited
+-- nothing fits that nobody knows the price of: `unpriced` names such a model.
 locked AS (
   SELECT r.run_id FROM runs.run r JOIN wanted w ON w.run_id = r.run_id AND w.expected = r.seq
   ORDER BY r.run_id FOR UPDATE OF r
 ), charge AS (
-  SELECT c.* FROM json_to_recordset($24::json) AS c (run_id uuid, project text, scope text, key text,
+  SELECT c.* FROM json_to_recordset($24::json) AS c (run_id uuid, project text, scope text, key text, unpriced text,
     usd_micros_asked bigint, usd_micros_freed bigint, usd_micros_spent bigint, usd_micros_estimated bigint,
     tokens_asked bigint, tokens_freed bigint, tokens_spent bigint, tokens_estimated bigint,
     model_calls_asked bigint, model_calls_freed bigint, model_calls_spent bigint, model_calls_estimated bigint,
@@ -27,7 +28,7 @@ locked AS (
     ORDER BY c.usd_micros_asked + c.tokens_asked + c.model_calls_asked + c.tool_calls_asked > 0, c.run_id)
 ), short AS (
   SELECT l.run_id, l.scope, l.key, a.key IS NULL AS missing, u.unit, u.most, u.spent, u.reserved, u.asked,
-         u.most < u.spent + u.reserved + u.own AS alone
+         u.most < u.spent + u.reserved + u.own OR p.unpriced IS NOT NULL AS alone, p.unpriced
   FROM line l LEFT JOIN account a ON (a.project, a.scope, a.key) = (l.project, l.scope, l.key)
   CROSS JOIN LATERAL (VALUES
     ('usd_micros', a.usd_micros_limit, a.usd_micros_spent, a.usd_micros_reserved, l.usd_micros_asked,
@@ -39,7 +40,8 @@ locked AS (
     ('tool_calls', a.tool_calls_limit, a.tool_calls_spent, a.tool_calls_reserved, l.tool_calls_asked,
      l.tool_calls_asked - l.tool_calls_freed + l.tool_calls_spent, l.tool_calls_so_far)
   ) AS u (unit, most, spent, reserved, asked, own, so_far)
-  WHERE a.key IS NULL OR (u.asked > 0 AND u.most < u.spent + u.reserved + u.so_far)
+  CROSS JOIN LATERAL (SELECT CASE WHEN u.unit = 'usd_micros' AND u.most IS NOT NULL THEN nullif(l.unpriced, '') END AS unpriced) AS p
+  WHERE a.key IS NULL OR (u.asked > 0 AND u.most < u.spent + u.reserved + u.so_far) OR p.unpriced IS NOT NULL
 ), held AS (
   SELECT k.run_id FROM locked k WHERE NOT EXISTS (SELECT FROM short s WHERE s.run_id = k.run_id)
 )

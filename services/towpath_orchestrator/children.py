@@ -109,6 +109,7 @@ class Children:
                 final=carried(outcome.get("final")),
                 usage=Usage.model_validate(outcome.get("usage") or {}),
                 cost=Cost.model_validate(outcome.get("cost") or {}),
+                below=Cost.model_validate(outcome["below"]) if "below" in outcome else None,
                 cursors=outcome.get("cursors") or {},
                 worked=tuple(outcome.get("worked") or ()),
             )

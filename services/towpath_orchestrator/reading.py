@@ -228,11 +228,11 @@ class Reading:
         return IdleRunList(runs=tuple(IdleRun(**dict(row)) for row in rows))
 
     async def tree(self, request: GetTree) -> ChildNode:
-        """Return a run and everything below it."""
-        rows = await self._pool.fetch(QUERIES.tree, request.run_id, request.project, request.limit)
+        """Return a run and everything below it, as far as the limit goes."""
+        rows = await self._pool.fetch(QUERIES.tree, request.run_id, request.project, request.limit + 1)
         if not rows:
             raise ProblemError(problem("run_not_found", f"no run {request.run_id} in {request.project}"))
-        return tree_of([view(row) for row in rows])
+        return tree_of([view(row) for row in rows[: request.limit]], truncated=len(rows) > request.limit)
 
     async def list_gates(self, request: ListGates) -> GatePage:
         """Return gates of a project, oldest first; where `after` is no gate, nothing is behind it."""

@@ -50,10 +50,11 @@ FROM (
 ) AS told ORDER BY seq
 
 -- name: paused_gates
--- Open gates of one pause: of what is open in a project there are few, and an index has them.
+-- Open gates of one pause: of what is open in a project there are few, and an index has them. As above, NUL is replaced
+-- before anything is taken out: a gate tells of arguments, which may hold any text.
 SELECT gate_id, run_id FROM runs.gate
-WHERE project = $1 AND status = 'pending' AND gate_type = 'paused' AND detail->'switch'->>'switch_id' = $2
-  AND gate_id > $3
+WHERE project = $1 AND status = 'pending' AND gate_type = 'paused'
+  AND replace(detail::text, '\u0000', '\ufffd')::json->'switch'->>'switch_id' = $2 AND gate_id > $3
 ORDER BY gate_id LIMIT $4
 
 -- name: waits_of_run

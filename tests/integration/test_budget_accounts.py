@@ -38,7 +38,7 @@ async def pool(database: DatabaseUrl) -> AsyncIterator["asyncpg.Pool[Any]"]:
     found.terminate()  # a test that failed may hold connections
 
 
-def charge(run: uuid.UUID, place: tuple[str, str], **amounts: int) -> dict[str, Any]:
+def charge(run: uuid.UUID, place: tuple[str, str], **amounts: Any) -> dict[str, Any]:
     names = [f"{unit}_{what}" for unit in UNITS for what in ("asked", "freed", "spent", "estimated")]
     row: dict[str, Any] = {"run_id": str(run), "project": "default", "scope": place[0], "key": place[1]}
     return {**row, **dict.fromkeys(names, 0), **amounts}
@@ -60,6 +60,7 @@ OPENED = [
     {"project": "default", "scope": scope, "key": key, "soft": 0.8, "on_soft": "warn"}
     | dict.fromkeys(UNITS)
     | ({"tokens": 1_000, "model_calls": 40} if scope != "run" else {"tool_calls": 9})
+    | ({"usd_micros": 10**6} if scope == "day" else {})
     for scope, key in PLACES
 ]
 
@@ -75,6 +76,7 @@ async def test_budget_accounts_say_the_same_in_postgres_and_in_the_simulation(po
     chance = random.Random(7)
     seqs = dict.fromkeys(RUNS, 1)
     seen: set[str] = set()
+    unpriced: set[str] = set()
     for _ in range(80):
         batch = {run: seqs[run] - (chance.random() < 0.05) for run in chance.sample(RUNS, chance.randint(1, 4))}
         charges = [
@@ -89,6 +91,7 @@ async def test_budget_accounts_say_the_same_in_postgres_and_in_the_simulation(po
                 model_calls_spent=chance.choice((0, 0, 1)),
                 tool_calls_asked=chance.choice((0, 1)),
                 tool_calls_estimated=chance.choice((0, 1)),
+                unpriced="openai:new" if chance.random() < 0.1 else "",
             )
             for run in batch
             for place in chance.sample(PLACES, chance.randint(1, 3))
@@ -100,7 +103,9 @@ async def test_budget_accounts_say_the_same_in_postgres_and_in_the_simulation(po
             seqs[run] += 1
         kinds = ("moved", "refused", "crowded", "unopened", "soft")
         seen |= {kind for kind, found in zip(kinds, answers[0], strict=True) if found}
+        unpriced |= {one.scope for one in answers[0][1].values() if one.unpriced}
     assert seen == {"moved", "refused", "crowded", "unopened", "soft"}
+    assert unpriced == {"day"}, "money is limited there alone"
     stored = {(row["project"], row["scope"], row["key"]): dict(row) for row in await pool.fetch("TABLE runs.budget")}
     for place, account in rows.accounts.items():
         assert {name: stored[place][name] for name in account} == account

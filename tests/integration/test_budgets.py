@@ -35,7 +35,10 @@ async def submit(peers: Peers, **options: Any) -> dict[str, Any]:
 
 
 async def ended(peers: Peers, **options: Any) -> Any:
-    run_id = (await submit(peers, **options))["run_id"]
+    return await end_of(peers, (await submit(peers, **options))["run_id"])
+
+
+async def end_of(peers: Peers, run_id: str) -> Any:
     while True:
         view = await peers.ask(rpc.GET_RUN, GetRun(project="default", run_id=run_id, wait_ms=5_000))
         if view.ended_at is not None:
@@ -72,6 +75,8 @@ async def test_budget_runs_end_where_limits_do_and_cost_nothing_without(
         assert not [name for name in await types_of(peers, free.run_id) if "budget" in name]
         assert await accounts_stored(database()) == 0
 
+        await limited_while_it_runs(peers)
+
         poor = await ended(peers, budget=Budget(model_calls=2))
         assert (poor.status, poor.reason) == ("failed", "budget_exceeded")
         assert (poor.final["scope"], poor.final["unit"], poor.final["limit"]) == ("run", "model_calls", 2)
@@ -102,6 +107,22 @@ async def test_budget_runs_end_where_limits_do_and_cost_nothing_without(
         shown = await peers.ask(rpc.SHOW_BUDGETS, ShowBudgets(project="default"))
         assert [one.scope for one in shown.accounts] == ["day"]
         assert of(shown, "day", "model_calls").spent == 3
+
+
+async def limited_while_it_runs(peers: Peers) -> None:
+    """A limit of money binds a run, too, whose model has no price: what it costs can't be counted, so it ends."""
+    peers.answer_tools = False
+    run_id = (await submit(peers, model="openai:no-such-model"))["run_id"]
+    await peers.until(lambda: any(str(request.run_id) == run_id for request in peers.requests))
+    await limit(peers, Budget(usd=5), "operator")
+    peers.answer_tools = True
+    await peers.finish(next(request for request in peers.requests if str(request.run_id) == run_id))
+    unpriced = await end_of(peers, run_id)
+    assert (unpriced.status, unpriced.reason) == ("failed", "price_unknown")
+    assert (unpriced.final["unpriced"], unpriced.final["scope"]) == ("openai:no-such-model", "caller")
+    await limit(peers, None, "operator")
+    assert (await ended(peers, model="openai:no-such-model")).status == "completed"
+    peers.actions.clear()
 
 
 async def accounts_stored(dsn: str) -> int:

@@ -112,11 +112,14 @@ class BudgetRows:
                     short.append({**told, "missing": True, "alone": None})
                     continue
                 most, used = account[f"{unit}_limit"], account[f"{unit}_spent"] + account[f"{unit}_reserved"]
-                if most is not None and row[f"{unit}_asked"] > 0 and most < used + so_far[place, unit]:
+                unpriced = row.get("unpriced") or None if unit == "usd_micros" and most is not None else None
+                over = most is not None and row[f"{unit}_asked"] > 0 and most < used + so_far[place, unit]
+                if over or unpriced:
+                    alone = most < used + own or bool(unpriced)
                     amounts = {name: account[f"{unit}_{name}"] for name in ("spent", "reserved")}
-                    amounts |= {"asked": row[f"{unit}_asked"], "most": most}
-                    short.append({**told, **amounts, "missing": False, "alone": most < used + own})
-                    self.database.seen.note("budget_short_alone" if most < used + own else "budget_short_beside")
+                    amounts |= {"asked": row[f"{unit}_asked"], "most": most, "unpriced": unpriced}
+                    short.append({**told, **amounts, "missing": False, "alone": alone})
+                    self.database.seen.note("budget_short_alone" if alone else "budget_short_beside")
         return short
 
     def _charge(self, charges: list[Row]) -> list[Row]:

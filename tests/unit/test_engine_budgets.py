@@ -12,6 +12,7 @@ from towpath_contracts import facts
 from towpath_contracts.budgets import UNITS, Amounts, AppliedScope, Budget, ModelPrice, Refusal, UnitLimits
 from towpath_contracts.deciding import Cost, DecisionRequest, Usage
 from towpath_engine.budget_state import BudgetState, Means, charges
+from towpath_orchestrator.adapters.budget_tables import charge_rows
 
 PRICE = ModelPrice(input_micros=1_000_000, output_micros=2_000_000)
 RUN_SCOPE = AppliedScope(scope="run", key=str(RUN), limits=UnitLimits(usd_micros=10**7))
@@ -21,9 +22,9 @@ PROJECT = AppliedScope(scope="project", key="default")
 class Spender(Machine):
     """A run that spends from its own account and its project's."""
 
-    def __init__(self, *scopes: AppliedScope, network: Any = None, **options: Any) -> None:
+    def __init__(self, *scopes: AppliedScope, network: Any = None, prices: Any = None, **options: Any) -> None:
         super().__init__(network, start=False, **options)
-        prices = {one.model: PRICE for one in self.network.agents.values()}
+        prices = {one.model: PRICE for one in self.network.agents.values()} if prices is None else prices
         self.feed(facts.BudgetApplied(run_id=RUN, scopes=scopes or (RUN_SCOPE, PROJECT), prices=prices))
         self.admit()
 
@@ -327,3 +328,36 @@ def test_budget_a_last_answer_that_waits_for_its_time_is_asked_for_and_used() ->
     assert machine.budget.means is Means.ANSWERING
     machine.answer(respond({"answer": "done"}))
     assert (machine.finished.status, machine.finished.reason) == ("completed", "criteria_met")
+
+
+def test_budget_money_refuses_a_model_that_has_no_price() -> None:
+    """A limit of money that is set while a run is under way: its next question is refused, and it ends saying why."""
+    machine = Spender()
+    before = machine.state
+    machine.answer(use("echo", text="a"))
+    machine.finish()
+    (priced, _) = charge_rows(before, machine.state)
+    assert priced["unpriced"] == ""
+    machine = Spender(prices={})
+    machine.answer(use("echo", text="a"))
+    before = machine.state
+    machine.finish()
+    rows = charge_rows(before, machine.state)
+    assert {row["unpriced"] for row in rows} == {"scripted:task"} and all(row["usd_micros_asked"] == 0 for row in rows)
+    none = {"spent": 0, "reserved": 0, "wanted": 0}
+    refusal = Refusal(scope="day", key="d", unit="usd_micros", limit=10**6, unpriced="scripted:task", **none)
+    machine.feed(facts.BudgetRefused(run_id=RUN, refusal=refusal))
+    assert machine.budget.means is Means.NOTHING, "less of it has no price either"
+    machine.wake()
+    assert (machine.finished.status, machine.finished.reason) == ("failed", "price_unknown")
+    assert "no price is known of scripted:task" in machine.finished.final["message"]
+
+
+def test_budget_a_first_question_that_backed_off_names_its_model() -> None:
+    network = snapshot(*goal_machine.AGENTS, tools=goal_machine.TOOLS)
+    machine = Spender(network=network, kind="goal", goal=goal_machine.goal_of("tests.failed == 0"), prices={})
+    machine.answer(use("edit", text="a"))
+    machine.fail()
+    before = machine.state
+    machine.wake()
+    assert {row["unpriced"] for row in charge_rows(before, machine.state)} == {"scripted:task"}

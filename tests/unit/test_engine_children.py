@@ -1,5 +1,6 @@
 """Child runs in the run machine: birth, bounds, endings, and what travels down (design §5, `spawn`)."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -9,12 +10,13 @@ from tests.support.engine_machine import RUN, Machine, respond, types, use
 from towpath_contracts import events as ev
 from towpath_contracts import facts
 from towpath_contracts.children import AskChild, ChildTask
+from towpath_contracts.deciding import Cost
 from towpath_engine.advance import advance, wake_at
 from towpath_engine.carrying import carried
 from towpath_engine.effects import message_of
 from towpath_engine.replay import create
 from towpath_engine.run_gates import open_run_gate
-from towpath_engine.spawning import birth_of, child_id, may_spawn, spawn, told_of
+from towpath_engine.spawning import below_of, birth_of, child_id, may_spawn, spawn, told_of
 from towpath_engine.state import EffectKind, RunState
 from towpath_engine.transition import Transition
 
@@ -275,3 +277,28 @@ def test_a_budget_gate_that_opens_while_an_answer_is_on_its_way_asks_for_nothing
     events = types(fed(machine, done))
     assert events[0] == "tool_call_finished" and len(events) > 1
     assert fed(machine, facts.TimerFired(run_id=RUN)) == []
+
+
+def test_a_child_begins_with_what_its_siblings_and_their_children_have_cost() -> None:
+    """`max_cost_per_run_usd` counts a tree: its parts can't each begin with nothing."""
+    machine, (first,) = waiting_parent("expert")
+    machine.state = replace(machine.state, cost=Cost(usd=0.0, price_known=True))
+    known = {"cost": Cost(usd=0.25, price_known=True), "below": Cost(usd=0.5, price_known=True)}
+    told(machine, first, "completed", 9, **known)
+    (second,) = asked(machine, "clerk")
+    child = born(machine.state, second, machine)
+    assert child.created.spent == Cost(usd=0.75, price_known=True)
+    assert told_of(machine.state) is None and below_of(machine.state) == Cost(usd=0.75, price_known=True)
+    told(machine, second, "failed", 9, reason="child_gone")
+    (third,) = asked(machine, "clerk")
+    assert born(machine.state, third, machine).created.spent == Cost(), "nobody knows what that one has cost"
+
+
+def test_a_child_tells_what_its_own_children_have_cost() -> None:
+    machine, (started,) = waiting_parent("expert")
+    machine.state = born(machine.state, started, machine)
+    quiet = told_of(machine.state)
+    assert quiet is not None and quiet.below is None and "below" not in quiet.model_dump_json()
+    spending = replace(machine.state, below=Cost(usd=2.0, price_known=True))
+    word = told_of(spending)
+    assert word is not None and word.below == Cost(usd=2.0, price_known=True)

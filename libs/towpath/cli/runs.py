@@ -132,6 +132,8 @@ async def tree(run: str, /, *, common: Common = COMMON) -> None:
         out.data(top.model_dump(mode="json"))
         return
     _grow(out, top, "")
+    if top.truncated:
+        out.say("More runs stand below it than are shown. Ask for one of its child runs to see what is below that.")
 
 
 def _grow(out: Output, node: ChildNode, indent: str) -> None:

@@ -191,7 +191,10 @@ async def cancel_run(run_id: UUID, parts: PartsOf, principal: RunsWriter, stop: 
     summary="A run and its child runs",
 )
 async def get_tree(run_id: UUID, parts: PartsOf, principal: RunsReader) -> Response:
-    """Return the run with everything below it, children in the order in which they were started; at most 500 runs."""
+    """Return the run with everything below it, children in the order in which they were started.
+
+    Of more than 500 runs those that stand deepest, and began last, are left out, and `truncated` says so.
+    """
     return json_answer(await parts.platform.ask(rpc.RUN_TREE, GetTree(project=principal.project, run_id=run_id)))
 
 

@@ -26,7 +26,14 @@ FINAL = {"completed": "success", "escalated": "escalated"}
 """Source design 2's final_status; every other end is `failed`."""
 
 LIMITS = frozenset(
-    {"max_steps_exceeded", "max_tool_errors_exceeded", "max_failures_exceeded", "budget_exceeded", "budget_refused"}
+    {
+        "max_steps_exceeded",
+        "max_tool_errors_exceeded",
+        "max_failures_exceeded",
+        "budget_exceeded",
+        "budget_refused",
+        "price_unknown",
+    }
 )
 
 ACTIONS = frozenset({"decide", "replan"})

@@ -11,9 +11,11 @@ from typing import Any
 from uuid import UUID
 
 from towpath_contracts.budgets import NOTHING, UNITS, Amounts, AppliedScope, Refusal
+from towpath_contracts.deciding import DecisionKind
 from towpath_contracts.events import BudgetApplied
 from towpath_contracts.facts import BudgetWarned
-from towpath_engine.budget_state import BudgetState, charges
+from towpath_engine.budget_state import BudgetState, charges, new_holds
+from towpath_engine.effects import model_for
 from towpath_engine.state import RunState
 from towpath_fabric.db import Queries
 from towpath_fabric.lane import Lane
@@ -69,7 +71,10 @@ def _read_short(done: Committed, run_id: UUID, said: dict[str, Any]) -> None:
         done.unopened.add(run_id)
     elif said["alone"]:
         names = {"scope": said["scope"], "key": said["key"], "unit": said["unit"], "limit": said["most"]}
-        refusal = Refusal(**names, spent=said["spent"], reserved=said["reserved"], wanted=said["asked"])
+        unpriced = said["unpriced"] or ""
+        refusal = Refusal(
+            **names, spent=said["spent"], reserved=said["reserved"], wanted=said["asked"], unpriced=unpriced
+        )
         known = done.refused.get(run_id)
         if known is None or (known.scope, known.key, known.unit) > (refusal.scope, refusal.key, refusal.unit):
             done.refused[run_id] = refusal
@@ -78,17 +83,21 @@ def _read_short(done: Committed, run_id: UUID, said: dict[str, Any]) -> None:
 
 
 def charge_rows(before: RunState | None, after: RunState) -> list[dict[str, Any]]:
-    """Return by how much a transition changes each account; `asked` is what it reserves for what is asked now."""
+    """Return by how much a transition changes each account; `asked` is what it reserves for what is asked now.
+
+    `unpriced` names the model that is asked where its price is unknown: what has a limit of money then refuses it.
+    """
     budget = after.budget
     if budget is None:
         return []
     old = before.budget if before is not None else None
-    asked = _asked(old, budget)
+    asked, unpriced = _asked(old, budget), _unpriced(old, after, budget)
     rows = []
     for one in charges(old, budget):
         wanted = asked.get((one.scope, one.key), NOTHING)
         row: dict[str, Any] = {"run_id": str(after.run_id), "project": after.created.project}
         row |= {"scope": one.scope, "key": one.key}
+        row["unpriced"] = unpriced if (one.scope, one.key) in asked else ""
         for unit in UNITS:
             row[f"{unit}_asked"] = getattr(wanted, unit)
             row[f"{unit}_freed"] = getattr(wanted, unit) - getattr(one.reserved, unit)
@@ -99,15 +108,22 @@ def charge_rows(before: RunState | None, after: RunState) -> list[dict[str, Any]
 
 
 def _asked(before: BudgetState | None, after: BudgetState) -> dict[tuple[str, str], Amounts]:
-    known = {(h.effect_id, h.attempt) for h in before.holds} if before is not None else set()
     asked: dict[tuple[str, str], Amounts] = {}
-    for hold in after.holds:
-        if (hold.effect_id, hold.attempt) not in known:
-            for number in hold.accounts:
-                account = after.accounts[number]
-                name = (account.scope, account.key)
-                asked[name] = asked.get(name, NOTHING).plus(hold.amounts)
+    for hold in new_holds(before, after):
+        for number in hold.accounts:
+            account = after.accounts[number]
+            name = (account.scope, account.key)
+            asked[name] = asked.get(name, NOTHING).plus(hold.amounts)
     return asked
+
+
+def _unpriced(before: BudgetState | None, state: RunState, after: BudgetState) -> str:
+    """Return the model that is asked now where nobody knows its price; at most one is asked at a time."""
+    for hold in new_holds(before, after):
+        model = model_for(state, DecisionKind(state.asked)) if hold.amounts.model_calls else ""
+        if model and model not in after.prices:
+            return model
+    return ""
 
 
 class Accounts:

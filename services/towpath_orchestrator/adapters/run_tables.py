@@ -16,6 +16,7 @@ from towpath_contracts.networks import Snapshot
 from towpath_engine import ENGINE_VERSION
 from towpath_engine.advance import wake_at
 from towpath_engine.evolve import evolve
+from towpath_engine.spawning import below_of
 from towpath_engine.state import RunState, dump_state, initial, load_state
 from towpath_fabric.db import Queries
 from towpath_fabric.lane import Lane
@@ -83,6 +84,8 @@ def outcome_of(state: RunState) -> str | None:
     if state.created.parent is not None:  # what its parent may have to ask for
         body["cursors"] = {queue: place for queue, place in state.cursors.items() if queue == state.created.agent_key}
         body["worked"] = state.worked
+        below = below_of(state)
+        body |= {} if below is None else {"below": below.model_dump(mode="json")}
     return json.dumps(body)
 
 
