@@ -19,6 +19,9 @@ from towpath_contracts.tools import ToolSpec
 MAX_STEP_TIMEOUT_MS = 3_600_000
 """No model call may take longer than an hour."""
 
+MAX_STEPS = 10
+"""Steps of a run; of a swarm, for each of its agents (design §5)."""
+
 DEFAULT_CONTEXT_LIMIT = 32_768
 """Bytes of full tool output that a prompt may hold (feature A11)."""
 
@@ -48,7 +51,7 @@ class NetworkSpec(ClientValue):
     """A network as written in YAML or Python; `publish` compiles it.
 
     With `swarm` its agents work together in a fixed manner: then the lead is the default agent and every member may
-    respond, without anybody saying so.
+    respond, without anybody saying so; and `max_steps`, where it is left at 10, is 10 for each agent.
     """
 
     kind: str = Field(default="Network", pattern="^Network$")
@@ -56,7 +59,7 @@ class NetworkSpec(ClientValue):
     description: str = Field(default="", max_length=4_096)
     model: str = "scripted:task"
     agents: tuple[AgentSpec, ...] = Field(max_length=50)
-    max_steps: int = Field(default=10, ge=1, le=MAX_STEPS_CAP)
+    max_steps: int = Field(default=MAX_STEPS, ge=1, le=MAX_STEPS_CAP)
     max_tool_errors: int = Field(default=8, ge=1, le=MAX_STEPS_CAP)
     timeout_ms: int = Field(default=300_000, ge=1, le=MAX_TIMEOUT_MS)
     step_timeout_ms: int = Field(default=60_000, ge=1, le=MAX_STEP_TIMEOUT_MS)

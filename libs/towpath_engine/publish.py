@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.networks import AgentSpec, CompiledAgent, NetworkSpec, Snapshot
+from towpath_contracts.networks import MAX_STEPS, AgentSpec, CompiledAgent, NetworkSpec, Snapshot
 from towpath_contracts.problems import ProblemDetail
 from towpath_contracts.shapes import schema_fault
 from towpath_contracts.subjects import AGENT, DEFAULT_POOL, pool_of
@@ -158,7 +158,7 @@ def _compile_agent(spec: NetworkSpec, agent: AgentSpec, rosters: Rosters) -> Com
 def compile_snapshot(spec: NetworkSpec, tools: Mapping[str, ToolSpec]) -> Snapshot:
     """Compile a checked network. Tool specs are pinned: a run keeps the schema it was published with."""
     rosters = rosters_of(spec)
-    chosen, spec = "max_steps" in spec.model_fields_set, implied(rosters)
+    spec = implied(rosters)
     swarm = compile_swarm(rosters)
     used = {name for agent in spec.agents for name in agent.equipped_tools}
     return Snapshot(
@@ -167,7 +167,7 @@ def compile_snapshot(spec: NetworkSpec, tools: Mapping[str, ToolSpec]) -> Snapsh
         default_agent_key=next(agent.key for agent in spec.agents if agent.is_default),
         agents={agent.key: _compile_agent(spec, agent, rosters) for agent in spec.agents},
         tools={name: tools[name] for name in sorted(used)},
-        max_steps=spec.max_steps if swarm is None or chosen else swarm.max_steps,
+        max_steps=swarm.max_steps if swarm is not None and spec.max_steps == MAX_STEPS else spec.max_steps,
         max_tool_errors=spec.max_tool_errors,
         timeout_ms=spec.timeout_ms,
         step_timeout_ms=spec.step_timeout_ms,

@@ -38,17 +38,17 @@ async def prompts(client: Client, script: list[Any]) -> str:
     async with httpx2.AsyncClient(base_url=client.server, timeout=90) as http:
         answer = await http.post("/run", json=task)
     assert answer.is_success, answer.text
-    return "\n".join(_prompts(answer.json()))
+    return "\n".join(prompts_in(answer.json()))
 
 
-def _prompts(answer: Any) -> list[str]:
+def prompts_in(answer: Any) -> list[str]:
     """Return every text that was sent to a model, wherever it stands in *answer*."""
     if isinstance(answer, list):
-        return [text for one in answer for text in _prompts(one)]
+        return [text for one in answer for text in prompts_in(one)]
     if not isinstance(answer, dict):
         return []
     own = [answer["prompt"]] if isinstance(answer.get("prompt"), str) else []
-    return own + [text for one in answer.values() for text in _prompts(one)]
+    return own + [text for one in answer.values() for text in prompts_in(one)]
 
 
 def comparable(event: Any) -> dict[str, Any]:
