@@ -18,14 +18,15 @@ from towpath_contracts.deciding import DecisionRequest
 from towpath_contracts.events import LogEntry
 from towpath_contracts.facts import FenceRaised, MessageDead, OutcomeRecorded
 from towpath_contracts.problems import ProblemError
-from towpath_contracts.rpc import RAISE_FENCE, RECORD_OUTCOME
-from towpath_contracts.run_calls import InternalOutcome, RecordOutcome
+from towpath_contracts.rpc import RAISE_FENCE
+from towpath_contracts.run_calls import RecordOutcome
 from towpath_engine.effects import Effect, StoreText, message_of, sayable_again
 from towpath_engine.state import RunState
 from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_fabric.ports import Wire
 from towpath_orchestrator.children import Children
 from towpath_orchestrator.metrics import Metrics
+from towpath_orchestrator.outcomes import tell_outcome
 
 MESSAGE_ID = "Nats-Msg-Id"
 
@@ -136,9 +137,8 @@ class Sender:
 
     async def _record_outcome(self, request: RecordOutcome) -> None:
         crash_point("orchestrator.before_outcome")
-        try:
-            answer: InternalOutcome = await self._bus.ask(RECORD_OUTCOME, request)
-        except ProblemError:
+        answer = await tell_outcome(self._bus, request)
+        if answer is None:
             return  # the outcome stays pending and is told again by the reconciler
         crash_point("orchestrator.outcome_answered")
         self._local(OutcomeRecorded(run_id=request.run_id, execution_id=request.execution_id, refused=answer.refused))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import DatabaseUrl
 from tests.support.background_machine import Background
-from tests.support.engine_machine import use
+from tests.support.engine_machine import RUN, use
 from tests.support.goal_machine import goal_run
 from tests.support.serving import serving
 from tests.support.tas_peer import TasPeer
@@ -16,14 +16,21 @@ from tests.support.tas_peer import TasPeer
 from towpath import ToolContext, tool
 from towpath_contracts import events as ev
 from towpath_contracts import facts
-from towpath_contracts.canonical import digest_text
+from towpath_contracts.canonical import digest, digest_text
+from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.rpc import RECORD_OUTCOME
+from towpath_contracts.run_calls import InternalOutcome, RecordOutcome
+from towpath_contracts.tools import ToolFailure
 from towpath_contracts.workspace import MAX_FILE_BYTES, MAX_WORKSPACE_BYTES, FileChange
 from towpath_embedded.nats import Nats
 from towpath_engine.internal import digests_for
+from towpath_fabric.bus import Bus
 from towpath_fabric.db import open_pool
+from towpath_fabric.settings import Settings
 from towpath_orchestrator.adapters.run_tables import RunTables
 from towpath_orchestrator.desks import Desks
 from towpath_orchestrator.inbox import Item
+from towpath_orchestrator.outcomes import tell_outcome
 
 BROKEN = "broken.txt"
 
@@ -144,3 +151,36 @@ async def test_d6_sizes_are_those_of_what_is_stored_and_a_fact_loads_no_more_tha
         await desks.fill({run.state.run_id: run.state}, {run.state.run_id: [item]})
         assert isinstance(item.fact, facts.ToolPermitted) and len(digests_for(run.state, asked)) == 3
         assert 600_000 < sum(map(len, item.fact.contents.values())) <= MAX_WORKSPACE_BYTES
+
+
+async def test_the_ledger_gets_an_outcome_without_its_contents_where_it_cannot_take_them(nats_server: Nats) -> None:
+    tas, orchestrator = (Bus(name, Settings.load(nats_url=nats_server.url())) for name in ("tas", "orchestrator"))
+    heard: list[RecordOutcome] = []
+
+    async def take(request: RecordOutcome) -> InternalOutcome:
+        if request.tool == "later":
+            raise ProblemError(problem("unavailable", "the database is away", retry_after_s=1))
+        if "\\x00" in str(request.result):
+            raise ProblemError(problem("request_invalid", "a value can't be stored"))
+        heard.append(request)
+        return InternalOutcome(execution_id=request.execution_id)
+
+    tas.answer(RECORD_OUTCOME, take)
+    await tas.connect()
+    await tas.broker.start()
+    await orchestrator.connect()
+    try:
+        said = RecordOutcome(run_id=RUN, project="p", execution_id=RUN, tool="plan_read", status="succeeded")
+        for result in ({"text": "x" * 2_000_000}, {"text": "a\x00b"}):
+            assert await tell_outcome(orchestrator, said.model_copy(update={"result": result})) is not None
+            assert heard[-1].result["left_out"] and heard[-1].result["digest"] == digest(result)
+        failure = ToolFailure(code="path_invalid", message="x" * 2_000_000, began=False)
+        failed = said.model_copy(update={"status": "failed", "failure": failure})
+        assert await tell_outcome(orchestrator, failed) is not None
+        assert heard[-1].failure == ToolFailure(code="path_invalid", message="", began=False)
+        assert await tell_outcome(orchestrator, said.model_copy(update={"result": {"a": 1}})) is not None
+        assert heard[-1].result == {"a": 1}, "what fits is told whole"
+        assert await tell_outcome(orchestrator, said.model_copy(update={"tool": "later"})) is None, "told again later"
+    finally:
+        await orchestrator.close()
+        await tas.close()

@@ -4,15 +4,16 @@ import json
 from typing import Any
 
 import pytest
-from tests.support.tas_calls import RUN, ask, request, ruling
+from tests.support.tas_calls import RUN, ask, outcome, request, ruling
 
-from towpath_contracts.facts import ToolPermitted, fact_adapter
+from towpath_contracts.facts import ToolFinished, ToolPermitted, fact_adapter
 from towpath_contracts.internal_tools import INTERNAL_TOOLS, PLATFORM_TOOLSET
 from towpath_contracts.problems import ProblemError
 from towpath_contracts.run_calls import RecordOutcome
 from towpath_contracts.tools import CallStatus, EffectClass, RegisterTools, ToolFailure, ToolSpec
 from towpath_tas.app.tools import _check
 from towpath_tas.core.call import Call, Dispatch
+from towpath_tas.core.facts import reported
 from towpath_tas.core.internal import BUILT_IN, is_internal, on_recorded, permitted
 from towpath_tas.core.ledger import void
 
@@ -81,3 +82,12 @@ def test_no_worker_may_offer_what_looks_like_a_tool_of_the_platform() -> None:
             _check(RegisterTools(toolset=spec.toolset, worker="w", owner="o", tools=(spec,)))
         assert refused.value.problem.errors[0].code == "tool_reserved"
     _check(RegisterTools(toolset="mine", worker="w", owner="o", tools=(mine,)))
+
+
+def test_a_run_hears_why_changes_of_its_files_are_lost() -> None:
+    call = permitted_call()
+    said = outcome(call, changes_lost={"code": "workspace_full", "path": "big.txt"})
+    fact = fact_adapter.validate_json(reported(call, said, None))
+    assert isinstance(fact, ToolFinished) and fact.status == "succeeded"
+    assert fact.changes_lost == said.changes_lost is not None
+    assert "changes_lost" not in reported(call, outcome(call), None), "and nothing is said where nothing is lost"
