@@ -11,7 +11,7 @@ from typing import Any
 
 RESULT, BINDINGS = "result", "bindings"
 
-_BRACES = re.compile(r"\{\{(.{0,512}?)\}\}", re.DOTALL)
+_BRACES = re.compile(r"\{\{([^{}]{0,512})\}\}")
 _PATH = re.compile(r"(result|bindings)((?:\.[^.\[\]{}\s]+|\[[0-9]{1,9}\])+)")
 _SEGMENT = re.compile(r"\.([^.\[\]]+)|\[([0-9]+)\]")
 

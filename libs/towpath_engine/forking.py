@@ -64,7 +64,9 @@ class ForkPoint:
         """Return the state before the step; raises ForkRefusedError."""
         found, step = self._boundary, self._from_step
         first = self._first_step
-        if first is None:
+        if found.composition is not None:
+            msg = "a plan has no steps of its own to fork from: submit it anew, or fork a run of one of its steps"
+        elif first is None:
             msg = "the run has not begun its first step"
         elif step < first:
             msg = f"the run is a fork that begins at step {first}: fork its parent"

@@ -6,6 +6,7 @@ is an upper bound whatever the model does, as long as the decider keeps to the r
 
 from towpath_contracts import events as ev
 from towpath_contracts.budgets import Amounts
+from towpath_contracts.canonical import canonical_json
 from towpath_contracts.deciding import DecisionRequest
 from towpath_contracts.events import LogEntry
 from towpath_engine.effects import CALLS, message_of
@@ -33,6 +34,8 @@ def worst_case(state: RunState, pending: PendingEffect) -> Amounts:
     calls = message.max_calls or CALLS
     repeats = message.context.base_prompt.count("{{")
     asked = len(message.context.model_dump_json().encode()) * (1 + repeats) + PLATFORM_TOKENS
+    if message.response_schema is not None:
+        asked += len(canonical_json(message.response_schema).encode())
     repaired = max(0, calls - 1) * (message.max_output_tokens + REPAIR_TOKENS)
     told, said = calls * asked + repaired, calls * message.max_output_tokens
     price = state.budget.prices.get(message.model) if state.budget is not None else None
