@@ -3,11 +3,15 @@
 Law: idempotent; it adds and updates, and never deletes a stream, so no message is lost by a start.
 """
 
+from nats import errors as nats_errors
 from nats.aio.client import Client
 from nats.js import JetStreamContext, api
 from nats.js.errors import APIError, NotFoundError
 
 from towpath_contracts.streams import CONSUMERS, STREAMS, ConsumerSpec, StreamSpec
+
+ASK_S = 2.0
+"""How long the broker may take to say what waits."""
 
 
 def stream_config(spec: StreamSpec) -> api.StreamConfig:
@@ -38,6 +42,15 @@ def consumer_config(spec: ConsumerSpec) -> api.ConsumerConfig:
         max_deliver=-1,
         max_waiting=512,
     )
+
+
+async def backlog(nc: Client, stream: str, durable: str) -> int | None:
+    """Return how many messages of a consumer nobody has taken yet; None where nobody can say, or it is not there."""
+    try:
+        found = await nc.jetstream(timeout=ASK_S).consumer_info(stream, durable)
+    except (TimeoutError, nats_errors.Error):
+        return None
+    return int(found.num_pending or 0)
 
 
 async def ensure_stream(js: JetStreamContext, spec: StreamSpec) -> None:

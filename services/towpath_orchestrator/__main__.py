@@ -7,7 +7,7 @@ from functools import partial
 from towpath_contracts.streams import INBOX_CONSUMER, TASKS_CONSUMER
 from towpath_fabric.pull import PullConsumer
 from towpath_fabric.service import Service
-from towpath_fabric.streams import ensure_consumer, ensure_streams
+from towpath_fabric.streams import backlog, ensure_consumer, ensure_streams
 from towpath_orchestrator import replay_command
 from towpath_orchestrator.agents import serve_agents
 from towpath_orchestrator.app import serve_notices
@@ -36,7 +36,9 @@ class Orchestrator:
         arrived = asyncio.Event()
         inbox = PullConsumer(bus.nc, INBOX_CONSUMER, window=1024, rebind=self._ensure, arrived=arrived)
         tasks = PullConsumer(bus.nc, TASKS_CONSUMER, window=128, rebind=self._ensure)
-        ports = Ports(pool=pool, bus=bus, inbox=inbox, tasks=tasks, arrived=arrived, ensure=self._ensure)
+        ports = Ports(
+            pool=pool, bus=bus, inbox=inbox, tasks=tasks, arrived=arrived, ensure=self._ensure, backlog=self._backlog
+        )
         parts = Parts(ports, self._settings, self._metrics, service.log)
         parts.loop.tracing = RunTracing(pool, service.telemetry, service.log)
         parts.answer()
@@ -50,6 +52,9 @@ class Orchestrator:
         service.on_stop(tasks.stop)
         for loop in parts.loops:
             service.loop(loop)
+
+    async def _backlog(self, stream: str, durable: str) -> int | None:
+        return await backlog(self._service.bus.nc, stream, durable)
 
     async def _ensure(self) -> None:
         await ensure_streams(self._service.bus.nc)

@@ -174,8 +174,7 @@ class CommitLoop:
                 idle.append(run_id)
         crash_point("orchestrator.advanced")
         committed = await self._commit(batch, now)
-        for run_id in committed:
-            await self._send(effects[run_id])
+        await self._send_all([moved for moved in batch if moved.state.run_id in committed], effects)
         crash_point("orchestrator.effects_posted")
         await asyncio.sleep(0)  # the effects go out before the rest is written
         done: list[Item] = []
@@ -187,7 +186,7 @@ class CommitLoop:
         rested = [run_id for run_id in idle if run_id not in stale]
         await self._rest([states[run_id] for run_id in rested], facts)
         for run_id in rested:
-            await self._send(effects[run_id])
+            await self._send(effects[run_id], states[run_id])
             done.extend(facts[run_id])
         crash_point("orchestrator.before_ack")
         await self._acknowledge(done)
@@ -342,17 +341,28 @@ class CommitLoop:
             done.add(await self._commit_rows([moved], now))
         return done
 
-    async def _send(self, wanted: list[Effect]) -> None:
+    async def _send_all(self, committed: list[Moved], effects: dict[UUID, list[Effect]]) -> None:
+        """Send what a batch wants sent; who waits for longer goes first into what it leaves free."""
+        windows = None if self.sender is None else self.sender.windows
+        if windows is not None:
+            for moved in committed:
+                windows.settle(moved.before, moved.state)
+        for moved in committed:
+            await self._send(effects[moved.state.run_id], moved.state)
+        if windows is not None:
+            await windows.pump()
+
+    async def _send(self, wanted: list[Effect], state: RunState) -> None:
         if self.sender is None:
             return
         for effect in wanted:
             if effect.effect.attempt > 1:
                 self._metrics.resent.inc()
-            await self.sender.send(effect)
+            await self.sender.send(effect, state)
 
     async def announce(self, moved: Moved, effects: list[Effect]) -> None:
         """Send what a transition committed elsewhere in this process (a new run) wants sent and told."""
-        await self._send(effects)
+        await self._send(effects, moved.state)
         await self._told(moved)
 
     async def _told(self, moved: Moved) -> None:

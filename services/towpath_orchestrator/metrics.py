@@ -29,5 +29,12 @@ class Metrics:
         self.resent = Counter("towpath_effects_resent", "Effects sent again by the reconciler", registry=registry)
         self.dead = Counter("towpath_dead_letters", "Messages set aside", ["stream"], registry=registry)
         self.refused = Counter("towpath_budget_refusals", "Reservations that did not fit", registry=registry)
-        self.active = Gauge("towpath_runs_active", "Runs that are started and not ended", registry=registry)
+        self.active = Gauge("towpath_runs_active", "Runs that hold room", registry=registry)
+        self.held = Gauge("towpath_requests_held", "Requests that wait for their turn", registry=registry)
+        self.held_seconds = Histogram(
+            "towpath_request_held_seconds",
+            "How long requests waited for their turn, of those that had to",
+            buckets=(0.01, 0.05, 0.25, 1, 5, 30, 120, 600),
+            registry=registry,
+        )
         self.queued = Gauge("towpath_runs_queued", "Runs that wait for room", registry=registry)

@@ -31,6 +31,7 @@ from towpath_orchestrator.budgets import Budgets
 from towpath_orchestrator.children import Children
 from towpath_orchestrator.forks import Forks
 from towpath_orchestrator.gate import ReplayGate
+from towpath_orchestrator.holding import Holding
 from towpath_orchestrator.letters import Letters
 from towpath_orchestrator.limits import Limits
 from towpath_orchestrator.loop import CommitLoop
@@ -43,11 +44,15 @@ from towpath_orchestrator.sender import Sender
 from towpath_orchestrator.settings import OrchestratorSettings
 from towpath_orchestrator.submit import Intake
 from towpath_orchestrator.waking import Waking
+from towpath_orchestrator.windows import Backlog, Windows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """Where a replica touches the world. `arrived` is set by *inbox*; `ensure` declares the broker's streams."""
+    """Where a replica touches the world. `arrived` is set by *inbox*; `ensure` declares the broker's streams.
+
+    `backlog` says what waits at the broker; without it windows stay as wide as they are set.
+    """
 
     pool: Database
     bus: Wire
@@ -55,6 +60,7 @@ class Ports:
     tasks: Feed
     arrived: asyncio.Event
     ensure: Callable[[], Awaitable[None]]
+    backlog: Backlog | None = None
 
 
 class Parts:
@@ -70,6 +76,7 @@ class Parts:
         self._registry = Registry(pool, tables, bus)
         self.loop = loop = CommitLoop(pool, tables, ports.inbox, ports.arrived, settings, metrics, log, limits)
         sender = loop.sender = Sender(bus, metrics, loop.add)
+        windows = sender.windows = Windows(sender.request, settings, metrics, ports.backlog)
         sender.children = loop.children = Children(pool, bus, log)
         admission = loop.admission = Admission(pool, settings, metrics, loop.add, log)
         self._intake = intake = Intake(pool, tables, loop, settings, self._registry.find, bus, limits, admission)
@@ -86,6 +93,8 @@ class Parts:
             intake.run,
             reconciler.run,
             admission.run,
+            windows.run,
+            Holding(pool, tables, loop.cache, windows, log).run,
             partial(sender.follow_reconnects, loop.cache.states, ports.ensure),
             reconciler.keep_house,
             Resuming(pool, tables, sender, log, most=settings.max_active_runs).run,

@@ -53,4 +53,4 @@ class Resuming:
                 continue
             if state is not None:
                 for pending in sayable_again(state):
-                    await self._sender.send(message_of(state, pending))
+                    await self._sender.send(message_of(state, pending), state)

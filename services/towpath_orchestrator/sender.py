@@ -20,6 +20,7 @@ from towpath_contracts.facts import FenceRaised, MessageDead, OutcomeRecorded
 from towpath_contracts.problems import ProblemError
 from towpath_contracts.rpc import RAISE_FENCE
 from towpath_contracts.run_calls import RecordOutcome
+from towpath_contracts.tools import ToolRequest
 from towpath_engine.effects import Effect, StoreText, message_of, sayable_again
 from towpath_engine.state import RunState
 from towpath_fabric.crash_points import crash_point, crash_point_sent
@@ -27,6 +28,7 @@ from towpath_fabric.ports import Wire
 from towpath_orchestrator.children import Children
 from towpath_orchestrator.metrics import Metrics
 from towpath_orchestrator.outcomes import tell_outcome
+from towpath_orchestrator.windows import Windows
 
 MESSAGE_ID = "Nats-Msg-Id"
 
@@ -58,6 +60,7 @@ class Sender:
         self._local = local
         self._asking: set[asyncio.Task[None]] = set()
         self.children: Children | None = None
+        self.windows: Windows | None = None
 
     async def tell(self, run_id: UUID, project: str, entries: list[LogEntry], texts: list[str]) -> None:
         """Publish the events of one transition."""
@@ -92,10 +95,10 @@ class Sender:
                 continue
             for state in states():
                 for pending in sayable_again(state):
-                    await self.send(message_of(state, pending))
+                    await self.send(message_of(state, pending), state)
 
-    async def send(self, effect: Effect) -> None:
-        """Send one effect."""
+    async def send(self, effect: Effect, state: RunState) -> None:
+        """Send one effect of a run in *state*; a request may have to wait for its turn."""
         message = effect.message
         if isinstance(message, RaiseFence):
             self._begin(self._raise_fence(message))
@@ -109,6 +112,15 @@ class Sender:
             if self.children is not None and (message.cancel or effect.effect.attempt > 1):
                 self.children.ask(message)
             return
+        if self.windows is not None:
+            await self.windows.offer(effect, state)
+        else:
+            await self.request(effect)
+
+    async def request(self, effect: Effect) -> None:
+        """Send a request whose turn has come."""
+        message = effect.message
+        assert isinstance(message, DecisionRequest | ToolRequest)
         subject = subjects.TOOL_REQUEST
         if isinstance(message, DecisionRequest):
             subject = subjects.decide(subjects.pool_of(message.model, message.project))

@@ -32,6 +32,9 @@ class OrchestratorSettings(Settings):
     max_queued_runs: int = 100_000
     """Beyond this a submit is refused with `overloaded`."""
 
+    message_window: int = Field(default=64, ge=8, le=1_024)
+    """Requests that may be on their way to a model or a tool, for a start: while others wait it finds its own width."""
+
     batch_size: int = 256
     """Facts that one transaction folds at most: large enough to share a commit, small enough to stay within 50 ms."""
 

@@ -88,6 +88,7 @@ class World:
                 "cache_runs": self.cache,
                 "batch_size": self.size,
                 "max_active_runs": self.chance.choice((1, 2, 100)),
+                "message_window": self._stream("windows").choice((1, 3, 64)),
             }
         )
         self.tas_settings = TAS_SETTINGS.model_copy(update={"batch_size": self.size, "cache_calls": self.cache})

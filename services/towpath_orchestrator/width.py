@@ -1,0 +1,86 @@
+"""How many messages may be on their way to one place: found out by trying, while some have to wait. Pure.
+
+Law: as many as make it go faster, and no more. What is on its way beyond that only waits where nobody chooses whose
+turn it is. Nothing is known of who answers, or how long that takes: a model may take seconds and a script none.
+"""
+
+FLOOR = 8
+"""Always allowed: less would leave answerers idle between two looks."""
+
+CEILING = 1_024
+"""What one consumer may have taken and not acknowledged (`towpath_contracts.streams`)."""
+
+AHEAD = 8
+"""Messages that may wait at the broker: so many that answerers never find it empty."""
+
+BETTER, WORSE = 1.1, 0.9
+"""More on the way is kept where answers come a tenth faster; less, unless they come a tenth slower."""
+
+UP_AGAIN, DOWN_AGAIN = 16, 32
+"""After a trial that was taken back, so many generations of answers before the next one."""
+
+LEAST_MEASURED = 16
+
+
+class Width:
+    """The size of a window. `ended` and `look` are told what happens while messages wait, `rest` when none does."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._tried: tuple[int, float] | None = None
+        """The size before the trial under way, and how many answers came in a second then."""
+        self._generation = self._up_from = self._down_from = 0
+        self.rest()
+
+    def rest(self) -> None:
+        """Forget the measurement: nothing waits, so the window bounds nothing."""
+        self._tried = None
+        self._begin()
+
+    def _begin(self) -> None:
+        """Measure anew: what is on its way now is of another size, and is not counted."""
+        self._skip = self.size
+        self._counted = 0
+        self._since = 0.0
+
+    def ended(self, now: float) -> None:
+        """Take note of an answer, at *now* seconds of any clock."""
+        if self._skip:
+            self._skip -= 1
+            self._since = now
+        else:
+            self._counted += 1
+
+    def look(self, now: float, backlog: int | None) -> int:
+        """Return by how much the window changes; *backlog* messages wait at the broker, None where nobody knows."""
+        if backlog is not None and backlog > 2 * AHEAD and self.size > FLOOR:
+            return self._to(self.size - (backlog - AHEAD))
+        if self._counted < max(LEAST_MEASURED, self.size) or now <= self._since:
+            return 0
+        rate = self._counted / (now - self._since)
+        self._generation += 1
+        return self._judge(rate, spare=not backlog or backlog < AHEAD)
+
+    def _judge(self, rate: float, *, spare: bool) -> int:
+        if self._tried is not None:
+            before, was = self._tried
+            self._tried = None
+            if self.size > before and rate < was * BETTER:
+                self._up_from = self._generation + UP_AGAIN
+                return self._to(before)
+            if self.size < before and rate < was * WORSE:
+                self._down_from = self._generation + DOWN_AGAIN
+                return self._to(before)
+        if spare and self._generation >= self._up_from and self.size < CEILING:
+            self._tried = self.size, rate
+            return self._to(self.size * 2)
+        if self._generation >= self._down_from and self.size > FLOOR:
+            self._tried = self.size, rate
+            return self._to(self.size * 2 // 3)
+        self._begin()
+        return 0
+
+    def _to(self, size: int) -> int:
+        before, self.size = self.size, max(FLOOR, min(CEILING, size))
+        self._begin()
+        return self.size - before
