@@ -5,7 +5,7 @@ Law: nothing runs in this process. Every form submits to a platform, so a run lo
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 from towpath.client.client import Client
 from towpath.client.streams import known_types
@@ -96,6 +96,8 @@ class Run:
         *,
         detailed: bool,
         event_types: Iterable[str] | None = None,
+        deltas: bool = False,
+        children: bool = False,
         server: str | None = None,
         api_key: str | None = None,
         caller: str = "anonymous",
@@ -108,6 +110,22 @@ class Run:
         network: AnyNetwork,
         message: str = "",
         *,
+        deltas: Literal[True],
+        event_types: Iterable[str] | None = None,
+        children: bool = False,
+        server: str | None = None,
+        api_key: str | None = None,
+        caller: str = "anonymous",
+        **options: Any,
+    ) -> AsyncIterator[StreamEvent]: ...
+
+    @overload
+    def stream(
+        self,
+        network: AnyNetwork,
+        message: str = "",
+        *,
+        children: bool = False,
         server: str | None = None,
         api_key: str | None = None,
         caller: str = "anonymous",
@@ -121,6 +139,8 @@ class Run:
         *,
         detailed: bool | None = None,
         event_types: Iterable[str] | None = None,
+        deltas: bool = False,
+        children: bool = False,
         server: str | None = None,
         api_key: str | None = None,
         caller: str = "anonymous",
@@ -129,18 +149,24 @@ class Run:
         """Run *network* and yield its events as they happen; the last one is `run_finished`.
 
         With *detailed* (True or False) they come in the words of a conversation instead, as `Client.stream` says, of
-        the kinds *event_types* alone where it is given; a run that fails then raises RunFailedError in the end.
+        the kinds *event_types* alone where it is given; a run that fails then raises RunFailedError in the end. So
+        they do with *deltas*: pieces of what the model writes, over HTTP. With *children* the events of all runs below
+        come too, each with its `run_id` and `path`.
         """
+        if deltas and detailed is None:
+            detailed = True
         async with Client(server, api_key=api_key, caller=caller) as client:
             name = await _published(client, network, options)
             if detailed is not None:
                 known_types(event_types)  # a wrong word begins no run
             accepted = await client.submit(name, message, **options)
             if detailed is None:
-                async for entry in client.events(accepted.run_id):
+                async for entry in client.events(accepted.run_id, children=children):
                     yield entry
                 return
-            async for event in client.stream(accepted.run_id, detailed=detailed, event_types=event_types):
+            async for event in client.stream(
+                accepted.run_id, detailed=detailed, event_types=event_types, deltas=deltas, children=children
+            ):
                 yield event
 
 

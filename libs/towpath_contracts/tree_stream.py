@@ -103,9 +103,9 @@ class TreeStream:
         return all(one.ended for one in self._members.values())
 
     def take(self, run_id: UUID, entry: LogEntry) -> Iterator[TreeEntry]:
-        """Take the next entry of a run, and yield what is to be told now, in order."""
+        """Take the next entry of a run, and yield what is to be told now, in order; one that was taken is dropped."""
         member = self._members[run_id]
-        if entry.seq != member.seq + 1:
+        if entry.seq <= member.seq:
             return
         member.seq = entry.seq
         member.held.append(entry)

@@ -18,7 +18,7 @@ from towpath.client.budgets import Budgets
 from towpath.client.groups import DeadLetters, Gates, Networks, Tools
 from towpath.client.policy import Policy
 from towpath.client.settings import ClientSettings
-from towpath.client.streams import known_types, raise_if_failed
+from towpath.client.streams import Conversation, known_types, raise_if_failed
 from towpath.client.switches import Switches
 from towpath.client.transport import Transport
 from towpath.client.workspaces import Workspaces
@@ -30,12 +30,12 @@ from towpath.outputs import Output, TypedRun, typed
 from towpath.tools import seconds
 from towpath_contracts.base import JsonObject
 from towpath_contracts.children import ChildNode
-from towpath_contracts.events import FINAL_STATUSES, LogEntry, RunFinished
+from towpath_contracts.events import FINAL_STATUSES, LogEntry
 from towpath_contracts.goal_views import TaskState
 from towpath_contracts.messages import RunMessages
 from towpath_contracts.nodes import RunNodes
 from towpath_contracts.problems import details_of, problem, summary_of
-from towpath_contracts.streaming import StreamEvent, Streaming
+from towpath_contracts.streaming import StreamEvent
 from towpath_contracts.subjects import ANONYMOUS
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_contracts.views import Done, RunPage, RunView
@@ -197,26 +197,44 @@ class Client:
         """Return a run as a conversation, its current turn included. HTTP only."""
         return RunMessages.model_validate(await self._transport.request("GET", f"/v1/runs/{_uuid(run_id)}/messages"))
 
-    async def events(self, run_id: UUID | str, after: int = 0) -> AsyncIterator[LogEntry]:
-        """Yield every event after seq *after* once and in order, until the run has ended; resumes after a drop."""
-        async for entry in self._transport.events(_uuid(run_id), after):
-            yield entry
+    async def events(self, run_id: UUID | str, after: int = 0, *, children: bool = False) -> AsyncIterator[LogEntry]:
+        """Yield every event after seq *after* once and in order, until the run has ended; resumes after a drop.
+
+        With *children* those of all runs below it too, as TreeEntry with `run_id` and `path`, from the beginning on.
+        """
+        if not children:
+            async for entry in self._transport.events(_uuid(run_id), after):
+                yield entry
+            return
+        if after:
+            raise RefusedError(problem("request_invalid", "after counts the events of one run: leave it out"))
+        async for one in self._transport.follow(_uuid(run_id), children=True):
+            if isinstance(one, LogEntry):
+                yield one
 
     async def stream(
-        self, run_id: UUID | str, *, detailed: bool = True, event_types: Iterable[str] | None = None
+        self,
+        run_id: UUID | str,
+        *,
+        detailed: bool = True,
+        event_types: Iterable[str] | None = None,
+        deltas: bool = False,
+        children: bool = False,
     ) -> AsyncIterator[StreamEvent]:
         """Yield a run as it happens: text, tool_call, tool_result, step, reasoning, usage, status and error (B12).
 
         Without *detailed* only text and tool_call; *event_types* narrows further; the error that ends a run is always
-        told. Then, for a run that did not complete and was not cancelled, RunFailedError is raised.
+        told. With *deltas* (HTTP only) what the model writes of them comes in pieces before, and `superseded` says
+        which to forget. With *children* all runs below it are told too, each event with its `run_id` and `path`.
+        Then, for a run that did not complete and was not cancelled, RunFailedError is raised.
         """
-        wanted = known_types(event_types)
-        told = Streaming(detailed=detailed, event_types=wanted)
-        async for entry in self._transport.events(_uuid(run_id), 0):
+        found = _uuid(run_id)
+        told = Conversation(found, detailed=detailed, event_types=known_types(event_types))
+        async for entry in self._transport.follow(found, children=children, deltas=deltas):
             for one in told.of(entry):
                 yield one
-            if isinstance(entry.event, RunFinished):
-                raise_if_failed(_uuid(run_id), entry.event)
+        if told.ended is not None:
+            raise_if_failed(found, told.ended)
 
     async def cancel(self, run_id: UUID | str, reason: str = "") -> Done:
         """Ask a run to stop. It has stopped when its status says so."""

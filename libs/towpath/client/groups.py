@@ -8,7 +8,8 @@ from typing import Any
 from uuid import UUID
 
 from towpath.client.transport import Transport
-from towpath.files import load_network
+from towpath.errors import RefusedError
+from towpath.files import found_in, load_network
 from towpath.networks import Network
 from towpath_contracts.access import ToolsDescribed
 from towpath_contracts.base import JsonObject
@@ -39,13 +40,21 @@ class Networks:
 
     async def publish(self, written: Written, *, dry_run: bool = False) -> NetworkVersion:
         """Make a new version; one equal to the current version is returned as `unchanged`."""
-        body = {"spec": spec_json(written), "dry_run": dry_run}
-        return NetworkVersion.model_validate(await self._transport.request("POST", "/v1/networks", body=body))
+        return await self._ask("/v1/networks", written, dry_run=dry_run)
 
     async def validate(self, written: Written) -> NetworkVersion:
         """Say what publishing would make, without making it."""
-        body = {"spec": spec_json(written)}
-        return NetworkVersion.model_validate(await self._transport.request("POST", "/v1/networks/validate", body=body))
+        return await self._ask("/v1/networks/validate", written)
+
+    async def _ask(self, address: str, written: Written, **more: bool) -> NetworkVersion:
+        """Send a network; what is wrong with one from a file is told with its lines."""
+        try:
+            answer = await self._transport.request("POST", address, body={"spec": spec_json(written), **more})
+        except RefusedError as error:
+            if isinstance(written, str | Path):
+                raise found_in(written, error) from error
+            raise
+        return NetworkVersion.model_validate(answer)
 
     async def list(self) -> NetworkList:
         """Return the current versions."""

@@ -12,9 +12,12 @@ from uuid import UUID
 import httpx2
 from pydantic import ValidationError
 
+from towpath.client.cursors import Cursor
 from towpath.client.patience import Patience
+from towpath.client.trees import merged
 from towpath.errors import TowpathError, UnavailableError, error_from, unreachable
 from towpath_contracts.base import JsonObject
+from towpath_contracts.deltas import Told
 from towpath_contracts.events import FINAL_STATUSES, LogEntry
 from towpath_contracts.problems import Problem, problem
 from towpath_contracts.tasks import RunAccepted, SubmitTask
@@ -34,22 +37,6 @@ SUBMIT_PATIENCE_S = 10.0
 READ_PATIENCE_S = 10.0
 STREAM_PATIENCE_S = 120.0
 """How long a stream may be without contact: longer than a gateway needs to be replaced."""
-
-
-class _Cursor:
-    """Where a stream stands."""
-
-    def __init__(self, after: int) -> None:
-        self.after = after
-        self.ended = False
-        self.by_page = False
-
-    def takes(self, entry: LogEntry) -> bool:
-        """Say whether *entry* is new, and move on if so."""
-        if entry.seq <= self.after:
-            return False
-        self.after = entry.seq
-        return True
 
 
 class HttpTransport:
@@ -131,13 +118,24 @@ class HttpTransport:
 
     async def events(self, run_id: UUID, after: int) -> AsyncIterator[LogEntry]:
         """Yield events by SSE, or by pages where streams do not get through; both resume after a drop."""
-        cursor, patience = _Cursor(after), Patience(STREAM_PATIENCE_S)
+        async for one in self._follow(Cursor(run_id, after)):
+            if isinstance(one, LogEntry):
+                yield one
+
+    async def follow(
+        self, run_id: UUID, *, children: bool = False, deltas: bool = False
+    ) -> AsyncIterator[LogEntry | Told]:
+        """Yield events, and pieces of what models write where they get through; both resume after a drop."""
+        async for one in self._follow(Cursor(run_id, children=children, deltas=deltas)):
+            yield one
+
+    async def _follow(self, cursor: Cursor) -> AsyncIterator[LogEntry | Told]:
+        patience = Patience(STREAM_PATIENCE_S)
         while not cursor.ended:
             try:
-                source = self._pages(run_id, cursor) if cursor.by_page else self._stream(run_id, cursor)
-                async for entry in source:
+                async for one in self._pages(cursor) if cursor.by_page else self._stream(cursor):
                     patience.renew()
-                    yield entry
+                    yield one
                 await self._between(cursor, patience)
             except httpx2.TransportError as error:
                 await self._bear(patience, error)
@@ -151,17 +149,18 @@ class HttpTransport:
             raise lost from error
         await patience.wait(lost)
 
-    async def _between(self, cursor: _Cursor, patience: Patience) -> None:
+    async def _between(self, cursor: Cursor, patience: Patience) -> None:
         """Wait a moment after a stream that was closed, or a page that was read to its end."""
         if not cursor.ended:
             await patience.wait(unreachable(self.address, "the stream keeps being closed"), PAGE_PAUSE_S)
 
-    async def _stream(self, run_id: UUID, cursor: _Cursor) -> AsyncIterator[LogEntry]:
+    async def _stream(self, cursor: Cursor) -> AsyncIterator[LogEntry | Told]:
         """Read one SSE connection until it ends, for whatever reason."""
-        headers = {"Last-Event-ID": str(cursor.after)} if cursor.after else {}
         timeout = httpx2.Timeout(SILENCE_S, connect=CONNECT_TIMEOUT_S)
-        path = f"/v1/runs/{run_id}/events"
-        async with self._http.sse(path, headers=headers, timeout=timeout, max_event_size=MAX_EVENT_BYTES) as source:
+        path = f"/v1/runs/{cursor.run_id}/events"
+        async with self._http.sse(
+            path, params=cursor.query, headers=cursor.headers, timeout=timeout, max_event_size=MAX_EVENT_BYTES
+        ) as source:
             self._met = True
             if source.response.is_error:
                 raise refusal_of(source.response.status_code, await source.response.aread())
@@ -176,19 +175,26 @@ class HttpTransport:
                     return
                 if frame.event == "problem":
                     raise error_from(Problem.model_validate_json(frame.data))
-                entry = _entry(frame.data)
-                if entry is not None and cursor.takes(entry):
-                    yield entry
+                found = cursor.read(frame.event, frame.data, frame.id)
+                if found is not None:
+                    yield found
 
-    async def _pages(self, run_id: UUID, cursor: _Cursor) -> AsyncIterator[LogEntry]:
+    async def _pages(self, cursor: Cursor) -> AsyncIterator[LogEntry]:
         """Read what is there now; the run has ended when its status says so and nothing is left."""
+        if cursor.children:
+            async for one in merged(cursor.run_id, lambda run_id: self.events(run_id, 0)):
+                if cursor.takes(one):
+                    yield one
+            cursor.ended = True
+            return
         while True:
-            page = await self.request("GET", f"/v1/runs/{run_id}/events", query={"after": cursor.after, "limit": 200})
+            path, query = f"/v1/runs/{cursor.run_id}/events", {"after": cursor.after, "limit": 200}
+            page = await self.request("GET", path, query=query)
             for written in page["entries"]:
                 entry = _entry(json.dumps(written))
                 if entry is not None and cursor.takes(entry):
                     yield entry
-                cursor.after = max(cursor.after, int(written["seq"]))
+                cursor.pass_by(int(written["seq"]))
             if cursor.after >= page["seq"]:
                 cursor.ended = page["status"] in FINAL_STATUSES
                 return

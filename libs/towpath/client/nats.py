@@ -15,9 +15,11 @@ from nats.aio.client import Client as Connection
 from pydantic import BaseModel, ValidationError
 
 from towpath.client.patience import Patience
+from towpath.client.trees import merged
 from towpath.errors import RefusedError, TowpathError, UnavailableError, error_from, unreachable
 from towpath_contracts import subjects
 from towpath_contracts.base import JsonObject
+from towpath_contracts.deltas import Told
 from towpath_contracts.events import FINAL_STATUSES, LogEntry
 from towpath_contracts.problems import Problem, problem
 from towpath_contracts.rpc import PROBLEM_HEADER
@@ -82,6 +84,16 @@ class NatsTransport:
                     yield entry
             if page.status in FINAL_STATUSES and after >= page.seq:
                 return
+
+    async def follow(
+        self, run_id: UUID, *, children: bool = False, deltas: bool = False
+    ) -> AsyncIterator[LogEntry | Told]:
+        """Yield events, with *children* run by run; refuses *deltas*, which clients of the broker may not hear."""
+        if deltas:
+            raise RefusedError(problem("request_invalid", "deltas are streamed over HTTP only: Client('http://…')"))
+        source = merged(run_id, lambda run: self.events(run, 0)) if children else self.events(run_id, 0)
+        async for entry in source:
+            yield entry
 
     async def request(
         self, method: str, path: str, *, body: JsonObject | None = None, query: dict[str, Any] | None = None

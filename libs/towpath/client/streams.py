@@ -1,12 +1,45 @@
-"""What streaming a run adds to its events: which kinds there are to choose from, and what a failed run raises."""
+"""What streaming a run adds to its events: the words of a conversation, and what a failed run raises (feature B12).
 
-from collections.abc import Iterable
+Law: each run of a tree is told by its own log; a piece of a model's text is told where the part is that it begins.
+"""
+
+from collections.abc import Iterable, Iterator
 from uuid import UUID
 
 from towpath.errors import RefusedError, RunFailedError
-from towpath_contracts.events import RunFinished
+from towpath_contracts.deltas import Told
+from towpath_contracts.events import LogEntry, RunFinished
 from towpath_contracts.problems import problem
-from towpath_contracts.streaming import EVENT_TYPES
+from towpath_contracts.streaming import BRIEF, EVENT_TYPES, DeltaStreamed, StreamEvent, Streaming, SupersededStreamed
+from towpath_contracts.tree_stream import TreeEntry
+
+
+class Conversation:
+    """Makes a conversation of what a transport's `follow` yields for *run_id*, as `Client.stream` says."""
+
+    def __init__(self, run_id: UUID, *, detailed: bool, event_types: frozenset[str] | None) -> None:
+        self.ended: RunFinished | None = None
+        self._run_id = run_id
+        self._detailed = detailed
+        self._event_types = event_types
+        self._parts = (EVENT_TYPES if detailed else BRIEF) & (EVENT_TYPES if event_types is None else event_types)
+        self._runs: dict[UUID, Streaming] = {}
+
+    def of(self, one: LogEntry | Told) -> Iterator[StreamEvent]:
+        """Yield what *one* adds."""
+        if isinstance(one, DeltaStreamed | SupersededStreamed):
+            if isinstance(one, SupersededStreamed) or one.part in self._parts:
+                yield one
+            return
+        run_id = one.run_id if isinstance(one, TreeEntry) else self._run_id
+        if run_id == self._run_id and isinstance(one.event, RunFinished):
+            self.ended = one.event
+        told = self._runs.get(run_id)
+        if told is None:
+            told = self._runs[run_id] = Streaming(detailed=self._detailed, event_types=self._event_types)
+        whose = {"run_id": run_id, "path": one.path} if isinstance(one, TreeEntry) else {}
+        for event in told.of(one):
+            yield event.model_copy(update=whose) if whose else event
 
 
 def known_types(event_types: Iterable[str] | None) -> frozenset[str] | None:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from towpath_contracts.base import JsonObject
+from towpath_contracts.deltas import Told
 from towpath_contracts.events import LogEntry
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_contracts.views import Done, RunView
@@ -29,6 +30,12 @@ class Transport(Protocol):
 
     def events(self, run_id: UUID, after: int) -> AsyncIterator[LogEntry]:
         """Yield every event after seq *after* once, in order, until the run has ended."""
+
+    def follow(self, run_id: UUID, *, children: bool = False, deltas: bool = False) -> AsyncIterator[LogEntry | Told]:
+        """Yield every event of a run once, in order, until it has ended; with *children* TreeEntry of all below too.
+
+        With *deltas* also pieces of what models write, as they come.
+        """
 
     async def cancel(self, run_id: UUID, reason: str) -> Done:
         """Ask a run to stop."""

@@ -1,0 +1,75 @@
+"""Where a stream over HTTP stands, and what its frames say.
+
+Law: an event is given out once, however often the stream is taken up again; pieces of a model's text as they come.
+"""
+
+from typing import Any
+from uuid import UUID
+
+from pydantic import TypeAdapter, ValidationError
+
+from towpath_contracts.deltas import Told
+from towpath_contracts.events import LogEntry
+from towpath_contracts.streaming import DeltaStreamed, SupersededStreamed
+from towpath_contracts.tree_stream import TreeEntry
+
+_PIECES: dict[str, TypeAdapter[Any]] = {
+    "delta": TypeAdapter(DeltaStreamed),
+    "superseded": TypeAdapter(SupersededStreamed),
+}
+
+
+class Cursor:
+    """Follows a run after seq *after*, with *children* everything below it, with *deltas* what models write."""
+
+    def __init__(self, run_id: UUID, after: int = 0, *, children: bool = False, deltas: bool = False) -> None:
+        self.run_id = run_id
+        self.ended = False
+        self.by_page = False
+        self.children = children
+        self._deltas = deltas
+        self._seen: dict[UUID, int] = {run_id: after}
+        self._last = str(after) if after else ""
+
+    @property
+    def after(self) -> int:
+        """The seq of the run's last event that was given out."""
+        return self._seen[self.run_id]
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What takes the stream up where it stands."""
+        return {"Last-Event-ID": self._last} if self._last else {}
+
+    @property
+    def query(self) -> dict[str, str]:
+        """What the stream is to hold."""
+        wanted = {"children": self.children, "deltas": self._deltas}
+        return {name: "true" for name, on in wanted.items() if on}
+
+    def read(self, event: str, data: str, name: str) -> LogEntry | Told | None:
+        """Return what a frame with the id *name* brings; None for what is known, or of a newer release."""
+        try:
+            if event in _PIECES:
+                piece: Told = _PIECES[event].validate_json(data)
+                return piece
+            entry = (TreeEntry if self.children else LogEntry).model_validate_json(data)
+        except ValidationError:
+            return None
+        if not self.takes(entry):
+            return None
+        self._last = name or str(entry.seq)
+        return entry
+
+    def takes(self, entry: LogEntry) -> bool:
+        """Say whether *entry* is new, and move on if so."""
+        run_id = entry.run_id if isinstance(entry, TreeEntry) else self.run_id
+        if entry.seq <= self._seen.get(run_id, 0):
+            return False
+        self._seen[run_id] = entry.seq
+        return True
+
+    def pass_by(self, seq: int) -> None:
+        """Go on after *seq* of the run, which could not be read."""
+        self._seen[self.run_id] = max(self.after, seq)
+        self._last = str(self.after)
