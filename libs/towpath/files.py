@@ -75,6 +75,15 @@ def load_network(path: str | Path) -> NetworkSpec:
         raise RefusedError(located("network_invalid", Path(path), lines, error.problem.errors)) from error
 
 
+def found_in(path: str | Path, refused: RefusedError) -> RefusedError:
+    """Return what the platform said of a network that was read from *path*, with the line of every problem."""
+    told = refused.problem
+    if told.code != "network_invalid" or not told.errors:
+        return refused
+    _written, lines, _text = read_yaml(Path(path), told.code)
+    return RefusedError(located(told.code, Path(path), lines, told.errors))
+
+
 def load_policy(path: str | Path) -> PolicyFile:
     """Read a permission matrix; raises RefusedError `policy_invalid` where it isn't one at all.
 

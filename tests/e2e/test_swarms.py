@@ -142,7 +142,7 @@ async def test_b10_ten_handoffs_happen_and_no_more(client: Client) -> None:
     assert (run.status, run.reason, run.agent_key) == ("failed", "max_handoffs_exceeded", "a10")
 
 
-async def test_b9_what_is_wrong_with_a_swarm_is_told_at_once(client: Client) -> None:
+async def test_b9_what_is_wrong_with_a_swarm_is_told_at_once(client: Client, tmp_path: Path) -> None:
     """Row B9: syntax, cycle, unknown and duplicate names refused."""
     flows = {"a >>": "flow_invalid", "a >> b >> a": "flow_cycle", "(a | a)": "flow_duplicate"}
     for flow, code in {**flows, "a >> x": "swarm_member_unknown"}.items():
@@ -150,6 +150,12 @@ async def test_b9_what_is_wrong_with_a_swarm_is_told_at_once(client: Client) -> 
         with pytest.raises(RefusedError) as refused:
             await client.networks.validate(written)
         assert [(one.pointer, one.code) for one in refused.value.problem.errors][-1] == ("/swarm/flow", code)
+    file = tmp_path / "wrong.yaml"
+    file.write_text("name: n\nagents:\n  - key: a\nswarm:\n  mode: team\n  flow: a >>\n  members: [a]\n")
+    with pytest.raises(RefusedError) as refused:
+        await client.networks.validate(file)
+    assert f"{file}:6: column 5: a stage is missing after the '>>' of column 3" in refused.value.problem.detail
+    assert f"{file}:7: the swarm has one member, a" in refused.value.problem.detail
     for name, said in (
         ("goal", "swarm_takes_messages"),
         ("background", "swarm_takes_messages"),

@@ -7,7 +7,9 @@ from cyclopts import App, Parameter
 
 from towpath.cli.options import COMMON, Common, examples
 from towpath.cli.output import Column
+from towpath_contracts.flows import write_flow
 from towpath_contracts.networks import NetworkVersion
+from towpath_contracts.swarms import CompiledSwarm
 
 app = App(name="networks", help="Validate, publish and look at networks.")
 
@@ -87,6 +89,25 @@ async def show(
         out.say("")
         agents = [agent.model_dump(mode="json") for agent in version.snapshot.agents.values()]
         out.rows("agents", agents, columns, empty="It has no agents.")
+        for line in _swarm_lines(version.snapshot.swarm):
+            out.say(line)
+
+
+def _swarm_lines(swarm: CompiledSwarm | None, name: str = "") -> list[str]:
+    """Say how the members of a swarm work together, and those of the swarms in it; nothing for other networks."""
+    if swarm is None:
+        return []
+    told = f"{name}: {swarm.mode}" if name else f"swarm: {swarm.mode}"
+    nested = [line for inner, one in swarm.swarms.items() for line in _swarm_lines(one, inner)]
+    match swarm.mode:
+        case "workflow":
+            said = write_flow(swarm.stages)
+        case "team":
+            said = f"{swarm.lead} delegates to {', '.join(swarm.delegates)}"
+        case "handoff":
+            ways = (f"{agent} to {', '.join(targets)}" for agent, targets in swarm.handoffs.items() if targets)
+            said = f"{swarm.lead} begins; " + ("; ".join(ways) or "nobody hands over")
+    return [f"{told}, {said}", *nested]
 
 
 def _row(version: NetworkVersion) -> dict[str, object]:
