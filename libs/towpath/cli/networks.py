@@ -97,17 +97,19 @@ def _swarm_lines(swarm: CompiledSwarm | None, name: str = "") -> list[str]:
     """Say how the members of a swarm work together, and those of the swarms in it; nothing for other networks."""
     if swarm is None:
         return []
-    told = f"{name}: {swarm.mode}" if name else f"swarm: {swarm.mode}"
     nested = [line for inner, one in swarm.swarms.items() for line in _swarm_lines(one, inner)]
+    return [f"{name or 'swarm'}: {swarm.mode}, {_manner(swarm)}", *nested]
+
+
+def _manner(swarm: CompiledSwarm) -> str:
     match swarm.mode:
         case "workflow":
-            said = write_flow(swarm.stages)
+            return write_flow(swarm.stages)
         case "team":
-            said = f"{swarm.lead} delegates to {', '.join(swarm.delegates)}"
+            return f"{swarm.lead} delegates to {', '.join(swarm.delegates)}"
         case "handoff":
             ways = (f"{agent} to {', '.join(targets)}" for agent, targets in swarm.handoffs.items() if targets)
-            said = f"{swarm.lead} begins; " + ("; ".join(ways) or "nobody hands over")
-    return [f"{told}, {said}", *nested]
+            return f"{swarm.lead} begins; " + ("; ".join(ways) or "nobody hands over")
 
 
 def _row(version: NetworkVersion) -> dict[str, object]:
