@@ -31,7 +31,7 @@ _NOT_STARTED = 125
 # Services import these only where they are needed, which is nearly always.
 _ALSO = (
     *("towpath_fabric.db", "towpath.builtin", "uvloop", "uvicorn.lifespan.on", "uvicorn.protocols.http.auto"),
-    *("uvicorn.protocols.websockets.auto", "anyio._backends._asyncio", "encodings.idna"),
+    *("uvicorn.protocols.websockets.auto", "anyio._backends._asyncio", "encodings.idna", "cel"),
 )
 
 

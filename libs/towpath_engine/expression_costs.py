@@ -5,9 +5,10 @@ macro goes over things that are there, and looks at one more thing for each; a p
 takes as long as the text times these.
 """
 
+import functools
+import importlib
 import re
-
-import cel
+from typing import Any
 
 MAX_PATTERN = 256
 """Characters of a pattern of `matches`."""
@@ -26,6 +27,12 @@ _VERBOSE = re.compile(r"\(\?[A-Za-z]*x")
 _COUNT = re.compile(r"\{\s*(\d*)\s*(?:,\s*(\d*)\s*)?\}")
 _PATH = r"""\.\s*\w+|\[\s*"?\d+"?\s*\]"""
 _NEW_VALUE = re.compile(r'\{|(?<![\w)\]"\s])\s*\[')
+
+
+@functools.cache
+def library() -> Any:
+    """Import the library at the first expression: its command line comes with it, and few processes need either."""
+    return importlib.import_module("cel")
 
 
 def dear_part(text: str, literal: re.Pattern[str], names: frozenset[str]) -> str:
@@ -57,7 +64,7 @@ def _dear_search(plain: str, texts: list[str], *, beside: bool) -> str:
     found = _PLAIN_MATCHES.search(plain)
     if found is None:
         return "write matches as name.matches('pattern'), with the pattern in quotes"
-    pattern = cel.compile(texts[int(found[1])]).execute({})
+    pattern = library().compile(texts[int(found[1])]).execute({})
     if not isinstance(pattern, str) or _VERBOSE.search(pattern):
         return "a pattern is a text, without the flag x"
     if len(pattern) > MAX_PATTERN:

@@ -10,10 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import cel
-
 from towpath_contracts.reports import TEST_MEMBERS
-from towpath_engine.expression_costs import dear_part
+from towpath_engine.expression_costs import dear_part, library
 
 VARIABLES = frozenset({"artifacts", "tests", "workspace", "last_output", "results", "claimed"})
 """What a criterion sees; `towpath_engine.criteria` says what each of them is."""
@@ -64,7 +62,7 @@ class Expression:
         if len(_ANY_MACRO.findall(bare)) > 1:
             msg = "a criterion may use all, exists, exists_one, map or filter once: give two criteria instead"
             raise ValueError(msg)
-        self._program = cel.compile(text)
+        self._program = library().compile(text)
         self.names = VARIABLES & set(self._program.variables())
         unknown = set(self._program.variables()) - VARIABLES - _TYPES - set(_MACRO.findall(text))
         if unknown:
@@ -78,7 +76,7 @@ class Expression:
         if strange:
             msg = f"unknown function {', '.join(sorted(strange))}"
             raise ValueError(msg)
-        self._program = cel.compile(_with_files(text))
+        self._program = library().compile(_with_files(text))
         self._needs = (VARIABLES | {FILES}) & set(self._program.variables())
         self.copies_files = "workspace" in self._needs and _ANY_MACRO.search(bare) is not None
 

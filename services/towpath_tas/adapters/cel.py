@@ -6,11 +6,10 @@ grant of a task) may use none.
 """
 
 import functools
+import importlib
 import re
 from collections.abc import Mapping
 from typing import Any
-
-import cel
 
 from towpath_tas.core.conditions import VARIABLES, Condition, Met, Scene
 from towpath_tas.core.origin_words import MEMBERS, unknown_members
@@ -35,6 +34,12 @@ _FUNCTIONS = frozenset(
 )
 
 
+@functools.cache
+def _library() -> Any:
+    """Import the library at the first condition: its command line comes with it, and only a few need either."""
+    return importlib.import_module("cel")
+
+
 class CelCondition:
     """One compiled expression."""
 
@@ -46,7 +51,7 @@ class CelCondition:
             msg = f"the condition has {len(text)} characters, at most {MAX_CHARS} are allowed"
             raise ValueError(msg)
         self.text = text
-        self._program = cel.compile(text)
+        self._program = _library().compile(text)
         self._names = VARIABLES & set(self._program.variables())
         unknown = set(self._program.variables()) - VARIABLES - _TYPES - set(_MACRO.findall(text))
         if unknown:
@@ -79,7 +84,7 @@ class CelCondition:
         if not isinstance(context, Scene):
             return dict(context)
         if context.prepared is None:
-            context.prepared = cel.Context()
+            context.prepared = _library().Context()
         for name in self._names - context.ready:
             if name in context:
                 context.prepared.add_variable(name, context[name])
@@ -103,7 +108,7 @@ def compile_grant(text: str) -> Condition:
 
 @functools.lru_cache(maxsize=MAX_COMPILED)
 def _pattern(text: str) -> Any:
-    return cel.compile(f"text.matches({_literal(text)})")
+    return _library().compile(f"text.matches({_literal(text)})")
 
 
 def matches(pattern: str, text: str) -> bool:
