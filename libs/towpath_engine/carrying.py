@@ -9,8 +9,11 @@ from typing import Any
 from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import canonical_json, digest_text
 
+CARRIED_BYTES = 64 * 1024
+"""What a child hands to its parent as it is; anything larger is a reference."""
+
 INLINE_BYTES = 16 * 1024
-"""What travels as it is; anything larger is a reference."""
+"""What a plan keeps of one answer as it is."""
 
 PREVIEW_CHARS = 2_000
 
@@ -31,7 +34,7 @@ def reference_to(value: Any) -> tuple[JsonObject, str]:
 
 def carried(final: JsonObject | None) -> JsonObject | None:
     """Return a child's answer as its parent gets it: a large one is a reference."""
-    return final if final is None or size_of(final) <= INLINE_BYTES else reference_to(final)[0]
+    return final if final is None or size_of(final) <= CARRIED_BYTES else reference_to(final)[0]
 
 
 def is_reference(value: Any) -> bool:

@@ -16,17 +16,16 @@ from towpath_contracts.plans import AgentCall, ParallelBlock, Plan, PlanStep, Pl
 from towpath_contracts.references import UndefinedReferenceError
 from towpath_contracts.swarms import CompiledSwarm
 from towpath_engine.asking import request_assessment
-from towpath_engine.carrying import said
 from towpath_engine.composing_end import skip_rest, tell
 from towpath_engine.composing_members import members_of
 from towpath_engine.composing_planner import MAX_ATTEMPTS, faults_error
-from towpath_engine.composing_results import Outcome, current_step, error, joined, outcome_of, output_of, skipped
+from towpath_engine.composing_results import Outcome, current_step, error, outcome_of, output_of, skipped, stage_said
 from towpath_engine.composing_steps import child_of_step_ended, inputs_of, start_children
 from towpath_engine.composition_state import Composition
 from towpath_engine.ending import finish
 from towpath_engine.fsm import move
 from towpath_engine.spawning import may_spawn, pending_children
-from towpath_engine.state import Status
+from towpath_engine.state import RunState, Status
 from towpath_engine.templates import InputTooLargeError
 from towpath_engine.transition import Transition
 
@@ -171,15 +170,14 @@ def _complete(t: Transition) -> None:
     move(t, "all_done")
     held = t.state.composition or Composition()
     chained = held.plan is not None and held.plan.chain
-    final = _last_words(held.reports[-1]) if chained else output_of(held).model_dump(mode="json")
+    final = _last_words(t.state, held) if chained else output_of(held).model_dump(mode="json")
     finish(t, Status.COMPLETED, COMPLETED, "", final=final)
 
 
-def _last_words(report: StepReport) -> JsonObject:
+def _last_words(state: RunState, held: Composition) -> JsonObject:
     """Return what a workflow gives: the answer of its last agent, or those of its last stage, joined."""
-    if not report.children and isinstance(report.outputs, dict):
-        return report.outputs
-    return {"message": joined(report) if report.children else said(report.outputs)}
+    answer = state.children[0].final if current_step(held).type == "agent" else None
+    return {"message": stage_said(state, held)} if answer is None else answer
 
 
 def step_child_ended(t: Transition, _child_id: UUID) -> None:

@@ -5,14 +5,16 @@ reference. Errors say code and message of an end, and nothing of the inside of a
 """
 
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.execution_log import truncate
 from towpath_contracts.plans import AgentCall, PlanOutput, PlanStep, StepReport, StepStatus
-from towpath_engine.carrying import is_reference, reference_to, said, size_of
+from towpath_engine.carrying import INLINE_BYTES, is_reference, reference_to, said, size_of
 from towpath_engine.composition_state import Composition
 from towpath_engine.state import OpenChild, RunState, Status
+from towpath_engine.templates import MAX_INPUT
 
 RESULTS_BYTES = 256 * 1024
 """Of all results of one plan together."""
@@ -158,10 +160,22 @@ def output_of(held: Composition) -> PlanOutput:
     )
 
 
-def joined(report: StepReport) -> str:
-    """Return the outputs of a step as one text: in the order of the names, with a blank line between (feature B9)."""
-    ones = sorted(report.children or (report,), key=lambda one: one.agent_key)
-    return "\n\n".join(said(one.outputs) for one in ones if one.status == "success")
+def stage_said(state: RunState, held: Composition) -> str:
+    """Return what the stage that has just ended gives the next one: its answers in the order of their names (B9).
+
+    They are whole, as the children handed them over, unless they are too large together for an agent to be asked.
+    """
+    calls = current_step(held).calls
+    answers = [(call.agent_key, child.final) for call, child in zip(calls, state.children, strict=False)]
+    whole = _joined(answers)
+    if len(whole) <= MAX_INPUT:
+        return whole
+    report = held.reports[-1]
+    return _joined([(one.agent_key, one.outputs) for one in report.children or (report,)])
+
+
+def _joined(answers: list[tuple[str, Any]]) -> str:
+    return "\n\n".join(said(answer) for _name, answer in sorted(answers, key=itemgetter(0)))
 
 
 class _Keeper:
@@ -173,7 +187,7 @@ class _Keeper:
 
     def kept(self, value: Any) -> Any:
         """Return *value*, or the reference that stands for it."""
-        if size_of(value) > self._left and not is_reference(value):
+        if size_of(value) > min(self._left, INLINE_BYTES) and not is_reference(value):
             value, text = reference_to(value)
             self.stored[value["blob"]] = text
         if size_of(value) > self._left:

@@ -13,7 +13,7 @@ from towpath_contracts.references import BINDINGS, RESULT
 from towpath_contracts.swarms import CompiledSwarm, SwarmTask
 from towpath_engine.background_remember import active_ms
 from towpath_engine.composing_members import nested_swarms
-from towpath_engine.composing_results import current_step, failed, joined, succeeded
+from towpath_engine.composing_results import current_step, failed, stage_said, succeeded
 from towpath_engine.composition_state import Composition
 from towpath_engine.spawning import spawn, stop_child
 from towpath_engine.state import RunState
@@ -33,7 +33,8 @@ def inputs_of(state: RunState, held: Composition, step: PlanStep) -> tuple[str, 
     Raises UndefinedReferenceError and InputTooLargeError.
     """
     plan = held.plan
-    said = joined(held.reports[-1]) if plan is not None and plan.chain and held.reports else state.created.user_message
+    chained = plan is not None and plan.chain and held.reports
+    said = stage_said(state, held) if chained else state.created.user_message
     scopes = {RESULT: held.results, BINDINGS: plan.bindings if plan is not None else {}}
     inputs = tuple(asked_of(call, scopes, said) for call in step.calls)
     if sum(map(len, inputs)) > STEP_CHARS:

@@ -235,7 +235,7 @@ def test_a_large_answer_travels_as_a_reference_and_is_stored_by_who_gave_it() ->
     child.state, first = create(RUN, NETWORK, birth.task, run.now)
     child.watch = Watch(NETWORK, first)
     child.admit()
-    answer = {"text": "x" * 20_000}
+    answer = {"text": "x" * 70_000}
     child.decide(respond(answer))
     (stored,) = [effect.message for effect in child.sent if isinstance(effect.message, StoreText)]
     assert stored.text == canonical_json(answer) and stored.digest == digest_text(stored.text)

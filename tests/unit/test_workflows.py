@@ -37,6 +37,19 @@ def test_b9_stages_run_in_order_and_parallel_ones_at_the_same_time() -> None:
     assert max(n for n, one in enumerate(log) if one == ("child_started", 2)) < log.index(("child_ended", 2))
 
 
+def test_b9_long_answers_reach_the_next_stage_whole_while_an_agent_can_be_asked_them() -> None:
+    run = workflow(("ann",), ("bob", "cid", "dan"), ("eve",))
+    long = {"message": "words " * 5_000}
+    run.end(final=long)
+    assert run.asked[-1] == ("dan", long["message"])
+    for place in range(3):
+        run.end(place, final={"message": "chapter " * 7_000})
+    asked = run.asked[-1][1]
+    assert len(asked) < 10_000 and asked.count("(56014 bytes in all, stored as sha256:") == 3
+    run.end(final=long)
+    assert run.output == long
+
+
 def test_b9_joining_follows_names_and_not_the_order_of_the_flow() -> None:
     """Row B9: joined in name order."""
     run = workflow(("dan", "ann", "cid"))
