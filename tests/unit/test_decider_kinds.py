@@ -159,3 +159,23 @@ def test_assessments_play_from_their_own_queue_and_decisions_never_do() -> None:
     assert decision is not None
     assert decision.use.index == 1
     assert script.next_line("validate", {":validate": 3}) == decision  # an agent of that name has a queue of its own
+
+
+def test_b10_the_conversation_of_a_handoff_is_shown_in_order_between_fences() -> None:
+    """Row B10: the next agent sees what was said and done before it took over."""
+    call = {"tool": "find", "arguments": {"id": 7}, "status": "succeeded", "result": '{"total":12}'}
+    turns = [
+        {"agent": "triage", "step": 1, "reasoning": "look first", "calls": [call]},
+        {"agent": "triage", "step": 2, "said": "expert", "handed_over_to": "expert"},
+    ]
+    prompt = render(context(run_kind="swarm", run={"conversation": {"turns": turns, "left_out": 3}}))
+    wanted = """\
+(3 earlier turns are left out)
+[step 1] triage: look first
+  find({"id":7}): succeeded
+    {"total":12}
+[step 2] triage:
+  handed over to expert: expert
+"""
+    assert re.search(r"<<<conversation (\w{16})>>>\n" + re.escape(wanted) + r"<<<end \1>>>", prompt.context)
+    assert prompt.instructions == render(context()).instructions, "it decides like any agent of a network"
