@@ -16,7 +16,8 @@ from towpath.cli.following import Follower
 from towpath.cli.objectives import ObjectiveOptions
 from towpath.cli.output import Output
 from towpath.client.client import Client
-from towpath_contracts.events import DecisionRequested, LogEntry
+from towpath_contracts.events import DecisionRequested, LogEntry, NoteAdded, RunFinished
+from towpath_contracts.tree_stream import TreeEntry
 
 RUN = UUID(int=7)
 AT = datetime(2026, 11, 22, tzinfo=UTC)
@@ -44,7 +45,10 @@ def test_links_that_a_mount_leaves_out_are_counted(tmp_path: Path, capsys: pytes
 
 async def test_an_agent_that_nobody_serves_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     class Log(Client):
-        async def events(self, run_id: UUID | str, after: int = 0) -> AsyncIterator[LogEntry]:
+        async def events(
+            self, run_id: UUID | str, after: int = 0, *, children: bool = False
+        ) -> AsyncIterator[LogEntry]:
+            assert not children
             asked = {"request_id": RUN, "step": 1, "epoch": 1, "agent_key": "a"}
             yield LogEntry(seq=1, at=AT, event=DecisionRequested(**asked, model="agent:early"))
             yield LogEntry(seq=2, at=AT, event=DecisionRequested(**asked, model="agent:sayer"))
@@ -57,6 +61,31 @@ async def test_an_agent_that_nobody_serves_is_named(capsys: pytest.CaptureFixtur
     async with Log("http://127.0.0.1:9") as client:
         await Follower(client, Output("json"), patience_s=0.01).follow(RUN)
     assert len(said) == 1 and "waits for an agent named sayer" in said[0]
+
+
+async def test_b12_the_runs_below_are_shown_under_their_names(capsys: pytest.CaptureFixture[str]) -> None:
+    """Row B12 across children, as a person and as a program follows them."""
+    child, gone = UUID(int=8), RunFinished(status="failed", reason="no", final={}, steps=1, fence=0)
+    note = NoteAdded(step=1, text="looks around")
+
+    class Log(Client):
+        async def events(
+            self, run_id: UUID | str, after: int = 0, *, children: bool = False
+        ) -> AsyncIterator[LogEntry]:
+            assert children
+            for seq, (run, path, event) in enumerate(
+                ((RUN, (), note), (child, ("lead", "b"), note), (child, ("lead", "b"), gone), (RUN, (), gone)), 1
+            ):
+                yield TreeEntry(seq=seq, at=AT, event=event, run_id=run, path=path)
+
+    async with Log("http://127.0.0.1:9") as client:
+        ended = await Follower(client, Output("table"), children=True).follow(RUN)
+        shown = capsys.readouterr().out.splitlines()
+        await Follower(client, Output("jsonl"), children=True).follow(RUN)
+    assert ended == gone and "looks around" in shown[0] and "lead/b" not in shown[0]
+    assert "lead/b" in shown[1] and "looks around" in shown[1] and shown[2].strip() == "lead/b · failed: no"
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["path"] for line in lines] == [[], ["lead", "b"], ["lead", "b"], []]
 
 
 def test_a_denial_without_a_reason_is_refused_by_the_platform_like_any_other_word() -> None:

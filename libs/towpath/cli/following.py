@@ -18,6 +18,7 @@ from towpath.client.client import Client
 from towpath_contracts.events import AnyEvent, DecisionRequested, GateOpened, LogEntry, RunFinished
 from towpath_contracts.problems import ProblemError
 from towpath_contracts.switches import PAUSED
+from towpath_contracts.tree_stream import TreeEntry
 
 _DOUBT = (("worker", "worker"), ("claimed", "claimed_at"), ("lease until", "lease_until"), ("its probe said", "probe"))
 
@@ -35,20 +36,39 @@ class Follower:
     out: Output
     at_gate: GateAsker | None = None
     trail: Trail = field(default_factory=Trail)
+    children: bool = False
+    """Whether the runs below are followed too, each line of theirs with the names that lead to it."""
+
     began: LogEntry | None = None
     patience_s: float = UNANSWERED_S
     _unanswered: asyncio.TimerHandle | None = field(default=None, init=False)
+    _below: dict[UUID, Trail] = field(default_factory=dict, init=False)
 
     async def follow(self, run_id: UUID, after: int = 0) -> RunFinished | None:
         """Show every event after seq *after* until the run ends; returns its end."""
         try:
-            async for entry in self.client.events(run_id, after):
+            async for entry in self.client.events(run_id, after, children=self.children):
+                if isinstance(entry, TreeEntry) and entry.path:
+                    await self._show_below(entry)
+                    continue
                 await self._show(entry)
                 if isinstance(entry.event, RunFinished):
                     return entry.event
         finally:
             self._expect(None)
         return None
+
+    async def _show_below(self, entry: TreeEntry) -> None:
+        """Show an event of a child run, under its names; its gates are the family's."""
+        if self.out.format == "jsonl":
+            print(plain_json(entry.model_dump(mode="json")), flush=True)
+        where = one_line("/".join(entry.path), 40)
+        for line in self._below.setdefault(entry.run_id, Trail()).lines(entry.event):
+            self.out.say(f"    {where} {line}", line.style)
+        if isinstance(entry.event, RunFinished):
+            self.out.say(f"    {where} · {entry.event.status}: {one_line(entry.event.reason, 60)}", "dim")
+        elif isinstance(entry.event, GateOpened):
+            await (self.at_gate or _tell_of_gate)(self.client, entry.event, self.out)
 
     def _expect(self, event: AnyEvent | None) -> None:
         """Say after a while that nobody answers, where *event* asks an agent in user code and no other comes."""

@@ -143,19 +143,20 @@ def _grow(out: Output, node: ChildNode, indent: str) -> None:
         _grow(out, child, f"{indent}  ")
 
 
-@app.command(help_epilogue=examples("towpath runs watch 0192f3", "towpath runs watch 0192f3 -o jsonl"))
-async def watch(run: str, /, *, after: int = 0, common: Common = COMMON) -> int:
+@app.command(help_epilogue=examples("towpath runs watch 0192f3", "towpath runs watch 0192f3 --children -o jsonl"))
+async def watch(run: str, /, *, after: int = 0, children: bool = False, common: Common = COMMON) -> int:
     """Follow a run until it ends; the exit code says how it ended.
 
     Args:
         run: The run's id, or its beginning or end.
         after: Begin after this event.
+        children: Follow its child runs too, each under the names that lead to it.
     """
     async with common.asking() as client:
         run_id = await naming.run_id(client, run)
         out = common.out()
         asker = ask_at_gate if out.for_people and somebody_is_there() else None
-        await Follower(client, out, asker).follow(run_id, after)
+        await Follower(client, out, asker, children=children).follow(run_id, after)
         return await conclude(client, run_id, common)
 
 
