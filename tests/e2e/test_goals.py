@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from tests.support.goal_place import EXAMPLE, PASSES, TESTED, Place, goal_place, respond, use
 
-from towpath import Goal, RefusedError
+from towpath import Client, Goal, RefusedError
 from towpath_contracts.goal_views import GoalStep, TaskState
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -344,3 +344,30 @@ async def test_c13_autonomy_decides_who_is_asked(place: Place) -> None:
         assert len(await place.events(run_id, "gate_opened")) == person, (name, autonomy)
     noted = [one["text"] for one in await place.events(runs["doubt", "high"], "note_added")]
     assert noted[0].startswith("Low confidence: 0.40"), "at high autonomy the model is told instead"
+
+
+async def test_b12_a_run_and_its_child_are_streamed_as_one_with_what_the_models_write(place: Place) -> None:
+    """Row B12 across children: event order of each run, paths, deltas assembled, `detailed` flag; as the log has it."""
+    said = "Number three is published, as you asked for; nothing else was touched."
+    slow = {**respond({"message": said}), "agent": "senior", "delay_ms": 1_200}
+    script = [*ASKS, use("lab.publish", "senior", n=3), slow, TESTED]
+    run_id = await place.pursue(script, PASSES)
+    told = [one async for one in place.sdk.stream(run_id, deltas=True, children=True)]
+    child = [one for one in told if one.path == ("senior",)]
+    assert {one.path for one in told} == {(), ("senior",)} and len({one.run_id for one in told}) == 2
+    words = [one.type for one in child if one.type in {"tool_call", "tool_result", "text", "status"}]
+    assert words == [*("status",) * 2, "tool_call", "status", "tool_result", "text", "status"]
+    pieces = "".join(one.text for one in child if one.type == "delta" and one.part == "text")
+    assert len(pieces) > 5 and said.startswith(pieces), "what it wrote, as far as it was heard before the log had it"
+    assert [one.text for one in child if one.type == "text"] == [said]
+    assert [one.type for one in child].index("delta") < [one.type for one in child].index("text")
+    log = [one.seq for one in child if one.seq]
+    assert log == sorted(log) and told[-1].path == () and told[-1].type == "status"
+    server = place.sdk.server
+    async with Client(server) as again:
+        brief = [one async for one in again.stream(run_id, detailed=False, children=True)]
+        assert [(one.type, one.path) for one in brief if one.type != "error"] == [
+            *[("tool_call", ("senior",)), ("text", ("senior",)), ("tool_call", ())],
+        ]
+        entries = [one async for one in again.events(run_id, children=True)]
+    assert {one.run_id: one.path for one in entries} == {one.run_id: one.path for one in told}
