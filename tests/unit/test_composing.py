@@ -40,6 +40,10 @@ def test_e1_the_output_says_success_steps_bindings_and_errors() -> None:
     assert (first["id"], first["type"], first["status"], first["agent_key"]) == ("step_01", "agent", "success", "ann")
     assert first["outputs"] == {"n": 1} and first["exec_id"] == str(run.children[0].child_id)
     assert run.state.step == 2, "one step of the run for each of the plan"
+    lost = PlanRun(step("ann", id="only"))
+    lost.end(status="abandoned", reason="abandoned", final={"message": "no way"})
+    assert lost.output["success"] is False and lost.output["bindings"] == {}
+    assert lost.output["errors"] == [{"step_id": "only", "error": {"code": "abandoned", "message": "no way"}}]
 
 
 def test_e4_steps_run_in_order_and_are_asked_what_earlier_ones_found() -> None:
