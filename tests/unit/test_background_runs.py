@@ -351,6 +351,8 @@ def test_a_cancelled_run_asks_about_the_calls_that_had_no_turn() -> None:
     run.want_approval(UUID(int=7), 0, hours=9)
     run.timer(after=1_800.0)
     run.cancel()
+    run.timer()
+    assert run.call_id(1) in [r.execution_id for r in run.requests], "who cancels asks about every call that is open"
     run.fenced(voided=[run.call_id(0)])
     assert [r.execution_id for r in run.requests] == [run.call_id(1)] and not run.state.is_final
     run.deny(1)
