@@ -33,7 +33,9 @@ class Sender(Client):
     def task(self, number: int, key: str) -> SubmitTask:
         """Return a goal that is reached by something else than what is denied, so that it outlives its children."""
         moved = Criterion(when="results.exists(r, r.tool == 'move' && r.status == 'succeeded')")
-        settings = GoalSettings(max_steps=8, specialists=(EXPERT,), autonomy="high" if number % 2 else "medium")
+        late: Any = "gate" if self._world.seed % 2 else "stop"
+        who: Any = "high" if number % 2 else "medium"
+        settings = GoalSettings(max_steps=8, specialists=(EXPERT,), autonomy=who, on_timeout=late)
         goal = GoalTask(goal=f"Run errand {number}.", acceptance_criteria=(moved,), settings=settings)
         short = SHORT_MS if number % 3 == 1 else None
         return SubmitTask(network="desk", goal=goal, timeout_ms=short, idempotency_key=key)
