@@ -131,6 +131,8 @@ class BudgetRows:
                 account[f"{unit}_spent"] += row[f"{unit}_spent"]
                 account[f"{unit}_reserved"] += row[f"{unit}_asked"] - row[f"{unit}_freed"]
                 account[f"{unit}_estimated"] += row[f"{unit}_estimated"]
+        for place, account in changed.items():  # nobody sees what one statement changes but as a whole
+            for unit in UNITS:
                 used = account[f"{unit}_spent"] + account[f"{unit}_reserved"]
                 self.worst[place][unit] = max(self.worst[place].get(unit, 0), used)
         return list(changed.values())
