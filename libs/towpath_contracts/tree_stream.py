@@ -32,8 +32,10 @@ class TreeEntry(LogEntry):
 
 
 def child_name(task: ChildTask) -> str:
-    """Return what a child run is called in a path: its swarm, else its agent."""
-    return task.swarm.name if task.swarm is not None and task.swarm.name else task.agent_key
+    """Return what a child run is called in a path: its swarm, `plan` where it is one, else its agent."""
+    if task.swarm is not None and task.swarm.name:
+        return task.swarm.name
+    return "plan" if task.plan is not None else task.agent_key
 
 
 def write_cursor(told: Mapping[UUID, int]) -> str:

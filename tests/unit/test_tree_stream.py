@@ -1,15 +1,20 @@
 """Logs of a tree merged into one stream, in any order of reading, and taken up again at any place (feature B12)."""
 
+import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from towpath.client.trees import merged
+from towpath.errors import TowpathError, error_from
 from towpath_contracts.children import ChildTask
 from towpath_contracts.events import ChildEnded, ChildStarted, LogEntry, NoteAdded, RunFinished
+from towpath_contracts.plans import PlanTask
+from towpath_contracts.problems import problem
 from towpath_contracts.swarms import CompiledSwarm, SwarmTask
 from towpath_contracts.tree_stream import TreeEntry, TreeStream, child_name, read_cursor, write_cursor
 
@@ -128,7 +133,35 @@ def test_a_cursor_reads_as_it_was_written_and_nothing_else_is_one() -> None:
             read_cursor(text)
 
 
+async def test_b12_a_tree_that_is_read_run_by_run_comes_out_the_same_and_fails_with_its_reader() -> None:
+    """As over NATS: one reader for each run, as they are begun."""
+    logs = family()
+
+    async def reader(run_id: UUID) -> AsyncIterator[LogEntry]:
+        for entry in logs[run_id]:
+            await asyncio.sleep(0)
+            yield entry
+
+    told = [one async for one in merged(ROOT, reader)]
+    assert sorted(names(told)) == sorted((run, one.seq) for run, entries in logs.items() for one in entries)
+    assert names(told)[-1] == (ROOT, 9)
+    for lost, error in ((UUID(int=4), "run_not_found"), (ROOT, "run_not_found"), (UUID(int=3), "unavailable")):
+
+        async def broken(run_id: UUID, lost: UUID = lost, error: str = error) -> AsyncIterator[LogEntry]:
+            if run_id == lost:
+                raise error_from(problem(error, "not to be had"))
+            async for entry in reader(run_id):
+                yield entry
+
+        if lost == UUID(int=4):
+            assert names([one async for one in merged(ROOT, broken)])[-1] == (ROOT, 9), "it holds nobody up"
+            continue
+        with pytest.raises(TowpathError, match=error):
+            _ = [one async for one in merged(ROOT, broken)]
+
+
 def test_a_child_is_named_by_its_swarm_or_its_agent() -> None:
     swarm = SwarmTask(name="review", swarm=CompiledSwarm(mode="team", members=("a",), stages=(("a",),)))
     assert child_name(ChildTask(agent_key="a", user_message="", swarm=swarm)) == "review"
+    assert child_name(ChildTask(agent_key="a", user_message="", plan=PlanTask(prompt="do it"))) == "plan"
     assert child_name(ChildTask(agent_key="a", user_message="")) == "a"
