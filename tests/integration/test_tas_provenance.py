@@ -141,6 +141,21 @@ async def test_what_a_model_told_a_child_to_do_vouches_for_nothing(tas: Running)
     assert await verdict(tas, lost, "orders.send", to="ann@acme.example") == "approval.required", "whose child it is?"
 
 
+async def test_the_steps_of_a_plan_are_the_words_of_whoever_wrote_it(tas: Running) -> None:
+    """A caller's plan vouches for what its steps say; one that a model wrote, in a call, vouches for nothing."""
+    await careful(tas)
+    step = {"id": "s", "type": "agent", "agent": {"agent_key": "a", "prompt": "Pay bob@bank.example", "with": {}}}
+    plan = {"plan": {"plan": {"steps": [step]}, "bindings": {"to": ["ann@acme.example"]}}}
+    root = await begun(tas, "Pay.", **plan)
+    parent = {"root_id": str(root), "step": 1, "index": 0, "depth": 1}
+    child = await begun(tas, "Pay bob@bank.example", parent={"run_id": str(root), **parent})
+    for to in ("bob@bank.example", "ann@acme.example"):
+        assert await verdict(tas, child, "orders.send", to=to, step=len(to)) == "permitted"
+    plain = await begun(tas, "Do as you like.")
+    planned = await begun(tas, "Pay.", parent={"run_id": str(plain), **parent, "root_id": str(plain)}, **plan)
+    assert await verdict(tas, planned, "orders.send", to="bob@bank.example") == "approval.required"
+
+
 async def test_a_denial_names_the_value_and_where_it_was_read(tas: Running) -> None:
     await careful(tas)
     run_id = await begun(tas)

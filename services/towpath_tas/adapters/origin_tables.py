@@ -5,7 +5,7 @@ and the run's own log say. What can't be read is left out, and counts as not see
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -82,7 +82,7 @@ async def read_blob(source: Reader, project: str, digest: str) -> tuple[bytes, b
 def _task(created: Mapping[str, Any]) -> Task:
     inputs = {**(created.get("labels") or {}), **(created.get("system_params") or {})}
     goal, background = created.get("goal") or {}, created.get("background") or {}
-    said = (created.get("user_message"), goal.get("goal"), background.get("objective"))
+    said = (created.get("user_message"), goal.get("goal"), background.get("objective"), *_strings(created.get("plan")))
     return Task(
         project=str(created.get("project", "")),
         texts=tuple(dict.fromkeys(str(text) for text in said if text)),
@@ -90,6 +90,19 @@ def _task(created: Mapping[str, Any]) -> Task:
         parent=_above(created),
         born=bool(created.get("parent")),
     )
+
+
+def _strings(written: Any) -> Iterator[str]:
+    """Return every text of a plan: its caller wrote all of it, as the prompts of its steps or values for them."""
+    waiting = [written]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict):
+            waiting += reversed(list(value.values()))
+        elif isinstance(value, list):
+            waiting += reversed(value)
 
 
 def _above(created: Mapping[str, Any]) -> tuple[UUID, int] | None:
