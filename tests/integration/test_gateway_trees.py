@@ -14,8 +14,10 @@ import pytest_asyncio
 from tests.support.gateway_process import GatewayProcess, gateway_process
 from tests.support.platform_peer import PeerRun, PlatformPeer
 from tests.support.sse import Frame, frames
+from tests.support.tcp_proxy import tcp_proxy
 from tests.support.waiting import eventually
 
+from towpath import Client, RefusedError
 from towpath_contracts import subjects
 from towpath_contracts.children import ChildTask
 from towpath_contracts.deciding import TokenDelta
@@ -244,6 +246,40 @@ async def test_b12_of_pieces_that_nobody_takes_only_the_last_are_kept(nats_url: 
     finally:
         await pieces.close()
         await bus.close()
+
+
+async def test_b12_a_client_takes_a_tree_up_where_it_was_cut(gateway: GatewayProcess, peer: PlatformPeer) -> None:
+    """Row B12: resumption of a tree from the SDK, without loss or repeat."""
+    root, child = a_run(peer), a_run(peer)
+    await peer.add(root, RunStarted(), begins(child, "a"))
+    await peer.add(child, RunStarted())
+    seen: list[tuple[uuid.UUID, int]] = []
+    port = urlsplit(gateway.url).port or 0
+    async with tcp_proxy(port) as proxy, Client(f"http://127.0.0.1:{proxy.port}") as sdk:
+
+        async def follow() -> None:
+            async for one in sdk.events(root.run_id, children=True):
+                assert isinstance(one, TreeEntry)
+                seen.append((one.run_id, one.seq))
+
+        following = asyncio.create_task(follow())
+        for round_ in range(2):
+            await eventually(lambda: (child.run_id, len(child.entries)) in seen)
+            proxy.open = False
+            proxy.cut()
+            await peer.add(child, note(f"while it was cut {round_}"))
+            proxy.open = True
+        await peer.finish(child)
+        await peer.add(root, ends(child))
+        await peer.finish(root)
+        await asyncio.wait_for(following, 60)
+        assert proxy.connections >= 3
+    assert sorted(seen) == sorted((run.run_id, one.seq) for run in (root, child) for one in run.entries)
+    async with Client(gateway.url) as sdk:
+        words = [one async for one in sdk.stream(root.run_id, children=True, event_types=["status"])]
+        assert {one.path for one in words} == {(), ("a",)} and words[-1].path == ()
+        with pytest.raises(RefusedError, match="leave it out"):
+            _ = [one async for one in sdk.events(root.run_id, 3, children=True)]
 
 
 def raw_request(url: str, path: str) -> socket.socket:
