@@ -166,7 +166,9 @@ class Watch:
             case ev.OutcomeRecorded():
                 self.applied.remove(event.execution_id)
             case ev.ChildStarted():
-                assert event.child_id not in self.children and not self.open and not self.asked
+                assert event.child_id not in self.children and not self.asked
+                of_call = event.task.execution_id
+                assert not self.open if of_call is None else of_call in self.open, "a call is open while its child runs"
                 self.children.add(event.child_id)
                 assert len(self.children) <= MAX_PARALLEL, "no more run at the same time"
             case ev.ChildEnded():
@@ -271,6 +273,8 @@ class Watch:
         owed = {p.effect_id for p in after.pending if p.kind is EffectKind.OUTCOME}
         assert owed == {outcome_effect(after.run_id, e) for e in self.applied}
         assert (after.seq, after.step, after.fence, after.is_final) == (self.seq, self.step, self.fence, self.ended)
+        if after.swarm is not None:
+            assert sum(after.swarm.sizes) <= after.created.context_limit, "a conversation has its bounds"
         if not self.ended:
             assert {p.effect_id for p in after.pending if p.kind is EffectKind.TOOL} == set(self.open)
         assert sum(len(o.text.encode()) for o in after.outputs) == after.output_bytes <= self.task.context_limit

@@ -1,5 +1,6 @@
 """Handoff swarms in the run machine (feature B10): who acts next, how often, and what that agent is shown."""
 
+import random
 from typing import Any
 
 import pytest
@@ -236,6 +237,32 @@ def test_swarms_take_the_three_actions_of_a_network() -> None:
     run = pair()
     run.decide({"action": "ABANDON", "action_reasoning": "", "action_details": {"rationale": "no"}})
     assert run.events(ev.DecisionRefused)[0].code == "decision_invalid"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_agents_say_the_conversation_is_whole_and_the_limits_hold(seed: int) -> None:
+    """Turns stand in the order of their steps, every call with its result; handoffs and turns of agents are bounded."""
+    dice = random.Random(seed)
+    run = ring(context_limit=dice.choice((0, 500, 3_000, 200_000)), agent_steps=4, max_handoffs=dice.randint(0, 12))
+    while not run.state.is_final:
+        match dice.randrange(5):
+            case 0:
+                run.decide(respond(dice.choice(RING)))
+            case 1:
+                run.decide(route(dice.choice(RING)))
+            case _:
+                calls = [("lookup", {"text": str(dice.random())}) for _ in range(dice.randint(1, 3))]
+                run.decide(use_all(*calls))
+                for place in dice.sample(range(len(calls)), k=len(calls) if run.state.calls else 0):
+                    run.fail(place, message=str(dice.random())) if dice.random() < 0.2 else run.finish(place, "x" * 90)
+        held = run.state.swarm
+        assert held is not None and held.handoffs <= 12
+        steps = [turn["step"] for turn in held.turns]
+        assert steps == sorted(steps)
+        assert all(call["status"] for turn in held.turns for call in turn.get("calls", ()))
+    taken = sum(1 for one in run.events(ev.InstructionIssued) if one.instruction.kind == "call_tools")
+    held = run.state.swarm
+    assert held is not None and len(held.turns) + held.left_out == taken + held.handoffs
 
 
 def test_a_fork_knows_the_conversation() -> None:
