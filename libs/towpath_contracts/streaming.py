@@ -127,13 +127,13 @@ class SupersededStreamed(Streamed):
     """Forget the pieces of this request and attempt: what they said is not what the model answers.
 
     `asked_again`: another call of the model began. `refused`: the answer can't be had, or is not followed as written.
-    `ended`: the run ended without it.
+    `ended`: the run ended without it. `interrupted`: the reader was cut off, and does not know how it went on.
     """
 
     type: Literal["superseded"] = "superseded"
     request_id: UUID
     attempt: int
-    reason: Literal["asked_again", "refused", "ended"]
+    reason: Literal["asked_again", "refused", "ended", "interrupted"]
 
 
 StreamEvent = Annotated[

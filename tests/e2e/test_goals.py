@@ -346,10 +346,16 @@ async def test_c13_autonomy_decides_who_is_asked(place: Place) -> None:
     assert noted[0].startswith("Low confidence: 0.40"), "at high autonomy the model is told instead"
 
 
+def pieces_of(told: list[Any]) -> list[str]:
+    """Return the pieces of the answer."""
+    return [one.text for one in told if one.type == "delta" and one.part == "text"]
+
+
 async def test_b12_a_run_and_its_child_are_streamed_as_one_with_what_the_models_write(place: Place) -> None:
-    """Row B12 across children: event order of each run, paths, deltas assembled, `detailed` flag; as the log has it."""
+    """Row B12 across children: event order of each run, paths, deltas assembled, the repaired answer alone."""
     said = "Number three is published, as you asked for; nothing else was touched."
-    slow = {**respond({"message": said}), "agent": "senior", "delay_ms": 1_200}
+    whole = json.dumps(respond({"message": said}))
+    slow = {"raw": [whole.replace("Number three", "Nothing")[:-3], whole], "agent": "senior", "delay_ms": 1_000}
     script = [*ASKS, use("lab.publish", "senior", n=3), slow, TESTED]
     run_id = await place.pursue(script, PASSES)
     told = [one async for one in place.sdk.stream(run_id, deltas=True, children=True)]
@@ -357,8 +363,10 @@ async def test_b12_a_run_and_its_child_are_streamed_as_one_with_what_the_models_
     assert {one.path for one in told} == {(), ("senior",)} and len({one.run_id for one in told}) == 2
     words = [one.type for one in child if one.type in {"tool_call", "tool_result", "text", "status"}]
     assert words == [*("status",) * 2, "tool_call", "status", "tool_result", "text", "status"]
-    pieces = "".join(one.text for one in child if one.type == "delta" and one.part == "text")
-    assert len(pieces) > 5 and said.startswith(pieces), "what it wrote, as far as it was heard before the log had it"
+    (again,) = [place for place, one in enumerate(child) if one.type == "superseded"]
+    first, second = ("".join(pieces_of(one)) for one in (child[:again], child[again:]))
+    assert first.startswith("Nothing") and child[again].reason == "asked_again", "the first answer was no JSON"
+    assert len(second) > 5 and said.startswith(second), "what it wrote, as far as it was heard before the log had it"
     assert [one.text for one in child if one.type == "text"] == [said]
     assert [one.type for one in child].index("delta") < [one.type for one in child].index("text")
     log = [one.seq for one in child if one.seq]

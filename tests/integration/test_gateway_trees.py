@@ -231,6 +231,33 @@ async def test_b12_a_retried_call_supersedes_its_text_and_no_viewer_sees_two_ans
     assert all(one.event not in {"delta", "superseded"} for one in await read(client, root, "children=true"))
 
 
+async def test_b12_what_was_told_of_an_answer_before_a_cut_is_taken_back(
+    gateway: GatewayProcess, peer: PlatformPeer
+) -> None:
+    """Row B12: a viewer that was cut off has no two answers before it either."""
+    run, asked = a_run(peer), uuid.uuid4()
+    await peer.add(run, RunStarted(), asks(asked))
+    heard: list[str] = []
+    port = urlsplit(gateway.url).port or 0
+    async with tcp_proxy(port) as proxy, Client(f"http://127.0.0.1:{proxy.port}") as sdk:
+
+        async def follow() -> None:
+            async for one in sdk.stream(run.run_id, event_types=["text", "step"], deltas=True):
+                word = getattr(one, "text", "") or getattr(one, "reason", "") or one.type
+                heard.append(word)  # noqa: PERF401 - it is watched while the stream goes on
+
+        following = asyncio.create_task(follow())
+        await eventually(lambda: heard == ["step"])
+        await write(peer, run, asked, BEGUN + "half")
+        await eventually(lambda: heard[-1] == "half")
+        proxy.cut()
+        await eventually(lambda: heard[-1] == "interrupted" and proxy.connections >= 2)
+        await peer.add(run, *answers(asked, "the whole"))
+        await peer.finish(run)
+        await asyncio.wait_for(following, 60)
+    assert heard == ["step", "half", "interrupted", "the whole", "step"]
+
+
 async def test_b12_of_pieces_that_nobody_takes_only_the_last_are_kept(nats_url: str, peer: PlatformPeer) -> None:
     bus, run, told = Bus("gateway", Settings.load(nats_url=nats_url)), a_run(peer), asyncio.Event()
     await bus.connect()

@@ -9,9 +9,12 @@ from uuid import UUID
 from pydantic import TypeAdapter, ValidationError
 
 from towpath_contracts.deltas import Told
-from towpath_contracts.events import LogEntry
+from towpath_contracts.events import DecisionMissed, DecisionRefused, InstructionIssued, LogEntry, RunFinished
 from towpath_contracts.streaming import DeltaStreamed, SupersededStreamed
 from towpath_contracts.tree_stream import TreeEntry
+
+_SETTLES = (InstructionIssued, DecisionRefused, DecisionMissed, RunFinished)
+"""What settles what was told of a model's text: it stands in the log, or does not count."""
 
 _PIECES: dict[str, TypeAdapter[Any]] = {
     "delta": TypeAdapter(DeltaStreamed),
@@ -30,6 +33,7 @@ class Cursor:
         self._deltas = deltas
         self._seen: dict[UUID, int] = {run_id: after}
         self._last = str(after) if after else ""
+        self._written: dict[UUID, DeltaStreamed] = {}
 
     @property
     def after(self) -> int:
@@ -47,23 +51,49 @@ class Cursor:
         wanted = {"children": self.children, "deltas": self._deltas}
         return {name: "true" for name, on in wanted.items() if on}
 
+    def interrupted(self) -> list[Told]:
+        """Return what takes back pieces that were given out before the stream was cut: nobody tells how they went on.
+
+        What the log brings of their calls comes whole.
+        """
+        cut = [
+            SupersededStreamed(
+                **one.model_dump(include={"step", "run_id", "path", "request_id", "attempt"}), reason="interrupted"
+            )
+            for one in self._written.values()
+        ]
+        self._written.clear()
+        return [*cut]
+
     def read(self, event: str, data: str, name: str) -> LogEntry | Told | None:
         """Return what a frame with the id *name* brings; None for what is known, or of a newer release."""
         try:
             if event in _PIECES:
-                piece: Told = _PIECES[event].validate_json(data)
-                return piece
+                return self._noted(_PIECES[event].validate_json(data))
             entry = (TreeEntry if self.children else LogEntry).model_validate_json(data)
         except ValidationError:
             return None
         if not self.takes(entry):
             return None
         self._last = name or str(entry.seq)
+        if isinstance(entry.event, _SETTLES):
+            self._written.pop(self._whose(entry), None)
         return entry
+
+    def _noted(self, piece: Told) -> Told:
+        run_id = piece.run_id or self.run_id
+        if isinstance(piece, DeltaStreamed):
+            self._written[run_id] = piece
+        else:
+            self._written.pop(run_id, None)
+        return piece
+
+    def _whose(self, entry: LogEntry) -> UUID:
+        return entry.run_id if isinstance(entry, TreeEntry) else self.run_id
 
     def takes(self, entry: LogEntry) -> bool:
         """Say whether *entry* is new, and move on if so."""
-        run_id = entry.run_id if isinstance(entry, TreeEntry) else self.run_id
+        run_id = self._whose(entry)
         if entry.seq <= self._seen.get(run_id, 0):
             return False
         self._seen[run_id] = entry.seq

@@ -156,6 +156,8 @@ class HttpTransport:
 
     async def _stream(self, cursor: Cursor) -> AsyncIterator[LogEntry | Told]:
         """Read one SSE connection until it ends, for whatever reason."""
+        for lost in cursor.interrupted():
+            yield lost
         timeout = httpx2.Timeout(SILENCE_S, connect=CONNECT_TIMEOUT_S)
         path = f"/v1/runs/{cursor.run_id}/events"
         async with self._http.sse(
