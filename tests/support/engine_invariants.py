@@ -74,7 +74,7 @@ class Watch:
         assert not effects or entries, "an effect without an event would not be sent again after a crash"
         self._effects(effects)
         self._bounds(after)
-        if isinstance(fact, facts.TimerFired):
+        if isinstance(fact, facts.TimerFired) and after.is_final == before.is_final:  # its children hear of an end next
             due = wake_at(after)
             assert due is None or due > now, "a timer must move wake_at forward, or the run is woken for ever"
 
@@ -128,7 +128,7 @@ class Watch:
             case facts.RunForked():
                 return self.seq == 1 and self.task.forked_from is not None
             case facts.MessageDead():
-                return fact.effect_id in self.asked or fact.effect_id in self.open
+                return fact.effect_id in self.asked | self.children or fact.effect_id in self.open
             case facts.TimerFired() | facts.ExecutionConflict() | facts.WatchdogReported():
                 return True
             case facts.BudgetApplied() | facts.BudgetRefused() | facts.BudgetWarned():
