@@ -33,8 +33,8 @@ class ParentOf(Value):
 class ChildTask(Value):
     """What a child is to do: `purpose` says what its parent wants it for, `subject` what it is about.
 
-    `execution_id` is the call that it answers, if any. It spends what its root may spend; `carve_out` is the most of
-    that which it, with its own children, may have.
+    `execution_id` is the call that it answers, if any, and `policy_version` what permitted that. It spends what its
+    root may spend; `carve_out` is the most of that which it, with its own children, may have.
     """
 
     agent_key: str
@@ -43,6 +43,7 @@ class ChildTask(Value):
     plan: PlanTask | None = Field(default=None, exclude_if=unset)
     swarm: SwarmTask | None = Field(default=None, exclude_if=unset)
     execution_id: UUID | None = Field(default=None, exclude_if=unset)
+    policy_version: int = Field(default=0, exclude_if=lambda version: not version)
     max_steps: int | None = None
     timeout_ms: int | None = None
     purpose: str = ""

@@ -394,8 +394,7 @@ class RunEvents(Message):
 
 
 COMPARISON_IGNORES = frozenset({"effect_resent", "outcome_recorded"})
-"""Event types left out when the log of a disturbed run is compared with that of an undisturbed one (design §10): they
-say when something was heard, and stand between others by chance."""
+"""Left out when the logs of disturbed and undisturbed runs are compared (design §10): they come between by chance."""
 
 FINAL_STATUSES = frozenset({"completed", "failed", "escalated", "abandoned", "cancelled", "timed_out"})
 LIVE_STATUSES = frozenset({"queued", "running", "waiting", "cancelling", "quarantined"})

@@ -5,6 +5,7 @@ its own `resend_at`, so nothing here depends on the order or number of deliverie
 """
 
 from datetime import datetime
+from uuid import UUID
 
 from towpath_contracts import events as ev
 from towpath_contracts import facts
@@ -29,6 +30,7 @@ from towpath_engine.cancel import (
     finish_if_quiet,
     give_up_late_calls,
 )
+from towpath_engine.delegating import child_of_call_ended
 from towpath_engine.effects import Effect, message_of, model_for, store_text
 from towpath_engine.ending import end_with_error, stopped_by_deadline
 from towpath_engine.evolve import ACTING
@@ -76,8 +78,8 @@ def wake_at(state: RunState) -> datetime | None:
     """
     if state.status in (Status.NEW, Status.QUEUED, Status.QUARANTINED):
         return None
-    queued = state.queued
-    times = [pending.resend_at for pending in state.pending if pending.effect_id not in queued]
+    unasked = state.unasked
+    times = [pending.resend_at for pending in state.pending if pending.effect_id not in unasked]
     times += [gate.expires_at for gate in state.gates]
     deadline = state.active_deadline()
     asked = any(gate.key == OUT_OF_TIME for gate in state.gates)
@@ -162,12 +164,21 @@ def _child_told(t: Transition, fact: facts.ChildTold) -> None:
         and before is not None
         and t.state.pending_effect(fact.child_id) is None
     ):
-        strategy_of(t).child_ended(t, fact.child_id)
+        _child_ended(t, fact.child_id)
         over = not t.state.is_final and not pending_children(t.state)
     if t.state.status is Status.CANCELLING:
         finish_if_quiet(t)
     elif over and not stopped_by_deadline(t):
         after_act(t)
+
+
+def _child_ended(t: Transition, child_id: UUID) -> None:
+    """A child may be a call of the run's, or of a step that has several."""
+    child = next(c for c in t.state.children if c.child_id == child_id)
+    child_of_call_ended(t, child)
+    look = strategy_of(t).child_ended
+    if look is not None and not t.state.is_final:
+        look(t, child_id)
 
 
 def _is_awaited(t: Transition, fact: facts.DecisionMade | facts.DecisionFailed) -> bool:
@@ -272,9 +283,9 @@ def _timer_fired(t: Transition) -> None:
     else:
         stopped_by_time(t)
     expire_gates(t)
-    queued = t.state.queued
+    unasked = t.state.unasked
     for pending in t.state.pending:
-        if pending.resend_at <= t.now and pending.effect_id not in queued and not _may_not_ask(t, pending):
+        if pending.resend_at <= t.now and pending.effect_id not in unasked and not _may_not_ask(t, pending):
             resend(t, pending)
 
 

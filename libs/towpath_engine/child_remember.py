@@ -57,6 +57,7 @@ def _started(state: RunState, event: "ev.ChildStarted", at: datetime) -> RunStat
         purpose=task.purpose,
         subject=task.subject,
         execution_id=task.execution_id,
+        policy_version=task.policy_version,
     )
     return but(state, pending=(*state.pending, pending), children=(*state.children, child))
 

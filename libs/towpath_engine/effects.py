@@ -63,8 +63,8 @@ def sayable_again(state: RunState) -> list[PendingEffect]:
     Where a run has a budget a model is asked once in an attempt: the broker may have forgotten that it took the request
     before, and a second decider would be paid for it. Its next attempt comes when its lease is over.
     """
-    queued = state.queued
-    said = [p for p in state.pending if p.effect_id not in queued]
+    unasked = state.unasked
+    said = [p for p in state.pending if p.effect_id not in unasked]
     return said if state.budget is None else [p for p in said if p.kind is not EffectKind.DECIDE]
 
 

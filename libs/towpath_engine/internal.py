@@ -10,12 +10,14 @@ from datetime import timedelta
 from towpath_contracts import events as ev
 from towpath_contracts import facts
 from towpath_contracts.base import JsonObject
+from towpath_contracts.child_tools import starts_child
 from towpath_contracts.execution_log import truncate
 from towpath_contracts.internal_tools import MAX_FAILURE_CHARS, PLAN_TOOLS, PLATFORM_WORKER, WORKSPACE_TOOLS
 from towpath_contracts.tools import ToolFailure
 from towpath_engine.answers import bounded
 from towpath_engine.applying import Applied, ContentMissingError, ToolRefusedError
 from towpath_engine.calls import after_call
+from towpath_engine.delegating import start_child
 from towpath_engine.desk_remember import outcome_effect, owed_outcomes
 from towpath_engine.desk_state import EMPTY
 from towpath_engine.gates import close_gate, note_edit
@@ -38,10 +40,13 @@ def tool_permitted(t: Transition, fact: facts.ToolPermitted) -> None:
     pending = t.state.pending_effect(fact.execution_id)
     if call is None or pending is None or t.state.status is Status.CANCELLING or not _is_internal(t.state, call):
         return
-    if fact.execution_id in t.state.queued:
-        return  # it is asked for when its turn comes
+    if fact.execution_id in t.state.unasked:
+        return  # it is asked for when its turn comes, or is under way
     note_edit(t, fact)
     args = call.call.args if fact.executed_args is None else fact.executed_args
+    if starts_child(call.call.tool):
+        start_child(t, call, args, fact)
+        return
     failure: ToolFailure | None = None
     applied = Applied(result={})
     try:

@@ -4,7 +4,7 @@ Law: every problem is reported at once, each with its code; nothing is compiled 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks import MAX_STEPS, AgentSpec, CompiledAgent, NetworkSpec, Snapshot
@@ -12,7 +12,7 @@ from towpath_contracts.problems import ProblemDetail
 from towpath_contracts.shapes import schema_fault
 from towpath_contracts.subjects import AGENT, DEFAULT_POOL, pool_of
 from towpath_contracts.tools import ToolSpec
-from towpath_engine.publish_swarms import compile_swarm, implied, swarm_problems
+from towpath_engine.publish_swarms import compile_swarm, delegates_of, implied, swarm_problems
 from towpath_engine.swarm_roster import Rosters, rosters_of
 
 _PLACEHOLDER = re.compile(r"(?<!\{)\{(tools|routes|agent_key|tool_history)\}(?!\})")
@@ -138,7 +138,9 @@ def compile_prompt(template: str) -> str:
     return _PLACEHOLDER.sub(r"{{ \1 }}", template)
 
 
-def _compile_agent(spec: NetworkSpec, agent: AgentSpec, rosters: Rosters) -> CompiledAgent:
+def _compile_agent(
+    spec: NetworkSpec, agent: AgentSpec, rosters: Rosters, delegates: Sequence[ToolSpec]
+) -> CompiledAgent:
     return CompiledAgent(
         key=agent.key,
         display_name=agent.display_name,
@@ -146,7 +148,7 @@ def _compile_agent(spec: NetworkSpec, agent: AgentSpec, rosters: Rosters) -> Com
         agent_type=agent.agent_type,
         prompt=compile_prompt(agent.prompt_template),
         model=agent.model or spec.model,
-        equipped_tools=agent.equipped_tools,
+        equipped_tools=(*agent.equipped_tools, *(tool.name for tool in delegates)),
         allowed_routes=tuple(key for key in agent.allowed_routes if key in rosters.agents),
         allow_respond=agent.allow_respond,
         respond_schema=agent.respond_schema,
@@ -158,15 +160,16 @@ def _compile_agent(spec: NetworkSpec, agent: AgentSpec, rosters: Rosters) -> Com
 def compile_snapshot(spec: NetworkSpec, tools: Mapping[str, ToolSpec]) -> Snapshot:
     """Compile a checked network. Tool specs are pinned: a run keeps the schema it was published with."""
     rosters = rosters_of(spec)
-    spec = implied(rosters)
+    spec, delegates = implied(rosters), delegates_of(rosters)
     swarm = compile_swarm(rosters)
+    own = {tool.name: tool for equipped in delegates.values() for tool in equipped}
     used = {name for agent in spec.agents for name in agent.equipped_tools}
     return Snapshot(
         network=spec.name,
         description=spec.description,
         default_agent_key=next(agent.key for agent in spec.agents if agent.is_default),
-        agents={agent.key: _compile_agent(spec, agent, rosters) for agent in spec.agents},
-        tools={name: tools[name] for name in sorted(used)},
+        agents={agent.key: _compile_agent(spec, agent, rosters, delegates.get(agent.key, ())) for agent in spec.agents},
+        tools={name: own.get(name) or tools[name] for name in sorted({*used, *own})},
         max_steps=swarm.max_steps if swarm is not None and spec.max_steps == MAX_STEPS else spec.max_steps,
         max_tool_errors=spec.max_tool_errors,
         timeout_ms=spec.timeout_ms,

@@ -13,6 +13,8 @@ from uuid import UUID
 from pydantic import TypeAdapter
 
 from towpath_contracts.base import JsonObject
+from towpath_contracts.caps import MAX_PARALLEL
+from towpath_contracts.child_tools import starts_child
 from towpath_contracts.deciding import Cost, OlderOutput, ToolOutput, Usage
 from towpath_contracts.decisions import ToolCall
 from towpath_contracts.events import RunCreated
@@ -140,6 +142,7 @@ class OpenChild:
     final: JsonObject | None = None
     worked: tuple[str, ...] = ()
     execution_id: UUID | None = None
+    policy_version: int = 0
     stopped: str = ""
 
     @property
@@ -280,19 +283,34 @@ class RunState:
     def queued(self) -> frozenset[UUID]:
         """The calls of internal tools that are not asked for yet: one before them in their decision has no outcome.
 
-        Whoever cancels a run asks about every call that is open.
+        Of calls that are child runs, as many go on at once as children may. Whoever cancels a run asks about every call
+        that is open.
         """
         if len(self.calls) < 2 or self.status is Status.CANCELLING:
             return frozenset()
         tools = self.snapshot.tools
         waiting = [c.call for c in self.calls if not c.status and tools[c.call.tool].internal]
-        first = min((call.call_index for call in waiting), default=0)
-        return frozenset(call.execution_id for call in waiting if call.call_index > first)
+        children = [call for call in waiting if starts_child(call.tool)]
+        first = min((call.call_index for call in waiting if not starts_child(call.tool)), default=0)
+        later = [call for call in waiting if call.call_index > first and not starts_child(call.tool)]
+        return frozenset(call.execution_id for call in (*later, *children[self.max_parallel :]))
+
+    @property
+    def max_parallel(self) -> int:
+        """How many children the run may have at once: the least that its swarm and the server say (feature E7)."""
+        swarm = self.task.swarm if self.task is not None else None
+        return MAX_PARALLEL if swarm is None else min(swarm.swarm.max_parallel, MAX_PARALLEL)
+
+    @property
+    def unasked(self) -> frozenset[UUID]:
+        """The calls that nobody is asked about: their turn has not come, or the child runs that they are tell."""
+        started = frozenset(c.execution_id for c in self.children if c.execution_id is not None and not c.ended)
+        return self.queued | started if started else self.queued
 
     @property
     def waits_only_for_people(self) -> bool:
         """Whether every pending effect stands behind a gate, so that active time stands still (design §5)."""
-        waiting = {child.child_id for child in self.children if child.waits}
+        waiting = {name for child in self.children if child.waits for name in (child.child_id, child.execution_id)}
         if (not self.gates and not waiting) or (not self.pending and not self.waits_at_run_gate):
             return False
         gated = {gate.execution_id for gate in self.gates} | waiting | self.queued

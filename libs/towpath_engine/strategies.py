@@ -58,10 +58,6 @@ def pass_on(_t: Transition, _instruction: Transfer) -> bool:
     return True
 
 
-def nothing_more(_t: Transition, _child_id: UUID) -> None:
-    """Wait for the other children: the run goes on once all have ended."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Strategy:
     """`phases` come after the calls of a step, `checks` before the loop detectors of the next one, `limits` after.
@@ -82,7 +78,7 @@ class Strategy:
     hands_over: Callable[[Transition, Transfer], bool] = pass_on
     objection: Callable[[RunState, CallTools], Refusal | None] = no_objection
     act: Callable[[Transition], None] = request_decision
-    child_ended: Callable[[Transition, UUID], None] = nothing_more
+    child_ended: Callable[[Transition, UUID], None] | None = None
 
 
 COMPOSED = Strategy(phases=COMPOSED_PHASES, answers=COMPOSED_ANSWERS, act=compose, child_ended=step_child_ended)

@@ -59,7 +59,7 @@ class Advice:
         networks = await self._pool.fetch(QUERIES.network_specs, project, MAX_NETWORKS)
         return Surroundings(
             project=project,
-            tools={name: tool.spec for name, tool in law.registry.tools.items()},
+            tools=law.registry.specs(),
             networks={row["network"]: _agents(row["spec"]) for row in networks},
         )
 

@@ -60,7 +60,7 @@ class History:
             matrix = await self._matrix(request.text)
             after, last = await self._bounds(request)
             law = await self._laws.fresh(self._pool, request.project)
-            weighing = Weighing(matrix, {name: tool.spec for name, tool in law.registry.tools.items()})
+            weighing = Weighing(matrix, law.registry.specs())
             until = monotonic() + PIECE_S
             left, span = request.limit, SPAN
             while after < last and left > 0 and monotonic() < until:

@@ -12,7 +12,8 @@ from nats import errors as nats_errors
 from nats.js.errors import NotFoundError
 
 from towpath_contracts.access import ToolProposalDecision
-from towpath_contracts.internal_tools import INTERNAL_TOOLS, PLATFORM_TOOLSET
+from towpath_contracts.child_tools import built_in
+from towpath_contracts.internal_tools import PLATFORM_TOOLSET
 from towpath_contracts.problems import ProblemDetail, ProblemError, problem
 from towpath_contracts.streams import exec_consumer
 from towpath_contracts.tools import RegisterTools, ToolSpec, ToolsRegistered, ToolStanding
@@ -168,7 +169,7 @@ def _check(request: RegisterTools) -> None:
 
 def _spec_problems(spec: ToolSpec, at: str, toolset: str, times: int) -> list[ProblemDetail]:
     problems = []
-    if spec.toolset == PLATFORM_TOOLSET or spec.internal or spec.name in INTERNAL_TOOLS:
+    if spec.toolset == PLATFORM_TOOLSET or spec.internal or built_in(spec.name) is not None:
         said = f"{spec.name}: names, toolset and kind of the platform's own tools are taken"
         problems.append(ProblemDetail(pointer=f"{at}/name", code="tool_reserved", detail=said))
     if spec.toolset != toolset:

@@ -5,16 +5,14 @@ whatever a clock or a fence has made of the row meanwhile; a call that was never
 """
 
 from towpath_contracts.canonical import digest, json_safe
+from towpath_contracts.child_tools import BUILT_IN_TOOLS
 from towpath_contracts.facts import ToolFinished, ToolPermitted
-from towpath_contracts.internal_tools import INTERNAL_TOOLS, PLATFORM_OWNER, PLATFORM_TOOLSET, PLATFORM_WORKER
+from towpath_contracts.internal_tools import PLATFORM_TOOLSET, PLATFORM_WORKER
 from towpath_contracts.run_calls import RecordOutcome
 from towpath_contracts.tools import CallStatus
 from towpath_tas.core.call import Call, Note, Step
 from towpath_tas.core.facts import executed_args
-from towpath_tas.core.registry import ToolVersion, spec_digest
-
-VERSION = 2
-"""Of the definitions of internal tools: raise it with any change of them, so that approvals of before are void."""
+from towpath_tas.core.registry import ToolVersion, own_tool
 
 APPLIED = "run"
 """Whose outcome was taken, as the row says it."""
@@ -22,10 +20,7 @@ APPLIED = "run"
 _NEVER = frozenset({CallStatus.DENIED, CallStatus.AWAITING_APPROVAL})
 """A held call is `requested` again although the run may have had its permission before."""
 
-BUILT_IN: tuple[ToolVersion, ...] = tuple(
-    ToolVersion(spec=spec, version=VERSION, digest=spec_digest(spec), owner=PLATFORM_OWNER)
-    for spec in INTERNAL_TOOLS.values()
-)
+BUILT_IN: tuple[ToolVersion, ...] = tuple(tool for name in BUILT_IN_TOOLS if (tool := own_tool(name)) is not None)
 """What every project has without anybody registering it."""
 
 

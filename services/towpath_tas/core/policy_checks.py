@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from towpath_contracts.child_tools import DELEGATE
 from towpath_contracts.problems import ProblemDetail
 from towpath_contracts.tools import ToolSpec
 from towpath_tas.core.condition_words import never_true
@@ -99,6 +100,8 @@ def _spelling(rule: Rule) -> Iterator[Finding]:
 
 def _tools(rule: Rule, around: Surroundings) -> Iterator[Finding]:
     known = matching(rule.tool, around.tools)
+    if not known and rule.tool.startswith(DELEGATE):
+        return  # a team's delegates are called after its members
     if not known:
         yield "tool_unknown", f"no registered tool matches {rule.tool!r}{meant(rule.tool, list(around.tools))}"
         return

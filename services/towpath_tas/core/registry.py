@@ -6,11 +6,13 @@ discovered tool that its server defines anew waits too, and holds the calls mean
 there any more.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from towpath_contracts.canonical import digest
+from towpath_contracts.child_tools import DELEGATE, built_in
+from towpath_contracts.internal_tools import PLATFORM_OWNER
 from towpath_contracts.tools import EffectClass, ToolSpec
 from towpath_tas.core.arguments import Arguments, Matches
 
@@ -21,6 +23,12 @@ _STRICTNESS = {
     EffectClass.IRREVERSIBLE: 3,
 }
 
+
+Found = TypeVar("Found")
+
+OWN_VERSION = 2
+"""Of the definitions of the platform's own tools: raise it with any change of them, so that approvals of before are
+void."""
 
 _LATER: Mapping[str, object] = {
     "has_probe": False,
@@ -60,15 +68,50 @@ class Standing:
     holds: bool = False
 
 
+def own_tool(name: str) -> ToolVersion | None:
+    """Return the platform's own tool of that name; None where there is none."""
+    spec = built_in(name)
+    if spec is None:
+        return None
+    return ToolVersion(spec=spec, version=OWN_VERSION, digest=spec_digest(spec), owner=PLATFORM_OWNER)
+
+
+class Known(dict[str, Found]):
+    """What is known by the names of tools. A team's delegates, which nobody registers, are looked up by their kind."""
+
+    def __init__(self, found: Mapping[str, Found], delegate: Callable[[ToolVersion], Found]) -> None:
+        """Take what is *found* of registered tools; *delegate* gives the same of one of the platform's own."""
+        super().__init__(found)
+        self._delegate = delegate
+
+    def __missing__(self, name: str) -> Found:
+        """Return what is known of a delegate; raises KeyError for any other name."""
+        tool = own_tool(name) if name.startswith(DELEGATE) else None
+        if tool is None:
+            raise KeyError(name)
+        return self._delegate(tool)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return what is known of *name*, also of a delegate; else *default*."""
+        try:
+            return self[name]
+        except KeyError:
+            return default
+
+
 class Registry:
     """The accepted tools of one project, at one version of the registry."""
 
     def __init__(self, tools: Iterable[ToolVersion], matches: Matches, version: int = 0) -> None:
         """Take the current version of every tool; schemas are compiled when they are first needed."""
-        self.tools: Mapping[str, ToolVersion] = {tool.spec.name: tool for tool in tools}
+        self.tools: Mapping[str, ToolVersion] = Known({tool.spec.name: tool for tool in tools}, lambda own: own)
         self.version = version
         self._matches = matches
         self._arguments: dict[str, Arguments] = {}
+
+    def specs(self) -> Mapping[str, ToolSpec]:
+        """Return what the tools are called and take."""
+        return Known({name: tool.spec for name, tool in self.tools.items()}, lambda own: own.spec)
 
     def arguments(self, tool: ToolVersion) -> Arguments:
         """Return the check of *tool*'s arguments; raises ValueError for a schema that can't be used."""

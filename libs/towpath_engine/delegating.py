@@ -1,0 +1,153 @@
+"""Calls that are child runs: a team's delegates, and plans by `agent_orchestrate` (features B11, E1; design §7).
+
+Law: a permitted call starts one child, whose id is the call's to know: a permission that is told again starts nothing.
+The call is open until the child has ended; that end is its outcome, and the ledger is told it.
+"""
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from towpath_contracts import events as ev
+from towpath_contracts import facts
+from towpath_contracts.base import JsonObject
+from towpath_contracts.caps import MAX_DEPTH
+from towpath_contracts.child_tools import DELEGATE, ORCHESTRATE
+from towpath_contracts.children import ChildTask
+from towpath_contracts.execution_log import truncate
+from towpath_contracts.internal_tools import MAX_FAILURE_CHARS, PLATFORM_WORKER
+from towpath_contracts.plan_faults import PLAN_INVALID, check_plan
+from towpath_contracts.plans import PlanTask
+from towpath_contracts.problems import words_of
+from towpath_contracts.swarms import SwarmTask
+from towpath_contracts.tools import ToolFailure
+from towpath_engine.applying import ToolRefusedError
+from towpath_engine.calls import after_call
+from towpath_engine.carrying import is_reference
+from towpath_engine.composing_members import members_of
+from towpath_engine.desk_remember import outcome_effect
+from towpath_engine.gates import close_gate
+from towpath_engine.spawning import may_spawn, spawn
+from towpath_engine.state import OpenCall, OpenChild, RunState, Status
+from towpath_engine.transition import Transition
+
+DEPTH_EXCEEDED = "depth_exceeded"
+DELEGATION_FAILED = "delegation_failed"
+PURPOSE_PLAN, PURPOSE_DELEGATE = "orchestrate", "delegate"
+
+
+def start_child(t: Transition, call: OpenCall, args: JsonObject, fact: facts.ToolPermitted) -> None:
+    """Start the child that a permitted call is; what can't be started is a failed call, told with every reason."""
+    tool = call.call.tool
+    if any(child.execution_id == fact.execution_id for child in t.state.children):
+        return
+    close_gate(t, fact.execution_id, "settled", "the call has started")
+    try:
+        task = _plan_task(t.state, args) if tool == ORCHESTRATE else _delegate_task(t.state, tool, args)
+    except ToolRefusedError as error:
+        failure = ToolFailure(code=error.code, message=_cut(str(error)), hint=error.hint, began=False)
+        _close(t, call, "failed", None, failure, fact.policy_version)
+        return
+    of_call = {"execution_id": fact.execution_id, "subject": tool, "policy_version": fact.policy_version}
+    spawn(t, [task.model_copy(update=of_call)])
+
+
+def _check_depth(state: RunState) -> None:
+    if not may_spawn(state):
+        said = f"children stand at most {MAX_DEPTH} deep"
+        raise ToolRefusedError(DEPTH_EXCEEDED, said, "Do the work yourself, with your other tools.")
+
+
+def _plan_task(state: RunState, args: JsonObject) -> ChildTask:
+    _check_depth(state)
+    try:
+        asked = PlanTask.model_validate(args)
+    except ValidationError as error:
+        said = "; ".join(words_of(entry) for entry in error.errors(include_url=False, include_input=False))
+        raise ToolRefusedError("arguments_invalid", said) from error
+    if asked.plan is not None:
+        _plan, faults = check_plan(asked.plan, agents=members_of(state), bindings=asked.bindings)
+        if faults:
+            raise ToolRefusedError(PLAN_INVALID, "; ".join(one.detail for one in faults))
+    return ChildTask(
+        agent_key=state.agent_key,
+        user_message=asked.prompt or "",
+        plan=asked,
+        timeout_ms=asked.timeout_ms,
+        purpose=PURPOSE_PLAN,
+    )
+
+
+def _delegate_task(state: RunState, tool: str, args: JsonObject) -> ChildTask:
+    name, task = tool.removeprefix(DELEGATE), state.created.swarm
+    swarm = None if task is None else task.swarm
+    if task is None or swarm is None or name not in swarm.delegates or state.agent_key != swarm.lead:
+        raise ToolRefusedError("tool_unknown", f"{state.agent_key} leads no team here that {name} is in")
+    _check_depth(state)
+    nested = swarm.swarms.get(name)
+    return ChildTask(
+        agent_key=name if nested is None else nested.first_agent,
+        user_message=str(args.get("task", "")),
+        swarm=None if nested is None else SwarmTask(name=name, path=(*task.path, name), swarm=nested),
+        max_steps=swarm.agent_steps if nested is None else nested.max_steps,
+        purpose=PURPOSE_DELEGATE,
+    )
+
+
+def child_of_call_ended(t: Transition, child: OpenChild) -> None:
+    """Close the call that *child* was, if it was one, with what became of it."""
+    call = None if child.execution_id is None else t.state.open_call(child.execution_id)
+    if call is None:
+        return
+    final = child.final or {}
+    if call.call.tool == ORCHESTRATE and _is_report(final):
+        result = {"success": child.status == Status.COMPLETED, **final} if is_reference(final) else final
+        _close(t, call, "succeeded", result, None, child.policy_version)
+    elif child.status == Status.COMPLETED:
+        _close(t, call, "succeeded", final, None, child.policy_version)
+    else:
+        _close(t, call, "failed", None, _failure(call, child, final), child.policy_version)
+
+
+def _is_report(final: JsonObject) -> bool:
+    """Say whether a plan has told its steps; one that could not even be made has not."""
+    return is_reference(final) or "steps" in final
+
+
+def _failure(call: OpenCall, child: OpenChild, final: JsonObject) -> ToolFailure:
+    why = f"{child.status}, {child.reason}" if child.reason else child.status
+    said = str(final.get("message", "")) if child.status != Status.COMPLETED else ""
+    if call.call.tool == ORCHESTRATE:
+        code, message = child.reason or child.status, f"the plan came to no end: {why}"
+    else:
+        name = call.call.tool.removeprefix(DELEGATE)
+        code, message = DELEGATION_FAILED, f"Delegation to '{name}' failed: {why}"
+    return ToolFailure(code=code, message=_cut(f"{message}: {said}" if said else message), began=True)
+
+
+def _cut(text: str) -> str:
+    return truncate(text, MAX_FAILURE_CHARS)
+
+
+def _close(
+    t: Transition, call: OpenCall, status: str, result: Any, failure: ToolFailure | None, policy_version: int
+) -> None:
+    t.emit(
+        ev.ToolCallFinished.model_validate(
+            {
+                "execution_id": call.call.execution_id,
+                "step": t.state.step,
+                "epoch": t.state.epoch,
+                "agent_key": t.state.agent_key,
+                "call_index": call.call.call_index,
+                "tool": call.call.tool,
+                "status": status,
+                "result": result,
+                "failure": failure,
+                "worker": PLATFORM_WORKER,
+                "policy_version": policy_version,
+            }
+        )
+    )
+    t.ask(outcome_effect(t.state.run_id, call.call.execution_id))
+    after_call(t, call)

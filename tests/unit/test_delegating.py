@@ -1,0 +1,232 @@
+"""Calls that are child runs in the run machine: a team's delegates, and plans (features B11, E1, E7, E11)."""
+
+from typing import Any
+from uuid import UUID
+
+from tests.support.engine_machine import agent, respond, snapshot, tool, use, use_all
+from tests.support.plan_machine import PlanRun, step
+
+from towpath_contracts import events as ev
+from towpath_contracts import facts
+from towpath_contracts.child_tools import BUILT_IN_TOOLS, ORCHESTRATE, delegate_spec
+from towpath_contracts.run_calls import RecordOutcome
+from towpath_contracts.swarms import CompiledSwarm
+from towpath_contracts.tools import ToolRequest
+from towpath_engine.advance import wake_at
+from towpath_engine.state import EffectKind
+
+MEMBERS = ("ann", "bob", "cid", "dan", "eve", "fay")
+INNER = CompiledSwarm(mode="team", members=("gus", "hal"), stages=(("gus",),), delegates=("hal",))
+TEAM = CompiledSwarm(
+    mode="team", members=("lead", *MEMBERS, "inner"), stages=(("lead",),), delegates=(*MEMBERS, "inner"),
+    swarms={"inner": INNER},
+)  # fmt: skip
+ASKED = tuple(delegate_spec(name) for name in (*MEMBERS, "inner"))
+TOOLS = (*ASKED, BUILT_IN_TOOLS[ORCHESTRATE], tool("echo"))
+NETWORK = snapshot(
+    agent("lead", equipped_tools=[one.name for one in TOOLS], allow_respond=True),
+    *(agent(key, allow_respond=True) for key in (*MEMBERS, "gus", "hal")),
+    tools=TOOLS,
+    swarm=TEAM,
+)
+
+
+class Lead(PlanRun):
+    """A team whose lead asks its members."""
+
+    def __init__(self, **options: Any) -> None:
+        swarm = {"swarm": {"swarm": TEAM}, "kind": "swarm", **options}
+        super().__init__(network=NETWORK, **swarm)
+
+    def permit(self, index: int = 0, **more: Any) -> list[ev.AnyEvent]:
+        """Let the call at *index* go on."""
+        return self.feed(
+            facts.ToolPermitted(run_id=self.state.run_id, execution_id=self.call_id(index), policy_version=7, **more)
+        )
+
+    @property
+    def requested(self) -> list[UUID]:
+        """What the tool-access service is asked about now."""
+        return [effect.message.execution_id for effect in self.sent if isinstance(effect.message, ToolRequest)]
+
+    @property
+    def results(self) -> list[ev.ToolCallFinished]:
+        """How the calls ended, in the order of their ends."""
+        return self.events(ev.ToolCallFinished)
+
+    @property
+    def outcomes(self) -> list[RecordOutcome]:
+        """What the ledger is told now."""
+        return [effect.message for effect in self.sent if isinstance(effect.message, RecordOutcome)]
+
+
+def asks(*names: str) -> dict[str, Any]:
+    return use_all(*((f"delegate_to_{name}", {"task": f"do {name}"}) for name in names))
+
+
+def test_b11_a_delegate_is_a_child_run_and_its_answer_the_result_of_the_call() -> None:
+    """Row B11: the lead gets `delegate_to_<name>(task)`; workers are child runs."""
+    run = Lead()
+    run.decide(use("delegate_to_ann", task="count the boats"))
+    assert run.requested == [run.call_id()] and not run.children
+    run.permit()
+    (child,) = run.children
+    assert (child.task.agent_key, child.task.user_message) == ("ann", "count the boats")
+    assert (child.task.execution_id, child.task.policy_version, child.task.max_steps) == (run.call_id(), 7, 10)
+    run.end(final={"message": "three"})
+    (result,) = run.results
+    assert (result.status, result.result, result.policy_version) == ("succeeded", {"message": "three"}, 7)
+    assert [one.status for one in run.outcomes] == ["succeeded"], "the ledger is told"
+    assert run.context.outputs[0].tool == "delegate_to_ann", "and the lead sees it at its next step"
+    run.decide(respond("three boats"))
+    assert run.finished.status == "completed"
+
+
+def test_b11_the_error_of_a_worker_is_the_error_of_its_tool() -> None:
+    run = Lead()
+    run.decide(asks("ann"))
+    run.permit()
+    run.end(status="failed", reason="max_steps_exceeded", final={"message": "no answer within 10 steps"})
+    (result,) = run.results
+    assert result.status == "failed" and result.failure is not None and result.failure.code == "delegation_failed"
+    assert result.failure.message.startswith("Delegation to 'ann' failed: failed, max_steps_exceeded")
+    assert not run.state.is_final
+
+
+def test_b11_a_nested_team_is_a_delegate_too() -> None:
+    run = Lead()
+    run.decide(asks("inner"))
+    run.permit()
+    (child,) = run.children
+    assert child.task.swarm is not None and child.task.swarm.swarm == INNER and child.task.swarm.path == ("inner",)
+    assert child.task.agent_key == "gus"
+
+
+def test_e7_no_more_delegates_than_may_run_at_once_are_asked_for() -> None:
+    """Row E7: parallel ≤ 4; the others wait in call order, without a message."""
+    run = Lead()
+    run.decide(asks(*MEMBERS))
+    assert run.requested == [run.call_id(index) for index in range(4)]
+    for index in range(4):
+        run.permit(index)
+    run.permit(5)
+    assert len(run.children) == 4, "a permission before its turn starts nothing"
+    run.end(2)
+    assert run.requested == [run.call_id(4)]
+    run.permit(4)
+    run.end(0)
+    assert run.requested == [run.call_id(5)]
+    run.permit(5)
+    assert [child.task.agent_key for child in run.children] == list(MEMBERS)
+    for place in (1, 3, 4, 5):
+        run.end(place)
+    assert [result.call_index for result in run.results] == [2, 0, 1, 3, 4, 5]
+    assert [output.tool for output in run.context.outputs[:2]] == ["delegate_to_ann", "delegate_to_bob"], "joined"
+
+
+def test_a_permission_that_is_told_again_starts_nothing() -> None:
+    run = Lead()
+    run.decide(asks("ann", "bob"))
+    run.permit()
+    assert run.permit() == [] and len(run.children) == 1
+    run.end()
+    assert run.permit() == []
+
+
+def test_while_its_child_runs_nobody_is_asked_about_a_call() -> None:
+    run = Lead()
+    run.decide(asks("ann"))
+    run.permit()
+    (child,) = run.children
+    wake = wake_at(run.state)
+    pending = run.state.pending_effect(child.child_id)
+    assert pending is not None and wake == pending.resend_at, "the child is what is waited for"
+    run.feed(facts.TimerFired(run_id=run.state.run_id), after=60)
+    assert run.requested == []
+
+
+def test_calls_of_both_kinds_run_together_and_join_in_call_order() -> None:
+    run = Lead()
+    run.decide(use_all(("delegate_to_ann", {"task": "a"}), ("echo", {"text": "b"})))
+    run.permit()
+    run.finish(1, "b")
+    assert not run.state.calls[0].status and run.state.asked == "decide"
+    run.end(final={"message": "a"})
+    assert [output.text for output in run.context.outputs[:2]] == ['{"message":"a"}', "b"]
+
+
+def test_active_time_stands_still_while_a_delegate_waits_for_people() -> None:
+    run = Lead()
+    run.decide(asks("ann"))
+    run.permit()
+    child = run.state.children[0].child_id
+    run.feed(facts.ChildTold(run_id=run.state.run_id, child_id=child, child_seq=5, status="waiting", news=True))
+    assert run.state.status == "waiting" and run.state.active_since is None
+
+
+def test_e1_a_plan_is_a_child_run_and_its_report_the_result() -> None:
+    """Row E1: `plan` XOR `prompt`, bindings, timeout_ms, max_parallel; a plan that fails is an ordinary result."""
+    run = Lead()
+    plan = {"steps": [step("ann", "look", result_key="seen")]}
+    run.decide(use(ORCHESTRATE, plan=plan, bindings={"a": 1}, timeout_ms=5_000, max_parallel=2))
+    run.permit()
+    (child,) = run.children
+    task = child.task.plan
+    assert task is not None and task.plan == plan and (task.max_parallel, child.task.timeout_ms) == (2, 5_000)
+    report = {"success": False, "steps": [], "bindings": {}, "errors": [{"step_id": "a", "error": {}}]}
+    run.end(status="failed", reason="plan_failed", final=report)
+    assert [(one.status, one.result) for one in run.results] == [("succeeded", report)]
+
+
+def test_e1_bad_input_is_a_tool_error_with_every_fault() -> None:
+    run = Lead()
+    run.decide(use(ORCHESTRATE, plan={"steps": [step("nobody", id="a"), step("ann", id="a")]}))
+    run.permit()
+    (result,) = run.results
+    assert result.status == "failed" and result.failure is not None and not run.children
+    assert result.failure.code == "plan_invalid" and result.failure.began is False
+    assert "nobody" in result.failure.message and "steps[1].id" in result.failure.message
+
+
+def test_e1_a_planner_that_fails_is_a_tool_error() -> None:
+    run = Lead()
+    run.decide(use(ORCHESTRATE, prompt="do something"))
+    run.permit()
+    assert run.children[0].task.plan is not None and run.children[0].task.plan.prompt == "do something"
+    run.end(status="failed", reason="plan_invalid", final={"status": "error", "message": "no plan"})
+    (result,) = run.results
+    assert result.status == "failed" and result.failure is not None and result.failure.code == "plan_invalid"
+
+
+def test_e7_at_the_deepest_level_nothing_is_started() -> None:
+    """Row E7: depth ≤ 3."""
+    above = {"run_id": UUID(int=1), "root_id": UUID(int=2), "step": 1, "index": 0, "depth": 3}
+    run = Lead(parent=above, cursors={})
+    run.decide(use_all(("delegate_to_ann", {"task": "a"}), (ORCHESTRATE, {"prompt": "p"})))
+    run.permit(0)
+    run.permit(1)
+    assert [one.failure.code for one in run.results if one.failure] == ["depth_exceeded", "depth_exceeded"]
+    assert not run.children
+
+
+def test_e11_a_cancel_reaches_the_child_of_a_call() -> None:
+    """Row E11: cancellation reaches every child; the run has ended when they have."""
+    run = Lead()
+    run.decide(asks("ann"))
+    run.permit()
+    child = run.state.children[0].child_id
+    run.feed(facts.CancelRequested(run_id=run.state.run_id, by="me"))
+    asked = [effect.message for effect in run.sent if effect.effect.kind is EffectKind.CHILD]
+    assert [(one.child_id, one.cancel) for one in asked] == [(child, True)]  # type: ignore[union-attr]
+    run.feed(facts.FenceRaised(run_id=run.state.run_id, fence=run.state.fence, voided=(run.call_id(),)))
+    assert not run.state.is_final
+    run.end(status="cancelled")
+    assert run.finished.status == "cancelled"
+    assert [effect["outcome"] for effect in run.finished.effects] == ["did_not_happen"]
+
+
+def test_only_the_lead_of_a_team_has_delegates() -> None:
+    run = Lead(kind="network", swarm=None)
+    run.decide(asks("ann"))
+    run.permit()
+    assert [one.failure.code for one in run.results if one.failure] == ["tool_unknown"]
