@@ -16,7 +16,7 @@ from towpath_contracts.canonical import canonical_json
 from towpath_contracts.caps import PLAN_STEPS
 from towpath_contracts.plans import MAX_NAMES, RESULT_KEY, STEP_ID, Plan
 from towpath_contracts.problems import ProblemDetail, words_of
-from towpath_contracts.references import BINDINGS, RESULT, pieces, texts_in, undefined
+from towpath_contracts.references import BINDINGS, RESULT, named, pieces, texts_in, undefined
 from towpath_contracts.strict_json import MAX_VALUE_DEPTH, fault_of
 
 PLAN_INVALID = "plan_invalid"
@@ -28,6 +28,9 @@ BLOCK_AGENTS = 16
 
 MAX_TOLD = 64
 """Faults that are told at once; more would flood whoever reads them."""
+
+MAX_FAULT_CHARS = 2_000
+"""Of one fault."""
 
 MAX_READ = 100
 """Steps, and agents of a step, that are looked at one by one: beyond it their number is the only fault that counts."""
@@ -165,7 +168,7 @@ def _named(steps: list[Any]) -> Iterator[ProblemDetail]:
         name = step.get("id") if isinstance(step, dict) else None
         unnamed = any(not call.get("result_key") for _at, call in _calls(place, step))
         if isinstance(name, str) and name in keys and unnamed:
-            said = f"{name!r} names results of this step, and is the result_key of {_path(keys[name][:-1])}"
+            said = f"{_shown(name)} names results of this step, and is the result_key of {_path(keys[name][:-1])}"
             yield _told(("steps", place, "id"), said)
 
 
@@ -181,9 +184,9 @@ def _name(
     if len(name) > MAX_NAMES:
         yield _told(at, f"has {len(name)} characters; the limit is {MAX_NAMES}")
     elif not pattern.fullmatch(name):
-        yield _told(at, f"{name!r} does not match {shown}")
+        yield _told(at, f"{_shown(name)} does not match {shown}")
     if name in seen:
-        yield _told(at, f"{name!r} is used by {_path(seen[name])} already")
+        yield _told(at, f"{_shown(name)} is used by {_path(seen[name])} already")
     seen.setdefault(name, at)
 
 
@@ -192,8 +195,7 @@ def _asked(steps: list[Any], agents: Collection[str]) -> Iterator[ProblemDetail]
         for at, call in _calls(place, step):
             key = call.get("agent_key")
             if isinstance(key, str) and key and key not in agents:
-                near = ", ".join(sorted(agents)[:MAX_TOLD])
-                yield _told((*at, "agent_key"), f"{key!r} is not an agent here; agents are: {near}")
+                yield _told((*at, "agent_key"), f"{_shown(key)} is not an agent here; agents are: {named(agents)}")
 
 
 def _referring(steps: list[Any], bindings: Collection[str]) -> Iterator[ProblemDetail]:
@@ -218,6 +220,10 @@ def _faults_of(value: Any, known: dict[str, Collection[str]]) -> Iterator[str]:
                 yield undefined(piece.reference, known[piece.reference.root])
 
 
+def _shown(name: str) -> str:
+    return repr(name if len(name) <= MAX_NAMES else f"{name[:MAX_NAMES]}…")
+
+
 def _path(at: Place) -> str:
     """Return a path in the source's style: `steps[0].agent.agent_key`."""
     text = ""
@@ -227,9 +233,11 @@ def _path(at: Place) -> str:
 
 
 def _told(at: Place, said: str) -> ProblemDetail:
+    at = tuple(part if isinstance(part, int) else part[: 2 * MAX_NAMES] for part in at)
     separator = "" if not at or said.startswith(":") else " "
     pointer = "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in at)
-    return ProblemDetail(pointer=pointer, code=PLAN_INVALID, detail=f"{_path(at)}{separator}{said}")
+    detail = f"{_path(at)}{separator}{said}"
+    return ProblemDetail(pointer=pointer, code=PLAN_INVALID, detail=detail[:MAX_FAULT_CHARS])
 
 
 def _order(one: ProblemDetail) -> tuple[Any, ...]:

@@ -11,6 +11,12 @@ from typing import Any
 
 RESULT, BINDINGS = "result", "bindings"
 
+MAX_NAMED = 16
+"""Names that a fault lists."""
+
+MAX_NAME = 64
+"""Characters of one of them."""
+
 _BRACES = re.compile(r"\{\{([^{}]{0,512})\}\}")
 _PATH = re.compile(r"(result|bindings)((?:\.[^.\[\]{}\s]+|\[[0-9]{1,9}\])+)")
 _SEGMENT = re.compile(r"\.([^.\[\]]+)|\[([0-9]+)\]")
@@ -104,4 +110,11 @@ def texts_in(value: Any) -> Iterator[str]:
 
 def undefined(reference: Reference, known: Collection[str]) -> str:
     """Say that *reference* begins with none of the *known* names."""
-    return f"{reference.text} is not defined; {reference.root} has: {', '.join(sorted(known)) or 'nothing yet'}"
+    return f"{reference.text} is not defined; {reference.root} has: {named(known) or 'nothing yet'}"
+
+
+def named(names: Collection[str]) -> str:
+    """Return the first of *names* for people, and how many more there are."""
+    first = [name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}…" for name in sorted(names)[:MAX_NAMED]]
+    more = [f"and {len(names) - MAX_NAMED} more"] if len(names) > MAX_NAMED else []
+    return ", ".join([*first, *more])

@@ -14,6 +14,9 @@ from towpath_contracts.plans import MAX_PROMPT, PLAN_TIMEOUT_MS, RESULT_KEY, STE
 from towpath_engine.composing_members import members_of, nested_swarms
 from towpath_engine.state import RunState
 
+FAULT_CHARS = 400
+"""Of one fault that the planner is told."""
+
 MAX_ATTEMPTS = 2
 """Plans that a model may write: the first, and one that mends it."""
 
@@ -82,4 +85,5 @@ def plan_schema(state: RunState) -> JsonObject:
 
 def faults_error(code: str, faults: list[str]) -> JsonObject:
     """Return the error of a plan that can't be carried out, with every fault."""
-    return {"code": code, "message": truncate("; ".join(faults), MAX_ANSWER_TEXT), "faults": faults}
+    told = [truncate(fault, FAULT_CHARS) for fault in faults]
+    return {"code": code, "message": truncate("; ".join(told), MAX_ANSWER_TEXT), "faults": told}

@@ -138,6 +138,9 @@ def test_a_plan_is_bounded_in_size_depth_and_in_what_is_told() -> None:
     assert faults({"steps": [], "bindings": {"x": float("nan")}}) == ["NaN is not JSON"]
     many = [{"id": f"s{n}", "type": "agent", "agent": {"agent_key": "ghost"}} for n in range(3_000)]
     assert len(faults({"steps": many})) == MAX_TOLD
+    long = {"type": "agent", "k" * 9_000: 1, "agent": ask("a" * 9_000, "{{ bindings.x }}", result_key="r" * 9_000)}
+    bindings = {f"{n}" * 900: n for n in range(90)}
+    assert max(map(len, faults({"steps": [long, long], "bindings": bindings}))) < 2_000
 
 
 @pytest.mark.parametrize("text", ["{{" * 20_000, "{{ result.a" * 10_000 + "}}", "{{ result" + ".a" * 20_000 + " }}"])
