@@ -244,7 +244,7 @@ async def test_b12_what_was_told_of_an_answer_before_a_cut_is_taken_back(
         async def follow() -> None:
             async for one in sdk.stream(run.run_id, event_types=["text", "step"], deltas=True):
                 word = getattr(one, "text", "") or getattr(one, "reason", "") or one.type
-                heard.append(word)  # noqa: PERF401 - it is watched while the stream goes on
+                heard.append(word)
 
         following = asyncio.create_task(follow())
         await eventually(lambda: heard == ["step"])
