@@ -45,7 +45,7 @@ NETWORK_PROBLEMS = (
     ProblemKind("delegate_name_invalid", 422, "A delegate's tool has no free name", "Rename the member or the tool."),
     ProblemKind("swarm_cycle", 422, "A swarm is a member of itself", "Take it out of its own members."),
     ProblemKind("swarm_too_deep", 422, "Swarms are nested too deeply", "Runs stand at most 3 deep: nest less."),
-    ProblemKind("swarm_too_large", 422, "The swarm has too many agents", "Make several networks of it."),
+    ProblemKind("swarm_too_large", 422, "The swarm is too large", "Make several networks of it."),
     ProblemKind("handoff_unknown", 422, "A handoff leads out of the swarm", "Name a member in allowed_routes."),
     ProblemKind(
         "swarm_takes_messages",

@@ -13,10 +13,14 @@ from towpath_contracts.plan_faults import BLOCK_AGENTS
 from towpath_contracts.problems import ProblemDetail
 from towpath_contracts.swarms import CompiledSwarm
 from towpath_contracts.tools import ToolSpec
+from towpath_engine.answers import json_bytes
 from towpath_engine.swarm_roster import Roster, Rosters
 
 MAX_SWARM_AGENTS = 250
 """Agents of a swarm with all that is nested in it: a snapshot holds every nested swarm where it is a member."""
+
+MAX_SWARM_BYTES = 64 * 1024
+"""Of a compiled swarm as JSON: the first event of its every run holds it, and a message has at most 1 MiB."""
 
 MAX_CHAIN = 2 * MAX_DEPTH
 """Swarms in swarms that are followed: further down everything is too deep anyway."""
@@ -32,7 +36,8 @@ def swarm_problems(rosters: Rosters) -> list[ProblemDetail]:
         problems += _check_members(roster, rosters)
         problems += _check_lead(roster, rosters)
         problems += _check_team(roster, rosters)
-    return [*_check_names(rosters), *problems, *_check_handoffs(rosters), *_Nesting(rosters).problems()]
+    problems = [*_check_names(rosters), *problems, *_check_handoffs(rosters), *_Nesting(rosters).problems()]
+    return problems or list(_check_size(rosters))
 
 
 def implied(rosters: Rosters) -> NetworkSpec:
@@ -165,6 +170,15 @@ def _check_handoffs(rosters: Rosters) -> Iterator[ProblemDetail]:
             if route in rosters.agents and route not in beside:
                 said = f"{agent.key} may hand over to {route}, which is no member of its swarm"
                 yield _problem(f"/agents/{index}/allowed_routes", "handoff_unknown", said)
+
+
+def _check_size(rosters: Rosters) -> Iterator[ProblemDetail]:
+    """Only a swarm without other mistakes can be compiled, and so measured."""
+    swarm = compile_swarm(rosters)
+    size = 0 if swarm is None else json_bytes(swarm.model_dump(mode="json"))
+    if size > MAX_SWARM_BYTES:
+        said = f"members and handoffs have {size} bytes together; the limit is {MAX_SWARM_BYTES}"
+        yield _problem("/swarm", "swarm_too_large", said)
 
 
 class _Nesting:

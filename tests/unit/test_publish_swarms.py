@@ -179,6 +179,12 @@ def test_a_swarm_that_unfolds_to_thousands_of_agents_is_refused() -> None:
     assert found == [("swarm_too_large", "/swarm")]
 
 
+def test_handoffs_that_would_burst_the_first_event_of_a_run_are_refused() -> None:
+    names = [f"{'x' * 120}{n:02}" for n in range(50)]
+    agents = tuple({"key": one, "allowed_routes": [name for name in names if name != one]} for one in names)
+    assert problems(spec({"mode": "handoff"}, agents=agents)) == [("swarm_too_large", "/swarm")]
+
+
 def test_every_mistake_is_told_at_once() -> None:
     swarm = {
         "mode": "team",
