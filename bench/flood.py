@@ -1,7 +1,8 @@
 """A flood: thousands of tasks submitted at once. How much memory does every process need, and does everything end?
 
 Every process is a real one, Postgres has fsync on. Prints one JSON line. Usage:
-`uv run python bench/flood.py [--tasks 10000] [--steps 1] [--http 0] [--active 1000] [--replicas 1]`.
+`uv run python bench/flood.py [--tasks 10000] [--steps 1] [--http 0] [--active 1000] [--replicas 1] [--other 0]`.
+With `--other 10` a second caller submits 10 while the first one's tasks wait: what does it notice of them?
 A refused task (429 or 503 with Retry-After, or the same as a Problem over NATS) is submitted again when it says so.
 """
 
@@ -60,11 +61,11 @@ class Memory:
             await asyncio.sleep(SAMPLE_S)
 
 
-async def by_nats(nc: Any, task: dict[str, Any], refusals: Counter[str]) -> float:
+async def by_nats(nc: Any, task: dict[str, Any], refusals: Counter[str], subject: str = "task.submit") -> float:
     """Submit until it is accepted, under one key; returns when that was."""
     body = json.dumps({**task, "idempotency_key": uuid.uuid4().hex}).encode()
     while True:
-        answer = json.loads((await nc.request("task.submit", body, timeout=300)).data)
+        answer = json.loads((await nc.request(subject, body, timeout=300)).data)
         if "run_id" in answer and "code" not in answer:
             return time.perf_counter()
         if not answer.get("retryable"):
@@ -102,13 +103,81 @@ async def ended(connection: Any, tasks: int) -> dict[str, int]:
         await asyncio.sleep(1)
 
 
-async def flood(platform: Platform, options: argparse.Namespace) -> dict[str, Any]:
-    """Submit everything at once and wait for the end."""
-    nc = await nats.connect(platform.nats_url)
+async def publish(platform: Platform) -> Any:
+    """Publish the network; returns a connection that may submit for every caller."""
     control = await nats.connect(platform.nats_url_of("gateway"), inbox_prefix=b"_INBOX_gateway")
     body = PublishNetwork(project="default", actor="bench", spec=network(TOOL)).model_dump_json()
     await control.request(rpc.PUBLISH_NETWORK.subject, body.encode(), timeout=10)
+    return control
+
+
+async def served(control: Any, connection: Any, task: dict[str, Any], options: argparse.Namespace) -> list[float]:
+    """Submit the other caller's tasks at once; returns the seconds that each took from its submit to its end."""
+    submitted = time.time()
+    await asyncio.gather(*(by_nats(control, task, Counter(), "task.submit.other") for _ in range(options.other)))
+    text = (
+        "SELECT extract(epoch FROM ended_at)::float AS at FROM runs.run WHERE caller = 'other'"
+        " AND created_at >= to_timestamp($1)"
+    )
+    while True:
+        rows = await connection.fetch(text, submitted)
+        if len(rows) == options.other and all(row["at"] is not None for row in rows):
+            return [row["at"] - submitted for row in rows]
+        await asyncio.sleep(0.1)
+
+
+async def flooded(connection: Any, least: int) -> int:
+    """Wait until *least* runs of the flood have ended; returns how many have."""
+    while True:
+        text = "SELECT count(*) FROM runs.run WHERE caller = 'flood' AND ended_at IS NOT NULL"
+        count: int = await connection.fetchval(text)
+        if count >= least:
+            return count
+        await asyncio.sleep(0.1)
+
+
+async def two_callers(platform: Platform, options: argparse.Namespace) -> dict[str, Any]:
+    """Let one caller submit its tasks alone, and then in the middle of another's flood; the medians tell the price."""
+    connection = await asyncpg.connect(platform.dsn())
+    await connection.executemany(
+        "INSERT INTO gateway.principal (caller, project) VALUES ($1, 'default')", [("flood",), ("other",)]
+    )
+    control = await publish(platform)
+    task = {"network": f"w1-{TOOL}", "user_message": "go", "script": script(options.steps, TOOL)}
+    await served(control, connection, task, options)  # not counted: everything is new to everybody
+    alone = [took for _ in range(3) for took in await served(control, connection, task, options)]
+    refusals: Counter[str] = Counter()
+    started = time.perf_counter()
+    flooding = asyncio.gather(*(by_nats(control, task, refusals, "task.submit.flood") for _ in range(options.tasks)))
+    before = await flooded(connection, options.tasks // 10)
+    among = await served(control, connection, task, options)
+    after = await flooded(connection, 0)
+    accepted_s = max(await flooding) - started
+    statuses = await ended(connection, options.tasks + 5 * options.other)
+    took_s = time.perf_counter() - started
+    await connection.close()
     await control.close()
+    return {
+        "tasks": options.tasks,
+        "other": options.other,
+        "flood_ended_when_the_other_came": before,
+        "flood_ended_when_the_other_was_served": after,
+        "alone_s_p50": round(statistics.median(alone), 3),
+        "among_s_p50": round(statistics.median(among), 3),
+        "among_s_max": round(max(among), 3),
+        "times_as_long": round(statistics.median(among) / statistics.median(alone), 2),
+        "accepted_s": round(accepted_s, 1),
+        "all_ended_s": round(took_s, 1),
+        "steps_per_s": round(options.tasks * (options.steps + 1) / took_s, 1),
+        "refusals": dict(refusals),
+        "statuses": statuses,
+    }
+
+
+async def flood(platform: Platform, options: argparse.Namespace) -> dict[str, Any]:
+    """Submit everything at once and wait for the end."""
+    nc = await nats.connect(platform.nats_url)
+    await (await publish(platform)).close()
     task = {"network": f"w1-{TOOL}", "user_message": "go", "script": script(options.steps, TOOL)}
     refusals: Counter[str] = Counter()
     limits = httpx2.Limits(max_connections=options.http or 1)
@@ -154,7 +223,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
             memory = Memory()
             memory.sample()
             watching = asyncio.create_task(memory.watch())
-            found = await flood(platform, options)
+            found = await (two_callers if options.other else flood)(platform, options)
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
             restarts = sum(state.restarts for state in platform.processes.values())
@@ -170,6 +239,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1)
     parser.add_argument("--http", type=int, default=0)
     parser.add_argument("--active", type=int, default=1_000, help="runs under way at once; few make a queue")
+    parser.add_argument("--other", type=int, default=0, help="tasks of a second caller, submitted after the first's")
     parser.add_argument("--replicas", type=int, default=1)
     print(json.dumps(asyncio.run(measure(parser.parse_args()))))
 

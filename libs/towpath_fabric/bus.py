@@ -24,6 +24,7 @@ from towpath_contracts.strict_json import check_json
 from towpath_fabric.broker_login import security
 from towpath_fabric.careful_client import make_careful
 from towpath_fabric.crash_points import flush_first
+from towpath_fabric.doors import Door, Rules
 from towpath_fabric.settings import Settings
 
 B = TypeVar("B", bound=BaseModel)
@@ -47,6 +48,9 @@ _QUICKLY: dict[str, Any] = {"reconnect_time_wait": 0.25}
 
 ANSWERS_AT_ONCE = 1_024
 """Per subject. FastStream answers one by one unless told otherwise, and one question that waits would hold up all."""
+
+CORRELATION = "correlation_id"
+"""FastStream's header; an answer repeats that of its question."""
 
 BAD_PREFIXES = 100
 """First parts of impossible subjects that are logged, each once; what is sent again and again is no news."""
@@ -240,32 +244,82 @@ class Bus:
         """
 
         async def serve(message: NatsMessage) -> NatsResponse:
-            reply: Message
-            try:
-                fault = check_json(message.body) if strict else None
-                if fault is not None:
-                    raise ProblemError(problem("request_malformed", f"{subject}: {fault}"))  # noqa: TRY301
-                parsed = request.model_validate_json(message.body)
-                reply = await handler(parsed, message.raw_message.subject)
-            except ValidationError as error:
-                reply = problem_from_validation(error, request.__name__)
-            except ProblemError as error:
-                reply = error.problem
-            except self.data_at_fault as error:
-                reply = problem("request_invalid", f"{subject}: a value can't be stored ({type(error).__name__})")
-            except self.outages as error:
-                reply = problem("unavailable", f"{subject}: {type(error).__name__}", retry_after_s=2)
-            except Exception as error:  # noqa: BLE001 - the outermost edge: who asks gets an answer, and we a log line
-                structlog.get_logger(self.role).error("a request failed", subject=subject, exc_info=error)
-                reply = problem("internal", f"{subject}: {type(error).__name__}")
-            body = reply.model_dump_json().encode()
-            if len(body) > self.nc.max_payload - HEADERS_ROOM:
-                reply = problem("answer_too_large", f"{subject}: {len(body)} bytes are more than one message holds")
-                body = reply.model_dump_json().encode()
-            headers = {PROBLEM_HEADER: reply.code} if isinstance(reply, Problem) else {}
+            raw = message.raw_message
+            reply = await self._reply(subject, request, handler, raw.subject, message.body, strict=strict)
+            body, headers = self._sayable(subject, reply)
             return NatsResponse(body, headers=headers, correlation_id=_echoed(message.correlation_id))
 
         self.broker.subscriber(subject, queue=self.role, max_workers=at_once)(serve)
+
+    async def answer_in_turns(
+        self,
+        words: tuple[str, ...],
+        request: type[B],
+        handler: Callable[[B, str], Awaitable[Message]],
+        rules: Rules,
+    ) -> Callable[[], Awaitable[None]]:
+        """Serve requests on the subjects *words* as *rules* say, strictly; returns what stops that.
+
+        For what anybody may ask in any number. Whoever asks when too much waits is told `overloaded` at once.
+        """
+
+        async def say(message: Msg, reply: Message) -> None:
+            body, headers = self._sayable(message.subject, reply)
+            echo = _echoed((message.headers or {}).get(CORRELATION))
+            await self.post(message.reply, body, {**headers, CORRELATION: echo})
+
+        async def serve(message: Msg) -> None:
+            where = message.subject
+            await say(message, await self._reply(where, request, handler, where, message.data, strict=True))
+
+        async def full(message: Msg, waiting: int) -> None:
+            await say(message, problem("overloaded", f"{waiting} tasks wait to be taken in", retry_after_s=1))
+
+        door = Door(rules, serve, full)
+        ears = [await self.listen(word, door.heard, shared=True) for word in words]
+
+        async def stop() -> None:
+            for ear in ears:
+                await ear.stop()
+            await door.stop()
+
+        return stop
+
+    async def _reply(
+        self,
+        subject: str,
+        request: type[B],
+        handler: Callable[[B, str], Awaitable[Message]],
+        asked: str,
+        body: bytes,
+        *,
+        strict: bool,
+    ) -> Message:
+        """Return the answer to what was asked on *asked*; a problem is an answer too."""
+        try:
+            fault = check_json(body) if strict else None
+            if fault is not None:
+                return problem("request_malformed", f"{subject}: {fault}")
+            return await handler(request.model_validate_json(body), asked)
+        except ValidationError as error:
+            return problem_from_validation(error, request.__name__)
+        except ProblemError as error:
+            return error.problem
+        except self.data_at_fault as error:
+            return problem("request_invalid", f"{subject}: a value can't be stored ({type(error).__name__})")
+        except self.outages as error:
+            return problem("unavailable", f"{subject}: {type(error).__name__}", retry_after_s=2)
+        except Exception as error:  # noqa: BLE001 - the outermost edge: who asks gets an answer, and we a log line
+            structlog.get_logger(self.role).error("a request failed", subject=subject, exc_info=error)
+            return problem("internal", f"{subject}: {type(error).__name__}")
+
+    def _sayable(self, subject: str, reply: Message) -> tuple[bytes, dict[str, str]]:
+        """Return body and headers of an answer; one that no message holds is told as a problem."""
+        body = reply.model_dump_json().encode()
+        if len(body) > self.nc.max_payload - HEADERS_ROOM:
+            reply = problem("answer_too_large", f"{subject}: {len(body)} bytes are more than one message holds")
+            body = reply.model_dump_json().encode()
+        return body, {PROBLEM_HEADER: reply.code} if isinstance(reply, Problem) else {}
 
     async def listen(self, subject: str, heard: Callable[[Msg], Awaitable[None]], *, shared: bool = False) -> "Ear":
         """Call *heard* for every message on *subject*; where *shared*, one replica of this role hears each.

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from towpath_contracts.base import Message
 from towpath_contracts.rpc import Method
+from towpath_fabric.doors import Rules
 
 R = TypeVar("R", bound=Message)
 B = TypeVar("B", bound=BaseModel)
@@ -108,6 +109,15 @@ class Wire(Protocol):
         at_once: int = ...,
     ) -> None:
         """Serve requests on a subject."""
+
+    async def answer_in_turns(
+        self,
+        words: tuple[str, ...],
+        request: type[B],
+        handler: Callable[[B, str], Awaitable[Message]],
+        rules: Rules,
+    ) -> Callable[[], Awaitable[None]]:
+        """Serve requests on subjects, in turns of who asks; returns what stops that."""
 
 
 class Feed(Protocol):

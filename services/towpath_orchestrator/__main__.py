@@ -41,7 +41,7 @@ class Orchestrator:
         )
         parts = Parts(ports, self._settings, self._metrics, service.log)
         parts.loop.tracing = RunTracing(pool, service.telemetry, service.log)
-        parts.answer()
+        service.on_stop(await parts.answer())
         serve_agents(bus, parts.letters, partial(ensure_consumer, bus.nc))
         noticing = Noticing(pool, self._webhooks, service.log)
         serve_notices(bus, noticing)

@@ -1,6 +1,7 @@
 """Wires subjects to the orchestrator's parts; no decision is made here."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from nats.aio.msg import Msg
 from pydantic import Field, ValidationError
@@ -14,6 +15,7 @@ from towpath_contracts.views import CancelRun, GetEvents, GetRun
 from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_fabric.db import DATA_AT_FAULT, DATABASE_DOWN
 from towpath_fabric.dead_letters import NOBODY, About, DeadLetters
+from towpath_fabric.doors import Rules
 from towpath_fabric.logs import Logger
 from towpath_fabric.ports import Feed, Wire
 from towpath_fabric.pull import ack, nak
@@ -25,11 +27,12 @@ from towpath_orchestrator.letters import Letters
 from towpath_orchestrator.noticing import Noticing
 from towpath_orchestrator.reading import Reading
 from towpath_orchestrator.registry import Registry
+from towpath_orchestrator.settings import OrchestratorSettings
 from towpath_orchestrator.submit import Intake
 from towpath_orchestrator.waking import Waking
 
-SUBMITS_AT_ONCE = 8_192
-"""Far more than are taken in at once: whoever comes on top is refused with a word, not kept waiting in silence."""
+SUBMITS_AT_ONCE = 32
+"""Tasks that are checked and stored at the same time: enough to share commits, and few before whoever comes next."""
 
 
 class ClientGetRun(ClientMessage):
@@ -92,12 +95,18 @@ class Clients:
 
 
 def serve_clients(bus: Wire, clients: Clients) -> None:
-    """Answer the `task.*` subjects."""
-    for subject in (subjects.TASK_SUBMIT_ALL, subjects.TASK_SUBMIT_ANONYMOUS):
-        bus.answer_subject(subject, SubmitTask, clients.submit, strict=True, at_once=SUBMITS_AT_ONCE)
+    """Answer the `task.*` subjects, but for those of `serve_submits`."""
     bus.answer_subject(subjects.TASK_GET_ALL, ClientGetRun, clients.get)
     bus.answer_subject(subjects.TASK_EVENTS_ALL, ClientGetEvents, clients.events)
     bus.answer_subject(subjects.TASK_CANCEL_ALL, ClientCancel, clients.cancel)
+
+
+async def serve_submits(bus: Wire, clients: Clients, settings: OrchestratorSettings) -> Callable[[], Awaitable[None]]:
+    """Take tasks in turns of their callers; returns what stops that."""
+    share = settings.max_active_share
+    rules = Rules(asker=_caller, most=settings.max_waiting_submits, share=share, at_once=SUBMITS_AT_ONCE)
+    words = (subjects.TASK_SUBMIT_ALL, subjects.TASK_SUBMIT_ANONYMOUS)
+    return await bus.answer_in_turns(words, SubmitTask, clients.submit, rules)
 
 
 def serve_services(bus: Wire, reading: Reading, acting: Acting, registry: Registry) -> None:

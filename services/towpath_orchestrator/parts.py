@@ -25,6 +25,7 @@ from towpath_orchestrator.app import (
     serve_letters,
     serve_records,
     serve_services,
+    serve_submits,
     serve_waking,
 )
 from towpath_orchestrator.budgets import Budgets
@@ -70,6 +71,7 @@ class Parts:
         pool, bus = ports.pool, ports.bus
         prices = Prices(settings.model_prices_file)
         self._bus = bus
+        self._settings = settings
         self._tables = tables = RunTables(pool)
         limits = Limits(pool, prices.price_of)
         self._budgets = Budgets(pool, bus, limits)
@@ -101,11 +103,13 @@ class Parts:
             Enqueued(ports.tasks, intake, dead, log).run,
         )
 
-    def answer(self) -> None:
-        """Answer clients and services."""
-        serve_clients(self._bus, Clients(self._intake, self._reading, self._acting))
+    async def answer(self) -> Callable[[], Awaitable[None]]:
+        """Answer clients and services; returns what ends the taking of tasks."""
+        clients = Clients(self._intake, self._reading, self._acting)
+        serve_clients(self._bus, clients)
         serve_services(self._bus, self._reading, self._acting, self._registry)
         serve_letters(self._bus, self.letters)
         serve_records(self._bus, self._replays, self._forks)
         serve_waking(self._bus, self._waking)
         serve_budgets(self._bus, self._budgets)
+        return await serve_submits(self._bus, clients, self._settings)

@@ -33,7 +33,7 @@ class OrchestratorSettings(Settings):
     """Beyond this a submit is refused with `overloaded`."""
 
     message_window: int = Field(default=64, ge=8, le=1_024)
-    """Requests that may be on their way to a model or a tool, for a start: while others wait it finds its own width."""
+    """Requests that may be on their way to a model, for a start: while others wait it finds its own width."""
 
     batch_size: int = 256
     """Facts that one transaction folds at most: large enough to share a commit, small enough to stay within 50 ms."""

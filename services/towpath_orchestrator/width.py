@@ -13,8 +13,17 @@ CEILING = 1_024
 AHEAD = 8
 """Messages that may wait at the broker: so many that answerers never find it empty."""
 
-BETTER, WORSE = 1.1, 0.9
-"""More on the way is kept where answers come a tenth faster; less, unless they come a tenth slower."""
+FAST, GENTLE = 2.0, 1.25
+"""By how much more is tried: twice as many until that does not help, then a quarter more."""
+
+WORTH = 0.5
+"""More is kept where answers come faster by at least this part of it: twice as many, half as fast again."""
+
+LESS, WORSE = 2 / 3, 0.9
+"""A third less is tried as well, and kept unless answers come a tenth slower."""
+
+SLOW_S = 1.0
+"""Where fewer than FLOOR answers come in this time, waiting for generations of them would take too long."""
 
 UP_AGAIN, DOWN_AGAIN = 16, 32
 """After a trial that was taken back, so many generations of answers before the next one."""
@@ -30,11 +39,15 @@ class Width:
         self._tried: tuple[int, float] | None = None
         """The size before the trial under way, and how many answers came in a second then."""
         self._generation = self._up_from = self._down_from = 0
+        self._step = FAST
+        self._heard = 0
+        self._slow_from: float | None = None
         self.rest()
 
     def rest(self) -> None:
         """Forget the measurement: nothing waits, so the window bounds nothing."""
         self._tried = None
+        self._slow_from = None
         self._begin()
 
     def _begin(self) -> None:
@@ -45,6 +58,7 @@ class Width:
 
     def ended(self, now: float) -> None:
         """Take note of an answer, at *now* seconds of any clock."""
+        self._heard += 1
         if self._skip:
             self._skip -= 1
             self._since = now
@@ -55,28 +69,41 @@ class Width:
         """Return by how much the window changes; *backlog* messages wait at the broker, None where nobody knows."""
         if backlog is not None and backlog > 2 * AHEAD and self.size > FLOOR:
             return self._to(self.size - (backlog - AHEAD))
+        spare = not backlog or backlog < AHEAD
+        if self._is_slow(now) and spare:
+            return self._to(self.size + FLOOR)
         if self._counted < max(LEAST_MEASURED, self.size) or now <= self._since:
             return 0
         rate = self._counted / (now - self._since)
         self._generation += 1
-        return self._judge(rate, spare=not backlog or backlog < AHEAD)
+        return self._judge(rate, spare=spare)
+
+    def _is_slow(self, now: float) -> bool:
+        """Say whether a time of SLOW_S has ended in which next to nothing was heard."""
+        if self._slow_from is None:
+            self._slow_from, self._heard = now, 0
+        if now - self._slow_from < SLOW_S:
+            return False
+        heard, self._slow_from, self._heard = self._heard, now, 0
+        return heard < FLOOR
 
     def _judge(self, rate: float, *, spare: bool) -> int:
         if self._tried is not None:
             before, was = self._tried
             self._tried = None
-            if self.size > before and rate < was * BETTER:
+            if self.size > before and rate < was * (1 + WORTH * (self.size / before - 1)):
                 self._up_from = self._generation + UP_AGAIN
+                self._step = GENTLE
                 return self._to(before)
             if self.size < before and rate < was * WORSE:
                 self._down_from = self._generation + DOWN_AGAIN
                 return self._to(before)
         if spare and self._generation >= self._up_from and self.size < CEILING:
             self._tried = self.size, rate
-            return self._to(self.size * 2)
+            return self._to(int(self.size * self._step))
         if self._generation >= self._down_from and self.size > FLOOR:
             self._tried = self.size, rate
-            return self._to(self.size * 2 // 3)
+            return self._to(int(self.size * LESS))
         self._begin()
         return 0
 

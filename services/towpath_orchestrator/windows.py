@@ -32,6 +32,9 @@ STALL_S = 1.0
 SENT_KEPT = 20_000
 """Requests that are known to be on their way; of more, the oldest are forgotten, and a repeat of one may wait again."""
 
+QUICK = 16
+"""The first width where answers are likely to take milliseconds: tools and scripts."""
+
 PLACES_KEPT = 2_048
 
 Backlog = Callable[[str, str], Awaitable[int | None]]
@@ -47,6 +50,11 @@ class Place:
     stream: str
     durable: str
     name: str
+
+    @property
+    def scripted(self) -> bool:
+        """Whether no model is asked, and answers come at once."""
+        return self.name.startswith("scripted:")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -253,18 +261,22 @@ class Windows:
                 window.debt += -change - taken
         else:
             waiting = None
-        if not window.credits and not (waiting or 0) and monotonic() - window.moved > STALL_S:
+        if not window.credits and not waiting and monotonic() - window.moved > STALL_S:
             window.credits += FLOOR  # other replicas may have been told what became of what was sent here
         await self._drain(place)
 
     def _window(self, place: Place) -> Window:
         window = self._windows.get(place)
         if window is None:
-            size = self._settings.message_window
+            size = self._first_width(place)
             turns: Turns[Held] = Turns(self._settings.priority_ageing_s)
             window = self._windows[place] = Window(width=Width(size), credits=size, debt=0, turns=turns)
             self._forget_places()
         return window
+
+    def _first_width(self, place: Place) -> int:
+        models = self._settings.message_window
+        return models if place.stream == "DECIDE" and not place.scripted else min(models, QUICK)
 
     def _forget_places(self) -> None:
         """Models and tools are named by networks, so there is no other end to them."""

@@ -71,7 +71,7 @@ async def start_orchestrator(replica: Replica, database: Database, bus: SimBus, 
     }
     ports = orchestrator.Ports(**anything, arrived=arrived, ensure=_nothing)
     parts = orchestrator.Parts(ports, settings, RUN_METRICS, replica.log)
-    parts.answer()
+    await parts.answer()
     await bus.serve()
     for loop in parts.loops:
         replica.run(loop)

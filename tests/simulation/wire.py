@@ -219,6 +219,14 @@ class SimBus:
 
         self._serving = [*getattr(self, "_serving", []), (subject, serve)]
 
+    async def answer_in_turns(
+        self, words: tuple[str, ...], request: Any, handler: Callable[..., Awaitable[Message]], _rules: Any
+    ) -> Callable[[], Awaitable[None]]:
+        """Every task is taken at once: who comes first is not what is tested here."""
+        for word in words:
+            self.answer_subject(word, request, handler)
+        return self.serve
+
     async def serve(self) -> None:
         """Begin to answer."""
         for subject, handler in getattr(self, "_serving", []):
