@@ -164,3 +164,42 @@ async def test_b9_what_is_wrong_with_a_swarm_is_told_at_once(client: Client, tmp
         with pytest.raises(RefusedError) as refused:
             await client.submit("round", "Win.", **{name: "b"})
         assert (f"/{name}", said) in [(one.pointer, one.code) for one in refused.value.problem.errors]
+
+
+async def test_e3_a_plan_that_a_model_writes_and_mends_is_carried_out_by_child_runs(client: Client) -> None:
+    """Rows E3, E4, E5: prompt path with one corrective retry, templates over earlier results, parallel steps."""
+    steps = [
+        {"type": "agent", "agent": {"agent_key": "a", "prompt": "Ask {{ bindings.who }}.", "result_key": "said"}},
+        {"type": "parallel", "parallel": {"steps": [
+            {"agent_key": "b", "prompt": "Weigh {{ result.said.words[1] }}.", "result_key": "long"},
+            {"agent_key": "c", "prompt": "Name it.", "result_key": "name"},
+        ]}},
+        {"type": "agent", "agent": {"agent_key": "d", "with": {"name": "{{ result.name }}"}}},
+    ]  # fmt: skip
+    long = {"text": "x" * 70_000}
+    script = [
+        {"kind": "compile_plan", "steps": [{"type": "agent", "agent": {"agent_key": "ghost", "prompt": "?"}}]},
+        {"kind": "compile_plan", "steps": steps},
+        {**respond({"words": ["one", "two"]}), "agent": "a"},
+        {**respond(long), "agent": "b"},
+        says("c", "Tide"),
+        says("d", "Done."),
+    ]
+    task = {"network": "round", "plan": {"prompt": "Plan it.", "bindings": {"who": "the sea"}}, "script": script}
+    async with httpx2.AsyncClient(base_url=client.server, timeout=90) as http:
+        answer = (await http.post("/v1/runs", json=task)).json()
+    run = await client.result(answer["run_id"], timeout=90)
+    assert run.final is not None
+    assert (run.kind, run.status, run.reason) == ("plan", "completed", "plan_completed"), run.final
+    logs = await children(client, run)
+    asked = {key: entries[0].event.user_message for key, entries in logs.items()}
+    assert asked == {"a": "Ask the sea.", "b": "Weigh two.", "c": "Name it.", "d": '{"name":{"message":"Tide"}}'}
+    bindings = run.final["bindings"]
+    assert (bindings["name"], bindings["step_03"]) == ({"message": "Tide"}, {"message": "Done."})
+    assert (bindings["long"]["bytes"], len(bindings["long"]["preview"])) == (70_011, 2_000)
+    tree = await client.tree(run.run_id)
+    assert [str(one.run_id) for one in tree.children] == [
+        report["exec_id"] for step in run.final["steps"] for report in step.get("children", [step])
+    ]
+    moved = [entry.event.trigger for entry in await log(client, run.run_id) if entry.event.type == "plan_moved"]
+    assert moved[:3] == ["start_plan", "start_plan", "planner_finished"] and moved[-1] == "all_done"
