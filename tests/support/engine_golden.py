@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.support.engine_machine import RUN, Machine, respond, route, snapshot, use, use_all
 from tests.support.goal_machine import goal_run
+from tests.support.plan_machine import PlanRun, ask, block, step
 
 from towpath_contracts import facts
 from towpath_contracts.canonical import canonical_json
@@ -145,8 +146,46 @@ def pursued() -> Machine:
     return machine
 
 
+def planned() -> Machine:
+    """A plan that a model writes, mends, and that stops some of its agents, loses one and goes on to its end."""
+    run = PlanRun(prompt="Write about locks.", task={"bindings": {"n": 2}, "max_parallel": 3})
+    run.decide({"steps": [step("ghost")]}, after=1)
+    stages = (
+        step("ann", "{{ bindings.n }} ideas", result_key="ideas"),
+        block(ask("bob"), ask("cid", "{{ result.ideas.list[0] }}"), ask("dan"), ask("eve"), merge_strategy="collect"),
+        block(ask("ann"), ask("bob"), merge_strategy="first_success"),
+        block(ask("cid"), ask("dan"), merge_strategy="fail_fast", id="last"),
+        step("eve"),
+    )
+    run.decide({"name": "poem", "steps": list(stages)}, after=1)
+    run.end(final={"list": ["gates", "water"]}, after=2)
+    for place in (2, 0, 3, 1):
+        run.end(place, final={"n": place} if place else {"text": "x" * 20_000}, after=1)
+    run.end(1, after=1)
+    run.end(0, status="cancelled", after=1)
+    run.wake()
+    run.end(0, status="failed", reason="loop_detected", final={"message": "again"}, after=1)
+    run.end(1, status="cancelled", after=1)
+    return run
+
+
+def flowing() -> Machine:
+    """A workflow with a parallel stage and a nested swarm, cancelled in its last one."""
+    inner = {"mode": "workflow", "members": ["dan"], "stages": [["dan"]]}
+    stages = [["ann"], ["bob", "cid"], ["editors"]]
+    swarm = {"mode": "workflow", "members": ["ann", "bob", "cid", "editors"], "stages": stages}
+    run = PlanRun(kind="swarm", swarm={"swarm": {**swarm, "swarms": {"editors": inner}}}, user_message="Locks.")
+    run.end(final={"message": "A draft."}, after=1)
+    run.end(1, final={"message": "from cid"}, after=1)
+    run.end(0, final={"note": "from bob"}, after=1)
+    run.cancel(after=1)
+    run.end(status="cancelled", after=1)
+    return run
+
+
 SCENES: dict[str, Callable[[], Machine]] = {
-    scene.__name__: scene for scene in (answer, wandering, together, stopped, circling, overdue, forked, pursued)
+    scene.__name__: scene
+    for scene in (answer, wandering, together, stopped, circling, overdue, forked, pursued, planned, flowing)
 }
 
 
