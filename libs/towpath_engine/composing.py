@@ -18,7 +18,7 @@ from towpath_contracts.swarms import CompiledSwarm
 from towpath_engine.asking import request_assessment
 from towpath_engine.composing_end import skip_rest, tell
 from towpath_engine.composing_members import members_of
-from towpath_engine.composing_planner import MAX_ATTEMPTS, faults_error
+from towpath_engine.composing_planner import MAX_ATTEMPTS, faults_error, to_be_mended
 from towpath_engine.composing_results import Outcome, current_step, error, outcome_of, output_of, skipped, stage_said
 from towpath_engine.composing_steps import child_of_step_ended, inputs_of, start_children
 from towpath_engine.composition_state import Composition
@@ -110,7 +110,7 @@ def planned(t: Transition, answer: JsonObject | None) -> None:
     if held.attempts >= MAX_ATTEMPTS:
         _refuse(t, faults)
     else:
-        move(t, "start_plan", error=faults_error(PLAN_INVALID, faults))
+        move(t, "start_plan", error=to_be_mended(faults, answer))
 
 
 def _dispatch(t: Transition) -> None:

@@ -9,8 +9,9 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.caps import PLAN_STEPS
 from towpath_contracts.deciding import PromptContext
 from towpath_contracts.execution_log import truncate
-from towpath_contracts.plan_faults import BLOCK_AGENTS
+from towpath_contracts.plan_faults import BLOCK_AGENTS, PLAN_INVALID
 from towpath_contracts.plans import MAX_PROMPT, PLAN_TIMEOUT_MS, RESULT_KEY, STEP_ID
+from towpath_engine.carrying import INLINE_BYTES, size_of
 from towpath_engine.composing_members import members_of, nested_swarms
 from towpath_engine.state import RunState
 
@@ -25,8 +26,14 @@ def planner_context(state: RunState) -> PromptContext:
     """Return what the planner is asked: the wish, who can be asked, what is bound, and what was wrong before."""
     task, held = state.created.plan, state.composition
     assert task is not None
-    faults = held.error.get("faults", []) if held is not None and held.error is not None else []
-    about: JsonObject = {"kind": state.asked, "agents": _agents(state), "bindings": task.bindings, "faults": faults}
+    wrong = held.error if held is not None and held.error is not None else {}
+    about: JsonObject = {
+        "kind": state.asked,
+        "agents": _agents(state),
+        "bindings": task.bindings,
+        "last_plan": wrong.get("plan"),
+        "faults": wrong.get("faults", []),
+    }
     return PromptContext(
         agent_key=state.agent_key,
         display_name="planner",
@@ -81,6 +88,12 @@ def plan_schema(state: RunState) -> JsonObject:
     }
     steps: JsonObject = {"type": "array", "minItems": 1, "maxItems": PLAN_STEPS, "items": step}
     return {"type": "object", "properties": {"name": {"type": "string"}, "steps": steps}, "required": ["steps"]}
+
+
+def to_be_mended(faults: list[str], written: JsonObject | None) -> JsonObject:
+    """Return the error of a plan that may be written once more: its faults, and the plan where it is small."""
+    small = written is not None and size_of(written) <= INLINE_BYTES
+    return {**faults_error(PLAN_INVALID, faults), **({"plan": written} if small else {})}
 
 
 def faults_error(code: str, faults: list[str]) -> JsonObject:

@@ -76,6 +76,8 @@ def test_e3_a_wrong_plan_is_mended_once_with_every_fault_told(unreadable: bool) 
         ]
     request = request_of(run)
     assert request.context.assessment is not None and request.context.assessment["faults"] == wanted
+    shown = request.context.assessment["last_plan"]
+    assert shown is None if unreadable else shown["steps"][0] == step("ghost")
     assert f"- {wanted[0]}" in render(request.context, asked_schema(request), request.kind).context
     run.decide({"steps": [step("ann")]})
     run.end()
