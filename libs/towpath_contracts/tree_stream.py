@@ -99,6 +99,10 @@ class TreeStream:
         """Whether nothing more is to be read of that run."""
         return self._members[run_id].ended
 
+    def is_held(self, run_id: UUID) -> bool:
+        """Whether a run waits for a child to be told to its end: reading more of it now would only fill memory."""
+        return bool(self._members[run_id].held)
+
     @property
     def is_over(self) -> bool:
         """Whether all runs have ended."""

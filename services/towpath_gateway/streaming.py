@@ -39,6 +39,9 @@ class Shape(Protocol):
     def gone(self, run_id: UUID) -> Iterator[bytes]:
         """Yield frames that waited for a run of which nothing more is to be had."""
 
+    def waits(self, run_id: UUID) -> bool:
+        """Say whether reading more of a run has to wait for another one."""
+
 
 class OneRun:
     """A run alone; the id of an event is its seq."""
@@ -62,6 +65,10 @@ class OneRun:
     def gone(self, _run_id: UUID) -> Iterator[bytes]:
         """Nothing waits for a run alone."""
         return iter(())
+
+    def waits(self, _run_id: UUID) -> bool:
+        """Nor does it wait."""
+        return False
 
 
 class WholeTree:
@@ -88,6 +95,10 @@ class WholeTree:
     def gone(self, run_id: UUID) -> Iterator[bytes]:
         """Yield the frames of what waited for *run_id*."""
         yield from self._frames(self._tree.end(run_id))
+
+    def waits(self, run_id: UUID) -> bool:
+        """Say whether a child of *run_id* has to be told to its end first."""
+        return self._tree.is_held(run_id)
 
     def _frames(self, entries: Iterator[TreeEntry]) -> Iterator[bytes]:
         for entry in entries:
@@ -135,12 +146,16 @@ class RunStream:
     async def _follow(self) -> AsyncIterator[bytes]:
         top = await self._begin(self._first.run_id, self._after)
         frames = self._entries(top, top.first(self._first)) + self._entries(top, await top.look())
+        if frames:
+            yield b"".join(frames)
         while True:
-            if frames:
-                yield b"".join(frames)
             self._told.clear()
-            frames = await self._round()
-            if frames or self._is_waiting_to_be_read():
+            busy = False
+            for run_id in self._shape.runs():  # one after the other: no more than a page is held for a slow client
+                if self._is_live(run_id) and (frames := await self._read(run_id)):
+                    busy = True
+                    yield b"".join(frames)
+            if busy or self._is_waiting_to_be_read():
                 continue
             if self._platform.stopping.is_set():
                 yield sse.BYE
@@ -148,7 +163,8 @@ class RunStream:
             if top.page is not None and self._over >= set(self._shape.runs()):
                 yield sse.end_frame(top.run_id, top.page.status, top.cursor)
                 return
-            frames = await self._wait(top)
+            if await self._is_silent_for_long(top):
+                yield sse.PING
 
     async def _begin(self, run_id: UUID, after: int = 0) -> Reader:
         reader = Reader(self._platform, self._project, run_id, self._told, after=after, deltas=self._deltas)
@@ -156,24 +172,16 @@ class RunStream:
         await reader.open()
         return reader
 
-    async def _round(self) -> list[bytes]:
-        """Read what there is of every run, also of those that are begun meanwhile."""
-        frames: list[bytes] = []
-        for run_id in self._shape.runs():
-            if run_id in self._over:
-                continue
-            reader = self._readers.get(run_id) or await self._begin(run_id)
-            frames += await self._read(reader)
-        return frames
-
-    async def _read(self, reader: Reader) -> list[bytes]:
+    async def _read(self, run_id: UUID) -> list[bytes]:
+        """Return the frames of what there is of a run, which may have begun just now."""
+        reader = self._readers.get(run_id) or await self._begin(run_id)
         try:
             frames = self._entries(reader, await reader.more())
         except ProblemError as error:
-            if error.problem.code != "run_not_found" or reader.run_id == self._first.run_id:
+            if error.problem.code != "run_not_found" or run_id == self._first.run_id:
                 raise
             return await self._end(reader)  # a child that is kept no longer
-        frames += [self._shape.piece(reader.run_id, one) for one in reader.pieces()]
+        frames += [self._shape.piece(run_id, one) for one in reader.pieces()]
         return frames + await self._end(reader) if reader.has_ended else frames
 
     async def _end(self, reader: Reader) -> list[bytes]:
@@ -187,15 +195,19 @@ class RunStream:
             frame for entry in entries for frame in self._shape.entry(reader.run_id, entry, reader.told_before(entry))
         ]
 
+    def _is_live(self, run_id: UUID) -> bool:
+        """Whether there may be more to read of a run now."""
+        return run_id not in self._over and not self._shape.waits(run_id)
+
     def _is_waiting_to_be_read(self) -> bool:
         """Whether there is more to read at once: runs that were just begun, or pages that went on."""
         return any(run_id not in self._readers for run_id in self._shape.runs()) or any(
-            reader.is_behind and reader.has_read for run_id, reader in self._readers.items() if run_id not in self._over
+            reader.is_behind and reader.has_read for run_id, reader in self._readers.items() if self._is_live(run_id)
         )
 
-    async def _wait(self, top: Reader) -> list[bytes]:
-        """Wait for something to read, no longer than until the next look or ping; return a ping where it is due."""
-        checks = [reader.checked for run_id, reader in self._readers.items() if run_id not in self._over]
+    async def _is_silent_for_long(self, top: Reader) -> bool:
+        """Wait for something to read, no longer than until the next look or ping; say whether a ping is due."""
+        checks = [reader.checked for run_id, reader in self._readers.items() if self._is_live(run_id)]
         until = min([*(checked + CHECK_S for checked in checks), self._sent + PING_S])
         await top.wait(max(0.0, until - monotonic()))
-        return [sse.PING] if monotonic() - self._sent >= PING_S else []
+        return monotonic() - self._sent >= PING_S
