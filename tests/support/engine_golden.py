@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tests.support.engine_machine import RUN, Machine, respond, route, snapshot, use, use_all
+from tests.support.engine_machine import RUN, Machine, agent, respond, route, snapshot, use, use_all
 from tests.support.goal_machine import goal_run
 from tests.support.plan_machine import PlanRun, ask, block, step
 
@@ -20,6 +20,7 @@ from towpath_contracts.canonical import canonical_json
 from towpath_contracts.deciding import ScriptUse, Usage
 from towpath_contracts.events import LogEntry
 from towpath_contracts.networks import Snapshot
+from towpath_contracts.swarms import CompiledSwarm
 from towpath_engine.forking import ForkPoint
 from towpath_engine.inherited import inherited_of
 
@@ -183,9 +184,36 @@ def flowing() -> Machine:
     return run
 
 
+def handed() -> Machine:
+    """A handoff: by a name, by a route, back again, to a swarm, with work in between and a conversation cut short."""
+    agents = [
+        agent(key, allow_respond=True, equipped_tools=("echo", "lookup"), allowed_routes=routes)
+        for key, routes in (("triage", ("expert",)), ("expert", ("triage",)), ("ann", ()), ("bob", ()))
+    ]
+    pair = CompiledSwarm(mode="workflow", members=("ann", "bob"), stages=(("ann",), ("bob",)), description="Two.")
+    handoffs = {"triage": ("expert", "pair"), "expert": ("triage",)}
+    swarm = CompiledSwarm(
+        mode="handoff", members=(*handoffs, "pair"), stages=(("triage",),), handoffs=handoffs, swarms={"pair": pair}
+    )
+    machine = Machine(snapshot(*agents, swarm=swarm), kind="swarm", swarm={"swarm": swarm}, context_limit=700)
+    machine.decide(use_all(("lookup", {"text": "order 7"}), ("echo", {"text": "x" * 200})), after=1)
+    machine.fail(1, message="too long", after=1)
+    machine.finish(0, {"order": 7, "total": 12}, after=1)
+    machine.decide(respond(" expert\n"), after=1)
+    machine.decide(route("ghost"), after=1)
+    machine.decide(use("lookup", text="order 8"), after=1)
+    machine.finish(result={"found": "y" * 300}, after=1)
+    machine.decide(route("triage", {"order": 8}), after=1)
+    machine.decide(respond("pair"), after=1)
+    child = machine.state.children[0].child_id
+    told = {"run_id": RUN, "child_id": child, "child_seq": 9, "status": "completed", "ended": True}
+    machine.feed(facts.ChildTold.model_validate({**told, "final": {"message": "Both say no."}}), after=2)
+    return machine
+
+
 SCENES: dict[str, Callable[[], Machine]] = {
     scene.__name__: scene
-    for scene in (answer, wandering, together, stopped, circling, overdue, forked, pursued, planned, flowing)
+    for scene in (answer, wandering, together, stopped, circling, overdue, forked, pursued, planned, flowing, handed)
 }
 
 
