@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.engine_machine import Machine, respond, use
 
@@ -75,6 +75,7 @@ def test_b12_deltas_of_calls_are_json_text_of_their_arguments_and_assemble() -> 
     assert one["tool_call", 0, "pay"] == '{"to":"anna'
 
 
+@settings(max_examples=60, deadline=None)
 @given(st.text(), st.integers(1, 9))
 def test_b12_whatever_is_written_pieces_only_grow(text: str, size: int) -> None:
     assert all(part for (_, _, tool), part in grown(text, size).items() if not tool)
