@@ -9,7 +9,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from towpath_contracts.base import Message, Value, unset
+from towpath_contracts.base import JsonObject, Message, Value, unset
 from towpath_contracts.budgets import Budget
 from towpath_contracts.deciding import Cost, Usage
 from towpath_contracts.goals import GoalTask
@@ -34,7 +34,8 @@ class ChildTask(Value):
     """What a child is to do: `purpose` says what its parent wants it for, `subject` what it is about.
 
     `execution_id` is the call that it answers, if any, and `policy_version` what permitted that. It spends what its
-    root may spend; `carve_out` is the most of that which it, with its own children, may have.
+    root may spend; `carve_out` is the most of that which it, with its own children, may have. A `response_schema` is
+    what its answer satisfies, where that is to be the answer of its parent.
     """
 
     agent_key: str
@@ -49,6 +50,7 @@ class ChildTask(Value):
     purpose: str = ""
     subject: str = ""
     carve_out: Budget | None = Field(default=None, exclude_if=unset)
+    response_schema: JsonObject | None = Field(default=None, exclude_if=unset)
 
 
 class AskChild(Message):

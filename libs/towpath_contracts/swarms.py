@@ -73,6 +73,13 @@ class CompiledSwarm(Value):
         return sum(self.swarms[name].agent_count if name in self.swarms else 1 for name in self.members)
 
     @property
+    def answers_alone(self) -> bool:
+        """Whether the answer of the swarm is that of one agent, so that it may have a schema: no stage that ends it."""
+        ends = self.stages[-1] if self.mode == "workflow" else self.members if self.mode == "handoff" else ()
+        parallel = self.mode == "workflow" and len(ends) > 1
+        return not parallel and all(self.swarms[name].answers_alone for name in ends if name in self.swarms)
+
+    @property
     def max_steps(self) -> int:
         """Steps that a run of the swarm may take in all, unless its task or network says so (design §5)."""
         return min(MAX_STEPS_CAP, self.agent_steps * self.agent_count)

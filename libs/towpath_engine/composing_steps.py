@@ -77,7 +77,13 @@ def _task(state: RunState, held: Composition, step: PlanStep, place: int, call: 
         timeout_ms=_time_left(state, held, step, call, now),
         purpose=PURPOSE,
         subject=step.id if step.type == "agent" else f"{step.id}[{place}]",
+        response_schema=state.created.response_schema if _answers(held, step) else None,
     )
+
+
+def _answers(held: Composition, step: PlanStep) -> bool:
+    """Say whether the answer of the one agent of *step* is that of the run."""
+    return held.plan is not None and held.plan.chain and step == held.plan.steps[-1] and step.type == "agent"
 
 
 def _steps(state: RunState, nested: CompiledSwarm | None) -> int | None:

@@ -80,6 +80,7 @@ def _spawn(t: Transition, name: str, swarm: CompiledSwarm) -> None:
         swarm=SwarmTask(name=name, path=path, swarm=swarm),
         max_steps=swarm.max_steps,
         purpose="handoff",
+        response_schema=t.state.created.response_schema,
     )
     spawn(t, [task])
 

@@ -124,7 +124,7 @@ def birth_of(state: RunState, event: "ev.ChildStarted") -> Birth:
             "grants": narrow(own.grants, own.grant),
             "grant": None,
             "single_instruction": False,
-            "response_schema": None,
+            "response_schema": task.response_schema,
             "forked_from": None,
             "carve_outs": (*own.carve_outs, *_carved(event)),
             "parent": above,

@@ -42,8 +42,8 @@ def swarm_problems(task: SubmitTask, snapshot: Snapshot) -> Iterator[ProblemDeta
     if task.agent_key in snapshot.agents and not _may_begin(task.agent_key, swarm):
         said = f"{swarm.first_agent} begins this {swarm.mode}; leave agent_key out"
         yield ProblemDetail(pointer="/agent_key", code="agent_not_found", detail=said)
-    if task.response_schema is not None and swarm.mode == "workflow":
-        said = "a workflow answers as its last agent does: give that agent a respond_schema"
+    if task.response_schema is not None and not swarm.answers_alone:
+        said = "several agents answer together at the end of this swarm: let one agent come after them"
         yield ProblemDetail(pointer="/response_schema", code="response_schema_invalid", detail=said)
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import httpx2
 import pytest
 import pytest_asyncio
+from pydantic import BaseModel
+from tests.support.engine_machine import route
 from tests.support.goal_place import respond, use
 from tests.support.objective_runs import prompts_in
 
@@ -26,6 +28,14 @@ kind: Policy
 rules:
   - {name: meet, tool: round.meet, effect: allow}
 """
+
+
+class Total(BaseModel):
+    """What the pair is asked for."""
+
+    total: int
+
+
 A, B, C = (Agent(key, prompt=f"You are {key}.", tools=["round.meet"]) for key in "abc")
 D = Agent("d")
 ROUND = Swarm("round", flow=(C | A | B) >> D)
@@ -121,9 +131,9 @@ async def test_b10_control_passes_with_all_that_was_said_and_done(client: Client
 
 
 async def test_b10_a_swarm_that_is_handed_the_run_answers_for_it(client: Client) -> None:
-    script = [says("triage", "pair"), says("first", "one"), says("second", "two")]
-    run = await client.run("desk", "Both, please.", script=script, timeout=90)
-    assert (run.status, run.reason, run.final) == ("completed", "responded", {"message": "two"})
+    script = [{**route("pair"), "agent": "triage"}, says("first", "one"), {**respond({"total": 2}), "agent": "second"}]
+    run = await client.run("desk", "Both, please.", script=script, timeout=90, output_type=Total)
+    assert (run.status, run.reason, run.output) == ("completed", "responded", Total(total=2))
     tree = await client.tree(run.run_id)
     (pair,) = tree.children
     assert (pair.kind, pair.depth, pair.user_message) == ("swarm", 1, "Both, please.")

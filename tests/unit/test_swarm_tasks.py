@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 from tests.support.engine_machine import agent, snapshot
+from tests.support.plan_machine import PlanRun
 
+from towpath_contracts import events as ev
 from towpath_contracts.networks import NetworkVersion, Snapshot
 from towpath_contracts.swarms import CompiledSwarm
 from towpath_contracts.tasks import SubmitTask
+from towpath_engine.spawning import birth_of
 from towpath_orchestrator.settings import OrchestratorSettings
 from towpath_orchestrator.tasks import check_task, created_event
 
@@ -65,7 +68,29 @@ def test_a_swarm_takes_messages_alone(mode: str) -> None:
     assert refused(mode, agent_key="b") == ([] if mode == "handoff" else [("/agent_key", "agent_not_found")])
 
 
-def test_the_answer_of_a_workflow_has_the_form_that_its_last_agent_gives_it() -> None:
+def test_only_the_answer_of_one_agent_can_have_a_form() -> None:
     schema = {"response_schema": {"type": "object"}}
-    assert refused("workflow", **schema) == [("/response_schema", "response_schema_invalid")]
-    assert refused("team", **schema) == refused("handoff", **schema) == []
+    assert [refused(mode, **schema) for mode in ("workflow", "team", "handoff")] == [[], [], []]
+    last = CompiledSwarm(mode="workflow", members=("a", "b"), stages=(("a", "b"),))
+    assert not last.answers_alone
+    for mode, stages in (("workflow", (("a",), ("last",))), ("handoff", (("a",),))):
+        around = CompiledSwarm.model_validate(
+            {"mode": mode, "members": ("a", "last"), "stages": stages, "swarms": {"last": last}}
+        )
+        assert not around.answers_alone
+        task = SubmitTask.model_validate({"network": "desk", "user_message": "x", **schema})
+        found = check_task(task, snapshot(agent("a"), agent("b"), swarm=around), OrchestratorSettings())
+        assert found is not None and [one.code for one in found.errors] == ["response_schema_invalid"]
+
+
+def test_whoever_answers_for_the_run_is_told_the_form_of_its_answer() -> None:
+    """The last agent of a workflow has it, those before have not; a nested swarm at the end passes it on."""
+    schema = {"type": "object", "required": ["total"]}
+    inner = {"mode": "workflow", "members": ["cid", "dan"], "stages": [["cid"], ["dan"]]}
+    swarm = {"mode": "workflow", "members": ["ann", "end"], "stages": [["ann"], ["end"]], "swarms": {"end": inner}}
+    run = PlanRun(kind="swarm", swarm={"swarm": swarm}, user_message="Sum up.", response_schema=schema)
+    run.end(final={"message": "A draft."})
+    first, last = (event.task for event in run.events(ev.ChildStarted))
+    assert (first.response_schema, last.response_schema) == (None, schema)
+    born = birth_of(run.state, run.events(ev.ChildStarted)[1]).task
+    assert born.swarm is not None and (born.response_schema, born.swarm.name) == (schema, "end")
