@@ -3,7 +3,7 @@
 Law: a child is an ordinary run. Its rights, depth, time and steps are never more than its parent's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -66,6 +66,8 @@ class AskChild(Message):
 class ChildNode(Message):
     """One run of a tree, with its children in the order in which they were started; `usage` as in RunView.
 
+    `purpose` is what its parent wants it for (`plan_step`, `delegate`, `orchestrate`, …), `subject` what it is about,
+    such as the step of a plan: empty for the top.
     `truncated` says of the top that not every run below it is here: those that stand deepest, and began last, are left
     out.
     """
@@ -80,20 +82,32 @@ class ChildNode(Message):
     reason: str = ""
     step: int = 0
     user_message: str = ""
+    purpose: str = ""
+    subject: str = ""
     usage: Usage | None = None
     cost: Cost | None = None
     children: tuple["ChildNode", ...] = ()
     truncated: bool = False
 
 
-_OWN = {"children", "schema_version", "usage", "cost", "truncated"}
+class ChildFor(Value):
+    """What a child is for, in the words of its parent (ChildTask)."""
+
+    purpose: str = ""
+    subject: str = ""
 
 
-def tree_of(runs: "Sequence[RunView]", *, truncated: bool = False) -> ChildNode:
+_OWN = {"children", "schema_version", "usage", "cost", "truncated", "purpose", "subject"}
+
+
+def tree_of(
+    runs: "Sequence[RunView]", told: Mapping[UUID, ChildFor] | None = None, *, truncated: bool = False
+) -> ChildNode:
     """Return the tree of *runs*, which are listed with parents before children; the first one is its top.
 
-    *truncated* says that some are missing.
+    *told* says what each is for; *truncated* says that some are missing.
     """
+    known = {} if told is None else told
     below: dict[UUID, list[RunView]] = {}
     for run in runs[1:]:
         if run.parent_run_id is not None:
@@ -102,7 +116,8 @@ def tree_of(runs: "Sequence[RunView]", *, truncated: bool = False) -> ChildNode:
     def node(run: "RunView") -> ChildNode:
         fields = run.model_dump(include=set(ChildNode.model_fields) - _OWN)
         children = tuple(node(child) for child in below.get(run.run_id, ()))
-        return ChildNode(**fields, usage=run.usage, cost=run.cost, children=children)
+        about = known.get(run.run_id, ChildFor()).model_dump()
+        return ChildNode(**fields, **about, usage=run.usage, cost=run.cost, children=children)
 
     return node(runs[0]).model_copy(update={"truncated": truncated})
 

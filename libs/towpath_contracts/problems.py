@@ -176,6 +176,12 @@ REGISTRY: dict[str, ProblemKind] = _registry(
         "Look at it with GET /v1/runs/{run_id}, or submit one with a goal.",
     ),
     ProblemKind(
+        "not_a_plan",
+        409,
+        "The run carries out no plan",
+        "Look at it with GET /v1/runs/{run_id}, or submit a task with a plan.",
+    ),
+    ProblemKind(
         "plan_tools_missing",
         422,
         "The agent has no tools to plan with",

@@ -11,6 +11,7 @@ from uuid import UUID
 from pydantic import Field
 
 from towpath_contracts.base import JsonObject, Message, Value
+from towpath_contracts.caps import MAX_DEPTH
 from towpath_contracts.deciding import Cost, PromptContext, Usage
 from towpath_contracts.events import ForkedFrom, LogEntry
 from towpath_contracts.run_effects import RunEffect
@@ -30,12 +31,20 @@ class GetRun(Message):
 
 
 class ListRuns(Message):
-    """A page of runs, newest first. `before` is the run id that ended the previous page."""
+    """A page of runs, newest first. `before` is the run id that ended the previous page.
+
+    `parent_run_id` picks the children of a run, `root_run_id` all runs of the tree that it is the top of, itself
+    left out, and `depth` those that stand so deep: 0 are the runs that callers submitted.
+    """
 
     project: str
     status: str | None = None
     network: str | None = None
     label: str | None = None
+    parent_run_id: UUID | None = None
+    root_run_id: UUID | None = None
+    depth: int | None = Field(default=None, ge=0, le=MAX_DEPTH)
+    kind: str | None = None
     before: UUID | None = None
     limit: int = Field(default=50, ge=1, le=200)
 

@@ -285,6 +285,8 @@ SELECT pg_advisory_xact_lock(hashtextextended($1 || '/' || $2, 0))
 SELECT * FROM runs.run
 WHERE project = $1 AND ($2::text IS NULL OR status = $2) AND ($3::text IS NULL OR network = $3)
   AND ($4::jsonb IS NULL OR labels @> $4::jsonb) AND ($5::uuid IS NULL OR run_id < $5)
+  AND ($7::uuid IS NULL OR parent_run_id = $7) AND ($8::uuid IS NULL OR root_run_id = $8)
+  AND ($9::int IS NULL OR depth = $9) AND ($10::text IS NULL OR kind = $10)
 ORDER BY run_id DESC LIMIT $6
 
 -- name: tree
@@ -295,6 +297,11 @@ WITH RECURSIVE tree AS (
   SELECT c.* FROM runs.run c JOIN tree t ON c.parent_run_id = t.run_id
 )
 SELECT * FROM tree ORDER BY depth, run_id LIMIT $3
+
+-- name: tree_steps
+-- What the children of some runs are for. `->` gives JSON as it is written: `->>` fails on a text that holds NUL.
+SELECT event->'child_id' AS child_id, event->'task'->'purpose' AS purpose, event->'task'->'subject' AS subject
+FROM runs.run_event WHERE run_id = ANY ($1::uuid[]) AND type = 'child_started'
 
 -- name: child_told
 -- What a parent must know of its child; the outcome is written with the final status.

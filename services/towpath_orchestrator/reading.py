@@ -10,7 +10,7 @@ from uuid import UUID
 
 from pydantic import ValidationError
 
-from towpath_contracts.children import ChildNode, GetTree, tree_of
+from towpath_contracts.children import ChildFor, ChildNode, GetTree, tree_of
 from towpath_contracts.deciding import Cost, Usage
 from towpath_contracts.events import FINAL_STATUSES, ForkedFrom
 from towpath_contracts.problems import ProblemError, problem
@@ -131,6 +131,15 @@ def _word(text: str) -> EffectWord | None:
         return None
 
 
+def _told_for(rows: list[Any]) -> dict[UUID, ChildFor]:
+    """Return what children are for, by their ids."""
+    told = {}
+    for row in rows:
+        words = {name: json.loads(row[name] or '""') for name in ("purpose", "subject")}
+        told[UUID(json.loads(row["child_id"]))] = ChildFor(**words)
+    return told
+
+
 def _gate(row: Any) -> GateView:
     fields = dict(row)
     fields["detail"] = json.loads(fields["detail"])
@@ -186,9 +195,9 @@ class Reading:
         if request.label is not None:
             key, _, value = request.label.partition("=")
             label = json.dumps({key: value})
-        rows = await self._pool.fetch(
-            QUERIES.list_runs, request.project, request.status, request.network, label, request.before, request.limit
-        )
+        asked = (request.project, request.status, request.network, label, request.before, request.limit)
+        family = (request.parent_run_id, request.root_run_id, request.depth, request.kind)
+        rows = await self._pool.fetch(QUERIES.list_runs, *asked, *family)
         runs = tuple(brief(row) for row in within_page(rows, "user_message"))
         more = len(runs) == request.limit or len(runs) < len(rows)
         return RunPage(runs=runs, next_before=runs[-1].run_id if more else None)
@@ -232,7 +241,10 @@ class Reading:
         rows = await self._pool.fetch(QUERIES.tree, request.run_id, request.project, request.limit + 1)
         if not rows:
             raise ProblemError(problem("run_not_found", f"no run {request.run_id} in {request.project}"))
-        return tree_of([view(row) for row in rows[: request.limit]], truncated=len(rows) > request.limit)
+        shown = rows[: request.limit]
+        parents = {row["parent_run_id"] for row in shown[1:]}
+        told = await self._pool.fetch(QUERIES.tree_steps, list(parents)) if parents else []
+        return tree_of([view(row) for row in shown], _told_for(told), truncated=len(rows) > request.limit)
 
     async def list_gates(self, request: ListGates) -> GatePage:
         """Return gates of a project, oldest first; where `after` is no gate, nothing is behind it."""

@@ -1,4 +1,4 @@
-"""What a run's log says in other words: nodes of its model calls, messages, the state of its goal (B3, B4, C2)."""
+"""What a run's log says in other words: nodes of its model calls, messages, its goal or its plan (B3, B4, C2, E8)."""
 
 from typing import Annotated
 from uuid import UUID
@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Response
 from towpath_contracts.goal_views import TaskState, project_goal
 from towpath_contracts.messages import RunMessages, project_messages
 from towpath_contracts.nodes import RunNodes, project_nodes
+from towpath_contracts.plan_views import PlanView, project_plan
 from towpath_contracts.problems import ProblemError, problem
 from towpath_gateway.parts import PartsOf, RunsReader, documented, json_answer
 from towpath_gateway.requests import StrictRoute
@@ -45,6 +46,20 @@ async def get_goal(run_id: UUID, parts: PartsOf, principal: RunsReader) -> Respo
     if state is None:
         raise ProblemError(problem("not_a_goal", f"run {run_id} pursues no goal", run_id=str(run_id)))
     return json_answer(state)
+
+
+@router.get(
+    "/plan",
+    response_model=PlanView,
+    responses=documented("run_not_found", "not_a_plan"),
+    summary="How a plan or workflow stands",
+)
+async def get_plan(run_id: UUID, parts: PartsOf, principal: RunsReader) -> Response:
+    """Return every step with its agents: how each stands, its child run, what came of it, how long it took (E8)."""
+    view = project_plan(run_id, await parts.platform.events(principal.project, run_id))
+    if view is None:
+        raise ProblemError(problem("not_a_plan", f"run {run_id} carries out no plan", run_id=str(run_id)))
+    return json_answer(view)
 
 
 @router.get(

@@ -1,7 +1,7 @@
 """Runs: submit, list, look at, follow, stop (features A13, E9)."""
 
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Header, Query, Request, Response
@@ -10,6 +10,7 @@ from pydantic import Field
 
 from towpath_contracts import ids, rpc
 from towpath_contracts.base import ClientMessage
+from towpath_contracts.caps import MAX_DEPTH
 from towpath_contracts.children import ChildNode, GetTree
 from towpath_contracts.events import FINAL_STATUSES
 from towpath_contracts.problems import ProblemError, problem
@@ -55,6 +56,9 @@ IdempotencyKey = Annotated[
     Header(alias="Idempotency-Key", description="The same key and body give the same run for 24 hours."),
 ]
 Prefer = Annotated[str | None, Header(description="`wait=N` waits up to N seconds (at most 30) for the run's end.")]
+
+
+RunKind = Literal["network", "swarm", "goal", "background", "plan"]
 
 
 class StopRun(ClientMessage):
@@ -111,12 +115,25 @@ async def list_runs(
     status: Annotated[str | None, Query(max_length=32)] = None,
     network: Annotated[str | None, Query(max_length=128)] = None,
     label: Annotated[str | None, Query(max_length=256, description="`key=value`")] = None,
+    kind: Annotated[RunKind | None, Query()] = None,
+    parent_run_id: Annotated[UUID | None, Query(description="Only children of this run")] = None,
+    root_run_id: Annotated[UUID | None, Query(description="Only runs below this one, which a caller submitted")] = None,
+    depth: Annotated[int | None, Query(ge=0, le=MAX_DEPTH, description="0: only what callers submitted")] = None,
     before: Annotated[UUID | None, Query(description="`next_before` of the page before")] = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Response:
     """Return a page of the project's runs."""
     request = ListRuns(
-        project=principal.project, status=status, network=network, label=label, before=before, limit=limit
+        project=principal.project,
+        status=status,
+        network=network,
+        label=label,
+        kind=kind,
+        parent_run_id=parent_run_id,
+        root_run_id=root_run_id,
+        depth=depth,
+        before=before,
+        limit=limit,
     )
     return json_answer(await parts.platform.ask(rpc.LIST_RUNS, request))
 
