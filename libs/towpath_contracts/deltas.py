@@ -13,7 +13,7 @@ from uuid import UUID
 from towpath_contracts import events as ev
 from towpath_contracts.deciding import TokenDelta
 from towpath_contracts.decisions import Finish, Instruction
-from towpath_contracts.streaming import DeltaStreamed, SupersededStreamed
+from towpath_contracts.streaming import ACTIONS, DeltaStreamed, SupersededStreamed
 from towpath_contracts.written import Written
 
 REQUESTS_REMEMBERED = 64
@@ -44,6 +44,7 @@ class Deltas:
         self._over: deque[UUID] = deque(maxlen=REQUESTS_REMEMBERED)
         self._call: _Call | None = None
         self._ended = False
+        self._finishes = False
 
     def piece(self, delta: TokenDelta) -> tuple[Told, ...]:
         """Return what *delta* adds to the stream: pieces that can be read, after a word about what they replace."""
@@ -69,10 +70,12 @@ class Deltas:
             case ev.DecisionRefused() if self._is_answered:
                 return self._drop("refused")
             case ev.InstructionIssued() if self._is_answered:
-                return self._drop("refused" if self._answer_was_none(entry.event.instruction) else None)
+                return self._issued(entry.event.instruction)
+            case ev.HandedOff() if self._finishes:
+                return self._drop("refused")
             case ev.RunFinished():
                 self._ended = True
-                return self._drop("ended")
+                return self._drop(None if self._finishes and entry.event.status == "completed" else "ended")
             case _:
                 return ()
 
@@ -81,9 +84,13 @@ class Deltas:
         """Whether the log has the answer to the request that is told: its entries may come after later pieces."""
         return self._call is not None and self._call.request_id in self._over
 
-    def _answer_was_none(self, instruction: Instruction) -> bool:
-        """Say whether text was told as an answer, and the platform does something else with it."""
-        return self._call is not None and "text" in self._call.told and not isinstance(instruction, Finish)
+    def _issued(self, instruction: Instruction) -> tuple[Told, ...]:
+        """What was told as an answer stays while the run may end with it; calls and reasoning stay as they are."""
+        if isinstance(instruction, Finish):
+            self._finishes = True
+            return ()
+        answers = self._call is not None and "text" in self._call.told
+        return self._drop("refused" if answers else None)
 
     def _is_late(self, delta: TokenDelta) -> bool:
         """Say whether a later call of the same request is being told: pieces of an earlier one begin nothing anew."""
@@ -123,6 +130,8 @@ class Deltas:
         call = self._call
         if call is None or event.request_id in {call.request_id, *self._over} or event.step < call.step:
             return ()
+        if self._finishes:  # what judges the answer says nothing of it yet
+            return self._drop("refused") if event.kind in ACTIONS else ()
         self._over.append(call.request_id)
         return self._drop("asked_again")
 
@@ -135,6 +144,7 @@ class Deltas:
     def _drop(self, reason: Reason | None) -> tuple[Told, ...]:
         """Tell no more of the call; with a *reason* take back what was told of it, if anything was."""
         call, self._call = self._call, None
+        self._finishes = False
         if call is None or not call.told or reason is None:
             return ()
         return (SupersededStreamed(step=call.step, request_id=call.request_id, attempt=call.attempt, reason=reason),)

@@ -33,7 +33,7 @@ class Streamed(Value):
 
 
 class TextStreamed(Streamed):
-    """The answer of the run, as text: its message, or its JSON where it is no message."""
+    """The answer that the run ends with, as text: its message, or its JSON where it is no message."""
 
     type: Literal["text"] = "text"
     text: str
@@ -169,6 +169,7 @@ class Streaming:
         self._step = 0
         self._agent = ""
         self._spent: UsageStreamed | None = None
+        self._answer = ""
 
     def of(self, entry: ev.LogEntry) -> tuple[StreamEvent, ...]:
         """Return what *entry*, the next one of the log, adds to the stream."""
@@ -199,6 +200,8 @@ class Streaming:
 
     def _asked(self, event: ev.DecisionRequested) -> Iterator[StreamEvent]:
         yield from self._paid()
+        if event.kind in ACTIONS:
+            self._answer = ""  # what was answered before was not the end
         if event.kind not in ACTIONS or event.step == self._step:
             return
         yield from self._left()
@@ -237,12 +240,13 @@ class Streaming:
                     )
                 yield StatusStreamed(status="waiting_for_tool")
             case Finish():
-                yield TextStreamed(text=_text(event.instruction.payload))
-                yield from self._paid()
+                self._answer = _text(event.instruction.payload)  # it is told once the run ends with it
             case _:
                 yield from self._paid()
 
     def _finished(self, event: ev.RunFinished) -> Iterator[StreamEvent]:
+        if self._answer and event.status == "completed":
+            yield TextStreamed(text=self._answer)
         yield from self._paid()
         if event.status in ("completed", "cancelled"):
             yield from self._left()

@@ -12,7 +12,9 @@ from tests.support.engine_machine import Machine, respond, use
 
 from towpath_contracts import events as ev
 from towpath_contracts.deciding import TokenDelta
+from towpath_contracts.decisions import Finish
 from towpath_contracts.deltas import Deltas, Told
+from towpath_contracts.streaming import Streaming
 from towpath_contracts.written import MAX_CHARS, Written
 
 RUN, FIRST, SECOND = UUID(int=1), UUID(int=2), UUID(int=3)
@@ -161,3 +163,32 @@ def test_b12_a_log_that_lags_behind_the_pieces_ends_none_of_them() -> None:
     assert in_words(deltas.piece(piece(BEGUN + "early", request=asked.request_id, step=asked.step))) == ["early"]
     assert [text for one in machine.entries for text in in_words(deltas.entry(one))] == []
     assert in_words(deltas.piece(piece(" bird", 1, request=asked.request_id, step=asked.step))) == [" bird"]
+
+
+FINISH = ev.InstructionIssued(step=1, epoch=0, agent_key="a", instruction=Finish(payload={"message": "expert"}))
+ENDED = ev.RunFinished(status="completed", reason="responded", final={"message": "expert"}, steps=1, fence=0)
+
+
+def asks(request: UUID, kind: str = "decide", step: int = 1) -> ev.DecisionRequested:
+    return ev.DecisionRequested(request_id=request, step=step, epoch=0, agent_key="a", model="m:m", kind=kind)
+
+
+def after_an_answer(*events: Any) -> tuple[list[str], list[str]]:
+    """Return what is taken back of an answer, and what a conversation tells of it, when *events* follow it."""
+    deltas, words = Deltas(), Streaming(event_types=frozenset({"text"}))
+    received = ev.DecisionReceived(request_id=FIRST, step=1, epoch=0, agent_key="a", decision={"action": "RESPOND"})
+    deltas.piece(piece(BEGUN + "expert"))
+    log = [entry(event, seq) for seq, event in enumerate((asks(FIRST), received, FINISH, *events), 1)]
+    told = [text for one in log for text in in_words(deltas.entry(one))]
+    return told, [one.text for each in log for one in words.of(each) if one.type == "text"]
+
+
+def test_b12_an_answer_is_told_where_the_run_ends_with_it_and_taken_back_where_it_does_not() -> None:
+    """An answer may be a handoff to another agent, or be judged first and not believed."""
+    handed = ev.HandedOff(step=1, source="a", target="expert", count=1, said="expert")
+    judged = asks(SECOND, "reflect")
+    assert after_an_answer(ENDED) == ([], ["expert"])
+    assert after_an_answer(judged, ENDED) == ([], ["expert"])
+    assert after_an_answer(handed, asks(SECOND)) == (["superseded 1 refused"], [])
+    assert after_an_answer(judged, asks(UUID(int=9), step=2)) == (["superseded 1 refused"], [])
+    assert after_an_answer(ENDED.model_copy(update={"status": "cancelled"})) == (["superseded 1 ended"], [])

@@ -8,13 +8,11 @@ from uuid import UUID
 
 from pydantic import TypeAdapter, ValidationError
 
+from towpath_contracts.decisions import Finish
 from towpath_contracts.deltas import Told
-from towpath_contracts.events import DecisionMissed, DecisionRefused, InstructionIssued, LogEntry, RunFinished
+from towpath_contracts.events import AnyEvent, DecisionMissed, DecisionRefused, InstructionIssued, LogEntry, RunFinished
 from towpath_contracts.streaming import DeltaStreamed, SupersededStreamed
 from towpath_contracts.tree_stream import TreeEntry
-
-_SETTLES = (InstructionIssued, DecisionRefused, DecisionMissed, RunFinished)
-"""What settles what was told of a model's text: it stands in the log, or does not count."""
 
 _PIECES: dict[str, TypeAdapter[Any]] = {
     "delta": TypeAdapter(DeltaStreamed),
@@ -76,7 +74,7 @@ class Cursor:
         if not self.takes(entry):
             return None
         self._last = name or str(entry.seq)
-        if isinstance(entry.event, _SETTLES):
+        if _settles(entry.event):
             self._written.pop(self._whose(entry), None)
         return entry
 
@@ -103,3 +101,10 @@ class Cursor:
         """Go on after *seq* of the run, which could not be read."""
         self._seen[self.run_id] = max(self.after, seq)
         self._last = str(self.after)
+
+
+def _settles(event: AnyEvent) -> bool:
+    """Say whether what was told of a model's text stands in the log by now, or does not count; an answer may not yet."""
+    if isinstance(event, InstructionIssued):
+        return not isinstance(event.instruction, Finish)
+    return isinstance(event, DecisionRefused | DecisionMissed | RunFinished)
