@@ -104,7 +104,7 @@ class Cursor:
 
 
 def _settles(event: AnyEvent) -> bool:
-    """Say whether what was told of a model's text stands in the log by now, or does not count; an answer may not yet."""
+    """Say whether what was told of a model stands in the log by now, or does not count; an answer may not yet."""
     if isinstance(event, InstructionIssued):
         return not isinstance(event.instruction, Finish)
     return isinstance(event, DecisionRefused | DecisionMissed | RunFinished)
