@@ -159,11 +159,7 @@ def _child_told(t: Transition, fact: facts.ChildTold) -> None:
     """When the last child of the step has ended the run goes on, or its cancel is complete."""
     before = t.state.pending_effect(fact.child_id)
     over = child_told(t, fact)
-    if (
-        t.state.status in (Status.RUNNING, Status.WAITING)
-        and before is not None
-        and t.state.pending_effect(fact.child_id) is None
-    ):
+    if before is not None and t.state.pending_effect(fact.child_id) is None:
         _child_ended(t, fact.child_id)
         over = not t.state.is_final and not pending_children(t.state)
     if t.state.status is Status.CANCELLING:
@@ -173,11 +169,11 @@ def _child_told(t: Transition, fact: facts.ChildTold) -> None:
 
 
 def _child_ended(t: Transition, child_id: UUID) -> None:
-    """A child may be a call of the run's, or of a step that has several."""
+    """A child may be a call of the run's, or of a step that has several. Who is cancelled goes on with neither."""
     child = next(c for c in t.state.children if c.child_id == child_id)
     child_of_call_ended(t, child)
     look = strategy_of(t).child_ended
-    if look is not None and not t.state.is_final:
+    if look is not None and t.state.status in (Status.RUNNING, Status.WAITING):
         look(t, child_id)
 
 

@@ -41,7 +41,7 @@ def fence_raised(t: Transition, fact: facts.FenceRaised) -> None:
     """Take the answer to the raised fence: what was voided, what still runs."""
     if t.state.status is not Status.CANCELLING or fact.fence != t.state.fence:
         return
-    unfinished = {c.call.execution_id for c in t.state.calls if not c.status}
+    unfinished = {c.call.execution_id for c in t.state.calls if not c.status} - t.state.under_way
     voided = tuple(e for e in fact.voided if e in unfinished)
     live = tuple(e for e in fact.live if e in unfinished and e not in voided)
     if t.state.fence_stored < fact.fence or voided or set(live) != unfinished & set(t.state.fence_live):
@@ -119,4 +119,6 @@ def _pending_fence(t: Transition) -> PendingEffect | None:
 
 
 def _pending_calls(t: Transition) -> list[PendingEffect]:
-    return [p for p in t.state.pending if p.kind is EffectKind.TOOL]
+    """Return the calls that only the tool-access service can tell of: children tell what became of theirs."""
+    under_way = t.state.under_way
+    return [p for p in t.state.pending if p.kind is EffectKind.TOOL and p.effect_id not in under_way]

@@ -1,5 +1,6 @@
 """Who may be asked in a composed run: agents of its network, and nested swarms (features B9, E2)."""
 
+from towpath_contracts.networks import Snapshot
 from towpath_contracts.swarms import CompiledSwarm
 from towpath_engine.state import RunState
 
@@ -13,3 +14,8 @@ def nested_swarms(state: RunState) -> dict[str, CompiledSwarm]:
 def members_of(state: RunState) -> set[str]:
     """Return the names that a step may ask: agents of the network, and nested swarms."""
     return {*state.snapshot.agents, *nested_swarms(state)}
+
+
+def members_of_plan(snapshot: Snapshot) -> set[str]:
+    """Return the names that the steps of a plan may ask, whatever run of the network wants it carried out."""
+    return {*snapshot.agents, *(snapshot.swarm.swarms if snapshot.swarm is not None else ())}

@@ -4,29 +4,26 @@ Law: a permitted call starts one child, whose id is the call's to know: a permis
 The call is open until the child has ended; that end is its outcome, and the ledger is told it.
 """
 
-from typing import Any
-
 from pydantic import ValidationError
 
-from towpath_contracts import events as ev
 from towpath_contracts import facts
 from towpath_contracts.base import JsonObject
 from towpath_contracts.caps import MAX_DEPTH
 from towpath_contracts.child_tools import DELEGATE, ORCHESTRATE
 from towpath_contracts.children import ChildTask
 from towpath_contracts.execution_log import truncate
-from towpath_contracts.internal_tools import MAX_FAILURE_CHARS, PLATFORM_WORKER
+from towpath_contracts.internal_tools import MAX_FAILURE_CHARS
 from towpath_contracts.plan_faults import PLAN_INVALID, check_plan
-from towpath_contracts.plans import PlanTask
+from towpath_contracts.plans import PlanOutput, PlanTask
 from towpath_contracts.problems import words_of
 from towpath_contracts.swarms import SwarmTask
 from towpath_contracts.tools import ToolFailure
 from towpath_engine.applying import ToolRefusedError
 from towpath_engine.calls import after_call
 from towpath_engine.carrying import is_reference
-from towpath_engine.composing_members import members_of
-from towpath_engine.desk_remember import outcome_effect
+from towpath_engine.composing_members import members_of_plan
 from towpath_engine.gates import close_gate
+from towpath_engine.own_calls import end_own_call
 from towpath_engine.spawning import may_spawn, spawn
 from towpath_engine.state import OpenCall, OpenChild, RunState, Status
 from towpath_engine.transition import Transition
@@ -46,7 +43,8 @@ def start_child(t: Transition, call: OpenCall, args: JsonObject, fact: facts.Too
         task = _plan_task(t.state, args) if tool == ORCHESTRATE else _delegate_task(t.state, tool, args)
     except ToolRefusedError as error:
         failure = ToolFailure(code=error.code, message=_cut(str(error)), hint=error.hint, began=False)
-        _close(t, call, "failed", None, failure, fact.policy_version)
+        end_own_call(t, call, failure=failure, policy_version=fact.policy_version)
+        after_call(t, call)
         return
     of_call = {"execution_id": fact.execution_id, "subject": tool, "policy_version": fact.policy_version}
     spawn(t, [task.model_copy(update=of_call)])
@@ -66,7 +64,7 @@ def _plan_task(state: RunState, args: JsonObject) -> ChildTask:
         said = "; ".join(words_of(entry) for entry in error.errors(include_url=False, include_input=False))
         raise ToolRefusedError("arguments_invalid", said) from error
     if asked.plan is not None:
-        _plan, faults = check_plan(asked.plan, agents=members_of(state), bindings=asked.bindings)
+        _plan, faults = check_plan(asked.plan, agents=members_of_plan(state.snapshot), bindings=asked.bindings)
         if faults:
             raise ToolRefusedError(PLAN_INVALID, "; ".join(one.detail for one in faults))
     return ChildTask(
@@ -101,17 +99,24 @@ def child_of_call_ended(t: Transition, child: OpenChild) -> None:
         return
     final = child.final or {}
     if call.call.tool == ORCHESTRATE and _is_report(final):
-        result = {"success": child.status == Status.COMPLETED, **final} if is_reference(final) else final
-        _close(t, call, "succeeded", result, None, child.policy_version)
+        end_own_call(t, call, result=_report(child, final), policy_version=child.policy_version)
     elif child.status == Status.COMPLETED:
-        _close(t, call, "succeeded", final, None, child.policy_version)
+        end_own_call(t, call, result=final, policy_version=child.policy_version)
     else:
-        _close(t, call, "failed", None, _failure(call, child, final), child.policy_version)
+        end_own_call(t, call, failure=_failure(call, child, final), policy_version=child.policy_version)
+    after_call(t, call)
 
 
 def _is_report(final: JsonObject) -> bool:
-    """Say whether a plan has told its steps; one that could not even be made has not."""
-    return is_reference(final) or "steps" in final
+    """Say whether a plan has told its steps; one that could not even be made has none."""
+    return is_reference(final) or bool(final.get("steps"))
+
+
+def _report(child: OpenChild, final: JsonObject) -> JsonObject:
+    """Return what a plan says of itself; of a large one its begin, and whether it succeeded."""
+    if is_reference(final):
+        return {"success": child.status == Status.COMPLETED, **final}
+    return {name: final[name] for name in PlanOutput.model_fields if name in final}
 
 
 def _failure(call: OpenCall, child: OpenChild, final: JsonObject) -> ToolFailure:
@@ -127,27 +132,3 @@ def _failure(call: OpenCall, child: OpenChild, final: JsonObject) -> ToolFailure
 
 def _cut(text: str) -> str:
     return truncate(text, MAX_FAILURE_CHARS)
-
-
-def _close(
-    t: Transition, call: OpenCall, status: str, result: Any, failure: ToolFailure | None, policy_version: int
-) -> None:
-    t.emit(
-        ev.ToolCallFinished.model_validate(
-            {
-                "execution_id": call.call.execution_id,
-                "step": t.state.step,
-                "epoch": t.state.epoch,
-                "agent_key": t.state.agent_key,
-                "call_index": call.call.call_index,
-                "tool": call.call.tool,
-                "status": status,
-                "result": result,
-                "failure": failure,
-                "worker": PLATFORM_WORKER,
-                "policy_version": policy_version,
-            }
-        )
-    )
-    t.ask(outcome_effect(t.state.run_id, call.call.execution_id))
-    after_call(t, call)

@@ -12,6 +12,7 @@ from towpath_engine.background_time import HARD, iteration_due
 from towpath_engine.carrying import carried, reference_to
 from towpath_engine.composing_end import close_composition
 from towpath_engine.gates import close_all
+from towpath_engine.own_calls import cut_off
 from towpath_engine.state import RunState, Status
 from towpath_engine.transition import Transition
 
@@ -59,6 +60,7 @@ def finish(t: Transition, status: Status, reason: str, message: str, final: Json
     error: dict[str, Any] = {"status": "error", "error": reason, "message": message}
     fence = t.state.fence if status is Status.CANCELLED else t.state.fence + 1
     close_all(t, "the run ended")
+    cut_off(t)
     told = say_last_words(t, str(status), reason, message)
     told |= close_composition(t, str(status), reason, message)
     if final is None:

@@ -304,8 +304,13 @@ class RunState:
     @property
     def unasked(self) -> frozenset[UUID]:
         """The calls that nobody is asked about: their turn has not come, or the child runs that they are tell."""
-        started = frozenset(c.execution_id for c in self.children if c.execution_id is not None and not c.ended)
-        return self.queued | started if started else self.queued
+        under_way = self.under_way
+        return self.queued | under_way if under_way else self.queued
+
+    @property
+    def under_way(self) -> frozenset[UUID]:
+        """The calls whose children run: nobody but those can say what comes of them."""
+        return frozenset(c.execution_id for c in self.children if c.execution_id is not None and not c.ended)
 
     @property
     def waits_only_for_people(self) -> bool:

@@ -1,5 +1,6 @@
 """Calls that are child runs in the run machine: a team's delegates, and plans (features B11, E1, E7, E11)."""
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -10,6 +11,7 @@ from towpath_contracts import events as ev
 from towpath_contracts import facts
 from towpath_contracts.child_tools import BUILT_IN_TOOLS, ORCHESTRATE, delegate_spec
 from towpath_contracts.run_calls import RecordOutcome
+from towpath_contracts.run_effects import effects_of
 from towpath_contracts.swarms import CompiledSwarm
 from towpath_contracts.tools import ToolRequest
 from towpath_engine.advance import wake_at
@@ -44,6 +46,10 @@ class Lead(PlanRun):
             facts.ToolPermitted(run_id=self.state.run_id, execution_id=self.call_id(index), policy_version=7, **more)
         )
 
+    def fence(self, voided: tuple[UUID, ...]) -> list[ev.AnyEvent]:
+        """Answer the raised fence."""
+        return self.feed(facts.FenceRaised(run_id=self.state.run_id, fence=self.state.fence, voided=voided))
+
     @property
     def requested(self) -> list[UUID]:
         """What the tool-access service is asked about now."""
@@ -62,6 +68,13 @@ class Lead(PlanRun):
 
 def asks(*names: str) -> dict[str, Any]:
     return use_all(*((f"delegate_to_{name}", {"task": f"do {name}"}) for name in names))
+
+
+def failed_plan(child: PlanRun, fail: Callable[[PlanRun], object]) -> Any:
+    """Return what a plan that fails tells its parent."""
+    fail(child)
+    assert child.finished.status == "failed"
+    return child.finished.final
 
 
 def test_b11_a_delegate_is_a_child_run_and_its_answer_the_result_of_the_call() -> None:
@@ -173,9 +186,12 @@ def test_e1_a_plan_is_a_child_run_and_its_report_the_result() -> None:
     (child,) = run.children
     task = child.task.plan
     assert task is not None and task.plan == plan and (task.max_parallel, child.task.timeout_ms) == (2, 5_000)
-    report = {"success": False, "steps": [], "bindings": {}, "errors": [{"step_id": "a", "error": {}}]}
-    run.end(status="failed", reason="plan_failed", final=report)
-    assert [(one.status, one.result) for one in run.results] == [("succeeded", report)]
+    final = failed_plan(PlanRun(*plan["steps"], network=NETWORK), lambda child: child.end(status="failed"))
+    run.end(status="failed", reason="plan_failed", final=final)
+    (result,) = run.results
+    assert result.status == "succeeded" and set(result.result) == {"success", "steps", "bindings", "errors"}
+    assert result.result["success"] is False
+    assert [(one["status"], one["error"]["code"]) for one in result.result["steps"]] == [("failed", "failed")]
 
 
 def test_e1_bad_input_is_a_tool_error_with_every_fault() -> None:
@@ -193,9 +209,12 @@ def test_e1_a_planner_that_fails_is_a_tool_error() -> None:
     run.decide(use(ORCHESTRATE, prompt="do something"))
     run.permit()
     assert run.children[0].task.plan is not None and run.children[0].task.plan.prompt == "do something"
-    run.end(status="failed", reason="plan_invalid", final={"status": "error", "message": "no plan"})
+    unplanned = PlanRun(prompt="do something", network=NETWORK)
+    final = failed_plan(unplanned, lambda child: [child.decide({"steps": []}), child.decide({"steps": []})])
+    run.end(status="failed", reason="plan_invalid", final=final)
     (result,) = run.results
     assert result.status == "failed" and result.failure is not None and result.failure.code == "plan_invalid"
+    assert "steps" in result.failure.message
 
 
 def test_e7_at_the_deepest_level_nothing_is_started() -> None:
@@ -218,11 +237,64 @@ def test_e11_a_cancel_reaches_the_child_of_a_call() -> None:
     run.feed(facts.CancelRequested(run_id=run.state.run_id, by="me"))
     asked = [effect.message for effect in run.sent if effect.effect.kind is EffectKind.CHILD]
     assert [(one.child_id, one.cancel) for one in asked] == [(child, True)]  # type: ignore[union-attr]
-    run.feed(facts.FenceRaised(run_id=run.state.run_id, fence=run.state.fence, voided=(run.call_id(),)))
+    run.fence(voided=(run.call_id(),))
     assert not run.state.is_final
     run.end(status="cancelled")
     assert run.finished.status == "cancelled"
-    assert [effect["outcome"] for effect in run.finished.effects] == ["did_not_happen"]
+    assert [effect["outcome"] for effect in run.finished.effects] == ["failed"], "it had begun"
+    assert [one.status for one in run.outcomes] == ["failed"], "and so the ledger says, whatever was voided"
+    assert [effect.outcome for effect in effects_of([entry.event for entry in run.entries])] == ["failed"]
+
+
+def test_e11_a_cancel_voids_what_had_not_begun_and_takes_the_answer_of_what_ends_all_the_same() -> None:
+    run = Lead()
+    run.decide(asks("ann", "bob", "cid"))
+    run.permit(0)
+    run.permit(1)
+    run.feed(facts.CancelRequested(run_id=run.state.run_id, by="me"))
+    run.permit(2)
+    assert len(run.children) == 2, "nothing starts any more"
+    run.fence(voided=tuple(run.call_id(index) for index in range(3)))
+    run.end(0)
+    run.end(1, status="quarantined", reason="log_unreadable")
+    assert run.finished.status == "cancelled"
+    assert [effect["outcome"] for effect in run.finished.effects] == ["happened", "failed", "did_not_happen"]
+
+
+def test_e11_a_run_that_ends_says_that_its_delegates_were_cut_off() -> None:
+    """Deadlines, budgets and errors end a run at once; its children are told to stop, and their calls are closed."""
+    run = Lead(timeout_ms=60_000)
+    run.decide(asks("ann", "bob"))
+    run.permit()
+    run.feed(facts.TimerFired(run_id=run.state.run_id), after=61)
+    assert run.finished.status == "timed_out"
+    stopped = [effect.message for effect in run.sent if effect.effect.kind is EffectKind.CHILD]
+    assert [one.cancel for one in stopped] == [True]  # type: ignore[union-attr]
+    (result,) = run.results
+    assert result.failure is not None and result.failure.code == "run_ended" and result.failure.began
+    run.fence(voided=(run.call_id(0), run.call_id(1)))
+    assert [effect.outcome for effect in effects_of([entry.event for entry in run.entries])] == ["failed", "did_not_happen"]
+    run.end(status="cancelled")
+    assert run.state.children[0].ended and len(run.results) == 1
+
+
+def test_a_child_that_is_parked_is_a_failed_call() -> None:
+    run = Lead()
+    run.decide(asks("ann"))
+    run.permit()
+    run.end(status="quarantined", reason="execution_conflict")
+    (result,) = run.results
+    assert result.failure is not None
+    assert result.failure.message == "Delegation to 'ann' failed: quarantined, execution_conflict"
+    assert run.state.asked == "decide" and run.state.step == 2, "the lead goes on"
+
+
+def test_arguments_that_a_person_changed_are_what_the_delegate_is_asked() -> None:
+    run = Lead()
+    run.decide(asks("ann"))
+    run.permit(executed_args={"task": "count them twice"}, edited_by="eve")
+    assert [child.task.user_message for child in run.children] == ["count them twice"]
+    assert run.state.calls[0].edited_by == "eve"
 
 
 def test_only_the_lead_of_a_team_has_delegates() -> None:
