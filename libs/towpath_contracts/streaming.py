@@ -170,6 +170,7 @@ class Streaming:
         self._agent = ""
         self._spent: UsageStreamed | None = None
         self._answer = ""
+        self._is_handed_over = False
 
     def of(self, entry: ev.LogEntry) -> tuple[StreamEvent, ...]:
         """Return what *entry*, the next one of the log, adds to the stream."""
@@ -193,6 +194,8 @@ class Streaming:
                 yield _result(event)
             case ev.GateOpened() | ev.GateClosed():
                 yield _gate(event)
+            case ev.HandedOff():
+                self._answer, self._is_handed_over = "", True
             case ev.RunFinished():
                 yield from self._finished(event)
             case _:
@@ -201,7 +204,7 @@ class Streaming:
     def _asked(self, event: ev.DecisionRequested) -> Iterator[StreamEvent]:
         yield from self._paid()
         if event.kind in ACTIONS:
-            self._answer = ""  # what was answered before was not the end
+            self._answer, self._is_handed_over = "", False  # what was answered before was not the end
         if event.kind not in ACTIONS or event.step == self._step:
             return
         yield from self._left()
@@ -245,8 +248,10 @@ class Streaming:
                 yield from self._paid()
 
     def _finished(self, event: ev.RunFinished) -> Iterator[StreamEvent]:
-        if self._answer and event.status == "completed":
-            yield TextStreamed(text=self._answer)
+        is_of_children = self._is_handed_over or not self._step  # who decided nothing ends with what others answered
+        answer = _text(event.final) if is_of_children and event.final else self._answer
+        if answer and event.status == "completed":
+            yield TextStreamed(text=answer)
         yield from self._paid()
         if event.status in ("completed", "cancelled"):
             yield from self._left()

@@ -166,7 +166,7 @@ def test_b12_a_log_that_lags_behind_the_pieces_ends_none_of_them() -> None:
 
 
 FINISH = ev.InstructionIssued(step=1, epoch=0, agent_key="a", instruction=Finish(payload={"message": "expert"}))
-ENDED = ev.RunFinished(status="completed", reason="responded", final={"message": "expert"}, steps=1, fence=0)
+ENDED = ev.RunFinished(status="completed", reason="responded", final={"message": "all"}, steps=1, fence=0)
 
 
 def asks(request: UUID, kind: str = "decide", step: int = 1) -> ev.DecisionRequested:
@@ -190,5 +190,8 @@ def test_b12_an_answer_is_told_where_the_run_ends_with_it_and_taken_back_where_i
     assert after_an_answer(ENDED) == ([], ["expert"])
     assert after_an_answer(judged, ENDED) == ([], ["expert"])
     assert after_an_answer(handed, asks(SECOND)) == (["superseded 1 refused"], [])
+    assert after_an_answer(handed, ENDED) == (["superseded 1 refused"], ["all"]), "a nested swarm answered"
     assert after_an_answer(judged, asks(UUID(int=9), step=2)) == (["superseded 1 refused"], [])
+    workflow = Streaming(detailed=False).of(entry(ENDED))
+    assert [(one.type, one.text) for one in workflow if one.type == "text"] == [("text", "all")]
     assert after_an_answer(ENDED.model_copy(update={"status": "cancelled"})) == (["superseded 1 ended"], [])
