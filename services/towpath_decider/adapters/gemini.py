@@ -8,6 +8,7 @@ more without it. The key is sent to the API and to nobody else.
 import asyncio
 import re
 from collections.abc import AsyncIterable
+from contextlib import aclosing
 from importlib import import_module
 from typing import Any
 
@@ -94,7 +95,8 @@ class GeminiProvider:
             if hear is None or STREAM in off:
                 return _reply(await models.generate_content(model=model, contents=contents, config=config), model)
             stream = await models.generate_content_stream(model=model, contents=contents, config=config)
-            return _reply(await self._joined(stream, hear), model)
+            async with aclosing(stream):  # a call that is given up gives its connection back
+                return _reply(await self._joined(stream, hear), model)
         except self._errors.APIError as error:
             return self._api_failure(error)
         except self._transport_error as error:
