@@ -146,13 +146,13 @@ async def test_calls_are_logged_with_bodies_only_under_debug() -> None:
     assert second.raw_text == as_text(RESPOND)
 
 
-async def test_a_kind_without_its_schema_and_an_unknown_provider_are_refused() -> None:
+async def test_a_schema_that_is_none_and_an_unknown_provider_are_refused() -> None:
     asking = Asker({})
     unknown = await asking.answer(request(model="nobody:x"))
     assert isinstance(unknown.fact, DecisionFailed)
     assert unknown.fact.code == "model_unknown"
     asking = Asker({"gemini": GeminiProvider(api_key=None)})
-    bare = await asking.answer(to_gemini(kind=DecisionKind.COMPILE_PLAN))
+    bare = await asking.answer(to_gemini(kind=DecisionKind.COMPILE_PLAN, response_schema={"type": 7}))
     assert isinstance(bare.fact, DecisionFailed)
     assert bare.fact.code == "request_invalid"
 
