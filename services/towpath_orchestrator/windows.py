@@ -97,9 +97,9 @@ def owner_of(state: RunState) -> Owner:
 
 
 def occupying(state: RunState) -> dict[UUID, PendingEffect]:
-    """Return the requests that somebody is busy with: what waits for a person keeps nobody busy."""
-    gated = {gate.execution_id for gate in state.gates}
-    return {p.effect_id: p for p in state.pending if p.kind in REQUESTS and p.effect_id not in gated}
+    """Return the requests that somebody is busy with: what waits for people, turns or children keeps nobody busy."""
+    idle = {gate.execution_id for gate in state.gates} | state.unasked
+    return {p.effect_id: p for p in state.pending if p.kind in REQUESTS and p.effect_id not in idle}
 
 
 def place_of(state: RunState, pending: PendingEffect) -> Place:

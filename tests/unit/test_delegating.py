@@ -4,70 +4,20 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from tests.support.engine_machine import agent, respond, snapshot, tool, use, use_all
+from tests.support.engine_machine import respond, use, use_all
 from tests.support.plan_machine import PlanRun, step
+from tests.support.team_machine import INNER, MEMBERS, NETWORK, Lead, asks
 
-from towpath_contracts import events as ev
 from towpath_contracts import facts
-from towpath_contracts.child_tools import BUILT_IN_TOOLS, ORCHESTRATE, delegate_spec
-from towpath_contracts.run_calls import RecordOutcome
+from towpath_contracts.child_tools import ORCHESTRATE
 from towpath_contracts.run_effects import effects_of
-from towpath_contracts.swarms import CompiledSwarm
-from towpath_contracts.tools import ToolRequest
 from towpath_engine.advance import wake_at
 from towpath_engine.state import EffectKind
 
-MEMBERS = ("ann", "bob", "cid", "dan", "eve", "fay")
-INNER = CompiledSwarm(mode="team", members=("gus", "hal"), stages=(("gus",),), delegates=("hal",))
-TEAM = CompiledSwarm(
-    mode="team", members=("lead", *MEMBERS, "inner"), stages=(("lead",),), delegates=(*MEMBERS, "inner"),
-    swarms={"inner": INNER},
-)  # fmt: skip
-ASKED = tuple(delegate_spec(name) for name in (*MEMBERS, "inner"))
-TOOLS = (*ASKED, BUILT_IN_TOOLS[ORCHESTRATE], tool("echo"))
-NETWORK = snapshot(
-    agent("lead", equipped_tools=[one.name for one in TOOLS], allow_respond=True),
-    *(agent(key, allow_respond=True) for key in (*MEMBERS, "gus", "hal")),
-    tools=TOOLS,
-    swarm=TEAM,
-)
 
-
-class Lead(PlanRun):
-    """A team whose lead asks its members."""
-
-    def __init__(self, **options: Any) -> None:
-        swarm = {"swarm": {"swarm": TEAM}, "kind": "swarm", **options}
-        super().__init__(network=NETWORK, **swarm)
-
-    def permit(self, index: int = 0, **more: Any) -> list[ev.AnyEvent]:
-        """Let the call at *index* go on."""
-        return self.feed(
-            facts.ToolPermitted(run_id=self.state.run_id, execution_id=self.call_id(index), policy_version=7, **more)
-        )
-
-    def fence(self, voided: tuple[UUID, ...]) -> list[ev.AnyEvent]:
-        """Answer the raised fence."""
-        return self.feed(facts.FenceRaised(run_id=self.state.run_id, fence=self.state.fence, voided=voided))
-
-    @property
-    def requested(self) -> list[UUID]:
-        """What the tool-access service is asked about now."""
-        return [effect.message.execution_id for effect in self.sent if isinstance(effect.message, ToolRequest)]
-
-    @property
-    def results(self) -> list[ev.ToolCallFinished]:
-        """How the calls ended, in the order of their ends."""
-        return self.events(ev.ToolCallFinished)
-
-    @property
-    def outcomes(self) -> list[RecordOutcome]:
-        """What the ledger is told now."""
-        return [effect.message for effect in self.sent if isinstance(effect.message, RecordOutcome)]
-
-
-def asks(*names: str) -> dict[str, Any]:
-    return use_all(*((f"delegate_to_{name}", {"task": f"do {name}"}) for name in names))
+def told_effects(run: Lead) -> list[str]:
+    """Return what is told of the run's calls after its end."""
+    return [effect.outcome for effect in effects_of([entry.event for entry in run.entries])]
 
 
 def failed_plan(child: PlanRun, fail: Callable[[PlanRun], object]) -> Any:
@@ -243,7 +193,7 @@ def test_e11_a_cancel_reaches_the_child_of_a_call() -> None:
     assert run.finished.status == "cancelled"
     assert [effect["outcome"] for effect in run.finished.effects] == ["failed"], "it had begun"
     assert [one.status for one in run.outcomes] == ["failed"], "and so the ledger says, whatever was voided"
-    assert [effect.outcome for effect in effects_of([entry.event for entry in run.entries])] == ["failed"]
+    assert told_effects(run) == ["failed"]
 
 
 def test_e11_a_cancel_voids_what_had_not_begun_and_takes_the_answer_of_what_ends_all_the_same() -> None:
@@ -273,7 +223,10 @@ def test_e11_a_run_that_ends_says_that_its_delegates_were_cut_off() -> None:
     (result,) = run.results
     assert result.failure is not None and result.failure.code == "run_ended" and result.failure.began
     run.fence(voided=(run.call_id(0), run.call_id(1)))
-    assert [effect.outcome for effect in effects_of([entry.event for entry in run.entries])] == ["failed", "did_not_happen"]
+    assert told_effects(run) == [
+        "failed",
+        "did_not_happen",
+    ]
     run.end(status="cancelled")
     assert run.state.children[0].ended and len(run.results) == 1
 

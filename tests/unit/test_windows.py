@@ -7,6 +7,7 @@ from uuid import UUID, uuid4
 import pytest
 from prometheus_client import CollectorRegistry
 from tests.support.engine_machine import START, respond, snapshot, task
+from tests.support.team_machine import Lead, asks
 
 from towpath_contracts.facts import CancelRequested, DecisionMade, RunAdmitted
 from towpath_engine.advance import advance
@@ -180,3 +181,17 @@ async def test_a_run_that_ends_while_its_request_waits_leaves_the_queue() -> Non
     sent.windows.settle(first[0], ended(first[0]))
     await sent.windows.pump()
     assert [e.message.run_id for e in sent.effects] == [UUID(int=1), UUID(int=3)]
+
+
+async def test_a_call_whose_child_runs_keeps_nobody_busy() -> None:
+    """However many leads wait for their members, those may ask for the same tool: nothing waits for itself."""
+    sent, lead = Sent(1), Lead()
+    lead.decide(asks("ann", "ann", "ann"))
+    for effect in lead.sent:
+        await sent.windows.offer(effect, lead.state)
+    for move, count in ((lambda: lead.permit(0), 2), (lead.end, 2), (lambda: lead.permit(1), 3)):
+        before = lead.state
+        move()
+        sent.windows.settle(before, lead.state)
+        await sent.windows.pump()
+        assert len(sent.effects) == count, "what was given back once is not given back again"
