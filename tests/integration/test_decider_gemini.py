@@ -152,7 +152,7 @@ async def test_a_schema_that_is_none_and_an_unknown_provider_are_refused() -> No
     assert isinstance(unknown.fact, DecisionFailed)
     assert unknown.fact.code == "model_unknown"
     asking = Asker({"gemini": GeminiProvider(api_key=None)})
-    bare = await asking.answer(to_gemini(kind=DecisionKind.COMPILE_PLAN, response_schema={"type": 7}))
+    bare = await asking.answer(to_gemini(kind=DecisionKind.VALIDATE, response_schema={"type": 7}))
     assert isinstance(bare.fact, DecisionFailed)
     assert bare.fact.code == "request_invalid"
 
