@@ -20,6 +20,7 @@ from towpath import Client
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 PAGES = ("README.md", "docs/operations.md", "docs/reliability.md")
+EXAMPLES = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("examples/*/README.md"))
 BIN = Path(sys.executable).parent
 START_LIMIT_S = 120
 ANSWER = {"message": "12 lamps are left; two are set aside for you."}
@@ -202,7 +203,7 @@ def test_the_map_names_what_is_there() -> None:
     assert wanted == there
 
 
-@pytest.mark.parametrize("name", [*PAGES, "CONTRIBUTING.md", "AGENTS.md", "examples/support/README.md"])
+@pytest.mark.parametrize("name", [*PAGES, "CONTRIBUTING.md", "AGENTS.md", *EXAMPLES])
 def test_links_between_documents_lead_somewhere(name: str) -> None:
     page = ROOT / name
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8")):

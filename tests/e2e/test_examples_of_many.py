@@ -1,0 +1,156 @@
+"""The examples of many agents are run as their READMEs say, on one platform: a team, a pipeline, a plan of its own."""
+
+import asyncio
+import importlib.util
+import json
+import re
+import shlex
+from collections.abc import AsyncIterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from towpath import Client
+from towpath.cli import main
+from towpath_contracts.children import ChildNode
+from towpath_contracts.events import ChildEnded, ChildStarted, InstructionIssued, LogEntry, PlanAccepted, PlanMoved
+from towpath_embedded.identity import temporary_folder
+from towpath_embedded.networks import NetworkFolder
+from towpath_embedded.platform import Platform
+from towpath_embedded.roles import WorkerCommand
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = {
+    name: ROOT / "examples" / name / "README.md" for name in ("research_team", "document_pipeline", "self_planning")
+}
+NOTE = {"message": "The lamp sold best, 41 times. Only 3 are left, so order some."}
+
+
+class Place(NamedTuple):
+    """The platform of all three, and the folder in which their tools leave files."""
+
+    client: Client
+    folder: Path
+
+
+def commands(name: str, program: str) -> list[list[str]]:
+    """Return the words of every command of an example's README that starts with *program*."""
+    blocks = re.findall(r"^```sh\n(.*?)^```$", EXAMPLES[name].read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines() if line.startswith(program)]
+    return [[str(ROOT / word) if word.startswith("examples/") else word for word in shlex.split(one)] for one in lines]
+
+
+def given(name: str, option: str) -> list[Path]:
+    """Return what an example's `towpath up` is given by *option*."""
+    (up,) = commands(name, "towpath up")
+    return [Path(value) for word, value in pairwise(up) if word == option]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def place() -> AsyncIterator[Place]:
+    with temporary_folder() as folder:
+        policies = [yaml.safe_load(path.read_text("utf-8")) for name in EXAMPLES for path in given(name, "--policy")]
+        rules = [rule for policy in policies for rule in policy["rules"]]
+        (folder / "policy.yaml").write_text(yaml.safe_dump({"kind": "Policy", "rules": rules}), "utf-8")
+        modules = tuple(str(path) for name in EXAMPLES for path in given(name, "--worker"))
+        platform = Platform(
+            folder / "d",
+            environment={"RESEARCH_FOLDER": str(folder), "PIPELINE_FOLDER": str(folder)},
+            role_environment={"tas": {"TOWPATH_POLICY_FILE": str(folder / "policy.yaml")}},
+            workers=[WorkerCommand(modules=modules)],
+            durable=False,
+            starts="fork",
+        )
+        async with platform, Client(platform.gateway_url) as client:
+            told: list[str] = []
+            for path in [path for name in EXAMPLES for path in given(name, "--networks")]:
+                await NetworkFolder(path, platform.gateway_url, told.append).publish_changed()
+            assert told == [f"network.yaml: network {name} version 1" for name in ("research_team", "self_planning")]
+            yield Place(client, folder)
+
+
+@pytest.fixture
+def ask(place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Run one command line beside the platform's own loop; gives what it prints as JSON."""
+    monkeypatch.setenv("TOWPATH_SERVER", place.client.server)
+
+    async def run(words: list[str]) -> Any:
+        code = await asyncio.to_thread(main, [*words, "-o", "json"])
+        shown = capsys.readouterr()
+        assert code == 0, shown
+        return json.loads(shown.out)
+
+    return run
+
+
+def runs_of(name: str) -> list[list[str]]:
+    """Return the `towpath run …` commands of an example, to be waited for without being watched."""
+    return [[word for word in words[1:] if word != "--watch"] for words in commands(name, "towpath run ")]
+
+
+async def tree(ask: Any, run_id: str) -> ChildNode:
+    """Return what `towpath runs tree` shows."""
+    return ChildNode.model_validate(await ask(["runs", "tree", run_id]))
+
+
+async def log(place: Place, run_id: Any) -> list[LogEntry]:
+    return [entry async for entry in place.client.events(run_id)]
+
+
+async def test_a_lead_and_three_workers_answer_a_question(place: Place, ask: Any) -> None:
+    (command,) = runs_of("research_team")
+    run = await ask(command)
+    assert (run["kind"], run["status"]) == ("swarm", "completed")
+    assert run["final"]["message"].startswith("Yes, one that takes its heat from the canal")
+    top = await tree(ask, run["run_id"])
+    assert [(one.agent_key, one.depth, one.status) for one in top.children] == [
+        (name, 1, "completed") for name in ("costs", "technique", "objections")
+    ]
+    events = [entry.event for entry in await log(place, run["run_id"])]
+    told = [event for event in events if isinstance(event, ChildStarted | ChildEnded | InstructionIssued)]
+    assert [type(event) for event in (told[0], *told[-2:])] == [InstructionIssued] * 3, "the lead waits for all three"
+    assert sum(isinstance(event, ChildEnded) for event in told[1:-2]) == 3
+    assert "3,800 EUR a year less" in (place.folder / "heat-pump.md").read_text("utf-8")
+
+
+async def test_a_document_goes_through_a_pipeline_whose_reviews_run_at_once(
+    place: Place, ask: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ((_python, program, *words),) = commands("document_pipeline", "python ")
+    spec = importlib.util.spec_from_file_location("pipeline", program)
+    assert spec is not None and spec.loader is not None
+    pipeline = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(pipeline)
+    await pipeline.main([*words, "--server", place.client.server])
+    *children, final, shown = capsys.readouterr().out.splitlines()
+    names = ["draft", "facts", "legal", "style", "merge"]
+    assert [line.split()[:2] for line in children] == [[name, "completed"] for name in names]
+    assert final.startswith('completed: {"message": "The document final is written')
+    top = await tree(ask, shown.split()[-1])
+    reviews = [line for line in top.children[-1].user_message.splitlines() if line]
+    assert [line.split(":")[0] for line in reviews] == ["Facts", "Legal", "Style"]
+    drafted, merged = ((place.folder / f"{name}.md").read_text("utf-8") for name in ("draft", "final"))
+    assert ("1842" in drafted, "1842" in merged, "1824" in merged) == (True, False, True)
+
+
+@pytest.mark.parametrize(("which", "mended"), [(0, 0), (1, 1)], ids=["plan", "prompt"])
+async def test_an_agent_plans_its_own_work(place: Place, ask: Any, which: int, mended: int) -> None:
+    run = await ask(runs_of("self_planning")[which])
+    assert (run["kind"], run["status"], run["final"]) == ("network", "completed", NOTE)
+    top = await tree(ask, run["run_id"])
+    (plan,) = top.children
+    assert (plan.kind, plan.status, plan.depth) == ("plan", "completed", 1)
+    assert [(one.agent_key, one.depth) for one in plan.children] == [("sales", 2), ("stock", 2), ("writer", 2)]
+    assert '{"best":"lamp","left":3,"sold":41}' in plan.children[-1].user_message
+    events = [entry.event for entry in await log(place, plan.run_id)]
+    (accepted,) = [event for event in events if isinstance(event, PlanAccepted)]
+    assert accepted.origin == ("planned" if mended else "given")
+    refused = [str(event.error) for event in events if isinstance(event, PlanMoved) and event.error is not None]
+    assert len(refused) == mended
+    assert all("author" in one and "result.left" in one for one in refused), "both mistakes are told at once"
