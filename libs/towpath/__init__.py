@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from towpath.mounts import HostMount
     from towpath.networks import Agent, Network
     from towpath.objectives import AgentRunResult, Objective
+    from towpath.plans import PlanDraft, PlanRun, call, plan
     from towpath.probes import DidNotHappen, Happened, Unclear
     from towpath.process import ProcessResult, run_process
     from towpath.running import run
@@ -53,6 +54,8 @@ _HOMES = {
     "Network": "towpath.networks",
     "NotFoundError": "towpath.errors",
     "Objective": "towpath.objectives",
+    "PlanDraft": "towpath.plans",
+    "PlanRun": "towpath.plans",
     "ProcessResult": "towpath.process",
     "RefusedError": "towpath.errors",
     "RunFailedError": "towpath.errors",
@@ -66,9 +69,11 @@ _HOMES = {
     "TowpathError": "towpath.errors",
     "UnavailableError": "towpath.errors",
     "Unclear": "towpath.probes",
+    "call": "towpath.plans",
     "hook": "towpath.hooks",
     "load_network": "towpath.files",
     "load_policy": "towpath.files",
+    "plan": "towpath.plans",
     "run": "towpath.running",
     "run_process": "towpath.process",
     "tool": "towpath.tools",
@@ -90,6 +95,8 @@ __all__ = [
     "Network",
     "NotFoundError",
     "Objective",
+    "PlanDraft",
+    "PlanRun",
     "ProcessResult",
     "RefusedError",
     "RunFailedError",
@@ -103,9 +110,11 @@ __all__ = [
     "TowpathError",
     "UnavailableError",
     "Unclear",
+    "call",
     "hook",
     "load_network",
     "load_policy",
+    "plan",
     "run",
     "run_process",
     "tool",

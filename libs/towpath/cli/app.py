@@ -20,6 +20,7 @@ _COMMANDS = (
     ("demo", "towpath.cli.demo:demo", "Start a platform, run the sample on it, show what happened, stop it again."),
     ("run", "towpath.cli.run:run", "Submit a task and follow it."),
     ("runs", "towpath.cli.runs:app", "Look at runs, follow and cancel them; replay, export, fork."),
+    ("plans", "towpath.cli.plans:app", "Check plans, and see how their steps stand."),
     ("gates", "towpath.cli.gates:app", "Decide what waits for a person."),
     ("networks", "towpath.cli.networks:app", "Validate, publish and look at networks."),
     ("policy", "towpath.cli.policy:app", "Apply and ask the permission matrix."),

@@ -13,6 +13,8 @@ from towpath.cli.following import Follower, ask_at_gate, somebody_is_there, unti
 from towpath.cli.goals import GoalOptions
 from towpath.cli.objectives import ObjectiveOptions
 from towpath.cli.options import COMMON, Common
+from towpath.cli.plan_options import PlanOptions
+from towpath.cli.plans import tell_plan
 from towpath.client.client import Client
 from towpath.tools import seconds
 from towpath_contracts.events import FINAL_STATUSES
@@ -104,6 +106,7 @@ class Until:
 _TASK = Task()
 _GOAL = GoalOptions()
 _OBJECTIVE = ObjectiveOptions()
+_PLAN = PlanOptions()
 _UNTIL = Until()
 
 
@@ -116,6 +119,7 @@ async def run(
     task: Task = _TASK,
     aim: GoalOptions = _GOAL,
     objective: ObjectiveOptions = _OBJECTIVE,
+    steps: PlanOptions = _PLAN,
     common: Common = COMMON,
 ) -> int:
     """Submit a task and follow it; the exit code says how it ended.
@@ -125,7 +129,7 @@ async def run(
         message: What it is about.
     """
     limit_s = how.limit_s()
-    options = task.options() | aim.options() | objective.options()
+    options = task.options() | aim.options() | objective.options() | steps.options()
     out = common.out()
     async with common.asking() as client:
         accepted = await client.submit(network, message, **options)
@@ -145,6 +149,8 @@ async def conclude(client: Client, run_id: UUID, common: Common) -> int:
     """Print the run as it stands and return the exit code that says how it stands."""
     view = await client.get(run_id)
     out = common.out()
+    if out.for_people:
+        await tell_plan(client, view, out)
     if not out.for_people:
         out.data(view.model_dump(mode="json"))
     elif view.status not in FINAL_STATUSES:

@@ -1,6 +1,6 @@
 """`towpath runs`: list, show, watch, page through and cancel runs."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
@@ -9,10 +9,13 @@ from towpath.cli.errors import OK
 from towpath.cli.following import Follower, ask_at_gate, somebody_is_there
 from towpath.cli.options import COMMON, Common, examples
 from towpath.cli.output import Column, Output
+from towpath.cli.plans import tell_plan
 from towpath.cli.run import conclude
 from towpath.cli.text import one_line, plain_json
 from towpath.cli.trail import Trail, answer_text
 from towpath_contracts.children import ChildNode
+
+Kind = Literal["network", "swarm", "goal", "background", "plan"]
 
 app = App(name="runs", help="Look at runs, follow and cancel them; replay, export and fork what is stored.")
 histories.add_to(app)
@@ -48,7 +51,9 @@ _SHOW = (
     Column("run", "run_id"),
     Column("status", lambda row: f"{row['status']} {row['reason']}".strip()),
     Column("waits", lambda row: "; ".join(row.get("waits", ()))),
+    Column("kind", lambda row: "" if row["kind"] == "network" else row["kind"]),
     Column("network", _network),
+    Column("parent", "parent_run_id"),
     Column("forked", _parent),
     Column("agent", "agent_key"),
     Column("caller", "caller"),
@@ -77,6 +82,9 @@ async def list_runs(
     status: str | None = None,
     network: str | None = None,
     label: str | None = None,
+    kind: Kind | None = None,
+    parent: str | None = None,
+    depth: int | None = None,
     limit: int = 50,
     common: Common = COMMON,
 ) -> None:
@@ -86,10 +94,15 @@ async def list_runs(
         status: Only these: queued, running, waiting, completed, failed, …
         network: Only runs of this network.
         label: Only runs with this key=value.
+        kind: Only runs of this kind.
+        parent: Only children of this run.
+        depth: Only runs that stand so deep; 0 are those that somebody submitted.
         limit: How many, at most 200.
     """
     async with common.asking() as client:
-        page = await client.runs(status=status, network=network, label=label, limit=limit)
+        above = None if parent is None else await naming.run_id(client, parent)
+        wanted = {"status": status, "network": network, "label": label, "kind": kind, "depth": depth}
+        page = await client.runs(**wanted, parent_run_id=above, limit=limit)
     rows = [run.model_dump(mode="json") for run in page.runs]
     hint = "There are no such runs. Start one: towpath run NETWORK MESSAGE."
     common.out().rows("runs", rows, _LIST, empty=hint)
@@ -113,6 +126,7 @@ async def show(run: str, /, *, common: Common = COMMON) -> None:
             async for entry in _stored(client, run_id, 0):
                 for line in trail.lines(entry.event):
                     out.say(f"  {line}", line.style)
+            await tell_plan(client, view, out)
             if view.effects:
                 out.say("\n  what became of its calls:")
                 _tell_effects(out, view)
@@ -138,7 +152,10 @@ async def tree(run: str, /, *, common: Common = COMMON) -> None:
 
 def _grow(out: Output, node: ChildNode, indent: str) -> None:
     said = one_line(node.user_message)[:60]
-    out.say(f"{indent}{node.run_id} {node.agent_key} {node.status} {node.reason} · step {node.step} · {said}".rstrip())
+    what = f" [{one_line(node.subject or node.purpose, 40)}]" if node.subject or node.purpose else ""
+    kind = "" if node.kind == "network" else f" {node.kind}"
+    stands = f"{node.run_id}{what}{kind} {node.agent_key} {node.status} {node.reason}".rstrip()
+    out.say(f"{indent}{stands} · step {node.step} · {said}".rstrip())
     for child in node.children:
         _grow(out, child, f"{indent}  ")
 

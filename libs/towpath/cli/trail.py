@@ -198,11 +198,37 @@ def _thought(event: ev.AnyEvent) -> list[Line]:
             return [Line(_DONE, event.source, "sums up", one_line(event.summary, WIDTH))]
         case ev.DeliverableRefused():
             return [Line(_FAILED, "towpath", "deliverable refused", one_line("; ".join(event.problems), WIDTH))]
+        case ev.PlanAccepted() | ev.PlanStepStarted() | ev.PlanStepEnded():
+            return [_planned(event)]
         case ev.BudgetWarned():
             spent = f"{shown(event.unit, event.spent)} of {shown(event.unit, event.limit)}"
             return [Line(_NOTE, "towpath", f"warned of the {event.scope} budget", f"{spent} are spent")]
         case _:
             return []
+
+
+def _planned(event: "ev.PlanAccepted | ev.PlanStepStarted | ev.PlanStepEnded") -> Line:
+    """Say how a plan, or the flow of a swarm, goes on."""
+    match event:
+        case ev.PlanAccepted():
+            made = {"given": "is given", "planned": "is written by a model", "flow": "is the flow"}[event.origin]
+            return Line(_NOTE, "plan", f"{one_line(event.plan.name, 40)} {made}".strip(), _steps(len(event.plan.steps)))
+        case ev.PlanStepStarted():
+            return Line(_WAITS, "plan", f"step {one_line(event.step_id, 40)} begins", _runs(len(event.inputs)))
+        case ev.PlanStepEnded():
+            report = event.report
+            mark = {"success": _DONE, "skipped": _NOTE}.get(report.status, _FAILED)
+            error = report.error or {}
+            why = f"{error.get('code', '')}: {error.get('message', '')}" if error else ""
+            return Line(mark, "plan", f"step {one_line(report.id, 40)}: {report.status}", one_line(why, WIDTH))
+
+
+def _steps(count: int) -> str:
+    return f"{count} step{'' if count == 1 else 's'}"
+
+
+def _runs(count: int) -> str:
+    return "1 agent" if count == 1 else f"{count} agents"
 
 
 def summary(finished: ev.RunFinished, seconds: float | None = None) -> Line:
@@ -221,7 +247,10 @@ def summary(finished: ev.RunFinished, seconds: float | None = None) -> Line:
 
 
 def answer_text(final: object) -> str:
-    """Return the answer of a run as text: its message, or all of it in one line."""
+    """Return the answer of a run as text: its message, how many steps of a plan went well, or all of it in one line."""
+    if isinstance(final, dict) and isinstance(final.get("steps"), list) and "success" in final:
+        good = sum(isinstance(step, dict) and step.get("status") == "success" for step in final["steps"])
+        return f"{good} of {_steps(len(final['steps']))} succeeded"
     if isinstance(final, dict):
         inner = final.get("payload", final)
         if isinstance(inner, dict) and isinstance(inner.get("message"), str):

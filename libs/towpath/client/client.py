@@ -27,6 +27,7 @@ from towpath.goals import goal_json
 from towpath.mounts import HostMount
 from towpath.objectives import AgentRunResult, Handed, Objective, objective_json, result_of
 from towpath.outputs import Output, TypedRun, typed
+from towpath.plans import PlanDraft, PlanRun, plan_json, plan_run
 from towpath.tools import seconds
 from towpath_contracts.base import JsonObject
 from towpath_contracts.children import ChildNode
@@ -34,6 +35,7 @@ from towpath_contracts.events import FINAL_STATUSES, LogEntry
 from towpath_contracts.goal_views import TaskState
 from towpath_contracts.messages import RunMessages
 from towpath_contracts.nodes import RunNodes
+from towpath_contracts.plan_views import PlanView
 from towpath_contracts.problems import details_of, problem, summary_of
 from towpath_contracts.streaming import StreamEvent
 from towpath_contracts.subjects import ANONYMOUS
@@ -116,6 +118,17 @@ class Client:
 
     @overload
     async def run(
+        self,
+        network: str,
+        message: str = "",
+        *,
+        timeout: str | float | None = None,
+        plan: PlanDraft | JsonObject | str,
+        **options: Any,
+    ) -> PlanRun: ...
+
+    @overload
+    async def run(
         self, network: str, message: str = "", *, timeout: str | float | None = None, **options: Any
     ) -> RunView: ...
 
@@ -131,10 +144,12 @@ class Client:
         """Submit a task and return the finished run; its `status` says how it ended, `final` holds the answer.
 
         With *output_type*, a pydantic model, the answer is held against its JSON Schema, and `output` is an instance.
+        With *plan*, a `towpath.plan`, or a sentence that a model is to plan, `output` says what became of its steps.
         Raises RunTimeoutError after *timeout* (seconds, or text such as "5m"); the run goes on.
         """
         if output_type is None:
-            return await self._run(network, message, timeout, options)
+            view = await self._run(network, message, timeout, options)
+            return view if options.get("plan") is None else plan_run(view)
         if options.get("background") is None:
             options.setdefault("response_schema", output_type.model_json_schema())
         return typed(await self._run(network, message, timeout, options), output_type)
@@ -163,6 +178,10 @@ class Client:
     async def get(self, run_id: UUID | str) -> RunView:
         """Return a run as it stands."""
         return await self._transport.get(_uuid(run_id))
+
+    async def plan(self, run_id: UUID | str) -> PlanView:
+        """Return how a plan or workflow stands, step by step, with the child run of each agent. HTTP only."""
+        return PlanView.model_validate(await self._transport.request("GET", f"/v1/runs/{_uuid(run_id)}/plan"))
 
     async def tree(self, run_id: UUID | str) -> ChildNode:
         """Return a run and its child runs. HTTP only."""
@@ -263,7 +282,8 @@ class Client:
     async def runs(self, **filters: Any) -> RunPage:
         """Return a page of runs, newest first. HTTP only.
 
-        *filters* are fields of ListRuns: `status`, `network`, `label`, `before`, `limit`.
+        *filters* are fields of ListRuns: `status`, `network`, `kind`, `label`, `parent_run_id`, `root_run_id`, `depth`,
+        `before`, `limit`.
         """
         return RunPage.model_validate(await self._transport.request("GET", "/v1/runs", query=filters))
 
@@ -280,6 +300,8 @@ def _task(network: str, message: str, options: dict[str, Any]) -> SubmitTask:
         written["goal"] = goal_json(written["goal"])
     if "background" in written:
         written["background"] = objective_json(written["background"])
+    if "plan" in written:
+        written["plan"] = plan_json(written["plan"])
     if "mounts" in written:
         written["mounts"] = [one.to_json() if isinstance(one, HostMount) else one for one in written["mounts"]]
     if written.get("idempotency_key") is None:
