@@ -164,6 +164,8 @@ SERVICES: dict[str, UserRights] = {
             "run.inbox.decider.*",
             subjects.LOG_LLM_CALL,
             subjects.RUN_TOKENS_ALL,
+            subjects.register("providers", ANY),
+            f"$JS.API.DIRECT.GET.REGISTERS.{subjects.register('providers', ANY)}",
             *_asks(rpc.BLOB_GET_RUNS, rpc.DEAD_LETTER_RUNS),
             *_pulls(("DECIDE", "*")),
             *_DECLARES,

@@ -15,6 +15,9 @@ from towpath_contracts.base import JsonObject, Message, Value, unset
 LONGEST_MS = 30 * 24 * 3_600_000
 """The longest time that a decision may be waited for: more than any run lasts, less than clocks can count."""
 
+CALL_UNASKED = "call_unasked"
+"""The code of a request that found no place at its model's provider in time: nobody was paid, and it is asked anew."""
+
 CALL_LOST = "call_lost"
 """Why there is no decision: somebody else had this attempt before, and may have paid a model for it."""
 
@@ -117,6 +120,7 @@ class DecisionRequest(Message):
 
     `max_calls` is set where the run has a budget: no more model calls may be paid for this attempt, and what is
     delivered twice is given back (`call_lost`), since the first delivery may have been paid. 0: the decider's own rule.
+    `caller` is whose turn it takes where a provider's limit lets only some in.
     """
 
     request_id: UUID
@@ -135,6 +139,7 @@ class DecisionRequest(Message):
     lease_ms: int = Field(default=90_000, ge=0, le=LONGEST_MS)
     script: ScriptPosition | None = None
     debug: bool = False
+    caller: str = ""
     max_calls: int = Field(default=0, ge=0, exclude_if=lambda calls: calls == 0)
 
 

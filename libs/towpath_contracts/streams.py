@@ -24,6 +24,8 @@ class StreamSpec:
     max_age_s: float = 0
     max_msgs: int = -1
     max_msg_size: int = MIB
+    max_msgs_per_subject: int = -1
+    allow_direct: bool = False
     duplicate_window_s: float = 120
 
 
@@ -68,6 +70,17 @@ STREAMS: tuple[StreamSpec, ...] = (
         discard="old",
         max_bytes=1024 * MIB,
         max_age_s=24 * 3600,
+        duplicate_window_s=1,
+    ),
+    StreamSpec(
+        name="REGISTERS",
+        subjects=(subjects.REGISTER_ALL,),
+        retention="limits",
+        discard="old",
+        max_bytes=16 * MIB,
+        max_age_s=3600,
+        max_msgs_per_subject=1,
+        allow_direct=True,
         duplicate_window_s=1,
     ),
     StreamSpec(

@@ -106,6 +106,15 @@ def decide(pool: str) -> str:
     return f"decide.{pool}"
 
 
+REGISTER_ALL = "register.*.*"
+"""Small values that processes of one role share; only the last one of each subject is kept."""
+
+
+def register(space: str, name: str) -> str:
+    """Where the register *name* of a role's *space* lies; both are one token."""
+    return f"register.{space}.{name}"
+
+
 def tool_exec(project: str, toolset: str) -> str:
     """Where the workers of *toolset* in *project* take their invocations."""
     return f"tool.exec.{project}.{toolset}"

@@ -10,7 +10,7 @@ from uuid import UUID
 from towpath_contracts import events as ev
 from towpath_contracts import facts
 from towpath_contracts.canonical import json_safe
-from towpath_contracts.deciding import CALL_LOST, DecisionKind
+from towpath_contracts.deciding import CALL_LOST, CALL_UNASKED, DecisionKind
 from towpath_contracts.goals import OUT_OF_TIME
 from towpath_contracts.subjects import DEFAULT_POOL, pool_of
 from towpath_engine.background_time import iteration_due
@@ -231,7 +231,7 @@ def _decision_failed(t: Transition, fact: facts.DecisionFailed) -> None:
     if not _is_awaited(t, fact):
         late_answer(t, fact)
         return
-    if fact.code == CALL_LOST:
+    if fact.code in (CALL_LOST, CALL_UNASKED):
         _ask_anew(t, fact)
         return
     t.emit(
@@ -309,7 +309,9 @@ def _may_not_ask(t: Transition, pending: PendingEffect) -> bool:
 
 
 def _ask_anew(t: Transition, fact: facts.DecisionFailed) -> None:
-    """Nobody knows what became of this attempt; the next one reserves anew."""
+    """This attempt has no answer; the next one reserves anew. What nobody asked for was not paid either."""
     pending = t.state.pending_effect(fact.request_id)
     if pending is not None and pending.attempt == fact.attempt and not _may_not_ask(t, pending):
         resend(t, pending)
+        if fact.code == CALL_UNASKED:
+            late_answer(t, fact)

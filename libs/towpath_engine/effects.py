@@ -159,6 +159,7 @@ def _decide(state: RunState, effect: PendingEffect) -> DecisionRequest:
         lease_ms=task.step_timeout_ms + DECIDE_GRACE_S * 1000,
         script=script,
         debug=task.debug,
+        caller=task.caller,
         max_calls=0 if budget is None else 1 if lean else CALLS,
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from towpath_contracts import deciding, events, facts, rpc, streams, subjects, tasks, tools
+from towpath_contracts import deciding, events, facts, provider_limits, rpc, streams, subjects, tasks, tools
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems import Problem
 
@@ -18,6 +18,7 @@ CONTENT_TYPE = "application/json"
 
 PARAMETERS = {
     "caller": "Who submits: one token, granted per credential.",
+    "limit": "A provider, or a provider and one of its models, as in the deciders' settings.",
     "source": "Who reports: a credential may publish only under its own source.",
     "run_id": "The run, as a UUID.",
     "pool": "The decider pool, or that of an agent in user code: `agent_<project>=<name>`.",
@@ -163,6 +164,14 @@ CHANNELS: tuple[Channel, ...] = (
         receiver="log-writer",
         summary="A model call; bodies only in debug runs, and they may be lost.",
         messages=(deciding.LlmCall,),
+    ),
+    Channel(
+        key="registerProviders",
+        address=subjects.register("providers", "{limit}"),
+        sender="decider",
+        receiver="decider",
+        summary="What all deciders know of a provider's limit; the last one holds, written by compare-and-set.",
+        messages=(provider_limits.ProviderUse,),
     ),
     Channel(
         key="logTool",

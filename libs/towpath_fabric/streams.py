@@ -26,6 +26,8 @@ def stream_config(spec: StreamSpec) -> api.StreamConfig:
         max_age=spec.max_age_s,
         max_msgs=spec.max_msgs,
         max_msg_size=spec.max_msg_size,
+        max_msgs_per_subject=spec.max_msgs_per_subject,
+        allow_direct=spec.allow_direct,
         duplicate_window=spec.duplicate_window_s,
         num_replicas=1,
     )

@@ -61,15 +61,26 @@ class Turns(Generic[T]):
         held = self._owners.get(key)
         return None if held is None else self._take(key, held)
 
-    def next(self, now: float) -> T:
-        """Take the item whose turn it is; its caller, and its tree, are last from here on. Raises LookupError."""
+    def peek(self, now: float) -> T:
+        """Return the item whose turn it is, and leave it. Raises LookupError."""
+        owner = self._first(now)
+        queue = self._callers[owner.caller][owner.priority][owner.root]
+        return next(iter(queue.values()))[0]
+
+    def _first(self, now: float) -> Owner:
         if not self._owners:
             msg = "nothing waits"
             raise LookupError(msg)
         caller, levels = next(iter(self._callers.items()))
         priority = max(levels, key=lambda level: level + (now - _since(levels[level])) / self._ageing_s)
-        root, queue = next(iter(levels[priority].items()))
-        item = self._take(next(iter(queue)), Owner(caller=caller, root=root, priority=priority))
+        return Owner(caller=caller, root=next(iter(levels[priority])), priority=priority)
+
+    def next(self, now: float) -> T:
+        """Take the item whose turn it is; its caller, and its tree, are last from here on. Raises LookupError."""
+        owner = self._first(now)
+        caller, priority, root = owner.caller, owner.priority, owner.root
+        levels = self._callers[caller]
+        item = self._take(next(iter(levels[priority][root])), owner)
         if priority in levels and root in levels[priority]:
             levels[priority].move_to_end(root)
         if caller in self._callers:

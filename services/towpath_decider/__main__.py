@@ -10,8 +10,10 @@ from towpath_decider.adapters.scripted import ScriptedProvider
 from towpath_decider.adapters.scripts import BlobScripts, FileScripts
 from towpath_decider.app import DECIDER, Decider
 from towpath_decider.asking import Asker
+from towpath_decider.limiter import Limiter
 from towpath_decider.settings import DeciderSettings
 from towpath_decider.telling import Telling
+from towpath_fabric.registers import Registers
 from towpath_fabric.service import Service
 
 
@@ -27,6 +29,7 @@ def build(settings: DeciderSettings) -> Service:
         blobs=BlobScripts(service.bus), files=FileScripts(settings.script_dir), allowed=settings.scripts_allowed
     )
     telling = Telling(service.bus)
+    limiter = Limiter(settings.provider_limits, Registers(service.bus, "providers"), log, service.registry)
     decider = Decider(
         service.bus,
         Asker(
@@ -39,6 +42,7 @@ def build(settings: DeciderSettings) -> Service:
                 "scripted": scripted,
             },
             tell=telling.call if settings.decider_deltas else None,
+            limiter=limiter,
         ),
         service.log,
         service.registry,
@@ -52,6 +56,8 @@ def build(settings: DeciderSettings) -> Service:
     service.loop(decider.take_requests)
     service.loop(decider.keep_alive)
     service.loop(telling.send_pieces)
+    for loop in limiter.loops:
+        service.loop(loop)
     return service
 
 

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import digest_text
-from towpath_contracts.deciding import DecisionRequest, LlmCall, ScriptUse, Usage
+from towpath_contracts.deciding import CALL_UNASKED, DecisionRequest, LlmCall, ScriptUse, Usage
 from towpath_contracts.facts import DecisionFailed, DecisionMade
 from towpath_decider.adapters.provider import Hearing, Provider
 from towpath_decider.core.accounting import NOTHING, add_costs, add_usage
@@ -28,6 +28,7 @@ from towpath_decider.core.conversation import (
     converse,
 )
 from towpath_decider.core.prompt import Prompt, render
+from towpath_decider.limiter import Limiter, NoTurnError
 from towpath_fabric.clock import monotonic, wall
 from towpath_fabric.prompts import PromptInvalidError
 from towpath_fabric.redaction import redacted
@@ -95,12 +96,17 @@ class Asker:
     """Answers requests with the providers it is given, by the first part of the model string."""
 
     def __init__(
-        self, providers: Mapping[str, Provider], sleep: Sleep = asyncio.sleep, tell: Tell | None = None
+        self,
+        providers: Mapping[str, Provider],
+        sleep: Sleep = asyncio.sleep,
+        tell: Tell | None = None,
+        limiter: Limiter | None = None,
     ) -> None:
-        """*tell* is asked before each call of a model who hears what it writes."""
+        """*tell* is asked before each call of a model who hears what it writes; *limiter* lets calls in."""
         self._providers = providers
         self._sleep = sleep
         self._tell = tell
+        self._limiter = limiter
 
     async def answer(self, request: DecisionRequest) -> Outcome:
         """Return the decision, or why there is none. Raises nothing but CancelledError and PlatformAwayError."""
@@ -110,6 +116,8 @@ class Asker:
                 result = await self._ask(request, notes)
         except TimeoutError:
             result = _timed_out(notes)
+        except NoTurnError as error:
+            result = GaveUp(code=CALL_UNASKED, message=f"no place at {error} within half the time of the step")
         return Outcome(fact=_fact(notes, result), notes=notes)
 
     async def _ask(self, request: DecisionRequest, notes: Notes) -> Answered | GaveUp:
@@ -143,14 +151,18 @@ class Asker:
                 await self._sleep(step.seconds)
 
     async def _call(self, provider: Provider, question: Question, notes: Notes) -> Reply | CallFailure:
+        place = await self._limiter.enter(notes.request, question) if self._limiter is not None else None
         started_at, started = wall(), monotonic()
         notes.begun += 1
         hearing = self._tell(notes.request) if self._tell is not None else None
+        said: Reply | CallFailure | None = None
         try:
             said = await provider.complete(notes.request, question, hearing.hear if hearing is not None else None)
         finally:
             if hearing is not None:
                 hearing.end()
+            if self._limiter is not None and place is not None:
+                self._limiter.leave(place, said)
         notes.calls.append(Call(question=question, said=said, started_at=started_at, duration_ms=_ms_since(started)))
         return said
 

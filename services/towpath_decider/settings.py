@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic import AliasChoices, Field, SecretStr
 
+from towpath_contracts.provider_limits import ProviderLimit
 from towpath_contracts.subjects import DEFAULT_POOL
 from towpath_fabric.settings import Settings
 
@@ -18,6 +19,9 @@ class DeciderSettings(Settings):
     decider_concurrency: int = Field(default=64, ge=1, le=1_024)
     decider_deltas: bool = True
     """Whether models are asked to stream their answers, so that viewers can read along; off, answers come whole."""
+
+    provider_limits: dict[str, ProviderLimit] = Field(default_factory=dict)
+    """JSON by provider or `provider:model`; every decider is given the same (docs/scheduling.md)."""
 
     allow_scripts: bool = False
     script_dir: Path | None = None

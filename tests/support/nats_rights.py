@@ -68,6 +68,7 @@ def jetstream() -> list[str]:
     for stream in [*(one.name for one in streams.STREAMS), "STRANGER"]:
         found += [f"$JS.API.STREAM.{verb}.{stream}" for verb in _STREAM_VERBS]
         found += [f"$JS.API.DIRECT.GET.{stream}", f"$JS.API.CONSUMER.LIST.{stream}", f"$JS.API.CONSUMER.NAMES.{stream}"]
+    found += [f"$JS.API.DIRECT.GET.REGISTERS.{subjects.register(space, 'x')}" for space in ("providers", "stranger")]
     for stream, durable in _consumers():
         place = f"{stream}.{durable}"
         found += [f"$JS.API.CONSUMER.{verb}.{place}" for verb in ("CREATE", "DURABLE.CREATE", "INFO", "DELETE")]
@@ -91,6 +92,7 @@ def spoken() -> list[str]:
     found += [f"task.{verb}.{caller}" for verb in verbs for caller in ("anonymous", "alice", "bob")]
     found += [f"run.inbox.{source}.{_ID}" for source in (*_SOURCES, subjects.AGENT)]
     found += [subjects.TASK_SUBMIT_ANONYMOUS, subjects.TOOL_REQUEST, subjects.TOOL_OUTCOME, subjects.LOG_LLM_CALL]
+    found += [subjects.register("providers", "x"), subjects.register("stranger", "x")]
     found += [subjects.decide("default"), f"run.event.{_ID}", f"run.tokens.{_ID}", "svc.tas.stranger", "stranger"]
     return found + [f"{own_inbox(user)}.x" for user in CREDENTIALS] + ["_INBOX.x", "_R_.x.y", f"_INBOX_{WITNESS}.x"]
 

@@ -261,6 +261,15 @@ def test_budget_an_attempt_that_somebody_else_may_have_paid_is_asked_anew() -> N
     assert machine.account()[2] == machine.account()[1] != Amounts()
 
 
+def test_budget_an_attempt_that_found_no_place_at_its_provider_costs_nothing() -> None:
+    machine = Spender()
+    first = machine.request_id
+    machine.miss("call_unasked")
+    assert (machine.request_id, machine.state.pending[0].attempt) == (first, 2)
+    (again,) = machine.events(ev.EffectResent)
+    assert machine.account() == (again.reserved, Amounts(), Amounts())
+
+
 def test_budget_a_run_without_one_writes_what_it_always_wrote() -> None:
     machine = Machine()
     machine.decide(use("echo", text="a"))

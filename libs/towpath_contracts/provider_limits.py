@@ -1,0 +1,40 @@
+"""Limits of model providers: what people set, and what deciders tell each other of it (register `providers`).
+
+Law: deciders of two versions share these, so they are added to and never changed. Times are the broker's seconds.
+"""
+
+from pydantic import Field
+
+from towpath_contracts.base import Message, Value
+
+
+class ProviderLimit(Value):
+    """What one provider, or one model of it, may be asked; None is no limit."""
+
+    concurrency: int | None = Field(default=None, ge=1)
+    requests_per_minute: int | None = Field(default=None, ge=1)
+    tokens_per_minute: int | None = Field(default=None, ge=1)
+
+
+class Holder(Value):
+    """One decider's slots, how many it could use, and until when it holds them, in the broker's seconds."""
+
+    slots: int
+    wants: int
+    until: float
+
+
+class Given(Value):
+    """What was given in the piece of a minute that begins at `at`."""
+
+    at: int
+    requests: int
+    tokens: int
+
+
+class ProviderUse(Message):
+    """What all deciders know of a limit."""
+
+    holders: dict[str, Holder] = Field(default_factory=dict)
+    given: tuple[Given, ...] = ()
+    paused_until: float = 0.0
