@@ -1,4 +1,7 @@
-"""The examples of many agents are run as their READMEs say, on one platform: a team, a pipeline, a plan of its own."""
+"""The examples of many agents are run as their READMEs say, on one platform: a team, a pipeline, a plan of its own.
+
+Rows B9, B11, E1 and E11 are shown by them.
+"""
 
 import asyncio
 import importlib.util
@@ -94,6 +97,11 @@ def runs_of(name: str) -> list[list[str]]:
     return [[word for word in words[1:] if word != "--watch"] for words in commands(name, "towpath run ")]
 
 
+def played(name: str) -> list[Any]:
+    """Return the decisions of the first of these commands."""
+    return list(json.loads(Path(runs_of(name)[0][-1]).read_text("utf-8")))
+
+
 async def tree(ask: Any, run_id: str) -> ChildNode:
     """Return what `towpath runs tree` shows."""
     return ChildNode.model_validate(await ask(["runs", "tree", run_id]))
@@ -103,7 +111,8 @@ async def log(place: Place, run_id: Any) -> list[LogEntry]:
     return [entry async for entry in place.client.events(run_id)]
 
 
-async def test_a_lead_and_three_workers_answer_a_question(place: Place, ask: Any) -> None:
+async def test_b11_a_lead_and_three_workers_answer_a_question(place: Place, ask: Any) -> None:
+    """Row B11: the lead gets `delegate_to_<name>(task)`; workers are child runs."""
     (command,) = runs_of("research_team")
     run = await ask(command)
     assert (run["kind"], run["status"]) == ("swarm", "completed")
@@ -119,9 +128,10 @@ async def test_a_lead_and_three_workers_answer_a_question(place: Place, ask: Any
     assert "3,800 EUR a year less" in (place.folder / "heat-pump.md").read_text("utf-8")
 
 
-async def test_a_document_goes_through_a_pipeline_whose_reviews_run_at_once(
+async def test_b9_a_document_goes_through_a_pipeline_whose_reviews_run_at_once(
     place: Place, ask: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Row B9: `a >> (b | c | d) >> e`, joined in the order of names."""
     ((_python, program, *words),) = commands("document_pipeline", "python ")
     spec = importlib.util.spec_from_file_location("pipeline", program)
     assert spec is not None and spec.loader is not None
@@ -140,7 +150,8 @@ async def test_a_document_goes_through_a_pipeline_whose_reviews_run_at_once(
 
 
 @pytest.mark.parametrize(("which", "mended"), [(0, 0), (1, 1)], ids=["plan", "prompt"])
-async def test_an_agent_plans_its_own_work(place: Place, ask: Any, which: int, mended: int) -> None:
+async def test_e1_e3_an_agent_plans_its_own_work(place: Place, ask: Any, which: int, mended: int) -> None:
+    """Row E1: `agent_orchestrate` with a plan or a prompt; row E3: a planner that mends its plan once."""
     run = await ask(runs_of("self_planning")[which])
     assert (run["kind"], run["status"], run["final"]) == ("network", "completed", NOTE)
     top = await tree(ask, run["run_id"])
@@ -154,3 +165,21 @@ async def test_an_agent_plans_its_own_work(place: Place, ask: Any, which: int, m
     refused = [str(event.error) for event in events if isinstance(event, PlanMoved) and event.error is not None]
     assert len(refused) == mended
     assert all("author" in one and "result.left" in one for one in refused), "both mistakes are told at once"
+
+
+async def test_e11_a_cancel_of_the_top_reaches_every_run_below_it(place: Place) -> None:
+    """Row E11: cancellation reaches every child, here those of a plan that an agent has made."""
+    slow = [{"agent": key, "delay_ms": 60_000} for key in ("sales", "stock")]
+    accepted = await place.client.submit("self_planning", "Plan it.", script=[played("self_planning")[0], *slow])
+
+    async def below() -> list[ChildNode]:
+        top = await place.client.tree(accepted.run_id)
+        return [node for plan in top.children for node in (plan, *plan.children)]
+
+    async with asyncio.timeout(90):
+        while len(await below()) < 3:  # noqa: ASYNC110 - what is waited for has no event here
+            await asyncio.sleep(0.05)
+        await place.client.cancel(accepted.run_id, "not needed")
+        run = await place.client.result(accepted.run_id)
+    assert run.status == "cancelled"
+    assert [(node.depth, node.status) for node in await below()] == [(depth, "cancelled") for depth in (1, 2, 2)]
