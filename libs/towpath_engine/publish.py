@@ -11,9 +11,9 @@ from towpath_contracts.networks import MAX_STEPS, AgentSpec, CompiledAgent, Netw
 from towpath_contracts.problems import ProblemDetail
 from towpath_contracts.shapes import schema_fault
 from towpath_contracts.subjects import AGENT, DEFAULT_POOL, pool_of
+from towpath_contracts.swarm_roster import Rosters, delegates_of, rosters_of
 from towpath_contracts.tools import ToolSpec
-from towpath_engine.publish_swarms import compile_swarm, delegates_of, implied, swarm_problems
-from towpath_engine.swarm_roster import Rosters, rosters_of
+from towpath_engine.publish_swarms import compile_swarm, implied, swarm_problems
 
 _PLACEHOLDER = re.compile(r"(?<!\{)\{(tools|routes|agent_key|tool_history)\}(?!\})")
 

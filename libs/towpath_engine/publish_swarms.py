@@ -7,14 +7,13 @@ so nobody has to write it; what somebody wrote all the same must not say otherwi
 from collections.abc import Iterator
 
 from towpath_contracts.caps import MAX_DEPTH, PLAN_STEPS
-from towpath_contracts.child_tools import DELEGATE, delegate_spec
+from towpath_contracts.child_tools import DELEGATE
 from towpath_contracts.networks import AgentSpec, NetworkSpec
 from towpath_contracts.plan_faults import BLOCK_AGENTS
 from towpath_contracts.problems import ProblemDetail
+from towpath_contracts.swarm_roster import Roster, Rosters
 from towpath_contracts.swarms import CompiledSwarm
-from towpath_contracts.tools import ToolSpec
 from towpath_engine.answers import json_bytes
-from towpath_engine.swarm_roster import Roster, Rosters
 
 MAX_SWARM_AGENTS = 250
 """Agents of a swarm with all that is nested in it: a snapshot holds every nested swarm where it is a member."""
@@ -231,17 +230,6 @@ def _is_child(roster: Roster, agent_key: str) -> bool:
     """Say whether an agent acts in a child run: all of a workflow, all but the lead of a team, none of a handoff."""
     mode = roster.settings.mode
     return mode == "workflow" or (mode == "team" and agent_key != roster.lead)
-
-
-def delegates_of(rosters: Rosters) -> dict[str, tuple[ToolSpec, ...]]:
-    """Return the tools by which the leads of teams ask the other members, by lead (feature B11)."""
-    said = {agent.key: agent.description for agent in rosters.spec.agents}
-    said |= {name: roster.settings.description for name, roster in rosters.by_name.items()}
-    found: dict[str, dict[str, ToolSpec]] = {}
-    for team in (roster for roster in rosters.all if roster.settings.mode == "team"):
-        asked = found.setdefault(team.lead, {})
-        asked |= {name: delegate_spec(name, said.get(name, "")) for name in team.members if name != team.lead}
-    return {lead: tuple(asked.values()) for lead, asked in found.items()}
 
 
 def compile_swarm(rosters: Rosters) -> CompiledSwarm | None:

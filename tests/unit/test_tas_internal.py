@@ -6,16 +6,24 @@ from typing import Any
 import pytest
 from tests.support.tas_calls import RUN, ask, outcome, request, ruling
 
+from towpath_contracts.canonical import canonical_json
 from towpath_contracts.facts import ToolFinished, ToolPermitted, fact_adapter
 from towpath_contracts.internal_tools import INTERNAL_TOOLS, PLATFORM_TOOLSET
 from towpath_contracts.problems import ProblemError
 from towpath_contracts.run_calls import RecordOutcome
 from towpath_contracts.tools import CallStatus, EffectClass, RegisterTools, ToolFailure, ToolSpec
+from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.app.tools import _check
+from towpath_tas.core.authorization import Asked, Law, Ruling
 from towpath_tas.core.call import Call, Dispatch
 from towpath_tas.core.facts import reported
 from towpath_tas.core.internal import BUILT_IN, is_internal, on_recorded, permitted
+from towpath_tas.core.ladder import Colleague
 from towpath_tas.core.ledger import void
+from towpath_tas.core.matrix import Matrix, Rule, Who
+from towpath_tas.core.policy_checks import Surroundings, check
+from towpath_tas.core.registry import Registry, own_tool
+from towpath_tas.core.teams import agents_of, delegates_in
 
 PLAN = next(one for one in BUILT_IN if one.spec.name == "plan_setup")
 ALLOWED = ruling(tool=PLAN, effect_class=EffectClass.IDEMPOTENT)
@@ -91,3 +99,99 @@ def test_a_run_hears_why_changes_of_its_files_are_lost() -> None:
     assert isinstance(fact, ToolFinished) and fact.status == "succeeded"
     assert fact.changes_lost == said.changes_lost is not None
     assert "changes_lost" not in reported(call, outcome(call), None), "and nothing is said where nothing is lost"
+
+
+ROWS = (
+    Rule(name="team", tool="delegate_to_*", operation="delegate", agent="lead", effect="allow", digest="d"),
+    Rule(name="not-eve", tool="delegate_to_eve", effect="deny", digest="e"),
+    Rule(name="plans", tool="agent_orchestrate", operation="orchestrate", effect="require_approval", digest="f"),
+)
+LAW = Law(Matrix(ROWS, compile_condition, 1), Registry(BUILT_IN, matches, 1), compile_grant)
+
+
+def may(tool: str, agent: str = "lead", operation: str = "call", law: Law = LAW, **args: Any) -> Ruling:
+    return law.rule(
+        Asked(
+            run_id=RUN,
+            project="default",
+            who=Who("crew", agent, "", "anna"),
+            step=1,
+            tool=tool,
+            operation=operation,
+            args=args,
+            args_text=canonical_json(args),
+            labels={},
+        )
+    )
+
+
+def test_b11_delegates_are_permitted_by_rules_like_any_tool() -> None:
+    """Row B11: `delegate_to_<name>(task)` needs a rule; nobody registers it."""
+    allowed = may("delegate_to_ann", task="count")
+    assert (allowed.effect, allowed.rule) == ("allow", "team")
+    assert allowed.tool is not None and allowed.tool.spec.internal and not allowed.tool.spec.trusted_output
+    assert may("delegate_to_ann", operation="delegate", task="count").effect == "allow"
+    for ruling_, violation in (
+        (may("delegate_to_eve", task="count"), "permission_denied"),
+        (may("delegate_to_ann", "ann", task="count"), "permission_denied"),
+        (may("delegate_to_ann", operation="read", task="count"), "operation_unknown"),
+        (may("delegate_to_ann", task=""), "invalid_arguments"),
+        (may("delegate_to_ann", task="count", model="x"), "invalid_arguments"),
+        (may("delegate_to_", task="count"), "tool_unknown"),
+    ):
+        assert ruling_.effect == "deny" and ruling_.denial is not None
+        assert ruling_.denial.violation_type == violation
+    assert "delegate_to_ann (delegate)" in may("delegate_to_ann", "ann", task="count").reason
+
+
+def test_e1_a_plan_by_the_tool_is_held_against_its_schema_and_the_rules() -> None:
+    """Row E1: `plan` XOR `prompt`, timeout_ms and max_parallel of at least 1 and at most what holds anyway."""
+    plan = {"steps": [{"type": "agent", "agent": {"agent_key": "ann"}}]}
+    assert may("agent_orchestrate", plan=plan).effect == "require_approval"
+    assert may("agent_orchestrate", prompt="Do it.", timeout_ms=1, max_parallel=4).rule == "plans"
+    wrong: tuple[dict[str, Any], ...] = (
+        {},
+        {"plan": plan, "prompt": "Do it."},
+        {"prompt": "Do it.", "max_parallel": 0},
+        {"prompt": "Do it.", "max_parallel": 5},
+        {"prompt": "Do it.", "timeout_ms": 0},
+        {"plan": {"steps": []}},
+        {"plan": {"steps": [{"type": "agent"}] * 13}},
+        {"prompt": "Do it.", "depth": 9},
+    )
+    for args in wrong:
+        denial = may("agent_orchestrate", **args).denial
+        assert denial is not None and denial.violation_type == "invalid_arguments", args
+
+
+def test_a_lead_that_is_denied_hears_of_members_whom_it_may_ask() -> None:
+    law = Law(Matrix(ROWS, compile_condition, 1), Registry(BUILT_IN, matches, 1), compile_grant)
+    tools = frozenset({"delegate_to_ann", "delegate_to_eve", "plan_setup"})
+    law.crews = {"": {"lead": Colleague(key="lead", agent_type="", tools=tools, routes=frozenset())}}
+    denial = may("plan_setup", law=law, objective="o", steps=[]).denial
+    assert denial is not None and denial.allowed_tools == ("delegate_to_ann",)
+
+
+def test_a_delegate_that_ran_for_hours_is_closed_by_the_word_of_its_run() -> None:
+    """Its row stays permitted as long as its child runs: nothing but a request looks at its clock, and none is made."""
+    own = own_tool("delegate_to_ann")
+    step = ask(None, request(tool="delegate_to_ann", toolset=PLATFORM_TOOLSET, args={"task": "x"}), ruling(tool=own))
+    assert step.call is not None and step.call.status is CallStatus.PERMITTED
+    late = void(step.call).call
+    assert late is not None
+    failure = ToolFailure(code="delegation_failed", message="Delegation to 'ann' failed: cancelled", began=True)
+    ended, refused = on_recorded(late, told(late, "failed", tool="delegate_to_ann", failure=failure))
+    assert not refused and ended.call is not None and ended.call.status is CallStatus.FAILED
+
+
+def test_b11_a_rule_for_a_lead_of_a_team_speaks_of_tools_that_it_has() -> None:
+    """Row B11: advice about a matrix knows who leads a team; a network of before without one is looked at as ever."""
+    team = {"name": "crew", "swarm": {"mode": "team"}, "agents": [{"key": key} for key in ("lead", "ann", "eve")]}
+    agents = {agent.key: agent.tools for agent in agents_of(json.dumps(team))}
+    assert agents == {"lead": ("delegate_to_ann", "delegate_to_eve"), "ann": (), "eve": ()}
+    assert [spec.name for spec in delegates_in(json.dumps(team), "lead")] == list(agents["lead"])
+    plain = {"name": "n", "agents": [{"key": "a", "equipped_tools": ["echo"]}]}
+    assert [agent.tools for agent in agents_of(json.dumps(plain))] == [("echo",)]
+    around = Surroundings(project="default", networks={"crew": agents_of(json.dumps(team))})
+    rules = [Rule(name="ask", network="crew", agent="lead", tool="delegate_to_*", effect="allow", digest="d")]
+    assert check(rules, [1], around) == ()

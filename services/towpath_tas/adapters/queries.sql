@@ -76,6 +76,9 @@ SELECT rule FROM tas.permission_rule WHERE project = $1 AND version = $2 ORDER B
 -- name: network_specs
 SELECT network, spec FROM tas.network_spec WHERE project = $1 ORDER BY network LIMIT $2;
 
+-- name: network_spec
+SELECT spec FROM tas.network_spec WHERE project = $1 AND network = $2;
+
 -- name: rules_named
 SELECT e.rule, count(*) AS calls FROM tas.audit_entry e
 WHERE e.entry_id > (SELECT max(m.entry_id) FROM tas.audit_entry m) - $3

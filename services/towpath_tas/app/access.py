@@ -30,6 +30,7 @@ from towpath_tas.app.origins import Origins
 from towpath_tas.core.authorization import Asked
 from towpath_tas.core.grants import grant_problems
 from towpath_tas.core.matrix import Rule, Who
+from towpath_tas.core.teams import delegates_in
 
 MAX_PROPOSALS = 200
 """Told at once: a person looks at them one by one."""
@@ -103,16 +104,20 @@ class Access:
         )
 
     async def permissions(self, request: GetPermissions) -> Permissions:
-        """List every registered tool that some rule opens to, or bars from, this agent, whoever calls."""
+        """List every tool that some rule opens to, or bars from, this agent, whoever calls; a lead's delegates too."""
         law = await self._laws.fresh(self._pool, request.project)
         who = Who(request.network, request.agent_key, request.agent_type, "*", request.project)
         found = []
-        for tool in law.registry.tools.values():
-            spec = tool.spec
+        for spec in (*(tool.spec for tool in law.registry.tools.values()), *await self._delegates(request)):
             rules = law.matrix.candidates(who, spec.name, spec.operation, discovered=spec.discovered)
             if rules:
                 found.append(_permission(spec.name, spec.operation, rules))
         return Permissions(policy_version=law.matrix.version, permissions=tuple(found))
+
+    async def _delegates(self, request: GetPermissions) -> tuple[ToolSpec, ...]:
+        """Return the tools of a team's lead, which nobody registers: they come with the network that is in force."""
+        spec = await self._pool.fetchval(QUERIES.network_spec, request.project, request.network)
+        return () if spec is None else delegates_in(spec, request.agent_key)
 
     async def describe(self, request: DescribeTools) -> ToolsDescribed:
         """Return current specs; names without one are left out, and those that the grants leave no way to."""

@@ -5,7 +5,6 @@ Law: warnings and hints change nothing, unless who applies the matrix asks for s
 
 import asyncio
 import json
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from towpath_contracts.problems import ProblemDetail
@@ -13,8 +12,9 @@ from towpath_tas.adapters.ledger_tables import QUERIES
 from towpath_tas.app.laws import Laws
 from towpath_tas.core.authorization import Law
 from towpath_tas.core.matrix import Who
-from towpath_tas.core.policy_checks import HINTS, Agent, Surroundings, check, unknown_people
+from towpath_tas.core.policy_checks import HINTS, Surroundings, check, unknown_people
 from towpath_tas.core.policy_file import PolicyFile, rule_from_row
+from towpath_tas.core.teams import agents_of
 
 LOOKED_AT = 50_000
 """The newest audit entries that are looked at for rules in use: a bounded part of however many there are."""
@@ -60,7 +60,7 @@ class Advice:
         return Surroundings(
             project=project,
             tools=law.registry.specs(),
-            networks={row["network"]: _agents(row["spec"]) for row in networks},
+            networks={row["network"]: agents_of(row["spec"]) for row in networks},
         )
 
     async def _unused(self, project: str, version: int, found: PolicyFile) -> tuple[str, ...]:
@@ -77,10 +77,3 @@ class Advice:
             for rule, line in zip(found.rules, found.lines, strict=True)
             if rule.effect != "deny" and rule.name not in named and rule.digest in standing
         )
-
-
-def _agents(spec: str) -> Sequence[Agent]:
-    return [
-        Agent(agent["key"], agent.get("agent_type", ""), tuple(agent.get("equipped_tools", ())))
-        for agent in json.loads(spec).get("agents", ())
-    ]

@@ -255,7 +255,8 @@ class Law:
     def _find_others(self, asked: Asked, crew: Crew) -> tuple[Alternative, ...]:
         own = crew.get(asked.who.agent)
         known = self.registry.tools
-        near = [tool.spec for name, tool in known.items() if own is None or name in own.tools]
+        names = known if own is None else sorted(own.tools)
+        near = [tool.spec for name in names if (tool := known.get(name)) is not None]
         open_ones = [spec for spec in near if not known[spec.name].held_by]
         ranked = allowed_tools(self.matrix, asked.who, open_ones, asked.grants, asked.tool)
         specs = [known[name].spec for name in ranked]

@@ -1,15 +1,17 @@
 """Who is in a swarm and in which order, as far as its settings say (design §5; features B9-B11).
 
-Law: a roster is made of any settings, wrong ones too: what is wrong is said by `publish_swarms`, from rosters alone.
+Law: a roster is made of any settings, wrong ones too: what is wrong is said where networks are published.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from towpath_contracts.child_tools import delegate_spec
 from towpath_contracts.flows import FlowError, FlowFault, Stages, parse_flow
 from towpath_contracts.networks import NetworkSpec
 from towpath_contracts.swarms import SwarmSettings
+from towpath_contracts.tools import ToolSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,3 +100,14 @@ def _everybody(spec: NetworkSpec, settings: SwarmSettings) -> tuple[str, ...]:
     taken = {member for roster in nested for member in roster.members}
     own = [agent.key for agent in spec.agents if agent.key not in taken]
     return (*own, *settings.swarms)
+
+
+def delegates_of(rosters: Rosters) -> dict[str, tuple[ToolSpec, ...]]:
+    """Return the tools by which the leads of teams ask the other members, by lead (feature B11)."""
+    said = {agent.key: agent.description for agent in rosters.spec.agents}
+    said |= {name: roster.settings.description for name, roster in rosters.by_name.items()}
+    found: dict[str, dict[str, ToolSpec]] = {}
+    for team in (roster for roster in rosters.all if roster.settings.mode == "team"):
+        asked = found.setdefault(team.lead, {})
+        asked |= {name: delegate_spec(name, said.get(name, "")) for name in team.members if name != team.lead}
+    return {lead: tuple(asked.values()) for lead, asked in found.items()}

@@ -1,0 +1,43 @@
+"""What a published network says of its agents: which tools they have, those of a team's lead too (feature B11).
+
+Law: a network that can't be read has no teams here; nobody gets a right from what stands in it.
+"""
+
+import json
+from collections.abc import Sequence
+
+from pydantic import ValidationError
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.networks import NetworkSpec
+from towpath_contracts.swarm_roster import delegates_of, rosters_of
+from towpath_contracts.tools import ToolSpec
+from towpath_tas.core.policy_checks import Agent
+
+
+def agents_of(spec: str) -> Sequence[Agent]:
+    """Return the agents of a network, given as JSON, with the tools that they are equipped with."""
+    written = json.loads(spec)
+    delegates = _delegates(written)
+    return [
+        Agent(
+            agent["key"],
+            agent.get("agent_type", ""),
+            (*agent.get("equipped_tools", ()), *(tool.name for tool in delegates.get(agent["key"], ()))),
+        )
+        for agent in written.get("agents", ())
+    ]
+
+
+def delegates_in(spec: str, agent_key: str) -> tuple[ToolSpec, ...]:
+    """Return the tools by which *agent_key* asks the members of the teams that it leads in a network."""
+    return _delegates(json.loads(spec)).get(agent_key, ())
+
+
+def _delegates(written: JsonObject) -> dict[str, tuple[ToolSpec, ...]]:
+    if not written.get("swarm"):
+        return {}
+    try:
+        return delegates_of(rosters_of(NetworkSpec.model_validate(written)))
+    except ValidationError:  # an earlier version of the platform took it
+        return {}
