@@ -145,7 +145,7 @@ def models_of(task: RunCreated, snapshot: Snapshot) -> set[str]:
     """Return every model that a run may ask."""
     models = {task.model} if task.model else {agent.model for agent in snapshot.agents.values()}
     last_words = task.background_settings.summarize_model if task.background is not None else None
-    return {model for model in (*models, last_words) if model}
+    return {model for model in (*models, last_words, task.planner_model) if model}
 
 
 def _whose(kind: str, task: RunCreated) -> str:

@@ -41,6 +41,7 @@ from towpath_orchestrator.metrics import Metrics
 from towpath_orchestrator.saving import Saving
 from towpath_orchestrator.sender import Sender
 from towpath_orchestrator.settings import OrchestratorSettings
+from towpath_orchestrator.telling import Telling
 from towpath_orchestrator.tracing import RunTracing
 
 CONFLICT_TRIES = 5
@@ -82,6 +83,7 @@ class CommitLoop:
         self.children: Children | None = None
         self.admission: Admission | None = None
         self.tracing: RunTracing | None = None
+        self._telling = Telling(metrics, log)
         self._saving = Saving(tables, settings.snapshot_every, log)
         self._errors: dict[UUID, str] = {}
         self._unreadable: dict[UUID, str] = {}
@@ -370,6 +372,7 @@ class CommitLoop:
         if self.sender is not None:
             await self.sender.tell(state.run_id, state.created.project, moved.entries, moved.texts)
         self.waiters.moved(state.run_id)
+        self._telling.told(moved)
         if self.children is not None and has_news(moved.entries, moved.before, state):
             await self.children.tell_parent(state)
         takes_over = moved.before is not None and all(child.ended for child in moved.before.children)
@@ -382,7 +385,6 @@ class CommitLoop:
             self.endings.moved(state.run_id)
             if self.admission is not None:
                 self.admission.freed()
-            self._metrics.runs.labels(str(state.status)).inc()
             if self.tracing is not None:
                 self.tracing.ended(state.run_id)
 

@@ -24,6 +24,27 @@ class Metrics:
             registry=registry,
         )
         self.runs = Counter("towpath_runs_finished", "Runs that ended", ["status"], registry=registry)
+        self.plans = Counter(
+            "towpath_plans_finished", "Plans and workflows that ended", ["kind", "status"], registry=registry
+        )
+        self.plan_steps = Counter(
+            "towpath_plan_steps",
+            "Steps of plans and workflows, by what became of them",
+            ["type", "status"],
+            registry=registry,
+        )
+        self.plan_step_seconds = Histogram(
+            "towpath_plan_step_seconds",
+            "Active time of the steps of plans and workflows",
+            ["type"],
+            buckets=(0.05, 0.25, 1, 5, 15, 60, 300, 1_800),
+            registry=registry,
+        )
+        self.recursion_denials = Counter(
+            "towpath_recursion_denials",
+            "Child runs that were refused because they would stand too deep",
+            registry=registry,
+        )
         self.submitted = Counter("towpath_tasks", "Tasks by what became of them", ["result"], registry=registry)
         self.effects = Counter("towpath_effects_sent", "Effects sent", ["kind"], registry=registry)
         self.resent = Counter("towpath_effects_resent", "Effects sent again by the reconciler", registry=registry)

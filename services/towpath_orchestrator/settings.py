@@ -3,8 +3,9 @@
 import math
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from towpath_engine.publish import model_is_known
 from towpath_fabric.settings import Settings
 
 
@@ -53,8 +54,22 @@ class OrchestratorSettings(Settings):
     model_prices_file: Path | None = None
     """YAML with prices of models that the built-in list lacks, or has wrong (docs/budgets.md)."""
 
+    planner_model: str | None = None
+    """Who writes plans that are asked for in words; else the model of the agent that would begin (features E3, E10).
+
+    A task that names its model, or brings a script, is planned by that.
+    """
+
     allow_scripts: bool = False
     allow_anonymous: bool = False
+
+    @field_validator("planner_model")
+    @classmethod
+    def _served(cls, model: str | None) -> str | None:
+        if model is not None and not model_is_known(model):
+            msg = f"{model!r} is not provider:model"
+            raise ValueError(msg)
+        return model
 
     @property
     def active_share(self) -> int:

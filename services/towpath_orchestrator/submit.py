@@ -162,7 +162,8 @@ class Intake:
                     raise ProblemError(refused)
                 script_digest = await self._store_script(task, project)
                 await self._tables.store_texts(project, mounted(task).texts)
-                created = created_event(task, version, snapshot, caller, script_digest, parent)
+                planner = self._settings.planner_model
+                created = created_event(task, version, snapshot, caller, script_digest, parent, planner)
         except ChainTooLongError as error:
             raise ProblemError(problem("limit_exceeded", str(error))) from error
         except DATABASE_DOWN as error:

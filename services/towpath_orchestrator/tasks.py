@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from towpath_contracts.background import BACKGROUND_MAX_STEPS, BackgroundSettings, BackgroundTask
 from towpath_contracts.base import filled
 from towpath_contracts.canonical import canonical_json
+from towpath_contracts.child_tools import ORCHESTRATE
 from towpath_contracts.events import RunCreated
 from towpath_contracts.goals import GOAL_MAX_STEPS, GoalSettings, GoalTask
 from towpath_contracts.grants import Grants, narrow
@@ -108,9 +109,11 @@ def created_event(
     caller: str,
     script_digest: str | None,
     parent: RunCreated | None = None,
+    planner_model: str | None = None,
 ) -> RunCreated:
     """Return the first event of the run: the task with every default filled in.
 
+    *planner_model* is the platform's choice, for tasks that name no model and may have a plan made.
     Under *parent* it has every grant of that run and its own: rights only narrow. Raises ChainTooLongError.
     """
     above = chain_above(parent)
@@ -147,7 +150,14 @@ def created_event(
         response_schema=task.response_schema,
         priority=task.priority,
         budget=task.budget,
+        planner_model=planner_model if model is None and _may_plan(task, snapshot) else None,
     )
+
+
+def _may_plan(task: SubmitTask, snapshot: Snapshot) -> bool:
+    """Say whether a plan may be asked for in words: by the task, or by an agent that may call the tool."""
+    asked = task.plan is not None and task.plan.prompt is not None
+    return asked or any(ORCHESTRATE in agent.equipped_tools for agent in snapshot.agents.values())
 
 
 def _said(task: SubmitTask) -> str:

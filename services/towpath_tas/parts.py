@@ -27,6 +27,7 @@ from towpath_tas.app.requests import Requests
 from towpath_tas.app.sending import Sender, Tickets
 from towpath_tas.app.settling import Settling
 from towpath_tas.app.switches import SwitchBoard
+from towpath_tas.core.internal import own_tools
 from towpath_tas.metrics import Metrics
 from towpath_tas.settings import TasSettings
 
@@ -66,7 +67,7 @@ class Parts:
         self._metrics = metrics
         self._log = log
         pool, bus, size = ports.pool, ports.bus, settings.batch_size
-        self.laws = Laws(metrics)
+        self.laws = Laws(metrics, own_tools(orchestrate=settings.agent_orchestrate_enabled))
         clock = Clock()
         self.book = book = Book(self.laws, clock, metrics, log, cache_calls=settings.cache_calls)
         self.tickets = Tickets(signer, clock, settings.ticket_life_s)

@@ -55,6 +55,9 @@ class TasSettings(Settings):
     audit_keep_days: int = 365
     """How long entries of the audit are kept; 0: for ever."""
 
+    agent_orchestrate_enabled: bool = True
+    """Whether there is a tool `agent_orchestrate`: else no network with it is published and no call permitted (E10)."""
+
     batch_size: int = 256
     """Messages that one commit serves at most."""
 

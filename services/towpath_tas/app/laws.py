@@ -40,8 +40,10 @@ MAX_PROJECTS = 512
 class Laws:
     """Loads and keeps what decides in each project."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, own: tuple[ToolVersion, ...] = BUILT_IN) -> None:
+        """*own* are the platform's own tools: every project has them."""
         self._metrics = metrics
+        self._own = own
         self._laws: dict[str, Law] = {}
         self._crews: dict[str, Crew] = {}
 
@@ -94,7 +96,7 @@ class Laws:
         tools = await source.fetch(QUERIES.tools, project)
         shadow = await source.fetchrow(QUERIES.shadow, project)
         matrix = Matrix([rule_from_row(json.loads(row["rule"])) for row in rules], compile_condition, policy)
-        known = [*BUILT_IN, *map(_tool, tools)]  # a tool of that name that a worker registered before stays
+        known = [*self._own, *map(_tool, tools)]  # a tool of that name that a worker registered before stays
         law = Law(matrix, Registry(known, matches, registry), compile_grant)
         law.crews = self._crews
         law.switches = Switches(Switch(**dict(row)) for row in await source.fetch(SWITCHES.open_switches, project))

@@ -5,7 +5,7 @@ whatever a clock or a fence has made of the row meanwhile; a call that was never
 """
 
 from towpath_contracts.canonical import digest, json_safe
-from towpath_contracts.child_tools import BUILT_IN_TOOLS
+from towpath_contracts.child_tools import BUILT_IN_TOOLS, ORCHESTRATE
 from towpath_contracts.facts import ToolFinished, ToolPermitted
 from towpath_contracts.internal_tools import PLATFORM_TOOLSET, PLATFORM_WORKER
 from towpath_contracts.run_calls import RecordOutcome
@@ -22,6 +22,11 @@ _NEVER = frozenset({CallStatus.DENIED, CallStatus.AWAITING_APPROVAL})
 
 BUILT_IN: tuple[ToolVersion, ...] = tuple(tool for name in BUILT_IN_TOOLS if (tool := own_tool(name)) is not None)
 """What every project has without anybody registering it."""
+
+
+def own_tools(*, orchestrate: bool) -> tuple[ToolVersion, ...]:
+    """Return the platform's own tools; those that are switched off are known to nobody (feature E10)."""
+    return tuple(tool for tool in BUILT_IN if orchestrate or tool.spec.name != ORCHESTRATE)
 
 
 def is_internal(call: Call) -> bool:
