@@ -41,8 +41,10 @@ class Course:
 
     def ended(self, name: str, status: str, final: Any, code: str, at: int) -> None:
         """Take the end of a child."""
-        child = next(child for child in self.children if child.name == name)
-        assert child.status == "running", f"{name} ended twice"
+        child = next((child for child in self.children if child.name == name and not child.over), None)
+        if child is None:
+            self.trace.append(("end", name, "though it does not run"))
+            return
         child.status, child.final, child.code = status, final, code
         self.trace.append(("end", name, status))
         if self._cancelled:
@@ -57,6 +59,7 @@ class Course:
     def cancel(self) -> None:
         """Take a cancel: nothing is begun any more, and it is complete once all have ended."""
         self._cancelled = True
+        self._ask()
 
     def cut(self, trigger: str, status: str, code: str) -> None:
         """End the run from outside: its time is over, or it is cancelled and quiet."""
@@ -66,6 +69,7 @@ class Course:
         if not self.output["errors"]:
             self.output["errors"].append(("", code))
         self._finish(status, code)
+        self._ask()
 
     @property
     def _step(self) -> dict[str, Any]:
@@ -134,10 +138,16 @@ class Course:
         if not self._decided:
             self._start(at)
             return
-        for child in self.children:
-            if not child.over:
-                child.stopped = True
-                self.trace.append(("stop", child.name))
+        running = [child for child in self.children if not child.over]
+        for child in running:
+            child.stopped = True
+            self.trace.append(("stop", child.name))
+        self._ask()
+
+    def _ask(self) -> None:
+        """Every agent that runs is told to stop; how often it is told again is not looked at."""
+        asked = [("ask", child.name) for child in self.children if not child.over]
+        self.trace += [one for one in asked if one not in self.trace]
 
     def _close(self, at: int) -> None:
         """All that were started have ended."""

@@ -11,6 +11,7 @@ from tests.support.engine_machine import RUN, START, agent, snapshot, task
 
 from towpath_contracts import events as ev
 from towpath_contracts import facts
+from towpath_contracts.children import AskChild
 from towpath_contracts.deciding import DecisionKind
 from towpath_contracts.flows import parse_flow
 from towpath_contracts.swarms import CompiledSwarm
@@ -175,6 +176,11 @@ class Driven:
                 )
 
     def _feed(self, fact: facts.AnyFact) -> None:
-        entries, _effects, self.state = advance(self.state, fact, self.now)
+        entries, effects, self.state = advance(self.state, fact, self.now)
         for entry in entries:
             self.trace.saw(entry.event, entry.at)
+        for effect in effects:
+            if isinstance(effect.message, AskChild) and effect.message.cancel:
+                asked = ("ask", self.trace.names[effect.message.child_id])
+                if asked not in self.trace.happened:
+                    self.trace.happened.append(asked)

@@ -206,7 +206,7 @@ def _change(dice: random.Random, plan: Any) -> Any:
 def _change_plan(dice: random.Random, plan: dict[str, Any]) -> Any:
     changes: tuple[Callable[[], Any], ...] = (
         lambda: {**plan, "steps": []},
-        lambda: {**plan, "steps": [*plan["steps"], *[{"type": "agent", "agent": {"agent_key": "bob"}}] * 12]},
+        lambda: {**plan, "steps": [*plan["steps"], *[{"type": "agent", "agent": {"agent_key": "bob"}}] * 12][:13]},
         lambda: {**plan, "steps": {"first": plan["steps"][0]}},
         lambda: {key: value for key, value in plan.items() if key != "steps"},
         lambda: {**plan, "bindings": dice.choice(([], "x", 7))},

@@ -128,7 +128,7 @@ def agree(case: Case, trace: Any, course: Course) -> Counter[str]:
         differ(case.seed, "answer", trace.final, course.answer)
     else:
         differ(case.seed, "output", trace.output(), course.output)
-    _what, status, _reason = course.trace[-1]
+    status = next(rest[0] for what, *rest in course.trace if what == "finished")
     seen = Counter([status, f"peak {peak(trace.happened)}", "workflow" if case.stages else "plan"])
     return seen + Counter(f"{what} {rest[-1]}" for what, *rest in course.trace if what == "step")
 
