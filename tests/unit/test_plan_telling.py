@@ -1,6 +1,7 @@
 """Row E10: what is counted and logged of plans, who writes them, and the switch of the tool."""
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 import structlog
