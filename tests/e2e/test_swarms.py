@@ -1,5 +1,6 @@
-"""Rows B9 and B10 on the running platform: workflows whose stages really overlap, and handoffs that know everything."""
+"""Rows B9 to B11 on the running platform: stages that overlap, handoffs that know everything, teams and plans."""
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -27,6 +28,9 @@ POLICY = """
 kind: Policy
 rules:
   - {name: meet, tool: round.meet, effect: allow}
+  - {name: delegate, tool: "delegate_to_*", effect: allow}
+  - {name: look, tool: delegate_to_cid, effect: require_approval}
+  - {name: plan, tool: agent_orchestrate, effect: allow}
 """
 
 
@@ -48,21 +52,44 @@ DESK = Swarm(
     ],
     mode="handoff",
 )
+CREW = Swarm(
+    "crew",
+    [
+        Agent("lead"),
+        Agent("ann", tools=["round.meet"]),
+        Agent("bob", tools=["round.meet"]),
+        Agent("cid", description="Counts."),
+    ],
+    mode="team",
+)
+PLANNERS = {
+    "name": "planners",
+    "agents": [
+        {"key": "boss", "is_default": True, "allow_respond": True, "equipped_tools": ["agent_orchestrate"]},
+        {"key": "scout", "allow_respond": True},
+        {"key": "guest", "allow_respond": True, "equipped_tools": ["round.meet"]},
+    ],
+}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def client() -> AsyncIterator[Client]:
+async def platform() -> AsyncIterator[Platform]:
     with temporary_folder() as folder:
         (folder / "policy.yaml").write_text(POLICY)
         policy = {"tas": {"TOWPATH_POLICY_FILE": str(folder / "policy.yaml")}}
         workers = [WorkerCommand(modules=(str(TOOLS),))]
-        async with (
-            Platform(folder / "d", role_environment=policy, workers=workers, durable=False, starts="fork") as platform,
-            Client(platform.gateway_url) as connected,
-        ):
-            for swarm in (ROUND, DESK):
-                await connected.networks.publish(swarm)
-            yield connected
+        async with Platform(
+            folder / "d", role_environment=policy, workers=workers, durable=False, starts="fork"
+        ) as running:
+            yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def client(platform: Platform) -> AsyncIterator[Client]:
+    async with Client(platform.gateway_url) as connected:
+        for network in (ROUND, DESK, CREW, PLANNERS):
+            await connected.networks.publish(network)
+        yield connected
 
 
 def says(agent: str, text: str, **more: Any) -> dict[str, Any]:
@@ -213,3 +240,95 @@ async def test_e3_a_plan_that_a_model_writes_and_mends_is_carried_out_by_child_r
     ]
     moved = [entry.event.trigger for entry in await log(client, run.run_id) if entry.event.type == "plan_moved"]
     assert moved[:3] == ["start_plan", "start_plan", "planner_finished"] and moved[-1] == "all_done"
+
+
+async def test_b11_members_that_are_asked_at_once_work_at_once_and_one_may_fail(client: Client) -> None:
+    """Row B11: the lead gets `delegate_to_<name>(task)`; workers are child runs; worker error is a tool error.
+
+    A person is asked about one of the calls, and changes what that member is to do.
+    """
+    topic = str(uuid.uuid4())
+    asked = {
+        "action": "USE_TOOL",
+        "action_details": {
+            "calls": [
+                {"tool_name": f"delegate_to_{name}", "tool_params": {"task": f"Do it, {name}."}}
+                for name in ("ann", "bob", "cid")
+            ]
+        },
+        "agent": "lead",
+    }
+    meet = [use("round.meet", key, topic=topic, who=key, parties=2) for key in ("ann", "bob")]
+    script = [asked, *meet, says("ann", "Met."), says("cid", "Two."), says("lead", "Ann met bob, cid counted.")]
+    accepted = await client.submit("crew", "Meet and count.", script=script)
+    async with asyncio.timeout(90):
+        while not (gates := await client.gates.list(run_id=accepted.run_id)):  # noqa: ASYNC110 - a person looks again
+            await asyncio.sleep(0.05)
+    await client.gates.edit(gates[0].gate_id, {"task": "Count twice, cid."}, reason="to be sure")
+    run = await client.result(accepted.run_id, timeout=90)
+    assert (run.status, run.final) == ("completed", {"message": "Ann met bob, cid counted."})
+    ended = {
+        one.event.tool: one.event for one in await log(client, run.run_id) if one.event.type == "tool_call_finished"
+    }
+    assert {tool: event.status for tool, event in ended.items()} == {
+        "delegate_to_ann": "succeeded",
+        "delegate_to_bob": "failed",
+        "delegate_to_cid": "succeeded",
+    }
+    assert ended["delegate_to_ann"].result == {"message": "Met."}
+    assert ended["delegate_to_bob"].failure.message.startswith("Delegation to 'bob' failed: failed, ")
+    tree = await client.tree(run.run_id)
+    assert {node.agent_key: (node.purpose, node.depth, node.user_message) for node in tree.children} == {
+        "ann": ("delegate", 1, "Do it, ann."),
+        "bob": ("delegate", 1, "Do it, bob."),
+        "cid": ("delegate", 1, "Count twice, cid."),
+    }
+    async with asyncio.timeout(90):
+        while await closed(client, run) != {"ann": "succeeded", "bob": "failed", "cid": "succeeded"}:  # noqa: ASYNC110 - told over the ledger
+            await asyncio.sleep(0.05)
+
+
+async def closed(client: Client, run: RunView) -> dict[str, str]:
+    """Return what the audit says of the ends of the run's delegates."""
+    entries = (await client.audit.search(run_id=str(run.run_id))).entries
+    return {one.tool.removeprefix("delegate_to_"): one.verdict for one in entries if one.phase == "outcome"}
+
+
+async def test_e1_a_plan_of_an_agent_goes_on_at_its_step_when_its_orchestrator_is_killed(
+    client: Client, platform: Platform
+) -> None:
+    """Row E1: `agent_orchestrate` is idempotent under a crash: a plan resumes at the step that it was in."""
+    topic = str(uuid.uuid4())
+    steps = [
+        {"type": "agent", "agent": {"agent_key": "scout", "prompt": "Look.", "result_key": "seen"}},
+        {"type": "agent", "agent": {"agent_key": "guest", "with": {"seen": "{{ result.seen.message }}"}}},
+    ]
+    meet = {name: use("round.meet", "guest", topic=topic, who=name, parties=2) for name in ("first", "second")}
+    plan = use("agent_orchestrate", "boss", plan={"steps": steps})
+    script = [plan, says("scout", "A lock."), meet["first"], says("guest", "Met."), says("boss", "Done.")]
+    accepted = await client.submit("planners", "Plan it.", script=script)
+
+    async def agents() -> list[str]:
+        """Say who of the plan has begun a call or answered."""
+        (node,) = (await client.tree(accepted.run_id)).children or (None,)
+        begun = [one for one in node.children if one.step] if node is not None else []
+        return [one.agent_key for one in begun]
+
+    async with asyncio.timeout(90):
+        while "guest" not in await agents():  # noqa: ASYNC110 - what is waited for has no event here
+            await asyncio.sleep(0.05)
+    platform.kill(next(name for name in platform.processes if name.startswith("orchestrator")))
+    await platform.wait_ready()
+    other = await client.run(
+        "planners", "Come.", agent_key="guest", script=[meet["second"], says("guest", "Met.")], timeout=90
+    )
+    run = await client.result(accepted.run_id, timeout=90)
+    assert (other.status, run.status, run.final) == ("completed", "completed", {"message": "Done."})
+    (call,) = [one.event for one in await log(client, run.run_id) if one.event.type == "tool_call_finished"]
+    assert (call.status, call.result["success"]) == ("succeeded", True)
+    assert call.result["bindings"]["seen"] == {"message": "A lock."}
+    (node,) = (await client.tree(run.run_id)).children
+    assert [str(one.run_id) for one in node.children] == [step["exec_id"] for step in call.result["steps"]]
+    begun = [one.event for one in await log(client, node.run_id) if one.event.type == "plan_step_started"]
+    assert [event.step_id for event in begun] == ["step_01", "step_02"], "nothing is begun twice"
+    assert begun[1].inputs == ('{"seen":"A lock."}',)
