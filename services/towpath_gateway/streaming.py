@@ -24,6 +24,10 @@ PING_S = 15.0
 """Proxies drop connections that are silent for 30 to 60 s."""
 
 
+_closing: set[asyncio.Task[None]] = set()
+"""Streams that give back what they hold; a task that nobody holds may be gone before it has ended."""
+
+
 class Shape(Protocol):
     """Which runs a stream reads, and how their events look in it."""
 
@@ -140,8 +144,15 @@ class RunStream:
         except ProblemError as error:
             yield sse.problem_frame(error.problem.model_dump(mode="json", exclude_none=True))
         finally:
-            for reader in self._readers.values():
-                await reader.close()
+            # The task of a client that went away is cancelled at every await: what it holds is given back by another.
+            closing = asyncio.create_task(self._close())
+            _closing.add(closing)
+            closing.add_done_callback(_closing.discard)
+            await asyncio.shield(closing)
+
+    async def _close(self) -> None:
+        for reader in self._readers.values():
+            await reader.close()
 
     async def _follow(self) -> AsyncIterator[bytes]:
         top = await self._begin(self._first.run_id, self._after)

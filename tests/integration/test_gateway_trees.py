@@ -35,7 +35,10 @@ from towpath_contracts.tasks import SubmitTask
 from towpath_contracts.tree_stream import TreeEntry
 from towpath_fabric.bus import Bus
 from towpath_fabric.settings import Settings
+from towpath_fabric.telemetry import Telemetry
 from towpath_gateway.adapters.feed import MAX_PIECES, Pieces
+from towpath_gateway.adapters.platform import Platform
+from towpath_gateway.streaming import RunStream, WholeTree
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -307,6 +310,34 @@ async def test_b12_a_client_takes_a_tree_up_where_it_was_cut(gateway: GatewayPro
         assert {one.path for one in words} == {(), ("a",)} and words[-1].path == ()
         with pytest.raises(RefusedError, match="leave it out"):
             _ = [one async for one in sdk.events(root.run_id, 3, children=True)]
+
+
+async def test_a_client_that_goes_away_leaves_no_subscription_behind(nats_url: str, peer: PlatformPeer) -> None:
+    """The task of such a client is cancelled at every await, until it ends."""
+    root, child = a_run(peer), a_run(peer)
+    await peer.add(root, RunStarted(), begins(child, "a"), tell=False)
+    await peer.add(child, RunStarted(), tell=False)
+    settings = Settings.load(nats_url=nats_url)
+    bus = Bus("gateway", settings)
+    await bus.connect()
+    try:
+        platform = Platform(bus, asyncio.Event(), Telemetry("gateway", settings))
+        first = await platform.page("default", root.run_id, 0)
+        asked = len(bus.nc._subs)
+        stream = RunStream(platform, "default", first, WholeTree(root.run_id, {}), deltas=True)
+
+        async def follow() -> None:
+            async for _ in stream.frames():
+                pass
+
+        following = asyncio.create_task(follow())
+        await eventually(lambda: len(bus.nc._subs) == asked + 4)
+        while not following.done():
+            following.cancel()
+            await asyncio.sleep(0)
+        await eventually(lambda: len(bus.nc._subs) == asked)
+    finally:
+        await bus.close()
 
 
 def raw_request(url: str, path: str) -> socket.socket:
