@@ -37,6 +37,9 @@ def span_id(run_id: UUID, name: str) -> int:
     return (uuid5(run_id, f"span:{name}").int & ((1 << 64) - 1)) or 1
 
 
-def traceparent(run_id: UUID, name: str) -> str:
-    """Return the W3C `traceparent` that makes *name* the parent span (W3C Trace Context §3.2)."""
-    return f"00-{trace_id(run_id):032x}-{span_id(run_id, name):016x}-01"
+def traceparent(run_id: UUID, name: str, *, trace: UUID | None = None) -> str:
+    """Return the W3C `traceparent` that makes *name* the parent span (W3C Trace Context §3.2).
+
+    *trace* is the run that a caller submitted, where *run_id* is below it.
+    """
+    return f"00-{trace_id(trace or run_id):032x}-{span_id(run_id, name):016x}-01"

@@ -1,4 +1,4 @@
-"""The spans that follow from a run's log: the run, its steps and its tool calls (feature A14).
+"""The spans that follow from a run's log: the run, its steps, its tool calls, its children (features A14, E10).
 
 Law: made from the log alone, so that any process that has the log can record them, and recording twice gives the same
 spans. Decisions and previews are events, as short as the execution log shows them.
@@ -27,10 +27,15 @@ from towpath_contracts.spans import (
     Span,
     SpanEvent,
     call_key,
+    child_key,
     nanoseconds,
+    plan_step_key,
     step_key,
     usage_attributes,
 )
+
+_CHILD = (ev.ChildStarted, ev.ChildEnded)
+"""In a plan their step is one of the plan's, which has a span of its own."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,6 +46,7 @@ class _Open:
     start_ns: int
     end_ns: int
     parent: str | None = RUN
+    parent_run: UUID | None = None
     attributes: dict[str, Attribute | None] = field(default_factory=dict)
     events: list[SpanEvent] = field(default_factory=list)
     error: str | None = None
@@ -49,15 +55,18 @@ class _Open:
 class _Projection:
     """Walks the events once, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, run_id: UUID) -> None:
+        self._run_id = run_id
         self._spans: dict[str, _Open] = {}
         self._now = 0
+        self._plans = False
+        self._trace: UUID | None = None
 
     def add(self, entry: "ev.LogEntry") -> None:
         self._now = nanoseconds(entry.at)
         event = entry.event
         step = getattr(event, "step", None)
-        if isinstance(step, int):
+        if isinstance(step, int) and not (self._plans and isinstance(event, _CHILD)):
             self._step(step, getattr(event, "agent_key", ""))
         match event:
             case ev.RunCreated():
@@ -75,7 +84,7 @@ class _Projection:
             case ev.ToolCallFinished() | ev.ToolCallDenied():
                 self._called(event)
             case _:
-                self._of_run(event)
+                self._nested(event)
 
     def spans(self) -> tuple[Span, ...]:
         """Return what has been seen; what is still open ends with the last event."""
@@ -89,6 +98,8 @@ class _Projection:
                 attributes=span.attributes,
                 events=tuple(span.events),
                 error=span.error,
+                trace=self._trace,
+                parent_run=span.parent_run,
             )
             for key, span in self._spans.items()
         )
@@ -111,11 +122,14 @@ class _Projection:
             self._spans[key].events.append(SpanEvent(name=name, at_ns=self._now, attributes=attributes))
 
     def _created(self, event: "ev.RunCreated") -> None:
+        above = event.parent
+        self._trace = None if above is None else above.root_id
         self._spans[RUN] = _Open(
             name=f"invoke_workflow {event.network}",
             start_ns=self._now,
             end_ns=self._now,
-            parent=None,
+            parent=None if above is None else child_key(self._run_id),
+            parent_run=None if above is None else above.run_id,
             attributes={
                 "gen_ai.operation.name": "invoke_workflow",
                 "gen_ai.workflow.name": event.network,
@@ -132,7 +146,7 @@ class _Projection:
 
     def _finished(self, event: "ev.RunFinished") -> None:
         for span in self._spans.values():
-            if span.parent is None:
+            if span is self._spans.get(RUN):
                 span.end_ns = self._now
                 span.error = None if event.status == "completed" else event.reason
                 span.attributes |= {
@@ -142,7 +156,7 @@ class _Projection:
                     "error.type": span.error,
                     **usage_attributes(event.usage, event.cost),
                 }
-            elif span.attributes.get("towpath.call.status") == "open":
+            elif "open" in (span.attributes.get("towpath.call.status"), span.attributes.get("towpath.child.status")):
                 span.end_ns = self._now
 
     def _decided(self, event: "ev.DecisionReceived") -> None:
@@ -190,9 +204,64 @@ class _Projection:
         preview = truncate(as_text(response_of(event)), RESPONSE_CHARS)
         self._note(key, "towpath.tool.response", {"towpath.preview": preview})
 
+    def _nested(self, event: "ev.AnyEvent") -> None:
+        match event:
+            case ev.ChildStarted() | ev.ChildEnded():
+                self._child(event)
+            case ev.PlanStepStarted() | ev.PlanStepEnded():
+                self._plan_step(event)
+            case _:
+                self._of_run(event)
+
+    def _child(self, event: "ev.ChildStarted | ev.ChildEnded") -> None:
+        """Open and close the span below which the child's own root stands."""
+        key = child_key(event.child_id)
+        if isinstance(event, ev.ChildStarted):
+            task = event.task
+            above = step_key(event.step) if task.execution_id is None else call_key(task.execution_id)
+            self._spans[key] = _Open(
+                name=f"invoke_agent {task.agent_key}",
+                start_ns=self._now,
+                end_ns=self._now,
+                parent=plan_step_key(event.step - 1) if self._plans else above,
+                attributes={
+                    "gen_ai.operation.name": "invoke_agent",
+                    "gen_ai.agent.name": task.agent_key,
+                    "towpath.child.run_id": str(event.child_id),
+                    "towpath.child.purpose": task.purpose,
+                    "towpath.child.status": "open",
+                    "towpath.plan.step_id": task.subject if self._plans else None,
+                },
+            )
+        elif key in self._spans:
+            span = self._spans[key]
+            span.end_ns = self._now
+            span.error = None if event.status == "completed" else event.reason or event.status
+            span.attributes |= {"towpath.child.status": event.status, "error.type": span.error}
+
+    def _plan_step(self, event: "ev.PlanStepStarted | ev.PlanStepEnded") -> None:
+        key = plan_step_key(event.index)
+        if isinstance(event, ev.PlanStepStarted):
+            told: dict[str, Attribute | None] = {"towpath.plan.step_id": event.step_id, "towpath.plan.status": "open"}
+            self._spans[key] = _Open(name="plan_step", start_ns=self._now, end_ns=self._now, attributes=told)
+        elif key in self._spans:
+            report, span = event.report, self._spans[key]
+            span.end_ns = self._now
+            span.error = None if report.status == "success" else (report.error or {}).get("code") or report.status
+            span.attributes |= {
+                "towpath.plan.status": report.status,
+                "towpath.plan.step_type": report.type,
+                "gen_ai.agent.name": report.agent_key or None,
+                "towpath.child.run_id": report.exec_id or None,
+                "error.type": span.error,
+            }
+
     def _of_run(self, event: "ev.AnyEvent") -> None:
         """Note on the root what happened to the run as a whole; words of people and tools stay out."""
         match event:
+            case ev.PlanMoved():
+                self._plans = True
+                self._note(RUN, "towpath.plan.moved", {"towpath.trigger": event.trigger, "towpath.state": event.target})
             case ev.GateOpened():
                 self._note(RUN, "towpath.gate.opened", {"towpath.gate.type": event.gate_type})
             case ev.GateClosed():
@@ -211,7 +280,7 @@ class _Projection:
 
 def run_spans(run_id: UUID, entries: Iterable["ev.LogEntry"]) -> tuple[Span, ...]:
     """Return the spans of a run from its events, given in seq order; call it when the run has ended."""
-    projection = _Projection()
+    projection = _Projection(run_id)
     for entry in entries:
         projection.add(entry)
     return tuple(_with_run(span, run_id) for span in projection.spans())

@@ -1,14 +1,18 @@
-"""The spans of a run: their names, their attributes, and their places in the one tree of the run (feature A14).
+"""The spans of a run: their names, their attributes, and their places in the one tree of the run (features A14, E10).
 
-Law: the trace is the run, and a span's id follows from its key; so processes that never talk to each other about
-tracing record one tree (design §2). Prompts and payloads never become attributes: digests do, and the previews that
-the execution log shows become events. `gen_ai.*` follows OpenTelemetry's conventions for generative AI, which are still
-in development; what they have no word for is `towpath.*` (experience.md §1.2).
+Law: the trace is the run that a caller submitted, with every run below it, and a span's id follows from its run and
+key; so processes that never talk to each other about tracing record one tree (design §2). Prompts and payloads never
+become attributes: digests do, and the previews that the execution log shows become events. `gen_ai.*` follows
+OpenTelemetry's conventions for generative AI, which are still in development; what they have no word for is `towpath.*`
+(experience.md §1.2).
 
     run ── submit (gateway)
      └── step ─┬─ chat (decider)
-               └─ tool call ─┬─ authorize (tool-access service)
-                             └─ execute_tool (worker)
+               ├─ tool call ─┬─ authorize (tool-access service)
+               │             └─ execute_tool (worker)
+               └─ invoke_agent ── run of a child ── step …
+
+In a plan or workflow, plan steps stand in the place of steps.
 """
 
 from collections.abc import Iterable, Mapping
@@ -50,7 +54,11 @@ class SpanLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A finished span; *parent* is the key of another span of the same run. Attributes that are None are left out."""
+    """A finished span; *parent* is the key of another span of the same run, or of *parent_run*.
+
+    *trace* is the run that a caller submitted, where the span is of a run below it. Attributes that are None are left
+    out.
+    """
 
     key: str
     name: str
@@ -62,6 +70,8 @@ class Span:
     events: tuple[SpanEvent, ...] = ()
     links: tuple[SpanLink, ...] = ()
     error: str | None = None
+    trace: UUID | None = None
+    parent_run: UUID | None = None
 
 
 def step_key(step: int) -> str:
@@ -72,6 +82,16 @@ def step_key(step: int) -> str:
 def call_key(execution_id: UUID) -> str:
     """Return the key of a tool call, from its instruction to its outcome."""
     return f"call:{execution_id}"
+
+
+def plan_step_key(index: int) -> str:
+    """Return the key of a step of a plan, which counts from 0."""
+    return f"plan:{index}"
+
+
+def child_key(child_id: UUID) -> str:
+    """Return the key of a child run in the run that started it; the child's root stands below it."""
+    return f"child:{child_id}"
 
 
 def nanoseconds(at: datetime) -> int:
@@ -128,6 +148,7 @@ def decision_span(
             "error.type": error,
         },
         error=error,
+        trace=request.root_run_id,
     )
 
 
@@ -163,6 +184,7 @@ def authorization_span(
             "towpath.violation": violation or None,
             "towpath.fence": request.fence,
         },
+        trace=request.root_run_id,
     )
 
 
@@ -189,6 +211,7 @@ def tool_span(invocation: ToolInvocation, outcome: ToolOutcome, *, start_ns: int
             "error.type": failure,
         },
         error=failure,
+        trace=invocation.root_run_id,
     )
 
 

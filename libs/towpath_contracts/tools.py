@@ -220,7 +220,8 @@ class ToolInvocation(Message):
     """TAS to worker: run this call. The worker believes the ticket, not this envelope.
 
     `workspace` is the digest of the list of files that the tool works with, for one that asks for them; the worker gets
-    them by its ticket.
+    them by its ticket. `root_run_id` is that of the run which a caller submitted, in a run that is below it: what is
+    traced belongs to its trace.
     """
 
     execution_id: UUID
@@ -234,6 +235,7 @@ class ToolInvocation(Message):
     timeout_ms: int
     ticket: str
     workspace: str = Field(default="", exclude_if=lambda digest: not digest)
+    root_run_id: UUID | None = Field(default=None, exclude_if=unset)
 
 
 class TicketClaims(Value):

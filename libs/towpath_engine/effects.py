@@ -161,6 +161,7 @@ def _decide(state: RunState, effect: PendingEffect) -> DecisionRequest:
         debug=task.debug,
         caller=task.caller,
         max_calls=0 if budget is None else 1 if lean else CALLS,
+        root_run_id=None if task.parent is None else task.parent.root_id,
     )
 
 

@@ -91,12 +91,13 @@ class OtlpSink:
     def emit(self, run_id: UUID, span: Span) -> None:
         """Put a finished span into the queue; a full queue drops its oldest."""
         self._counter.labels("recorded").inc()
-        trace = ids.trace_id(run_id)
+        trace = ids.trace_id(span.trace or run_id)
+        above = None if span.parent is None else _context(trace, span_id(span.parent_run or run_id, span.parent))
         self._processor.on_end(
             ReadableSpan(
                 name=span.name,
                 context=_context(trace, span_id(run_id, span.key)),
-                parent=None if span.parent is None else _context(trace, span_id(run_id, span.parent)),
+                parent=above,
                 resource=self._resource,
                 attributes=_said(span.attributes),
                 events=[Event(event.name, _said(event.attributes), event.at_ns) for event in span.events],

@@ -145,7 +145,8 @@ async def get_run(run_id: UUID, parts: PartsOf, principal: RunsReader, prefer: P
     view = await parts.platform.until_end(principal.project, run_id, wait_s) if wait_s else None
     if view is None or view.status in TELLS_EFFECTS:
         view = await parts.platform.run(principal.project, run_id, effects=True)
-    return json_answer(view, headers={"traceresponse": ids.traceparent(run_id, "run")})
+    above = view.root_run_id or run_id
+    return json_answer(view, headers={"traceresponse": ids.traceparent(run_id, "run", trace=above)})
 
 
 @router.get(

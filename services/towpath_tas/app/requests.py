@@ -166,7 +166,7 @@ class Requests:
         if entry.contested:
             await nak(item.message, CONTESTED_S)
             return
-        await self._sender.send(entry.step)
+        await self._sender.send(entry.step, entry.counted_for)
         self._metrics.stay_seconds.labels("request").observe(age_s(item.message))
         await crash_point_sent("tas.request_before_ack")
         if entry.step.dead:

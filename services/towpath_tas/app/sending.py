@@ -90,14 +90,14 @@ class Sender:
         self._tickets = tickets
         self._metrics = metrics
 
-    async def send(self, step: Step) -> None:
-        """Send everything that *step* wants sent."""
+    async def send(self, step: Step, root: UUID | None = None) -> None:
+        """Send everything that *step* wants sent; *root* is the run above the call's, whose trace it belongs to."""
         for effect in step.effects:
             match effect:
                 case Dispatch() if is_internal(effect.call):
                     await self._tell(effect.call.run_id, permitted(effect.call))
                 case Dispatch():
-                    await self._dispatch(effect.call)
+                    await self._dispatch(effect.call, root)
                 case Tell():
                     await self._tell(effect.run_id, effect.fact)
                 case Stop():
@@ -112,10 +112,10 @@ class Sender:
         await self._bus.post(subjects.run_inbox("tas", run_id), fact.encode())
         await crash_point_sent("tas.told")
 
-    async def _dispatch(self, call: Call) -> None:
+    async def _dispatch(self, call: Call, root: UUID | None) -> None:
         crash_point("tas.before_dispatch")
         self._metrics.dispatches.inc()
-        body = invocation_body(call, self._tickets.make(call))
+        body = invocation_body(call, self._tickets.make(call), root)
         headers = {MESSAGE_ID: f"{call.execution_id}:{call.attempt}"}
         await self._bus.post(subjects.tool_exec(call.project, call.toolset), body, headers)
         await crash_point_sent("tas.dispatched")
@@ -135,12 +135,13 @@ class Sender:
                     continue
 
 
-def invocation_body(call: Call, ticket: str) -> bytes:
+def invocation_body(call: Call, ticket: str, root: UUID | None = None) -> bytes:
     """Return the ToolInvocation of *call* as JSON; the arguments are JSON already and are not read again."""
     files = f',"workspace":{json.dumps(call.workspace)}' if call.workspace else ""
+    above = f',"root_run_id":"{root}"' if root is not None else ""
     return (
         f'{{"schema_version":1,"execution_id":"{call.execution_id}","attempt":{call.attempt},"run_id":"{call.run_id}",'
         f'"project":{json.dumps(call.project)},"toolset":{json.dumps(call.toolset)},"tool":{json.dumps(call.tool)},'
         f'"args":{call.args},"effect_class":"{call.effect_class}","timeout_ms":{call.timeout_ms},"ticket":"{ticket}"'
-        f"{files}}}"
+        f"{files}{above}}}"
     ).encode()
