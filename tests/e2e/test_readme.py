@@ -19,7 +19,7 @@ from towpath import Client
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
-PAGES = ("README.md", "docs/operations.md", "docs/reliability.md")
+PAGES = ("README.md", "docs/README.md", "docs/operations.md", "docs/reliability.md")
 EXAMPLES = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("examples/*/README.md"))
 BIN = Path(sys.executable).parent
 START_LIMIT_S = 120
