@@ -19,6 +19,7 @@ from towpath_contracts.execution_log import truncate
 from towpath_contracts.raw_events import Entry
 from towpath_log_writer.core.changes import Changes, Place, Unreadable
 from towpath_log_writer.core.goals import GOAL_EVENTS
+from towpath_log_writer.core.plans import PLAN_EVENTS
 from towpath_log_writer.core.rows import RESULT_CHARS, NewRun, StepRow, json_text, plain
 from towpath_log_writer.core.sequence import Segment
 
@@ -298,6 +299,7 @@ _KNOWN: dict[str, tuple[type[Value], Callable[[Place, Any], None]]] = {
     "tool_call_finished": (ev.ToolCallFinished, _tool_finished),
     "tool_call_denied": (ev.ToolCallDenied, _tool_denied),
     **GOAL_EVENTS,
+    **PLAN_EVENTS,
     "run_quarantined": (ev.RunQuarantined, _quarantined),
     "run_finished": (ev.RunFinished, _run_finished),
 }
