@@ -128,7 +128,8 @@ class Watch:
             case facts.RunForked():
                 return self.seq == 1 and self.task.forked_from is not None
             case facts.MessageDead():
-                return fact.effect_id in self.asked | self.children or fact.effect_id in self.open
+                told = {outcome_effect(run_id, execution_id) for execution_id in self.applied}
+                return fact.effect_id in self.asked | self.children | told or fact.effect_id in self.open
             case facts.TimerFired() | facts.ExecutionConflict() | facts.WatchdogReported():
                 return True
             case facts.BudgetApplied() | facts.BudgetRefused() | facts.BudgetWarned():

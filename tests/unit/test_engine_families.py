@@ -10,6 +10,8 @@ from tests.support.engine_families import FamilyWorld
 from tests.support.engine_machine import Machine, snapshot
 from tests.support.engine_world import Seeded
 from tests.support.plan_machine import PlanRun, ask, block, step
+from tests.support.team_machine import Lead
+from tests.support.team_world import TeamWorld
 
 SEEDS = range(100)
 ROUGH_TURNS = 50
@@ -45,9 +47,16 @@ def carried_out(seed: int) -> Machine:
     return ended(PlanRun(*steps, start=False, timeout_ms=chance.pick((60_000, 300_000))), chance)
 
 
-def ended(machine: Machine, chance: Seeded) -> Machine:
+def led(seed: int) -> Machine:
+    """Return the run of a team's lead after its rough time and the peace that follows."""
+    chance = Seeded(seed)
+    lead = Lead(start=False, timeout_ms=chance.pick((60_000, 300_000, 3_600_000)))
+    return ended(lead, chance, TeamWorld(lead, chance))
+
+
+def ended(machine: Machine, chance: Seeded, world: FamilyWorld | None = None) -> Machine:
     """Let a run live until it ends; fails where it does not."""
-    world = FamilyWorld(machine, chance)
+    world = world or FamilyWorld(machine, chance)
     world.begin()
     for turn in range(ROUGH_TURNS + CALM_TURNS):
         world.calm = turn >= ROUGH_TURNS
@@ -69,6 +78,19 @@ def told(live: Callable[[int], Machine], seeds: Iterable[int]) -> Counter[str]:
             raise
         events.update(entry.event.type for entry in machine.entries)
     return events
+
+
+def test_leads_of_teams_end_in_a_hostile_world() -> None:
+    events = told(led, range(20))
+    wanted = (
+        "child_started",
+        "child_ended",
+        "outcome_recorded",
+        "tool_call_denied",
+        "tool_call_edited",
+        "run_quarantined",
+    )
+    assert min(events[name] for name in wanted) >= 1, events
 
 
 def test_plans_and_workflows_end_in_a_hostile_world() -> None:
