@@ -11,7 +11,7 @@ from towpath_contracts import facts
 from towpath_contracts.decisions import Finish
 from towpath_contracts.networks import Snapshot
 from towpath_engine.evolve import evolve
-from towpath_engine.state import RunState, Status, initial
+from towpath_engine.state import EffectKind, RunState, Status, initial
 from towpath_engine.transition import Transition
 
 
@@ -74,7 +74,7 @@ class ForkPoint:
             msg = f"the run has {found.step} steps; name one from {first} to {found.step}"
         elif self._answered:
             msg = f"the run answered in step {found.step}: nothing comes after it"
-        elif found.pending or any(not call.status for call in found.calls):
+        elif _is_busy(found):
             msg = f"step {found.step} is not over: it waits for a decision or has calls without an outcome"
         else:
             return found
@@ -84,6 +84,12 @@ class ForkPoint:
     def seq(self) -> int:
         """Seq of the last entry that is shared."""
         return self._boundary.seq
+
+
+def _is_busy(state: RunState) -> bool:
+    """Say whether anything is under way; what the ledger has to be told of ended calls is the parent's to tell."""
+    waits = any(pending.kind is not EffectKind.OUTCOME for pending in state.pending)
+    return waits or any(not call.status for call in state.calls)
 
 
 def _is_preamble(event: "ev.AnyEvent") -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
+import pytest
 from tests.support.engine_machine import respond, use, use_all
 from tests.support.plan_machine import PlanRun, step
 from tests.support.team_machine import INNER, MEMBERS, NETWORK, Lead, asks
@@ -12,7 +13,9 @@ from towpath_contracts import facts
 from towpath_contracts.child_tools import ORCHESTRATE
 from towpath_contracts.run_effects import effects_of
 from towpath_engine.advance import wake_at
-from towpath_engine.state import EffectKind
+from towpath_engine.forking import ForkPoint, ForkRefusedError
+from towpath_engine.inherited import inherited_of
+from towpath_engine.state import EffectKind, RunState
 
 
 def told_effects(run: Lead) -> list[str]:
@@ -255,3 +258,22 @@ def test_only_the_lead_of_a_team_has_delegates() -> None:
     run.decide(asks("ann"))
     run.permit()
     assert [one.failure.code for one in run.results if one.failure] == ["tool_unknown"]
+
+
+def test_a_fork_begins_after_delegates_that_have_ended_and_not_while_one_runs() -> None:
+    run = Lead()
+    run.decide(asks("ann"))
+    run.permit()
+    with pytest.raises(ForkRefusedError, match="step 1 is not over"):
+        before(run, 2)
+    run.end(final={"message": "three"})
+    known = before(run, 2)
+    assert [output.text for output in known.outputs] == ['{"message":"three"}']
+    assert "children" not in inherited_of(known, new_script=False), "nor is anybody asked again"
+
+
+def before(run: Lead, step: int) -> RunState:
+    """Return what the run knew before a step."""
+    point = ForkPoint(run.state.run_id, run.network, step)
+    next((entry for entry in run.entries if point.saw(entry)), None)
+    return point.state()
