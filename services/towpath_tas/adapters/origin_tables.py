@@ -29,7 +29,8 @@ Reader = Lane | Any
 class Task:
     """What a run begins with: texts, and inputs by name. Of a `born` run, another one's child, no caller wrote them.
 
-    `parent` is the run whose child or fork it is, with the step that this one knows nothing of any more.
+    `parent` is the run whose child or fork it is, with the step that this one knows nothing of any more. A `composed`
+    run, a plan or workflow, tells its children what earlier ones have answered.
     """
 
     project: str
@@ -37,6 +38,7 @@ class Task:
     inputs: Mapping[str, Any]
     parent: tuple[UUID, int] | None = None
     born: bool = False
+    composed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +91,13 @@ def _task(created: Mapping[str, Any]) -> Task:
         inputs=inputs,
         parent=_above(created),
         born=bool(created.get("parent")),
+        composed=_is_composed(created),
     )
+
+
+def _is_composed(created: Mapping[str, Any]) -> bool:
+    within = (created.get("swarm") or {}).get("swarm") or {}
+    return created.get("kind") == "plan" or within.get("mode") == "workflow"
 
 
 def _strings(written: Any) -> Iterator[str]:

@@ -33,6 +33,10 @@ MAX_SPECS = 4_096
 MAX_ABOVE = 16
 """Runs above a run, whose child or fork it is, that are looked at."""
 
+FIRST_STEP = 1
+EARLIER = "earlier agents"
+"""Who told a later step of a plan something, as a denial says it."""
+
 MAX_PAGES = 8
 """Pages of calls read of one run: more calls than these no run makes before its limits end it."""
 
@@ -75,7 +79,8 @@ class Origins:
     async def _begin(self, source: Reader, run: _Run, task: Task | None) -> None:
         """Take what the caller said, and what a fork or a child knows: calls that runs above it made before it began.
 
-        What a child was told to do, a model may have written: its root's task vouches, and that of no run between.
+        What a child was told to do, a model may have written: its root's task vouches, and that of no run between. A
+        later step of a plan or workflow is told what agents before it answered, which nobody vouches for.
         """
         if task is None or task.project != run.project:
             return
@@ -92,6 +97,9 @@ class Origins:
             found = (await read_tasks(source, [above])).get(above)
             if found is None or found.project != run.project:
                 break
+            if found.composed and task.born and before > FIRST_STEP + 1:
+                for text in task.texts:
+                    run.knowledge.add_untrusted(Source(EARLIER, before - 1), text)
             task = found
         run.knowledge.missed()  # whose child the run may be is not known: nothing that it was told vouches
 
