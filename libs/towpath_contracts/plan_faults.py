@@ -127,7 +127,7 @@ def _counted(steps: Any, most: int) -> Iterator[ProblemDetail]:
         elif step.get("type") in _PAYLOADS and given != [step["type"]]:
             yield _told(("steps", place, "type"), f"is {step['type']}, but the step has {given[0]}")
         children = _children(step)
-        if given == ["parallel"] and children is not None and not children:
+        if children is not None and not children:
             yield _told(("steps", place, "parallel", "steps"), "needs at least 1 agent")
         if children is not None and len(children) > BLOCK_AGENTS:
             at: Place = ("steps", place, "parallel", "steps")

@@ -152,7 +152,8 @@ class Driven:
         name = self.trace.names[child.child_id]
         fate = self.case.fate(name)
         status, final, code = fate.status, fate.final, fate.code
-        if (child.stopped or self.cut) and not fate.stubborn:
+        parked = self.cut and status == "quarantined"  # a parked run takes a cancel, and has an end of its own
+        if parked or ((child.stopped or self.cut) and not fate.stubborn):
             status, final, code = "cancelled", None, "cancelled"
         self.ended.append((name, status, final, code, self.at))
         fact = facts.ChildTold(

@@ -1,0 +1,259 @@
+"""Trees of runs while services are killed: `python -m tests.trees.kills --kills 100 --seed 1`.
+
+Each tree is a workflow of workflows of workflows, three deep: 4 x 4 x 4 = 64 runs at its bottom, each with one call
+that must not happen twice. Trees run one after another on a whole platform while SIGKILL strikes its services in turn,
+at random; then more trees are cancelled at the root in the middle. Prints one line of JSON; ends with 1 if a run is
+lost, an effect doubled, an answer wrong, anything of a tree happens after its cancel was answered, or a run goes on.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from towpath.client.client import Client
+from towpath.errors import RefusedError, TowpathError, UnavailableError
+from towpath_embedded.chaos.campaign import Orders, outside_of, platform_for
+from towpath_embedded.chaos.faults import FAULTS, SERVICES, Striker
+from towpath_embedded.chaos.fleet import answer_of, fleet, size_of
+from towpath_embedded.chaos.judge import FINAL, judge
+from towpath_embedded.chaos.outside import read_marks
+from towpath_embedded.chaos.people import Person
+from towpath_embedded.chaos.watch import Reader
+from towpath_embedded.identity import temporary_folder
+from towpath_embedded.platform import Platform
+
+TREE_S = 300.0
+"""How long a tree may take, on a machine where everything is slow and services die."""
+
+QUIET_S = 120.0
+CANCEL_S = 2.0
+"""The latest moment of a tree's life at which it is cancelled."""
+
+_TREE = "SELECT run_id::text, status FROM runs.run WHERE run_id::text = $1 OR root_run_id::text = $1"
+_CALLS = "SELECT execution_id::text FROM tas.tool_call WHERE run_id::text = ANY ($1)"
+_ENDED = "SELECT extract(epoch FROM ended_at)::float8 AS at FROM runs.run WHERE run_id::text = $1"
+_BEHIND = (
+    "SELECT count(*) AS runs FROM runs.run r LEFT JOIN history.run_cursor c USING (run_id)"
+    " WHERE c.seq IS DISTINCT FROM r.seq"
+)
+
+
+class Harbour:
+    """Submits trees on a platform, kills its services and keeps what was seen."""
+
+    def __init__(self, platform: Platform, folder: Path, width: int, seed: int) -> None:
+        self.platform, self.width = platform, width
+        self.chance = random.Random(seed)
+        self.workload = fleet(width)
+        self.client = Client(platform.gateway_url)
+        self.reader = Reader(platform.dsn())
+        self.outside = outside_of(folder)
+        self.striker = Striker(platform, stop_s=1.0)
+        self.person = Person(self.client, self.reader, self.outside, self.striker)
+        self.trees: list[str] = []
+        self.wrong: list[str] = []
+        self.killed: Counter[str] = Counter()
+        self.cancelled = self.cut_effects = 0
+        self.quickest = TREE_S
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        await self.striker.close()
+        await self.reader.close()
+        await self.client.close()
+
+    async def publish(self) -> None:
+        """Publish the network; the tools may not be registered yet."""
+        async with asyncio.timeout(TREE_S):
+            while True:
+                with contextlib.suppress(TowpathError):
+                    await self.client.networks.publish(self.workload.spec)
+                    return
+                await asyncio.sleep(0.3)
+
+    async def submit(self) -> str:
+        """Submit a tree under a key, until somebody answers."""
+        key = str(uuid4())
+        async with asyncio.timeout(TREE_S):
+            while True:
+                with contextlib.suppress(UnavailableError):
+                    said = await self.client.submit(
+                        self.workload.name,
+                        self.workload.message,
+                        script=list(self.workload.script),
+                        idempotency_key=key,
+                    )
+                    self.trees.append(str(said.run_id))
+                    return str(said.run_id)
+                await asyncio.sleep(0.2)
+
+    async def rows(self, statement: str, *arguments: object) -> list[Any]:
+        """Return rows, asked again until the database answers."""
+        while (found := await self.reader.rows(statement, *arguments)) is None:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0.2)
+        return found
+
+    async def runs_of(self, tree: str) -> dict[str, str]:
+        """Return the status of every run of a tree."""
+        return {row["run_id"]: row["status"] for row in await self.rows(_TREE, tree)}
+
+    async def ended(self, tree: str, timeout_s: float = TREE_S) -> dict[str, str]:
+        """Wait until every run of a tree has ended, or the time is over; returns their statuses."""
+        until = time.monotonic() + timeout_s
+        while True:
+            runs = await self.runs_of(tree)
+            if (runs and all(status in FINAL for status in runs.values())) or time.monotonic() > until:
+                return runs
+            await asyncio.sleep(0.2)
+
+    async def check(self, tree: str) -> None:
+        """Wait for a tree; its answer must be the one, and every run of it must be there once."""
+        began = time.monotonic()
+        runs = await self.ended(tree)
+        self.quickest = min(self.quickest, time.monotonic() - began)
+        open_ = sum(status not in FINAL for status in runs.values())
+        if open_:
+            self.wrong.append(f"{tree}: {open_} of {len(runs)} runs go on")
+            return
+        if len(runs) != size_of(self.width):
+            self.wrong.append(f"{tree}: {len(runs)} runs, not {size_of(self.width)}")
+        view = await self.patiently(tree)
+        if view.status != "completed" or view.final != {"message": answer_of(self.width)}:
+            self.wrong.append(f"{tree} is {view.status}: {view.reason}: {str(view.final)[:200]}")
+
+    async def patiently(self, tree: str) -> Any:
+        """Ask for a run until somebody answers."""
+        async with asyncio.timeout(TREE_S):
+            while True:
+                with contextlib.suppress(UnavailableError):
+                    return await self.client.get(tree)
+                await asyncio.sleep(0.2)
+
+    async def rage(self, kills: int) -> None:
+        """Kill service after service, each in its turn, at random moments."""
+        for number in range(kills):
+            await asyncio.sleep(self.chance.uniform(0.2, 2.0))
+            target = SERVICES[number % len(SERVICES)]
+            with contextlib.suppress(TimeoutError):
+                await self.striker.strike(FAULTS[f"kill.{target}"])
+                self.killed[target] += 1
+
+    async def under_kills(self, kills: int) -> None:
+        """Let tree after tree run while services are killed."""
+        raging = asyncio.create_task(self.rage(kills))
+        try:
+            while not raging.done():
+                await self.check(await self.submit())
+            await raging
+        finally:
+            raging.cancel()
+            await asyncio.gather(raging, return_exceptions=True)
+        await self.platform.wait_ready(QUIET_S)
+
+    async def cancel_one(self) -> None:
+        """Cancel a tree at its root in the middle: once it has ended nothing of it may happen, or go on."""
+        tree = await self.submit()
+        wanted = self.chance.randrange(2, size_of(self.width))
+        await self.until(tree, lambda runs: len(runs) >= wanted or runs.get(tree) in FINAL)
+        await asyncio.sleep(self.chance.uniform(0, min(self.quickest / 2, CANCEL_S)))
+        try:
+            await self.client.cancel(tree, reason="enough")
+        except RefusedError:
+            return  # it has ended before; another one is taken
+        await self.until(tree, lambda runs: runs.get(tree) in FINAL)
+        runs = await self.ended(tree, QUIET_S)
+        going = [run_id for run_id, status in runs.items() if status not in FINAL]
+        if going:
+            self.wrong.append(f"{tree}: {len(going)} runs go on after its cancel: {going[:3]}")
+        calls = {row["execution_id"] for row in await self.rows(_CALLS, [*runs])}
+        (root,) = await self.rows(_ENDED, tree)
+        late = [mark for mark in read_marks(self.outside) if mark.execution_id in calls and mark.at > root["at"]]
+        if late:
+            self.wrong.append(f"{tree}: {len(late)} effects after it was {runs[tree]}")
+        self.cancelled += runs[tree] == "cancelled"
+        self.cut_effects += sum(mark.execution_id in calls for mark in read_marks(self.outside))
+
+    async def until(self, tree: str, true: Callable[[dict[str, str]], bool]) -> None:
+        """Wait until the runs of a tree are as wanted."""
+        async with asyncio.timeout(TREE_S):
+            while not true(await self.runs_of(tree)):  # noqa: ASYNC110 - a level
+                await asyncio.sleep(0.02)
+
+    async def judged(self) -> dict[str, Any]:
+        """Wait for the history and hold everything that is stored against the marks outside."""
+        until = time.monotonic() + QUIET_S
+        while (await self.rows(_BEHIND))[0]["runs"] and time.monotonic() < until:  # noqa: ASYNC110 - a level
+            await asyncio.sleep(0.3)
+        verdict = await judge(self.platform.dsn(), self.outside, ends=FINAL)
+        composed = {row["run_id"] for row in await self.rows("SELECT run_id::text FROM runs.run WHERE kind = 'swarm'")}
+        verdict.diff = [one for one in verdict.diff if not ("in history" in one and one.split(":")[0] in composed)]
+        findings = {name: found for name, found in verdict.findings.items() if found}
+        self.wrong += [f"{name}: {one}" for name, found in findings.items() for one in found[:5]]
+        return {
+            "runs": verdict.runs,
+            "ended": verdict.ended,
+            "effects": verdict.effects,
+            "repeats": verdict.repeats,
+            "unknown": len(verdict.unknown),
+            **{name: len(found) for name, found in verdict.findings.items()},
+        }
+
+
+async def live(kills: int, cancels: int, seed: int, width: int = 4) -> dict[str, Any]:
+    """Do it all on a platform of its own; returns the figures. `wrong` says what must not be."""
+    began = time.monotonic()
+    orders = Orders(workloads=(fleet(width),), faults=(), strikes=0, seed=seed)
+    with temporary_folder() as folder:
+        async with platform_for(orders, folder, lambda _line: None) as platform:
+            harbour = Harbour(platform, folder, width, seed)
+            deciding = asyncio.create_task(harbour.person.decide())
+            try:
+                await harbour.publish()
+                await harbour.under_kills(kills)
+                under_kills = len(harbour.trees)
+                while harbour.cancelled < cancels and len(harbour.trees) < under_kills + 4 * cancels:
+                    await harbour.cancel_one()
+                figures = await harbour.judged()
+            finally:
+                deciding.cancel()
+                await asyncio.gather(deciding, return_exceptions=True)
+                await harbour.close()
+    return {
+        "trees": under_kills,
+        "leaves": width**3,
+        "cancels": cancels,
+        "cancelled": harbour.cancelled,
+        "effects_before_cancels": harbour.cut_effects,
+        "quickest_tree_s": round(harbour.quickest, 1),
+        "kills": dict(harbour.killed),
+        **figures,
+        "said": dict(harbour.person.said),
+        "wrong": harbour.wrong,
+        "seconds": round(time.monotonic() - began, 1),
+    }
+
+
+def main() -> int:
+    """Parse the arguments and do it."""
+    parser = argparse.ArgumentParser(prog="python -m tests.trees.kills", description=__doc__)
+    parser.add_argument("--kills", type=int, default=100, help="services killed with SIGKILL")
+    parser.add_argument("--cancels", type=int, default=20, help="trees cancelled in the middle")
+    parser.add_argument("--width", type=int, default=4, choices=(1, 2, 3, 4), help="4 makes trees of 64 leaves")
+    parser.add_argument("--seed", type=int, default=1)
+    said = parser.parse_args()
+    figures = asyncio.run(live(said.kills, said.cancels, said.seed, said.width))
+    sys.stdout.write(json.dumps(figures) + "\n")
+    return 1 if figures["wrong"] or figures["cancelled"] < said.cancels else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
