@@ -20,16 +20,19 @@ STOP_WAIT_S = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Who asks is what *asker* makes of the subject; *most* may wait, of them one asker's *share*; few at once."""
+    """Who asks is what *asker* makes of the subject; *most* may wait, of them one asker's *share*.
+
+    *at_once* says how many are answered at the same time just now: at least one.
+    """
 
     asker: Callable[[str], str]
     most: int
     share: float
-    at_once: int
+    at_once: Callable[[], int]
 
 
 class Door:
-    """Takes messages as they come, and answers them in turns, *at_once* at the same time."""
+    """Takes messages as they come, and answers them in turns, few at the same time."""
 
     def __init__(
         self,
@@ -59,7 +62,7 @@ class Door:
         self._begin()
 
     def _begin(self) -> None:
-        while len(self._turns) and len(self._busy) < self._rules.at_once:
+        while len(self._turns) and len(self._busy) < self._rules.at_once():
             message = self._turns.next(monotonic())
             asker = self._rules.asker(message.subject)
             self._waiting[asker] -= 1

@@ -30,9 +30,13 @@ from towpath_orchestrator.registry import Registry
 from towpath_orchestrator.settings import OrchestratorSettings
 from towpath_orchestrator.submit import Intake
 from towpath_orchestrator.waking import Waking
+from towpath_orchestrator.windows import Windows
 
 SUBMITS_AT_ONCE = 32
 """Tasks that are checked and stored at the same time: enough to share commits, and few before whoever comes next."""
+
+SUBMITS_AMONG_WORK = 4
+"""While requests of runs wait for their turn: what has begun goes before what would only wait in the queue."""
 
 
 class ClientGetRun(ClientMessage):
@@ -101,10 +105,16 @@ def serve_clients(bus: Wire, clients: Clients) -> None:
     bus.answer_subject(subjects.TASK_CANCEL_ALL, ClientCancel, clients.cancel)
 
 
-async def serve_submits(bus: Wire, clients: Clients, settings: OrchestratorSettings) -> Callable[[], Awaitable[None]]:
+async def serve_submits(
+    bus: Wire, clients: Clients, settings: OrchestratorSettings, windows: Windows
+) -> Callable[[], Awaitable[None]]:
     """Take tasks in turns of their callers; returns what stops that."""
     share = settings.max_active_share
-    rules = Rules(asker=_caller, most=settings.max_waiting_submits, share=share, at_once=SUBMITS_AT_ONCE)
+
+    def at_once() -> int:
+        return SUBMITS_AMONG_WORK if windows.holds_any else SUBMITS_AT_ONCE
+
+    rules = Rules(asker=_caller, most=settings.max_waiting_submits, share=share, at_once=at_once)
     words = (subjects.TASK_SUBMIT_ALL, subjects.TASK_SUBMIT_ANONYMOUS)
     return await bus.answer_in_turns(words, SubmitTask, clients.submit, rules)
 

@@ -227,6 +227,11 @@ class Windows:
         if not window.turns:
             window.width.rest()
 
+    @property
+    def holds_any(self) -> bool:
+        """Whether anything waits."""
+        return bool(self._held)
+
     def held(self) -> list[Held]:
         """Return everything that waits."""
         return [held for place in set(self._held.values()) for held in self._windows[place].turns.items()]

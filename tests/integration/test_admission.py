@@ -54,9 +54,9 @@ async def publish(peers: Peers) -> None:
         await peers.ask(rpc.PUBLISH_NETWORK, PublishNetwork(project="default", actor="test", spec=spec))
 
 
-async def submit(peers: Peers, network: str) -> dict[str, Any]:
+async def submit(peers: Peers, network: str, caller: str = "") -> dict[str, Any]:
     task = SubmitTask(network=network, user_message="hello")
-    reply = await peers.raw("task.submit", task.model_dump_json().encode())
+    reply = await peers.raw(f"task.submit{caller}", task.model_dump_json().encode())
     answer: dict[str, Any] = json.loads(reply.data)
     return answer
 
@@ -152,3 +152,36 @@ async def test_tasks_beyond_what_can_be_held_are_refused_and_the_rest_completes(
         assert {(r["code"], r["retryable"], r["retry_after_s"]) for r in refused} == {("overloaded", True, 1)}
         async with asyncio.timeout(90):
             assert {await ended(peers, run_id) for run_id in accepted} == {"completed"}
+
+
+async def test_a_flood_of_one_caller_leaves_every_second_place_to_another(
+    database: Any, nats_server: Any, peers: SlowPeers
+) -> None:
+    """One submits 120, then another 10: of the next 20 that begin, 10 are the other's (by their logs)."""
+    owner = await asyncpg.connect(database())
+    await owner.execute(
+        "INSERT INTO gateway.principal (caller, project) VALUES ('flood', 'default'), ('other', 'default')"
+    )
+    limits = {"TOWPATH_MAX_ACTIVE_RUNS": "6", "TOWPATH_MAX_ACTIVE_SHARE": "1"}
+    begun = (
+        "SELECT r.caller FROM runs.run r JOIN runs.run_event e ON e.run_id = r.run_id AND e.type = 'run_started'"
+        " ORDER BY e.at, r.started_at"
+    )
+    try:
+        async with orchestrator(database("orchestrator"), nats_server.url(), **limits):
+            await publish(peers)
+            await asyncio.gather(*(submit(peers, "slow", ".flood") for _ in range(120)))
+            await peers.until(lambda: len(peers.held()) == 6)
+            await asyncio.gather(*(submit(peers, "slow", ".other") for _ in range(10)))
+            done: set[Any] = set()
+            while len(done) < 24:
+                await peers.until(lambda: any(one.execution_id not in done for one in peers.requests))
+                request = next(one for one in peers.requests if one.execution_id not in done)
+                done.add(request.execution_id)
+                await peers.finish(request)
+            await peers.until(lambda: len(peers.held()) >= 30)
+            order = [row["caller"] for row in await owner.fetch(begun)]
+    finally:
+        await owner.close()
+    assert order[:6] == ["flood"] * 6
+    assert order[6:26].count("other") == 10
