@@ -1,0 +1,314 @@
+"""Rows E8 to E10 on the running platform: one way to run agents, answers that wait or don't, one trace over all.
+
+Also that a run is one trace over all processes, and a receiver that hangs holds up nobody (feature A14).
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import UUID, uuid4
+
+import httpx2
+import pytest
+import pytest_asyncio
+import yaml
+from tests.support.otlp_receiver import Receiver, otlp_receiver
+from tests.support.sse import frames
+from tests.support.waiting import eventually
+
+from towpath import Client, RefusedError, plan
+from towpath.cli import main
+from towpath_contracts.views import RunView
+from towpath_embedded.identity import temporary_folder
+from towpath_embedded.platform import Platform
+from towpath_embedded.roles import WorkerCommand
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SAMPLE = Path(__file__).parents[2] / "examples" / "support"
+CLIENT_TRACE, CLIENT_SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+SECRET = "the customer said something private"
+SERVICES = {f"towpath-{name}" for name in ("gateway", "orchestrator", "decider", "tas", "worker")}
+RULES = [
+    {"name": "plan", "tool": "agent_orchestrate", "effect": "allow"},
+    {"name": "look-up", "who": {"network": "planning"}, "tool": "orders.find", "effect": "allow"},
+]
+PLANNING = {
+    "name": "planning",
+    "agents": [
+        {"key": "boss", "is_default": True, "allow_respond": True, "equipped_tools": ["agent_orchestrate"]},
+        {"key": "tech", "allow_respond": True, "equipped_tools": ["orders.find"]},
+    ],
+}
+
+
+def use(tool: str, **params: Any) -> dict[str, Any]:
+    return {
+        "action": "USE_TOOL",
+        "action_reasoning": "as planned",
+        "action_details": {"tool_name": tool, "tool_params": params},
+    }
+
+
+def says(text: str, **more: Any) -> dict[str, Any]:
+    return {"action": "RESPOND", "action_reasoning": "done", "action_details": {"payload": text}, **more}
+
+
+SCRIPT = [
+    use("orders.find", order_id="8812"),
+    use("orders.refund", order_id="8812", amount=1, reason="x" * 100 + SECRET),
+    use("orders.delete", order_id="8812"),
+    says("x" * 120 + SECRET),
+]
+LOOKS = [{**use("orders.find", order_id="8812"), "agent": "tech"}, says("It is a lamp.", agent="tech")]
+LOOK = plan("look").step("tech", "What is {{ bindings.order }}?", bind="found", id="look").given(order="8812")
+
+
+class Place(NamedTuple):
+    """The platform that all tests here share, and who receives its spans."""
+
+    platform: Platform
+    client: Client
+    http: httpx2.AsyncClient
+    receiver: Receiver
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def place() -> AsyncIterator[Place]:
+    with temporary_folder() as folder, otlp_receiver() as receiver:
+        policy = yaml.safe_load((SAMPLE / "policy.yaml").read_text("utf-8"))
+        (folder / "policy.yaml").write_text(yaml.safe_dump({**policy, "rules": [*policy["rules"], *RULES]}), "utf-8")
+        platform = Platform(
+            folder / "data",
+            environment={"TOWPATH_OTLP_ENDPOINT": receiver.url, "SHOP_DATABASE": str(folder / "orders.sqlite3")},
+            role_environment={"tas": {"TOWPATH_POLICY_FILE": str(folder / "policy.yaml")}},
+            workers=[WorkerCommand(modules=(str(SAMPLE / "tools.py"),))],
+            durable=False,
+            starts="fork",
+        )
+        async with (
+            platform,
+            httpx2.AsyncClient(base_url=platform.gateway_url, timeout=90) as http,
+            Client(platform.gateway_url) as client,
+        ):
+            async with asyncio.timeout(90):
+                while not await published(client):  # noqa: ASYNC110 - tools are told of nowhere
+                    await asyncio.sleep(0.1)
+            yield Place(platform, client, http, receiver)
+
+
+async def published(client: Client) -> bool:
+    """Publish the networks, as soon as the worker's tools are known."""
+    try:
+        for spec in (SAMPLE / "network.yaml", PLANNING):
+            await client.networks.publish(spec)
+    except RefusedError:
+        return False
+    return True
+
+
+async def kinds(client: Client, run_id: UUID) -> list[str]:
+    """Return what happened in a run, in order, without the ids."""
+    return [entry.event.type async for entry in client.events(run_id)]
+
+
+async def test_e8_every_way_in_runs_agents_the_same_way(place: Place) -> None:
+    """Row E8: one execution path: HTTP, SDK, tool and plan all run agents the same way; child runs queryable."""
+    client = place.client
+    alone = await client.run("support", "What is 8812?", agent_key="tech", script=LOOKS, timeout=90)
+    sdk = await client.run("support", plan=LOOK, script=LOOKS, timeout=90)
+    task = {"network": "support", "plan": LOOK.to_json(), "script": LOOKS}
+    answer = await place.http.post("/v1/runs", json=task, headers={"Prefer": "wait=30"})
+    async with Client(place.platform.nats_url) as other:
+        nats = await other.run("support", plan=LOOK, script=LOOKS, timeout=90)
+    call = {**use("agent_orchestrate", plan=LOOK.to_json()["plan"], bindings={"order": "8812"}), "agent": "boss"}
+    tool = await client.run("planning", "Look.", script=[call, *LOOKS, says("A lamp.", agent="boss")], timeout=90)
+    (asked,) = (await client.runs(parent_run_id=tool.run_id)).runs
+    assert (asked.kind, asked.depth, asked.status) == ("plan", 1, "completed")
+    for top in (sdk, await client.result(answer.json()["run_id"], 90), nats, asked):
+        (child,) = (await client.runs(parent_run_id=top.run_id)).runs
+        assert (child.kind, child.agent_key, child.user_message) == ("network", "tech", "What is 8812?")
+        assert await kinds(client, child.run_id) == await kinds(client, alone.run_id)
+        assert child.root_run_id == (tool.run_id if top is asked else top.run_id)
+        shown = await client.plan(top.run_id)
+        assert [(one.id, one.status, one.agents[0].run_id) for one in shown.steps] == [
+            ("look", "success", child.run_id)
+        ]
+    assert sdk.output is not None and sdk.output.bindings == {"found": {"message": "It is a lamp."}}
+    assert sdk.output.steps[0].outputs == alone.final
+
+
+async def test_e8_child_runs_are_found_by_their_family(place: Place) -> None:
+    """Row E8: child runs queryable with parent links."""
+    client = place.client
+    twice = LOOK.step("tech", "And {{ result.found.message }}?", id="again")
+    run = await client.run("support", plan=twice, script=[*LOOKS, says("Yes.", agent="tech")], timeout=90)
+    listed = (await client.runs(root_run_id=run.run_id, depth=1)).runs
+    assert {one.parent_run_id for one in listed} == {run.run_id} and len(listed) == 2
+    assert run.run_id in {one.run_id for one in (await client.runs(depth=0, kind="plan", limit=200)).runs}
+    assert (await client.runs(root_run_id=listed[0].run_id)).runs == ()
+    top = await client.tree(run.run_id)
+    assert [(one.purpose, one.subject) for one in top.children] == [("plan_step", "look"), ("plan_step", "again")]
+    with pytest.raises(RefusedError) as refused:
+        await client.plan(listed[0].run_id)
+    assert refused.value.code == "not_a_plan"
+
+
+async def test_e9_a_plan_is_waited_for_and_never_lost(place: Place) -> None:
+    """Row E9: `POST /run` answers 408 with id and state; 202 with location, also when the wait is over; idempotency."""
+    slow = {"network": "support", "plan": LOOK.to_json(), "script": [says("Late.", agent="tech", delay_ms=50_000)]}
+    late = await place.http.post("/run", json=slow, headers={"Prefer": "wait=1"})
+    told = late.json()
+    assert (late.status_code, told["code"], told["extra"]["status"]) == (408, "timeout", "running"), told
+    key = {"Idempotency-Key": uuid4().hex, "Prefer": "wait=1"}
+    first = await place.http.post("/v1/runs", json=slow, headers=key)
+    assert first.status_code == 202 and first.headers["location"] == f"/v1/runs/{first.json()['run_id']}"
+    assert first.headers["preference-applied"] == "wait=1"
+    again = await place.http.post("/v1/runs", json=slow, headers={"Idempotency-Key": key["Idempotency-Key"]})
+    assert (again.status_code, again.json()["run_id"], again.json()["duplicate"]) == (202, first.json()["run_id"], True)
+    changed = {**slow, "plan": LOOK.given(order="1").to_json()}
+    assert (await place.http.post("/v1/runs", json=changed, headers=key)).json()["code"] == "idempotency_conflict"
+    for run_id in (told["run_id"], first.json()["run_id"]):
+        assert [one.status for one in (await place.client.plan(run_id)).steps] == ["running"]
+        await place.client.cancel(run_id)
+    for run_id in (told["run_id"], first.json()["run_id"]):
+        assert (await place.client.result(run_id, 90)).status == "cancelled"
+        shown = await place.client.plan(run_id)
+        assert (shown.state, [one.status for one in shown.steps], shown.success) == ("failed", ["failed"], False)
+
+
+async def test_e9_the_log_of_a_plan_is_taken_up_where_it_was_left(place: Place) -> None:
+    """Row E9: SSE with Last-Event-ID; what is wrong with a plan is told at its place."""
+    run = await place.client.run("support", plan=LOOK, script=LOOKS, timeout=90)
+    every = [entry async for entry in place.client.events(run.run_id)]
+    headers = {"Accept": "text/event-stream", "Last-Event-ID": "3"}
+    async with place.http.stream("GET", f"/v1/runs/{run.run_id}/events", headers=headers) as stream:
+        read = [frame async for frame in frames(stream) if frame.id]
+    assert [int(frame.id or 0) for frame in read] == [entry.seq for entry in every[3:]]
+    assert "plan_moved" in {frame.event for frame in read}
+    wrong = {"network": "support", "plan": {"plan": {"steps": [{"type": "agent", "agent": {"agent_key": "x"}}]}}}
+    refused = await place.http.post("/v1/runs", json=wrong)
+    assert (refused.status_code, refused.json()["code"]) == (422, "plan_invalid")
+    assert [one["pointer"] for one in refused.json()["errors"]] == ["/plan/plan/steps/0/agent/agent_key"]
+
+
+async def test_e8_a_plan_is_given_on_the_command_line(
+    place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Row E8: the command line runs plans the same way, and shows what became of every step."""
+    file, script = tmp_path / "look.yaml", tmp_path / "script.json"
+    file.write_text(yaml.safe_dump(LOOK.to_json()["plan"]), "utf-8")
+    script.write_text(json.dumps(LOOKS), "utf-8")
+    server = ["--server", place.platform.gateway_url]
+
+    async def shown(*words: str) -> str:
+        code = await asyncio.to_thread(main, [*words, *server])
+        told = capsys.readouterr()
+        assert code == 0, told
+        return told.out
+
+    assert "is valid: 1 steps" in await shown(
+        "plans", "check", str(file), "--network", "support", "--set", "order=8812", "-o", "table"
+    )
+    given = ["--plan", str(file), "--set", "order=8812", "--script", str(script), "--wait", "90s"]
+    table = await shown("run", "support", *given, "-o", "table")
+    assert "1 of 1 step succeeded" in table and "plan     step look: success" in table
+    (line,) = [line.split() for line in table.splitlines() if line.startswith("  ✓ look ")]
+    assert (line[2], line[-2]) == ("success", "tech")
+    tree = await shown("runs", "list", "--depth", "1", "--limit", "1", "-o", "json")
+    assert json.loads(tree)["runs"][0]["run_id"] == line[-1]
+
+
+async def run(client: httpx2.AsyncClient) -> str:
+    task = {"network": "support", "agent_key": "billing", "user_message": SECRET, "script": SCRIPT}
+    headers = {"traceparent": f"00-{CLIENT_TRACE}-{CLIENT_SPAN}-01", "Prefer": "wait=30"}
+    answer = await client.post("/v1/runs", json=task, headers=headers)
+    assert answer.json()["status"] == "completed", answer.text
+    return str(answer.json()["run_id"])
+
+
+def check_tree(receiver: Receiver, run_id: str) -> None:
+    spans = {span.span_id: span for span in receiver.spans if span.trace_id == run_id.replace("-", "")}
+    roots = [span for span in spans.values() if not span.parent_id]
+    assert [root.name for root in roots] == ["invoke_workflow support"]
+    assert all(span.parent_id in spans for span in spans.values() if span.parent_id)
+    parents = {(span.name, spans[span.parent_id].name) for span in spans.values() if span.parent_id}
+    assert parents >= {
+        ("submit support", "invoke_workflow support"),
+        ("step billing", "invoke_workflow support"),
+        ("chat task", "step billing"),
+        ("tool_call orders.find", "step billing"),
+        ("authorize orders.find", "tool_call orders.find"),
+        ("execute_tool orders.find", "tool_call orders.find"),
+        ("execute_tool orders.refund", "tool_call orders.refund"),
+    }
+    assert not any(span.name == "execute_tool orders.delete" for span in spans.values())
+    submitted = next(span for span in spans.values() if span.name == "submit support")
+    assert submitted.links == [(CLIENT_TRACE, CLIENT_SPAN)]
+    assert SECRET not in repr(receiver.spans)
+
+
+PLANNED = {
+    ("tool_call agent_orchestrate", "step boss"),
+    ("invoke_agent boss", "tool_call agent_orchestrate"),
+    ("invoke_workflow planning", "invoke_agent boss"),
+    ("plan_step", "invoke_workflow planning"),
+    ("invoke_agent tech", "plan_step"),
+    ("invoke_workflow planning", "invoke_agent tech"),
+    ("step tech", "invoke_workflow planning"),
+    ("chat task", "step tech"),
+    ("tool_call orders.find", "step tech"),
+    ("authorize orders.find", "tool_call orders.find"),
+    ("execute_tool orders.find", "tool_call orders.find"),
+}
+
+
+def check_plan_tree(receiver: Receiver, view: RunView) -> None:
+    spans = {span.span_id: span for span in receiver.spans if span.trace_id == view.run_id.hex}
+    assert [span.name for span in spans.values() if not span.parent_id] == ["invoke_workflow planning"]
+    assert all(span.parent_id in spans for span in spans.values() if span.parent_id)
+    assert {(span.name, spans[span.parent_id].name) for span in spans.values() if span.parent_id} >= PLANNED
+    (step,) = [span for span in spans.values() if span.name == "plan_step"]
+    assert (step.attributes["towpath.plan.step_id"], step.attributes["towpath.plan.status"]) == ("look", "success")
+
+
+def whole(check: Any, *about: Any) -> bool:
+    """Say whether every span has come whose parent or child has come."""
+    try:
+        check(*about)
+    except (AssertionError, KeyError, StopIteration):
+        return False
+    return True
+
+
+async def test_e10_a_run_and_everything_below_it_is_one_trace(place: Place) -> None:
+    """Row E10: telemetry per step: agent, plan, step, its agents, their models and tools, over all processes."""
+    call = {**use("agent_orchestrate", plan=LOOK.to_json()["plan"], bindings={"order": "8812"}), "agent": "boss"}
+    script = [call, *LOOKS, says("A lamp.", agent="boss")]
+    view = await place.client.run("planning", "Look.", script=script, timeout=90)
+    await eventually(lambda: whole(check_plan_tree, place.receiver, view), within_s=60)
+    check_plan_tree(place.receiver, view)
+    leaf = (await place.client.tree(view.run_id)).children[0].children[0]
+    looked = await place.http.get(f"/v1/runs/{leaf.run_id}")
+    assert looked.json()["trace_id"] == view.run_id.hex
+    assert looked.headers["traceresponse"].split("-")[1] == view.run_id.hex
+
+
+async def test_one_run_is_one_trace_and_a_hanging_receiver_stops_nothing(place: Place) -> None:
+    receiver = place.receiver
+    run_id = await run(place.http)
+    trace = run_id.replace("-", "")
+    await eventually(
+        lambda: {span.service for span in receiver.spans if span.trace_id == trace} == SERVICES, within_s=60
+    )
+    await eventually(lambda: whole(check_tree, receiver, run_id), within_s=60)  # every process sends once a second
+    check_tree(receiver, run_id)
+    receiver.behaviour = "hang"
+    begun = time.monotonic()
+    for _ in range(3):
+        await run(place.http)
+    assert time.monotonic() - begun < 60
+    receiver.released.set()
