@@ -1,5 +1,6 @@
 """The matrix over time, asked of a real TAS process: versions, single rules, diffs, the shadow, figures (design §7)."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -326,3 +327,29 @@ async def test_a_diff_over_recorded_calls_is_what_brute_force_says(shared_tas: S
             expected = policy_diff.weigh(policy_diff.without_limits(text), made)
             assert policy_diff.differences(got, expected) == []
             assert len({group.change for group in got.groups}) == 3
+
+
+async def test_what_is_said_of_rights_knows_the_tools_that_ask_a_team(tas: Running) -> None:
+    """Nobody registers them: they come with the network that is in force, and rules name them like any other."""
+    caller = tas.caller
+    team = {"name": "crew", "swarm": {"mode": "team"}, "agents": [{"key": key} for key in ("lead", "ann", "bob")]}
+    digest = f"sha256:{caller.project}"
+    await query(tas.dsn, "INSERT INTO runs.snapshot (digest, snapshot) VALUES ($1, '{}')", digest)
+    stored = "INSERT INTO runs.network_version VALUES ($1, 'crew', 1, $2, $3, now(), 'me')"
+    await query(tas.dsn, stored, caller.project, digest, json.dumps(team))
+    rules = '{name: ask, who: {network: crew, agent: lead}, tool: "delegate_to_*", operation: delegate, effect: allow}'
+    applied = await caller.apply(
+        f"kind: Policy\nrules:\n  - {rules}\n  - {{name: d, tool: delegate_to_bob, effect: deny}}"
+    )
+    assert [one.code for one in applied.warnings] == []
+    for key, expected in (("lead", {"delegate_to_ann": "allow", "delegate_to_bob": "deny"}), ("ann", {})):
+        found = await caller.ask(rpc.GET_PERMISSIONS, project=caller.project, network="crew", agent_key=key)
+        assert {one.tool: one.verdict for one in found.permissions} == expected
+    lead = {"network": "crew", "agent_key": "lead", "toolset": "platform", "args": {"task": "count"}}
+    await caller.fact(await caller.put(caller.request("delegate_to_ann", **lead)), "tool.permitted")
+    await caller.fact(await caller.put(caller.request("delegate_to_bob", **lead)), "tool.denied")
+    other = 'kind: Policy\nrules: [{name: b, tool: "delegate_to_b*", operation: delegate, effect: allow}]'
+    assert told((await diff(tas, other)).groups) == {
+        ("newly_allowed", "deny", "delegate_to_bob"): 1,
+        ("newly_denied", "allow", "delegate_to_ann"): 1,
+    }

@@ -155,24 +155,6 @@ async def test_the_permissions_of_an_agent(tas: Running) -> None:
     assert told == {"orders.find": ("allow", False), "orders.refund": ("allow", True)}
 
 
-async def test_the_permissions_of_a_lead_hold_the_tools_that_ask_its_team(tas: Running) -> None:
-    """Nobody registers them: they come with the network that is in force, and rules name them like any other."""
-    caller = tas.caller
-    team = {"name": "crew", "swarm": {"mode": "team"}, "agents": [{"key": key} for key in ("lead", "ann", "bob")]}
-    digest = f"sha256:{caller.project}"
-    await query(tas.dsn, "INSERT INTO runs.snapshot (digest, snapshot) VALUES ($1, '{}')", digest)
-    stored = "INSERT INTO runs.network_version VALUES ($1, 'crew', 1, $2, $3, now(), 'me')"
-    await query(tas.dsn, stored, caller.project, digest, json.dumps(team))
-    rules = '{name: ask, who: {network: crew, agent: lead}, tool: "delegate_to_*", operation: delegate, effect: allow}'
-    applied = await caller.apply(
-        f"kind: Policy\nrules:\n  - {rules}\n  - {{name: d, tool: delegate_to_bob, effect: deny}}"
-    )
-    assert [one.code for one in applied.warnings] == []
-    for key, expected in (("lead", {"delegate_to_ann": "allow", "delegate_to_bob": "deny"}), ("ann", {})):
-        found = await caller.ask(rpc.GET_PERMISSIONS, project=caller.project, network="crew", agent_key=key)
-        assert {one.tool: one.verdict for one in found.permissions} == expected
-
-
 async def test_tools_are_described_with_their_versions(tas: Running) -> None:
     caller = tas.caller
     changed = tool("orders.find", "pure", operation="read", description="finds orders")
