@@ -34,7 +34,7 @@ ROWS = (
     *(f"B{number}" for number in range(1, 14)),
     *(f"C{number}" for number in range(1, 14)),
     *(f"D{number}" for number in range(1, 14)),
-    *(f"E{number}" for number in (*range(1, 9), 10, 11)),
+    *(f"E{number}" for number in range(1, 12)),
     *(f"F{number}" for number in range(1, 9)),
 )
 """Every row that has to be shown by now."""

@@ -14,6 +14,7 @@ OPERATIONS = [
     ("runs:read", "GET", f"/v1/runs/{uuid.uuid4()}/events", None),
     ("runs:read", "GET", f"/v1/runs/{uuid.uuid4()}/history", None),
     ("runs:read", "GET", f"/v1/runs/{uuid.uuid4()}/goal", None),
+    ("runs:read", "GET", f"/v1/runs/{uuid.uuid4()}/plan", None),
     ("runs:read", "GET", f"/v1/runs/{uuid.uuid4()}/messages", None),
     ("runs:read", "GET", f"/v1/runs/{uuid.uuid4()}/nodes", None),
     ("runs:read", "GET", f"/v1/runs/{uuid.uuid4()}/tree", None),
