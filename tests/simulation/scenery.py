@@ -10,12 +10,14 @@ from tests.simulation.goals import sought
 from tests.simulation.ledger_rows import LedgerRows
 from tests.simulation.objectives import OWN, pursued
 from tests.simulation.people import PROJECT
+from tests.simulation.plans import network_of
 from tests.simulation.run_rows import RunRows
 from tests.support.engine_machine import agent, respond, route, snapshot, tool, use, use_all
 
 from towpath_contracts.canonical import canonical_json, digest
 from towpath_contracts.deciding import DecisionRequest
 from towpath_contracts.internal_tools import INTERNAL_TOOLS
+from towpath_contracts.networks import Snapshot
 from towpath_contracts.tools import EffectClass, ToolSpec
 from towpath_tas.core.matrix import Rule
 from towpath_tas.core.policy_file import rule_row
@@ -46,8 +48,7 @@ NETWORK = snapshot(
     timeout_ms=240_000,
     step_timeout_ms=4_000,
 )
-SNAPSHOT_TEXT = canonical_json(NETWORK.model_dump(mode="json"))
-SNAPSHOT_DIGEST = digest(NETWORK.model_dump(mode="json"))
+PLAN_NETWORK = network_of(TOOLS)
 
 RULES = (
     Rule(name="all", effect="allow", tool="*"),
@@ -57,11 +58,12 @@ RULES = (
 )
 
 
-def furnish(runs: RunRows, ledger: LedgerRows, *, children: bool = False) -> None:
+def furnish(runs: RunRows, ledger: LedgerRows, network: Snapshot = NETWORK, *, children: bool = False) -> None:
     """Publish the network, register the tools, apply the matrix."""
     runs.callers["alice"] = PROJECT
-    runs.snapshots[SNAPSHOT_DIGEST] = SNAPSHOT_TEXT
-    version = {"project": PROJECT, "name": "desk", "version": 1, "digest": SNAPSHOT_DIGEST}
+    content = network.model_dump(mode="json")
+    runs.snapshots[digest(content)] = canonical_json(content)
+    version = {"project": PROJECT, "name": "desk", "version": 1, "digest": digest(content)}
     runs.versions.append({**version, "published_at": BEGAN, "published_by": "ann"})
     ledger.versions[PROJECT] = (1, 1)
     rules = (*RULES[:-1], ONLY_EXPERTS) if children else RULES

@@ -13,7 +13,7 @@ import pytest
 from tests.simulation.coverage import MUST_HAPPEN
 from tests.simulation.mutants import CHILD_MUTANTS, MUTANTS
 from tests.simulation.run import live
-from tests.simulation.world import CHILDREN_FROM, GOALS_FROM, OBJECTIVES_FROM
+from tests.simulation.world import CHILDREN_FROM, GOALS_FROM, OBJECTIVES_FROM, PLANS_FROM
 
 ROOT = Path(__file__).parents[2]
 PARTS, PART = 4, 105
@@ -62,6 +62,13 @@ def test_worlds_of_errands_have_one_child_for_each_that_was_asked_and_none_outli
     report = live(range(CHILDREN_FROM, CHILDREN_FROM + 3))
     assert report.failed == {}
     assert report.counts["child_completed"] and report.counts["child_waits"] and report.counts["killed"]
+
+
+def test_worlds_of_plans_and_teams_come_to_an_end_whatever_becomes_of_their_trees() -> None:
+    """Rows E1, E11: durable and idempotent under crashes; a cancel reaches every child."""
+    report = live(range(PLANS_FROM, PLANS_FROM + 4))
+    assert report.failed == {}
+    assert min(report.counts[name] for name in ("child_completed", "child_cancelled", "killed", "completed")) >= 1
 
 
 @pytest.mark.parametrize("mutant", sorted(CHILD_MUTANTS))

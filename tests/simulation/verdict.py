@@ -12,7 +12,6 @@ from uuid import UUID
 
 from tests.simulation.broker import Stored
 from tests.simulation.families import Families
-from tests.simulation.scenery import NETWORK
 
 from towpath_contracts.events import FINAL_STATUSES, LogEntry, event_adapter
 from towpath_contracts.facts import AnyFact, ToolPermitted, fact_adapter
@@ -72,7 +71,7 @@ class Judge:
 
     def _matters(self, fact: AnyFact, log: tuple[LogEntry, ...]) -> bool:
         """Say whether the fact would have changed a run with this log."""
-        state = fold(fact.run_id, NETWORK, log)
+        state = fold(fact.run_id, self._world.network, log)
         entries, _, _ = advance(state, fact, self._world.now())
         return any(entry.event.type not in ("effect_resent", "decision_missed") for entry in entries)
 
@@ -209,10 +208,10 @@ class Judge:
         facts = [
             (fact_adapter.validate_json(row["fact"]), row["at"]) for _, row in sorted(self._runs.facts[run_id].items())
         ]
-        differs = replay(run_id, NETWORK, log, facts)
+        differs = replay(run_id, self._world.network, log, facts)
         if differs is not None:
             self._world.complain(f"replay of {run_id}: {differs}")
-        state = fold(run_id, NETWORK, log)
+        state = fold(run_id, self._world.network, log)
         if (state.status, state.fence) != (run["status"], run["fence"]):
             self._world.complain(f"diff: {run_id} is {run['status']} in its row and {state.status} in its log")
         self._world.seen.note(run["status"])

@@ -24,9 +24,10 @@ from tests.simulation.mutants import Mutants
 from tests.simulation.operator import Operator
 from tests.simulation.origin_rows import OriginRows
 from tests.simulation.people import Act, Client, Decider, Outside, Person, Worker
+from tests.simulation.plans import Planner, worked
 from tests.simulation.replicas import CALL_METRICS, RUN_METRICS, Replica, start_orchestrator, start_tas
 from tests.simulation.run_rows import RunRows
-from tests.simulation.scenery import Wishes, furnish
+from tests.simulation.scenery import NETWORK, PLAN_NETWORK, Wishes, furnish
 from tests.simulation.switch_rows import SwitchRows
 from tests.simulation.verdict import Judge
 from tests.simulation.wire import SimBus
@@ -51,6 +52,9 @@ GOALS_FROM = 2_000_000
 CHILDREN_FROM = 3_000_000
 """From this seed on every task is an errand: a goal on whose way an agent asks another, in a run of its own."""
 
+PLANS_FROM = 4_000_000
+"""From this seed on every task is a plan, or work for a team: trees of runs."""
+
 SIGNER = TicketSigner(Ed25519PrivateKey.from_private_bytes(b"t" * 32))
 SETTINGS = OrchestratorSettings(embedded=True, reconcile_ms=1000, snapshot_every=7)
 TAS_SETTINGS = TasSettings(ticket_life_s=20)
@@ -63,8 +67,10 @@ class World:
     def __init__(self, seed: int, *, keep: bool = False, mutants: Mutants | None = None) -> None:
         self.seed = seed
         self.objectives = OBJECTIVES_FROM <= seed < GOALS_FROM
-        self.goals = seed >= GOALS_FROM
-        self.children = seed >= CHILDREN_FROM
+        self.goals = GOALS_FROM <= seed < PLANS_FROM
+        self.children = CHILDREN_FROM <= seed < PLANS_FROM
+        self.plans = seed >= PLANS_FROM
+        self.network = PLAN_NETWORK if self.plans else NETWORK
         self.chance = random.Random(seed)
         self.seen = Seen(keep=keep)
         self.mutants = mutants or Mutants()
@@ -95,7 +101,7 @@ class World:
         self.tasks = self.chance.choice((2, 3, 4))
         self.processes: dict[int, Process] = {}
         self._people_chance = self._stream("people")
-        furnish(self.runs, self.ledger, children=self.children)
+        furnish(self.runs, self.ledger, self.network, children=self.children)
         self.mutants.weaken(self)
         self.judge = Judge(self)
         self.broker.acked_of_inbox = self.judge.on_ack
@@ -168,11 +174,14 @@ class World:
 
     def decider(self, bus: SimBus) -> Decider:
         """Return who answers requests for decisions in one process."""
+        if self.plans:
+            return Decider(bus, self._people_chance, lambda request: worked(request, self._people_chance))
         return Decider(bus, self._people_chance, Wishes(self._people_chance, children=self.children))
 
     def client(self, bus: SimBus) -> Client:
         """Return who submits tasks."""
-        return (Sender if self.children else Client)(bus, self._people_chance, self)
+        kind = Planner if self.plans else Sender if self.children else Client
+        return kind(bus, self._people_chance, self)
 
     async def life(self) -> None:
         """The whole story."""
