@@ -11,6 +11,7 @@ from pydantic import Field
 
 from towpath_contracts.base import JsonObject, Message, Value, unset
 from towpath_contracts.budgets import Budget
+from towpath_contracts.caps import MAX_PARALLEL
 from towpath_contracts.deciding import Cost, Usage
 from towpath_contracts.goals import GoalTask
 from towpath_contracts.plans import PlanTask
@@ -21,13 +22,17 @@ if TYPE_CHECKING:
 
 
 class ParentOf(Value):
-    """Whose child a run is: `root_id` is the run that a caller submitted, `depth` counts from its 0."""
+    """Whose child a run is: `root_id` is the run that a caller submitted, `depth` counts from its 0.
+
+    `max_parallel` is how many children that one may have at once: no run below it may have more.
+    """
 
     run_id: UUID
     root_id: UUID
     step: int
     index: int
     depth: int
+    max_parallel: int = Field(default=MAX_PARALLEL, exclude_if=lambda width: width == MAX_PARALLEL)
 
 
 class ChildTask(Value):

@@ -6,7 +6,6 @@ reference that leads nowhere starts nothing.
 
 from datetime import datetime
 
-from towpath_contracts.caps import MAX_PARALLEL
 from towpath_contracts.children import ChildTask
 from towpath_contracts.plans import AgentCall, PlanStep
 from towpath_contracts.references import BINDINGS, RESULT
@@ -57,12 +56,9 @@ def start_children(t: Transition) -> None:
 
 
 def _width(state: RunState, step: PlanStep) -> int:
-    """Return how many agents of *step* run at once: the least that step, task, swarm and server say (E5, E7)."""
-    own = state.created
+    """Return how many agents of *step* run at once: the least that the step and its run say (E5, E7)."""
     block = step.parallel.max_concurrency if step.parallel is not None else None
-    task = own.plan.max_parallel if own.plan is not None else None
-    swarm = own.swarm.swarm.max_parallel if own.swarm is not None else None
-    return min(limit for limit in (block, task, swarm, MAX_PARALLEL, len(step.calls)) if limit is not None)
+    return min(limit for limit in (block, state.max_parallel, len(step.calls)) if limit is not None)
 
 
 def _task(state: RunState, held: Composition, step: PlanStep, place: int, call: AgentCall, now: datetime) -> ChildTask:

@@ -109,6 +109,7 @@ def birth_of(state: RunState, event: "ev.ChildStarted") -> Birth:
         step=event.step,
         index=event.index,
         depth=depth_of(state) + 1,
+        max_parallel=state.max_parallel,
     )
     created = own.model_copy(
         update={

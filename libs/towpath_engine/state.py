@@ -293,13 +293,17 @@ class RunState:
         children = [call for call in waiting if starts_child(call.tool)]
         first = min((call.call_index for call in waiting if not starts_child(call.tool)), default=0)
         later = [call for call in waiting if call.call_index > first and not starts_child(call.tool)]
-        return frozenset(call.execution_id for call in (*later, *children[self.max_parallel :]))
+        crowd = children[self.max_parallel :] if children else []
+        return frozenset(call.execution_id for call in (*later, *crowd))
 
     @property
     def max_parallel(self) -> int:
-        """How many children the run may have at once: the least that its swarm and the server say (feature E7)."""
-        swarm = self.task.swarm if self.task is not None else None
-        return MAX_PARALLEL if swarm is None else min(swarm.swarm.max_parallel, MAX_PARALLEL)
+        """How many children it may have at once: the least that plan, swarm, parent and server say (feature E7)."""
+        own = self.created
+        plan = own.plan.max_parallel if own.plan is not None else None
+        swarm = own.swarm.swarm.max_parallel if own.swarm is not None else None
+        above = own.parent.max_parallel if own.parent is not None else None
+        return min(limit for limit in (plan, swarm, above, MAX_PARALLEL) if limit is not None)
 
     @property
     def unasked(self) -> frozenset[UUID]:

@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 from tests.support.engine_machine import respond, use, use_all
-from tests.support.plan_machine import PlanRun, step
-from tests.support.team_machine import INNER, MEMBERS, NETWORK, Lead, asks
+from tests.support.plan_machine import PlanRun, ask, block, step
+from tests.support.team_machine import INNER, MEMBERS, NETWORK, TEAM, Lead, asks
 
 from towpath_contracts import facts
 from towpath_contracts.child_tools import ORCHESTRATE
@@ -15,6 +15,7 @@ from towpath_contracts.run_effects import effects_of
 from towpath_engine.advance import wake_at
 from towpath_engine.forking import ForkPoint, ForkRefusedError
 from towpath_engine.inherited import inherited_of
+from towpath_engine.spawning import birth_of
 from towpath_engine.state import EffectKind, RunState
 
 
@@ -88,6 +89,23 @@ def test_e7_no_more_delegates_than_may_run_at_once_are_asked_for() -> None:
         run.end(place)
     assert [result.call_index for result in run.results] == [2, 0, 1, 3, 4, 5]
     assert [output.tool for output in run.context.outputs[:2]] == ["delegate_to_ann", "delegate_to_bob"], "joined"
+
+
+def test_e7_whatever_a_caller_lowers_holds_for_every_run_below() -> None:
+    """Row E7: callers can only lower: a plan of a lead that may ask two at once may not ask three."""
+    narrow = TEAM.model_copy(update={"max_parallel": 2})
+    run = Lead(swarm={"swarm": narrow})
+    crowd = {"steps": [block(*map(ask, MEMBERS[:4]))]}
+    run.decide(use(ORCHESTRATE, plan=crowd, max_parallel=4))
+    run.permit()
+    born = birth_of(run.state, run.children[0]).task
+    assert born.plan is not None and born.parent is not None and born.parent.max_parallel == 2
+    below = PlanRun(*crowd["steps"], network=NETWORK, parent=born.parent, cursors={})
+    assert len(below.children) == 2
+    below.end()
+    assert len(below.children) == 3
+    assert birth_of(below.state, below.children[0]).task.parent.max_parallel == 2  # type: ignore[union-attr]
+    assert "max_parallel" not in birth_of(Lead().state, run.children[0]).task.model_dump(mode="json")["parent"]
 
 
 def test_a_permission_that_is_told_again_starts_nothing() -> None:
