@@ -11,6 +11,8 @@ from towpath.client.client import Client
 from towpath.client.streams import known_types
 from towpath.networks import Network
 from towpath.outputs import Output, TypedRun
+from towpath.plans import PlanDraft, PlanRun
+from towpath_contracts.base import JsonObject
 from towpath_contracts.events import LogEntry
 from towpath_contracts.networks import NetworkSpec
 from towpath_contracts.streaming import StreamEvent
@@ -47,6 +49,20 @@ class Run:
         api_key: str | None = None,
         caller: str = "anonymous",
         timeout: str | float | None = None,
+        plan: PlanDraft | JsonObject | str,
+        **options: Any,
+    ) -> PlanRun: ...
+
+    @overload
+    async def __call__(
+        self,
+        network: AnyNetwork,
+        message: str = "",
+        *,
+        server: str | None = None,
+        api_key: str | None = None,
+        caller: str = "anonymous",
+        timeout: str | float | None = None,
         **options: Any,
     ) -> RunView: ...
 
@@ -63,7 +79,8 @@ class Run:
     ) -> RunView:
         """Run *network* and return the finished run; raises RunTimeoutError after *timeout*.
 
-        With the option `output_type`, a pydantic model, the run's `output` is an instance of it (feature B5).
+        With the option `output_type`, a pydantic model, the run's `output` is an instance of it (feature B5); with
+        `plan` it says what became of the plan's steps (feature E1).
         """
         async with Client(server, api_key=api_key, caller=caller) as client:
             name = await _published(client, network, options)
@@ -74,6 +91,11 @@ class Run:
     def sync(
         self, network: AnyNetwork, message: str = "", *, output_type: type[Output], **options: Any
     ) -> TypedRun[Output]: ...
+
+    @overload
+    def sync(
+        self, network: AnyNetwork, message: str = "", *, plan: PlanDraft | JsonObject | str, **options: Any
+    ) -> PlanRun: ...
 
     @overload
     def sync(self, network: AnyNetwork, message: str = "", **options: Any) -> RunView: ...

@@ -189,6 +189,9 @@ async def test_e9_the_log_of_a_plan_is_taken_up_where_it_was_left(place: Place) 
         read = [frame async for frame in frames(stream) if frame.id]
     assert [int(frame.id or 0) for frame in read] == [entry.seq for entry in every[3:]]
     assert "plan_moved" in {frame.event for frame in read}
+    task = {"network": "support", "plan": LOOK.to_json(), "script": LOOKS}
+    done = (await place.http.post("/run", json=task, headers={"Prefer": "wait=30"})).json()
+    assert (done["status"], done["final"]["success"], done["final"]["steps"][0]["id"]) == ("completed", True, "look")
     wrong = {"network": "support", "plan": {"plan": {"steps": [{"type": "agent", "agent": {"agent_key": "x"}}]}}}
     refused = await place.http.post("/v1/runs", json=wrong)
     assert (refused.status_code, refused.json()["code"]) == (422, "plan_invalid")

@@ -5,6 +5,7 @@ from uuid import UUID
 
 import pytest
 import structlog
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from prometheus_client import CollectorRegistry
 from pydantic import ValidationError
 from structlog.testing import LogCapture
@@ -16,13 +17,16 @@ from towpath_contracts.children import ParentOf
 from towpath_contracts.networks import NetworkVersion
 from towpath_contracts.tasks import SubmitTask
 from towpath_fabric.clock import wall
+from towpath_fabric.tickets import TicketSigner
 from towpath_orchestrator.adapters.run_tables import Moved
 from towpath_orchestrator.limits import models_of
 from towpath_orchestrator.metrics import Metrics
 from towpath_orchestrator.settings import OrchestratorSettings
 from towpath_orchestrator.tasks import created_event
 from towpath_orchestrator.telling import Telling
-from towpath_tas.core.internal import own_tools
+from towpath_tas.metrics import Metrics as TasMetrics
+from towpath_tas.parts import Parts, Ports
+from towpath_tas.settings import TasSettings
 
 KEYS = ("tool", "step_id", "agent_key", "exec_id", "latency_ms", "status")
 
@@ -102,8 +106,23 @@ def test_e10_plans_are_written_by_the_planner_of_the_settings() -> None:
         OrchestratorSettings(planner_model="planner")
 
 
-def test_e10_the_tool_can_be_switched_off() -> None:
+class Empty:
+    """A database in which nobody has registered anything."""
+
+    async def fetch(self, *_: object) -> list[Any]:
+        return []
+
+    async def fetchrow(self, *_: object) -> None:
+        return None
+
+
+@pytest.mark.parametrize("on", [True, False])
+async def test_e10_the_tool_can_be_switched_off(on: bool) -> None:
     """Row E10: feature flag — without it nobody knows the tool: it can't be published, nor called."""
-    assert ORCHESTRATE in {tool.spec.name for tool in own_tools(orchestrate=True)}
-    off = {tool.spec.name for tool in own_tools(orchestrate=False)}
-    assert ORCHESTRATE not in off and "plan_setup" in off
+    nowhere: Any = None
+    ports = Ports(pool=nowhere, bus=nowhere, asked=nowhere, ended=nowhere)
+    settings = TasSettings(agent_orchestrate_enabled=on)
+    log: Any = structlog.get_logger()
+    parts = Parts(ports, TicketSigner(Ed25519PrivateKey.generate()), settings, TasMetrics(CollectorRegistry()), log)
+    law = await parts.laws.of(Empty(), "default")
+    assert (ORCHESTRATE in law.registry.tools, "plan_setup" in law.registry.tools) == (on, True)
