@@ -28,10 +28,18 @@ class Charging:
         self._refused = refused
         self._accounts = Accounts()
         self._refusals: dict[UUID, list[Refusal]] = {}
+        self.version = -1
+        """Of the limits that a batch began with: what is set while it is folded is newer, and its commit sees that."""
 
     async def ready(self) -> None:
         """Know what is limited before anything is folded."""
         await self._limits.ready()
+        self.version = self._limits.version
+
+    async def saw(self, version: int) -> None:
+        """Know the limits of this version, or newer ones."""
+        await self._limits.saw(version)
+        self.version = self._limits.version
 
     def told(self, state: RunState, items: list[Item], now: datetime) -> list[Item]:
         """Return *items* behind what the run must know first: what it spends from, and what was refused of it.

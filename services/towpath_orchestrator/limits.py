@@ -1,7 +1,8 @@
 """What people have limited, kept in memory, and which accounts a run spends from because of it (design §5, budgets).
 
-Law: a guess that is at most a look of the reconciler old: a limit holds for whatever is asked after that. What a limit
-*is* stands in Postgres, in the account itself, and is checked there.
+Law: a guess that nothing is built on: a transition is committed only while the version of the limits that it knows of
+is the one in Postgres, and a run begins with those that it reads with the time, so a limit holds from the moment it is
+set, on every replica. What a limit *is* stands in Postgres, in the account itself, and is checked there.
 """
 
 from collections.abc import Callable
@@ -56,18 +57,18 @@ class Limits:
     def __init__(self, pool: Database, price_of: PriceOf) -> None:
         self._pool = pool
         self._price_of = price_of
-        self._version = -1
+        self.version = -1
         self._by_project: dict[str, tuple[Limit, ...]] = {}
         self._budgeted: dict[str, bool] = {}
 
     async def ready(self) -> None:
         """Load the limits, unless they are loaded."""
-        if self._version < 0:
+        if self.version < 0:
             await self.reload()
 
     async def saw(self, version: int) -> None:
         """Load the limits anew where they have moved."""
-        if version != self._version:
+        if version != self.version:
             await self.reload()
 
     async def reload(self) -> None:
@@ -78,7 +79,7 @@ class Limits:
             if row["project"] is not None:
                 found.setdefault(row["project"], []).append(_limit(row))
         self._by_project = {project: tuple(limits) for project, limits in found.items()}
-        self._version = rows[0]["version"]
+        self.version = rows[0]["version"]
 
     def scopes(self, run_id: UUID, task: RunCreated, snapshot: Snapshot, now: datetime) -> tuple[AppliedScope, ...]:
         """Return the accounts that a run spends from, the narrow ones first; none where nothing is limited."""

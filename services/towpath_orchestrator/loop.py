@@ -199,16 +199,16 @@ class CommitLoop:
     async def _read(self, run_ids: list[UUID]) -> tuple[dict[UUID, RunState], datetime, bool]:
         """Return states and Postgres's time; third, whether the states were believed without looking.
 
-        While no other replica moves our runs, cached states are tried as they are: the commit refuses them if they are
-        stale, and a fact that would be ignored is looked at again (`_check_idle`). Time is Postgres's, carried forward
-        for at most a second.
+        While no other replica moves our runs, cached states are tried as they are: the commit refuses what is stale,
+        and a fact that would be ignored is looked at again (`_check_idle`). Time is Postgres's, at most a second old.
         """
         cached = {run_id: state for run_id in run_ids if (state := self.cache.get(run_id)) is not None}
         now = self._clock.read()
         if now is not None and self._wary == 0 and len(cached) == len(run_ids):
             return cached, now, True
         self._wary = max(0, self._wary - 1)
-        now, seqs = await times(self._lane, run_ids)
+        now, budgets, seqs = await times(self._lane, run_ids)
+        await self._charging.saw(budgets)
         self._clock.set(now)
         return await self._states(run_ids, seqs), now, False
 
@@ -216,7 +216,7 @@ class CommitLoop:
         """Return the runs whose facts were ignored on a state that was not the newest (design §4, step 2)."""
         if not trusted:
             return set()
-        _now, seqs = await times(self._lane, idle)
+        _now, _budgets, seqs = await times(self._lane, idle)
         stale = {run_id for run_id in idle if seqs.get(run_id) != states[run_id].seq}
         for run_id in stale:
             self._stale(run_id)
@@ -329,7 +329,7 @@ class CommitLoop:
     async def _commit_rows(self, batch: list[Moved], now: datetime) -> Committed:
         """Commit a batch; a run that Postgres refuses must not take the others with it."""
         try:
-            return await commit_batch(self._lane, batch, now)
+            return await commit_batch(self._lane, batch, now, self._charging.version)
         except asyncpg.PostgresError as error:
             if isinstance(error, DATABASE_DOWN):
                 raise

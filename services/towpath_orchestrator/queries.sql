@@ -1,15 +1,17 @@
 -- name: times
--- Postgres's clock, and how far the log of each run goes.
-SELECT statement_timestamp() AS now, r.run_id, r.seq
+-- Postgres's clock, which version of the limits holds, and how far the log of each run goes.
+SELECT statement_timestamp() AS now, (SELECT version FROM runs.budget_version) AS budgets, r.run_id, r.seq
 FROM (SELECT 1) AS one LEFT JOIN runs.run r ON r.run_id = ANY ($1::uuid[])
 
 -- name: commit_wanted
 -- One statement, one commit: every run whose seq is still the expected one moves on, with its events, facts and gates.
--- Its parts are put together in run_tables.py.
+-- Nothing moves where limits were set since the transitions were made ($budgets is the version that they know of): a
+-- limit holds from the moment it is set (design §5). Its parts are put together, and numbers given, in run_tables.py.
 WITH wanted AS (
   SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::int[], $7::timestamptz[],
                        $8::text[], $9::int[], $10::timestamptz[], $11::timestamptz[], $12::text[])
     AS w (run_id, expected, seq, status, reason, fence, wake_at, agent_key, step, started_at, ended_at, outcome)
+  WHERE (SELECT version FROM runs.budget_version) = $budgets
 )
 
 -- name: commit_held
@@ -132,6 +134,9 @@ SELECT run_id FROM made
 
 -- name: now
 SELECT statement_timestamp()
+
+-- name: now_and_budgets
+SELECT statement_timestamp() AS now, version AS budgets FROM runs.budget_version
 
 -- name: idempotent_run
 SELECT i.run_id, i.request_digest, r.project, r.network, r.version, r.status, r.created_at

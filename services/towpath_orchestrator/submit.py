@@ -268,8 +268,9 @@ class Intake:
 
     async def _commit(self, batch: list[Submission]) -> None:
         async with self._pool.acquire() as connection:
-            now = await connection.fetchval(QUERIES.now)
-            await self._limits.ready()
+            row = await connection.fetchrow(QUERIES.now_and_budgets)
+            now = row["now"]
+            await self._limits.saw(row["budgets"])
             batch = self._begin_all(batch, now)
             if not batch:
                 return

@@ -38,6 +38,9 @@ FAN = 64
 LOST = 0.04
 """Answers that never come: paid, and then nothing."""
 
+MUST_BE_ZERO = ("overspent", "leaked", "misattributed", "free", "unbound", "lost_runs", "not_over")
+"""`unbound` are runs that asked a model before they knew of the limit, which was set before any task was submitted."""
+
 STEP_TIMEOUT_MS = 1_000
 MOST_S = 300.0
 
@@ -126,7 +129,7 @@ async def all_ended(database: "asyncpg.Connection[Any]", fan: int) -> bool:
 
 async def judge(database: "asyncpg.Connection[Any]", peers: Paying) -> dict[str, int]:
     """Compare the accounts with the logs, and both with the book."""
-    figures = Counter(overspent=0, leaked=0, misattributed=0, free=0)
+    figures = Counter(overspent=0, leaked=0, misattributed=0, free=0, unbound=0)
     spent: dict[tuple[str, str], Amounts] = defaultdict(lambda: NOTHING)
     paid: dict[tuple[str, str], Amounts] = defaultdict(lambda: NOTHING)
     for row in await database.fetch(
@@ -135,12 +138,15 @@ async def judge(database: "asyncpg.Connection[Any]", peers: Paying) -> dict[str,
         events = await database.fetch("SELECT * FROM runs.run_event WHERE run_id = $1 ORDER BY seq", row["run_id"])
         log = [LogEntry(seq=e["seq"], at=e["at"], event=event_adapter.validate_json(e["event"])) for e in events]
         budget = fold(row["run_id"], Snapshot.model_validate_json(row["snapshot"]), log).budget
+        types = [entry.event.type for entry in log]
+        asked = types.index("decision_requested") if "decision_requested" in types else len(types)
+        figures["unbound"] += asked < len(types) and "budget_applied" not in types[:asked]
         if budget is None:
             continue
         counted = NOTHING
         for event in (entry.event for entry in log):
-            if event.type in ("decision_received", "usage_corrected"):
-                counted = counted.plus(peers.told[event.request_id, event.answered.attempt])  # type: ignore[union-attr]
+            if event.type in ("decision_received", "usage_corrected") and event.answered is not None:
+                counted = counted.plus(peers.told[event.request_id, event.answered.attempt])
         for number, account in enumerate(budget.accounts):
             place = (account.scope, account.key)
             spent[place] = spent[place].plus(account.spent)
@@ -161,7 +167,7 @@ async def judge(database: "asyncpg.Connection[Any]", peers: Paying) -> dict[str,
 
 
 async def live(fan: int, kills: int, seed: int, *, durable: bool = True) -> dict[str, Any]:
-    """Let *fan* runs live through *kills* kills; returns the figures, of which four must be 0."""
+    """Let *fan* runs live through *kills* kills; returns the figures, of which those in MUST_BE_ZERO must be 0."""
     chance, began = random.Random(seed), time.monotonic()
     with temporary_folder() as folder, ExitStack() as stack:
         postgres, nats_server = Postgres(folder / "pg", durable=durable), Nats(folder / "nats")
@@ -221,7 +227,7 @@ def main() -> int:
     said = parser.parse_args()
     figures = asyncio.run(live(said.fan, said.kills, said.seed))
     sys.stdout.write(json.dumps(figures) + "\n")
-    wrong = [name for name in ("overspent", "leaked", "misattributed", "free", "not_over") if figures[name]]
+    wrong = [name for name in MUST_BE_ZERO if figures[name]]
     return 1 if wrong else 0
 
 

@@ -48,7 +48,7 @@ def values(runs: dict[uuid.UUID, int], charges: list[dict[str, Any]]) -> list[An
     """Return the values of a commit that moves *runs* on from the seq that each is thought to have."""
     rows = [(run, seq, seq + 1, "running", "", 0, None, "a", 1, NOW, None, None) for run, seq in runs.items()]
     columns: list[Any] = [list(column) for column in zip(*rows, strict=True)]
-    return [*columns, NOW, [], [], [], [], [], [], [], "5", json.dumps(charges)]
+    return [*columns, NOW, [], [], [], [], [], [], [], "5", json.dumps(charges), 0]
 
 
 def told(done: Committed) -> Any:

@@ -1,5 +1,6 @@
 """Budgets on the real orchestrator, with real NATS and Postgres: limits that people set, runs that end at them."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -131,3 +132,44 @@ async def accounts_stored(dsn: str) -> int:
         return int(await connection.fetchval("SELECT count(*) FROM runs.budget"))
     finally:
         await connection.close()
+
+
+async def test_budget_limit_holds_from_the_moment_it_is_set_on_every_replica(
+    database: Any, nats_server: Any, peers: Peers
+) -> None:
+    """One replica is told of a limit; the other, which never looks by itself, and one that has just begun know it."""
+    settings = {"dsn": database("orchestrator"), "nats_url": nats_server.url(), "TOWPATH_RECONCILE_MS": "3600000"}
+    async with orchestrator(**settings) as first:
+        await peers.ask(rpc.PUBLISH_NETWORK, PublishNetwork(project="default", actor="test", spec=NETWORK))
+        async with orchestrator(**settings) as second:
+            await asyncio.gather(first.wait_ready(), second.wait_ready())
+            while not (await begun(first) and await begun(second)):
+                await asyncio.gather(*(ended(peers) for _ in range(4)))
+            peers.answer_tools = False
+            under_way = [(await submit(peers))["run_id"] for _ in range(4)]
+            await peers.until(lambda: set(under_way) <= {str(request.run_id) for request in peers.requests})
+            peers.answer_tools = True
+
+            await limit(peers, Budget(model_calls=1_000), "operator", kind="project", name="default")
+            later = [run["run_id"] for run in await asyncio.gather(*(submit(peers) for _ in range(16)))]
+            for request in [one for one in peers.requests if str(one.run_id) in under_way]:
+                await peers.finish(request)
+            for run_id in later:
+                assert await unbound_questions(peers, run_id) == 0
+            for run_id in under_way:
+                assert await unbound_questions(peers, run_id) == 1, "the one before the limit was set"
+            account = of(await peers.ask(rpc.SHOW_BUDGETS, ShowBudgets(project="default")), "project", "model_calls")
+            assert (account.spent, account.reserved) == (3 * 16 + 2 * 4, 0)
+    async with orchestrator(**settings):
+        assert await unbound_questions(peers, (await submit(peers))["run_id"]) == 0
+
+
+async def begun(service: Any) -> bool:
+    return 'towpath_effects_sent_total{kind="decide"}' in await service.metrics()
+
+
+async def unbound_questions(peers: Peers, run_id: str) -> int:
+    """Return how often the run asked a model before it knew what it spends from, once it has ended."""
+    assert (await end_of(peers, run_id)).status == "completed"
+    types = await types_of(peers, run_id)
+    return types[: types.index("budget_applied") if "budget_applied" in types else None].count("decision_requested")

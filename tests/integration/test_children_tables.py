@@ -76,8 +76,8 @@ def commit(seq: int, children: list[Moved], *charges: dict[str, Any]) -> tuple[s
     columns: list[Any] = [list(column) for column in zip(*rows, strict=True)]
     values = [*columns, NOW, [], [], [], [], [], [], [], "5", "[]", "[]"]
     if not charges:
-        return COMMIT_WITH_CHILDREN, [*values, *born_columns(children)]
-    return COMMIT_WITH_BOTH, [*values, json.dumps(charges), *born_columns(children)]
+        return COMMIT_WITH_CHILDREN, [*values, *born_columns(children), 0]
+    return COMMIT_WITH_BOTH, [*values, json.dumps(charges), *born_columns(children), 0]
 
 
 def charge(asked: int) -> dict[str, Any]:

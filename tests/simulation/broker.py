@@ -51,12 +51,13 @@ class Queue:
 
 @dataclass(slots=True)
 class Faults:
-    """How likely each thing is that may happen to a message on its way."""
+    """How likely each thing is that may happen to a message on its way; what begins with `once` is never repeated."""
 
     lost: float = 0.0
     late: float = 0.0
     repeated: float = 0.0
     late_s: float = 8.0
+    once: str | None = None
 
 
 class Broker:
@@ -93,7 +94,8 @@ class Broker:
         if draw < faults.lost:
             self.seen.note("message_lost")
             return
-        if draw < faults.lost + faults.repeated:
+        once = faults.once is not None and subject.startswith(faults.once)
+        if draw < faults.lost + faults.repeated and not once:
             self.seen.note("message_repeated")
             times = 2
         for _ in range(times):

@@ -35,7 +35,7 @@ class BudgetRows:
             BUDGETS.limits: self.all_limits,
             BUDGETS.open_own_accounts: self.open_own,
             BUDGETS.open_shared_accounts: self.open_shared,
-            run_tables.COMMIT_WITH_BUDGETS: lambda session, *v: self.commit(session, *v[:21], "[]", "[]", v[21]),
+            run_tables.COMMIT_WITH_BUDGETS: lambda session, *v: self.commit(session, *v[:21], "[]", "[]", *v[21:]),
             run_tables.COMMIT_WITH_BUDGETS_AND_GATES: self.commit,
             run_tables.COMMIT_WITH_BOTH: self.commit,
         }
@@ -79,6 +79,8 @@ class BudgetRows:
 
     def commit(self, session: Session, *v: Any) -> list[Row]:
         """`commit_charged` in the place of `commit_held`, and `commit_charges`."""
+        if self.runs.outdated(v[-1]):
+            return []
         wanted = dict(zip(v[0], v[1], strict=True))
         charges: list[Row] = [
             row for row in json.loads(v[23]) if self._is_at(UUID(row["run_id"]), wanted[UUID(row["run_id"])])
@@ -87,7 +89,7 @@ class BudgetRows:
         left_out = {UUID(one["run_id"]) for one in short}
         columns = list(zip(*[row for row in zip(*v[:12], strict=True) if row[0] not in left_out], strict=True))
         kept = [list(column) for column in columns] if columns else [[] for _ in range(12)]
-        write = self.runs.commit_with_children if len(v) > 24 else self.runs.commit
+        write = self.runs.commit_with_children if len(v) > 25 else self.runs.commit
         moved = {row["run_id"] for row in write(session, *kept, *v[12:23], *v[24:])}
         changed = self._charge([row for row in charges if UUID(row["run_id"]) in moved])
         told: list[Row] = [{"what": "moved", "run_id": run_id, "detail": None} for run_id in moved]

@@ -7,6 +7,7 @@ import asyncio
 import random
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -30,6 +31,8 @@ PRICE = ModelPrice(input_micros=1_000_000, output_micros=2_000_000)
 """As in prices.yaml."""
 
 FAN = 64
+
+DECIDES = subjects.DECIDE_ALL.removesuffix("*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +111,12 @@ class SparingClient(Client):
 
 
 class BudgetWorld(World):
-    """A world with limits. The evils are those of every world but one: see `no_restore`."""
+    """A world with limits, which are set anew all the time. The evils are those of every world but two.
+
+    A broker restored from an old copy gives out once more what was answered long ago, as if for the first time: no
+    decider can know, and docs/budgets.md says so. Nor does anything between an orchestrator and a broker say a request
+    twice: it is posted once in an attempt (`sayable_again`), and a connection repeats nothing.
+    """
 
     def __init__(self, seed: int, *, fan: int = FAN, keep: bool = False, mutants: Mutants | None = None) -> None:
         super().__init__(seed, keep=keep, mutants=mutants)
@@ -124,12 +132,31 @@ class BudgetWorld(World):
             self.budgets.limit(PROJECT, "project", PROJECT, per_day=True, usd_micros=chance.choice((3, 30)) * 10**6)
         if chance.random() < 0.5:
             self.budgets.limit(PROJECT, "caller", "alice", tokens=chance.choice((1, 5)) * fan * 50_000)
-        # A broker restored from an old copy gives out once more what was answered long ago, as if for the first time:
-        # no decider can know, and docs/budgets.md says so.
         self.disasters._kinds = [kind for kind in self.disasters._kinds if kind != "restore"]
+        self.broker.faults.once = DECIDES
+        self.late: tuple[datetime, Place] | None = None
+
+    async def life(self) -> None:
+        self.loop.create_task(self._limit_again(), name="limits")
+        await super().life()
+
+    async def _limit_again(self) -> None:
+        """Set limits anew, with the amounts that they have: whoever does not know of it may commit nothing.
+
+        In many worlds one more comes late; it binds every run that is submitted after that.
+        """
+        chance = self._stream("limits")
+        while not self.at_peace:
+            await asyncio.sleep(chance.uniform(0.1, 3.0))
+            if self.late is None and chance.random() < 0.2:
+                name = f"{self.now():%Y-%m-%d}/caller/alice"
+                self.budgets.limit(PROJECT, "caller", "alice", per_day=True, tool_calls=10**6)
+                self.late = self.now(), (PROJECT, "day", name)
+            else:
+                (project, kind, name, per_day), row = chance.choice(list(self.budgets.limits.items()))
+                self.budgets.limit(project, kind, name, per_day=per_day, **{unit: row[unit] for unit in UNITS})
 
     def decider(self, bus: SimBus) -> Decider:
-        self.broker.faults.repeated = 0.0
         return PayingDecider(bus, self._people_chance, self)
 
     def client(self, bus: SimBus) -> Client:
@@ -144,7 +171,7 @@ class BudgetJudge:
 
     def judge(self) -> dict[str, int]:
         """Complain of everything that is wrong; returns the figures that must be 0, and how much was seen."""
-        figures: Counter[str] = Counter(overspent=0, leaked=0, misattributed=0, free=0)
+        figures: Counter[str] = Counter(overspent=0, leaked=0, misattributed=0, free=0, unbound=0)
         spent: dict[Place, Amounts] = defaultdict(lambda: NOTHING)
         held: dict[Place, Amounts] = defaultdict(lambda: NOTHING)
         truth: dict[Place, Amounts] = defaultdict(lambda: NOTHING)
@@ -161,7 +188,8 @@ class BudgetJudge:
                     self._wrong(figures, "leaked", f"{place}: {row[f'{unit}_reserved']} {unit} are still reserved")
                 if row[f"{unit}_spent"] != getattr(spent[place], unit):
                     self._wrong(figures, "misattributed", f"{place}: {unit} differ from the logs")
-                if row[f"{unit}_spent"] < getattr(truth[place], unit):
+                late = self._world.late is not None and place == self._world.late[1]  # more was paid before it was set
+                if row[f"{unit}_spent"] < getattr(truth[place], unit) and not late:
                     self._wrong(figures, "free", f"{place}: {unit} were paid and not spent")
         return {**figures, "attempts": len(self._world.paid), "accounts": len(self._world.budgets.accounts)}
 
@@ -173,6 +201,7 @@ class BudgetJudge:
         log = self._world.judge._log(run_id)
         state = fold(run_id, NETWORK, log)
         budget = state.budget
+        self._bound(run_id, figures, log)
         if budget is None:
             return
         paid = [one for one in self._world.paid if one.run_id == run_id]
@@ -185,6 +214,19 @@ class BudgetJudge:
                 for one in paid:
                     truth[place] = truth[place].plus(one.truth)
         self._attributed(run_id, figures, log, budget, paid)
+
+    def _bound(self, run_id: UUID, figures: Counter[str], log: Any) -> None:
+        """A run that was submitted when a limit was set asks for nothing before it is under it."""
+        if not log or self._world.late is None or log[0].at <= self._world.late[0]:
+            return
+        place = self._world.late[1][1:]
+        for event in (entry.event for entry in log):
+            if event.type == "budget_applied" and place in {(scope.scope, scope.key) for scope in event.scopes}:
+                self._world.seen.note("bound_late")
+                return
+            if event.type == "decision_requested":
+                self._wrong(figures, "unbound", f"{run_id} asks a model, and does not know of {place}")
+                return
 
     def _attributed(self, run_id: UUID, figures: Counter[str], log: Any, budget: Any, paid: list[Paid]) -> None:
         """What was counted, beside estimates, is what the answers in the log have told: no more and no less."""

@@ -1,6 +1,7 @@
 """Many runs on one budget, with processes killed at random: `python -m tests.simulation.budgets --seeds 500`.
 
-Ends with 1 if any world overspent, leaked, misattributed, or gave an attempt away. `--seed N` tells one story.
+Ends with 1 if any world overspent, leaked, misattributed, gave an attempt away, or let a run by a limit. `--seed N`
+tells one story.
 """
 
 import argparse
@@ -13,7 +14,7 @@ from tests.simulation.mutants import Mutants
 from tests.simulation.run import say
 from tests.simulation.world import live_through
 
-MUST_BE_ZERO = ("overspent", "leaked", "misattributed", "free")
+MUST_BE_ZERO = ("overspent", "leaked", "misattributed", "free", "unbound")
 
 
 def lived(seed: int, fan: int = FAN, *, keep: bool = False, mutant: str = "") -> tuple[BudgetWorld, dict[str, int]]:
@@ -48,7 +49,8 @@ def main() -> int:
     say(f"{said.seeds} worlds of {said.fan} runs in {time.monotonic() - began:.0f} s, {failed} failed")
     say(", ".join(f"{name} {counts[name]}" for name in MUST_BE_ZERO))
     names = ("attempts", "killed", "killed_at_point", "effect_resent", "call_lost", "usage_corrected", "budget_refused")
-    names += ("budget_short_alone", "budget_short_beside", "budget_warned", "postgres_stopped", "broker_restarted")
+    names += ("budget_short_alone", "budget_short_beside", "budget_warned", "limits_moved", "bound_late")
+    names += ("postgres_stopped", "broker_restarted")
     say(", ".join(f"{name} {counts[name]}" for name in (*names, "completed", "failed", "cancelled")))
     return 1 if failed else 0
 

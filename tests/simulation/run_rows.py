@@ -60,13 +60,19 @@ class RunRows:
     def now(self, _session: Session) -> list[Any]:
         return [(self.database.now(),)]
 
+    def now_and_budgets(self, _session: Session) -> list[Row]:
+        return [{"now": self.database.now(), "budgets": self.budget_version}]
+
     def times(self, _session: Session, run_ids: list[UUID]) -> list[Row]:
-        now = self.database.now()
-        found = [{"now": now, "run_id": r, "seq": self.runs[r]["seq"]} for r in run_ids if r in self.runs]
-        return found or [{"now": now, "run_id": None, "seq": None}]
+        seen = {"now": self.database.now(), "budgets": self.budget_version}
+        found: list[Row] = [{**seen, "run_id": r, "seq": self.runs[r]["seq"]} for r in run_ids if r in self.runs]
+        return found or [{**seen, "run_id": None, "seq": None}]
 
     def commit(self, _session: Session, *v: Any) -> list[Row]:
-        """`commit_batch`, with `commit_gates` where its two values are there."""
+        """`commit_batch`, with `commit_gates` where its two values are there; the last is what it knows of limits."""
+        if self.outdated(v[-1]):
+            return []
+        v = v[:-1]
         names = ("run_id", "expected", "seq", "status", "reason", "fence", "wake_at", "agent_key", "step")
         wanted = {row[0]: row for row in zip(*v[:12], strict=True)}
         at = v[12]
@@ -94,7 +100,7 @@ class RunRows:
 
     def commit_with_children(self, session: Session, *v: Any) -> list[Row]:
         """`commit_batch` with `commit_gates` and `commit_children`."""
-        moved = self.commit(session, *v[:23])
+        moved = self.commit(session, *v[:23], v[-1])
         parents, at = {str(row["run_id"]) for row in moved}, v[12]
         born = {row["run_id"]: row for row in json.loads(v[23]) if row["parent_run_id"] in parents}
         for name, row in born.items():
@@ -113,6 +119,12 @@ class RunRows:
             return []
         names = ("seq", "status", "reason", "outcome")
         return [{**{name: run[name] for name in names}, "ended": run["ended_at"] is not None}]
+
+    def outdated(self, budgets: int) -> bool:
+        """Say whether limits were set since version *budgets*."""
+        if budgets != self.budget_version:
+            self.database.seen.note("limits_moved")
+        return budgets != self.budget_version
 
     def _expected(self, run_id: UUID, seq: int) -> bool:
         if self.runs[run_id]["seq"] == seq:

@@ -3,11 +3,19 @@
 A failure names its seed; `python -m tests.simulation.budgets --seed N` tells its story, `--seeds 500` asks for more.
 """
 
+import random
 from collections import Counter
+from uuid import UUID
 
 import pytest
+from tests.simulation.broker import Broker
+from tests.simulation.budget_world import DECIDES
 from tests.simulation.budgets import MUST_BE_ZERO, lived
+from tests.simulation.clockwork import Clockwork
+from tests.simulation.coverage import Seen
 from tests.simulation.mutants import BUDGET_MUTANTS
+
+from towpath_contracts import subjects
 
 SMALL_SEEDS = (1, 3, 5)
 CAUGHT = {"budget_unguarded": 0, "budget_released": 0, "budget_again": 1}
@@ -34,6 +42,20 @@ def test_budget_everything_that_can_go_wrong_with_one_does() -> None:
         counts.update(world.seen.counts)
     wanted = ("killed", "call_lost", "usage_corrected", "budget_refused", "budget_warned", "account_run", "completed")
     assert [name for name in wanted if not counts[name]] == []
+
+
+def test_budget_worlds_repeat_everything_but_requests_for_decisions() -> None:
+    """Nothing between an orchestrator and a broker says a request twice; a world may not, either."""
+    loop, seen = Clockwork(random.Random(1)), Seen()
+    broker = Broker(loop, random.Random(1), seen)
+    try:
+        broker.faults.repeated, broker.faults.once = 1.0, DECIDES
+        broker.publish(b"{}", "decide.default", {}, None)
+        assert seen.counts["message_repeated"] == 0
+        broker.publish(b"{}", subjects.run_inbox("decider", UUID(int=1)), {}, None)
+        assert seen.counts["message_repeated"] == 1
+    finally:
+        loop.close()
 
 
 @pytest.mark.parametrize("mutant", sorted(BUDGET_MUTANTS))

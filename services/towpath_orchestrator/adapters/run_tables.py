@@ -30,20 +30,28 @@ QUERIES = Queries.load("towpath_orchestrator")
 _MOVED = f"{QUERIES.commit_wanted}, {QUERIES.commit_held}, {QUERIES.commit_moved}"
 _CHARGED = f"{QUERIES.commit_wanted}, {BUDGETS.commit_charged}, {QUERIES.commit_moved}"
 
-COMMIT = f"{_MOVED} {QUERIES.commit_end}"
-COMMIT_WITH_GATES = f"{_MOVED}, {QUERIES.commit_gates} {QUERIES.commit_end}"
+
+def _numbered(text: str, values: int) -> str:
+    """Name the last of so many values, which is the version of the limits that the batch knows of."""
+    return text.replace("$budgets", f"${values}")
+
+
+COMMIT = _numbered(f"{_MOVED} {QUERIES.commit_end}", 22)
+COMMIT_WITH_GATES = _numbered(f"{_MOVED}, {QUERIES.commit_gates} {QUERIES.commit_end}", 24)
 """Most batches touch no gate; leaving that part out saves a fifth of the statement's time."""
 
-COMMIT_WITH_CHILDREN = f"{_MOVED}, {QUERIES.commit_gates}, {QUERIES.commit_children} {QUERIES.commit_end}"
+COMMIT_WITH_CHILDREN = _numbered(
+    f"{_MOVED}, {QUERIES.commit_gates}, {QUERIES.commit_children} {QUERIES.commit_end}", 27
+)
 """The few batches in which a child is born."""
 
-COMMIT_WITH_BUDGETS = f"{_CHARGED}, {BUDGETS.commit_charges}".replace("$24", "$22")
+COMMIT_WITH_BUDGETS = _numbered(f"{_CHARGED}, {BUDGETS.commit_charges}".replace("$24", "$22"), 23)
 """Where a run of the batch spends from an account; one statement reserves for all of them."""
 
-COMMIT_WITH_BUDGETS_AND_GATES = f"{_CHARGED}, {QUERIES.commit_gates}, {BUDGETS.commit_charges}"
+COMMIT_WITH_BUDGETS_AND_GATES = _numbered(f"{_CHARGED}, {QUERIES.commit_gates}, {BUDGETS.commit_charges}", 25)
 
 _BORN_LATER = QUERIES.commit_children.replace("$26", "$27").replace("$25", "$26").replace("$24", "$25")
-COMMIT_WITH_BOTH = f"{_CHARGED}, {QUERIES.commit_gates}, {_BORN_LATER}, {BUDGETS.commit_charges}"
+COMMIT_WITH_BOTH = _numbered(f"{_CHARGED}, {QUERIES.commit_gates}, {_BORN_LATER}, {BUDGETS.commit_charges}", 28)
 
 
 @dataclass(slots=True)
@@ -168,14 +176,18 @@ def _closed_gates(batch: list[Moved]) -> str:
     return json.dumps(rows) if rows else "[]"
 
 
-async def times(lane: Lane, run_ids: list[UUID]) -> tuple[datetime, dict[UUID, int]]:
-    """Return Postgres's clock and the stored seq of each of the runs that exist."""
+async def times(lane: Lane, run_ids: list[UUID]) -> tuple[datetime, int, dict[UUID, int]]:
+    """Return Postgres's clock, the version of the limits, and the stored seq of each of the runs that exist."""
     rows = await lane.fetch(QUERIES.times, run_ids)
-    return rows[0]["now"], {row["run_id"]: row["seq"] for row in rows if row["run_id"] is not None}
+    seqs = {row["run_id"]: row["seq"] for row in rows if row["run_id"] is not None}
+    return rows[0]["now"], rows[0]["budgets"], seqs
 
 
-async def commit_batch(lane: Lane, batch: list[Moved], now: datetime) -> Committed:
-    """Commit every run that is still where it was read and may spend what it wants to; says what became of them."""
+async def commit_batch(lane: Lane, batch: list[Moved], now: datetime, budgets: int) -> Committed:
+    """Commit every run that is still where it was read and may spend what it wants to; says what became of them.
+
+    No run moves where the limits are not those of version *budgets* any more: the transitions do not know them.
+    """
     values = [*_run_columns(batch), now, *_event_columns(batch), *_fact_columns(batch), ENGINE_VERSION]
     charged = [row for moved in batch for row in charge_rows(moved.before, moved.state)]
     born = [child for moved in batch for child in moved.born]
@@ -183,11 +195,11 @@ async def commit_batch(lane: Lane, batch: list[Moved], now: datetime) -> Committ
     if charged:
         statement = COMMIT_WITH_BOTH if born else COMMIT_WITH_BUDGETS_AND_GATES if gates else COMMIT_WITH_BUDGETS
         more = born_columns(born) if born else ()
-        return read_committed(await lane.fetch(statement, *values, *gates, json.dumps(charged), *more))
+        return read_committed(await lane.fetch(statement, *values, *gates, json.dumps(charged), *more, budgets))
     if born:
-        rows = await lane.fetch(COMMIT_WITH_CHILDREN, *values, *gates, *born_columns(born))
+        rows = await lane.fetch(COMMIT_WITH_CHILDREN, *values, *gates, *born_columns(born), budgets)
     else:
-        rows = await lane.fetch(COMMIT_WITH_GATES if gates else COMMIT, *values, *gates)
+        rows = await lane.fetch(COMMIT_WITH_GATES if gates else COMMIT, *values, *gates, budgets)
     return Committed(moved={row["run_id"] for row in rows})
 
 
