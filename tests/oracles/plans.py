@@ -7,6 +7,7 @@ and skipped step, and how many run at once. `--platform` does that with whole ru
 """
 
 import argparse
+import asyncio
 import sys
 import time
 from collections import Counter
@@ -141,15 +142,30 @@ def many(count: int, seed: int) -> Counter[str]:
     return seen
 
 
+async def on_platform(count: int, seed: int) -> Counter[str]:
+    """Compare *count* cases as whole runs; raises DifferentError, the first of all."""
+    from tests.oracles import plan_trials
+
+    try:
+        return await plan_trials.many(count, seed)
+    except ExceptionGroup as several:
+        raise several.exceptions[0] from several
+
+
 def main() -> int:
     """Compare; print one line, and the first difference if there is one."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--plans", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--platform", action="store_true", help="whole runs on an embedded platform, three a second")
     options = parser.parse_args()
     began = time.perf_counter()
     try:
-        seen = many(options.plans, options.seed)
+        seen = (
+            asyncio.run(on_platform(options.plans, options.seed))
+            if options.platform
+            else many(options.plans, options.seed)
+        )
     except DifferentError as error:
         sys.stdout.write(f"{error}\n")
         return 1
