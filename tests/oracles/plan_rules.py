@@ -183,8 +183,11 @@ def faulty(plan: Any, agents: Any, bound: Any) -> set[str]:
 
 
 def named(step: Any, place: int) -> Any:
-    """Give a step the name of its place where it has none."""
-    return step if not isinstance(step, dict) or step.get("id") else {**step, "id": f"step_{place + 1:02d}"}
+    """Give a step the name of its place where it has none; what is null is not there."""
+    if not isinstance(step, dict):
+        return step
+    given = {name: value for name, value in step.items() if value is not None}
+    return given if given.get("id") else {**given, "id": f"step_{place + 1:02d}"}
 
 
 def calls_of(step: Any) -> list[tuple[str, dict[str, Any]]]:
