@@ -131,7 +131,8 @@ def tell_steps(out: Output, view: PlanView) -> None:
 def _tell(out: Output, indent: str, row: Any, who: str) -> None:
     mark, style = _MARKS[row.status]
     took = "" if row.duration_ms is None else f"{row.duration_ms / 1000:.1f} s"
-    line = f"  {indent}{mark} {indent + one_line(row.id, 24):<24} {row.status:<8} {took:>8}  {one_line(who)}"
+    named = f"{indent}{mark} {one_line(row.id, 24)}"
+    line = f"  {named:<28} {row.status:<8} {took:>8}  {one_line(who)}"
     out.say(line.rstrip(), style)
     if row.error is not None and (row.status == "failed" or indent):
         error = f"{row.error.get('code', '')}: {row.error.get('message', '')}"
