@@ -7,14 +7,17 @@ are let be.
 
 import re
 from collections.abc import Collection, Iterator
+from functools import cached_property
+from heapq import nsmallest
+from itertools import islice
 from typing import Any
 
 from pydantic import ValidationError
 
-from towpath_contracts.base import JsonObject
+from towpath_contracts.base import ClientValue, JsonObject
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.caps import PLAN_STEPS
-from towpath_contracts.plans import MAX_NAMES, RESULT_KEY, STEP_ID, Plan
+from towpath_contracts.plans import MAX_NAMES, RESULT_KEY, STEP_ID, AgentCall, ParallelBlock, Plan, PlanStep
 from towpath_contracts.problems import ProblemDetail, words_of
 from towpath_contracts.references import BINDINGS, RESULT, named, pieces, texts_in, undefined
 from towpath_contracts.strict_json import MAX_VALUE_DEPTH, fault_of
@@ -55,7 +58,7 @@ def check_plan(
     known = {name: data[name] for name in _FIELDS if name in data}
     if isinstance(known.get("steps"), list | tuple):
         known["steps"] = _filled(known["steps"])
-    plan, shape = _shaped(known)
+    plan, shape = _shaped(_looked_at(known))
     given = known.get("steps")
     steps = given[:MAX_READ] if isinstance(given, list) else []
     found = [*shape, *_counted(given, min(most_steps, PLAN_STEPS)), *_named(steps), *_asked(steps, agents)]
@@ -87,6 +90,33 @@ def _filled(steps: Any) -> list[Any]:
                 named["parallel"] = {**block, "merge_strategy": "collect"}
         filled.append(named)
     return filled
+
+
+def _looked_at(known: JsonObject) -> JsonObject:
+    """Return as much of the fields as can tell anything: every fault costs time, and only the first are told."""
+    given = known.get("steps")
+    if not isinstance(given, list):
+        return known
+    steps = [_first_fields(step, PlanStep) for step in given[:MAX_READ]]
+    for step in (step for step in steps if isinstance(step, dict)):
+        if isinstance(step.get("agent"), dict):
+            step["agent"] = _first_fields(step["agent"], AgentCall)
+        block = step.get("parallel")
+        if isinstance(block, dict):
+            inside = block.get("steps")
+            step["parallel"] = _first_fields(block, ParallelBlock)
+            if isinstance(inside, list):
+                step["parallel"]["steps"] = [_first_fields(call, AgentCall) for call in inside[:MAX_READ]]
+    return {**known, "steps": steps}
+
+
+def _first_fields(value: Any, kind: type[ClientValue]) -> Any:
+    """Return the fields of *value* that *kind* has, and of all others as many as are told."""
+    if not isinstance(value, dict):
+        return value
+    own = {name for field, about in kind.model_fields.items() for name in (field, about.alias or field)}
+    others = nsmallest(MAX_TOLD, (name for name in value if name not in own))
+    return {name: value[name] for name in (*(name for name in value if name in own), *others)}
 
 
 def _shaped(known: JsonObject) -> tuple[Plan | None, list[ProblemDetail]]:
@@ -191,33 +221,56 @@ def _name(
 
 
 def _asked(steps: list[Any], agents: Collection[str]) -> Iterator[ProblemDetail]:
+    known = named(agents)
     for place, step in enumerate(steps):
         for at, call in _calls(place, step):
             key = call.get("agent_key")
             if isinstance(key, str) and key and key not in agents:
-                yield _told((*at, "agent_key"), f"{_shown(key)} is not an agent here; agents are: {named(agents)}")
+                yield _told((*at, "agent_key"), f"{_shown(key)} is not an agent here; agents are: {known}")
+
+
+class _Names:
+    """Names that references may begin with, and how they are told: worked out once, however many references miss."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self.names = frozenset(names)
+
+    @cached_property
+    def told(self) -> str:
+        """The names for people."""
+        return named(self.names)
 
 
 def _referring(steps: list[Any], bindings: Collection[str]) -> Iterator[ProblemDetail]:
-    """Say which references can't be followed: what they name is a result of no earlier step, or no binding."""
+    """Say which references can't be followed: what they name is a result of no earlier step, or no binding.
+
+    The first that are told are the first of the plan, so nothing is looked for behind them.
+    """
     results: set[str] = set()
+    bound, left = _Names(bindings), MAX_TOLD
     for place, step in enumerate(steps):
         calls = _calls(place, step)
+        known = {RESULT: _Names(results), BINDINGS: bound}
         for at, call in calls:
             for name in ("prompt", "with"):
-                for fault in _faults_of(call.get(name), {RESULT: results, BINDINGS: bindings}):
+                for fault in islice(_faults_of(call.get(name), known), left):
+                    left -= 1
                     yield _told((*at, name), f": {fault}")
         names = [_result(step, call) for _at, call in calls]
         results |= {name for name in names if isinstance(name, str)}
 
 
-def _faults_of(value: Any, known: dict[str, Collection[str]]) -> Iterator[str]:
+def _faults_of(value: Any, known: dict[str, _Names]) -> Iterator[str]:
+    """Say what is wrong with the references in *value*, each thing once."""
+    seen: set[str] = set()
     for text in texts_in(value):
         for piece in pieces(text):
-            if piece.fault:
-                yield piece.fault
-            elif piece.reference is not None and piece.reference.name_in(known[piece.reference.root]) is None:
-                yield undefined(piece.reference, known[piece.reference.root])
+            fault = piece.fault
+            if piece.reference is not None and piece.reference.name_in(known[piece.reference.root].names) is None:
+                fault = undefined(piece.reference, known[piece.reference.root].told)
+            if fault and fault not in seen:
+                seen.add(fault)
+                yield fault
 
 
 def _shown(name: str) -> str:

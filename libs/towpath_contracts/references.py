@@ -7,6 +7,7 @@ Reading takes time in proportion to the text.
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from heapq import nsmallest
 from typing import Any
 
 RESULT, BINDINGS = "result", "bindings"
@@ -50,7 +51,7 @@ class Reference:
         """Return what the path leads to in *values*; raises UndefinedReferenceError."""
         name = self.name_in(values)
         if name is None:
-            raise UndefinedReferenceError(undefined(self, values))
+            raise UndefinedReferenceError(undefined(self, named(values)))
         value: Any = values[name]
         for segment in _SEGMENT.finditer(self.path, len(name) + 1):
             value = self._inside(value, segment.group(1), segment.group(2))
@@ -108,13 +109,13 @@ def texts_in(value: Any) -> Iterator[str]:
             stack.extend(reversed(part))
 
 
-def undefined(reference: Reference, known: Collection[str]) -> str:
-    """Say that *reference* begins with none of the *known* names."""
-    return f"{reference.text} is not defined; {reference.root} has: {named(known) or 'nothing yet'}"
+def undefined(reference: Reference, known: str) -> str:
+    """Say that *reference* begins with none of the names that there are; *known* tells them (`named`)."""
+    return f"{reference.text} is not defined; {reference.root} has: {known or 'nothing yet'}"
 
 
 def named(names: Collection[str]) -> str:
-    """Return the first of *names* for people, and how many more there are."""
-    first = [name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}…" for name in sorted(names)[:MAX_NAMED]]
+    """Return the first of *names* for people, and how many more there are; it looks at all of them."""
+    first = [name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}…" for name in nsmallest(MAX_NAMED, names)]
     more = [f"and {len(names) - MAX_NAMED} more"] if len(names) > MAX_NAMED else []
     return ", ".join([*first, *more])

@@ -1,6 +1,7 @@
 """Plans are checked whole: every fault at once, each with its path (features E2, E4)."""
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -163,3 +164,44 @@ def test_checking_never_raises_and_what_it_accepts_it_accepts_again(data: Any) -
     if plan is not None:
         again, none = check_plan(json.loads(plan.model_dump_json()), agents=AGENTS)
         assert again == plan and not none
+
+
+def _names(count: int) -> dict[str, int]:
+    return {f"{number:x}": 0 for number in range(count)}
+
+
+FULL = 240_000
+"""Bytes; a plan may have a few more."""
+
+
+def _given(count: int, **given: Any) -> dict[str, Any]:
+    """A plan with *count* bindings, whose one agent gets *given*."""
+    return {"bindings": _names(count), "steps": [{"type": "agent", "agent": ask("ann", **{"with": given})}]}
+
+
+LARGEST: list[tuple[str, Any, int]] = [
+    ("the same reference", _given(12_000, t="{{bindings.zz}}" * 8_000), 400_000),
+    ("references", _given(9_000, **{f"k{place}": f"{{{{bindings.z{place}}}}}" for place in range(5_000)}), 200_000),
+    ("steps", {"steps": [0] * (FULL // 2)}, 1_500_000),
+    ("agents", {"steps": [{"type": "parallel", "parallel": {"steps": [0] * (FULL // 2)}}]}, 1_000_000),
+    ("fields", {"steps": [{**step("ann"), **_names(25_000)}]}, 500_000),
+    ("fields of an agent", {"steps": [block({**ask("ann"), **_names(25_000)})]}, 500_000),
+]
+
+
+@pytest.mark.parametrize(("about", "plan", "most"), LARGEST, ids=[about for about, _plan, _most in LARGEST])
+def test_e2_what_checking_costs_does_not_multiply(about: str, plan: dict[str, Any], most: int) -> None:
+    """Row E2: a plan of the largest size is refused in a moment; only the first faults are worked out."""
+    calls = [0]
+
+    def count(_frame: Any, event: str, _arg: Any) -> None:
+        calls[0] += event in {"call", "c_call"}
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        told = faults(plan)
+    finally:
+        sys.setprofile(before)
+    assert told and len(told) <= MAX_TOLD, about
+    assert calls[0] < most, f"{about}: {calls[0]} calls"
