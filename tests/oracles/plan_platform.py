@@ -77,11 +77,10 @@ def calls_by_name(steps: list[dict[str, Any]]) -> dict[str, str]:
     return found
 
 
-def agents_of(names: Iterable[str]) -> list[dict[str, Any]]:
-    """Return agents as a network lists them; the first one is where a task begins that says nothing else."""
+def agents_of(names: Iterable[str], default: str = "") -> list[dict[str, Any]]:
+    """Return agents as a network lists them; a swarm says itself where it begins."""
     return [
-        {"key": key, "allow_respond": True, "prompt_template": "Go.", "is_default": not place}
-        for place, key in enumerate(names)
+        {"key": key, "allow_respond": True, "prompt_template": "Go.", "is_default": key == default} for key in names
     ]
 
 
@@ -146,7 +145,7 @@ async def compare_all(plans: int, seed: int, one: Any) -> Counter[str]:
     with temporary_folder() as folder:
         platform = Platform(folder / "d", workers=[], durable=False, starts="fork")
         async with platform, Client(platform.gateway_url) as client, asyncio.TaskGroup() as group:
-            await client.networks.publish({"name": "hands", "agents": agents_of(HANDS)})
+            await client.networks.publish({"name": "hands", "agents": agents_of(HANDS, HANDS[0])})
             room = asyncio.Semaphore(AT_ONCE)
 
             async def compared(number: int) -> None:
