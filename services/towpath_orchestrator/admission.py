@@ -62,6 +62,7 @@ class Admission:
         self._storing: Counter[tuple[str, str]] = Counter()
         self._begun: Counter[tuple[str, str]] = Counter()
         self.queued = 0
+        self._queueing = 0
         self.crowded = False
         """Whether so many runs wait for people that no new ones are started; children still are."""
         self._wanted = asyncio.Event()
@@ -74,6 +75,7 @@ class Admission:
         place = task.caller, task.network
         if self.queued or self.crowded or not self._has_room(place):
             self.queued += 1
+            self._queueing += 1
             self._wanted.set()
             return False
         for count in (self.held, self._storing, self._begun):
@@ -87,6 +89,7 @@ class Admission:
     def stored(self) -> None:
         """Say that what was counted before is committed now."""
         self._storing = Counter()
+        self._queueing = 0
 
     def starts_born(self, child: RunState, *, takes_over: bool) -> bool:
         """Say whether a child begins with its birth.
@@ -126,27 +129,29 @@ class Admission:
     async def admit(self) -> int:
         """Count, and begin whoever comes next. Returns the version of the budgets, which is read on the way."""
         async with self._looking:
-            unseen = self._before_count()
+            unseen, queueing = self._before_count(), self._queueing
             rows = await self._pool.fetch(QUERIES.load_counts, self._settings.max_queued_runs)
             held = Counter({(row["caller"], row["network"]): row["active"] for row in rows if row["active"]})
             self._counted(held + unseen)
-            self.queued = rows[0]["queued"]
+            self.queued = rows[0]["queued"] + queueing
             self._metrics.active.set(held.total())
             self._metrics.queued.set(self.queued)
             self.crowded = rows[0]["waiting"] >= self._settings.max_waiting_runs
-            room = min(self._settings.max_active_runs - held.total(), self.queued, ADMIT_LIMIT)
-            if room > 0:
-                await self._let_in(room)
+            room = self._settings.max_active_runs - self.held.total()
+            if room > 0 and self.queued:
+                await self._let_in(min(room, self.queued, ADMIT_LIMIT), unseen.total())
             budgets: int = rows[0]["budgets"]
             return budgets
 
-    async def _let_in(self, room: int) -> None:
-        share, served = self._settings.active_share, list(self._served)
+    async def _let_in(self, room: int, unseen: int) -> None:
+        share, most = self._settings.active_share, self._settings.max_active_runs
+        rules = room, share, list(self._served), self.crowded, most - unseen
         now = monotonic()
         while self._told and now - next(iter(self._told.values())) > FORGET_S:
             self._told.popitem(last=False)
-        for row in await self._pool.fetch(QUERIES.next_queued, room, share, served, self.crowded):
+        for row in await self._pool.fetch(QUERIES.next_queued, *rules):
             run_id: UUID = row["run_id"]
+            self.held[row["caller"], row["network"]] += 1  # told now or before, and not yet seen to run
             if run_id in self._told:
                 continue
             self._told[run_id] = now

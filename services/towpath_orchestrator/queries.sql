@@ -207,7 +207,7 @@ LEFT JOIN (SELECT r.caller, r.network, count(*) AS active FROM runs.run r
 -- more than $2, so that a slow one leaves room for the others. Each queue is read from its front, and no further than it
 -- could be let in: a long one hides nobody and costs nothing. Children have no queue_at and stand in front of what is
 -- not begun; the others stand where priority and waiting put them, once and for all: both grow by the same clock.
--- Where $4 is set only children come in.
+-- Where $4 is set only children come in. No more than $5 hold room afterwards: counted here, where nothing comes between.
 WITH RECURSIVE active AS (
   SELECT r.caller, r.network, count(*) AS held FROM runs.run r
   WHERE r.status IN ('running', 'cancelling') AND NOT EXISTS (
@@ -222,7 +222,7 @@ WITH RECURSIVE active AS (
     WHERE r.status = 'queued' AND (r.caller, r.network) > (q.caller, q.network)
     ORDER BY r.caller, r.network LIMIT 1) AS n
 ), front AS (
-  SELECT w.run_id, w.queue_at, q.caller
+  SELECT w.run_id, w.queue_at, q.caller, q.network
   FROM queue q LEFT JOIN active a ON a.caller = q.caller AND a.network = q.network
   CROSS JOIN LATERAL (
     SELECT r.run_id, r.queue_at FROM runs.run r
@@ -231,14 +231,15 @@ WITH RECURSIVE active AS (
     ORDER BY r.queue_at NULLS FIRST, r.run_id
     LIMIT greatest(0, least($1, $2 - coalesce(a.held, 0)))) AS w
 ), placed AS (
-  SELECT f.run_id, f.caller, coalesce(c.held, 0)
+  SELECT f.run_id, f.caller, f.network, coalesce(c.held, 0)
            + row_number() OVER (PARTITION BY f.caller ORDER BY f.queue_at NULLS FIRST, f.run_id) AS turn
   FROM front f
   LEFT JOIN (SELECT caller, sum(held)::bigint AS held FROM active GROUP BY caller) AS c ON c.caller = f.caller
 )
-SELECT p.run_id, p.caller FROM placed p
+SELECT p.run_id, p.caller, p.network FROM placed p
 LEFT JOIN unnest($3::text[]) WITH ORDINALITY AS s (caller, place) ON s.caller = p.caller
-ORDER BY p.turn, s.place NULLS FIRST, p.run_id LIMIT $1
+ORDER BY p.turn, s.place NULLS FIRST, p.run_id
+LIMIT greatest(0, least($1, $5::bigint - (SELECT coalesce(sum(held), 0)::bigint FROM active)))
 
 -- name: project_of_caller
 SELECT project FROM gateway.principal WHERE caller = $1

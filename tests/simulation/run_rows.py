@@ -259,8 +259,9 @@ class RunRows:
 
     def next_queued(self, _session: Session, room: int, *_rules: Any) -> list[Row]:
         """Fairness is not what is tested here: the oldest first."""
-        waiting = sorted((run["run_id"], run["caller"]) for run in self.runs.values() if run["status"] == "queued")
-        return [{"run_id": run_id, "caller": caller} for run_id, caller in waiting[:room]]
+        names = ("run_id", "caller", "network")
+        waiting = sorted(tuple(run[name] for name in names) for run in self.runs.values() if run["status"] == "queued")
+        return [dict(zip(names, found, strict=True)) for found in waiting[:room]]
 
     def project_of_caller(self, _session: Session, caller: str) -> list[Row]:
         return [{"project": self.callers[caller]}] if caller in self.callers else []
