@@ -2,10 +2,13 @@
 
 from typing import Any
 
+import pytest
+from tests.support.engine_golden import SCENES
 from tests.support.engine_machine import RUN
 from tests.support.plan_machine import PlanRun, ask, block, step
 
 from towpath_contracts.plan_views import PlanView, project_plan
+from towpath_contracts.run_spans import run_spans
 
 
 def view(run: PlanRun) -> PlanView:
@@ -78,3 +81,28 @@ def test_a_cancelled_plan_and_a_workflow_are_read_the_same_way() -> None:
 def test_only_what_carries_out_steps_is_a_plan() -> None:
     handoff = {"mode": "handoff", "members": ["ann", "bob"], "stages": [["ann"]], "handoffs": {"ann": ("bob",)}}
     assert project_plan(RUN, PlanRun(kind="swarm", swarm={"swarm": handoff}, user_message="Hi.").entries) is None
+
+
+@pytest.mark.parametrize("scene", ["planned", "flowing"])
+def test_a_plan_can_be_read_after_any_of_its_events(scene: str) -> None:
+    """However far a log goes, what it says of a plan is whole: no step is lost, nothing is over before it ended."""
+    entries = SCENES[scene]().entries
+    for length in range(1, len(entries) + 1):
+        found = project_plan(RUN, entries[:length])
+        assert found is not None and found.seq == length
+        assert (found.success is None) == (found.state not in {"completed", "failed"} or length < len(entries))
+        for one in found.steps:
+            assert (one.ended_at is not None) <= (one.status not in {"pending", "running"})
+            assert all(agent.run_id is None for agent in one.agents if agent.status == "pending")
+        spans = {span.key for span in run_spans(RUN, entries[:length])}
+        assert {f"plan:{place}" for place, one in enumerate(found.steps) if one.started_at is not None} <= spans
+
+
+def test_a_plan_that_was_never_made_tells_why() -> None:
+    run = PlanRun(prompt="Write about locks.")
+    assert (view(run).state, view(run).steps) == ("planner_active", ())
+    for _ in range(2):
+        run.decide({"steps": []}, after=1)
+    found = view(run)
+    assert (found.reason, found.success, found.steps) == ("plan_invalid", False, ())
+    assert found.errors[0]["error"]["code"] == "plan_invalid"
