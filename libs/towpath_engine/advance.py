@@ -38,6 +38,7 @@ from towpath_engine.forking import forked
 from towpath_engine.gates import approval_required, close_all
 from towpath_engine.internal import insist_on_outcomes, outcome_recorded, tool_permitted
 from towpath_engine.overtime import stopped_by_time
+from towpath_engine.parking import quarantine, while_parked
 from towpath_engine.phases import after_act, assessed, missed
 from towpath_engine.resend import resend
 from towpath_engine.spawning import child_told, pending_children
@@ -76,8 +77,10 @@ def wake_at(state: RunState) -> datetime | None:
 
     A `timer.fired` at that time always moves it forward.
     """
-    if state.status in (Status.NEW, Status.QUEUED, Status.QUARANTINED):
+    if state.status in (Status.NEW, Status.QUEUED):
         return None
+    if state.status is Status.QUARANTINED:
+        return min((child.resend_at for child in pending_children(state)), default=None)
     unasked = state.unasked
     times = [pending.resend_at for pending in state.pending if pending.effect_id not in unasked]
     times += [gate.expires_at for gate in state.gates]
@@ -102,6 +105,7 @@ def _dispatch(t: Transition, fact: facts.AnyFact) -> None:  # noqa: C901 - one t
             insist_on_outcomes(t)
         return
     if t.state.status is Status.QUARANTINED and not isinstance(fact, facts.CancelRequested):
+        while_parked(t, fact)
         return
     match fact:
         case facts.RunAdmitted():
@@ -173,7 +177,7 @@ def _child_ended(t: Transition, child_id: UUID) -> None:
     child = next(c for c in t.state.children if c.child_id == child_id)
     child_of_call_ended(t, child)
     look = strategy_of(t).child_ended
-    if look is not None and t.state.status in (Status.RUNNING, Status.WAITING):
+    if look is not None and t.state.status in (Status.RUNNING, Status.WAITING) and not stopped_by_deadline(t):
         look(t, child_id)
 
 
@@ -268,7 +272,7 @@ def _conflict(t: Transition, fact: facts.ExecutionConflict) -> None:
     """Park the run: its log and the ledger disagree. A run that is being cancelled ends all the same."""
     if t.state.status is not Status.CANCELLING:
         close_all(t, "the run is quarantined")
-        t.emit(ev.RunQuarantined(code="execution_conflict", message=fact.message))
+        quarantine(t, "execution_conflict", fact.message)
 
 
 def _timer_fired(t: Transition) -> None:

@@ -13,6 +13,9 @@ from towpath_engine.state import EffectKind, OpenChild, PendingEffect, RunState
 CHILD_RESEND_S = 5
 """First question to a child that was not heard of (design §4)."""
 
+STOP_RESEND_S = 3
+"""When a child is told once more to stop; that it may have been asked seldom before is no reason to wait."""
+
 
 def child_remembers(
     state: RunState, event: "ev.ChildStarted | ev.ChildWaits | ev.ChildEnded | ev.ChildStopped", at: datetime
@@ -37,7 +40,15 @@ def child_remembers(
                 children=tuple(
                     but(c, stopped=event.reason) if c.child_id == event.child_id else c for c in state.children
                 ),
+                pending=tuple(told_again(p, at) if p.effect_id == event.child_id else p for p in state.pending),
             )
+
+
+def told_again(pending: PendingEffect, at: datetime) -> PendingEffect:
+    """Return what is pending of a child that was told to stop, so that it is told again soon if it does not hear."""
+    return (
+        but(pending, resend_at=at + timedelta(seconds=STOP_RESEND_S)) if pending.kind is EffectKind.CHILD else pending
+    )
 
 
 def _started(state: RunState, event: "ev.ChildStarted", at: datetime) -> RunState:

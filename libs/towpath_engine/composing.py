@@ -145,6 +145,9 @@ def close_step(t: Transition) -> bool:
     held = t.state.composition
     if held is None or held.phase != "awaiting_results" or pending_children(t.state):
         return False
+    child_of_step_ended(t)  # agents that were not started because a person was asked
+    if pending_children(t.state):
+        return False
     step, outcome = current_step(held), outcome_of(t.state, held)
     if outcome.report.status != "success":
         _fail(t, outcome)

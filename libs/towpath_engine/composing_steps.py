@@ -43,9 +43,9 @@ def inputs_of(state: RunState, held: Composition, step: PlanStep) -> tuple[str, 
 
 
 def start_children(t: Transition) -> None:
-    """Start as many agents of the current step as may run at the same time."""
+    """Start as many agents of the current step as may run at the same time; none while a person is asked."""
     held = t.state.composition
-    if held is None:
+    if held is None or t.state.waits_at_run_gate:
         return
     step = current_step(held)
     begun = len(t.state.children)

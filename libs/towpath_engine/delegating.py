@@ -22,6 +22,7 @@ from towpath_engine.applying import ToolRefusedError
 from towpath_engine.calls import after_call
 from towpath_engine.carrying import is_reference
 from towpath_engine.composing_members import members_of_plan
+from towpath_engine.ending import stopped_by_deadline
 from towpath_engine.gates import close_gate
 from towpath_engine.own_calls import end_own_call
 from towpath_engine.spawning import may_spawn, spawn
@@ -39,6 +40,8 @@ def start_child(t: Transition, call: OpenCall, args: JsonObject, fact: facts.Too
     if any(child.execution_id == fact.execution_id for child in t.state.children):
         return
     close_gate(t, fact.execution_id, "settled", "the call has started")
+    if stopped_by_deadline(t):
+        return
     try:
         task = _plan_task(t.state, args) if tool == ORCHESTRATE else _delegate_task(t.state, tool, args)
     except ToolRefusedError as error:
@@ -93,10 +96,17 @@ def _delegate_task(state: RunState, tool: str, args: JsonObject) -> ChildTask:
 
 
 def child_of_call_ended(t: Transition, child: OpenChild) -> None:
-    """Close the call that *child* was, if it was one, with what became of it."""
+    """Close the call that *child* was, if it was one, and go on from there."""
+    call = close_call_of(t, child)
+    if call is not None:
+        after_call(t, call)
+
+
+def close_call_of(t: Transition, child: OpenChild) -> OpenCall | None:
+    """Say of the call that *child* was what became of it; returns the call, None where it was none that is open."""
     call = None if child.execution_id is None else t.state.open_call(child.execution_id)
     if call is None:
-        return
+        return None
     final = child.final or {}
     if call.call.tool == ORCHESTRATE and _is_report(final):
         end_own_call(t, call, result=_report(child, final), policy_version=child.policy_version)
@@ -104,7 +114,7 @@ def child_of_call_ended(t: Transition, child: OpenChild) -> None:
         end_own_call(t, call, result=final, policy_version=child.policy_version)
     else:
         end_own_call(t, call, failure=_failure(call, child, final), policy_version=child.policy_version)
-    after_call(t, call)
+    return call
 
 
 def _is_report(final: JsonObject) -> bool:

@@ -23,7 +23,7 @@ from towpath_engine.budget_state import Means
 from towpath_engine.composing_planner import plan_schema
 from towpath_engine.context import build_context
 from towpath_engine.evolve import DECIDE_GRACE_S
-from towpath_engine.state import EffectKind, PendingEffect, RunState, Status
+from towpath_engine.state import STOPPING, EffectKind, PendingEffect, RunState
 
 CALLS = 4
 """Model calls that one attempt may take where a run has a budget: two that fail before an answer, an unreadable answer,
@@ -121,7 +121,7 @@ def _outcome(state: RunState, effect: PendingEffect) -> RecordOutcome:
 
 
 def _ask_child(state: RunState, effect: PendingEffect) -> AskChild:
-    stops = state.is_final or state.status is Status.CANCELLING
+    stops = state.is_final or state.status in STOPPING
     unwanted = next((c.stopped for c in state.children if c.child_id == effect.effect_id), "")
     return AskChild(
         run_id=state.run_id,

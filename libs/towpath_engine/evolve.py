@@ -15,7 +15,7 @@ from towpath_engine.accounting import accounted, added_up
 from towpath_engine.background_remember import background_after
 from towpath_engine.background_state import BackgroundState
 from towpath_engine.change import but
-from towpath_engine.child_remember import child_remembers
+from towpath_engine.child_remember import child_remembers, told_again
 from towpath_engine.composition_remember import begun, composition_remembers
 from towpath_engine.conversing import conversed
 from towpath_engine.desk_remember import desk_remembers, mounted, outcome_confirmed, outcome_owed, owed_outcomes
@@ -141,8 +141,7 @@ def _apply(state: RunState, event: "ev.AnyEvent", at: datetime) -> RunState:  # 
         case ev.FenceStored():
             return _fence_stored(state, event, at)
         case ev.RunQuarantined():
-            calls = tuple(p for p in state.pending if p.kind in KEPT)  # a cancel must account for them
-            return but(state, status=Status.QUARANTINED, reason=event.code, pending=calls, gates=())
+            return _quarantined(state, event, at)
         case ev.RunFinished():
             return _finished(state, event, at)
 
@@ -272,7 +271,7 @@ def fence_effect(state: RunState, at: datetime, fence: int) -> PendingEffect:
 
 
 def _cancel_accepted(state: RunState, event: "ev.CancelAccepted", at: datetime) -> RunState:
-    pending = _without(state, EffectKind.DECIDE)
+    pending = tuple(told_again(p, at) for p in _without(state, EffectKind.DECIDE))
     if pending:
         pending = (*pending, fence_effect(state, at, event.fence))
     return but(state, status=Status.CANCELLING, fence=event.fence, pending=pending, gates=(), cancelled_by=event.by)
@@ -284,6 +283,14 @@ AWAITED = frozenset({EffectKind.TOOL, EffectKind.CHILD})
 
 KEPT = frozenset({EffectKind.TOOL, EffectKind.OUTCOME, EffectKind.CHILD})
 """What a parked run still owes the ledger, or has to hear from it and from its children."""
+
+
+def _quarantined(state: RunState, event: "ev.RunQuarantined", at: datetime) -> RunState:
+    """A cancel must account for what is kept. A run that is parked anew can't be told of its children: they are left."""
+    anew = state.status is Status.QUARANTINED
+    kept = [p for p in state.pending if p.kind in KEPT and not (anew and p.kind is EffectKind.CHILD)]
+    pending = tuple(told_again(p, at) for p in kept)
+    return but(state, status=Status.QUARANTINED, reason=event.code, pending=pending, gates=())
 
 
 def _unfinished(state: RunState) -> bool:

@@ -23,6 +23,9 @@ TOO_MANY = "max_handoffs_exceeded"
 FAILED = "handoff_failed"
 TOO_DEEP = "depth_exceeded"
 
+PURPOSE = "handoff"
+"""What the child is for that a run is handed over to."""
+
 
 def named_in(payload: JsonObject, names: tuple[str, ...]) -> str | None:
     """Return which of *names* an answer is, white space around it left out; None for any other answer."""
@@ -79,7 +82,7 @@ def _spawn(t: Transition, name: str, swarm: CompiledSwarm) -> None:
         user_message=t.state.created.user_message,
         swarm=SwarmTask(name=name, path=path, swarm=swarm),
         max_steps=swarm.max_steps,
-        purpose="handoff",
+        purpose=PURPOSE,
         response_schema=t.state.created.response_schema,
     )
     spawn(t, [task])
@@ -88,8 +91,8 @@ def _spawn(t: Transition, name: str, swarm: CompiledSwarm) -> None:
 def nested_ended(t: Transition, child_id: UUID) -> None:
     """End the run as the nested swarm did that it was handed over to."""
     child = next((c for c in t.state.children if c.child_id == child_id), None)
-    if child is None:
-        return
+    if child is None or child.purpose != PURPOSE:
+        return  # it was a call's: the run goes on with what came of it
     if child.status == Status.COMPLETED:
         finish(t, Status.COMPLETED, "responded", "", final=child.final)
     else:

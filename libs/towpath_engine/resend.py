@@ -12,7 +12,7 @@ from towpath_engine.evolve import DECIDE_GRACE_S, FENCE_RESEND_S
 from towpath_engine.gate_remember import GATE_RESEND_S
 from towpath_engine.remember import TOOL_RESEND_S
 from towpath_engine.reserving import emit_request
-from towpath_engine.state import EffectKind, PendingEffect, RunState
+from towpath_engine.state import STOPPING, EffectKind, PendingEffect, RunState
 from towpath_engine.transition import Transition
 
 MAX_RESEND_S = 15
@@ -49,10 +49,16 @@ def _wait_s(state: RunState, pending: PendingEffect) -> float:
         return min(GATE_RESEND_S << min(pending.attempt - 1, 6), MAX_GATE_RESEND_S)
     if pending.kind is EffectKind.DECIDE:
         return state.created.step_timeout_ms / 1000 + DECIDE_GRACE_S
-    if pending.kind is EffectKind.CHILD and not state.is_final:
+    if pending.kind is EffectKind.CHILD and not _is_stopped(state, pending):
         waits = any(child.waits and child.child_id == pending.effect_id for child in state.children)
         return min(CHILD_RESEND_S << min(pending.attempt, 6), MAX_GATE_RESEND_S if waits else MAX_CHILD_RESEND_S)
     return _backed_off_s(pending.attempt)
+
+
+def _is_stopped(state: RunState, pending: PendingEffect) -> bool:
+    """Say whether a child is told to stop: what it does meanwhile nobody wants."""
+    stopped = any(child.stopped and child.child_id == pending.effect_id for child in state.children)
+    return stopped or state.is_final or state.status in STOPPING
 
 
 def _backed_off_s(attempt: int) -> int:

@@ -18,9 +18,10 @@ from towpath_contracts.children import ChildTask, ParentOf
 from towpath_contracts.deciding import Cost
 from towpath_contracts.grants import narrow
 from towpath_engine.accounting import spent
+from towpath_engine.background_remember import active_ms
 from towpath_engine.carrying import carried
 from towpath_engine.detectors.inheriting import handed_over
-from towpath_engine.state import FINAL, NO_COST, EffectKind, OpenChild, PendingEffect, RunState, Status
+from towpath_engine.state import FINAL, NO_COST, STOPPING, EffectKind, OpenChild, PendingEffect, RunState, Status
 from towpath_engine.transition import Transition
 
 _RANDOM_BITS = (1 << 62) - 1
@@ -80,7 +81,8 @@ def _bounded(t: Transition, task: ChildTask) -> ChildTask:
     """Return *task* with no more steps and time than its parent has left."""
     own = t.state.created
     deadline = t.state.active_deadline()
-    left = own.timeout_ms if deadline is None else max(1, int((deadline - t.now).total_seconds() * 1000))
+    standing = own.timeout_ms - active_ms(t.state, t.now)  # while it waits for people there is no deadline
+    left = max(1, standing if deadline is None else int((deadline - t.now).total_seconds() * 1000))
     return task.model_copy(
         update={
             "max_steps": min(task.max_steps or own.max_steps, own.max_steps),
@@ -169,7 +171,7 @@ def child_told(t: Transition, fact: facts.ChildTold) -> bool:
 
 
 def _is_stopping(state: RunState) -> bool:
-    return state.is_final or state.status is Status.CANCELLING
+    return state.is_final or state.status in STOPPING
 
 
 def is_over(status: str) -> bool:

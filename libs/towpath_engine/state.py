@@ -59,6 +59,10 @@ FINAL = frozenset(
 )
 
 
+STOPPING = frozenset({Status.CANCELLING, Status.QUARANTINED})
+"""Statuses in which a run wants its children no longer: what they say has no use any more."""
+
+
 class EffectKind(StrEnum):
     """What the outside can be asked for."""
 
