@@ -332,3 +332,47 @@ async def test_e1_a_plan_of_an_agent_goes_on_at_its_step_when_its_orchestrator_i
     begun = [one.event for one in await log(client, node.run_id) if one.event.type == "plan_step_started"]
     assert [event.step_id for event in begun] == ["step_01", "step_02"], "nothing is begun twice"
     assert begun[1].inputs == ('{"seen":"A lock."}',)
+
+
+LOOK = {"type": "agent", "agent": {"agent_key": "scout", "prompt": "Look."}}
+RAISED: list[tuple[dict[str, Any], str]] = [
+    ({"plan": {"steps": [LOOK] * 13}}, "/plan/plan/steps"),
+    ({"plan": {"steps": [LOOK]}, "max_parallel": 5}, "/plan/max_parallel"),
+    ({"plan": {"steps": [LOOK]}, "max_depth": 9}, "/plan/max_depth"),
+    ({"plan": {"steps": [LOOK]}, "timeout_ms": 10**12}, "/plan/timeout_ms"),
+]
+"""Plans that ask for more than the server's caps, and the place of what is too much."""
+
+
+async def test_e7_no_door_lets_more_in_than_the_caps(client: Client, platform: Platform) -> None:
+    """Row E7: depth 3, steps 12, parallel 4: refused over HTTP and NATS, in network files, and from an agent."""
+    async with Client(platform.nats_url) as by_nats:
+        for through in (client, by_nats):
+            for raised, pointer in RAISED:
+                with pytest.raises(RefusedError) as refused:
+                    await through.submit("planners", "Go.", plan=raised)
+                assert pointer in [one.pointer for one in refused.value.problem.errors]
+    deep = {f"s{n}": {"mode": "workflow", "members": [f"s{n + 1}"]} for n in range(3)}
+    deep["s3"] = {"mode": "workflow", "members": ["scout"]}
+    for swarm in ({"mode": "team", "max_parallel": 5}, {"mode": "workflow", "members": ["s0"], "swarms": deep}):
+        with pytest.raises(RefusedError):
+            await client.networks.publish({"name": "raised", "agents": PLANNERS["agents"], "swarm": swarm})
+    again = {"steps": [{"type": "agent", "agent": {"agent_key": "boss", "prompt": "Plan on."}}]}
+    script = [
+        *(use("agent_orchestrate", "boss", **raised) for raised, _pointer in RAISED),
+        use("agent_orchestrate", "boss", plan=again),
+        use("agent_orchestrate", "boss", plan=again),
+        says("boss", "As deep as it goes."),
+        says("boss", "Done."),
+    ]
+    run = await client.run("planners", "Plan it.", script=script, timeout=90)
+    assert (run.status, run.final) == ("completed", {"message": "Done."}), run.reason
+    calls = [one.event for one in await log(client, run.run_id) if one.event.type.startswith("tool_call_")]
+    assert [getattr(one, "status", "denied") for one in calls][-1] == "succeeded"
+    assert not [one for one in calls[:-1] if getattr(one, "status", "denied") == "succeeded"], "each was an error"
+    (plan,) = (await client.tree(run.run_id)).children
+    (boss,) = plan.children
+    (last,) = boss.children
+    assert (last.depth, last.kind, last.status, last.children) == (3, "plan", "failed", ())
+    ended = await client.get(last.run_id)
+    assert ended.final is not None and ended.final["errors"][0]["error"]["code"] == "depth_exceeded"
