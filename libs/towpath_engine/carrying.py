@@ -4,6 +4,7 @@ Law: the state and the log of a run stay bounded however much its children write
 event that names it, and is never lost; who holds the reference sees how large it is and how it begins.
 """
 
+import re
 from typing import Any
 
 from towpath_contracts.base import JsonObject
@@ -18,6 +19,8 @@ INLINE_BYTES = 16 * 1024
 PREVIEW_CHARS = 2_000
 
 _REFERENCE = {"blob", "bytes", "preview"}
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_MOST_BYTES = 1 << 53
 
 
 def size_of(value: Any) -> int:
@@ -38,8 +41,17 @@ def carried(final: JsonObject | None) -> JsonObject | None:
 
 
 def is_reference(value: Any) -> bool:
-    """Say whether *value* stands for a larger one."""
-    return isinstance(value, dict) and set(value) == _REFERENCE
+    """Say whether *value* stands for a larger one.
+
+    It may be what an agent answered all the same: what looks like a reference is no larger than one, and nothing is
+    fetched by it.
+    """
+    if not isinstance(value, dict) or set(value) != _REFERENCE:
+        return False
+    blob, size, preview = value["blob"], value["bytes"], value["preview"]
+    whole = isinstance(size, int) and not isinstance(size, bool) and 0 <= size < _MOST_BYTES
+    named = isinstance(blob, str) and _DIGEST.fullmatch(blob) is not None
+    return whole and named and isinstance(preview, str) and len(preview) <= PREVIEW_CHARS
 
 
 def said(value: Any) -> str:

@@ -267,6 +267,26 @@ def test_the_results_of_a_plan_are_bounded_and_what_does_not_fit_is_stored() -> 
     assert any("blob" in value for value in kept)
 
 
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"blob": "x" * 60_000, "bytes": 1, "preview": ""},
+        {"blob": digest_text(""), "bytes": 1, "preview": "x" * 60_000},
+        {"blob": digest_text(""), "bytes": 10**4_000, "preview": "y" * 60_000},
+        {"blob": digest_text(""), "bytes": ["z" * 60_000], "preview": ""},
+        {"blob": digest_text(""), "bytes": 1, "preview": {"x": "y" * 60_000}},
+    ],
+)
+def test_an_answer_that_looks_like_a_reference_is_bounded_like_any_other(forged: dict[str, Any]) -> None:
+    run = PlanRun(*(block(*(ask("ann", result_key=f"k{n}_{m}") for m in range(8))) for n in range(4)))
+    while not run.state.is_final:
+        run.end(next(place for place, child in enumerate(run.state.children) if not child.ended), final=forged)
+    assert run.finished.status == "completed"
+    kept = run.output["bindings"].values()
+    assert len(kept) == 32 and all(value["blob"] == digest_text(canonical_json(forged)) for value in kept)
+    assert len(canonical_json(run.output["bindings"])) <= RESULTS_BYTES
+
+
 def test_a_plan_resumes_at_the_step_it_was_in() -> None:
     """Row E1: durable; what a crash leaves is the log, and its next fact goes on from there."""
     run = PlanRun(step("ann", result_key="a"), fan(many=5), step("bob", "{{ result.a.n }}"))
