@@ -5,6 +5,7 @@ Law: what failed is judged by its outcome alone. A model is asked where the outc
 
 from towpath_contracts import events as ev
 from towpath_contracts.base import JsonObject
+from towpath_contracts.child_tools import starts_child
 from towpath_contracts.deciding import DecisionKind
 from towpath_engine.asking import request_assessment
 from towpath_engine.criteria import criteria_of, has_texts, helpers, met_now, reached, unmet_words
@@ -105,7 +106,8 @@ def _self_evident(state: RunState) -> bool:
     if helpers(state):
         return True
     specs = [state.snapshot.tools[call.call.tool] for call in state.calls]
-    return all(call.status == "succeeded" for call in state.calls) and all(s.reports or s.internal for s in specs)
+    known = all(spec.reports or (spec.internal and not starts_child(spec.name)) for spec in specs)
+    return known and all(call.status == "succeeded" for call in state.calls)
 
 
 def _by_record(t: Transition, goal: GoalState) -> None:

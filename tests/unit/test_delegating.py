@@ -271,6 +271,15 @@ def test_arguments_that_a_person_changed_are_what_the_delegate_is_asked() -> Non
     assert run.state.calls[0].edited_by == "eve"
 
 
+def test_what_a_plan_has_answered_is_judged_like_any_action_of_a_goal() -> None:
+    """Models wrote it: the record alone does not tell whether it brings the goal nearer."""
+    run = Lead(kind="goal", swarm=None, goal={"goal": "Do it."})
+    run.decide(use(ORCHESTRATE, prompt="do something"))
+    run.permit()
+    run.end(final={"success": True, "steps": [{"id": "a"}], "bindings": {}, "errors": []})
+    assert run.results[0].status == "succeeded" and run.state.asked == "validate"
+
+
 def test_only_the_lead_of_a_team_has_delegates() -> None:
     run = Lead(kind="network", swarm=None)
     run.decide(asks("ann"))
