@@ -46,12 +46,17 @@ Place = tuple[str | int, ...]
 
 
 def check_plan(
-    data: JsonObject, *, agents: Collection[str], bindings: Collection[str] = (), most_steps: int = PLAN_STEPS
+    data: JsonObject,
+    *,
+    agents: Collection[str],
+    bindings: Collection[str] = (),
+    most_steps: int = PLAN_STEPS,
+    told_all: bool = False,
 ) -> tuple[Plan | None, list[ProblemDetail]]:
     """Return the plan that *data* holds, or every reason why it can't be carried out.
 
     *agents* are the names that steps may ask, *bindings* those that come with the request. *most_steps* can only lower
-    the server's cap.
+    the server's cap. With *told_all* nothing but the plan tells its agents what to do: each needs words of its own.
     """
     if (fault := _unreadable(data)) is not None:
         return None, [_told((), fault)]
@@ -62,6 +67,8 @@ def check_plan(
     given = known.get("steps")
     steps = given[:MAX_READ] if isinstance(given, list) else []
     found = [*shape, *_counted(given, min(most_steps, PLAN_STEPS)), *_named(steps), *_asked(steps, agents)]
+    if told_all:
+        found += _silent(steps)
     own = known.get("bindings")
     found += _referring(steps, {*bindings, *(own if isinstance(own, dict) else ())})
     ordered = sorted({(one.pointer, one.detail): one for one in found}.values(), key=_order)
@@ -227,6 +234,13 @@ def _asked(steps: list[Any], agents: Collection[str]) -> Iterator[ProblemDetail]
             key = call.get("agent_key")
             if isinstance(key, str) and key and key not in agents:
                 yield _told((*at, "agent_key"), f"{_shown(key)} is not an agent here; agents are: {known}")
+
+
+def _silent(steps: list[Any]) -> Iterator[ProblemDetail]:
+    for place, step in enumerate(steps):
+        for at, call in _calls(place, step):
+            if not call.get("prompt") and not call.get("with"):
+                yield _told(at, "needs a prompt or with: nothing else says what it is to do")
 
 
 class _Names:

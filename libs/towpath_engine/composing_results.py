@@ -146,7 +146,10 @@ def skipped(step: PlanStep) -> StepReport:
 
 
 def output_of(held: Composition) -> PlanOutput:
-    """Return what the plan gives: every step in its order, the results, and what went wrong."""
+    """Return what the plan gives: every step in its order, the results, and what went wrong where it did not succeed.
+
+    Of agents that failed although another one was enough (`first_success`) the steps tell.
+    """
     faults: list[JsonObject] = [
         {"step_id": one.id, "error": one.error}
         for report in held.reports
@@ -155,8 +158,9 @@ def output_of(held: Composition) -> PlanOutput:
     ]
     if not faults and held.phase == "failed" and held.error is not None:
         faults = [{"step_id": "", "error": held.error}]
+    success = held.phase == "completed"
     return PlanOutput(
-        success=held.phase == "completed", steps=held.reports, bindings=held.results, errors=tuple(faults)
+        success=success, steps=held.reports, bindings=held.results, errors=() if success else tuple(faults)
     )
 
 

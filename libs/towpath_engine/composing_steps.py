@@ -11,6 +11,7 @@ from towpath_contracts.plans import AgentCall, PlanStep
 from towpath_contracts.references import BINDINGS, RESULT
 from towpath_contracts.swarms import CompiledSwarm, SwarmTask
 from towpath_engine.background_remember import active_ms
+from towpath_engine.carrying import size_of
 from towpath_engine.composing_members import nested_swarms
 from towpath_engine.composing_results import current_step, failed, stage_said, succeeded
 from towpath_engine.composition_state import Composition
@@ -21,6 +22,9 @@ from towpath_engine.transition import Transition
 
 STEP_CHARS = 200_000
 """What all agents of one step are asked, together."""
+
+STEP_BYTES = 512 * 1024
+"""The same in JSON, where one character may take six bytes: it is one event, and travels as one message."""
 
 PURPOSE = "plan_step"
 """What the children of a composed run are for."""
@@ -36,8 +40,11 @@ def inputs_of(state: RunState, held: Composition, step: PlanStep) -> tuple[str, 
     said = stage_said(state, held) if chained else state.created.user_message
     scopes = {RESULT: held.results, BINDINGS: plan.bindings if plan is not None else {}}
     inputs = tuple(asked_of(call, scopes, said) for call in step.calls)
-    if sum(map(len, inputs)) > STEP_CHARS:
-        msg = f"what the agents of the step are asked has more than {STEP_CHARS} characters together"
+    if sum(map(len, inputs)) > STEP_CHARS or size_of(inputs) > STEP_BYTES:
+        msg = (
+            f"what the agents of the step are asked has more than {STEP_CHARS} characters together, "
+            f"or {STEP_BYTES} bytes as JSON"
+        )
         raise InputTooLargeError(msg)
     return inputs
 

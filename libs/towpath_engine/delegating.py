@@ -13,14 +13,14 @@ from towpath_contracts.child_tools import DELEGATE, ORCHESTRATE
 from towpath_contracts.children import ChildTask
 from towpath_contracts.execution_log import truncate
 from towpath_contracts.internal_tools import MAX_FAILURE_CHARS
-from towpath_contracts.plan_faults import PLAN_INVALID, check_plan
+from towpath_contracts.plan_faults import PLAN_BYTES, PLAN_INVALID, check_plan
 from towpath_contracts.plans import PlanOutput, PlanTask
 from towpath_contracts.problems import words_of
 from towpath_contracts.swarms import SwarmTask
 from towpath_contracts.tools import ToolFailure
 from towpath_engine.applying import ToolRefusedError
 from towpath_engine.calls import after_call
-from towpath_engine.carrying import is_reference
+from towpath_engine.carrying import is_reference, size_of
 from towpath_engine.composing_members import members_of_plan
 from towpath_engine.ending import stopped_by_deadline
 from towpath_engine.gates import close_gate
@@ -66,8 +66,11 @@ def _plan_task(state: RunState, args: JsonObject) -> ChildTask:
     except ValidationError as error:
         said = "; ".join(words_of(entry) for entry in error.errors(include_url=False, include_input=False))
         raise ToolRefusedError("arguments_invalid", said) from error
+    if (size := size_of(asked.bindings)) > PLAN_BYTES:
+        raise ToolRefusedError("arguments_invalid", f"the bindings have {size} bytes; the limit is {PLAN_BYTES}")
     if asked.plan is not None:
-        _plan, faults = check_plan(asked.plan, agents=members_of_plan(state.snapshot), bindings=asked.bindings)
+        members = members_of_plan(state.snapshot)
+        _plan, faults = check_plan(asked.plan, agents=members, bindings=asked.bindings, told_all=True)
         if faults:
             raise ToolRefusedError(PLAN_INVALID, "; ".join(one.detail for one in faults))
     return ChildTask(

@@ -31,7 +31,8 @@ def plan_problems(task: SubmitTask, snapshot: Snapshot) -> Iterator[ProblemDetai
     if asked.plan is None:
         return
     members = {*snapshot.agents, *(snapshot.swarm.swarms if snapshot.swarm is not None else ())}
-    _plan, faults = check_plan(asked.plan, agents=members, bindings=asked.bindings)
+    silent = not task.user_message and not plan_said(task)
+    _plan, faults = check_plan(asked.plan, agents=members, bindings=asked.bindings, told_all=silent)
     for fault in faults:
         yield fault.model_copy(update={"pointer": f"/plan/plan{fault.pointer}"})
 

@@ -1,8 +1,10 @@
 """The course of a plan or workflow, by the words of the design alone (see `plan_rules`)."""
 
+import json
 from typing import Any
 
 from tests.oracles.plan_rules import (
+    STEP_BYTES,
     STEP_CHARS,
     WIDTH,
     Child,
@@ -96,7 +98,8 @@ class Course:
         except TooMuchError:
             self._refuse("input_too_large")
             return
-        if sum(map(len, self._asked)) > STEP_CHARS:
+        asked = json.dumps(self._asked, ensure_ascii=False).encode()
+        if sum(map(len, self._asked)) > STEP_CHARS or len(asked) > STEP_BYTES:
             self._refuse("input_too_large")
             return
         self._start(at)
@@ -165,7 +168,7 @@ class Course:
             self._next(at)
             return
         self.trace.append(("move", "all_done", ""))
-        self.output["success"] = True
+        self.output["success"], self.output["errors"] = True, []
         alone = self.children[0].final if self.told.chain and "parallel" not in step else None
         self.answer = {"message": self._carried} if alone is None else alone
         self._finish("completed", "plan_completed")

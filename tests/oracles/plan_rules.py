@@ -12,7 +12,7 @@ from typing import Any
 
 STEPS, AGENTS, WIDTH = 12, 16, 4
 DAY_MS = 24 * 3_600_000
-ASKED_CHARS, STEP_CHARS = 100_000, 200_000
+ASKED_CHARS, STEP_CHARS, STEP_BYTES = 100_000, 200_000, 512 * 1024
 LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
 STEP_FIELDS = {"id", "type", "name", "agent", "parallel", "timeout_ms"}
 CALL_FIELDS = {"agent_key", "prompt", "with", "result_key", "timeout_ms"}

@@ -64,6 +64,15 @@ def test_e4_bindings_of_the_request_go_before_those_of_the_plan() -> None:
     assert run.asked == [("ann", "taskplan")]
 
 
+def test_e4_what_a_step_asks_is_bounded_in_bytes_too() -> None:
+    """Row E4: rendered over state — a character may take six bytes in JSON, and an event is one message."""
+    crowd = block(*(ask("ann", "{{ bindings.x }}") for _ in range(2)))
+    run = PlanRun(crowd, task={"bindings": {"x": "\x01" * 40_000}})
+    assert len(run.children) == 2
+    run = PlanRun(crowd, task={"bindings": {"x": "\x01" * 44_000}})
+    assert run.output["errors"][0]["error"]["code"] == "input_too_large" and not run.children
+
+
 def test_e4_a_field_that_is_not_there_fails_its_step_before_anything_of_it_starts() -> None:
     """Row E4: undefined reference is a clear failure."""
     parts = block(ask("bob"), ask("cid", "{{ result.found.author }}"), id="two")
@@ -148,6 +157,8 @@ def test_e5_first_success_stops_the_others_and_is_a_success() -> None:
     run.end()
     assert run.output["success"] and run.statuses["fan"] == "success"
     assert [run.statuses[f"fan[{place}]"] for place in range(4)] == ["skipped", "success", "skipped", "failed"]
+    assert run.output["errors"] == [], "nothing of the plan went wrong"
+    assert run.output["steps"][0]["children"][3]["error"]["code"] == "boom"
 
 
 def test_e5_first_success_fails_where_nobody_succeeds() -> None:

@@ -271,6 +271,24 @@ def test_arguments_that_a_person_changed_are_what_the_delegate_is_asked() -> Non
     assert run.state.calls[0].edited_by == "eve"
 
 
+@pytest.mark.parametrize(
+    ("args", "code", "said"),
+    [
+        ({"plan": {"steps": [step("ann", "")]}}, "plan_invalid", "steps[0].agent needs a prompt or with"),
+        ({"prompt": "Look.", "bindings": {"x": "y" * 262_144}}, "arguments_invalid", "the limit is 262144"),
+    ],
+)
+def test_e1_plans_by_the_tool_say_all_that_is_to_be_done_within_the_bounds_of_tasks(
+    args: dict[str, Any], code: str, said: str
+) -> None:
+    """Row E1: built-in tool `agent_orchestrate` with plan, bindings."""
+    run = Lead()
+    run.decide(use(ORCHESTRATE, **args))
+    run.permit()
+    (failure,) = [one.failure for one in run.results]
+    assert failure is not None and failure.code == code and said in failure.message and not run.children
+
+
 def test_what_a_plan_has_answered_is_judged_like_any_action_of_a_goal() -> None:
     """Models wrote it: the record alone does not tell whether it brings the goal nearer."""
     run = Lead(kind="goal", swarm=None, goal={"goal": "Do it."})

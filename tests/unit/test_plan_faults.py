@@ -166,6 +166,14 @@ def test_checking_never_raises_and_what_it_accepts_it_accepts_again(data: Any) -
         assert again == plan and not none
 
 
+def test_e2_agents_need_words_where_nothing_but_the_plan_tells_them_what_to_do() -> None:
+    """Row E2: plan validation."""
+    plan = {"steps": [block(ask("ann", ""), ask("bob"), ask("cid", "", **{"with": {"x": 1}})), step("ann", "")]}
+    assert not faults(plan)
+    said = "needs a prompt or with: nothing else says what it is to do"
+    assert faults(plan, told_all=True) == [f"steps[0].parallel.steps[0] {said}", f"steps[1].agent {said}"]
+
+
 def _names(count: int) -> dict[str, int]:
     return {f"{number:x}": 0 for number in range(count)}
 

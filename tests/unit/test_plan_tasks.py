@@ -37,6 +37,9 @@ def test_e2_a_task_is_refused_with_every_fault_of_its_plan_at_its_place() -> Non
         ("/plan/plan/steps/0/agent/agent_key", "plan_invalid"),
         ("/plan/plan/steps/1/parallel/steps/0/prompt", "plan_invalid"),
     ]
+    silent = {"plan": {"steps": [step("ann", "")]}}
+    assert refused(task(plan=silent)) == [("/plan/plan/steps/0/agent", "plan_invalid")]
+    assert not refused(task(plan=silent, user_message="Look."))
     assert refused(task(step("ann"), response_schema={"type": "object"}, single_instruction=True)) == [
         ("/response_schema", "plan_invalid"),
         ("/single_instruction", "plan_invalid"),
