@@ -1,8 +1,10 @@
 -- name: commit_charged
 -- In the place of `held` in commit_batch, where runs of the batch spend from accounts (design §4, step 3): the accounts
 -- are locked after the run rows, in key order, and a run that does not fit is left out. Runs of one batch are taken in
--- turn: first those that only give back. `alone` says whether the run would not fit by itself either. Where money is limited
--- nothing fits that nobody knows the price of: `unpriced` names such a model.
+-- turn: first those that only give back. What a run gives back that asks for something, too, is nobody else's before it
+-- has moved: where one of its accounts has no room it keeps what it holds in all of them. `alone` says whether the run
+-- would not fit by itself either. Where money is limited nothing fits that nobody knows the price of: `unpriced` names
+-- such a model.
 locked AS (
   SELECT r.run_id FROM runs.run r JOIN wanted w ON w.run_id = r.run_id AND w.expected = r.seq
   ORDER BY r.run_id FOR UPDATE OF r
@@ -17,28 +19,37 @@ locked AS (
   SELECT b.* FROM runs.budget b
   WHERE (b.project, b.scope, b.key) IN (SELECT c.project, c.scope, c.key FROM charge c)
   ORDER BY b.project, b.scope, b.key FOR UPDATE OF b
-), line AS (
+), own AS (
   SELECT c.*,
-    sum(c.usd_micros_asked - c.usd_micros_freed + c.usd_micros_spent) OVER turn AS usd_micros_so_far,
-    sum(c.tokens_asked - c.tokens_freed + c.tokens_spent) OVER turn AS tokens_so_far,
-    sum(c.model_calls_asked - c.model_calls_freed + c.model_calls_spent) OVER turn AS model_calls_so_far,
-    sum(c.tool_calls_asked - c.tool_calls_freed + c.tool_calls_spent) OVER turn AS tool_calls_so_far
-  FROM charge c
-  WINDOW turn AS (PARTITION BY c.project, c.scope, c.key
-    ORDER BY c.usd_micros_asked + c.tokens_asked + c.model_calls_asked + c.tool_calls_asked > 0, c.run_id)
+    c.usd_micros_asked - c.usd_micros_freed + c.usd_micros_spent AS usd_micros_own,
+    c.tokens_asked - c.tokens_freed + c.tokens_spent AS tokens_own,
+    c.model_calls_asked - c.model_calls_freed + c.model_calls_spent AS model_calls_own,
+    c.tool_calls_asked - c.tool_calls_freed + c.tool_calls_spent AS tool_calls_own,
+    bool_or(a.key IS NULL OR coalesce(c.unpriced, '') <> ''
+      OR c.usd_micros_asked + c.tokens_asked + c.model_calls_asked + c.tool_calls_asked > 0) OVER (PARTITION BY c.run_id) AS may_stay
+  FROM charge c LEFT JOIN account a ON (a.project, a.scope, a.key) = (c.project, c.scope, c.key)
+), line AS (
+  SELECT o.*,
+    o.usd_micros_own + coalesce(sum(CASE WHEN o.may_stay THEN greatest(o.usd_micros_own, 0) ELSE o.usd_micros_own END) OVER before, 0) AS usd_micros_so_far,
+    o.tokens_own + coalesce(sum(CASE WHEN o.may_stay THEN greatest(o.tokens_own, 0) ELSE o.tokens_own END) OVER before, 0) AS tokens_so_far,
+    o.model_calls_own + coalesce(sum(CASE WHEN o.may_stay THEN greatest(o.model_calls_own, 0) ELSE o.model_calls_own END) OVER before, 0) AS model_calls_so_far,
+    o.tool_calls_own + coalesce(sum(CASE WHEN o.may_stay THEN greatest(o.tool_calls_own, 0) ELSE o.tool_calls_own END) OVER before, 0) AS tool_calls_so_far
+  FROM own o
+  WINDOW before AS (PARTITION BY o.project, o.scope, o.key ORDER BY o.may_stay, o.run_id
+    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ), short AS (
   SELECT l.run_id, l.scope, l.key, a.key IS NULL AS missing, u.unit, u.most, u.spent, u.reserved, u.asked,
          u.most < u.spent + u.reserved + u.own OR p.unpriced IS NOT NULL AS alone, p.unpriced
   FROM line l LEFT JOIN account a ON (a.project, a.scope, a.key) = (l.project, l.scope, l.key)
   CROSS JOIN LATERAL (VALUES
     ('usd_micros', a.usd_micros_limit, a.usd_micros_spent, a.usd_micros_reserved, l.usd_micros_asked,
-     l.usd_micros_asked - l.usd_micros_freed + l.usd_micros_spent, l.usd_micros_so_far),
+     l.usd_micros_own, l.usd_micros_so_far),
     ('tokens', a.tokens_limit, a.tokens_spent, a.tokens_reserved, l.tokens_asked,
-     l.tokens_asked - l.tokens_freed + l.tokens_spent, l.tokens_so_far),
+     l.tokens_own, l.tokens_so_far),
     ('model_calls', a.model_calls_limit, a.model_calls_spent, a.model_calls_reserved, l.model_calls_asked,
-     l.model_calls_asked - l.model_calls_freed + l.model_calls_spent, l.model_calls_so_far),
+     l.model_calls_own, l.model_calls_so_far),
     ('tool_calls', a.tool_calls_limit, a.tool_calls_spent, a.tool_calls_reserved, l.tool_calls_asked,
-     l.tool_calls_asked - l.tool_calls_freed + l.tool_calls_spent, l.tool_calls_so_far)
+     l.tool_calls_own, l.tool_calls_so_far)
   ) AS u (unit, most, spent, reserved, asked, own, so_far)
   CROSS JOIN LATERAL (SELECT CASE WHEN u.unit = 'usd_micros' AND u.most IS NOT NULL THEN nullif(l.unpriced, '') END AS unpriced) AS p
   WHERE a.key IS NULL OR (u.asked > 0 AND u.most < u.spent + u.reserved + u.so_far) OR p.unpriced IS NOT NULL

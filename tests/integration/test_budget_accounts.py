@@ -132,3 +132,25 @@ async def test_budget_many_at_once_never_overdraw_an_account(pool: "asyncpg.Pool
     assert won == 1_000 // 30
     assert row is not None
     assert row["tokens_reserved"] == won * 30
+
+
+async def test_budget_nobody_spends_what_another_of_the_batch_would_have_given_back(pool: "asyncpg.Pool[Any]") -> None:
+    """A run that gives model calls back and may not call a tool stays where it is, with what it holds."""
+    simulated, runs, _ = memory()
+    BudgetRows(runs.database, runs)
+    for run in RUNS:
+        runs.runs[run] = {"seq": 1, "ended_at": None}
+    project, own = PLACES[0], PLACES[3]
+    full = charge(RUNS[7], project, model_calls_asked=40)
+    used_up = charge(RUNS[6], own, tool_calls_asked=9)
+    gives = charge(RUNS[0], project, model_calls_freed=3, tool_calls_asked=1)
+    stays = charge(RUNS[0], own, model_calls_freed=3, tool_calls_asked=1)
+    wants = charge(RUNS[1], project, model_calls_asked=3)
+    for lane in (Lane(pool), Lane(simulated)):
+        await lane.fetch(BUDGETS.open_own_accounts, json.dumps(OPENED))
+        for run, wanted in ((RUNS[7], full), (RUNS[6], used_up)):
+            assert read_committed(await lane.fetch(COMMIT_WITH_BUDGETS, *values({run: 1}, [wanted]))).moved == {run}
+        batch = values({RUNS[0]: 1, RUNS[1]: 1}, [gives, stays, wants])
+        done = read_committed(await lane.fetch(COMMIT_WITH_BUDGETS, *batch))
+        assert (done.moved, set(done.refused)) == (set(), {RUNS[0], RUNS[1]})
+        await lane.close()

@@ -103,19 +103,21 @@ class BudgetRows:
     def _short(self, charges: list[Row]) -> list[Row]:
         so_far: dict[tuple[Place, str], int] = defaultdict(int)
         short = []
-        for row in sorted(charges, key=lambda one: (any(one[f"{u}_asked"] > 0 for u in UNITS), one["run_id"])):
+        unsure = {row["run_id"] for row in charges if self._may_stay(row)}
+        for row in sorted(charges, key=lambda one: (one["run_id"] in unsure, one["run_id"])):
             place = (row["project"], row["scope"], row["key"])
             account = self.accounts.get(place)
             for unit in UNITS:
                 own = row[f"{unit}_asked"] - row[f"{unit}_freed"] + row[f"{unit}_spent"]
-                so_far[place, unit] += own
+                used_up = so_far[place, unit] + own
+                so_far[place, unit] += max(0, own) if row["run_id"] in unsure else own
                 told = {"run_id": row["run_id"], "scope": row["scope"], "key": row["key"], "unit": unit}
                 if account is None:
                     short.append({**told, "missing": True, "alone": None})
                     continue
                 most, used = account[f"{unit}_limit"], account[f"{unit}_spent"] + account[f"{unit}_reserved"]
                 unpriced = row.get("unpriced") or None if unit == "usd_micros" and most is not None else None
-                over = most is not None and row[f"{unit}_asked"] > 0 and most < used + so_far[place, unit]
+                over = most is not None and row[f"{unit}_asked"] > 0 and most < used + used_up
                 if over or unpriced:
                     alone = most < used + own or bool(unpriced)
                     amounts = {name: account[f"{unit}_{name}"] for name in ("spent", "reserved")}
@@ -123,6 +125,10 @@ class BudgetRows:
                     short.append({**told, **amounts, "missing": False, "alone": alone})
                     self.database.seen.note("budget_short_alone" if alone else "budget_short_beside")
         return short
+
+    def _may_stay(self, row: Row) -> bool:
+        there = (row["project"], row["scope"], row["key"]) in self.accounts
+        return not there or bool(row.get("unpriced")) or any(row[f"{u}_asked"] > 0 for u in UNITS)
 
     def _charge(self, charges: list[Row]) -> list[Row]:
         changed = {}
