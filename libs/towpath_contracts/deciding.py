@@ -11,6 +11,7 @@ from uuid import UUID
 from pydantic import Field
 
 from towpath_contracts.base import JsonObject, Message, Value, unset
+from towpath_contracts.swarms import named_in
 
 LONGEST_MS = 30 * 24 * 3_600_000
 """The longest time that a decision may be waited for: more than any run lasts, less than clocks can count."""
@@ -99,6 +100,14 @@ class PromptContext(Value):
     run_kind: str = Field(default="network", exclude_if=lambda kind: kind == "network")
     run: JsonObject | None = Field(default=None, exclude_if=unset)
     assessment: JsonObject | None = Field(default=None, exclude_if=unset)
+
+    def schema_for(self, payload: JsonObject) -> JsonObject | None:
+        """Return the schema that an answer must satisfy; None where nothing says so.
+
+        In a swarm the name of who takes over binds none: the run machine knows whether it hands over there.
+        """
+        names = tuple(route.agent_key for route in self.routes) if self.run_kind == "swarm" else ()
+        return None if named_in(payload, names) is not None else self.respond_schema
 
 
 class ScriptPosition(Value):

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from towpath_contracts.base import ClientValue, Name, Value
+from towpath_contracts.base import ClientValue, JsonObject, Name, Value
 from towpath_contracts.caps import MAX_PARALLEL
 from towpath_contracts.tasks import MAX_STEPS_CAP
 
@@ -91,3 +91,14 @@ class SwarmTask(Value):
     name: str = ""
     path: tuple[str, ...] = ()
     swarm: CompiledSwarm
+
+
+def named_in(payload: JsonObject, names: tuple[str, ...]) -> str | None:
+    """Return which of *names* an answer is, white space around it left out; None for any other answer.
+
+    An answer that hands over is the name alone (feature B10); it is no answer of the run, so no schema of one binds it.
+    """
+    said = payload.get("message")
+    if not isinstance(said, str) or len(payload) != 1:
+        return None
+    return next((name for name in names if name == said.strip()), None)

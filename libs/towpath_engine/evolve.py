@@ -286,7 +286,7 @@ KEPT = frozenset({EffectKind.TOOL, EffectKind.OUTCOME, EffectKind.CHILD})
 
 
 def _quarantined(state: RunState, event: "ev.RunQuarantined", at: datetime) -> RunState:
-    """A cancel must account for what is kept. A run that is parked anew can't be told of its children: they are left."""
+    """A cancel must account for what is kept. A run that is parked anew can't hear its children: they are left."""
     anew = state.status is Status.QUARANTINED
     kept = [p for p in state.pending if p.kind in KEPT and not (anew and p.kind is EffectKind.CHILD)]
     pending = tuple(told_again(p, at) for p in kept)
@@ -332,7 +332,8 @@ def _finished(state: RunState, event: "ev.RunFinished", at: datetime) -> RunStat
     pending = tuple(p for p in state.pending if p.kind is EffectKind.FENCE and insists)
     if _unfinished(state) and event.fence > state.fence:
         pending = (fence_effect(state, at, event.fence),)
-    pending += tuple(p for p in state.pending if p.kind is EffectKind.CHILD)  # told to stop until they have ended
+    children = [p for p in state.pending if p.kind is EffectKind.CHILD]
+    pending += tuple(told_again(p, at) for p in children)  # told to stop until they have ended
     pending += owed_outcomes(state)
     return but(
         state,

@@ -7,11 +7,10 @@ run. To a nested swarm the run is handed over as a child, whose answer is the ru
 from uuid import UUID
 
 from towpath_contracts import events as ev
-from towpath_contracts.base import JsonObject
 from towpath_contracts.children import ChildTask
 from towpath_contracts.decisions import Finish, Transfer
 from towpath_contracts.execution_log import as_text
-from towpath_contracts.swarms import CompiledSwarm, SwarmTask
+from towpath_contracts.swarms import CompiledSwarm, SwarmTask, named_in
 from towpath_engine.composition_state import SwarmState
 from towpath_engine.ending import finish
 from towpath_engine.routes import handoff_of, routes_of
@@ -25,14 +24,6 @@ TOO_DEEP = "depth_exceeded"
 
 PURPOSE = "handoff"
 """What the child is for that a run is handed over to."""
-
-
-def named_in(payload: JsonObject, names: tuple[str, ...]) -> str | None:
-    """Return which of *names* an answer is, white space around it left out; None for any other answer."""
-    said = payload.get("message")
-    if not isinstance(said, str) or len(payload) != 1:
-        return None
-    return next((name for name in names if name == said.strip()), None)
 
 
 def answered(t: Transition, instruction: Finish) -> bool:

@@ -30,8 +30,9 @@ from towpath_contracts.decisions import (
 from towpath_contracts.ids import execution_id
 from towpath_contracts.networks import CompiledAgent
 from towpath_contracts.shapes import faults
+from towpath_contracts.swarms import named_in
 from towpath_contracts.tools import ToolSpec
-from towpath_engine.routes import routes_of
+from towpath_engine.routes import handoff_of, routes_of
 from towpath_engine.state import RunState
 
 
@@ -67,7 +68,7 @@ def instruct(state: RunState, decision: JsonObject) -> CallTools | Transfer | Fi
         case RouteToAgent():
             return _route(agent, parsed, routes_of(state))
         case Respond():
-            return _respond(agent, parsed, state.created.response_schema)
+            return _respond(state, agent, parsed)
         case Abandon():
             return GiveUp(rationale=parsed.action_details.rationale)
         case RequestGate():
@@ -88,18 +89,20 @@ def _route(agent: CompiledAgent, decision: RouteToAgent, routes: tuple[str, ...]
     return Transfer(target=target, context=decision.action_details.context)
 
 
-def _respond(agent: CompiledAgent, decision: Respond, schema: JsonObject | None) -> Finish | Refusal:
+def _respond(state: RunState, agent: CompiledAgent, decision: Respond) -> Finish | Refusal:
     if not agent.allow_respond:
         return Refusal(
             code="respond_not_allowed",
             feedback=f"{agent.key} may not respond. Use a tool ({_names(agent.equipped_tools)}) or route to "
             f"({_names(agent.allowed_routes)}).",
         )
-    wrong = () if schema is None else faults(schema, decision.action_details.payload)
+    schema, payload = state.created.response_schema, decision.action_details.payload
+    hands_over = handoff_of(state) is not None and named_in(payload, routes_of(state)) is not None
+    wrong = () if schema is None or hands_over else faults(schema, payload)
     if wrong:
         told = "; ".join(wrong)
         return Refusal(code="response_invalid", feedback=f"The payload does not satisfy its JSON Schema. {told}")
-    return Finish(payload=decision.action_details.payload)
+    return Finish(payload=payload)
 
 
 def _tools(state: RunState, agent: CompiledAgent, proposals: tuple[ToolCallProposal, ...]) -> CallTools | Refusal:

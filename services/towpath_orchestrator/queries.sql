@@ -186,7 +186,7 @@ RETURNING run_id
 
 -- name: moved_lately
 -- Whose effects a process that died may have left unsent. Runs that wait for people are asked about soon enough.
-SELECT run_id FROM runs.run WHERE status = 'running' AND updated_at > now() - make_interval(secs => $1)
+SELECT run_id FROM runs.run WHERE status IN ('running', 'cancelling') AND updated_at > now() - make_interval(secs => $1)
 ORDER BY updated_at DESC LIMIT $2
 
 -- name: load_counts

@@ -241,7 +241,7 @@ class RunRows:
 
     def moved_lately(self, _session: Session, seconds: float, most: int) -> list[Row]:
         since = self.database.now() - timedelta(seconds=seconds)
-        late = [run for run in self.runs.values() if run["status"] == "running" and run["updated_at"] > since]
+        late = [run for run in self.runs.values() if run["status"] in ACTIVE and run["updated_at"] > since]
         late.sort(key=lambda run: run["updated_at"], reverse=True)
         return [{"run_id": run["run_id"]} for run in late[:most]]
 

@@ -29,7 +29,7 @@ from towpath.errors import DeclarationError
 from towpath.hooks import Hook, Hooks, Moment
 from towpath_contracts import facts, subjects
 from towpath_contracts.authority import agent_rights
-from towpath_contracts.deciding import Cost, DecisionKind, Usage
+from towpath_contracts.deciding import Cost, DecisionKind, OfferedRoute, Usage
 from towpath_contracts.facts import DecisionFailed, DecisionMade, fact_adapter
 from towpath_fabric.bus import Bus
 from towpath_fabric.requests import PlatformAwayError
@@ -237,6 +237,8 @@ async def test_b5_the_answer_of_an_agent_is_held_against_its_schema() -> None:
     assert isinstance(failure, Failure)
     assert failure.code == "invalid_output"
     assert "$.score: '7' is not of type 'integer'" in failure.message
+    swarm = context(run_kind="swarm", routes=(OfferedRoute(agent_key="expert"),), respond_schema=wanted)
+    assert await answer(respond("expert"), context=swarm) == respond("expert"), "it hands over (feature B10)"
 
 
 async def test_a_cancelled_answer_is_cancelled() -> None:

@@ -134,13 +134,18 @@ def test_e7_no_call_begins_its_child_after_the_deadline() -> None:
     assert run.finished.status == "timed_out"
 
 
+def warned(run: Machine) -> None:
+    """Ask a person whether the run may go on, since its budget comes to an end."""
+    scopes = (AppliedScope(scope="project", key="default"),)
+    run.feed(facts.BudgetApplied(run_id=RUN, scopes=scopes, prices={}))
+    said = {"scope": "project", "key": "k", "unit": "tokens", "limit": 1000, "spent": 800, "on_soft": "gate"}
+    run.feed(facts.BudgetWarned.model_validate({"run_id": RUN, **said}))
+
+
 @pytest.mark.parametrize("settled_after", [1, 2])
 def test_nobody_is_started_while_a_person_is_asked_and_all_others_after(settled_after: int) -> None:
     run = PlanRun(block(*[ask("ann")] * 4, max_concurrency=2))
-    scopes = (AppliedScope(scope="project", key="default"),)
-    run.feed(facts.BudgetApplied(run_id=RUN, scopes=scopes, prices={}))
-    warned = {"scope": "project", "key": "k", "unit": "tokens", "limit": 1000, "spent": 800, "on_soft": "gate"}
-    run.feed(facts.BudgetWarned.model_validate({"run_id": RUN, **warned}))
+    warned(run)
     for place in range(settled_after):
         assert "child_started" not in types(run.end(place))
     run.resolve("approved")
@@ -168,6 +173,18 @@ def test_e11_a_stop_that_was_lost_is_repeated_soon() -> None:
         before = run.now
         run.wake()
         assert stops(run) == [bob] and run.now - before <= timedelta(seconds=within)
+
+
+def test_e11_a_stop_at_the_end_that_was_lost_is_repeated_soon() -> None:
+    run = PlanRun(block(ask("ann"), ask("bob")), timeout_ms=3_600_000)
+    told(run, 0, "waiting")
+    told(run, 1, "waiting")
+    warned(run)
+    late(run, 10)
+    run.resolve("stop")
+    assert run.finished.status == "escalated" and stops(run) == children_of(run)
+    run.timer(after=5)
+    assert stops(run) == children_of(run)
 
 
 def test_e11_a_cancel_that_was_lost_is_repeated_soon() -> None:

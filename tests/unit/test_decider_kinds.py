@@ -8,7 +8,7 @@ from tests.support.decisions import RESPOND, USE_TOOL, as_text, context, request
 
 from towpath_contracts.assessments import ANSWERS, NEUTRAL
 from towpath_contracts.base import JsonObject
-from towpath_contracts.deciding import DecisionKind
+from towpath_contracts.deciding import DecisionKind, OfferedRoute
 from towpath_decider.core.answers import Accepted, Refused, read_answer
 from towpath_decider.core.checks import asked_schema, check_for
 from towpath_decider.core.prompt import Prompt, render
@@ -115,6 +115,18 @@ def test_b5_a_network_decision_has_three_actions_and_others_more() -> None:
     schema = schema_of(request(**goal))
     assert schema["properties"]["action"]["enum"][-2:] == ["ABANDON", "REQUEST_GATE"]
     assert schema["propertyOrdering"][:3] == ["action_reasoning", "action", "action_details"]
+
+
+def test_b10_no_schema_of_an_answer_binds_the_name_of_who_takes_over() -> None:
+    """Row B10: in a swarm an answer that is a declared name hands over; it is no answer of the run."""
+    names = (OfferedRoute(agent_key="expert"),)
+    swarm = context(run_kind="swarm", routes=names, respond_schema=DELIVERABLE)
+    handed = {**RESPOND, "action_details": {"payload": "expert"}}
+    assert faults(handed, context=swarm) == ""
+    for other in (handed | {"action_details": {"payload": "clerk"}}, RESPOND):
+        assert "payload does not satisfy" in faults(other, context=swarm)
+    network = context(routes=names, respond_schema=DELIVERABLE)
+    assert "payload does not satisfy" in faults(handed, context=network)
 
 
 def test_b5_a_deliverable_is_held_against_its_schema_definitions_and_all() -> None:

@@ -74,6 +74,17 @@ def test_b10_a_name_that_is_no_declared_handoff_is_an_answer() -> None:
     assert run.finished.final == {"message": "expert"}
 
 
+def test_b10_a_schema_of_the_answer_binds_no_answer_that_hands_over() -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    run = pair(response_schema=schema)
+    run.decide(respond("expert"))
+    assert (run.state.agent_key, run.state.feedback) == ("expert", ())
+    run.decide(respond("expert"))  # its own name: an answer, which has a form
+    assert (run.state.agent_key, "JSON Schema" in run.state.feedback[0]) == ("expert", True)
+    run.decide(respond({"n": 7}))
+    assert run.finished.final == {"n": 7}
+
+
 def test_b10_a_route_is_a_handoff_too_and_leads_nowhere_else() -> None:
     run = pair()
     assert [(one.agent_key, one.description) for one in run.context.routes] == [("expert", "It is expert.")]

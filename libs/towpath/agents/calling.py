@@ -102,8 +102,11 @@ def _check(request: AgentRequest, value: JsonObject) -> None:
 
 def _check_payload(request: AgentRequest, decision: Any) -> None:
     """Hold an answer against the schema that its agent or its task has (feature B5)."""
-    schema = request.context.respond_schema
-    wrong = faults(schema, decision.action_details.payload) if schema and isinstance(decision, Respond) else ()
+    if not isinstance(decision, Respond):
+        return
+    payload = decision.action_details.payload
+    schema = request.context.schema_for(payload)
+    wrong = faults(schema, payload) if schema else ()
     if wrong:
         msg = f"the payload does not satisfy its JSON Schema: {'; '.join(wrong)}"
         raise AnswerInvalidError(msg)

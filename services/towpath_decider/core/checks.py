@@ -76,7 +76,8 @@ def decision_check(context: PromptContext) -> Check | Refused:
             return _told(error)
         if answer is None or not isinstance(decision, Respond):
             return ""
-        wrong = answer(decision.action_details.payload)
+        payload = decision.action_details.payload
+        wrong = answer(payload) if context.schema_for(payload) is not None else ""
         return f"action_details.payload does not satisfy its JSON Schema: {wrong}" if wrong else ""
 
     return check
