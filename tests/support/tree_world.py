@@ -35,7 +35,8 @@ def nested(levels: int) -> CompiledSwarm:
     inner = {} if levels == 0 else {f"deep{levels}": nested(levels - 1)}
     members = (*CREW, *inner)
     stages = ((CREW[0],),) if mode == "team" else (members, (CREW[1],))
-    return CompiledSwarm(mode=mode, members=members, stages=stages, delegates=members[1:], swarms=inner)
+    told = {"members": members, "stages": stages, "delegates": members[1:], "swarms": inner}
+    return CompiledSwarm(mode=mode, max_parallel=2 if levels == 3 else 4, **told)
 
 
 SWARM = nested(6)
@@ -116,7 +117,13 @@ class TreeWorld:
         """Write a call as a model does that wants more than it may have."""
         if self.dice.random() < 0.5:
             return self.dice.choice(TOOLS[2:]).name, {"task": "go", "max_parallel": 99, "depth": -9}
-        limits = {"timeout_ms": 10**6, "max_parallel": 4, "max_steps": 99, "depth": 0, "max_depth": 9}
+        limits = {
+            "timeout_ms": 10**6,
+            "max_parallel": self.dice.choice((1, 2, 3, 4)),
+            "max_steps": 99,
+            "depth": 0,
+            "max_depth": 9,
+        }
         chosen = self.dice.sample(sorted(limits), self.dice.choice((0, 0, 1, 2)))
         wanted = {name: limits[name] for name in chosen}
         if self.dice.random() < 0.25:
@@ -159,13 +166,18 @@ class TreeWorld:
     def _watch(self, state: RunState) -> None:
         """Hold a run against the caps."""
         running = sum(not child.ended for child in state.children)
-        plan, swarm = state.created.plan, state.created.swarm
-        asked = [AT_ONCE, plan.max_parallel if plan and plan.max_parallel else AT_ONCE]
-        asked.append(swarm.swarm.max_parallel if swarm else AT_ONCE)
-        assert running <= min(asked), f"{running} children at once, {asked} may be"
+        width = self._width(state.created)
+        assert running <= width, f"{running} children at once, {width} may be"
         self.seen[f"at once {running}"] += 1
         if state.composition is not None and state.composition.plan is not None:
             assert len(state.composition.plan.steps) <= STEPS
+
+    def _width(self, created: ev.RunCreated) -> int:
+        """Return how many children a run may have at once: what it was told itself, and what all above it were."""
+        plan, swarm = created.plan, created.swarm
+        told = [plan.max_parallel if plan else None, swarm.swarm.max_parallel if swarm else None]
+        above = AT_ONCE if created.parent is None else self._width(self.runs[created.parent.run_id].created)
+        return min([above, *(limit for limit in told if limit)])
 
     def _born(self, parent: RunState, event: ev.ChildStarted) -> None:
         created = birth_of(parent, event).task
