@@ -161,14 +161,12 @@ def _admitted(t: Transition) -> None:
 
 def _child_told(t: Transition, fact: facts.ChildTold) -> None:
     """When the last child of the step has ended the run goes on, or its cancel is complete."""
-    before = t.state.pending_effect(fact.child_id)
-    over = child_told(t, fact)
-    if before is not None and t.state.pending_effect(fact.child_id) is None:
-        _child_ended(t, fact.child_id)
-        over = not t.state.is_final and not pending_children(t.state)
+    if not child_told(t, fact):
+        return
+    _child_ended(t, fact.child_id)
     if t.state.status is Status.CANCELLING:
         finish_if_quiet(t)
-    elif over and not stopped_by_deadline(t):
+    elif not t.state.is_final and not pending_children(t.state) and not stopped_by_deadline(t):
         after_act(t)
 
 

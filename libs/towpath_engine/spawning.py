@@ -140,7 +140,7 @@ def birth_of(state: RunState, event: "ev.ChildStarted") -> Birth:
 
 
 def child_told(t: Transition, fact: facts.ChildTold) -> bool:
-    """Take what a child says of itself; says whether the last awaited child has ended now."""
+    """Take what a child says of itself; says whether it has ended now."""
     child = next((c for c in t.state.children if c.child_id == fact.child_id), None)
     if child is None or child.ended or fact.child_seq <= child.seq:
         return False
@@ -163,7 +163,7 @@ def child_told(t: Transition, fact: facts.ChildTold) -> bool:
                 worked=fact.worked,
             )
         )
-        return all(c.ended for c in t.state.children)
+        return True
     waits = fact.status == Status.WAITING
     if waits != child.waits or fact.news:  # news that came before an older word must be known to be newer
         t.emit(ev.ChildWaits(child_id=fact.child_id, waits=waits, child_seq=fact.child_seq))
