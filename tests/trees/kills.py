@@ -28,6 +28,7 @@ from towpath_embedded.chaos.judge import FINAL, judge
 from towpath_embedded.chaos.outside import read_marks
 from towpath_embedded.chaos.people import Person
 from towpath_embedded.chaos.watch import Reader
+from towpath_embedded.chaos.workload import TIMEOUT_MS
 from towpath_embedded.identity import temporary_folder
 from towpath_embedded.platform import Platform
 
@@ -35,16 +36,36 @@ TREE_S = 300.0
 """How long a tree may take, on a machine where everything is slow and services die."""
 
 QUIET_S = 120.0
+SURE_S = 2 * TIMEOUT_MS / 1_000
+"""After its own time a call is cut off by its worker, however slow the machine is."""
+
 CANCEL_S = 2.0
 """The latest moment of a tree's life at which it is cancelled."""
 
 _TREE = "SELECT run_id::text, status FROM runs.run WHERE run_id::text = $1 OR root_run_id::text = $1"
 _CALLS = "SELECT execution_id::text FROM tas.tool_call WHERE run_id::text = ANY ($1)"
 _ENDED = "SELECT extract(epoch FROM ended_at)::float8 AS at FROM runs.run WHERE run_id::text = $1"
+_NOTES = (
+    "SELECT extract(epoch FROM at)::float8 AS at, phase, verdict FROM tas.audit_entry WHERE execution_id::text = $1"
+    " UNION ALL SELECT extract(epoch FROM r.ended_at)::float8, 'run', r.status FROM runs.run r"
+    " JOIN tas.tool_call c USING (run_id) WHERE c.execution_id::text = $1 ORDER BY at"
+)
 _BEHIND = (
     "SELECT count(*) AS runs FROM runs.run r LEFT JOIN history.run_cursor c USING (run_id)"
     " WHERE c.seq IS DISTINCT FROM r.seq"
 )
+
+
+class Patient(Person):
+    """A person who waits until a worker that is merely slow would have acted, and given up: it may look dead here."""
+
+    def __init__(self, client: Client, reader: Reader, outside: Path, striker: Striker) -> None:
+        super().__init__(client, reader, outside, striker)
+        self._since: dict[str, float] = {}
+
+    def _may_say(self, gate: Any) -> bool:
+        since = self._since.setdefault(gate["gate_id"], time.monotonic())
+        return super()._may_say(gate) and time.monotonic() - since > SURE_S
 
 
 class Harbour:
@@ -58,7 +79,7 @@ class Harbour:
         self.reader = Reader(platform.dsn())
         self.outside = outside_of(folder)
         self.striker = Striker(platform, stop_s=1.0)
-        self.person = Person(self.client, self.reader, self.outside, self.striker)
+        self.person = Patient(self.client, self.reader, self.outside, self.striker)
         self.trees: list[str] = []
         self.wrong: list[str] = []
         self.killed: Counter[str] = Counter()
@@ -188,16 +209,20 @@ class Harbour:
             while not true(await self.runs_of(tree)):  # noqa: ASYNC110 - a level
                 await asyncio.sleep(0.02)
 
+    async def told_of(self, call: str) -> str:
+        """Return what the audit and its run say of a call, in their order, for whoever has to explain it."""
+        notes = [f"{row['at']:.3f} {row['phase']} {row['verdict']}" for row in await self.rows(_NOTES, call)]
+        return f"{call}: {'; '.join(notes)}"
+
     async def judged(self) -> dict[str, Any]:
         """Wait for the history and hold everything that is stored against the marks outside."""
         until = time.monotonic() + QUIET_S
         while (await self.rows(_BEHIND))[0]["runs"] and time.monotonic() < until:  # noqa: ASYNC110 - a level
             await asyncio.sleep(0.3)
         verdict = await judge(self.platform.dsn(), self.outside, ends=FINAL)
-        composed = {row["run_id"] for row in await self.rows("SELECT run_id::text FROM runs.run WHERE kind = 'swarm'")}
-        verdict.diff = [one for one in verdict.diff if not ("in history" in one and one.split(":")[0] in composed)]
         findings = {name: found for name, found in verdict.findings.items() if found}
         self.wrong += [f"{name}: {one}" for name, found in findings.items() for one in found[:5]]
+        self.wrong += [await self.told_of(one.split()[0]) for one in verdict.late[:5]]
         return {
             "runs": verdict.runs,
             "ended": verdict.ended,
