@@ -18,6 +18,7 @@ from towpath_contracts import facts
 from towpath_contracts.child_tools import BUILT_IN_TOOLS, ORCHESTRATE, delegate_spec
 from towpath_contracts.deciding import DecisionKind
 from towpath_contracts.swarms import CompiledSwarm
+from towpath_contracts.tools import Denial, Specialist
 from towpath_engine.advance import advance, wake_at
 from towpath_engine.evolve import ACTING
 from towpath_engine.replay import create
@@ -26,6 +27,7 @@ from towpath_engine.state import EffectKind, RunState
 
 DEPTH, AT_ONCE, STEPS = 3, 4, 12
 CREW = ("ann", "bob", "cid", "dan")
+SPECIALISTS = tuple(Specialist(agent_key=key) for key in ("bob", "cid"))
 MOST_RUNS = 40
 
 
@@ -98,6 +100,9 @@ class TreeWorld:
                 case EffectKind.DECIDE:
                     said = self._decision(state)
                     fact: Any = facts.DecisionMade(run_id=run_id, request_id=one.effect_id, attempt=1, decision=said)
+                case EffectKind.TOOL if self.dice.random() < (0.02 if state.goal is None else 0.7):
+                    denial = Denial(violation_type="permission_denied", reason="no rule", specialists=SPECIALISTS)
+                    fact = facts.ToolDenied(run_id=run_id, execution_id=one.effect_id, denial=denial)
                 case EffectKind.TOOL:
                     fact = facts.ToolPermitted(run_id=run_id, execution_id=one.effect_id, policy_version=1)
                 case EffectKind.FENCE:
@@ -189,4 +194,5 @@ class TreeWorld:
         left = above.timeout_ms if began is None else (began - self.now) / timedelta(milliseconds=1)
         assert 1 <= created.timeout_ms <= max(1, left), f"{created.timeout_ms} ms of {left}"
         self.seen[f"depth {depth + 1}"] += 1
+        self.seen[event.task.purpose] += 1
         self._begin(event.child_id, created)
