@@ -1,12 +1,15 @@
 """Rows B9 to B11 on the running platform: stages that overlap, handoffs that know everything, teams and plans."""
 
 import asyncio
+import json
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import httpx2
+import nats
 import pytest
 import pytest_asyncio
 from pydantic import BaseModel
@@ -16,6 +19,7 @@ from tests.support.objective_runs import prompts_in
 
 from towpath import Agent, Client, RefusedError, Swarm
 from towpath_contracts.events import LogEntry
+from towpath_contracts.subjects import task_enqueue
 from towpath_contracts.views import RunView
 from towpath_embedded.identity import temporary_folder
 from towpath_embedded.platform import Platform
@@ -344,6 +348,22 @@ RAISED: list[tuple[dict[str, Any], str]] = [
 """Plans that ask for more than the server's caps, and the place of what is too much."""
 
 
+async def enqueue(platform: Platform, tasks: list[dict[str, Any]]) -> None:
+    """Enqueue tasks and wait until each has been set aside."""
+    database = await asyncpg.connect(platform.dsn())
+    nc = await nats.connect(platform.nats_url)
+    try:
+        for task in tasks:
+            await nc.jetstream().publish(task_enqueue("anonymous"), json.dumps(task).encode())
+        async with asyncio.timeout(90):
+            aside = "SELECT count(*) FROM runs.dead_letter WHERE subject LIKE 'task.enqueue.%'"
+            while await database.fetchval(aside) < len(tasks):  # noqa: ASYNC110 - it tells nobody
+                await asyncio.sleep(0.05)
+    finally:
+        await nc.close()
+        await database.close()
+
+
 async def test_e7_no_door_lets_more_in_than_the_caps(client: Client, platform: Platform) -> None:
     """Row E7: depth 3, steps 12, parallel 4: refused over HTTP and NATS, in network files, and from an agent."""
     async with Client(platform.nats_url) as by_nats:
@@ -352,6 +372,7 @@ async def test_e7_no_door_lets_more_in_than_the_caps(client: Client, platform: P
                 with pytest.raises(RefusedError) as refused:
                     await through.submit("planners", "Go.", plan=raised)
                 assert pointer in [one.pointer for one in refused.value.problem.errors]
+    await enqueue(platform, [{"network": "planners", "user_message": "Go.", "plan": raised} for raised, _ in RAISED])
     deep = {f"s{n}": {"mode": "workflow", "members": [f"s{n + 1}"]} for n in range(3)}
     deep["s3"] = {"mode": "workflow", "members": ["scout"]}
     for swarm in ({"mode": "team", "max_parallel": 5}, {"mode": "workflow", "members": ["s0"], "swarms": deep}):
