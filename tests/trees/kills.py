@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from tests.trees.fleet import answer_of, fleet, size_of
+
 from towpath.client.client import Client
 from towpath.errors import RefusedError, TowpathError, UnavailableError
 from towpath_embedded.chaos.campaign import Orders, outside_of, platform_for
 from towpath_embedded.chaos.faults import FAULTS, SERVICES, Striker
-from towpath_embedded.chaos.fleet import answer_of, fleet, size_of
 from towpath_embedded.chaos.judge import FINAL, judge
 from towpath_embedded.chaos.outside import read_marks
 from towpath_embedded.chaos.people import Person
