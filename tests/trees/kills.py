@@ -49,6 +49,10 @@ _ENDED = "SELECT extract(epoch FROM ended_at)::float8 AS at FROM runs.run WHERE 
 _NOTES = (
     "SELECT extract(epoch FROM at)::float8 AS at, phase, verdict FROM tas.audit_entry WHERE execution_id::text = $1"
     " UNION ALL SELECT extract(epoch FROM r.ended_at)::float8, 'run', r.status FROM runs.run r"
+    " JOIN tas.tool_call c USING (run_id) WHERE c.execution_id::text = $1"
+    " UNION ALL SELECT extract(epoch FROM e.at)::float8, 'event', e.type FROM runs.run_event e"
+    " JOIN tas.tool_call c USING (run_id) WHERE c.execution_id::text = $1"
+    " UNION ALL SELECT extract(epoch FROM f.raised_at)::float8, 'fence', f.fence::text FROM tas.fence f"
     " JOIN tas.tool_call c USING (run_id) WHERE c.execution_id::text = $1 ORDER BY at"
 )
 _BEHIND = (
