@@ -6,6 +6,7 @@ process ends, or can't reach Postgres, that lapses by itself and any replica ask
 """
 
 import asyncio
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -19,7 +20,7 @@ from towpath_fabric.logs import Logger
 from towpath_fabric.ports import Database
 from towpath_orchestrator.adapters.run_tables import QUERIES, RunTables
 from towpath_orchestrator.cache import StateCache
-from towpath_orchestrator.windows import Held, Windows
+from towpath_orchestrator.windows import Held, Late, Windows
 
 LOOK_S = 1.0
 """How late a request that nobody wants any more is noticed, where another replica ended its run."""
@@ -40,6 +41,8 @@ class Holding:
         self._cache = cache
         self._windows = windows
         self._log = log
+        self._late: dict[UUID, Late] = {}
+        """What was sent late and is not due yet: the time in its run's log is over, and says nothing."""
 
     async def run(self) -> None:
         """Look for ever; a database that is away only delays the next look."""
@@ -55,8 +58,8 @@ class Holding:
         held: dict[UUID, list[Held]] = {}
         for one in self._windows.held():
             held.setdefault(one.effect.message.run_id, []).append(one)
-        late, self._windows.late = self._windows.late, {}
-        wanted = [*held, *(run_id for run_id in late if run_id not in held)]
+        new, late = self._sent_late()
+        wanted = [*held, *(run_id for run_id in new if run_id not in held)]
         if not wanted:
             return
         rows = await self._pool.fetch(QUERIES.times, wanted)
@@ -68,11 +71,26 @@ class Holding:
             for one in held.get(row["run_id"], []):
                 if one not in waiting:
                     self._windows.drop(one.effect.effect.effect_id)
-            wait_s = _wait_s(waiting, late.get(row["run_id"]))
-            if state is not None and wait_s is not None:
-                put_off.append((state.run_id, state.seq, _next_wake(state, now, wait_s)))
+            if state is None:
+                continue
+            sent = _sent(late.get(row["run_id"], {}), state)
+            wait_s = _wait_s(waiting, sent.values() if row["run_id"] in new else ())
+            if wait_s is not None:
+                unhurried = sent.keys() | {one.effect.effect.effect_id for one in waiting}
+                times = [wait_s, *(due - monotonic() for due in sent.values())]
+                put_off.append((state.run_id, state.seq, next_wake(state, now, min(times), unhurried)))
         if put_off:
             await self._pool.execute(QUERIES.move_wake, *(list(column) for column in zip(*put_off, strict=True)))
+
+    def _sent_late(self) -> tuple[set[UUID], dict[UUID, dict[UUID, Late]]]:
+        """Return the runs of which something was sent late since the last look, and all such requests by their run."""
+        new, self._windows.late = self._windows.late, {}
+        now = monotonic()
+        self._late = {key: one for key, one in (self._late | new).items() if one.due > now}
+        by_run: dict[UUID, dict[UUID, Late]] = {}
+        for key, one in self._late.items():
+            by_run.setdefault(one.run_id, {})[key] = one
+        return {one.run_id for one in new.values()}, by_run
 
     async def _state(self, row: Any) -> RunState | None:
         if row["run_id"] is None:
@@ -95,19 +113,28 @@ def _current(held: list[Held], state: RunState | None) -> list[Held]:
     return [one for one in held if attempts.get(one.effect.effect.effect_id) == one.effect.effect.attempt]
 
 
-def _wait_s(waiting: list[Held], late_s: float | None) -> float | None:
+def _sent(late: dict[UUID, Late], state: RunState) -> dict[UUID, float]:
+    """Return when those requests that were sent late are due, as far as the run still waits for that attempt."""
+    attempts = {pending.effect_id: pending.attempt for pending in state.pending}
+    return {key: one.due for key, one in late.items() if attempts.get(key) == one.attempt}
+
+
+def _wait_s(waiting: list[Held], late: Collection[float]) -> float | None:
     """Return in how many seconds the run is to be woken, None where its time is right as it is."""
     now = monotonic()
     if any(one.wake <= now + SOON_S for one in waiting):
         for one in waiting:
             one.wake = now + AHEAD_S
         return AHEAD_S
-    return late_s if not waiting else None
+    return min(late) - now if late and not waiting else None
 
 
-def _next_wake(state: RunState, now: datetime, wait_s: float) -> datetime:
-    """Return when a run is to be woken whose requests are not due before *wait_s*: for anything else that is due."""
-    others = tuple(pending for pending in state.pending if pending.resend_at > now + timedelta(seconds=SOON_S))
+def next_wake(state: RunState, now: datetime, wait_s: float, unhurried: Collection[UUID]) -> datetime:
+    """Return when a run is to be woken whose *unhurried* requests aren't due before *wait_s*: for whatever else is.
+
+    Any other request may have been lost on its way, however long ago it was due.
+    """
+    others = tuple(pending for pending in state.pending if pending.effect_id not in unhurried)
     times = [now + timedelta(seconds=wait_s)]
     times += [pending.deadline for pending in state.pending if pending.deadline is not None]
     other = wake_at(but(state, pending=others))

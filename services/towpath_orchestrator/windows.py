@@ -72,6 +72,15 @@ class Held:
         return interval_of(self.effect)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Late:
+    """An attempt at a request of a run that was sent long after it was asked for; it is due at *due*, not before."""
+
+    run_id: UUID
+    attempt: int
+    due: float
+
+
 @dataclass(slots=True, kw_only=True)
 class Window:
     """What may still be sent to a place, and what waits for that; `moved` is when anything was sent or came back."""
@@ -139,8 +148,8 @@ class Windows:
         self._sent: OrderedDict[UUID, Place] = OrderedDict()
         self._held: dict[UUID, Place] = {}
         self._some = asyncio.Event()
-        self.late: dict[UUID, float] = {}
-        """Runs whose request was sent late, and in how many seconds they are to be woken for it, not sooner."""
+        self.late: dict[UUID, Late] = {}
+        """Requests that were sent late, since somebody took these from here."""
 
     async def offer(self, effect: Effect, state: RunState) -> None:
         """Send a request, or hold it until its turn comes; one that was sent before goes at once."""
@@ -222,7 +231,9 @@ class Windows:
             self._metrics.held.dec()
             self._metrics.held_seconds.observe(now - held.since)
             if now - held.since > held.interval_s / 2:
-                self.late[held.effect.message.run_id] = held.interval_s
+                self.late[key] = Late(
+                    run_id=held.effect.message.run_id, attempt=held.effect.effect.attempt, due=now + held.interval_s
+                )
             await self._send(held.effect)
         if not window.turns:
             window.width.rest()
