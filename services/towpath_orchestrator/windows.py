@@ -37,6 +37,9 @@ QUICK = 16
 
 PLACES_KEPT = 2_048
 
+FORGET_S = 600.0
+"""A window from which something is on its way is kept for so long, since another replica may hear of the end."""
+
 Backlog = Callable[[str, str], Awaitable[int | None]]
 """Says how many messages of a stream's consumer nobody has taken yet; None where there is no such consumer."""
 
@@ -221,7 +224,9 @@ class Windows:
             await self._drain(place)
 
     async def _drain(self, place: Place) -> None:
-        window = self._windows[place]
+        window = self._windows.get(place)
+        if window is None:  # forgotten meanwhile, so nothing waits for it
+            return
         while window.credits > 0 and window.turns:
             now = monotonic()
             held = window.turns.next(now)
@@ -265,7 +270,9 @@ class Windows:
                 await self._look(place)
 
     async def _look(self, place: Place) -> None:
-        window = self._windows[place]
+        window = self._windows.get(place)
+        if window is None:
+            return
         if self._backlog is not None:
             waiting = await self._backlog(place.stream, place.durable)
             change = window.width.look(monotonic(), waiting)
@@ -288,6 +295,7 @@ class Windows:
             turns: Turns[Held] = Turns(self._settings.priority_ageing_s)
             window = self._windows[place] = Window(width=Width(size), credits=size, debt=0, turns=turns)
             self._forget_places()
+        self._windows.move_to_end(place)
         return window
 
     def _first_width(self, place: Place) -> int:
@@ -297,7 +305,13 @@ class Windows:
     def _forget_places(self) -> None:
         """Models and tools are named by networks, so there is no other end to them."""
         if len(self._windows) > PLACES_KEPT:
-            busy = set(self._held.values())
-            idle = [place for place in self._windows if place not in busy]
+            busy, since = set(self._held.values()), monotonic() - FORGET_S
+            idle = [place for place, window in self._windows.items() if place not in busy and _is_idle(window, since)]
             for place in idle[: len(self._windows) - PLACES_KEPT]:
                 del self._windows[place]
+
+
+def _is_idle(window: Window, since: float) -> bool:
+    """Say whether nothing is on its way, as far as is known here; a window that was never used is just being opened."""
+    out = window.width.size + window.debt - window.credits
+    return window.moved > 0 and (out <= 0 or window.moved < since)

@@ -1,7 +1,9 @@
 """Whose request is next, and how many are on their way: turns, widths, and windows that hold back."""
 
+import asyncio
 import random
 from collections import Counter
+from dataclasses import replace
 from uuid import UUID, uuid4
 
 import pytest
@@ -9,16 +11,18 @@ from prometheus_client import CollectorRegistry
 from tests.support.engine_machine import START, respond, snapshot, task
 from tests.support.team_machine import Lead, asks
 
+from towpath_contracts.deciding import DecisionRequest
 from towpath_contracts.facts import CancelRequested, DecisionMade, RunAdmitted
 from towpath_engine.advance import advance
 from towpath_engine.effects import Effect
 from towpath_engine.replay import create
 from towpath_engine.state import RunState
 from towpath_fabric.turns import Owner, Turns
+from towpath_orchestrator import windows as windows_module
 from towpath_orchestrator.metrics import Metrics
 from towpath_orchestrator.settings import OrchestratorSettings
 from towpath_orchestrator.width import CEILING, FLOOR, Width
-from towpath_orchestrator.windows import Windows
+from towpath_orchestrator.windows import Backlog, Windows
 
 
 def put(turns: Turns[str], item: str, *, now: float = 0.0, priority: int = 5) -> UUID:
@@ -126,10 +130,10 @@ def test_what_waits_at_the_broker_is_taken_back() -> None:
 class Sent:
     """Windows of *size*, and what they let through."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, backlog: Backlog | None = None) -> None:
         self.effects: list[Effect] = []
         settings = OrchestratorSettings().model_copy(update={"message_window": size})
-        self.windows = Windows(self._send, settings, Metrics(CollectorRegistry()))
+        self.windows = Windows(self._send, settings, Metrics(CollectorRegistry()), backlog)
 
     async def _send(self, effect: Effect) -> None:
         self.effects.append(effect)
@@ -195,3 +199,51 @@ async def test_a_call_whose_child_runs_keeps_nobody_busy() -> None:
         sent.windows.settle(before, lead.state)
         await sent.windows.pump()
         assert len(sent.effects) == count, "what was given back once is not given back again"
+
+
+def of_model(effect: Effect, number: int) -> Effect:
+    """Another request like that one, to a model by number."""
+    assert isinstance(effect.message, DecisionRequest)
+    message = effect.message.model_copy(update={"model": f"local:m{number}"})
+    return replace(effect, effect=replace(effect.effect, effect_id=uuid4()), message=message)
+
+
+async def test_windows_that_are_in_use_are_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of models are made up by whoever likes: a new one does not open another's window anew."""
+    monkeypatch.setattr(windows_module, "PLACES_KEPT", 2)
+    sent = Sent(1)
+    state, effect = waiting("me", 1)
+    for number in (1, 2, 3, 4, 1, 2):
+        await sent.windows.offer(of_model(effect, number), state)
+    assert len(sent.effects) == 4
+    assert len(sent.windows.held()) == 2
+
+
+async def test_a_place_that_is_forgotten_while_the_broker_is_asked_stops_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While the broker says what waits there runs end, and others ask more models than are remembered."""
+    monkeypatch.setattr(windows_module, "PLACES_KEPT", 4)
+    monkeypatch.setattr(windows_module, "FORGET_S", 0.0)
+    state, effect = waiting("me", 1)
+    asked = asyncio.Semaphore(0)
+
+    async def more(_stream: str, _durable: str) -> int:
+        for held in sent.windows.held():
+            sent.windows.drop(held.effect.effect.effect_id)
+        for number in range(10, 18):
+            await sent.windows.offer(of_model(effect, number), state)
+        asked.release()
+        return 0
+
+    sent = Sent(1, more)
+    looking = asyncio.create_task(sent.windows.run())
+    for _ in range(2):
+        for number in (1, 1, 2, 2):
+            await sent.windows.offer(of_model(effect, number), state)
+        asking = asyncio.create_task(asked.acquire())
+        done, _ = await asyncio.wait({looking, asking}, timeout=60, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.sleep(0)
+        assert done == {asking}
+        assert not looking.done()
+    looking.cancel()
