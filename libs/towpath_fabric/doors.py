@@ -74,9 +74,11 @@ class Door:
 
     def _done(self, task: "asyncio.Task[None]") -> None:
         self._busy.discard(task)
-        if not task.cancelled():
-            task.result()
-        self._begin()
+        try:
+            if not task.cancelled():
+                task.result()
+        finally:
+            self._begin()
 
     async def stop(self) -> None:
         """Let what is under way end; what waits is refused, and may be asked again elsewhere."""

@@ -69,3 +69,26 @@ async def test_what_waits_when_the_door_closes_is_told_so() -> None:
     await house.door.stop()
     assert house.order == ["a"]
     assert sorted(house.refused) == ["b", "c"]
+
+
+async def test_an_answer_that_fails_lets_the_next_begin() -> None:
+    served: list[bytes] = []
+    told: list[BaseException] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _loop, context: told.append(context["exception"]))
+
+    async def serve(message: Msg) -> None:
+        served.append(message.data)
+        if message.data == b"0":
+            raise OSError
+
+    async def full(message: Msg, _waiting: int) -> None:
+        raise AssertionError(message.subject)
+
+    door = Door(Rules(asker=str, most=10, share=1.0, at_once=lambda: 1), serve, full)
+    for number in range(3):
+        await door.heard(asked("me", number))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert served == [b"0", b"1", b"2"]
+    assert [type(error) for error in told] == [OSError], "the failure is still told"
