@@ -9,6 +9,7 @@ trees; a leaf ends without anybody's room, and then its parent moves, which has 
 """
 
 import asyncio
+import json
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from uuid import UUID
@@ -62,7 +63,9 @@ class Admission:
         self._storing: Counter[tuple[str, str]] = Counter()
         self._begun: Counter[tuple[str, str]] = Counter()
         self.queued = 0
-        self._queueing = 0
+        self.queues: Counter[str] = Counter()
+        """How many runs of a caller wait for room, of those with many; counted like `held`."""
+        self._queueing: Counter[str] = Counter()
         self.crowded = False
         """Whether so many runs wait for people that no new ones are started; children still are."""
         self._wanted = asyncio.Event()
@@ -74,9 +77,8 @@ class Admission:
         """Say whether a new run begins with its acceptance, and count it; else it waits in the queue."""
         place = task.caller, task.network
         if self.queued or self.crowded or not self._has_room(place):
-            self.queued += 1
-            self._queueing += 1
-            self._wanted.set()
+            self._queueing[task.caller] += 1
+            self._queue(task.caller)
             return False
         for count in (self.held, self._storing, self._begun):
             count[place] += 1
@@ -89,7 +91,7 @@ class Admission:
     def stored(self) -> None:
         """Say that what was counted before is committed now."""
         self._storing = Counter()
-        self._queueing = 0
+        self._queueing = Counter()
 
     def starts_born(self, child: RunState, *, takes_over: bool) -> bool:
         """Say whether a child begins with its birth.
@@ -99,13 +101,22 @@ class Admission:
         """
         place = child.created.caller, child.created.network
         if not takes_over and (self.queued or not self._has_room(place)):
-            self.queued += 1
-            self._wanted.set()
+            self._queue(child.created.caller)
             return False
         if not takes_over:
             self.held[place] += 1
             self._begun[place] += 1
         return True
+
+    def _queue(self, caller: str) -> None:
+        self.queued += 1
+        self.queues[caller] += 1
+        self._wanted.set()
+
+    def is_flooded_by(self, caller: str, coming: int) -> bool:
+        """Say whether *caller* has its share of the queue, where *coming* tasks of it are not stored yet."""
+        room = max(0, self._settings.max_active_runs - self.held.total())
+        return self.queues[caller] + max(0, coming - room) >= self._settings.queued_share
 
     def freed(self) -> None:
         """Say that a run has ended here: whoever waits may come in."""
@@ -129,11 +140,12 @@ class Admission:
     async def admit(self) -> int:
         """Count, and begin whoever comes next. Returns the version of the budgets, which is read on the way."""
         async with self._looking:
-            unseen, queueing = self._before_count(), self._queueing
+            unseen, queueing = self._before_count(), self._queueing.copy()
             rows = await self._pool.fetch(QUERIES.load_counts, self._settings.max_queued_runs)
             held = Counter({(row["caller"], row["network"]): row["active"] for row in rows if row["active"]})
             self._counted(held + unseen)
-            self.queued = rows[0]["queued"] + queueing
+            self.queued = rows[0]["queued"] + queueing.total()
+            self.queues = Counter(json.loads(rows[0]["queues"])) + queueing
             self._metrics.active.set(held.total())
             self._metrics.queued.set(self.queued)
             self.crowded = rows[0]["waiting"] >= self._settings.max_waiting_runs

@@ -54,7 +54,9 @@ class Forks:
         """Accept a fork, or raise ProblemError. Returns after the commit."""
         if request.options.script is not None and not self._settings.scripts_allowed:
             raise ProblemError(problem("script_not_allowed", "this platform does not play scripts"))
-        return await self._known(request) or await self._intake.enter(partial(self._submission, request))
+        return await self._known(request) or await self._intake.enter(
+            partial(self._submission, request), request.caller
+        )
 
     async def _known(self, request: ForkRun) -> RunAccepted | None:
         """Return the run that the idempotency key names already; raises `idempotency_conflict` for another request."""

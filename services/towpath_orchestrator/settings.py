@@ -19,7 +19,10 @@ class OrchestratorSettings(Settings):
     """
 
     max_active_share: float = Field(default=0.8, gt=0, le=1)
-    """How much of `max_active_runs` one caller's runs of one network may hold: slow tools leave room for the others."""
+    """How much of `max_active_runs` one caller's runs of one network may hold: slow tools leave room for the others.
+
+    One caller's runs may make up so much of `max_queued_runs`, too, and of `max_waiting_submits`.
+    """
 
     priority_ageing_s: float = Field(default=30, gt=0)
     """Waiting so long counts as much as one more step of priority, so that no priority starves the others."""
@@ -75,6 +78,11 @@ class OrchestratorSettings(Settings):
     def active_share(self) -> int:
         """Runs that one caller may have under way in one network."""
         return math.ceil(self.max_active_runs * self.max_active_share)
+
+    @property
+    def queued_share(self) -> int:
+        """Runs of one caller that may wait for room: the rest of `max_queued_runs` is for others."""
+        return math.ceil(self.max_queued_runs * self.max_active_share)
 
     @property
     def scripts_allowed(self) -> bool:

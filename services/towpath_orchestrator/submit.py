@@ -5,6 +5,7 @@ arrive while a transaction is in flight share the next one.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -100,7 +101,7 @@ class Intake:
         self._limits = limits
         self._waiting: list[Submission] = []
         self._arrived = asyncio.Event()
-        self._coming = 0
+        self._coming: Counter[str] = Counter()
         self._scripts = Rounds(self._add_scripts)
         self._projects: dict[str, tuple[str, float]] = {}
 
@@ -123,12 +124,12 @@ class Intake:
 
         A task that the run *parent* gives stands under all of that run's grants.
         """
-        return await self.enter(partial(self._checked, task, caller, parent))
+        return await self.enter(partial(self._checked, task, caller, parent), caller)
 
-    async def enter(self, checked: Callable[[], Awaitable[Submission]]) -> RunAccepted:
-        """Accept what *checked* makes ready, or raise ProblemError. Returns after the commit."""
-        self._refuse_flood()
-        self._coming += 1
+    async def enter(self, checked: Callable[[], Awaitable[Submission]], caller: str) -> RunAccepted:
+        """Accept what *checked* makes ready for *caller*, or raise ProblemError. Returns after the commit."""
+        self._refuse_flood(caller)
+        self._coming[caller] += 1
         try:
             return await self._answer(await checked())
         except DATABASE_DOWN as error:
@@ -139,15 +140,20 @@ class Intake:
         except asyncpg.PostgresError as error:
             raise ProblemError(problem("internal", f"the task could not be stored: {type(error).__name__}")) from error
         finally:
-            self._coming -= 1
+            self._coming[caller] -= 1
+            if not self._coming[caller]:
+                del self._coming[caller]
 
-    def _refuse_flood(self) -> None:
+    def _refuse_flood(self, caller: str) -> None:
         """Raise `overloaded` rather than take what can be neither stored soon nor started for long."""
         if self._admission.queued >= self._settings.max_queued_runs:
             detail = f"{self._admission.queued} runs wait already"
             raise ProblemError(problem("overloaded", detail, retry_after_s=OVERLOADED_RETRY_S))
-        if self._coming >= self._settings.max_waiting_submits:
-            detail = f"{self._coming} tasks wait to be stored"
+        if self._admission.is_flooded_by(caller, self._coming[caller]):
+            detail = f"{self._admission.queues[caller]} runs of {caller} wait already; the rest is for other callers"
+            raise ProblemError(problem("overloaded", detail, retry_after_s=OVERLOADED_RETRY_S))
+        if self._coming.total() >= self._settings.max_waiting_submits:
+            detail = f"{self._coming.total()} tasks wait to be stored"
             raise ProblemError(problem("overloaded", detail, retry_after_s=1))
 
     async def _checked(self, task: SubmitTask, caller: str, parent: RunCreated | None) -> Submission:

@@ -188,3 +188,30 @@ async def test_a_flood_of_one_caller_leaves_every_second_place_to_another(
         await owner.close()
     assert order[:6] == ["flood"] * 6
     assert order[6:28].count("other") == 10
+
+
+async def test_whoever_fills_the_queue_leaves_a_part_of_it_to_others(
+    database: Any, nats_server: Any, peers: SlowPeers
+) -> None:
+    """Of 20 places one caller has 16, however often it tries, here as counted in Postgres; another is let in."""
+    owner = await asyncpg.connect(database())
+    await owner.execute(
+        "INSERT INTO gateway.principal (caller, project) VALUES ('flood', 'default'), ('other', 'default')"
+    )
+    limits = {"TOWPATH_MAX_ACTIVE_RUNS": "1", "TOWPATH_MAX_QUEUED_RUNS": "20"}
+    try:
+        async with orchestrator(database("orchestrator"), nats_server.url(), **limits):
+            await publish(peers)
+            await submit(peers, "slow", ".flood")
+            await peers.until(lambda: len(peers.held()) == 1)
+            answers: list[dict[str, Any]] = []
+            for _ in range(3):
+                answers += await asyncio.gather(*(submit(peers, "slow", ".flood") for _ in range(40)))
+                await asyncio.sleep(0.4)  # the queue is counted meanwhile
+            refused = [answer for answer in answers if "code" in answer]
+            assert {answer["code"] for answer in refused} == {"overloaded"}
+            assert 8 <= len(answers) - len(refused) <= 16
+            others = await asyncio.gather(*(submit(peers, "slow", ".other") for _ in range(4)))
+            assert [answer["status"] for answer in others] == ["queued"] * 4
+    finally:
+        await owner.close()

@@ -5,7 +5,7 @@ a key makes one run. The names of the methods are those of the statements.
 """
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -246,14 +246,15 @@ class RunRows:
         return [{"run_id": run["run_id"]} for run in late[:most]]
 
     def load_counts(self, _session: Session, limit: int) -> list[Row]:
-        queued = min(limit, sum(run["status"] == "queued" for run in self.runs.values()))
+        queues = Counter([run["caller"] for run in self.runs.values() if run["status"] == "queued"][:limit])
         held: dict[tuple[str, str], int] = defaultdict(int)
         parents = {run.get("parent_run_id") for run in self.runs.values() if run["status"] in ALIVE}
         for run_id, run in self.runs.items():
             if run["status"] in ACTIVE and run_id not in parents:
                 held[run["caller"], run["network"]] += 1
         waiting = sum(run["status"] == "waiting" for run in self.runs.values())
-        counts: Row = {"queued": queued, "waiting": waiting, "budgets": self.budget_version}
+        counts: Row = {"queued": queues.total(), "waiting": waiting, "budgets": self.budget_version}
+        counts["queues"] = json.dumps({caller: waits for caller, waits in queues.items() if waits * 100 >= limit})
         rows: list[Row] = [{**counts, "caller": c, "network": n, "active": count} for (c, n), count in held.items()]
         return rows or [{**counts, "caller": None, "network": None, "active": None}]
 
