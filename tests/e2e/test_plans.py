@@ -192,7 +192,10 @@ async def test_e9_the_log_of_a_plan_is_taken_up_where_it_was_left(place: Place) 
     task = {"network": "support", "plan": LOOK.to_json(), "script": LOOKS}
     done = (await place.http.post("/run", json=task, headers={"Prefer": "wait=30"})).json()
     assert (done["status"], done["final"]["success"], done["final"]["steps"][0]["id"]) == ("completed", True, "look")
-    wrong = {"network": "support", "plan": {"plan": {"steps": [{"type": "agent", "agent": {"agent_key": "x"}}]}}}
+    wrong = {
+        "network": "support",
+        "plan": {"plan": {"steps": [{"type": "agent", "agent": {"agent_key": "x", "prompt": "go"}}]}},
+    }
     refused = await place.http.post("/v1/runs", json=wrong)
     assert (refused.status_code, refused.json()["code"]) == (422, "plan_invalid")
     assert [one["pointer"] for one in refused.json()["errors"]] == ["/plan/plan/steps/0/agent/agent_key"]

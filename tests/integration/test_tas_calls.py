@@ -352,7 +352,7 @@ async def expire_lease(tas: Running, execution_id: uuid.UUID) -> None:
     """Let the lease of a started call be over, without waiting for it."""
     changed = await query(
         tas.dsn,
-        "UPDATE tas.tool_call SET claims = regexp_replace(claims, '20[0-9]{2}-', '2001-'), revision = revision + 1"
+        "UPDATE tas.tool_call SET claims = regexp_replace(claims, '20..(-..-)', '2001\\1'), revision = revision + 1"
         " WHERE execution_id = $1 AND status = 'started' RETURNING claims",
         execution_id,
     )

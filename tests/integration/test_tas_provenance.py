@@ -298,7 +298,7 @@ async def unknown(tas: Running, run_id: UUID, word: str, reason: str) -> None:
 async def expire_lease(tas: Running, execution_id: UUID) -> None:
     """Let the lease of a started call be over, without waiting for it."""
     statement = (
-        "UPDATE tas.tool_call SET claims = regexp_replace(claims, '20[0-9]{2}-', '2001-'), revision = revision + 1"
+        "UPDATE tas.tool_call SET claims = regexp_replace(claims, '20..(-..-)', '2001\\1'), revision = revision + 1"
         " WHERE execution_id = $1 AND status = 'started' RETURNING claims"
     )
     assert await query(tas.dsn, statement, execution_id)

@@ -53,7 +53,7 @@ async def test_a_person_can_not_retry_a_call_of_a_stopped_run(tas: Running) -> N
     assert (await caller.claim(invocation)).granted
     await query(
         tas.dsn,
-        "UPDATE tas.tool_call SET claims = regexp_replace(claims, '20[0-9]{2}-', '2001-'), revision = revision + 1"
+        "UPDATE tas.tool_call SET claims = regexp_replace(claims, '20..(-..-)', '2001\\1'), revision = revision + 1"
         " WHERE execution_id = $1",
         request.execution_id,
     )

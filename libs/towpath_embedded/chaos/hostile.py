@@ -112,7 +112,14 @@ async def inject(
     users = {**USERS, subjects.ANONYMOUS: client_rights(subjects.ANONYMOUS)}
     run = known["run_id"][0]
     places = {"caller": subjects.ANONYMOUS, "source": "watchdog", "pool": subjects.DEFAULT_POOL, "project": "default"}
-    places |= {"toolset": toolset, "agent": "nobody", "place": "nobody", "run_id": run, "execution_id": run}
+    places |= {
+        "toolset": toolset,
+        "agent": "nobody",
+        "place": "nobody",
+        "run_id": run,
+        "execution_id": run,
+        "limit": "local",
+    }
     found = list(targets(users, places))
     injected = Injected()
     async with AsyncExitStack() as stack:
