@@ -1,8 +1,9 @@
 """The logs of a run and everything below it as one stream, and where a reader of it stands (feature B12).
 
 Law: the events of each run come in order and once, after the `child_started` that began it; a `child_ended` comes after
-all that the logs of the child and of its own children hold. What a cursor says has been told is never told again, and
-nothing else is left out.
+all that the log of the child holds, and for a parked child, which may never end, after what it had logged by then. What
+such a child, or one below a child that ended, logs later is told too. What a cursor says has been told is never told
+again, and nothing else is left out.
 """
 
 import base64
@@ -15,11 +16,19 @@ from uuid import UUID
 from pydantic import Field
 
 from towpath_contracts.children import ChildTask
-from towpath_contracts.events import ChildEnded, ChildStarted, LogEntry
+from towpath_contracts.events import (
+    CancelAccepted,
+    ChildEnded,
+    ChildStarted,
+    LogEntry,
+    RunFinished,
+    RunQuarantined,
+)
 
 MAX_FOLLOWED = 500
 """Runs of a tree that are followed: as many as a tree may show. Of children beyond it their parents' logs tell."""
 
+PARKED = "quarantined"
 MAX_CURSOR_CHARS = 32 * 1024
 _RUN = re.compile(r"([A-Za-z0-9_-]{22})\.(\d{1,15})")
 
@@ -58,7 +67,11 @@ def read_cursor(text: str) -> dict[UUID, int]:
 
 @dataclass(slots=True, kw_only=True)
 class Member:
-    """One run that is followed. `open` are its children that were begun and whose end it has not told."""
+    """One run that is followed.
+
+    `open` are its children that were begun and whose end it has not told, `late` those of which, or of whose children,
+    something may come after that end. `parked` is None until the run's log or its parent's tells.
+    """
 
     run_id: UUID
     path: tuple[str, ...]
@@ -66,8 +79,20 @@ class Member:
     told: int
     seq: int = 0
     ended: bool = False
+    parked: bool | None = None
     open: dict[UUID, str] = field(default_factory=dict)
+    late: dict[UUID, str] = field(default_factory=dict)
     held: deque[LogEntry] = field(default_factory=deque)
+
+    @property
+    def passed(self) -> int:
+        """The seq up to which nothing is held."""
+        return self.held[0].seq - 1 if self.held else self.seq
+
+    @property
+    def is_told(self) -> bool:
+        """Whether all of its log was told."""
+        return self.ended and not self.held
 
 
 class TreeStream:
@@ -100,13 +125,14 @@ class TreeStream:
         return self._members[run_id].ended
 
     def is_held(self, run_id: UUID) -> bool:
-        """Whether a run waits for a child to be told to its end: reading more of it now would only fill memory."""
+        """Whether a run waits for a child to be told: reading more of it now would only fill memory."""
         return bool(self._members[run_id].held)
 
     @property
     def is_over(self) -> bool:
-        """Whether all runs have ended."""
-        return all(one.ended for one in self._members.values())
+        """Whether the run at the top has ended, and all below it have or are parked."""
+        members = self._members.values()
+        return all((one.ended or (one.parked and one.parent is not None)) and not one.held for one in members)
 
     def take(self, run_id: UUID, entry: LogEntry) -> Iterator[TreeEntry]:
         """Take the next entry of a run, and yield what is to be told now, in order; one that was taken is dropped."""
@@ -116,14 +142,23 @@ class TreeStream:
         member.seq = entry.seq
         member.held.append(entry)
         yield from self._release(member)
+        yield from self._release_above(member)
 
     def end(self, run_id: UUID) -> Iterator[TreeEntry]:
         """Read no more of a run: its log was read to the end, or is not to be had. Yield what waited for that."""
         member = self._members[run_id]
         member.ended = True
+        yield from self._release_above(member)
+
+    def _release_above(self, member: Member) -> Iterator[TreeEntry]:
+        """Yield what waited for *member*, and forget it where nothing more can come of it."""
         while member.parent is not None:
-            member = self._members[member.parent]
-            yield from self._release(member)
+            parent = self._members[member.parent]
+            if member.run_id in parent.late and self._is_done(member.run_id):
+                del parent.late[member.run_id]
+            if parent.held:
+                yield from self._release(parent)
+            member = parent
 
     def _release(self, member: Member) -> Iterator[TreeEntry]:
         while member.held:
@@ -142,13 +177,17 @@ class TreeStream:
             self._begin_open(member)
 
     def _waits(self, event: object) -> bool:
-        """Say whether *event* is the end of a child of which, or of whose children, not everything has been told."""
-        return isinstance(event, ChildEnded) and not self._is_done(event.child_id)
+        """Say whether *event* is the end of a child of which not everything before it has been told."""
+        child = self._members.get(event.child_id) if isinstance(event, ChildEnded) else None
+        if child is None or child.is_told or not isinstance(event, ChildEnded):
+            return False
+        return event.status != PARKED or child.passed < event.child_seq
 
     def _is_done(self, run_id: UUID) -> bool:
+        """Whether nothing more can come of a run and of all below it."""
         member = self._members.get(run_id)
         return member is None or (
-            member.ended and not member.held and all(self._is_done(child) for child in member.open)
+            member.is_told and all(self._is_done(child) for child in (*member.open, *member.late))
         )
 
     def _note(self, member: Member, entry: LogEntry) -> None:
@@ -156,12 +195,24 @@ class TreeStream:
             case ChildStarted():
                 member.open[entry.event.child_id] = child_name(entry.event.task)
             case ChildEnded():
-                member.open.pop(entry.event.child_id, None)
+                self._note_end(member, entry.event)
+            case RunQuarantined():
+                member.parked = True
+            case CancelAccepted() | RunFinished():
+                member.parked = False
             case _:
                 return
 
+    def _note_end(self, member: Member, event: ChildEnded) -> None:
+        name, child = member.open.pop(event.child_id, None), self._members.get(event.child_id)
+        if child is not None and child.parked is None and event.status == PARKED:
+            child.parked = True
+        more = event.child_id in self._before if child is None else not self._is_done(event.child_id)
+        if name is not None and more:  # a cursor names a child whose end was told only where more may come of it
+            member.late[event.child_id] = name
+
     def _begin_open(self, member: Member) -> None:
-        for child_id, name in member.open.items():
+        for child_id, name in (*member.open.items(), *member.late.items()):
             self._follow(child_id, member.run_id, (*member.path, name))
 
     def _follow(self, run_id: UUID, parent: UUID | None, path: tuple[str, ...]) -> None:
@@ -171,4 +222,7 @@ class TreeStream:
 
     def _is_open(self, member: Member) -> bool:
         """Whether a reader that comes back has to be told how far this run was told."""
-        return member.parent is None or member.run_id in self._members[member.parent].open
+        if member.parent is None:
+            return True
+        parent = self._members[member.parent]
+        return (member.run_id in parent.open or member.run_id in parent.late) and self._is_open(parent)

@@ -12,6 +12,7 @@ from uuid import UUID
 from towpath_contracts.deltas import Deltas, Told
 from towpath_contracts.events import FINAL_STATUSES, LogEntry
 from towpath_contracts.problems import ProblemError
+from towpath_contracts.tree_stream import PARKED
 from towpath_contracts.views import EventPage
 from towpath_fabric.clock import monotonic
 from towpath_gateway.adapters.feed import Feed, Pieces
@@ -69,6 +70,11 @@ class Reader:
     def has_ended(self) -> bool:
         """Whether the run has ended and its log was read to the end."""
         return self.page is not None and self.page.status in FINAL_STATUSES and not self.is_behind
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether the run stands still until a person acts, by the last look, and its log was read to the end."""
+        return self.page is not None and self.page.status == PARKED and self.cursor == self.page.seq
 
     def first(self, page: EventPage) -> list[LogEntry]:
         """Return the entries of a page that somebody has read already."""

@@ -135,7 +135,7 @@ class RunStream:
         self._sent = monotonic()
 
     async def frames(self) -> AsyncIterator[bytes]:
-        """Yield frames until all runs have ended, the process stops, or the client goes away."""
+        """Yield frames until all runs have ended or the rest is parked, the process stops, or the client goes."""
         yield sse.RETRY
         try:
             async for frames in self._follow():
@@ -167,6 +167,9 @@ class RunStream:
                     busy = True
                     yield b"".join(frames)
             if busy or self._is_waiting_to_be_read():
+                continue
+            if frames := await self._end_parked(top):
+                yield b"".join(frames)
                 continue
             if self._platform.stopping.is_set():
                 yield sse.BYE
@@ -200,6 +203,13 @@ class RunStream:
         if reader.run_id != self._first.run_id:  # the first one is what is waited with
             await reader.close()
         return list(self._shape.gone(reader.run_id))
+
+    async def _end_parked(self, top: Reader) -> list[bytes]:
+        """Wait no more for parked runs once they alone are left; return the frames of what waited for them."""
+        left = [self._readers[run_id] for run_id in self._shape.runs() if run_id not in self._over]
+        if any(reader is top or not reader.is_parked for reader in left):
+            return []
+        return [frame for reader in left for frame in await self._end(reader)]
 
     def _entries(self, reader: Reader, entries: list[LogEntry]) -> list[bytes]:
         return [

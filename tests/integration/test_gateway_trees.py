@@ -29,6 +29,7 @@ from towpath_contracts.events import (
     DecisionRequested,
     InstructionIssued,
     NoteAdded,
+    RunQuarantined,
     RunStarted,
 )
 from towpath_contracts.tasks import SubmitTask
@@ -120,6 +121,25 @@ async def test_b12_a_tree_is_streamed_with_paths_while_it_grows(client: httpx2.A
     for run in (root, child, deep):
         assert [one.seq for one in entries if one.run_id == run.run_id] == list(range(1, len(run.entries) + 1))
     assert told(found)[-2:] == [(root.run_id, 3), (root.run_id, 4)], "the end of the child waited for its log"
+
+
+async def test_b12_a_tree_stream_ends_though_a_child_is_parked(client: httpx2.AsyncClient, peer: PlatformPeer) -> None:
+    """Row B12 across children: a parked child holds up neither its parent's events nor the end, and is told."""
+    root, child = a_run(peer), a_run(peer)
+    parked = ends(child).model_copy(update={"status": "quarantined", "child_seq": 2})
+    await peer.add(root, RunStarted(), begins(child, "a"), parked, note("goes on"), tell=False)
+    await peer.finish(root, tell=False)
+    await peer.add(child, RunStarted(), RunQuarantined(code="execution_conflict", message=""), note("x"), tell=False)
+    child.status = "quarantined"
+    found = await asyncio.wait_for(read(client, root, "children=1"), 60)
+    assert json.loads(found[-1].data)["status"] == "completed" and found[-1].event == "end"
+    whole = [one for one in found if one.id is not None]
+    runs = (root.run_id, 1), (root.run_id, 2), (child.run_id, 1), (child.run_id, 2), (root.run_id, 3)
+    assert [one for one in told(whole) if one in runs] == list(runs)
+    assert sorted(told(whole)) == sorted((run.run_id, one.seq) for run in (root, child) for one in run.entries)
+    for place, frame in enumerate(whole):
+        rest = await asyncio.wait_for(read(client, root, "children=1", frame.id or ""), 60)
+        assert sorted(told(whole[: place + 1]) + told(rest)) == sorted(told(whole)), place
 
 
 async def test_b12_a_tree_stream_resumes_at_every_event_without_loss_or_repeat(

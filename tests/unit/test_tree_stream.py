@@ -12,7 +12,15 @@ import pytest
 from towpath.client.trees import merged
 from towpath.errors import TowpathError, error_from
 from towpath_contracts.children import ChildTask
-from towpath_contracts.events import ChildEnded, ChildStarted, LogEntry, NoteAdded, RunFinished
+from towpath_contracts.events import (
+    CancelAccepted,
+    ChildEnded,
+    ChildStarted,
+    LogEntry,
+    NoteAdded,
+    RunFinished,
+    RunQuarantined,
+)
 from towpath_contracts.plans import PlanTask
 from towpath_contracts.problems import problem
 from towpath_contracts.swarms import CompiledSwarm, SwarmTask
@@ -62,18 +70,37 @@ def family() -> Logs:
     }
 
 
+PARKED = RunQuarantined(code="execution_conflict", message="")
+
+
+def parked(child: int, child_seq: int) -> ChildEnded:
+    return ended(child).model_copy(update={"status": "quarantined", "child_seq": child_seq})
+
+
+def broken_family() -> Logs:
+    """A root with a child that is parked and goes on to hear of its own, and one that ends before its own does."""
+    return {
+        ROOT: log(started(2, "a"), started(3, "b"), parked(2, 2), note("r1"), ended(3), note("r2"), DONE),
+        UUID(int=2): log(started(4, "deep"), PARKED, ended(4), note("a1")),
+        UUID(int=3): log(started(5, "deep"), DONE),
+        UUID(int=4): log(note("d1"), DONE),
+        UUID(int=5): log(note("e1"), note("e2"), DONE),
+    }
+
+
 def read(logs: Logs, chance: random.Random, cursor: str = "") -> Iterator[tuple[TreeEntry, str]]:
     """Read all logs by chance, each piece of a run in order; yield what is told, with the cursor after it."""
     tree = TreeStream(ROOT, read_cursor(cursor) if cursor else None)
     at: dict[UUID, int] = {}
-    while not tree.is_over:
-        run = chance.choice([one for one in tree.runs if not tree.has_ended(one)])
+    while left := [one for one in tree.runs if at.get(one, 0) < len(logs[one])]:
+        run = chance.choice(left)
         at[run] = at.get(run, 0) + 1
         for told in tree.take(run, logs[run][at[run] - 1]):
             yield told, tree.cursor
-        if at[run] == len(logs[run]):
+        if at[run] == len(logs[run]) and logs[run][-1].event == DONE:
             for told in tree.end(run):
                 yield told, tree.cursor
+    assert tree.is_over
 
 
 def names(told: list[TreeEntry]) -> list[tuple[UUID, int]]:
@@ -107,6 +134,55 @@ def test_b12_a_tree_is_told_once_in_the_order_of_cause_and_taken_up_anywhere(see
         rest = [one for one, _ in read(logs, chance, cursors[where])]
         assert sorted(names(told[: where + 1]) + names(rest)) == sorted(names(told)), where
         assert {one.run_id: one.path for one in rest}.items() <= paths.items()
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_b12_a_parked_child_holds_nobody_up_and_what_comes_later_is_told(seed: int) -> None:
+    """Row B12 across children: a run that is parked or ends before its own children do; resumption is exact."""
+    logs, chance = broken_family(), random.Random(seed)
+    told, cursors = map(list, zip(*read(logs, chance), strict=True))
+    assert sorted(names(told)) == sorted((run, one.seq) for run, entries in logs.items() for one in entries)
+    place = {name: where for where, name in enumerate(names(told))}
+    assert place[UUID(int=2), 2] < place[ROOT, 3] and place[UUID(int=3), 2] < place[ROOT, 5]
+    for where in range(len(told)):
+        rest = [one for one, _ in read(logs, chance, cursors[where])]
+        assert sorted(names(told[: where + 1]) + names(rest)) == sorted(names(told)), where
+
+
+def test_b12_the_end_of_a_parked_child_waits_for_what_it_had_logged_and_no_longer() -> None:
+    logs, tree, child = broken_family(), TreeStream(ROOT), UUID(int=2)
+    held = [one for entry in logs[ROOT] for one in tree.take(ROOT, entry)]
+    assert names(held) == [(ROOT, 1), (ROOT, 2)] and tree.is_held(ROOT)
+    assert names(list(tree.take(child, logs[child][0]))) == [(child, 1)]
+    assert names(list(tree.take(child, logs[child][1]))) == [(child, 2), (ROOT, 3), (ROOT, 4)]
+    assert names(list(tree.end(UUID(int=3)))) == [(ROOT, 5), (ROOT, 6), (ROOT, 7)]
+    assert list(tree.end(ROOT)) == [] and not tree.is_over, "a run below the parked one goes on"
+    assert list(tree.end(UUID(int=4))) == [] and tree.is_over
+
+
+def test_b12_a_parked_child_that_is_cancelled_is_told_to_its_end() -> None:
+    tree, child = TreeStream(ROOT), UUID(int=2)
+    for entry in log(started(2, "a"), parked(2, 1), DONE):
+        _ = list(tree.take(ROOT, entry))
+    _ = list(tree.end(ROOT))
+    logged = log(PARKED, CancelAccepted(by="p", fence=1), DONE)
+    _ = list(tree.take(child, logged[0]))
+    assert tree.is_over
+    assert names(list(tree.take(child, logged[1]))) == [(child, 2)] and not tree.is_over
+    assert names(list(tree.take(child, logged[2]))) == [(child, 3)] and child in read_cursor(tree.cursor)
+    assert list(tree.end(child)) == [] and tree.is_over and read_cursor(tree.cursor) == {ROOT: 3}
+
+
+def test_b12_children_whose_end_nobody_told_are_forgotten_when_they_have_ended() -> None:
+    logs, tree = broken_family(), TreeStream(ROOT)
+    logs[ROOT] = log(started(3, "b"), ended(3))
+    for run in (ROOT, UUID(int=3), UUID(int=5)):
+        for entry in logs[run]:
+            _ = list(tree.take(run, entry))
+        told = names(list(tree.end(run))) if run != ROOT else []
+        assert told == ([(ROOT, 2)] if run == UUID(int=3) else [])
+        assert (UUID(int=5) in read_cursor(tree.cursor)) == (run == UUID(int=3))
+    assert read_cursor(tree.cursor) == {ROOT: 2}
 
 
 def test_b12_a_run_that_can_not_be_read_holds_nobody_up() -> None:
@@ -158,6 +234,21 @@ async def test_b12_a_tree_that_is_read_run_by_run_comes_out_the_same_and_fails_w
             continue
         with pytest.raises(TowpathError, match=error):
             _ = [one async for one in merged(ROOT, broken)]
+
+
+async def test_b12_a_tree_that_is_read_run_by_run_ends_though_a_child_is_parked() -> None:
+    """As over NATS: a reader of a parked run goes on to wait."""
+    logs = broken_family()
+
+    async def reader(run_id: UUID) -> AsyncIterator[LogEntry]:
+        for entry in logs[run_id]:
+            yield entry
+        if logs[run_id][-1].event != DONE:
+            await asyncio.Event().wait()
+
+    async with asyncio.timeout(60):
+        told = [one async for one in merged(ROOT, reader)]
+    assert sorted(names(told)) == sorted((run, one.seq) for run, entries in logs.items() for one in entries)
 
 
 def test_a_child_is_named_by_its_swarm_or_its_agent() -> None:

@@ -23,7 +23,7 @@ async def merged(root: UUID, read: ReadRun) -> AsyncIterator[TreeEntry]:
     tree, found = TreeStream(root), asyncio.Queue[tuple[UUID, LogEntry | Exception | None]](WAITING)
     tasks: dict[UUID, asyncio.Task[None]] = {}
     try:
-        while not tree.is_over:
+        while not tree.is_over or not found.empty():  # of a parked run there may be more than the event that says so
             for run_id in tree.runs:
                 if run_id not in tasks:
                     tasks[run_id] = asyncio.create_task(_pump(run_id, read, found))
