@@ -10,13 +10,14 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
+from pydantic import ValidationError
 
 from towpath_contracts.deciding import DecisionRequest
 from towpath_contracts.provider_limits import ProviderLimit, ProviderUse
-from towpath_decider.core.allowance import LEASE_S, PIECE_S, Grant, Wish, settle
+from towpath_decider.core.allowance import LEASE_S, LONGEST_PAUSE_S, PIECE_S, Grant, Wish, settle
 from towpath_decider.core.conversation import CallFailure, Question, Reply
 from towpath_fabric.clock import monotonic
 from towpath_fabric.logs import Logger
@@ -57,6 +58,7 @@ class NoTurnError(Exception):
 class Waiting:
     """A call that waits for its turn."""
 
+    key: UUID
     tokens: int
     turn: "asyncio.Future[None]"
 
@@ -97,14 +99,13 @@ class Gate:
         """Wait for a place for a call of so many *tokens*, in turns of callers."""
         if not len(self._turns) and self._begin(tokens):
             return
-        waiting = Waiting(tokens=tokens, turn=asyncio.get_running_loop().create_future())
-        key = uuid4()
-        self._turns.put(key, waiting, owner, monotonic())
+        waiting = Waiting(key=uuid4(), tokens=tokens, turn=asyncio.get_running_loop().create_future())
+        self._turns.put(waiting.key, waiting, owner, monotonic())
         self._wanted.set()
         try:
             await waiting.turn
         except asyncio.CancelledError:
-            if self._turns.drop(key) is None and not waiting.turn.cancelled():  # it came at the very last moment
+            if self._turns.drop(waiting.key) is None and not waiting.turn.cancelled():  # it came at the last moment
                 self.leave(tokens, 0)
             raise
 
@@ -127,6 +128,7 @@ class Gate:
         self._busy -= 1
         self._purse.tokens += guessed - used
         if pause_s:
+            pause_s = min(pause_s, LONGEST_PAUSE_S)
             self._pause_s = max(self._pause_s, pause_s)
             self._pause = max(self._pause, monotonic() + pause_s)
             self._wanted.set()
@@ -144,7 +146,11 @@ class Gate:
     def _admit(self) -> None:
         now = monotonic()
         while len(self._turns):
-            if not self._begin(self._turns.peek(now).tokens):
+            first = self._turns.peek(now)
+            if first.turn.done():  # cancelled in this very moment, and not yet gone by itself: it must not take a place
+                self._turns.drop(first.key)
+                continue
+            if not self._begin(first.tokens):
                 if self._busy < self._slots:
                     self._wanted.set()  # what is missing is not a slot, so there may be more of it
                 return
@@ -153,9 +159,9 @@ class Gate:
     async def run(self) -> None:
         """Keep what this decider holds in step with the others, as long as it holds or wants anything; for ever."""
         while True:
-            holds = len(self._turns) or self._busy or self._slots or self._pause_s or self._purse.requests > 0
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), RENEW_S if holds else None)
+                async with asyncio.timeout(RENEW_S if self._holds() else None):
+                    await self._wanted.wait()
             await asyncio.sleep(GATHER_S)
             self._wanted.clear()
             try:
@@ -168,18 +174,34 @@ class Gate:
                 await asyncio.sleep(GATHER_S if gained else AGAIN_S)
                 self._wanted.set()
 
+    def _holds(self) -> bool:
+        """Say whether anything is left to tell the others, or to give back."""
+        left, limit = self._purse, self._limit
+        unused = (limit.requests_per_minute is not None and left.requests > 0) or (
+            limit.tokens_per_minute is not None and left.tokens > 0
+        )
+        return bool(len(self._turns) or self._busy or self._slots or self._pause_s or unused)
+
     async def _settle(self) -> bool:
         """Tell the others what is used and take what there is; says whether that was anything new."""
         await self._registers.sync()
         for _ in range(TRIES):
             began = monotonic()
             found = await self._registers.read(self._key)
-            shared = ProviderUse() if found.body is None else ProviderUse.model_validate_json(found.body)
+            shared = self._known(found.body)
             wish = self._wish()
             after, grant = settle(shared, wish, self._limit)
             if await self._registers.write(self._key, after.model_dump_json().encode(), found.revision):
                 return self._take(wish, grant, began)
         return True  # others were faster every time, so there is something to be had
+
+    def _known(self, body: bytes | None) -> ProviderUse:
+        """Return what all know; nothing where that can't be read, as if the broker had lost it."""
+        try:
+            return ProviderUse() if body is None else ProviderUse.model_validate_json(body)
+        except ValidationError as error:
+            self._log.error("a limit's register can't be read", limit=self.name, problems=error.error_count())
+            return ProviderUse()
 
     def _take(self, wish: Wish, grant: Grant, began: float) -> bool:
         gained = grant.slots > self._slots or grant.requests > 0 or grant.tokens > 0
