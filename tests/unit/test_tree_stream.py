@@ -236,9 +236,15 @@ async def test_b12_a_tree_that_is_read_run_by_run_comes_out_the_same_and_fails_w
             _ = [one async for one in merged(ROOT, broken)]
 
 
-async def test_b12_a_tree_that_is_read_run_by_run_ends_though_a_child_is_parked() -> None:
+@pytest.mark.parametrize(
+    "logs",
+    [
+        broken_family(),
+        {ROOT: log(started(2, "a"), parked(2, 1), DONE), UUID(int=2): log(PARKED, note("later"), note("last"))},
+    ],
+)
+async def test_b12_a_tree_that_is_read_run_by_run_ends_though_a_child_is_parked(logs: Logs) -> None:
     """As over NATS: a reader of a parked run goes on to wait."""
-    logs = broken_family()
 
     async def reader(run_id: UUID) -> AsyncIterator[LogEntry]:
         for entry in logs[run_id]:
