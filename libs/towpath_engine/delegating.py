@@ -112,11 +112,11 @@ def close_call_of(t: Transition, child: OpenChild) -> OpenCall | None:
         return None
     final = child.final or {}
     if call.call.tool == ORCHESTRATE and _is_report(final):
-        end_own_call(t, call, result=_report(child, final), policy_version=child.policy_version)
+        end_own_call(t, call, result=_report(child, final), child=child)
     elif child.status == Status.COMPLETED:
-        end_own_call(t, call, result=final, policy_version=child.policy_version)
+        end_own_call(t, call, result=final, child=child)
     else:
-        end_own_call(t, call, failure=_failure(call, child, final), policy_version=child.policy_version)
+        end_own_call(t, call, failure=_failure(call, child, final), child=child)
     return call
 
 

@@ -10,7 +10,8 @@ from towpath_contracts import events as ev
 from towpath_contracts.internal_tools import PLATFORM_WORKER
 from towpath_contracts.tools import ToolFailure
 from towpath_engine.desk_remember import outcome_effect
-from towpath_engine.state import OpenCall
+from towpath_engine.spawning import born_ms
+from towpath_engine.state import OpenCall, OpenChild
 from towpath_engine.transition import Transition
 
 CUT_OFF = "run_ended"
@@ -23,9 +24,13 @@ def end_own_call(
     *,
     result: Any = None,
     failure: ToolFailure | None = None,
+    child: OpenChild | None = None,
     policy_version: int = 0,
 ) -> None:
-    """Say what came of *call*, which succeeded unless it has a *failure*; the caller goes on from there."""
+    """Say what came of *call*, which succeeded unless it has a *failure*; the caller goes on from there.
+
+    *child* is the run that the call was: it began with its birth, which its id tells.
+    """
     t.emit(
         ev.ToolCallFinished(
             execution_id=call.call.execution_id,
@@ -38,7 +43,8 @@ def end_own_call(
             result=result,
             failure=failure,
             worker=PLATFORM_WORKER,
-            policy_version=policy_version,
+            policy_version=policy_version if child is None else child.policy_version,
+            duration_ms=0 if child is None else max(0, int(t.now.timestamp() * 1000) - born_ms(child.child_id)),
         )
     )
     t.ask(outcome_effect(t.state.run_id, call.call.execution_id))
@@ -51,4 +57,4 @@ def cut_off(t: Transition) -> None:
         if call is not None:
             said = f"the run ended while {call.call.tool} was under way in run {child.child_id}, which is told to stop"
             failure = ToolFailure(code=CUT_OFF, message=said, began=True)
-            end_own_call(t, call, failure=failure, policy_version=child.policy_version)
+            end_own_call(t, call, failure=failure, child=child)

@@ -60,6 +60,11 @@ def child_id(parent: UUID, step: int, index: int, at: datetime) -> UUID:
     return UUID(int=milliseconds << 80 | 0x7 << 76 | min(index, _MAX_INDEX) << 64 | 0b10 << 62 | low)
 
 
+def born_ms(child: UUID) -> int:
+    """Return when a child was born, in milliseconds since 1970: its id begins with that."""
+    return child.int >> 80
+
+
 def spawn(t: Transition, tasks: Sequence[ChildTask]) -> None:
     """Start a child for each of *tasks*; they run at the same time. Raises ValueError beyond the deepest level."""
     if not may_spawn(t.state):

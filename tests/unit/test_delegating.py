@@ -40,9 +40,10 @@ def test_b11_a_delegate_is_a_child_run_and_its_answer_the_result_of_the_call() -
     (child,) = run.children
     assert (child.task.agent_key, child.task.user_message) == ("ann", "count the boats")
     assert (child.task.execution_id, child.task.policy_version, child.task.max_steps) == (run.call_id(), 7, 10)
-    run.end(final={"message": "three"})
+    run.end(final={"message": "three"}, after=2)
     (result,) = run.results
     assert (result.status, result.result, result.policy_version) == ("succeeded", {"message": "three"}, 7)
+    assert result.duration_ms == 2_000, "a call takes as long as its child"
     assert [one.status for one in run.outcomes] == ["succeeded"], "the ledger is told"
     assert run.context.outputs[0].tool == "delegate_to_ann", "and the lead sees it at its next step"
     run.decide(respond("three boats"))
