@@ -77,6 +77,14 @@ async def test_a_held_request_does_not_wake_its_run_and_leaves_when_the_run_has_
         assert await owner.fetchval(woken, UUID(int=2), 0.0)
         assert not await owner.fetchval(woken, UUID(int=1), 0.0), "what is not held is left alone"
         assert not await owner.fetchval(woken, UUID(int=2), AHEAD_S + 1)
+        held.since -= 1_000
+        first, _, _ = begun(1)
+        windows.settle(first, advance(first, CancelRequested(run_id=first.run_id, by="me"), START)[2])
+        await windows.pump()
+        assert [effect.message.run_id.int for effect in sent] == [1, 2]
+        await holding.look()
+        assert await owner.fetchval(woken, UUID(int=2), AHEAD_S + 1), "its time runs from its sending"
+        assert not await owner.fetchval(woken, UUID(int=2), held.interval_s + 1)
     finally:
         await owner.close()
         pool.terminate()
