@@ -198,7 +198,7 @@ class RequestLoop:
         except ValidationError as error:
             self._log.error("a malformed decision request", problems=error.error_count())
             await self._answerer.refuse(message, f"not a decision request: {said_of(error)}")
-            self._release(1)
+            self.hold(-1)
             return
         if self._passing is not None:
             self._passing.taken()
@@ -230,7 +230,7 @@ class RequestLoop:
             await self._store(job, fact.model_copy(update={"uncounted": job.request.max_calls}))
         finally:
             self._jobs.pop(job.request.request_id, None)
-            self._release(len(job.messages))
+            self.hold(-len(job.messages))
 
     async def _answer(self, job: Job) -> None:
         known = self._known_answer(job.request)
@@ -291,9 +291,10 @@ class RequestLoop:
             await self._passing.acked()
         return True
 
-    def _release(self, count: int) -> None:
+    def hold(self, count: int) -> None:
+        """Count *count* requests more as worked on, or fewer below 0: one that only waits may lend its place."""
         if self._consumer is not None:
-            self._consumer.hold(-count)
+            self._consumer.hold(count)
 
 
 def _lost(request: DecisionRequest) -> DecisionFailed:

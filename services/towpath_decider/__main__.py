@@ -29,7 +29,13 @@ def build(settings: DeciderSettings) -> Service:
         blobs=BlobScripts(service.bus), files=FileScripts(settings.script_dir), allowed=settings.scripts_allowed
     )
     telling = Telling(service.bus)
-    limiter = Limiter(settings.provider_limits, Registers(service.bus, "providers"), log, service.registry)
+    limiter = Limiter(
+        settings.provider_limits,
+        Registers(service.bus, "providers"),
+        log,
+        service.registry,
+        places=settings.decider_concurrency,
+    )
     decider = Decider(
         service.bus,
         Asker(
@@ -50,6 +56,7 @@ def build(settings: DeciderSettings) -> Service:
         concurrency=settings.decider_concurrency,
         telemetry=service.telemetry,
     )
+    limiter.lend_to(decider.hold)
     service.bus.answer(RENDER_PROMPT, decider.render_prompt)
     service.on_start(decider.start)
     service.on_stop(decider.stop)

@@ -84,6 +84,7 @@ class Decider:
         self.start = self._loop.start
         self.take_requests = self._loop.take_requests
         self.keep_alive = self._loop.keep_alive
+        self.hold = self._loop.hold
         self._decisions = Counter(
             "towpath_decisions", "Decisions by provider and result", ("provider", "result"), registry=registry
         )

@@ -117,7 +117,7 @@ class Asker:
         except TimeoutError:
             result = _timed_out(notes)
         except NoTurnError as error:
-            result = GaveUp(code=CALL_UNASKED, message=f"no place at {error} within half the time of the step")
+            result = _no_turn(notes, str(error))
         return Outcome(fact=_fact(notes, result), notes=notes)
 
     async def _ask(self, request: DecisionRequest, notes: Notes) -> Answered | GaveUp:
@@ -151,7 +151,9 @@ class Asker:
                 await self._sleep(step.seconds)
 
     async def _call(self, provider: Provider, question: Question, notes: Notes) -> Reply | CallFailure:
-        place = await self._limiter.enter(notes.request, question) if self._limiter is not None else None
+        place = None
+        if self._limiter is not None:
+            place = await self._limiter.enter(notes.request, question, begun=notes.begun > 0)
         started_at, started = wall(), monotonic()
         notes.begun += 1
         hearing = self._tell(notes.request) if self._tell is not None else None
@@ -182,6 +184,18 @@ def _timed_out(notes: Notes) -> GaveUp:
     if failure is not None:
         message += f" (before: {failure.message})"
     return GaveUp(code="model_timeout", message=message)
+
+
+def _no_turn(notes: Notes, provider: str) -> GaveUp:
+    """Only what nobody was asked is asked anew without end; else the last call's word is the end of this attempt."""
+    why = f"no place at {provider} in time"
+    match notes.calls[-1].said if notes.calls else None:
+        case CallFailure() as failure:
+            return GaveUp(code=failure.code, message=f"{failure.message} (and {why} for another call)")
+        case Reply():
+            return GaveUp(code="invalid_output", message=f"the answer was not of the form, and {why} for a repair")
+        case None:
+            return GaveUp(code=CALL_UNASKED, message=why)
 
 
 def _fact(notes: Notes, result: Answered | GaveUp) -> DecisionMade | DecisionFailed:

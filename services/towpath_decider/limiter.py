@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from uuid import UUID, uuid4
 
@@ -47,6 +47,9 @@ FIRST_GUESS = 512
 NO_WORD_S = 1.0
 """How long nothing is asked after a refusal for the rate that does not say how long."""
 
+CROWDED_S = 2.0
+"""How long a call waits in its place where too many wait beside it already; then its run asks again."""
+
 RATE_LIMITED = "model_rate_limited"
 
 
@@ -83,6 +86,7 @@ class Gate:
         self._key = re.sub(r"[^A-Za-z0-9_-]", "=", name)
         self._me = uuid4().hex[:12]
         self._turns: Turns[Waiting] = Turns()
+        self.aside = 0
         self._slots = self._busy = self._peak = 0
         self._purse = Purse()
         self._lease = self._pause = 0.0
@@ -95,9 +99,13 @@ class Gate:
         wrote = min(most, math.ceil(self._guess))
         return len(question.text) // CHARS_PER_TOKEN + wrote
 
+    def enter_now(self, tokens: int) -> bool:
+        """Take a place where there is one and nobody waits for it."""
+        return not len(self._turns) and self._begin(tokens)
+
     async def enter(self, owner: Owner, tokens: int) -> None:
         """Wait for a place for a call of so many *tokens*, in turns of callers."""
-        if not len(self._turns) and self._begin(tokens):
+        if self.enter_now(tokens):
             return
         waiting = Waiting(key=uuid4(), tokens=tokens, turn=asyncio.get_running_loop().create_future())
         self._turns.put(waiting.key, waiting, owner, monotonic())
@@ -250,7 +258,11 @@ class Place:
 
 
 class Limiter:
-    """The limits of this decider's providers. `loops` run for ever."""
+    """The limits of this decider's providers. `loops` run for ever.
+
+    Who waits stands aside: its place is lent to other requests, so that a limited provider is no other's wait. As many
+    may stand aside as there are places, a share at each limit; more wait in their places, shortly.
+    """
 
     def __init__(
         self,
@@ -258,8 +270,12 @@ class Limiter:
         registers: Registers,
         log: Logger,
         registry: CollectorRegistry,
+        *,
+        places: int = 64,
     ) -> None:
-        """*limits* are by provider, or by provider and model: `openai`, `openai:gpt-5`."""
+        """*limits* are by provider, or by provider and model: `openai`, `openai:gpt-5`; the decider has *places*."""
+        self._aside = max(1, places // max(1, len(limits)))
+        self._hold: Callable[[int], None] | None = None
         self._gates = {name: Gate(name, limit, registers, log) for name, limit in limits.items()}
         self.loops = tuple(gate.run for gate in self._gates.values())
         self._waited = Histogram(
@@ -273,8 +289,15 @@ class Limiter:
             "towpath_provider_no_turn", "Calls that found no place in their time", ("provider",), registry=registry
         )
 
-    async def enter(self, request: DecisionRequest, question: Question) -> Place:
-        """Wait for a place at every limit of the request's model, for half its time; raises NoTurnError."""
+    def lend_to(self, hold: Callable[[int], None]) -> None:
+        """Tell *hold* of places that are free while their requests wait: -1 for one that is lent, 1 when it is back."""
+        self._hold = hold
+
+    async def enter(self, request: DecisionRequest, question: Question, *, begun: bool = False) -> Place:
+        """Wait for a place at every limit of the request's model, for half its time; raises NoTurnError.
+
+        Where too many wait, only one that has *begun*, and may have been paid for, waits as long.
+        """
         provider = request.model.partition(":")[0]
         owner = Owner(caller=request.caller, root=request.run_id)
         taken: list[tuple[Gate, int]] = []
@@ -285,7 +308,7 @@ class Limiter:
                     gate = self._gates.get(name)
                     if gate is not None:
                         tokens = gate.tokens_of(question, request.max_output_tokens)
-                        await gate.enter(owner, tokens)
+                        await self._pass(gate, owner, tokens, begun=begun)
                         taken.append((gate, tokens))
         except TimeoutError:
             self._give_up(taken)
@@ -297,6 +320,28 @@ class Limiter:
         if taken:
             self._waited.labels(provider).observe(monotonic() - began)
         return Place(gates=tuple(taken))
+
+    async def _pass(self, gate: Gate, owner: Owner, tokens: int, *, begun: bool) -> None:
+        if gate.enter_now(tokens):
+            return
+        if begun or gate.aside < self._aside:
+            with self._aside_of(gate):
+                await gate.enter(owner, tokens)
+        else:
+            async with asyncio.timeout(CROWDED_S):
+                await gate.enter(owner, tokens)
+
+    @contextlib.contextmanager
+    def _aside_of(self, gate: Gate) -> Iterator[None]:
+        gate.aside += 1
+        if self._hold is not None:
+            self._hold(-1)
+        try:
+            yield
+        finally:
+            gate.aside -= 1
+            if self._hold is not None:
+                self._hold(1)
 
     def paused_s(self, name: str) -> float:
         """Return for how long nothing may be asked where the limit *name* is for."""

@@ -17,6 +17,8 @@ class DeciderSettings(Settings):
 
     decider_pool: str = Field(default=DEFAULT_POOL, pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_-]{0,63}$")
     decider_concurrency: int = Field(default=64, ge=1, le=1_024)
+    """Requests that are answered at once; as many again may wait for a limited provider (docs/scheduling.md)."""
+
     decider_deltas: bool = True
     """Whether models are asked to stream their answers, so that viewers can read along; off, answers come whole."""
 

@@ -8,13 +8,19 @@ from uuid import uuid4
 
 import pytest
 import structlog
+from prometheus_client import CollectorRegistry
 from tests.support.asking import eventually
+from tests.support.decisions import request
 
+from towpath_contracts.deciding import CALL_UNASKED, Usage
+from towpath_contracts.facts import DecisionFailed
 from towpath_contracts.provider_limits import ProviderLimit, ProviderUse
 from towpath_decider import limiter as limits
+from towpath_decider.asking import Asker
+from towpath_decider.core.accounting import NOTHING
 from towpath_decider.core.allowance import LONGEST_PAUSE_S
-from towpath_decider.core.conversation import Question, Turn
-from towpath_decider.limiter import Gate
+from towpath_decider.core.conversation import CallFailure, Question, Reply, Turn
+from towpath_decider.limiter import Gate, Limiter, NoTurnError, Place
 from towpath_fabric.bus import Bus
 from towpath_fabric.clock import monotonic
 from towpath_fabric.registers import Reading, Registers
@@ -123,3 +129,80 @@ async def test_a_register_that_cannot_be_read_is_an_empty_one() -> None:
         assert waiting.done()
         assert not loop.done()
     assert shelf.revision > 7
+
+
+def limiter_of(places: int, held: list[int] | None = None) -> Limiter:
+    limit = {"local": ProviderLimit(concurrency=1)}
+    found = Limiter(limit, Shelf(), structlog.get_logger(), CollectorRegistry(), places=places)
+    if held is not None:
+        found.lend_to(held.append)
+    return found
+
+
+async def test_who_waits_for_a_limited_provider_gives_its_place_to_others_and_who_is_too_many_soon_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two may stand aside; a third waits in its place, but not for half of its step's time."""
+    monkeypatch.setattr(limits, "CROWDED_S", 0.05)
+    held: list[int] = []
+    limiter = limiter_of(2, held)
+    asked = request(model="local:m", timeout_ms=600_000)
+    async with running(*limiter.loops), asyncio.timeout(PATIENT_S):
+        place = await limiter.enter(asked, GO)
+        held.clear()
+        aside = [asyncio.create_task(limiter.enter(asked, GO)) for _ in range(2)]
+        await asyncio.sleep(0)
+        assert held == [-1, -1]
+        with pytest.raises(NoTurnError):
+            await limiter.enter(asked, GO)
+        begun = asyncio.create_task(limiter.enter(asked, GO, begun=True))  # what was paid already waits all the same
+        await asyncio.sleep(0.1)
+        for waiting in (*aside, begun):
+            limiter.leave(place, None)
+            place = await waiting
+    assert held == [-1, -1, -1, 1, 1, 1]
+
+
+class Wrong:
+    """A provider whose answers are never of the form; it is asked again, or fails for a while."""
+
+    def __init__(self, said: Reply | CallFailure) -> None:
+        self.said = said
+
+    async def complete(self, _request: Any, _question: Question, _hear: Any) -> Reply | CallFailure:
+        return self.said
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+class OneTurn(Limiter):
+    """Lets one call in, and no other."""
+
+    def __init__(self) -> None:
+        super().__init__({}, Shelf(), structlog.get_logger(), CollectorRegistry())
+        self.turns = 1
+
+    async def enter(self, request: Any, question: Question, *, begun: bool = False) -> Place:
+        self.turns -= 1
+        if self.turns < 0:
+            provider = "local"
+            raise NoTurnError(provider)
+        return await super().enter(request, question, begun=begun)
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        (Reply(text="no idea", usage=Usage(model_calls=1), cost=NOTHING), "invalid_output"),
+        (CallFailure(code="model_unavailable", message="503", retryable=True), "model_unavailable"),
+    ],
+)
+async def test_a_request_that_was_paid_is_not_said_to_be_unasked(said: Reply | CallFailure, code: str) -> None:
+    """It would be asked anew, and paid anew, without an end; what its first call said is its answer."""
+    limiter = OneTurn()
+    asker = Asker({"local": Wrong(said)}, sleep=lambda _seconds: asyncio.sleep(0), limiter=limiter)
+    first, second = [(await asker.answer(request(model="local:m"))).fact for _ in "ab"]
+    assert isinstance(first, DecisionFailed)
+    assert isinstance(second, DecisionFailed)
+    assert (first.code, second.code) == (code, CALL_UNASKED)
