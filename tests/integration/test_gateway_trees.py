@@ -2,18 +2,16 @@
 
 import asyncio
 import json
-import socket
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx2
 import pytest
 import pytest_asyncio
 from tests.support.gateway_process import GatewayProcess, gateway_process
 from tests.support.platform_peer import PeerRun, PlatformPeer
-from tests.support.sse import Frame, frames
+from tests.support.sse import Frame, frames, raw_request, read_whole
 from tests.support.tcp_proxy import tcp_proxy
 from tests.support.waiting import eventually
 
@@ -358,27 +356,6 @@ async def test_a_client_that_goes_away_leaves_no_subscription_behind(nats_url: s
         await eventually(lambda: len(bus.nc._subs) == asked)
     finally:
         await bus.close()
-
-
-def raw_request(url: str, path: str) -> socket.socket:
-    """Ask for a stream on a socket with little room, and do not read it."""
-    parts = urlsplit(url)
-    made = socket.socket()
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
-    made.settimeout(120)
-    made.connect((parts.hostname, parts.port))
-    made.sendall(f"GET {path} HTTP/1.1\r\nHost: {parts.netloc}\r\nAccept: text/event-stream\r\n\r\n".encode())
-    return made
-
-
-def read_whole(made: socket.socket) -> bytes:
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
-    data = bytearray()
-    while not data.endswith(b"0\r\n\r\n"):
-        piece = made.recv(1 << 20)
-        assert piece, "the stream was cut"
-        data += piece
-    return bytes(data)
 
 
 async def test_b12_a_reader_that_does_not_read_stalls_nothing_and_misses_no_event(
