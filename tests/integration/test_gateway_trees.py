@@ -5,6 +5,7 @@ import json
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
