@@ -95,6 +95,27 @@ async def test_tokens_of_a_minute_are_not_exceeded_and_who_finds_no_place_is_ask
     assert 2 <= model.calls <= 3_000 // 400
 
 
+async def test_what_waits_for_a_limited_provider_is_no_wait_for_another(
+    nats_server: Nats, folder: Path, asking: Asking
+) -> None:
+    """As many requests as the decider has places wait for the next minute of theirs; another provider answers now."""
+    patient = {"timeout_ms": 170_000, "lease_ms": 180_000}
+    limits = json.dumps({"local": {"requests_per_minute": 1}})
+    with counting(TEXT, takes_s=0.0, tokens=10) as model, ExitStack() as stack:
+        settings = {"local_url": model.url, "decider_deltas": "0", "decider_concurrency": "4"}
+        process = stack.enter_context(
+            service_process("decider", folder, nats_server.url(), provider_limits=limits, **settings)
+        )
+        await process.wait_ready()
+        await ask_all(asking, 5, **patient)
+        await eventually(lambda: len(made(asking)) == 1, PATIENT_S)
+        run = uuid.uuid4()
+        await asking.ask(request(model="none:m", run_id=run, request_id=request_id(run, 1, "decide", 0), **patient))
+        await eventually(lambda: any(fact.run_id == run for fact in asking.facts), PATIENT_S)
+        assert model.calls == 1
+        process.kill()
+
+
 async def limiter(stack: Any, url: str, limit: ProviderLimit, tasks: list[asyncio.Task[None]]) -> Limiter:
     bus = Bus("decider", Settings(nats_url=url))
     await bus.connect()
