@@ -5,7 +5,7 @@ Law: the cache is a guess. Every batch compares its seq with the stored one befo
 
 import asyncio
 from collections import OrderedDict
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from towpath_engine.state import RunState
@@ -13,6 +13,11 @@ from towpath_fabric.clock import monotonic
 
 CLOCK_CARRY_S = 1.0
 """How long Postgres's time is carried forward: two clocks drift less than 0.1 ms in it."""
+
+CLOCK_DOUBT = timedelta(milliseconds=50)
+"""How far the carried time may be ahead of Postgres's; an answer takes some milliseconds, the first one longer."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class StateCache:
@@ -46,22 +51,37 @@ class StateCache:
 
 
 class DatabaseClock:
-    """Postgres's clock between two looks at it, carried forward on the monotonic clock for at most a second."""
+    """Postgres's clock between two looks at it, carried forward on the monotonic clock for at most a second.
+
+    Law: it is never behind Postgres, or the end of a run could be dated before what it waited for. An answer bounds
+    how far Postgres is ahead: it says what the time was at some moment between question and answer. All of them hold,
+    until one contradicts the others: somebody has set a clock. Where none was quick nothing is carried.
+    """
 
     def __init__(self) -> None:
-        self._now: datetime | None = None
+        self._bounds: tuple[timedelta, timedelta] | None = None
         self._seen = 0.0
 
-    def set(self, now: datetime) -> None:
-        """Remember what Postgres said just now."""
-        self._now, self._seen = now, monotonic()
+    def set(self, now: datetime, asked: float) -> None:
+        """Remember what Postgres said just now, to a question of the moment *asked* (`monotonic()`)."""
+        self._seen = monotonic()
+        least, most = said = _ahead(now, self._seen), _ahead(now, asked)
+        if self._bounds is not None:
+            least, most = max(least, self._bounds[0]), min(most, self._bounds[1])
+        self._bounds = (least, most) if least <= most else said
 
     def read(self) -> datetime | None:
         """Return Postgres's time, or None when it must be asked again."""
-        age = monotonic() - self._seen
-        if self._now is None or age > CLOCK_CARRY_S:
+        at = monotonic()
+        if self._bounds is None or at - self._seen > CLOCK_CARRY_S:
             return None
-        return self._now + timedelta(seconds=age)
+        least, most = self._bounds
+        return _EPOCH + timedelta(seconds=at) + most if most - least <= CLOCK_DOUBT else None
+
+
+def _ahead(now: datetime, at: float) -> timedelta:
+    """Return how far *now* is ahead of the monotonic clock at the moment *at*."""
+    return now - _EPOCH - timedelta(seconds=at)
 
 
 class Waiters:

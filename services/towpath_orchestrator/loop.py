@@ -21,6 +21,7 @@ from towpath_engine.effects import Effect, message_of, sayable_again
 from towpath_engine.parking import parking
 from towpath_engine.state import RunState
 from towpath_engine.transition import Transition
+from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.dead_letters import About, DeadLetters, about_of
@@ -207,9 +208,10 @@ class CommitLoop:
         if now is not None and self._wary == 0 and len(cached) == len(run_ids):
             return cached, now, True
         self._wary = max(0, self._wary - 1)
+        asked = monotonic()
         now, budgets, seqs = await times(self._lane, run_ids)
+        self._clock.set(now, asked)
         await self._charging.saw(budgets)
-        self._clock.set(now)
         return await self._states(run_ids, seqs), now, False
 
     async def _check_idle(self, idle: list[UUID], states: dict[UUID, RunState], *, trusted: bool) -> set[UUID]:
@@ -389,12 +391,10 @@ class CommitLoop:
                 self.tracing.ended(state.run_id)
 
     async def _unknown(self, items: list[Item], reason: str) -> None:
-        for item in items:
-            if item.message is not None:
-                await self._dead.set_aside(item.message, reason, About(run_id=item.fact.run_id))
+        for message, fact in [(item.message, item.fact) for item in items if item.message is not None]:
+            await self._dead.set_aside(message, reason, About(run_id=fact.run_id))
 
     async def _acknowledge(self, items: list[Item]) -> None:
-        for item in items:
-            if item.message is not None:
-                self._metrics.facts_handled.inc()
-                await ack(item.message)
+        for message in [item.message for item in items if item.message is not None]:
+            self._metrics.facts_handled.inc()
+            await ack(message)
