@@ -29,13 +29,7 @@ def lived(seed: int) -> Machine:
     )
     world = World(machine, chance)
     world.feed(facts.RunAdmitted(run_id=RUN))
-    for turn in range(ROUGH_TURNS + CALM_TURNS):
-        world.calm = turn >= ROUGH_TURNS
-        if world.over:
-            return machine
-        world.turn()
-    msg = f"seed {seed}: still {machine.state.status} with {machine.state.pending}"
-    raise AssertionError(msg)
+    return world.live(ROUGH_TURNS, CALM_TURNS)
 
 
 def test_runs_end_in_a_hostile_world_and_everything_is_tried() -> None:

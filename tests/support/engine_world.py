@@ -121,6 +121,15 @@ class World:
         else:
             self._wait()
 
+    def live(self, rough: int, calm: int) -> Machine:
+        """Let the run live until it ends, *rough* turns and then *calm* ones; fails where that is not enough."""
+        for turn in range(rough + calm):
+            self.calm = turn >= rough
+            if self.over:
+                return self.machine
+            self.turn()
+        raise AssertionError(f"still {self.machine.state.status} with {self.machine.state.pending}")
+
     @property
     def over(self) -> bool:
         """Whether the run has ended and nothing is owed."""

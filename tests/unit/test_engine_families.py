@@ -58,13 +58,7 @@ def ended(machine: Machine, chance: Seeded, world: FamilyWorld | None = None) ->
     """Let a run live until it ends; fails where it does not."""
     world = world or FamilyWorld(machine, chance)
     world.begin()
-    for turn in range(ROUGH_TURNS + CALM_TURNS):
-        world.calm = turn >= ROUGH_TURNS
-        if world.over:
-            return machine
-        world.turn()
-    msg = f"still {machine.state.status} with {machine.state.pending}"
-    raise AssertionError(msg)
+    return world.live(ROUGH_TURNS, CALM_TURNS)
 
 
 def told(live: Callable[[int], Machine], seeds: Iterable[int]) -> Counter[str]:
