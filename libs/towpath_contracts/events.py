@@ -393,7 +393,7 @@ class RunEvents(Message):
     entries: tuple[LogEntry, ...]
 
 
-COMPARISON_IGNORES = frozenset({"effect_resent", "outcome_recorded"})
+COMPARISON_IGNORES = frozenset({"effect_resent", "outcome_recorded", "child_waits"})
 """Left out when the logs of disturbed and undisturbed runs are compared (design §10): they come between by chance."""
 
 FINAL_STATUSES = frozenset({"completed", "failed", "escalated", "abandoned", "cancelled", "timed_out"})

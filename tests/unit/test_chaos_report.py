@@ -130,6 +130,36 @@ def test_a_run_may_differ_by_what_a_person_said_or_a_time_limit_and_by_nothing_e
     assert text.startswith(f"{RUNS[1]}: the log differs from that of {RUNS[0]}")
 
 
+@pytest.mark.parametrize(
+    ("kind", "doubted", "status", "compared"),
+    [
+        ("goal", True, "failed", False),  # a person said that the call of its child did not happen
+        ("background", True, "failed", False),
+        ("goal", True, "succeeded", True),
+        ("goal", False, "failed", True),
+        ("network", True, "failed", True),
+    ],
+)
+def test_a_goal_goes_another_way_where_a_doubted_call_of_its_child_did_not_happen(
+    found: Found, kind: str, doubted: bool, status: str, compared: bool
+) -> None:
+    child = "00000000-0000-7000-8000-000000000003"
+    events: list[dict[str, Any]] = [
+        {"run_id": run_id, "seq": 1, "type": "run_created", "event": {"type": "run_created", "kind": kind}}
+        for run_id in RUNS
+    ]
+    started = {"type": "child_started", "child_id": child}
+    events.append({"run_id": RUNS[1], "seq": 2, "type": "child_started", "event": started})
+    record = Record(
+        runs=[{"run_id": run_id, "status": "completed", "reason": "", "step": 1} for run_id in RUNS],
+        events=events,
+        calls=[{"run_id": child, "execution_id": CALL, "status": status}],
+    )
+    found.deeds.references["net"] = RUNS[0]
+    found.verdict.unknown[:] = [replace(found.verdict.unknown[0], run_id=child)] if doubted else []
+    assert bool(differing_runs(found.deeds, record, found.verdict)) == compared
+
+
 def test_a_person_sees_the_matrix_the_figures_and_every_problem(
     found: Found, capsys: pytest.CaptureFixture[str]
 ) -> None:

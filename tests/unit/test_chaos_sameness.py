@@ -69,7 +69,12 @@ def swapped(rows: Rows) -> None:
     rows["events"][2], rows["events"][3] = rows["events"][3], rows["events"][2]
 
 
-@pytest.mark.parametrize("change", [len, resent, swapped])
+def heard_of_a_child(rows: Rows) -> None:
+    event = {"type": "child_waits", "child_id": uid(2, 20), "waits": True}
+    rows["events"].insert(2, {"run_id": "2", "seq": 3, "at": 1.0, "type": "child_waits", "event": event})
+
+
+@pytest.mark.parametrize("change", [len, resent, swapped, heard_of_a_child])
 def test_times_ids_attempts_workers_resends_and_the_order_of_parallel_ends_are_left_out(
     change: Callable[[Rows], object],
 ) -> None:
@@ -106,7 +111,13 @@ def test_what_a_person_said_of_a_doubt_is_left_out_and_nothing_else() -> None:
         rows["events"][2]["event"].update(status="failed", result=None, settled_by="ada")
         rows["calls"][0].update(status="failed", settled_by="ada")
 
+    def shown_at_the_end(rows: Rows) -> None:
+        settled(rows)
+        rows["events"][6]["event"].update(final={"message": "done", "last_output": "what the person said"})
+
     assert compared(settled, (uid(2, 10),)) == ""
+    assert compared(shown_at_the_end, (uid(2, 10),)) == ""
+    assert "the log differs" in compared(shown_at_the_end)
     assert "the log differs" in compared(settled)
     assert "the log differs" in compared(settled, (uid(2, 11),))
 

@@ -5,7 +5,7 @@ Law: no I/O. Whatever should not be stands in `problems`; the campaign has passe
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -43,7 +43,8 @@ def differing_runs(deeds: Deeds, record: Record, verdict: Verdict) -> list[str]:
     """Say which runs came out otherwise than the undisturbed run of their network, and where.
 
     What a person decided about an unknown call is left out, and the end of a call that ran out of its own time because
-    its worker was frozen: to fail then is what its time limit is for.
+    its worker was frozen: to fail then is what its time limit is for. A goal or an objective goes another way after
+    such an end, in it or in a child of its own; it is judged like every run, and not compared.
     """
     doubted: dict[str, set[str]] = defaultdict(set)
     for unknown in verdict.unknown:
@@ -51,13 +52,24 @@ def differing_runs(deeds: Deeds, record: Record, verdict: Verdict) -> list[str]:
     for run_id, execution_id in timeouts(record):
         doubted[run_id].add(execution_id)
     by_run = _by_run(record)
+    astray = _astray(record, {execution_id for ids in doubted.values() for execution_id in ids})
     found: list[str] = []
     for run_id, network in deeds.run_ids.items():
         reference = deeds.references[network]
-        if run_id != reference and run_id in by_run:
+        if run_id != reference and run_id in by_run and run_id not in astray:
             both = _joined(by_run[reference], by_run[run_id])
             found.append(difference(both, reference, run_id, doubted[run_id]))
     return [text for text in found if text]
+
+
+def _astray(record: Record, doubted: Collection[str]) -> set[str]:
+    """Return the goals and objectives in which, or in a child of which, one of these calls did not succeed."""
+    missed = {row["run_id"] for row in record.calls if row["execution_id"] in doubted and row["status"] != "succeeded"}
+    above = {row["event"]["child_id"]: row["run_id"] for row in record.events if row["type"] == "child_started"}
+    missed |= {above[run_id] for run_id in missed & above.keys()}
+    begun = [row for row in record.events if row["type"] == "run_created"]
+    pursuing = {row["run_id"] for row in begun if row["event"].get("kind") in ("goal", "background")}
+    return missed & pursuing
 
 
 def timeouts(record: Record) -> list[tuple[str, str]]:

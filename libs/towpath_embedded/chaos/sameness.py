@@ -128,16 +128,18 @@ def _in_call_order(events: Sequence[Row]) -> list[Row]:
 
 
 def _plain(row: Row, doubted: Collection[Place]) -> Row:
-    event = {key: _timeless(value) for key, value in row["event"].items() if key not in _PASSING}
+    event: Row = _leave_out(_PASSING, row["event"])
     if row["type"] in _ENDS:
         event = _undecided(event, doubted)
-    return {key: value for key, value in event.items() if key not in _SHOWN} if doubted else event
+    shown: Row = _leave_out(_SHOWN, event) if doubted else event
+    return shown
 
 
-def _timeless(value: Any) -> Any:
+def _leave_out(names: Collection[str], value: Any) -> Any:
+    """Return *value* without the fields called *names*, at any depth."""
     if isinstance(value, dict):
-        return {key: _timeless(inner) for key, inner in value.items() if key not in _PASSING}
-    return [_timeless(inner) for inner in value] if isinstance(value, list) else value
+        return {key: _leave_out(names, inner) for key, inner in value.items() if key not in names}
+    return [_leave_out(names, inner) for inner in value] if isinstance(value, list) else value
 
 
 def _undecided(row: Row, doubted: Collection[Place]) -> Row:
