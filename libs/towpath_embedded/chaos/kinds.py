@@ -13,6 +13,9 @@ from towpath_embedded.chaos.workload import TIMEOUT_MS, TOOLSET, Workload
 ERRAND = "errand"
 SURVEY = "survey"
 
+SPARE = 8
+"""Further attempts that are written down: where a person says that a call did not happen, a goal goes on to it."""
+
 _ERRAND = {"look": "pure", "note": "idempotent", "pay": "irreversible", "seal": "irreversible", "give": "irreversible"}
 _SURVEY = {"sound": "pure", "book": "idempotent"}
 _DESK = ("plan_setup", "plan_mark_step", "workspace_read", "workspace_write", "workspace_edit", "workspace_grep")
@@ -55,6 +58,7 @@ def errand() -> Workload:
         _use("sealer", f"{ERRAND}.seal"),
         _respond("sealer", "sealed"),
         _use("runner", f"{ERRAND}.give"),
+        *(_use("runner", f"{ERRAND}.give", again=nth) for nth in range(SPARE)),
     )
     given = f'results.exists(one, one.tool == "{ERRAND}.give" && one.status == "succeeded")'
     goal = {
