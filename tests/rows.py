@@ -6,8 +6,8 @@
                                           --trusting: without first running them on the code as it is
 
 A test belongs to a row by its name: `test_c4_…`, or `test_b2_b4_…` for two. `tests/rows.yaml` has what a name can't
-say: whether the row is a pure rule, which its tests may hold without a server, and the mutation: the text of a file and
-what takes its place.
+say: whether the row is a pure rule, which its tests may hold without a server, and the mutation, which names a symbol
+and code in it (tests/mutation).
 """
 
 import argparse
@@ -26,6 +26,8 @@ from typing import Annotated
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from tests.mutation.mutations import Mutation, mutated_file, printed
+from tests.mutation.symbols import MutationError
 
 ROOT = Path(__file__).parents[1]
 TABLE = ROOT / "tests" / "rows.yaml"
@@ -46,17 +48,12 @@ _BEARS = re.compile(r"test_((?:[a-f]\d+_)+)")
 _TIMEOUT_S = 900
 
 
-class Mutation(BaseModel):
-    """One change that breaks a row: in *file* the text *old*, which stands there once, becomes *new*.
+class RowMutation(Mutation):
+    """A mutation that breaks a row.
 
     Only *tests* are run to notice it, as parts of test ids; without any all of the row's tests are.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    file: str
-    old: Annotated[str, Field(min_length=1)]
-    new: str
     tests: tuple[str, ...] = ()
 
 
@@ -67,7 +64,7 @@ class Row(BaseModel):
 
     what: Annotated[str, Field(min_length=1)]
     pure: bool = False
-    mutation: Mutation
+    mutation: RowMutation
 
 
 @dataclass(frozen=True)
@@ -121,7 +118,7 @@ def tests_of(row: str) -> tuple[Held, ...]:
 
 
 def faults(rows: Mapping[str, Row]) -> list[str]:
-    """Say what is wrong with the table: rows without a test, mutations of text that isn't there, and so on."""
+    """Say what is wrong with the table: rows without a test, mutations of code that isn't there, and so on."""
     found = [f"{test.place} bears {row}, which is no row" for test in tests() for row in test.rows if row not in ROWS]
     for name, row in rows.items():
         held = tests_of(name)
@@ -135,16 +132,11 @@ def faults(rows: Mapping[str, Row]) -> list[str]:
     return found
 
 
-def _mutation_faults(mutation: Mutation, held: Sequence[Held]) -> Iterator[str]:
-    path = ROOT / mutation.file
-    if not path.is_file() or path.is_relative_to(ROOT / "tests"):
-        yield f"{mutation.file} is no file of the product"
-        return
-    count = path.read_text("utf-8").count(mutation.old)
-    if count != 1:
-        yield f"{mutation.file} has the text of its mutation {count} times, not once"
-    if mutation.old == mutation.new:
-        yield "its mutation changes nothing"
+def _mutation_faults(mutation: RowMutation, held: Sequence[Held]) -> Iterator[str]:
+    try:
+        mutated_file(mutation)
+    except MutationError as error:
+        yield str(error)
     for part in mutation.tests:
         if not any(part in test.place for test in held):
             yield f"no test of it is called {part!r}"
@@ -162,7 +154,7 @@ def mutate(rows: Mapping[str, Row], *, trusting: bool = False) -> int:
         for name, row in rows.items():
             said = _judged(copy, name, row.mutation, trusting=trusting)
             missed += said != "caught"
-            say(f"{name:4} {said:8} {row.mutation.file}", flush=True)
+            say(f"{name:4} {said:8} {row.mutation.symbol}", flush=True)
     return missed
 
 
@@ -179,18 +171,20 @@ def _copy(to: Path) -> None:
             shutil.copy2(ROOT / name, to / name)
 
 
-def _judged(copy: Path, name: str, mutation: Mutation, *, trusting: bool) -> str:
+def _judged(copy: Path, name: str, mutation: RowMutation, *, trusting: bool) -> str:
     chosen = [
         test.place
         for test in tests_of(name)
         if not mutation.tests or any(part in test.place for part in mutation.tests)
     ]
-    if not trusting and (code := _pytest(copy, chosen)) != 0:
-        return f"BROKEN ({code}): its tests fail as it is"
-    path = copy / mutation.file
+    mutated = mutated_file(mutation, copy)
+    path = mutated.path
     whole = path.read_text("utf-8")
-    path.write_text(whole.replace(mutation.old, mutation.new), "utf-8")
     try:
+        path.write_text(printed(path), "utf-8")
+        if not trusting and (code := _pytest(copy, chosen)) != 0:
+            return f"BROKEN ({code}): its tests fail as it is"
+        path.write_text(mutated.source, "utf-8")
         code = _pytest(copy, chosen)
     finally:
         path.write_text(whole, "utf-8")

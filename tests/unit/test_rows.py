@@ -2,7 +2,7 @@
 
 import pytest
 from tests import rows
-from tests.rows import Mutation, Row, faults, table
+from tests.rows import Row, RowMutation, faults, table
 
 
 def test_every_row_of_the_table_has_tests_and_a_mutation_of_code_that_is_there() -> None:
@@ -15,20 +15,20 @@ def test_every_row_of_the_table_has_tests_and_a_mutation_of_code_that_is_there()
     [
         (
             "A1",
-            {"old": "no such text"},
-            "A1: libs/towpath_engine/publish.py has the text of its mutation 0 times, not once",
+            {"old": "no_such_code"},
+            "A1: towpath_engine:_check_defaults has 'no_such_code' nowhere, not once",
         ),
-        ("A1", {"old": "problems"}, "not once"),
+        ("A1", {"old": "defaults"}, "not once"),
         ("A1", {"new": "len(defaults) > 1"}, "changes nothing"),
-        ("A1", {"file": "libs/nowhere.py"}, "no file of the product"),
-        ("A1", {"file": "tests/rows.py"}, "no file of the product"),
+        ("A1", {"symbol": "towpath_nowhere:f"}, "no package of the product"),
+        ("A1", {"symbol": "tests:rows"}, "no package of the product"),
         ("A1", {"tests": ("test_nobody",)}, "no test of it is called 'test_nobody'"),
         ("A99", {}, "A99 is no row"),
     ],
 )
 def test_what_is_wrong_with_a_row_is_said(name: str, row: dict[str, object], fault: str) -> None:
-    good = {"file": "libs/towpath_engine/publish.py", "old": "len(defaults) > 1", "new": "len(defaults) > 2"}
-    made = Row(what="a row", pure=True, mutation=Mutation.model_validate({**good, **row}))
+    good = {"symbol": "towpath_engine:_check_defaults", "old": "len(defaults) > 1", "new": "len(defaults) > 2"}
+    made = Row(what="a row", pure=True, mutation=RowMutation.model_validate({**good, **row}))
     assert any(fault in said for said in faults({name: made}))
 
 
