@@ -1,7 +1,8 @@
-"""Generated documents: `python -m towpath_fabric.schemas write|check`.
+"""Builds the documents that programs read: `python -m towpath_fabric.schemas [FOLDER]`, by default into build/docs.
 
 JSON Schemas of every message (2020-12), the AsyncAPI document of the bus, and the OpenAPI document of the gateway.
-Law: they are made, never edited; `check` says which are stale and a test runs it.
+They are made from the code, never edited and not kept in git: a release attaches them. `tests/golden/wire.txt` holds
+what must stay compatible.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from towpath_contracts.networks import NetworkSpec
 from towpath_fabric.asyncapi import asyncapi_document
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-DOCS = Path(__file__).parents[2] / "docs"
+BUILT = Path("build/docs")
 
 OTHERS: dict[str, TypeAdapter[Any]] = {
     "Decision": decision_adapter,
@@ -36,7 +37,7 @@ OTHERS: dict[str, TypeAdapter[Any]] = {
     "Instruction": instruction_adapter,
     "NetworkSpec": TypeAdapter(NetworkSpec),
 }
-"""What is written down or sent and is no message class of its own."""
+"""Documents without a message class of their own: unions, and the network that a project publishes."""
 
 GATEWAY_OPENAPI = (sys.executable, "-m", "towpath_gateway", "openapi")
 """The gateway describes itself; the fabric doesn't import services."""
@@ -59,10 +60,17 @@ def message_types() -> dict[str, type[BaseModel]]:
     return found
 
 
+def message_adapters() -> dict[str, TypeAdapter[Any]]:
+    """Return what validates each document that has a schema, by its name."""
+    abstract = {"Message", "ClientMessage", "FactBase"}
+    kinds = {name: kind for name, kind in message_types().items() if name not in abstract}
+    return dict(sorted(({name: TypeAdapter(kind) for name, kind in kinds.items()} | OTHERS).items()))
+
+
 @functools.cache
 def documents() -> dict[str, str]:
-    """Return every document as text, by its path below docs; made once in a process."""
-    texts = {f"schemas/{name}.json": _json(schema) for name, schema in sorted(_schemas().items())}
+    """Return every document as text, by its path below the folder; made once in a process."""
+    texts = {f"schemas/{name}.json": _json(_schema(name, kind)) for name, kind in message_adapters().items()}
     texts["asyncapi.yaml"] = yaml.dump(
         asyncapi_document(), Dumper=_Plain, sort_keys=False, allow_unicode=True, width=120
     )
@@ -70,44 +78,30 @@ def documents() -> dict[str, str]:
     return texts
 
 
-def stale(folder: Path) -> list[str]:
-    """Return the paths below *folder* that are missing, differ, or describe what no longer exists."""
+def build(folder: Path) -> list[str]:
+    """Write every document below *folder*, and remove schemas of messages that no longer exist; returns the paths."""
     wanted = documents()
-    there = {f"schemas/{path.name}" for path in (folder / "schemas").glob("*.json")}
-    differing = [name for name, text in wanted.items() if _read(folder / name) != text]
-    return sorted({*differing, *(there - set(wanted))})
-
-
-def write(folder: Path) -> list[str]:
-    """Write what is stale; returns its paths."""
-    changed, wanted = stale(folder), documents()
-    for name in changed:
+    for name, text in wanted.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        if name in wanted:
-            path.write_text(wanted[name], "utf-8")
-        else:
+        path.write_text(text, "utf-8")
+    for path in (folder / "schemas").glob("*.json"):
+        if f"schemas/{path.name}" not in wanted:
             path.unlink()
-    return changed
+    return sorted(wanted)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Write or check; returns 1 when `check` finds something stale."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Build into the given folder and print how much was written."""
     parser = argparse.ArgumentParser(prog="python -m towpath_fabric.schemas", description=__doc__)
-    parser.add_argument("command", choices=("write", "check"))
-    parser.add_argument("--docs", type=Path, default=DOCS)
-    given = parser.parse_args(arguments)
-    if given.command == "write":
-        sys.stdout.writelines(f"wrote {name}\n" for name in write(given.docs))
-        return 0
-    found = stale(given.docs)
-    sys.stdout.writelines(f"stale: {name}\n" for name in found)
-    return 1 if found else 0
+    parser.add_argument("folder", type=Path, nargs="?", default=BUILT)
+    folder = parser.parse_args(arguments).folder
+    sys.stdout.write(f"wrote {len(build(folder))} documents to {folder}\n")
 
 
 def _classes() -> Iterator[type[BaseModel]]:
-    for module in pkgutil.iter_modules(towpath_contracts.__path__):
-        loaded = importlib.import_module(f"towpath_contracts.{module.name}")
+    for module in pkgutil.walk_packages(towpath_contracts.__path__, "towpath_contracts."):
+        loaded = importlib.import_module(module.name)
         for kind in vars(loaded).values():
             if (
                 isinstance(kind, type)
@@ -117,24 +111,13 @@ def _classes() -> Iterator[type[BaseModel]]:
                 yield kind
 
 
-def _schemas() -> dict[str, JsonObject]:
-    kinds = {
-        name: kind for name, kind in message_types().items() if name not in {"Message", "ClientMessage", "FactBase"}
-    }
-    adapters = {name: TypeAdapter[Any](kind) for name, kind in kinds.items()} | OTHERS
-    return {
-        name: {"$schema": DIALECT, "$id": f"urn:towpath:schema:{name}", **adapter.json_schema()}
-        for name, adapter in adapters.items()
-    }
+def _schema(name: str, adapter: TypeAdapter[Any]) -> JsonObject:
+    return {"$schema": DIALECT, "$id": f"urn:towpath:schema:{name}", **adapter.json_schema()}
 
 
 def _json(schema: JsonObject) -> str:
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
-def _read(path: Path) -> str | None:
-    return path.read_text("utf-8") if path.is_file() else None
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
