@@ -1,169 +1,136 @@
 """Guards that can be taken away, one at a time, to see that the simulation bites.
 
-Law: a mutant is what a careless change would leave behind: one condition, one order of two lines. The rest is the real
-code, so whoever catches it would catch the change.
+A mutant is what a careless change would leave behind: one condition, one order of two lines. The rest is the real code,
+so whoever catches it would catch the change.
 """
 
-import asyncio
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
-from towpath_contracts.budgets import NOTHING
-from towpath_engine import accounting, cancel
-from towpath_engine.budget_state import settle
-from towpath_engine.effects import message_of
-from towpath_engine.ending import finish
-from towpath_engine.state import Status
-from towpath_fabric.pull import ack
-from towpath_orchestrator import children, loop, resuming, sender
-from towpath_orchestrator.loop import CommitLoop
-from towpath_tas.app import book, outcomes, requests
-from towpath_tas.core import claims
-from towpath_tas.core import outcomes as core_outcomes
+from tests.mutation.in_process import applied
+from tests.mutation.mutations import Mutation
 
-Patch = tuple[Any, str, Any]
+_ANY_CLAIM = Mutation(
+    symbol="towpath_tas:on_claim",
+    old="_refusal(call, asked, fault, now=now, fence=fence)",
+    new='""',
+)
+"""Every claim on a known call is granted."""
 
+_ANY_FENCE = Mutation(symbol="towpath_tas:_picture", old="fence=found.fence", new="fence=0")
+"""Nobody looks at the stored fence."""
 
-def _claim() -> list[Patch]:
-    """Every claim on a known call is granted."""
-    return [(claims, "_refusal", lambda call, *_asked, **_more: "" if call is not None else "unknown_call")]
+_ACK_BEFORE_COMMIT = Mutation(
+    symbol="towpath_orchestrator:CommitLoop._gather",
+    old="return items",
+    new="await self._acknowledge(items); return items",
+)
+"""Facts are acknowledged when they are taken."""
 
+_DISPATCH_BEFORE_COMMIT = Mutation(
+    symbol="towpath_orchestrator:CommitLoop._commit",
+    old="done = await self._commit_rows(batch, now)",
+    new="""
+for moved in batch:
+    for pending in moved.state.pending:
+        await self.sender.send(message_of(moved.state, pending), moved.state)
+done = await self._commit_rows(batch, now)
+""",
+)
+"""What a transition wants sent goes out before it is stored."""
 
-def _fence() -> list[Patch]:
-    """Nobody looks at the stored fence."""
-    picture = book._picture
+_INVOKE_BEFORE_COMMIT = (
+    Mutation(
+        symbol="towpath_tas:Requests._handle",
+        old="await self._book.apply(self._lane, entries)",
+        new="self._book.sender = self._sender; await self._book.apply(self._lane, entries)",
+    ),
+    Mutation(
+        symbol="towpath_tas:Book._store",
+        old="steps = [entry.step for entry in group]",
+        new="""
+steps = [entry.step for entry in group]
+for step in steps if hasattr(self, "sender") else ():
+    await self.sender.send(step)
+""",
+    ),
+)
+"""The tool-access service sends invocations before the ledger has their rows."""
 
-    def blind(*parts: Any) -> Any:
-        seen = picture(*parts)
-        seen.fence = 0
-        return seen
+_CONFIRM_BEFORE_COMMIT = Mutation(
+    symbol="towpath_tas:Outcomes._handle",
+    old="await self._book.apply(self._lane, entries)",
+    new="""
+for item in items:
+    await self._confirm(_confirm_to(item.message), item.outcome.key)
+    await ack(item.message)
+await self._book.apply(self._lane, entries)
+""",
+)
+"""Workers are told that the ledger holds what it does not hold yet."""
 
-    return [(book, "_picture", blind)]
+_OVERTAKEN = Mutation(
+    symbol="towpath_tas:_overtaken",
+    old="begun and last is not None and last.claim_id != outcome.claim_id",
+    new="False",
+)
+"""A late success of an earlier start ends the call, whatever was begun since."""
 
+_BUDGET_RELEASED = Mutation(
+    symbol="towpath_engine:lose",
+    old="""
+settled = settle(budget, hold, hold.amounts, hold.amounts)
+return but(settled, lost=(*budget.lost, hold)[-MAX_LOST:])
+""",
+    new="return settle(budget, hold, NOTHING)",
+)
+"""What nobody answered for is given back."""
 
-def _ack_before_commit() -> list[Patch]:
-    """Facts are acknowledged when they are taken."""
-    gather = CommitLoop._gather
+_BUDGET_AGAIN = Mutation(
+    symbol="towpath_engine:sayable_again",
+    old="said if state.budget is None else [p for p in said if p.kind is not EffectKind.DECIDE]",
+    new="list(state.pending)",
+)
+"""A model is asked once more in the same attempt, by whoever starts anew or connects again."""
 
-    async def hasty(loop: Any) -> Any:
-        items = await gather(loop)
-        await loop._acknowledge(items)
-        return items
+_CHILD_UNASKED = Mutation(symbol="towpath_orchestrator:Sender.send", old="self.children.ask(message)", new="pass")
+"""A parent believes that it hears of its children by itself."""
 
-    return [(CommitLoop, "_gather", hasty)]
-
-
-def _dispatch_before_commit() -> list[Patch]:
-    """What a transition wants sent goes out before it is stored."""
-    commit = CommitLoop._commit
-
-    async def hasty(loop: Any, batch: Any, now: Any) -> Any:
-        for moved in batch:
-            for pending in moved.state.pending:
-                await loop.sender.send(message_of(moved.state, pending))
-        return await commit(loop, batch, now)
-
-    return [(CommitLoop, "_commit", hasty)]
-
-
-def _invoke_before_commit() -> list[Patch]:
-    """The tool-access service sends invocations before the ledger has their rows."""
-    handle, decide = requests.Requests._handle, requests.Item.decide
-    sent: set[asyncio.Task[None]] = set()
-    sender: list[Any] = []
-
-    async def handled(self: Any, items: Any) -> None:
-        sender[:] = [self._sender]
-        await handle(self, items)
-
-    def hasty(item: Any, picture: Any) -> Any:
-        step = decide(item, picture)
-        task = asyncio.ensure_future(sender[0].send(step))
-        sent.add(task)
-        return step
-
-    return [(requests.Requests, "_handle", handled), (requests.Item, "decide", hasty)]
-
-
-def _confirm_before_commit() -> list[Patch]:
-    """Workers are told that the ledger holds what it does not hold yet."""
-    handle = outcomes.Outcomes._handle
-
-    async def hasty(self: Any, items: Any) -> None:
-        for item in items:
-            await self._confirm(outcomes._confirm_to(item.message), item.outcome.key)
-            await ack(item.message)
-        await handle(self, items)
-
-    return [(outcomes.Outcomes, "_handle", hasty)]
-
-
-def _overtaken() -> list[Patch]:
-    """A late success of an earlier start ends the call, whatever was begun since."""
-    real = core_outcomes._overtaken
-    believed = lambda call, said: "" if said.status == "succeeded" else real(call, said)  # noqa: E731
-    return [(core_outcomes, "_overtaken", believed)]
-
-
-def _budget_released() -> list[Patch]:
-    """What nobody answered for is given back."""
-    return [(accounting, "lose", lambda budget, hold: settle(budget, hold, NOTHING))]
-
-
-def _budget_again() -> list[Patch]:
-    """A model is asked once more in the same attempt, by whoever starts anew or connects again."""
-    every: Any = lambda state: list(state.pending)  # noqa: E731
-    return [(place, "sayable_again", every) for place in (loop, resuming, sender)]
-
-
-def _child_unasked() -> list[Patch]:
-    """A parent believes that it hears of its children by itself."""
-    return [(children.Children, "ask", lambda _self, _request: None)]
-
-
-def _child_unawaited() -> list[Patch]:
-    """A cancelled run does not wait for its children."""
-    return [(cancel, "finish_if_quiet", _hasty_end)]
-
-
-def _hasty_end(t: Any) -> None:
-    if not cancel._pending_calls(t):
-        finish(t, Status.CANCELLED, "cancelled", f"cancelled by {t.state.cancelled_by}")
-
-
-def _nothing() -> list[Patch]:
-    return []
-
+_CHILD_UNAWAITED = Mutation(
+    symbol="towpath_engine:finish_if_quiet",
+    old="not _pending_calls(t) and not pending_children(t.state)",
+    new="not _pending_calls(t)",
+)
+"""A cancelled run does not wait for its children."""
 
 TABLE_GUARDS = {"unique": "unique", "fence": "fence", "revision": "revision", "audit_first": "audit"}
 
-MUTANTS: dict[str, Callable[[], list[Patch]]] = {
-    "claim": _claim,
-    "fence": _fence,
-    "unique": _nothing,
-    "revision": _nothing,
-    "seq": _nothing,
-    "audit_first": _nothing,
-    "ack_before_commit": _ack_before_commit,
-    "dispatch_before_commit": _dispatch_before_commit,
-    "invoke_before_commit": _invoke_before_commit,
-    "confirm_before_commit": _confirm_before_commit,
-    "overtaken": _overtaken,
+MUTANTS: Mapping[str, tuple[Mutation, ...]] = {
+    "claim": (_ANY_CLAIM,),
+    "fence": (_ANY_FENCE,),
+    "unique": (),
+    "revision": (),
+    "seq": (),
+    "audit_first": (),
+    "ack_before_commit": (_ACK_BEFORE_COMMIT,),
+    "dispatch_before_commit": (_DISPATCH_BEFORE_COMMIT,),
+    "invoke_before_commit": _INVOKE_BEFORE_COMMIT,
+    "confirm_before_commit": (_CONFIRM_BEFORE_COMMIT,),
+    "overtaken": (_OVERTAKEN,),
 }
+"""Those without mutations take a guard out of the simulated tables."""
 
-
-BUDGET_MUTANTS: dict[str, Callable[[], list[Patch]]] = {
-    "budget_unguarded": _nothing,
-    "budget_released": _budget_released,
-    "budget_again": _budget_again,
+BUDGET_MUTANTS: Mapping[str, tuple[Mutation, ...]] = {
+    "budget_unguarded": (),
+    "budget_released": (_BUDGET_RELEASED,),
+    "budget_again": (_BUDGET_AGAIN,),
 }
 """Guards of budgets, which only the worlds of `budget_world` need."""
 
-
-CHILD_MUTANTS: dict[str, Callable[[], list[Patch]]] = {
-    "child_unasked": _child_unasked,
-    "child_unawaited": _child_unawaited,
+CHILD_MUTANTS: Mapping[str, tuple[Mutation, ...]] = {
+    "child_unasked": (_CHILD_UNASKED,),
+    "child_unawaited": (_CHILD_UNAWAITED,),
 }
 """Guards between parents and children, which only the worlds of errands need."""
 
@@ -174,7 +141,7 @@ class Mutants:
     def __init__(self, name: str = "") -> None:
         """Raises LookupError for an unknown name."""
         self.name = name
-        self._patches = {**MUTANTS, **BUDGET_MUTANTS, **CHILD_MUTANTS}[name] if name else _nothing
+        self._mutations = {**MUTANTS, **BUDGET_MUTANTS, **CHILD_MUTANTS}[name] if name else ()
 
     def weaken(self, world: Any) -> None:
         """Take guards out of the tables."""
@@ -185,15 +152,6 @@ class Mutants:
         if self.name == "seq":
             world.runs.ignore_seq = True
 
-    @contextlib.contextmanager
-    def applied(self) -> Iterator[None]:
+    def applied(self) -> AbstractContextManager[None]:
         """Take guards out of the code until the block ends."""
-        before = []
-        for place, name, instead in self._patches():
-            before.append((place, name, getattr(place, name)))
-            setattr(place, name, instead)
-        try:
-            yield
-        finally:
-            for place, name, real in before:
-                setattr(place, name, real)
+        return applied(*self._mutations)

@@ -3,8 +3,12 @@
 from pathlib import Path
 
 import pytest
+from tests.mutation.in_process import applied, apply
 from tests.mutation.mutations import Mutation, mutated_file, printed
 from tests.mutation.symbols import MutationError
+
+from towpath_contracts.budgets import Amounts
+from towpath_contracts.subjects import task_submit
 
 ORDERS = '''
 LIMIT = 10
@@ -132,3 +136,22 @@ def test_a_name_that_two_modules_define_is_told_apart_by_the_code(root: Path) ->
 def test_what_is_not_there_exactly_once_is_refused(root: Path, symbol: str, old: str, new: str, message: str) -> None:
     with pytest.raises(MutationError, match=message):
         mutated_file(Mutation(symbol=symbol, old=old, new=new), root)
+
+
+def test_a_function_of_this_process_is_mutated_until_the_block_ends_for_whoever_has_imported_it() -> None:
+    with applied(Mutation(symbol="towpath_contracts:task_submit", old="task.submit.", new="task.lost.", text=True)):
+        assert task_submit("ann") == "task.lost.ann"
+    assert task_submit("ann") == "task.submit.ann"
+
+
+def test_a_property_is_mutated_as_its_function_is() -> None:
+    with applied(Mutation(symbol="towpath_contracts:Amounts.nothing", old="UNITS", new="()")):
+        assert Amounts(tokens=1).nothing
+    assert not Amounts(tokens=1).nothing
+
+
+def test_what_is_no_function_is_not_mutated_in_a_process_that_runs() -> None:
+    with pytest.raises(MutationError, match="is no function"):
+        apply(Mutation(symbol="towpath_engine:LOOP_THRESHOLD", old="3", new="4"))
+    with pytest.raises(MutationError, match="is no Python"):
+        apply(Mutation(symbol="towpath_orchestrator:list_runs", old="SELECT *", new="SELECT 1"))
