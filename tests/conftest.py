@@ -25,6 +25,7 @@ ROLES = ("orchestrator", "tas", "gateway", "log_writer")
 PASSWORD = "towpath-test"  # for servers that ask for one; they hold nothing but test data
 POSTGRES_IMAGE = "postgres:18"
 NATS_IMAGE = "nats:2.15"
+UNIT = Path(__file__).parent / "unit"
 
 
 # Four processes of tests, and hundreds of services, would each compile the same modules again.
@@ -37,6 +38,25 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
+
+
+PROCESSES = 4
+"""For tests that wait for servers; each takes a quarter in their order, and then what the others have not begun."""
+
+FEW_FILES = 3
+"""A process imports and collects for about a second; so many files of unit tests end sooner in one."""
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return how many processes `-n auto` starts: none for a few files of unit tests or for named tests."""
+    places = [place.partition("::") for place in config.args]
+    if all(test for _, _, test in places):
+        return 0
+    paths = [Path(config.invocation_params.dir, path).resolve() for path, _, _ in places]
+    if not all(path.is_relative_to(UNIT) for path in paths):
+        return PROCESSES
+    few = len(paths) <= FEW_FILES and all(path.is_file() for path in paths)
+    return 0 if few else min(PROCESSES, os.cpu_count() or 1)  # unit tests wait for nothing but the processor
 
 
 def docker_answers() -> bool:
@@ -178,9 +198,6 @@ SLOW = (
     "integration/test_embedded_whole",
 )
 """Modules of long tests, the longest first: one that is begun last keeps a single process busy after all others."""
-
-PROCESSES = 4
-"""Each takes a quarter of the tests in their order, and then from others what these have not begun."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
