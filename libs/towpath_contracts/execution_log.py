@@ -13,23 +13,13 @@ from towpath_contracts import events as ev
 from towpath_contracts.base import JsonObject, Value
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.decisions import CallTools, ToolCall
+from towpath_contracts.text import as_text, truncate
 
 INPUT_CHARS = 80
 REASONING_CHARS = 120
 DETAILS_CHARS = 120
 REQUEST_CHARS = 50
 RESPONSE_CHARS = 100
-ELLIPSIS = "…"
-
-
-def truncate(text: str, most: int) -> str:
-    """Keep *text* within *most* characters: the first most-1 and one ellipsis when it is longer."""
-    return text if len(text) <= most else text[: most - 1] + ELLIPSIS
-
-
-def as_text(value: Any) -> str:
-    """Return strings as they are and everything else as canonical JSON."""
-    return value if isinstance(value, str) else canonical_json(value)
 
 
 def agent_entry(event: "ev.DecisionReceived", input_preview: str) -> JsonObject:

@@ -14,7 +14,8 @@ from pydantic import Field
 from towpath_contracts import events as ev
 from towpath_contracts.assessments import UNJUDGED
 from towpath_contracts.base import JsonObject, Message, Value
-from towpath_contracts.execution_log import as_text, call_status, response_of, truncate
+from towpath_contracts.execution_log import call_status, response_of
+from towpath_contracts.text import as_text, truncate
 
 LAST_ERRORS = 10
 """Errors that are kept of a run, newest last (behaviours 002.2)."""

@@ -6,15 +6,12 @@ tool's own error code proves nothing. A voided pure call may have run: what did 
 """
 
 from collections.abc import Iterable
-from typing import Literal
 from uuid import UUID
 
 from towpath_contracts import events as ev
 from towpath_contracts.base import Value
 from towpath_contracts.decisions import CallTools, ToolCall
-
-EffectOutcome = Literal["happened", "did_not_happen", "failed", "unknown", "open"]
-"""`open` is a call of a run that has not ended: asked for, and without an outcome yet."""
+from towpath_contracts.views import EffectOutcome, RunEffect
 
 EFFECT_EVENTS = ("instruction_issued", "tool_call_finished", "tool_call_denied", "fence_stored", "run_finished")
 """The types of events that the list is made of; all others may be left out."""
@@ -24,17 +21,6 @@ TELLS_EFFECTS = (ev.FINAL_STATUSES - {"completed"}) | {"cancelling", "quarantine
 
 _NEVER_RAN = frozenset({"not_started", "did_not_happen"})
 """Failures that said so where no worker speaks, before `began` did: there the code is not a tool's."""
-
-
-class RunEffect(Value):
-    """One call, in the order in which calls were decided. `source` says whose word it is: worker, probe or a person."""
-
-    execution_id: UUID
-    tool: str
-    step: int
-    call_index: int
-    outcome: EffectOutcome
-    source: str = ""
 
 
 class NamedCall(Value):

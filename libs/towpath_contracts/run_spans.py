@@ -16,10 +16,8 @@ from towpath_contracts.execution_log import (
     REASONING_CHARS,
     REQUEST_CHARS,
     RESPONSE_CHARS,
-    as_text,
     call_status,
     response_of,
-    truncate,
 )
 from towpath_contracts.spans import (
     RUN,
@@ -33,6 +31,7 @@ from towpath_contracts.spans import (
     step_key,
     usage_attributes,
 )
+from towpath_contracts.text import as_text, truncate
 
 _CHILD = (ev.ChildStarted, ev.ChildEnded)
 """In a plan their step is one of the plan's, which has a span of its own."""

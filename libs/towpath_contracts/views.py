@@ -14,7 +14,20 @@ from towpath_contracts.base import JsonObject, Message, Value
 from towpath_contracts.caps import MAX_DEPTH
 from towpath_contracts.deciding import Cost, PromptContext, Usage
 from towpath_contracts.events import ForkedFrom, LogEntry
-from towpath_contracts.run_effects import RunEffect
+
+EffectOutcome = Literal["happened", "did_not_happen", "failed", "unknown", "open"]
+"""`open` is a call of a run that has not ended: asked for, and without an outcome yet."""
+
+
+class RunEffect(Value):
+    """One call, in the order in which calls were decided. `source` says whose word it is: worker, probe or a person."""
+
+    execution_id: UUID
+    tool: str
+    step: int
+    call_index: int
+    outcome: EffectOutcome
+    source: str = ""
 
 
 class GetRun(Message):

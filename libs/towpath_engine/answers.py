@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import canonical_json, digest
-from towpath_contracts.execution_log import truncate
 from towpath_contracts.internal_tools import MAX_ANSWER_BYTES, MAX_LIST_BYTES
+from towpath_contracts.text import truncate
 
 Entry = TypeVar("Entry")
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from towpath_contracts import events as ev
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions import CallTools
-from towpath_contracts.execution_log import as_text, truncate
+from towpath_contracts.text import as_text, truncate
 from towpath_engine.background_state import CALLS_KEPT, REFLECTIONS_KEPT, BackgroundState
 from towpath_engine.change import but
 from towpath_engine.detectors.signatures import call_signature

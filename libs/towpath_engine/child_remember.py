@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from towpath_contracts import events as ev
 from towpath_contracts.deciding import ToolOutput
-from towpath_contracts.execution_log import as_text
+from towpath_contracts.text import as_text
 from towpath_engine.accounting import summed
 from towpath_engine.change import but
 from towpath_engine.remember import with_outputs

@@ -8,9 +8,9 @@ from towpath_contracts.assessments import MAX_ANSWER_TEXT
 from towpath_contracts.base import JsonObject
 from towpath_contracts.caps import PLAN_STEPS
 from towpath_contracts.deciding import PromptContext
-from towpath_contracts.execution_log import truncate
 from towpath_contracts.plan_faults import BLOCK_AGENTS, PLAN_INVALID
 from towpath_contracts.plans import MAX_PROMPT, PLAN_TIMEOUT_MS, RESULT_KEY, STEP_ID
+from towpath_contracts.text import truncate
 from towpath_engine.carrying import INLINE_BYTES, size_of
 from towpath_engine.composing_members import members_of, nested_swarms
 from towpath_engine.state import RunState

@@ -9,8 +9,8 @@ from operator import itemgetter
 from typing import Any
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.execution_log import truncate
 from towpath_contracts.plans import AgentCall, PlanOutput, PlanStep, StepReport, StepStatus
+from towpath_contracts.text import truncate
 from towpath_engine.carrying import INLINE_BYTES, is_reference, reference_to, said, size_of
 from towpath_engine.composition_state import Composition
 from towpath_engine.state import OpenChild, RunState, Status

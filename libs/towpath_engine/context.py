@@ -4,9 +4,10 @@ from typing import Any
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.deciding import DecisionKind, OfferedRoute, OfferedTool, PromptContext
-from towpath_contracts.execution_log import INPUT_CHARS, truncate
+from towpath_contracts.execution_log import INPUT_CHARS
 from towpath_contracts.grants import Grants, chain_of, opens
 from towpath_contracts.networks import CompiledAgent, Snapshot
+from towpath_contracts.text import truncate
 from towpath_contracts.tools import ToolSpec
 from towpath_engine.composing_planner import planner_context
 from towpath_engine.routes import described, routes_of

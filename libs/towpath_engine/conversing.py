@@ -6,7 +6,8 @@ by the run's `context_limit`: the oldest turns go first, and are counted.
 
 from towpath_contracts import events as ev
 from towpath_contracts.base import JsonObject
-from towpath_contracts.execution_log import RESPONSE_CHARS, as_text, truncate
+from towpath_contracts.execution_log import RESPONSE_CHARS
+from towpath_contracts.text import as_text, truncate
 from towpath_engine.answers import json_bytes
 from towpath_engine.change import but
 from towpath_engine.composition_state import SwarmState

@@ -11,12 +11,12 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.caps import MAX_DEPTH
 from towpath_contracts.child_tools import DELEGATE, ORCHESTRATE
 from towpath_contracts.children import ChildTask
-from towpath_contracts.execution_log import truncate
 from towpath_contracts.internal_tools import MAX_FAILURE_CHARS
 from towpath_contracts.plan_faults import PLAN_BYTES, PLAN_INVALID, check_plan
 from towpath_contracts.plans import PlanOutput, PlanTask
 from towpath_contracts.problems import words_of
 from towpath_contracts.swarms import SwarmTask
+from towpath_contracts.text import truncate
 from towpath_contracts.tools import ToolFailure
 from towpath_engine.applying import ToolRefusedError
 from towpath_engine.calls import after_call

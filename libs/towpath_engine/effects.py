@@ -11,11 +11,11 @@ from towpath_contracts.access import RaiseFence
 from towpath_contracts.base import JsonObject
 from towpath_contracts.children import AskChild
 from towpath_contracts.deciding import DecisionKind, DecisionRequest, ScriptPosition
-from towpath_contracts.execution_log import truncate
 from towpath_contracts.grants import chain_of
 from towpath_contracts.ids import effect_id
 from towpath_contracts.internal_tools import MAX_FAILURE_CHARS
 from towpath_contracts.run_calls import RecordOutcome
+from towpath_contracts.text import truncate
 from towpath_contracts.tools import ToolRequest
 from towpath_engine.accounting import spent
 from towpath_engine.answers import bounded

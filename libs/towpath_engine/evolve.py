@@ -9,8 +9,9 @@ from typing import Any
 
 from towpath_contracts import events as ev
 from towpath_contracts.decisions import CallTools
-from towpath_contracts.execution_log import REASONING_CHARS, agent_entry, as_text, truncate
+from towpath_contracts.execution_log import REASONING_CHARS, agent_entry
 from towpath_contracts.ids import effect_id
+from towpath_contracts.text import as_text, truncate
 from towpath_engine.accounting import accounted, added_up
 from towpath_engine.background_remember import background_after
 from towpath_engine.background_state import BackgroundState

@@ -9,8 +9,9 @@ from towpath_contracts import events as ev
 from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.decisions import CallTools, Finish
-from towpath_contracts.execution_log import REASONING_CHARS, truncate
+from towpath_contracts.execution_log import REASONING_CHARS
 from towpath_contracts.reports import MAX_ARTIFACTS, read_artifacts, read_tests, report_fault
+from towpath_contracts.text import truncate
 from towpath_engine.change import but
 from towpath_engine.declared import is_wanted
 from towpath_engine.detectors.signatures import call_signature

@@ -9,8 +9,8 @@ from uuid import UUID
 from towpath_contracts import events as ev
 from towpath_contracts.children import ChildTask
 from towpath_contracts.decisions import Finish, Transfer
-from towpath_contracts.execution_log import as_text
 from towpath_contracts.swarms import CompiledSwarm, SwarmTask, named_in
+from towpath_contracts.text import as_text
 from towpath_engine.composition_state import SwarmState
 from towpath_engine.ending import finish
 from towpath_engine.routes import handoff_of, routes_of

@@ -11,8 +11,8 @@ from towpath_contracts import events as ev
 from towpath_contracts import facts
 from towpath_contracts.base import JsonObject
 from towpath_contracts.child_tools import starts_child
-from towpath_contracts.execution_log import truncate
 from towpath_contracts.internal_tools import MAX_FAILURE_CHARS, PLAN_TOOLS, PLATFORM_WORKER, WORKSPACE_TOOLS
+from towpath_contracts.text import truncate
 from towpath_contracts.tools import ToolFailure
 from towpath_engine.answers import bounded
 from towpath_engine.applying import Applied, ContentMissingError, ToolRefusedError

@@ -6,7 +6,7 @@ Law: one loop at a time, in the fixed order of the detectors, and one gate for e
 
 from towpath_contracts import events as ev
 from towpath_contracts.decisions import ToolCall
-from towpath_contracts.execution_log import truncate
+from towpath_contracts.text import truncate
 from towpath_engine.detectors.counting import would_loop
 from towpath_engine.detectors.ladder import LOOP_GATE, Loop, Rung, found, loop_of_calls, rung
 from towpath_engine.detectors.signatures import REFUSED, call_signature

@@ -10,8 +10,9 @@ from towpath_contracts import events as ev
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.deciding import OlderOutput, ToolOutput
 from towpath_contracts.decisions import CallTools
-from towpath_contracts.execution_log import RESPONSE_CHARS, as_text, call_status, response_of, tool_entry, truncate
+from towpath_contracts.execution_log import RESPONSE_CHARS, call_status, response_of, tool_entry
 from towpath_contracts.run_effects import outcome_of
+from towpath_contracts.text import as_text, truncate
 from towpath_engine.change import but
 from towpath_engine.desk_state import listed
 from towpath_engine.detectors.counting import after_calls, after_polling, after_step, poll_wait_s

@@ -5,7 +5,7 @@ Law: the child acts by its own rights under every grant of its parent; nothing t
 
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.children import ChildTask
-from towpath_contracts.execution_log import truncate
+from towpath_contracts.text import truncate
 from towpath_engine.spawning import may_spawn, spawn
 from towpath_engine.state import OpenCall, RunState
 from towpath_engine.transition import Transition

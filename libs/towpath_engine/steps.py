@@ -7,8 +7,8 @@ lines of `begin_step`. Whatever was refused is fed back and changes nothing else
 from towpath_contracts import events as ev
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions import PLAIN_KINDS, AskPerson, CallTools, Finish, GiveUp, Transfer
-from towpath_contracts.execution_log import truncate
 from towpath_contracts.networks import Snapshot
+from towpath_contracts.text import truncate
 from towpath_engine.budgets import EXCEEDED, last_answer_only, stopped_by_budget
 from towpath_engine.desk_state import listed
 from towpath_engine.detectors.ladder import LOOP_GATE, Loop

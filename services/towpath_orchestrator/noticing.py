@@ -16,10 +16,10 @@ from uuid import UUID, uuid5
 
 import httpx2
 
-from towpath_contracts.execution_log import truncate
 from towpath_contracts.notices import ListNotices, Notice, NoticeBody, NoticePage, RetryNotice
 from towpath_contracts.problems import ProblemError, problem
 from towpath_contracts.switches import PAUSED
+from towpath_contracts.text import truncate
 from towpath_contracts.views import Done
 from towpath_fabric.clock import NS, monotonic, wall_ns
 from towpath_fabric.db import DATABASE_DOWN, Queries

@@ -4,8 +4,8 @@ import pytest
 from tests.support.engine_machine import RUN, Machine, respond, route, snapshot, use, use_all
 
 from towpath_contracts import events as ev
-from towpath_contracts.execution_log import truncate
 from towpath_contracts.networks import DEFAULT_CONTEXT_LIMIT, NetworkSpec
+from towpath_contracts.text import truncate
 from towpath_engine.context import build_context
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from towpath_contracts import events as ev
 from towpath_contracts.base import Value
-from towpath_contracts.execution_log import INPUT_CHARS, truncate
+from towpath_contracts.execution_log import INPUT_CHARS
 from towpath_contracts.plans import StepReport
+from towpath_contracts.text import truncate
 from towpath_log_writer.core.changes import Place
 from towpath_log_writer.core.rows import RESULT_CHARS, json_text, plain
 

@@ -15,8 +15,8 @@ from towpath_contracts import events as ev
 from towpath_contracts.base import Value
 from towpath_contracts.deciding import Cost, Usage
 from towpath_contracts.decisions import CallTools
-from towpath_contracts.execution_log import truncate
 from towpath_contracts.raw_events import Entry
+from towpath_contracts.text import truncate
 from towpath_log_writer.core.changes import Changes, Place, Unreadable
 from towpath_log_writer.core.goals import GOAL_EVENTS
 from towpath_log_writer.core.plans import PLAN_EVENTS
