@@ -16,12 +16,12 @@ from typing import Any
 from uuid import UUID
 
 from towpath_contracts.canonical import canonical_json
-from towpath_contracts.tools import ToolSpec
+from towpath_contracts.tools.calls import ToolSpec
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.core.authorization import Asked, Law
-from towpath_tas.core.matrix import Matrix, Who
-from towpath_tas.core.policy_file import read_policy
-from towpath_tas.core.registry import Registry, ToolVersion
+from towpath_tas.core.policy.matrix import Matrix, Who
+from towpath_tas.core.policy.policy_file import read_policy
+from towpath_tas.core.tools.registry import Registry, ToolVersion
 
 TOOLS = 20
 PROHIBITIONS = 10

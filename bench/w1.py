@@ -18,10 +18,10 @@ from typing import Any
 import nats
 
 from towpath_contracts import rpc
-from towpath_contracts.networks import PublishNetwork
-from towpath_embedded.identity import temporary_folder
+from towpath_contracts.networks.spec import PublishNetwork
 from towpath_embedded.platform import Platform
 from towpath_embedded.roles import WorkerCommand
+from towpath_embedded.servers.postgres_identity import temporary_folder
 
 HERE = Path(__file__).parent
 TICK = os.sysconf("SC_CLK_TCK")

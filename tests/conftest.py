@@ -15,10 +15,10 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import asyncpg
 import pytest
 
-from towpath_embedded.identity import temporary_folder
-from towpath_embedded.nats import Nats
-from towpath_embedded.postgres import Postgres
-from towpath_fabric.migrations import LOCK_KEY, migrate
+from towpath_embedded.servers.nats import Nats
+from towpath_embedded.servers.postgres import Postgres
+from towpath_embedded.servers.postgres_identity import temporary_folder
+from towpath_fabric.postgres.migrations import LOCK_KEY, migrate
 
 DatabaseUrl = Callable[..., str]
 ROLES = ("orchestrator", "tas", "gateway", "log_writer")

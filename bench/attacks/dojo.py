@@ -25,13 +25,13 @@ from uuid import UUID
 import yaml
 
 from towpath_contracts.canonical import canonical_json
-from towpath_contracts.tools import EffectClass, Hazard, ToolSpec
+from towpath_contracts.tools.calls import EffectClass, Hazard, ToolSpec
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.core.authorization import Asked, Law
-from towpath_tas.core.matrix import Matrix, Who
-from towpath_tas.core.policy_file import read_policy
-from towpath_tas.core.provenance import Knowledge, Source
-from towpath_tas.core.registry import Registry, ToolVersion
+from towpath_tas.core.policy.matrix import Matrix, Who
+from towpath_tas.core.policy.policy_file import read_policy
+from towpath_tas.core.provenance.provenance import Knowledge, Source
+from towpath_tas.core.tools.registry import Registry, ToolVersion
 
 HERE = Path(__file__).parent
 SUITES = ("banking", "slack", "travel", "workspace")

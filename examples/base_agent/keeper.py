@@ -6,7 +6,7 @@ It looks at the water before it opens a gate, explains why it does not, and asks
 from towpath import AgentError, AgentRequest, BaseAgent, hook
 from towpath.agents.operations import AnyMove, create_gate, execute_tool, respond
 from towpath.hooks import Moment
-from towpath_contracts.assessments import Confidence, Validation
+from towpath_contracts.decisions.assessments import Confidence, Validation
 
 SAFE_DIFFERENCE_CM = 5
 """With more between the two levels nobody can push a gate open."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from towpath.plans import PlanDraft, PlanRun, call, plan
     from towpath.probes import DidNotHappen, Happened, Unclear
     from towpath.process import ProcessResult, run_process
-    from towpath.running import run
+    from towpath.run_handle import run
     from towpath.secrets import Secret
     from towpath.swarms import Swarm
     from towpath.tools import Tool, tool
@@ -74,7 +74,7 @@ _HOMES = {
     "load_network": "towpath.files",
     "load_policy": "towpath.files",
     "plan": "towpath.plans",
-    "run": "towpath.running",
+    "run": "towpath.run_handle",
     "run_process": "towpath.process",
     "tool": "towpath.tools",
 }

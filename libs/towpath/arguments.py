@@ -19,7 +19,7 @@ from towpath.docstrings import describe
 from towpath.errors import DeclarationError
 from towpath.secrets import Secret
 from towpath_contracts.base import JsonObject
-from towpath_contracts.problems import words_of
+from towpath_contracts.problems.registry import words_of
 
 _PREFIX = "argument_"
 """Before every field name, so that parameters named like a member of BaseModel (`copy`, `json`, `_x`) are possible."""

@@ -14,7 +14,7 @@ DeclarationError             a tool, an agent or a network is written in a way t
 Law: each class names the reaction that fits it.
 """
 
-from towpath_contracts.problems import Problem, ProblemError, problem
+from towpath_contracts.problems.registry import Problem, ProblemError, problem
 
 
 class TowpathError(ProblemError):

@@ -13,8 +13,8 @@ import yaml
 from towpath.errors import RefusedError
 from towpath.networks import spec_from
 from towpath_contracts.base import JsonObject
-from towpath_contracts.networks import NetworkSpec
-from towpath_contracts.problems import Problem, ProblemDetail, problem
+from towpath_contracts.networks.spec import NetworkSpec
+from towpath_contracts.problems.registry import Problem, ProblemDetail, problem
 
 MAX_FILE_BYTES = 2_000_000
 """The longest policy text the platform takes (ApplyPolicy.text); a network is far shorter."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from towpath.errors import DeclarationError
-from towpath_contracts.flows import write_flow
+from towpath_contracts.networks.flow import write_flow
 
 _GROUPS = "a parallel stage stands in parentheses, and is a whole stage: (a | b) >> c"
 

@@ -16,8 +16,8 @@ from towpath.context import ToolContext
 from towpath.errors import DeclarationError
 from towpath.threads import Found, in_thread
 from towpath_contracts.base import JsonObject
-from towpath_contracts.deciding import Usage
-from towpath_contracts.tools import ToolFailure
+from towpath_contracts.decisions.request import Usage
+from towpath_contracts.tools.calls import ToolFailure
 
 HOOK_TIMEOUT_S = 5.0
 """A hook that takes longer is cut off; it watches, it does not work."""

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from towpath.errors import RefusedError
 from towpath_contracts.base import JsonObject
-from towpath_contracts.globs import PatternTooLongError, matching
-from towpath_contracts.problems import problem
-from towpath_contracts.workspace import MAX_MOUNT_BYTES, MAX_MOUNT_FILES
+from towpath_contracts.glob_patterns import PatternTooLongError, matching
+from towpath_contracts.problems.registry import problem
+from towpath_contracts.tools.workspace import MAX_MOUNT_BYTES, MAX_MOUNT_FILES
 
 LEFT_OUT = ("**/.git/**", ".git/**", "**/__pycache__/**", "__pycache__/**")
 """What nobody means by a folder; say `exclude=()` to have it."""

@@ -13,8 +13,8 @@ from towpath.errors import RefusedError
 from towpath.flows import Node
 from towpath.tools import AnyTool, Tool
 from towpath_contracts.base import JsonObject
-from towpath_contracts.networks import AgentSpec, NetworkSpec
-from towpath_contracts.problems import details_of, problem, summary_of
+from towpath_contracts.networks.spec import AgentSpec, NetworkSpec
+from towpath_contracts.problems.registry import details_of, problem, summary_of
 
 
 @dataclass(frozen=True, slots=True)

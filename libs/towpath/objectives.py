@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from towpath.mounts import HostMount
 from towpath.outputs import Output, read_output
 from towpath_contracts.base import JsonObject
-from towpath_contracts.views import RunView
+from towpath_contracts.runs.views import RunView
 
 Handed = TypeVar("Handed", bound=BaseModel)
 

@@ -9,8 +9,8 @@ from typing import Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from towpath.errors import RefusedError
-from towpath_contracts.problems import problem, words_of
-from towpath_contracts.views import RunView
+from towpath_contracts.problems.registry import problem, words_of
+from towpath_contracts.runs.views import RunView
 
 Output = TypeVar("Output", bound=BaseModel)
 

@@ -14,11 +14,11 @@ from pydantic import ValidationError
 from towpath.errors import DeclarationError, RefusedError
 from towpath.tools import seconds
 from towpath_contracts.base import JsonObject
-from towpath_contracts.plan_faults import PLAN_INVALID, check_plan
-from towpath_contracts.plans import Merge, PlanOutput
-from towpath_contracts.problems import ProblemDetail, problem
-from towpath_contracts.references import BINDINGS, pieces, texts_in
-from towpath_contracts.views import RunView
+from towpath_contracts.networks.plan import Merge, PlanOutput
+from towpath_contracts.networks.plan_checks import PLAN_INVALID, check_plan
+from towpath_contracts.networks.references import BINDINGS, pieces, texts_in
+from towpath_contracts.problems.registry import ProblemDetail, problem
+from towpath_contracts.runs.views import RunView
 
 
 class PlanRun(RunView):

@@ -10,8 +10,8 @@ from towpath.errors import DeclarationError
 from towpath.flows import Flow, Group, Node, unique
 from towpath.networks import Agent, Network, spec_from
 from towpath_contracts.base import JsonObject
-from towpath_contracts.networks import NetworkSpec
-from towpath_contracts.swarms import SwarmMode
+from towpath_contracts.networks.spec import NetworkSpec
+from towpath_contracts.networks.swarm import SwarmMode
 
 SETTINGS = ("max_handoffs", "max_parallel", "agent_steps", "description")
 """Fields of SwarmSettings that a swarm may be given beside its mode, members and flow."""

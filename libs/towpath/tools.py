@@ -16,8 +16,8 @@ from towpath.docstrings import describe
 from towpath.errors import DeclarationError
 from towpath.probes import Probe, read_probe
 from towpath_contracts.base import JsonObject
-from towpath_contracts.reports import Reports
-from towpath_contracts.tools import EffectClass, Hazard, ToolSpec
+from towpath_contracts.tools.calls import EffectClass, Hazard, ToolSpec
+from towpath_contracts.tools.reports import Reports
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -12,11 +12,11 @@ from pydantic import Field, TypeAdapter
 
 from towpath_contracts.base import JsonObject, Message, Value, unset
 from towpath_contracts.budgets import AppliedScope, ModelPrice, OnSoft, Refusal, Scope, Unit
-from towpath_contracts.deciding import Cost, ScriptUse, Usage
+from towpath_contracts.decisions.request import Cost, ScriptUse, Usage
+from towpath_contracts.runs.idle_runs import DETAIL_CHARS, KEY_CHARS, TOOLS_TOLD, FindingName
 from towpath_contracts.switches import Switch
-from towpath_contracts.tools import Denial, Doubt, ProbeWord, ToolFailure
-from towpath_contracts.watching import DETAIL_CHARS, KEY_CHARS, TOOLS_TOLD, FindingName
-from towpath_contracts.workspace import ChangesLost, FileChange
+from towpath_contracts.tools.calls import Denial, Doubt, ProbeWord, ToolFailure
+from towpath_contracts.tools.workspace import ChangesLost, FileChange
 
 
 def _empty(pool: str) -> bool:

@@ -6,26 +6,12 @@ a reader need not guess from the body.
 
 from typing import NamedTuple
 
-from towpath_contracts import (
-    access,
-    agents,
-    audit,
-    budgets,
-    children,
-    dead_letters,
-    deciding,
-    networks,
-    notices,
-    policies,
-    replaying,
-    run_calls,
-    switches,
-    tasks,
-    tools,
-    views,
-    watching,
-)
+from towpath_contracts import agents, budgets, dead_letters, gate_notices, switches, tasks
 from towpath_contracts.base import Message
+from towpath_contracts.decisions import request as decisions_request
+from towpath_contracts.networks import spec
+from towpath_contracts.runs import children, idle_runs, records, views
+from towpath_contracts.tools import access, audit, calls, internal_outcomes, policy
 
 PROBLEM_HEADER = "Towpath-Problem"
 CONFIRM_HEADER = "Towpath-Confirm"
@@ -52,40 +38,40 @@ RUN_TREE = Method("orchestrator", "run_tree", children.GetTree, children.ChildNo
 EVENTS = Method("orchestrator", "events", views.GetEvents, views.EventPage)
 EVENTS_SINCE = Method("orchestrator", "events_since", views.EventsSince, views.EventPage)
 SWEEP_RUNS = Method("orchestrator", "sweep_runs", views.SweepRuns, views.SweptRuns)
-IDLE_RUNS = Method("orchestrator", "idle_runs", watching.IdleRuns, watching.IdleRunList)
+IDLE_RUNS = Method("orchestrator", "idle_runs", idle_runs.IdleRuns, idle_runs.IdleRunList)
 LIST_GATES = Method("orchestrator", "list_gates", views.ListGates, views.GatePage)
 RESOLVE_GATE = Method("orchestrator", "resolve_gate", views.ResolveGate, views.Done)
 CANCEL_RUN = Method("orchestrator", "cancel_run", views.CancelRun, views.Done)
-PUBLISH_NETWORK = Method("orchestrator", "publish_network", networks.PublishNetwork, networks.NetworkVersion)
-LIST_NETWORKS = Method("orchestrator", "list_networks", access.GetPolicy, networks.NetworkList)
-GET_NETWORK = Method("orchestrator", "get_network", views.PreviewPrompt, networks.NetworkVersion)
+PUBLISH_NETWORK = Method("orchestrator", "publish_network", spec.PublishNetwork, spec.NetworkVersion)
+LIST_NETWORKS = Method("orchestrator", "list_networks", access.GetPolicy, spec.NetworkList)
+GET_NETWORK = Method("orchestrator", "get_network", views.PreviewPrompt, spec.NetworkVersion)
 PREVIEW_PROMPT = Method("orchestrator", "preview_prompt", views.PreviewPrompt, views.PromptPreview)
-BLOB_GET_RUNS = Method("orchestrator", "blob_get", tools.BlobGet, tools.BlobChunk)
-RECORD = Method("orchestrator", "record", replaying.GetRecord, replaying.RecordPiece)
-REPLAY_RUNS = Method("orchestrator", "replay_runs", replaying.ReplayRuns, replaying.ReplayPage)
+BLOB_GET_RUNS = Method("orchestrator", "blob_get", calls.BlobGet, calls.BlobChunk)
+RECORD = Method("orchestrator", "record", records.GetRecord, records.RecordPiece)
+REPLAY_RUNS = Method("orchestrator", "replay_runs", records.ReplayRuns, records.ReplayPage)
 LIST_DEAD_LETTERS = Method(
     "orchestrator", "list_dead_letters", dead_letters.ListDeadLetters, dead_letters.DeadLetterPage
 )
 SETTLE_DEAD_LETTER = Method("orchestrator", "settle_dead_letter", dead_letters.SettleDeadLetter, views.Done)
 DEAD_LETTER_RUNS = Method("orchestrator", "dead_letter", dead_letters.ReportDead, views.Done)
 WAKE_PAUSED = Method("orchestrator", "wake_paused", switches.WakePaused, views.Done)
-LIST_NOTICES = Method("orchestrator", "list_notices", notices.ListNotices, notices.NoticePage)
-RETRY_NOTICE = Method("orchestrator", "retry_notice", notices.RetryNotice, views.Done)
-FORK_RUN = Method("orchestrator", "fork_run", replaying.ForkRun, tasks.RunAccepted)
+LIST_NOTICES = Method("orchestrator", "list_notices", gate_notices.ListNotices, gate_notices.NoticePage)
+RETRY_NOTICE = Method("orchestrator", "retry_notice", gate_notices.RetryNotice, views.Done)
+FORK_RUN = Method("orchestrator", "fork_run", records.ForkRun, tasks.RunAccepted)
 
 SERVE_AGENT = Method("orchestrator", "serve_agent", agents.ServeAgent, agents.AgentServed)
 
 SET_BUDGET = Method("orchestrator", "set_budget", budgets.SetBudget, budgets.BudgetSet)
 SHOW_BUDGETS = Method("orchestrator", "show_budgets", budgets.ShowBudgets, budgets.BudgetAccounts)
 
-RENDER_PROMPT = Method("decider", "render_prompt", deciding.RenderPrompt, deciding.RenderedPrompt)
+RENDER_PROMPT = Method("decider", "render_prompt", decisions_request.RenderPrompt, decisions_request.RenderedPrompt)
 
-CLAIM_START = Method("tas", "claim_start", tools.ClaimStart, tools.ClaimAnswer)
+CLAIM_START = Method("tas", "claim_start", calls.ClaimStart, calls.ClaimAnswer)
 RAISE_FENCE = Method("tas", "raise_fence", access.RaiseFence, access.FenceAnswer)
 RESOLVE_APPROVAL = Method("tas", "resolve_approval", views.ResolveGate, views.Done)
-RECORD_OUTCOME = Method("tas", "record_outcome", run_calls.RecordOutcome, run_calls.InternalOutcome)
+RECORD_OUTCOME = Method("tas", "record_outcome", internal_outcomes.RecordOutcome, internal_outcomes.InternalOutcome)
 SETTLE_CALL = Method("tas", "settle_call", access.SettleCall, views.Done)
-REGISTER_TOOLS = Method("tas", "register_tools", tools.RegisterTools, tools.ToolsRegistered)
+REGISTER_TOOLS = Method("tas", "register_tools", calls.RegisterTools, calls.ToolsRegistered)
 DECIDE_PROPOSAL = Method("tas", "decide_proposal", access.ToolProposalDecision, views.Done)
 CHECK_GRANT = Method("tas", "check_grant", access.CheckGrant, access.GrantChecked)
 DESCRIBE_TOOLS = Method("tas", "describe_tools", access.DescribeTools, access.ToolsDescribed)
@@ -94,8 +80,8 @@ GET_PERMISSIONS = Method("tas", "get_permissions", access.GetPermissions, access
 APPLY_POLICY = Method("tas", "apply_policy", access.ApplyPolicy, access.PolicyApplied)
 GET_POLICY = Method("tas", "get_policy", access.GetPolicy, access.PolicyView)
 AUDIT_QUERY = Method("tas", "audit_query", access.AuditQuery, access.AuditPage)
-BLOB_GET_CALLS = Method("tas", "blob_get", run_calls.CallBlob, tools.BlobChunk)
-BLOB_PUT = Method("tas", "blob_put", tools.BlobChunk, views.Done)
+BLOB_GET_CALLS = Method("tas", "blob_get", internal_outcomes.CallBlob, calls.BlobChunk)
+BLOB_PUT = Method("tas", "blob_put", calls.BlobChunk, views.Done)
 DEAD_LETTER_CALLS = Method("tas", "dead_letter", dead_letters.ReportDead, views.Done)
 REPUBLISH = Method("tas", "republish", dead_letters.Republish, views.Done)
 SET_SWITCH = Method("tas", "set_switch", switches.SetSwitch, switches.SwitchSet)
@@ -105,14 +91,14 @@ AUDIT_EXPORT = Method("tas", "audit_export", audit.AuditExport, audit.AuditPiece
 AUDIT_CHECKPOINT = Method("tas", "audit_checkpoint", audit.GetCheckpoint, audit.CheckpointView)
 AUDIT_PROVE = Method("tas", "audit_prove", audit.ProveRun, audit.AuditProof)
 AUDIT_ERASE = Method("tas", "audit_erase", audit.EraseAudit, audit.AuditErased)
-POLICY_VERSIONS = Method("tas", "policy_versions", policies.ListVersions, policies.PolicyVersions)
-POLICY_CHANGES = Method("tas", "policy_changes", policies.ListVersions, policies.PolicyChanges)
-ROLL_BACK_POLICY = Method("tas", "roll_back_policy", policies.RollBack, access.PolicyApplied)
-CHANGE_RULE = Method("tas", "change_rule", policies.ChangeRule, policies.RuleChanged)
-DIFF_POLICY = Method("tas", "diff_policy", policies.DiffPolicy, policies.PolicyDiff)
-SET_SHADOW = Method("tas", "set_shadow", policies.SetShadow, policies.ShadowView)
-GET_SHADOW = Method("tas", "get_shadow", policies.GetShadow, policies.ShadowView)
-GET_STATISTICS = Method("tas", "get_statistics", policies.GetStatistics, policies.Statistics)
+POLICY_VERSIONS = Method("tas", "policy_versions", policy.ListVersions, policy.PolicyVersions)
+POLICY_CHANGES = Method("tas", "policy_changes", policy.ListVersions, policy.PolicyChanges)
+ROLL_BACK_POLICY = Method("tas", "roll_back_policy", policy.RollBack, access.PolicyApplied)
+CHANGE_RULE = Method("tas", "change_rule", policy.ChangeRule, policy.RuleChanged)
+DIFF_POLICY = Method("tas", "diff_policy", policy.DiffPolicy, policy.PolicyDiff)
+SET_SHADOW = Method("tas", "set_shadow", policy.SetShadow, policy.ShadowView)
+GET_SHADOW = Method("tas", "get_shadow", policy.GetShadow, policy.ShadowView)
+GET_STATISTICS = Method("tas", "get_statistics", policy.GetStatistics, policy.Statistics)
 
 GET_LLM_CALLS = Method("log_writer", "get_llm_calls", views.GetLlmCalls, views.LlmCalls)
 GET_HISTORY = Method("log_writer", "get_history", views.GetHistory, views.History)

@@ -9,11 +9,11 @@ from uuid import UUID
 
 from pydantic import Field, field_validator, model_validator
 
-from towpath_contracts.background import BackgroundTask, Mount
 from towpath_contracts.base import ClientMessage, ClientValue, JsonObject, Message, Name, unset
 from towpath_contracts.budgets import Budget
-from towpath_contracts.goals import GoalTask
-from towpath_contracts.plans import PlanTask
+from towpath_contracts.networks.background import BackgroundTask, Mount
+from towpath_contracts.networks.goal import GoalTask
+from towpath_contracts.networks.plan import PlanTask
 
 MAX_STEPS_CAP = 1_000
 """Server cap of `max_steps` (design §5)."""

@@ -30,7 +30,13 @@ _NOT_STARTED = 125
 
 # Services import these only where they are needed, which is nearly always.
 _ALSO = (
-    *("towpath_fabric.db", "towpath.builtin", "uvloop", "uvicorn.lifespan.on", "uvicorn.protocols.http.auto"),
+    *(
+        "towpath_fabric.postgres.pool",
+        "towpath.builtin",
+        "uvloop",
+        "uvicorn.lifespan.on",
+        "uvicorn.protocols.http.auto",
+    ),
     *("uvicorn.protocols.websockets.auto", "anyio._backends._asyncio", "encodings.idna", "cel"),
 )
 

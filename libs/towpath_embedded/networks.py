@@ -12,7 +12,7 @@ import httpx2
 import yaml
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.problems import REGISTRY
+from towpath_contracts.problems.registry import REGISTRY
 from towpath_embedded.supervisor import Notice
 
 POLL_S = 0.5

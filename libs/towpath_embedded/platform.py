@@ -19,19 +19,19 @@ import asyncpg
 
 from towpath_contracts import subjects
 from towpath_contracts.authority import USERS, UserRights, client_rights
-from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded import forks, process, roles
-from towpath_embedded.broker_care import BrokerCare
-from towpath_embedded.nats import Nats
-from towpath_embedded.ports import LOOPBACK, require_free
-from towpath_embedded.postgres import Postgres
 from towpath_embedded.process import Unit, trim
 from towpath_embedded.roles import Role, UserCode, WorkerCommand
+from towpath_embedded.servers.broker_recovery import BrokerCare
+from towpath_embedded.servers.nats import Nats
+from towpath_embedded.servers.ports import LOOPBACK, require_free
+from towpath_embedded.servers.postgres import Postgres
 from towpath_embedded.state import locked, predecessor_gone, remove_state, write_state
 from towpath_embedded.supervisor import LONGEST_PAUSE_S, Notice, ProcessState, Supervisor
 from towpath_embedded.toolsets import rights_of
 from towpath_fabric.clock import wall
-from towpath_fabric.migrations import migrate
+from towpath_fabric.postgres.migrations import migrate
 
 READY_TIMEOUT_S = 60.0
 TRIM_S = 10.0  # a log outgrows its limit by what is written in this time

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from towpath_contracts.problems import Problem, problem
+from towpath_contracts.problems.registry import Problem, problem
 
 POLL_S = 0.02
 LOG_LIMIT_BYTES = 16 * 1024 * 1024  # one older log is kept, so a process costs at most twice this on disk

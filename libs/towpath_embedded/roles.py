@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from towpath_contracts.problems import ProblemError
+from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded import process as processes
-from towpath_embedded.ports import LOOPBACK, free_port
+from towpath_embedded.servers.ports import LOOPBACK, free_port
 
 START_TIMEOUT_S = 120  # imports alone take half a minute on a machine that is very busy
 STOP_TIMEOUT_S = 15  # a role drains for `stop_grace_s` (10 s) at most

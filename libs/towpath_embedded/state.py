@@ -14,8 +14,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from towpath_contracts.problems import ProblemError, problem
-from towpath_embedded.nats import write_private
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_embedded.servers.nats import write_private
 from towpath_fabric.clock import wall
 
 LOCK_FILE = "lock"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from subprocess import TimeoutExpired
 
-from towpath_contracts.problems import ProblemError
+from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.process import Unit, wait_exit
 from towpath_fabric.clock import monotonic
 

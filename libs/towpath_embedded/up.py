@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from towpath_contracts.problems import ProblemError, problem
-from towpath_embedded.following import Logs, policy_notice
-from towpath_embedded.identity import temporary_folder
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_embedded.console import Screen
+from towpath_embedded.log_follower import Logs, policy_notice
 from towpath_embedded.platform import Platform
 from towpath_embedded.roles import AgentCommand, UserCode, WorkerCommand
-from towpath_embedded.screen import Screen
+from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_fabric.clock import monotonic
 
 
@@ -89,7 +89,7 @@ async def _serve(options: UpOptions, platform: Platform, screen: Screen, stoppin
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    from towpath_embedded.unfinished import farewell, unfinished  # the HTTP client again
+    from towpath_embedded.pending_runs import farewell, unfinished  # the HTTP client again
 
     counts = {} if options.servers_only else await unfinished(platform.gateway_url)
     screen.notice(farewell(counts, ephemeral=options.ephemeral))

@@ -7,14 +7,14 @@ its own `resend_at`, so nothing here depends on the order or number of deliverie
 from datetime import datetime
 from uuid import UUID
 
-from towpath_contracts import events as ev
 from towpath_contracts import facts
 from towpath_contracts.canonical import json_safe
-from towpath_contracts.deciding import CALL_LOST, CALL_UNASKED, DecisionKind
-from towpath_contracts.goals import OUT_OF_TIME
+from towpath_contracts.decisions.request import CALL_LOST, CALL_UNASKED, DecisionKind
+from towpath_contracts.events import log as ev
+from towpath_contracts.networks.goal import OUT_OF_TIME
 from towpath_contracts.subjects import DEFAULT_POOL, pool_of
-from towpath_engine.background_time import iteration_due
-from towpath_engine.budgets import (
+from towpath_engine.evolve import ACTING
+from towpath_engine.handlers.budgets import (
     answer_of,
     budget_applied,
     budget_refused,
@@ -22,32 +22,32 @@ from towpath_engine.budgets import (
     late_answer,
     stopped_by_budget,
 )
-from towpath_engine.calls import expire_gates, gate_resolved, tool_denied, tool_finished
-from towpath_engine.cancel import (
+from towpath_engine.handlers.calls.internal_tools import insist_on_outcomes, outcome_recorded, tool_permitted
+from towpath_engine.handlers.calls.switches import call_paused
+from towpath_engine.handlers.calls.tool_calls import expire_gates, gate_resolved, tool_denied, tool_finished
+from towpath_engine.handlers.cancel import (
     after_the_end,
     cancel_requested,
     fence_raised,
     finish_if_quiet,
     give_up_late_calls,
 )
-from towpath_engine.delegating import child_of_call_ended
-from towpath_engine.effects import Effect, message_of, model_for, store_text
-from towpath_engine.ending import end_with_error, stopped_by_deadline
-from towpath_engine.evolve import ACTING
-from towpath_engine.forking import forked
-from towpath_engine.gates import approval_required, close_all
-from towpath_engine.internal import insist_on_outcomes, outcome_recorded, tool_permitted
-from towpath_engine.overtime import stopped_by_time
-from towpath_engine.parking import quarantine, while_parked
-from towpath_engine.phases import after_act, assessed, missed
-from towpath_engine.resend import resend
-from towpath_engine.spawning import child_told, pending_children
-from towpath_engine.state import EffectKind, PendingEffect, RunState, Status
-from towpath_engine.steps import after_decision, begin_step, resend_decision
-from towpath_engine.strategies import strategy_of
-from towpath_engine.switches import call_paused
-from towpath_engine.transition import Transition
-from towpath_engine.watchdog import watchdog_reported
+from towpath_engine.handlers.children import child_told, pending_children
+from towpath_engine.handlers.deadline import stopped_by_time
+from towpath_engine.handlers.finish import end_with_error, stopped_by_deadline
+from towpath_engine.handlers.fork import forked
+from towpath_engine.handlers.gates import approval_required, close_all
+from towpath_engine.handlers.phases import after_act, assessed, missed
+from towpath_engine.handlers.quarantine import quarantine, while_parked
+from towpath_engine.handlers.resend import resend
+from towpath_engine.handlers.run_kinds import strategy_of
+from towpath_engine.handlers.steps import after_decision, begin_step, resend_decision
+from towpath_engine.handlers.swarm.delegate import child_of_call_ended
+from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.watchdog import watchdog_reported
+from towpath_engine.reducers.iterations import iteration_due
+from towpath_engine.requests.effects import Effect, message_of, model_for, store_text
+from towpath_engine.state.run import EffectKind, PendingEffect, RunState, Status
 
 OF_DECISIONS = "DECIDE"
 """The stream of requests for decisions, whose reader reports what it can't read."""

@@ -7,28 +7,28 @@ made elsewhere. One `match` says all there is (design §5).
 from datetime import datetime, timedelta
 from typing import Any
 
-from towpath_contracts import events as ev
-from towpath_contracts.decisions import CallTools
-from towpath_contracts.execution_log import REASONING_CHARS, agent_entry
+from towpath_contracts.decisions.decision import CallTools
+from towpath_contracts.events import log as ev
 from towpath_contracts.ids import effect_id
 from towpath_contracts.text import as_text, truncate
-from towpath_engine.accounting import accounted, added_up
-from towpath_engine.background_remember import background_after
-from towpath_engine.background_state import BackgroundState
-from towpath_engine.change import but
-from towpath_engine.child_remember import child_remembers, told_again
-from towpath_engine.composition_remember import begun, composition_remembers
-from towpath_engine.conversing import conversed
-from towpath_engine.desk_remember import desk_remembers, mounted, outcome_confirmed, outcome_owed, owed_outcomes
-from towpath_engine.detectors.counting import acted_on, after_handoff, after_refusal, after_validation
-from towpath_engine.detectors.inheriting import begun_with
-from towpath_engine.gate_remember import gate_closed, gate_opened
-from towpath_engine.goal_remember import goal_after
-from towpath_engine.goal_state import GoalState
-from towpath_engine.inherited import taken_over
-from towpath_engine.remember import close_call, edit_call, open_calls
-from towpath_engine.state import LOG_TAIL, EffectKind, OpenCall, PendingEffect, RunState, Status
-from towpath_engine.watch_remember import report_taken, told
+from towpath_engine.reducers.background import background_after
+from towpath_engine.reducers.budget import accounted, added_up
+from towpath_engine.reducers.calls import close_call, edit_call, open_calls
+from towpath_engine.reducers.children import child_remembers, told_again
+from towpath_engine.reducers.conversation import conversed
+from towpath_engine.reducers.fork import taken_over
+from towpath_engine.reducers.gates import gate_closed, gate_opened
+from towpath_engine.reducers.goal import goal_after
+from towpath_engine.reducers.loop_counters import acted_on, after_handoff, after_refusal, after_validation
+from towpath_engine.reducers.loop_inheritance import begun_with
+from towpath_engine.reducers.plan import begun, composition_remembers
+from towpath_engine.reducers.watchdog import report_taken, told
+from towpath_engine.reducers.workspace import desk_remembers, mounted, outcome_confirmed, outcome_owed, owed_outcomes
+from towpath_engine.state.background import BackgroundState
+from towpath_engine.state.goal import GoalState
+from towpath_engine.state.replace import but
+from towpath_engine.state.run import LOG_TAIL, EffectKind, OpenCall, PendingEffect, RunState, Status
+from towpath_readings.execution_log import REASONING_CHARS, agent_entry
 
 FENCE_RESEND_S = 2
 """Resend of a fence until no claim lives any more."""

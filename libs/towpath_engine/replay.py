@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from towpath_contracts.events import LogEntry, RunCreated
+from towpath_contracts.events.log import LogEntry, RunCreated
 from towpath_contracts.facts import AnyFact
-from towpath_contracts.networks import Snapshot
+from towpath_contracts.networks.spec import Snapshot
 from towpath_engine.advance import advance
 from towpath_engine.evolve import evolve
-from towpath_engine.state import RunState, initial
+from towpath_engine.state.run import RunState, initial
 
 
 def fold(run_id: UUID, snapshot: Snapshot, entries: Iterable[LogEntry]) -> RunState:

@@ -9,9 +9,13 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from towpath_contracts import deciding, events, facts, provider_limits, rpc, streams, subjects, tasks, tools
+from towpath_contracts import facts, rpc, streams, subjects, tasks
 from towpath_contracts.base import JsonObject
-from towpath_contracts.problems import Problem
+from towpath_contracts.decisions import provider_limits
+from towpath_contracts.decisions import request as decisions_request
+from towpath_contracts.events import log
+from towpath_contracts.problems.registry import Problem
+from towpath_contracts.tools import calls
 
 VERSION = "1"
 CONTENT_TYPE = "application/json"
@@ -98,7 +102,7 @@ CHANNELS: tuple[Channel, ...] = (
         sender="orchestrator",
         receiver="decider or BaseAgent worker",
         summary="Ask for a decision.",
-        messages=(deciding.DecisionRequest,),
+        messages=(decisions_request.DecisionRequest,),
     ),
     Channel(
         key="toolRequest",
@@ -106,7 +110,7 @@ CHANNELS: tuple[Channel, ...] = (
         sender="orchestrator",
         receiver="tool-access service",
         summary="Ask whether a call may happen, and let it happen.",
-        messages=(tools.ToolRequest,),
+        messages=(calls.ToolRequest,),
     ),
     Channel(
         key="toolExec",
@@ -114,7 +118,7 @@ CHANNELS: tuple[Channel, ...] = (
         sender="tool-access service",
         receiver="tool worker",
         summary="Run a permitted call; the worker believes the ticket, not the envelope.",
-        messages=(tools.ToolInvocation,),
+        messages=(calls.ToolInvocation,),
     ),
     Channel(
         key="toolOutcome",
@@ -122,8 +126,8 @@ CHANNELS: tuple[Channel, ...] = (
         sender="tool worker",
         receiver="tool-access service",
         summary=f"What came of a call; confirmed on the subject in the header `{rpc.CONFIRM_HEADER}`.",
-        messages=(tools.ToolOutcome,),
-        reply=(tools.OutcomeConfirmed,),
+        messages=(calls.ToolOutcome,),
+        reply=(calls.OutcomeConfirmed,),
     ),
     Channel(
         key="toolConfirm",
@@ -131,7 +135,7 @@ CHANNELS: tuple[Channel, ...] = (
         sender="tool-access service",
         receiver="tool worker",
         summary="The ledger holds these outcomes; the worker may forget them.",
-        messages=(tools.OutcomeConfirmed,),
+        messages=(calls.OutcomeConfirmed,),
     ),
     Channel(
         key="toolCancel",
@@ -139,7 +143,7 @@ CHANNELS: tuple[Channel, ...] = (
         sender="tool-access service",
         receiver="tool worker",
         summary="Stop a call; a hint, the outcome is still needed.",
-        messages=(tools.CancelTool,),
+        messages=(calls.CancelTool,),
     ),
     Channel(
         key="runEvent",
@@ -147,7 +151,7 @@ CHANNELS: tuple[Channel, ...] = (
         sender="orchestrator",
         receiver="gateway, log-writer, watchdog",
         summary="The events of one transition; a hint that may be lost, the log is in Postgres.",
-        messages=(events.RunEvents,),
+        messages=(log.RunEvents,),
     ),
     Channel(
         key="runTokens",
@@ -155,7 +159,7 @@ CHANNELS: tuple[Channel, ...] = (
         sender="decider",
         receiver="gateway",
         summary="Model text while it is made.",
-        messages=(deciding.TokenDelta,),
+        messages=(decisions_request.TokenDelta,),
     ),
     Channel(
         key="logLlmCall",
@@ -163,7 +167,7 @@ CHANNELS: tuple[Channel, ...] = (
         sender="decider",
         receiver="log-writer",
         summary="A model call; bodies only in debug runs, and they may be lost.",
-        messages=(deciding.LlmCall,),
+        messages=(decisions_request.LlmCall,),
     ),
     Channel(
         key="registerProviders",
@@ -179,7 +183,7 @@ CHANNELS: tuple[Channel, ...] = (
         sender="tool worker",
         receiver="log-writer",
         summary="What a tool wrote while it ran; may be lost.",
-        messages=(deciding.ToolLog,),
+        messages=(decisions_request.ToolLog,),
     ),
     *(
         Channel(

@@ -21,12 +21,12 @@ from pydantic_core import from_json
 from towpath_contracts.base import Message
 from towpath_contracts.dead_letters import ReportDead
 from towpath_contracts.facts import MessageDead
-from towpath_contracts.problems import ProblemError, problem
-from towpath_fabric.db import DATA_AT_FAULT, DATABASE_DOWN, Queries
-from towpath_fabric.dead_reports import delivery_number
-from towpath_fabric.logs import Logger
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_fabric.dead_letter_reports import delivery_number
+from towpath_fabric.nats.pull_consumer import nak, term
 from towpath_fabric.ports import Database
-from towpath_fabric.pull import nak, term
+from towpath_fabric.postgres.pool import DATA_AT_FAULT, DATABASE_DOWN, Queries
+from towpath_fabric.telemetry.logs import Logger
 
 QUERIES = Queries.load("towpath_fabric", "dead_letters.sql")
 

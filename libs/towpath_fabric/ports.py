@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from towpath_contracts.base import Message
 from towpath_contracts.rpc import Method
-from towpath_fabric.doors import Rules
+from towpath_fabric.fair_request_queue import Rules
 
 R = TypeVar("R", bound=Message)
 B = TypeVar("B", bound=BaseModel)
@@ -72,7 +72,7 @@ class Ear(Protocol):
 
 
 class Wire(Protocol):
-    """A connection to the broker. What each promises, and what not, is said at `towpath_fabric.bus.Bus`."""
+    """A connection to the broker. What each promises, and what not, is said at `towpath_fabric.nats.bus.Bus`."""
 
     @property
     def connected(self) -> bool:

@@ -20,11 +20,12 @@ import yaml
 from pydantic import BaseModel, TypeAdapter
 
 import towpath_contracts
+import towpath_readings
 from towpath_contracts.base import ClientMessage, JsonObject, Message
-from towpath_contracts.decisions import decision_adapter, instruction_adapter
-from towpath_contracts.events import event_adapter
+from towpath_contracts.decisions.decision import decision_adapter, instruction_adapter
+from towpath_contracts.events.log import event_adapter
 from towpath_contracts.facts import fact_adapter
-from towpath_contracts.networks import NetworkSpec
+from towpath_contracts.networks.spec import NetworkSpec
 from towpath_fabric.asyncapi import asyncapi_document
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -100,7 +101,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _classes() -> Iterator[type[BaseModel]]:
-    for module in pkgutil.walk_packages(towpath_contracts.__path__, "towpath_contracts."):
+    for module in (
+        *pkgutil.walk_packages(towpath_contracts.__path__, "towpath_contracts."),
+        *pkgutil.walk_packages(towpath_readings.__path__, "towpath_readings."),
+    ):
         loaded = importlib.import_module(module.name)
         for kind in vars(loaded).values():
             if (

@@ -21,11 +21,11 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
-from towpath_fabric.bus import Bus
 from towpath_fabric.health import Health, LoopWatchdog, Receive, Scope, Send
-from towpath_fabric.logs import Logger, configure
+from towpath_fabric.nats.bus import Bus
 from towpath_fabric.settings import Settings
-from towpath_fabric.telemetry import Telemetry
+from towpath_fabric.telemetry.logs import Logger, configure
+from towpath_fabric.telemetry.recorder import Telemetry
 
 Loop = Callable[[], Coroutine[Any, Any, None]]
 Step = Callable[[], Awaitable[None]]
@@ -110,7 +110,7 @@ class Service:
 
     async def open_database(self) -> None:
         """Open the pool, waiting for Postgres as long as it takes, and make it a readiness check."""
-        db = importlib.import_module("towpath_fabric.db")  # a worker is installed without asyncpg
+        db = importlib.import_module("towpath_fabric.postgres.pool")  # a worker is installed without asyncpg
         self.bus.outages = db.DATABASE_DOWN
         self.bus.data_at_fault = db.DATA_AT_FAULT
         while self.pool is None:

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from pydantic import ValidationError
 
 from towpath_contracts.canonical import digest_text
-from towpath_contracts.tools import TicketClaims
+from towpath_contracts.tools.calls import TicketClaims
 
 MAX_TICKET_CHARS = 8_192
 """A real ticket has about 700 characters; anything much longer is not one and is not even decoded."""

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from pydantic import ValidationError
 
 from towpath.agents.base import BaseAgent
-from towpath.agents.finding import find_agent
-from towpath.agents.server import AgentOptions, AgentServer
+from towpath.agents.lookup import find_agent
 from towpath.errors import DeclarationError
 from towpath.hooks import Hook
+from towpath_agent.app.server import AgentOptions, AgentServer
 from towpath_agent.replicas import keep_running
 from towpath_agent.settings import AgentSettings
 from towpath_fabric.service import Service

@@ -3,17 +3,17 @@
 import sys
 
 from towpath_contracts.rpc import RENDER_PROMPT
-from towpath_decider.adapters.claude import ClaudeProvider
+from towpath_decider.adapters.anthropic_messages import ClaudeProvider
 from towpath_decider.adapters.gemini import GeminiProvider
 from towpath_decider.adapters.openai_chat import OpenAiProvider
+from towpath_decider.adapters.script_source import BlobScripts, FileScripts
 from towpath_decider.adapters.scripted import ScriptedProvider
-from towpath_decider.adapters.scripts import BlobScripts, FileScripts
-from towpath_decider.app import DECIDER, Decider
-from towpath_decider.asking import Asker
-from towpath_decider.limiter import Limiter
+from towpath_decider.app.decider import DECIDER, Decider
+from towpath_decider.app.decision_service import Asker
+from towpath_decider.app.provider_limiter import Limiter
+from towpath_decider.app.token_stream import Telling
 from towpath_decider.settings import DeciderSettings
-from towpath_decider.telling import Telling
-from towpath_fabric.registers import Registers
+from towpath_fabric.nats.kv_register import Registers
 from towpath_fabric.service import Service
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import AliasChoices, Field, SecretStr
 
-from towpath_contracts.provider_limits import ProviderLimit
+from towpath_contracts.decisions.provider_limits import ProviderLimit
 from towpath_contracts.subjects import DEFAULT_POOL
 from towpath_fabric.settings import Settings
 

@@ -8,16 +8,16 @@ from collections.abc import Sequence
 
 from pydantic import ValidationError
 
-from towpath_contracts.problems import Problem, ProblemError
-from towpath_fabric.bus import problem_from_validation
-from towpath_fabric.db import open_pool
+from towpath_contracts.problems.registry import Problem, ProblemError
+from towpath_fabric.nats.bus import problem_from_validation
+from towpath_fabric.postgres.pool import open_pool
 from towpath_fabric.service import Service
-from towpath_gateway.adapters.keys import Keys, NewKey
-from towpath_gateway.adapters.platform import Platform
-from towpath_gateway.app import create_app
-from towpath_gateway.core.keys import SCOPES
-from towpath_gateway.edge import Edge
-from towpath_gateway.parts import Metrics, Parts
+from towpath_gateway.adapters.key_store import Keys, NewKey
+from towpath_gateway.adapters.platform_client import Platform
+from towpath_gateway.app.application import create_app
+from towpath_gateway.app.dependencies import Metrics, Parts
+from towpath_gateway.app.request_log import Edge
+from towpath_gateway.core.api_keys import SCOPES
 from towpath_gateway.settings import GatewaySettings
 
 

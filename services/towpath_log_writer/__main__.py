@@ -4,15 +4,15 @@ import sys
 
 from towpath_contracts.rpc import GET_HISTORY, GET_LLM_CALLS
 from towpath_contracts.streams import EVENTS_CONSUMER, LOGS_CONSUMER, ConsumerSpec
-from towpath_fabric.pull import PullConsumer
+from towpath_fabric.nats.pull_consumer import PullConsumer
+from towpath_fabric.nats.streams import ensure_consumer
 from towpath_fabric.service import Service
-from towpath_fabric.streams import ensure_consumer
-from towpath_log_writer.adapters.tables import HistoryTables
-from towpath_log_writer.app import EventReader, LogReader, Metrics
-from towpath_log_writer.reading import Reading
-from towpath_log_writer.repair import Repairer
+from towpath_log_writer.adapters.history_tables import HistoryTables
+from towpath_log_writer.app.history_queries import Reading
+from towpath_log_writer.app.history_writer import Writer
+from towpath_log_writer.app.repair import Repairer
+from towpath_log_writer.app.stream_readers import EventReader, LogReader, Metrics
 from towpath_log_writer.settings import LogWriterSettings
-from towpath_log_writer.writing import Writer
 
 ROLE = "log_writer"
 

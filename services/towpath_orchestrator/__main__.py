@@ -5,18 +5,18 @@ import sys
 from functools import partial
 
 from towpath_contracts.streams import INBOX_CONSUMER, TASKS_CONSUMER
-from towpath_fabric.pull import PullConsumer
+from towpath_fabric.nats.pull_consumer import PullConsumer
+from towpath_fabric.nats.streams import backlog, ensure_consumer, ensure_streams
 from towpath_fabric.service import Service
-from towpath_fabric.streams import backlog, ensure_consumer, ensure_streams
-from towpath_orchestrator import replay_command
-from towpath_orchestrator.agents import serve_agents
-from towpath_orchestrator.app import serve_notices
+from towpath_orchestrator.adapters.webhooks import load_webhooks
+from towpath_orchestrator.app.api import replay_command
+from towpath_orchestrator.app.api.agent_requests import serve_agents
+from towpath_orchestrator.app.api.handlers import serve_notices
+from towpath_orchestrator.app.loop.run_tracing import RunTracing
+from towpath_orchestrator.app.loop.webhook_delivery import Noticing
 from towpath_orchestrator.metrics import Metrics
-from towpath_orchestrator.noticing import Noticing
-from towpath_orchestrator.parts import Parts, Ports
 from towpath_orchestrator.settings import OrchestratorSettings
-from towpath_orchestrator.tracing import RunTracing
-from towpath_orchestrator.webhooks import load_webhooks
+from towpath_orchestrator.wiring import Parts, Ports
 
 
 class Orchestrator:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import Field, field_validator
 
-from towpath_engine.publish import model_is_known
+from towpath_engine.publish.networks import model_is_known
 from towpath_fabric.settings import Settings
 
 

@@ -6,27 +6,27 @@ from typing import Any
 from towpath_audit.notes import Signer
 from towpath_contracts import rpc
 from towpath_contracts.streams import TOOLOUT_CONSUMER, TOOLREQ_CONSUMER, exec_consumer
-from towpath_fabric.db import DATABASE_DOWN
-from towpath_fabric.pull import PullConsumer
+from towpath_fabric.nats.pull_consumer import PullConsumer
+from towpath_fabric.nats.streams import ensure_streams
+from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.service import Service
-from towpath_fabric.streams import ensure_streams
 from towpath_fabric.tickets import TicketSigner
 from towpath_tas.adapters.keys import KeyFileError, load_key
 from towpath_tas.adapters.ledger_tables import QUERIES
-from towpath_tas.app.access import Access
-from towpath_tas.app.history import History
-from towpath_tas.app.house import House
-from towpath_tas.app.policies import Policies, PolicyFile
-from towpath_tas.app.records import Audit, Blobs
-from towpath_tas.app.shadow import Shadow
-from towpath_tas.app.statistics import Figuring
-from towpath_tas.app.tools import Tools
-from towpath_tas.app.toolsets import serve_toolsets
-from towpath_tas.app.versions import Versions
-from towpath_tas.auditing import note_signer, start_auditing
+from towpath_tas.app.audit.audit_queries import Audit, Blobs
+from towpath_tas.app.audit.housekeeping import House
+from towpath_tas.app.calls.toolset_requests import serve_toolsets
+from towpath_tas.app.policy.access_queries import Access
+from towpath_tas.app.policy.policies import Policies, PolicyFile
+from towpath_tas.app.policy.policy_diff import History
+from towpath_tas.app.policy.policy_statistics import Figuring
+from towpath_tas.app.policy.policy_versions import Versions
+from towpath_tas.app.policy.shadow_policy import Shadow
+from towpath_tas.app.policy.tool_registration import Tools
+from towpath_tas.audit_wiring import note_signer, start_auditing
 from towpath_tas.metrics import Metrics
-from towpath_tas.parts import Parts, Ports, serve
 from towpath_tas.settings import TasSettings
+from towpath_tas.wiring import Parts, Ports, serve
 
 
 class ToolAccess:

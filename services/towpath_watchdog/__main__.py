@@ -3,13 +3,13 @@
 import sys
 
 from towpath_contracts.streams import WATCHDOG_CONSUMER
-from towpath_fabric.pull import PullConsumer
+from towpath_fabric.nats.pull_consumer import PullConsumer
+from towpath_fabric.nats.streams import ensure_consumer
 from towpath_fabric.service import Service
-from towpath_fabric.streams import ensure_consumer
-from towpath_watchdog.app import EventReader
-from towpath_watchdog.core.memory import Memory
-from towpath_watchdog.looking import Looker
-from towpath_watchdog.reporting import SOURCE, Metrics, Reporter
+from towpath_watchdog.app.event_reader import EventReader
+from towpath_watchdog.app.fact_reporter import SOURCE, Metrics, Reporter
+from towpath_watchdog.app.run_sweep import Looker
+from towpath_watchdog.core.run_memory import Memory
 from towpath_watchdog.settings import WatchdogSettings
 
 

@@ -14,11 +14,11 @@ from pydantic import ValidationError
 from towpath import builtin
 from towpath.errors import DeclarationError, RefusedError
 from towpath.hooks import Hook
-from towpath.mcp.config import ServersFile
-from towpath.mcp.serving import make_servers, read_servers
-from towpath.worker.toolbox import Toolbox, collect, load_module
-from towpath.worker.worker import Worker, WorkerOptions
+from towpath.toolbox import Toolbox, collect, load_module
 from towpath_fabric.service import Service
+from towpath_worker.adapters.mcp.config import ServersFile
+from towpath_worker.adapters.mcp.server_list import make_servers, read_servers
+from towpath_worker.app.worker import Worker, WorkerOptions
 from towpath_worker.settings import WorkerSettings
 
 USAGE_ERROR = 2

@@ -22,17 +22,17 @@ from tests.support.service_process import ServiceProcess, started
 
 from towpath_contracts import rpc
 from towpath_contracts.budgets import NOTHING, UNITS, Amounts, Budget, SetBudget
-from towpath_contracts.deciding import CALL_LOST, DecisionRequest, Usage
-from towpath_contracts.events import FINAL_STATUSES, LogEntry, event_adapter
+from towpath_contracts.decisions.request import CALL_LOST, DecisionRequest, Usage
+from towpath_contracts.events.log import FINAL_STATUSES, LogEntry, event_adapter
 from towpath_contracts.facts import DecisionFailed, DecisionMade
-from towpath_contracts.networks import PublishNetwork, Snapshot
+from towpath_contracts.networks.spec import PublishNetwork, Snapshot
 from towpath_contracts.tasks import SubmitTask
-from towpath_embedded.identity import temporary_folder
-from towpath_embedded.nats import Nats
-from towpath_embedded.postgres import Postgres
+from towpath_embedded.servers.nats import Nats
+from towpath_embedded.servers.postgres import Postgres
+from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_engine.replay import fold
-from towpath_fabric.migrations import migrate
-from towpath_fabric.pull import deliveries
+from towpath_fabric.nats.pull_consumer import deliveries
+from towpath_fabric.postgres.migrations import migrate
 
 FAN = 64
 LOST = 0.04

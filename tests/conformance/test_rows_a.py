@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 from tests.support.engine_machine import Machine, agent, respond, route, snapshot, tool, types, use, use_all
 
-from towpath_contracts import events as ev
 from towpath_contracts.canonical import digest
-from towpath_contracts.deciding import DecisionRequest
-from towpath_contracts.decisions import decision_adapter, decision_schema
-from towpath_contracts.networks import NetworkSpec
-from towpath_contracts.problems import REGISTRY
-from towpath_contracts.tools import ToolRequest
-from towpath_engine.context import agent_parameters, build_context
-from towpath_engine.publish import check, compile_prompt, compile_snapshot, snapshot_body
-from towpath_engine.validation import merge_arguments
+from towpath_contracts.decisions.decision import decision_adapter, decision_schema
+from towpath_contracts.decisions.request import DecisionRequest
+from towpath_contracts.events import log as ev
+from towpath_contracts.networks.spec import NetworkSpec
+from towpath_contracts.problems.registry import REGISTRY
+from towpath_contracts.tools.calls import ToolRequest
+from towpath_engine.publish.networks import check, compile_prompt, compile_snapshot, snapshot_body
+from towpath_engine.requests.network_context import agent_parameters, build_context
+from towpath_engine.rules.decisions import merge_arguments
 
 ECHO, PAY = tool("echo"), tool("pay", required=("amount", "account"), system=("account", "token"))
 TOOLS = {"echo": ECHO, "pay": PAY}

@@ -3,10 +3,10 @@
 import pytest
 from tests.support.engine_machine import RUN, Machine, respond, route, snapshot, use, use_all
 
-from towpath_contracts import events as ev
-from towpath_contracts.networks import DEFAULT_CONTEXT_LIMIT, NetworkSpec
+from towpath_contracts.events import log as ev
+from towpath_contracts.networks.spec import DEFAULT_CONTEXT_LIMIT, NetworkSpec
 from towpath_contracts.text import truncate
-from towpath_engine.context import build_context
+from towpath_engine.requests.network_context import build_context
 
 
 def test_a9_execution_log_has_exact_shapes_and_truncations() -> None:

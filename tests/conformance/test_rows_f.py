@@ -11,8 +11,8 @@ import pytest
 from pydantic import ValidationError
 
 from towpath_contracts.canonical import digest
-from towpath_contracts.decisions import CallTools, ToolCall, decision_adapter
-from towpath_contracts.tools import ToolRequest
+from towpath_contracts.decisions.decision import CallTools, ToolCall, decision_adapter
+from towpath_contracts.tools.calls import ToolRequest
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))

@@ -17,8 +17,8 @@ from tests.support.otlp_receiver import Receiver, otlp_receiver
 from tests.support.waiting import eventually
 
 from towpath import Client, RefusedError
-from towpath_embedded.identity import temporary_folder
 from towpath_embedded.platform import Platform
+from towpath_embedded.servers.postgres_identity import temporary_folder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -19,8 +19,8 @@ from towpath_contracts.streams import STREAMS
 from towpath_embedded.platform import Platform
 from towpath_embedded.roles import WorkerCommand
 from towpath_gateway.__main__ import create_key
-from towpath_gateway.adapters.keys import NewKey
-from towpath_gateway.core.keys import SCOPES
+from towpath_gateway.adapters.key_store import NewKey
+from towpath_gateway.core.api_keys import SCOPES
 from towpath_gateway.settings import GatewaySettings
 
 TOOLS = Path(__file__).parents[1] / "support" / "telltale_tools.py"

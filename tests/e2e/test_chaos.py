@@ -11,7 +11,7 @@ import pytest
 
 from towpath_embedded.chaos.faults import KILLS
 from towpath_embedded.chaos.outside import read_marks
-from towpath_embedded.identity import temporary_folder
+from towpath_embedded.servers.postgres_identity import temporary_folder
 
 TOWPATH = Path(sys.executable).parent / "towpath"
 KILLS_WANTED = 9

@@ -17,7 +17,7 @@ import pytest
 
 from towpath.cli import gate_watch, main
 from towpath.client.client import Client
-from towpath_embedded.identity import temporary_folder
+from towpath_embedded.servers.postgres_identity import temporary_folder
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "examples" / "support"

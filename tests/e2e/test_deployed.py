@@ -23,9 +23,9 @@ import pytest
 import yaml
 
 from towpath.cli import main
-from towpath_embedded.identity import temporary_folder
-from towpath_embedded.ports import free_port
-from towpath_embedded.postgres import Postgres
+from towpath_embedded.servers.ports import free_port
+from towpath_embedded.servers.postgres import Postgres
+from towpath_embedded.servers.postgres_identity import temporary_folder
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

@@ -19,12 +19,12 @@ import yaml
 
 from towpath import Client
 from towpath.cli import main
-from towpath_contracts.children import ChildNode
-from towpath_contracts.events import ChildEnded, ChildStarted, InstructionIssued, LogEntry, PlanAccepted, PlanMoved
-from towpath_embedded.identity import temporary_folder
+from towpath_contracts.events.log import ChildEnded, ChildStarted, InstructionIssued, LogEntry, PlanAccepted, PlanMoved
+from towpath_contracts.runs.children import ChildNode
 from towpath_embedded.networks import NetworkFolder
 from towpath_embedded.platform import Platform
 from towpath_embedded.roles import WorkerCommand
+from towpath_embedded.servers.postgres_identity import temporary_folder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -13,12 +13,12 @@ import pytest_asyncio
 from pydantic import SecretStr
 from tests.support.sse import frames
 
-from towpath_embedded.identity import temporary_folder
 from towpath_embedded.platform import Platform
 from towpath_embedded.roles import WorkerCommand
+from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_gateway.__main__ import create_key
-from towpath_gateway.adapters.keys import NewKey
-from towpath_gateway.core.keys import SCOPES
+from towpath_gateway.adapters.key_store import NewKey
+from towpath_gateway.core.api_keys import SCOPES
 from towpath_gateway.settings import GatewaySettings
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -11,7 +11,7 @@ import pytest_asyncio
 from tests.support.goal_place import EXAMPLE, PASSES, TESTED, Place, goal_place, respond, use
 
 from towpath import Client, Goal, RefusedError
-from towpath_contracts.goal_views import GoalStep, TaskState
+from towpath_readings.goals import GoalStep, TaskState
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

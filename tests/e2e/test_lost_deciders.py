@@ -17,7 +17,7 @@ from tests.support.tas_caller import query
 from tests.support.waiting import eventually
 
 from towpath_contracts import rpc, subjects
-from towpath_contracts.networks import PublishNetwork
+from towpath_contracts.networks.spec import PublishNetwork
 from towpath_contracts.streams import decide_consumer
 from towpath_embedded.platform import Platform
 from towpath_embedded.roles import replica_names

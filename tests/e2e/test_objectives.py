@@ -17,10 +17,10 @@ from towpath import Client, Objective, RefusedError
 from towpath.cli import workspaces
 from towpath.cli.options import Common
 from towpath.objectives import AgentRunResult
-from towpath_embedded.identity import temporary_folder
 from towpath_embedded.networks import NetworkFolder
 from towpath_embedded.platform import Platform
 from towpath_embedded.roles import WorkerCommand
+from towpath_embedded.servers.postgres_identity import temporary_folder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -21,10 +21,10 @@ from tests.support.waiting import eventually
 
 from towpath import Client, RefusedError, plan
 from towpath.cli import main
-from towpath_contracts.views import RunView
-from towpath_embedded.identity import temporary_folder
+from towpath_contracts.runs.views import RunView
 from towpath_embedded.platform import Platform
 from towpath_embedded.roles import WorkerCommand
+from towpath_embedded.servers.postgres_identity import temporary_folder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

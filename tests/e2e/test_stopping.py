@@ -16,11 +16,11 @@ from tests.support.tas_caller import query
 from tests.support.waiting import eventually
 
 from towpath_contracts import rpc
-from towpath_contracts.networks import PublishNetwork
+from towpath_contracts.networks.spec import PublishNetwork
 from towpath_embedded.chaos.outside import Mark, read_marks
-from towpath_embedded.identity import temporary_folder
 from towpath_embedded.platform import Platform
 from towpath_embedded.roles import WorkerCommand
+from towpath_embedded.servers.postgres_identity import temporary_folder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

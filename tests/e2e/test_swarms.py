@@ -18,12 +18,12 @@ from tests.support.goal_place import respond, use
 from tests.support.objective_runs import prompts_in
 
 from towpath import Agent, Client, RefusedError, Swarm
-from towpath_contracts.events import LogEntry
+from towpath_contracts.events.log import LogEntry
+from towpath_contracts.runs.views import RunView
 from towpath_contracts.subjects import task_enqueue
-from towpath_contracts.views import RunView
-from towpath_embedded.identity import temporary_folder
 from towpath_embedded.platform import Platform
 from towpath_embedded.roles import WorkerCommand
+from towpath_embedded.servers.postgres_identity import temporary_folder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

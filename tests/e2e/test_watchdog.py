@@ -11,9 +11,9 @@ import pytest
 import pytest_asyncio
 
 from towpath.cli import main
-from towpath_embedded.identity import temporary_folder
 from towpath_embedded.platform import Platform
 from towpath_embedded.roles import WorkerCommand
+from towpath_embedded.servers.postgres_identity import temporary_folder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

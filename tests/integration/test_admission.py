@@ -14,10 +14,10 @@ from tests.support.orchestrator_peers import NETWORK, Peers, connected, orchestr
 
 from towpath_contracts import rpc
 from towpath_contracts.facts import ApprovalRequired
-from towpath_contracts.networks import PublishNetwork
+from towpath_contracts.networks.spec import PublishNetwork
+from towpath_contracts.runs.views import GetRun
 from towpath_contracts.tasks import SubmitTask
-from towpath_contracts.tools import ToolRequest
-from towpath_contracts.views import GetRun
+from towpath_contracts.tools.calls import ToolRequest
 from towpath_fabric.clock import wall
 
 

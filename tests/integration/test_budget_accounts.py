@@ -15,10 +15,10 @@ from tests.simulation.budget_rows import BudgetRows
 from tests.support.two_ledgers import memory
 
 from towpath_contracts.budgets import UNITS
-from towpath_fabric.db import open_pool
-from towpath_fabric.lane import Lane
-from towpath_orchestrator.adapters.budget_tables import BUDGETS, Committed, read_committed
-from towpath_orchestrator.adapters.run_tables import COMMIT_WITH_BUDGETS
+from towpath_fabric.postgres.pinned_connection import Lane
+from towpath_fabric.postgres.pool import open_pool
+from towpath_orchestrator.adapters.budget_store import BUDGETS, Committed, read_committed
+from towpath_orchestrator.adapters.run_store import COMMIT_WITH_BUDGETS
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 RUNS = [uuid.UUID(int=number << 64) for number in range(1, 9)]

@@ -11,10 +11,10 @@ from tests.support.orchestrator_peers import NETWORK, Peers, connected, orchestr
 
 from towpath_contracts import rpc
 from towpath_contracts.budgets import Budget, BudgetAccounts, SetBudget, ShowBudgets
-from towpath_contracts.deciding import Usage
-from towpath_contracts.networks import PublishNetwork
+from towpath_contracts.decisions.request import Usage
+from towpath_contracts.networks.spec import PublishNetwork
+from towpath_contracts.runs.views import GetEvents, GetRun
 from towpath_contracts.tasks import SubmitTask
-from towpath_contracts.views import GetEvents, GetRun
 
 
 @pytest.fixture

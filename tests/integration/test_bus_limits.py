@@ -5,11 +5,11 @@ import time
 import pytest
 from structlog.testing import capture_logs
 
-from towpath_contracts.problems import ProblemError
+from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.rpc import Method
-from towpath_contracts.views import Done
-from towpath_embedded.nats import Nats
-from towpath_fabric.bus import Bus
+from towpath_contracts.runs.views import Done
+from towpath_embedded.servers.nats import Nats
+from towpath_fabric.nats.bus import Bus
 from towpath_fabric.settings import Settings
 
 ECHO = Method("tas", "echo", Done, Done)

@@ -14,16 +14,16 @@ from tests.support.engine_machine import RUN, Machine
 from tests.support.two_ledgers import memory
 
 from towpath_contracts.budgets import UNITS
-from towpath_contracts.children import ChildTask
+from towpath_contracts.runs.children import ChildTask
+from towpath_engine.handlers.children import birth_of, spawn
+from towpath_engine.handlers.transition import Transition
 from towpath_engine.replay import create
-from towpath_engine.spawning import birth_of, spawn
-from towpath_engine.state import RunState
-from towpath_engine.transition import Transition
-from towpath_fabric.db import Queries, open_pool
-from towpath_fabric.lane import Lane
-from towpath_orchestrator.adapters.born import born_columns
-from towpath_orchestrator.adapters.budget_tables import BUDGETS
-from towpath_orchestrator.adapters.run_tables import (
+from towpath_engine.state.run import RunState
+from towpath_fabric.postgres.pinned_connection import Lane
+from towpath_fabric.postgres.pool import Queries, open_pool
+from towpath_orchestrator.adapters.budget_store import BUDGETS
+from towpath_orchestrator.adapters.child_rows import born_columns
+from towpath_orchestrator.adapters.run_store import (
     COMMIT_WITH_BOTH,
     COMMIT_WITH_CHILDREN,
     QUERIES,
@@ -31,7 +31,7 @@ from towpath_orchestrator.adapters.run_tables import (
     event_text,
 )
 
-RECORDS = Queries.load("towpath_orchestrator", "records.sql")
+RECORDS = Queries.load("towpath_orchestrator.adapters", "records.sql")
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 OTHER = uuid.UUID(int=RUN.int + 1)
 ACCOUNT = {"project": "default", "scope": "run", "key": str(RUN), "soft": 0.8, "on_soft": "warn"}

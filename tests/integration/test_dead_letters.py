@@ -15,10 +15,10 @@ from tests.support.orchestrator_peers import Peers, connected, orchestrator
 
 from towpath_contracts import rpc, subjects
 from towpath_contracts.dead_letters import DeadLetter, ListDeadLetters, SettleDeadLetter
-from towpath_contracts.events import EffectResent
-from towpath_contracts.problems import Problem
-from towpath_contracts.views import GetEvents, GetRun
-from towpath_fabric.dead_reports import report_dead
+from towpath_contracts.events.log import EffectResent
+from towpath_contracts.problems.registry import Problem
+from towpath_contracts.runs.views import GetEvents, GetRun
+from towpath_fabric.dead_letter_reports import report_dead
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ class Reports:
         self._url = url
 
     async def __aenter__(self) -> Self:
-        from towpath_fabric.bus import Bus
+        from towpath_fabric.nats.bus import Bus
         from towpath_fabric.settings import Settings
 
         self._bus = Bus("decider", Settings(nats_url=self._url))

@@ -19,10 +19,10 @@ from tests.support.gemini_server import (
 )
 
 from towpath_contracts.canonical import digest_text
-from towpath_contracts.deciding import DecisionKind, DecisionRequest
+from towpath_contracts.decisions.request import DecisionKind, DecisionRequest
 from towpath_contracts.facts import DecisionFailed, DecisionMade
 from towpath_decider.adapters.gemini import GeminiProvider
-from towpath_decider.asking import Asker, Outcome, log_calls
+from towpath_decider.app.decision_service import Asker, Outcome, log_calls
 from towpath_decider.core.prompt import render
 
 KEY = "test-key-1234567890"

@@ -15,10 +15,10 @@ from tests.support.decisions import RESPOND, as_text, context
 from tests.support.gemini_server import Answer, gemini
 from tests.support.model_servers import DIALECTS, INPUT_TOKENS, KEY, OUTPUT_TOKENS, OpenAi
 
-from towpath_contracts.deciding import DecisionKind
-from towpath_contracts.decisions import UseTool, decision_adapter
+from towpath_contracts.decisions.decision import UseTool, decision_adapter
+from towpath_contracts.decisions.request import DecisionKind
 from towpath_contracts.facts import DecisionFailed
-from towpath_decider.asking import Asker, log_calls
+from towpath_decider.app.decision_service import Asker, log_calls
 from towpath_decider.core.prompt import render
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

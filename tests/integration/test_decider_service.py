@@ -20,7 +20,7 @@ from tests.support.service_process import ServiceProcess, service_process
 
 from towpath_contracts import subjects
 from towpath_contracts.canonical import digest_text
-from towpath_contracts.deciding import (
+from towpath_contracts.decisions.request import (
     DecisionRequest,
     LlmCall,
     RenderedPrompt,
@@ -30,19 +30,19 @@ from towpath_contracts.deciding import (
 )
 from towpath_contracts.facts import DecisionFailed, DecisionMade
 from towpath_contracts.ids import request_id
-from towpath_contracts.problems import Problem
+from towpath_contracts.problems.registry import Problem
 from towpath_contracts.rpc import BLOB_GET_RUNS, DEAD_LETTER_RUNS, PROBLEM_HEADER, RENDER_PROMPT
 from towpath_contracts.streams import decide_consumer
+from towpath_decider.adapters.script_source import BlobScripts, FileScripts
 from towpath_decider.adapters.scripted import ScriptedProvider
-from towpath_decider.adapters.scripts import BlobScripts, FileScripts
-from towpath_decider.app import Decider
-from towpath_decider.asking import Asker
-from towpath_embedded.nats import Nats
-from towpath_fabric import requests
-from towpath_fabric.bus import Bus
-from towpath_fabric.logs import configure
+from towpath_decider.app.decider import Decider
+from towpath_decider.app.decision_service import Asker
+from towpath_embedded.servers.nats import Nats
+from towpath_fabric import request_loop
+from towpath_fabric.nats.bus import Bus
+from towpath_fabric.nats.streams import ensure_streams
 from towpath_fabric.settings import Settings
-from towpath_fabric.streams import ensure_streams
+from towpath_fabric.telemetry.logs import configure
 
 
 @pytest.fixture
@@ -326,8 +326,8 @@ async def in_process(nats_server: Nats, asking: Asking) -> AsyncIterator[Callabl
 async def test_a_long_call_is_kept_alive_and_made_once(
     asking: Asking, in_process: Callable[[], Awaitable[Decider]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(requests, "PROGRESS_EVERY_S", 0.2)
-    monkeypatch.setattr(requests, "BEAT_S", 0.1)
+    monkeypatch.setattr(request_loop, "PROGRESS_EVERY_S", 0.2)
+    monkeypatch.setattr(request_loop, "BEAT_S", 0.1)
     await shorten_ack_wait(asking, 1)
     await in_process()
     await asking.ask(request(script=asking.script([{**RESPOND, "delay_ms": 2_500}])))
@@ -369,7 +369,7 @@ async def test_a_fact_that_could_not_be_stored_is_stored_later_and_only_then_ack
 async def test_an_outage_of_the_platform_is_no_answer_to_a_request(
     asking: Asking, in_process: Callable[[], Awaitable[Decider]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(requests, "AWAY_PAUSE_S", 0.05)
+    monkeypatch.setattr(request_loop, "AWAY_PAUSE_S", 0.05)
     await in_process()
     asking.database_is_away = True
     await asking.ask(request(script=asking.script([RESPOND])))

@@ -14,7 +14,7 @@ import pytest
 from nats.aio.client import Client
 
 from towpath_contracts import subjects
-from towpath_contracts.problems import ProblemError
+from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.streams import CONSUMERS, STREAMS
 from towpath_embedded.chaos.broker_store import DAMAGES
 from towpath_embedded.platform import Platform

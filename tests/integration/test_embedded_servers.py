@@ -17,10 +17,10 @@ import nats
 import pytest
 
 from towpath_contracts.authority import USERS, client_rights
-from towpath_contracts.problems import ProblemError
-from towpath_embedded.nats import Nats
-from towpath_embedded.postgres import Postgres
+from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.process import wait_exit
+from towpath_embedded.servers.nats import Nats
+from towpath_embedded.servers.postgres import Postgres
 
 
 async def _value(dsn: str, query: str) -> object:
@@ -196,8 +196,8 @@ async def test_a_server_that_can_not_start_shows_the_end_of_its_log(folder: Path
 _ORPHAN = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from towpath_embedded.nats import Nats
-from towpath_embedded.postgres import Postgres
+from towpath_embedded.servers.nats import Nats
+from towpath_embedded.servers.postgres import Postgres
 async def main():
     folder = Path(sys.argv[1])
     nats, postgres = Nats(folder / "nats"), Postgres(folder / "postgres", durable=False)

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from towpath_contracts.problems import ProblemError
-from towpath_embedded.ports import free_port, is_free, require_free
+from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.process import LOG_LIMIT_BYTES, trim, wait_exit
 from towpath_embedded.roles import Role, http_status
+from towpath_embedded.servers.ports import free_port, is_free, require_free
 from towpath_embedded.supervisor import LONGEST_PAUSE_S, Supervisor
 
 ANSWERS = """

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from towpath_contracts.problems import ProblemError, problem
-from towpath_contracts.views import Done, GetRun
-from towpath_embedded.nats import Nats
-from towpath_fabric.bus import Bus
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.runs.views import Done, GetRun
+from towpath_embedded.servers.nats import Nats
+from towpath_fabric.nats.bus import Bus
 from towpath_fabric.settings import Settings
 
 QUESTION = GetRun(project="p", run_id="00000000-0000-0000-0000-000000000001")

@@ -9,13 +9,13 @@ import nats.protocol.parser as nats_parser
 import pytest
 from nats.aio.msg import Msg
 
-from towpath_contracts.access import GetPolicy
 from towpath_contracts.rpc import GET_POLICY
-from towpath_contracts.views import Done
+from towpath_contracts.runs.views import Done
+from towpath_contracts.tools.access import GetPolicy
 from towpath_embedded.chaos.raw_nats import RawNats, raw_nats
-from towpath_embedded.nats import Nats
-from towpath_fabric.bus import Bus
-from towpath_fabric.careful_client import CarefulParser, readable_subject, usable_reply
+from towpath_embedded.servers.nats import Nats
+from towpath_fabric.nats.bus import Bus
+from towpath_fabric.nats.tolerant_nats_client import CarefulParser, readable_subject, usable_reply
 from towpath_fabric.settings import Settings
 
 HOSTILE_REPLIES = (b"_INBOX.\xff\xfe", b"_INBOX.a\x0bb", b"_INBOX.a\x00b", b"_INBOX.*", b"_INBOX.>")

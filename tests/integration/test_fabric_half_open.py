@@ -7,13 +7,13 @@ import pytest
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
-from towpath_contracts.access import GetPolicy
 from towpath_contracts.rpc import GET_POLICY
-from towpath_contracts.views import Done
+from towpath_contracts.runs.views import Done
+from towpath_contracts.tools.access import GetPolicy
 from towpath_embedded.chaos.half_open import half_open
-from towpath_embedded.nats import Nats
-from towpath_fabric import bus as bus_module
-from towpath_fabric.bus import Bus
+from towpath_embedded.servers.nats import Nats
+from towpath_fabric.nats import bus as bus_module
+from towpath_fabric.nats.bus import Bus
 from towpath_fabric.settings import Settings
 
 QUESTION = b'{"project": "default"}'

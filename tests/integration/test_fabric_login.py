@@ -26,11 +26,11 @@ from towpath.cli import main
 from towpath.cli.credentials import authority_configuration, load
 from towpath.client.client import Client
 from towpath.errors import TowpathError
-from towpath_contracts.problems import problem
+from towpath_contracts.problems.registry import problem
 from towpath_contracts.rpc import PROBLEM_HEADER
-from towpath_fabric.broker_login import BrokerLoginError, connect_options
-from towpath_fabric.bus import Bus
 from towpath_fabric.clock import wall
+from towpath_fabric.nats.bus import Bus
+from towpath_fabric.nats.login import BrokerLoginError, connect_options
 from towpath_fabric.settings import BrokerSettings, Settings
 
 NATS = Path(sys.executable).parent / "nats-server"

@@ -10,9 +10,9 @@ from tests.integration.test_replay import change
 from tests.support.orchestrator_peers import Peers, connected, orchestrator
 
 from towpath_contracts import rpc
-from towpath_contracts.events import RunForked
-from towpath_contracts.replaying import ForkOptions, ForkRun, ReplayRuns
-from towpath_contracts.views import GetEvents
+from towpath_contracts.events.log import RunForked
+from towpath_contracts.runs.records import ForkOptions, ForkRun, ReplayRuns
+from towpath_contracts.runs.views import GetEvents
 
 
 @pytest.fixture

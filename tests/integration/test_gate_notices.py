@@ -18,11 +18,11 @@ from tests.conftest import DatabaseUrl
 from tests.support.waiting import eventually
 from tests.support.web import Web, web
 
-from towpath_contracts.notices import ListNotices, RetryNotice
-from towpath_contracts.problems import ProblemError
-from towpath_fabric.db import open_pool
-from towpath_orchestrator.noticing import LEASE_S, TIMEOUT_S, Noticing
-from towpath_orchestrator.webhooks import Webhook
+from towpath_contracts.gate_notices import ListNotices, RetryNotice
+from towpath_contracts.problems.registry import ProblemError
+from towpath_fabric.postgres.pool import open_pool
+from towpath_orchestrator.adapters.webhooks import Webhook
+from towpath_orchestrator.app.loop.webhook_delivery import LEASE_S, TIMEOUT_S, Noticing
 
 KEY = b"k" * 24
 TAKEN = b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n"

@@ -15,14 +15,14 @@ from tests.support.sse import Frame, frames
 from tests.support.waiting import eventually
 
 from towpath_contracts import rpc, subjects
-from towpath_contracts.events import LogEntry, NoteAdded, RunEvents, RunStarted
-from towpath_contracts.problems import problem
-from towpath_embedded.nats import Nats
-from towpath_fabric.bus import Bus
+from towpath_contracts.events.log import LogEntry, NoteAdded, RunEvents, RunStarted
+from towpath_contracts.problems.registry import problem
+from towpath_embedded.servers.nats import Nats
+from towpath_fabric.nats.bus import Bus
 from towpath_fabric.settings import Settings
-from towpath_fabric.telemetry import Telemetry
-from towpath_gateway import streaming
-from towpath_gateway.adapters.platform import Platform
+from towpath_fabric.telemetry.recorder import Telemetry
+from towpath_gateway.adapters.platform_client import Platform
+from towpath_gateway.app import event_stream
 from towpath_gateway.core.sse import BYE
 
 TASK = {"network": "support", "user_message": "hello"}
@@ -149,7 +149,7 @@ async def test_large_events_come_in_smaller_pages(client: httpx2.AsyncClient, pe
 async def test_a_silent_stream_is_kept_open(
     nats_url: str, peer: PlatformPeer, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streaming, "PING_S", 0.2)
+    monkeypatch.setattr(event_stream, "PING_S", 0.2)
     run = await a_run(client, peer)
     settings = Settings.load(nats_url=nats_url)
     bus = Bus("gateway", settings)
@@ -158,7 +158,7 @@ async def test_a_silent_stream_is_kept_open(
     try:
         platform = Platform(bus, stopping, Telemetry("gateway", settings))
         first = await platform.page("default", run.run_id, 0)
-        stream = streaming.RunStream(platform, "default", first, streaming.OneRun(run.run_id)).frames()
+        stream = event_stream.RunStream(platform, "default", first, event_stream.OneRun(run.run_id)).frames()
         assert (await anext(stream)).startswith(b"retry:")
         assert (await anext(stream)).startswith(b"id: 1\n")
         begun = time.monotonic()

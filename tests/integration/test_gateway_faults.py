@@ -9,11 +9,11 @@ from pydantic import SecretStr, ValidationError
 from tests.support.gateway_process import gateway_process
 from tests.support.platform_peer import PlatformPeer
 
-from towpath_embedded.nats import Nats
-from towpath_embedded.postgres import Postgres
-from towpath_fabric.migrations import migrate
+from towpath_embedded.servers.nats import Nats
+from towpath_embedded.servers.postgres import Postgres
+from towpath_fabric.postgres.migrations import migrate
 from towpath_gateway.__main__ import create_key
-from towpath_gateway.adapters.keys import CACHE_S, NewKey
+from towpath_gateway.adapters.key_store import CACHE_S, NewKey
 from towpath_gateway.settings import GatewaySettings
 
 TASK = {"network": "support", "user_message": "hello"}

@@ -19,12 +19,12 @@ from tests.support.gateway_process import GatewayProcess, gateway_process
 from tests.support.platform_peer import PlatformPeer
 
 from towpath_contracts import rpc
-from towpath_contracts.access import AuditPage, Permissions, PolicyApplied, ToolsDescribed
 from towpath_contracts.dead_letters import DeadLetterPage
-from towpath_contracts.views import Done, GatePage, GateView
+from towpath_contracts.runs.views import Done, GatePage, GateView
+from towpath_contracts.tools.access import AuditPage, Permissions, PolicyApplied, ToolsDescribed
 from towpath_gateway.__main__ import create_key
-from towpath_gateway.adapters.keys import NewKey
-from towpath_gateway.core.keys import OPERATE_PLATFORM, SCOPES
+from towpath_gateway.adapters.key_store import NewKey
+from towpath_gateway.core.api_keys import OPERATE_PLATFORM, SCOPES
 from towpath_gateway.settings import GatewaySettings
 
 

@@ -14,7 +14,7 @@ import pytest
 from tests.support.gateway_process import GatewayProcess, gateway_process
 from tests.support.platform_peer import PlatformPeer
 
-from towpath_gateway.app import create_app
+from towpath_gateway.app.application import create_app
 
 ROUNDS = 12
 ODD_TEXTS = ("", " ", "a b", "ü", "\n", "%", "..", "/", "x" * 300, "null", "-1", "1e99", "😀", "\x7f", "'; --", "{}")

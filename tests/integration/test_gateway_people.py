@@ -18,12 +18,12 @@ from towpath.cli.options import Common
 from towpath.client.client import Client
 from towpath_contracts import rpc
 from towpath_contracts.canonical import digest_text
-from towpath_contracts.deciding import PromptContext, RenderedPrompt
-from towpath_contracts.events import ToolCallFinished
-from towpath_contracts.networks import NetworkList, NetworkVersion
-from towpath_contracts.problems import ProblemDetail, problem
-from towpath_contracts.tools import BlobChunk
-from towpath_contracts.views import Done, GatePage, GateView, PromptPreview
+from towpath_contracts.decisions.request import PromptContext, RenderedPrompt
+from towpath_contracts.events.log import ToolCallFinished
+from towpath_contracts.networks.spec import NetworkList, NetworkVersion
+from towpath_contracts.problems.registry import ProblemDetail, problem
+from towpath_contracts.runs.views import Done, GatePage, GateView, PromptPreview
+from towpath_contracts.tools.calls import BlobChunk
 
 SPEC = {"kind": "Network", "name": "support", "agents": [{"key": "main", "is_default": True, "allow_respond": True}]}
 

@@ -11,7 +11,7 @@ import pytest
 from tests.support.gateway_process import GatewayProcess, gateway_process
 from tests.support.platform_peer import PlatformPeer
 
-from towpath_contracts.problems import problem
+from towpath_contracts.problems.registry import problem
 
 TASK = {"network": "support", "user_message": "Refund order 8812"}
 

@@ -14,16 +14,16 @@ from tests.support.platform_peer import PeerRun, PlatformPeer
 from tests.support.waiting import eventually
 
 from towpath_contracts import ids, rpc
-from towpath_contracts.decisions import CallTools, ToolCall
-from towpath_contracts.events import (
+from towpath_contracts.decisions.decision import CallTools, ToolCall
+from towpath_contracts.events.log import (
     DecisionReceived,
     DecisionRequested,
     InstructionIssued,
     RunStarted,
     ToolCallFinished,
 )
-from towpath_contracts.problems import problem
-from towpath_contracts.views import CancelRun, LlmCalls
+from towpath_contracts.problems.registry import problem
+from towpath_contracts.runs.views import CancelRun, LlmCalls
 
 TASK = {"network": "support", "user_message": "Refund order 8812"}
 

@@ -18,10 +18,9 @@ from tests.support.waiting import eventually
 
 from towpath import Client, RefusedError
 from towpath_contracts import subjects
-from towpath_contracts.children import ChildTask
-from towpath_contracts.deciding import TokenDelta
-from towpath_contracts.decisions import Finish
-from towpath_contracts.events import (
+from towpath_contracts.decisions.decision import Finish
+from towpath_contracts.decisions.request import TokenDelta
+from towpath_contracts.events.log import (
     ChildEnded,
     ChildStarted,
     DecisionReceived,
@@ -31,14 +30,15 @@ from towpath_contracts.events import (
     RunQuarantined,
     RunStarted,
 )
+from towpath_contracts.runs.children import ChildTask
 from towpath_contracts.tasks import SubmitTask
-from towpath_contracts.tree_stream import TreeEntry
-from towpath_fabric.bus import Bus
+from towpath_fabric.nats.bus import Bus
 from towpath_fabric.settings import Settings
-from towpath_fabric.telemetry import Telemetry
-from towpath_gateway.adapters.feed import MAX_PIECES, Pieces
-from towpath_gateway.adapters.platform import Platform
-from towpath_gateway.streaming import RunStream, WholeTree
+from towpath_fabric.telemetry.recorder import Telemetry
+from towpath_gateway.adapters.event_feed import MAX_PIECES, Pieces
+from towpath_gateway.adapters.platform_client import Platform
+from towpath_gateway.app.event_stream import RunStream, WholeTree
+from towpath_readings.stream.tree import TreeEntry
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

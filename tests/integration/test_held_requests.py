@@ -9,20 +9,20 @@ from prometheus_client import CollectorRegistry
 from tests.conftest import DatabaseUrl
 from tests.support.engine_machine import START, snapshot, task
 
-from towpath_contracts.events import LogEntry
+from towpath_contracts.events.log import LogEntry
 from towpath_contracts.facts import CancelRequested, RunAdmitted
 from towpath_engine.advance import advance
-from towpath_engine.effects import Effect
 from towpath_engine.replay import create
-from towpath_engine.state import RunState
+from towpath_engine.requests.effects import Effect
+from towpath_engine.state.run import RunState
 from towpath_fabric.clock import monotonic
-from towpath_fabric.db import open_pool
-from towpath_orchestrator.adapters.run_tables import RunTables
-from towpath_orchestrator.cache import StateCache
-from towpath_orchestrator.holding import AHEAD_S, Holding
+from towpath_fabric.postgres.pool import open_pool
+from towpath_orchestrator.adapters.run_store import RunTables
+from towpath_orchestrator.app.loop.dispatch_windows import Windows
+from towpath_orchestrator.app.loop.held_request_timers import AHEAD_S, Holding
+from towpath_orchestrator.app.loop.state_cache import StateCache
 from towpath_orchestrator.metrics import Metrics
 from towpath_orchestrator.settings import OrchestratorSettings
-from towpath_orchestrator.windows import Windows
 
 RUN = (
     "INSERT INTO runs.run (run_id, project, kind, network, version, snapshot_digest, status, seq, caller, wake_at,"

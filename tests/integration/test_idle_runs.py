@@ -6,10 +6,10 @@ from uuid import UUID, uuid4
 import asyncpg
 from tests.conftest import DatabaseUrl
 
-from towpath_contracts.watching import IdleRuns
-from towpath_fabric.db import open_pool
-from towpath_orchestrator.cache import Waiters
-from towpath_orchestrator.reading import Reading
+from towpath_contracts.runs.idle_runs import IdleRuns
+from towpath_fabric.postgres.pool import open_pool
+from towpath_orchestrator.app.api.queries import Reading
+from towpath_orchestrator.app.loop.state_cache import Waiters
 
 INSERT = """
 INSERT INTO runs.run (run_id, project, kind, network, version, snapshot_digest, status, seq, caller, created_at,

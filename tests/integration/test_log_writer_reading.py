@@ -13,12 +13,12 @@ from tests.support.run_log import wait_for
 from tests.support.service_process import ServiceProcess, service_process
 
 from towpath_contracts import subjects
-from towpath_contracts.deciding import DecisionKind, LlmCall, ToolLog
+from towpath_contracts.decisions.request import DecisionKind, LlmCall, ToolLog
 from towpath_contracts.ids import execution_id, request_id
-from towpath_contracts.problems import ProblemError
+from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.rpc import GET_LLM_CALLS
-from towpath_contracts.views import GetLlmCalls, LlmCalls
-from towpath_embedded.nats import Nats
+from towpath_contracts.runs.views import GetLlmCalls, LlmCalls
+from towpath_embedded.servers.nats import Nats
 
 
 @pytest.fixture

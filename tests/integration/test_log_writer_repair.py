@@ -11,8 +11,8 @@ from tests.support.history_place import Place, new_run, open_place
 from tests.support.run_log import KeptRun, wait_for
 from tests.support.service_process import service_process
 
-from towpath_embedded.nats import Nats
-from towpath_log_writer.repair import SWEEP_ROWS
+from towpath_embedded.servers.nats import Nats
+from towpath_log_writer.app.repair import SWEEP_ROWS
 
 DEEP = '{"type": "note_added", "deep": ' + "[" * 300 + "]" * 300 + "}"
 

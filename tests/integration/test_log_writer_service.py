@@ -13,8 +13,8 @@ from tests.support.run_log import wait_for
 from tests.support.service_process import ServiceProcess, service_process
 
 from towpath_contracts import subjects
-from towpath_contracts.deciding import Usage
-from towpath_embedded.nats import Nats
+from towpath_contracts.decisions.request import Usage
+from towpath_embedded.servers.nats import Nats
 
 
 @pytest.fixture

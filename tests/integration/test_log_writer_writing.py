@@ -10,13 +10,13 @@ import pytest
 from tests.conftest import DatabaseUrl
 from tests.support import run_history as h
 
-from towpath_contracts.children import ParentOf
-from towpath_contracts.events import RunEvents
-from towpath_contracts.raw_events import EventBatch
-from towpath_fabric.logs import configure
+from towpath_contracts.events.log import RunEvents
+from towpath_contracts.runs.children import ParentOf
+from towpath_contracts.runs.raw_events import EventBatch
 from towpath_fabric.settings import Settings
-from towpath_log_writer.adapters.tables import HistoryTables
-from towpath_log_writer.writing import Writer
+from towpath_fabric.telemetry.logs import configure
+from towpath_log_writer.adapters.history_tables import HistoryTables
+from towpath_log_writer.app.history_writer import Writer
 
 RUN = uuid.UUID("0192f0c1-2f00-7000-8000-00000000000b")
 

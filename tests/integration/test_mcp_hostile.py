@@ -18,11 +18,11 @@ from tests.support.waiting import eventually
 
 from towpath.context import ToolContext
 from towpath.errors import ToolError
-from towpath.mcp.config import load_servers
-from towpath.mcp.server import McpServer
-from towpath.mcp.serving import make_servers
-from towpath.mcp.tool import DiscoveredTool
-from towpath.worker.results import OutcomeLostError
+from towpath_worker.adapters.mcp.config import load_servers
+from towpath_worker.adapters.mcp.server import McpServer
+from towpath_worker.adapters.mcp.server_list import make_servers
+from towpath_worker.adapters.mcp.tool import DiscoveredTool
+from towpath_worker.core.results import OutcomeLostError
 
 FILE = """
 servers:
@@ -170,7 +170,7 @@ async def test_a_server_that_no_longer_lists_its_tools_is_left_alone_for_longer_
     folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO, "worker")
-    monkeypatch.setattr("towpath.mcp.server.FIRST_PAUSE_S", 0.0625)
+    monkeypatch.setattr("towpath_worker.adapters.mcp.server.FIRST_PAUSE_S", 0.0625)
     (folder / "tools.json.once").touch()
     refusal = "the server does not list its tools"
     async with hostile(folder):

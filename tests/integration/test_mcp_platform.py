@@ -17,10 +17,10 @@ from tests.support.tas_caller import TasCaller, row
 from tests.support.tas_running import Shared, shared_tas
 from tests.support.waiting import eventually
 
-from towpath.mcp.config import load_servers
 from towpath_contracts import rpc
-from towpath_contracts.access import ToolsDescribed
-from towpath_embedded.ports import free_port
+from towpath_contracts.tools.access import ToolsDescribed
+from towpath_embedded.servers.ports import free_port
+from towpath_worker.adapters.mcp.config import load_servers
 
 __all__ = ["shared_tas"]
 

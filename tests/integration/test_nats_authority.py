@@ -23,9 +23,9 @@ from tests.support.waiting import eventually
 from towpath_contracts.authority import CORE
 from towpath_contracts.streams import exec_consumer
 from towpath_contracts.subjects import tool_exec
-from towpath_embedded.identity import temporary_folder
-from towpath_embedded.nats import Nats
-from towpath_fabric.streams import ensure_consumer, ensure_streams
+from towpath_embedded.servers.nats import Nats
+from towpath_embedded.servers.postgres_identity import temporary_folder
+from towpath_fabric.nats.streams import ensure_consumer, ensure_streams
 
 OUTSIDE = sorted(user for user, credential in CREDENTIALS.items() if credential.account != CORE)
 

@@ -10,12 +10,12 @@ import asyncpg
 import pytest
 from tests.conftest import DatabaseUrl
 
-from towpath_contracts.children import GetTree
-from towpath_contracts.views import GetRun
-from towpath_fabric.db import open_pool
-from towpath_orchestrator.cache import Waiters
-from towpath_orchestrator.reading import Reading
-from towpath_orchestrator.waking import AT_ONCE, RECORDS
+from towpath_contracts.runs.children import GetTree
+from towpath_contracts.runs.views import GetRun
+from towpath_fabric.postgres.pool import open_pool
+from towpath_orchestrator.app.api.queries import Reading
+from towpath_orchestrator.app.loop.state_cache import Waiters
+from towpath_orchestrator.app.loop.switch_resume import AT_ONCE, RECORDS
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 RUN, CALL, GATE, SWITCH = (uuid.UUID(int=number << 64) for number in (1, 2, 3, 4))

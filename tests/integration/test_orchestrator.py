@@ -11,9 +11,9 @@ from tests.support.orchestrator_peers import NETWORK, Peers, connected, orchestr
 from tests.support.waiting import eventually
 
 from towpath_contracts import rpc
-from towpath_contracts.networks import PublishNetwork
+from towpath_contracts.networks.spec import PublishNetwork
+from towpath_contracts.runs.views import CancelRun, GetEvents, GetRun, ListRuns
 from towpath_contracts.tasks import SubmitTask
-from towpath_contracts.views import CancelRun, GetEvents, GetRun, ListRuns
 
 
 def three_steps(request: Any) -> dict[str, Any]:

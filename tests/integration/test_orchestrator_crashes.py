@@ -11,9 +11,9 @@ import pytest
 from tests.support.orchestrator_peers import NETWORK, Peers, connected, orchestrator, respond, use
 
 from towpath_contracts import rpc
-from towpath_contracts.networks import PublishNetwork
+from towpath_contracts.networks.spec import PublishNetwork
+from towpath_contracts.runs.views import GetRun, ListRuns
 from towpath_contracts.tasks import SubmitTask
-from towpath_contracts.views import GetRun, ListRuns
 from towpath_fabric.crash_points import VARIABLE
 
 PATIENCE_S = 45

@@ -9,9 +9,9 @@ from nats.aio.msg import Msg
 from tests.support.orchestrator_peers import NETWORK, Peers, connected, orchestrator, respond, use
 
 from towpath_contracts import rpc
-from towpath_contracts.access import SettleCall
-from towpath_contracts.networks import PublishNetwork
-from towpath_contracts.views import Done, ListGates, ResolveGate
+from towpath_contracts.networks.spec import PublishNetwork
+from towpath_contracts.runs.views import Done, ListGates, ResolveGate
+from towpath_contracts.tools.access import SettleCall
 
 OPEN = (
     "INSERT INTO runs.gate"

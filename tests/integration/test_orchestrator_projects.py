@@ -9,12 +9,12 @@ import pytest
 from tests.support.orchestrator_peers import NETWORK, Peers, connected, orchestrator, respond, use
 
 from towpath_contracts import rpc
-from towpath_contracts.access import GetPolicy
 from towpath_contracts.base import Message
 from towpath_contracts.canonical import digest
-from towpath_contracts.networks import PublishNetwork
-from towpath_contracts.tools import BlobGet
-from towpath_contracts.views import CancelRun, GetEvents, GetRun, ListGates, ListRuns, PreviewPrompt, ResolveGate
+from towpath_contracts.networks.spec import PublishNetwork
+from towpath_contracts.runs.views import CancelRun, GetEvents, GetRun, ListGates, ListRuns, PreviewPrompt, ResolveGate
+from towpath_contracts.tools.access import GetPolicy
+from towpath_contracts.tools.calls import BlobGet
 
 
 @pytest.fixture

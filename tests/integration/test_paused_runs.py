@@ -17,15 +17,15 @@ from tests.support.tas_running import starter
 from tests.support.waiting import eventually
 
 from towpath_contracts import rpc, streams
-from towpath_contracts.deciding import DecisionRequest
-from towpath_contracts.networks import PublishNetwork
-from towpath_contracts.problems import ProblemError
-from towpath_contracts.replaying import ForkOptions, ForkRun
+from towpath_contracts.decisions.request import DecisionRequest
+from towpath_contracts.networks.spec import PublishNetwork
+from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.runs.records import ForkOptions, ForkRun
+from towpath_contracts.runs.views import GetEvents, GetRun, ListGates, ResolveGate, RunView
 from towpath_contracts.tasks import SubmitTask
-from towpath_contracts.tools import ToolInvocation
-from towpath_contracts.views import GetEvents, GetRun, ListGates, ResolveGate, RunView
-from towpath_embedded.nats import Nats
-from towpath_fabric.pull import PullConsumer
+from towpath_contracts.tools.calls import ToolInvocation
+from towpath_embedded.servers.nats import Nats
+from towpath_fabric.nats.pull_consumer import PullConsumer
 
 NETWORK = {
     "name": "shop",

@@ -18,18 +18,18 @@ from tests.support.decisions import RESPOND, as_text, context, request
 from tests.support.service_process import ServiceProcess, service_process
 
 from towpath_contracts import subjects
-from towpath_contracts.deciding import CALL_UNASKED, DecisionRequest
+from towpath_contracts.decisions.provider_limits import ProviderLimit
+from towpath_contracts.decisions.request import CALL_UNASKED, DecisionRequest
 from towpath_contracts.facts import DecisionFailed, DecisionMade
 from towpath_contracts.ids import request_id
-from towpath_contracts.provider_limits import ProviderLimit
 from towpath_contracts.streams import decide_consumer
+from towpath_decider.app.provider_limiter import Limiter
 from towpath_decider.core.conversation import CallFailure, Question, Turn
-from towpath_decider.limiter import Limiter
-from towpath_embedded.nats import Nats
-from towpath_fabric.bus import Bus
-from towpath_fabric.registers import Registers
+from towpath_embedded.servers.nats import Nats
+from towpath_fabric.nats.bus import Bus
+from towpath_fabric.nats.kv_register import Registers
+from towpath_fabric.nats.streams import ensure_streams
 from towpath_fabric.settings import Settings
-from towpath_fabric.streams import ensure_streams
 
 TEXT = as_text(RESPOND)
 PATIENT_S = 90.0

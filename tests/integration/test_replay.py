@@ -14,7 +14,7 @@ from tests.integration.test_orchestrator import ended, publish, submit, three_st
 from tests.support.orchestrator_peers import Peers, connected, orchestrator
 
 from towpath_contracts import rpc
-from towpath_contracts.replaying import GetRecord, ReplayRuns
+from towpath_contracts.runs.records import GetRecord, ReplayRuns
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tests.integration.test_replay import change, command
 from tests.support.orchestrator_peers import Peers, connected, orchestrator
 
 from towpath_contracts import rpc
-from towpath_contracts.replaying import GetRecord, ReplayRuns
+from towpath_contracts.runs.records import GetRecord, ReplayRuns
 
 COPIES = """
 WITH ids AS (

@@ -12,8 +12,8 @@ from tests.support.orchestrator_peers import Peers, connected, orchestrator
 
 from towpath_contracts import rpc
 from towpath_contracts.dead_letters import ListDeadLetters
-from towpath_contracts.run_effects import effects_of
-from towpath_contracts.views import CancelRun, GetEvents, GetRun
+from towpath_contracts.runs.views import CancelRun, GetEvents, GetRun
+from towpath_readings.effects import effects_of
 
 
 @pytest.fixture

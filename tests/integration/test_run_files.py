@@ -14,23 +14,23 @@ from tests.support.serving import serving
 from tests.support.tas_peer import TasPeer
 
 from towpath import ToolContext, tool
-from towpath_contracts import events as ev
 from towpath_contracts import facts
 from towpath_contracts.canonical import digest, digest_text
-from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.events import log as ev
+from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.rpc import RECORD_OUTCOME
-from towpath_contracts.run_calls import InternalOutcome, RecordOutcome
-from towpath_contracts.tools import ToolFailure
-from towpath_contracts.workspace import MAX_FILE_BYTES, MAX_WORKSPACE_BYTES, FileChange
-from towpath_embedded.nats import Nats
-from towpath_engine.internal import digests_for
-from towpath_fabric.bus import Bus
-from towpath_fabric.db import open_pool
+from towpath_contracts.tools.calls import ToolFailure
+from towpath_contracts.tools.internal_outcomes import InternalOutcome, RecordOutcome
+from towpath_contracts.tools.workspace import MAX_FILE_BYTES, MAX_WORKSPACE_BYTES, FileChange
+from towpath_embedded.servers.nats import Nats
+from towpath_engine.handlers.calls.internal_tools import digests_for
+from towpath_fabric.nats.bus import Bus
+from towpath_fabric.postgres.pool import open_pool
 from towpath_fabric.settings import Settings
-from towpath_orchestrator.adapters.run_tables import RunTables
-from towpath_orchestrator.desks import Desks
-from towpath_orchestrator.inbox import Item
-from towpath_orchestrator.outcomes import tell_outcome
+from towpath_orchestrator.adapters.run_store import RunTables
+from towpath_orchestrator.app.loop.inbox import Item
+from towpath_orchestrator.app.loop.internal_outcomes import tell_outcome
+from towpath_orchestrator.app.loop.workspace_texts import Desks
 
 BROKEN = "broken.txt"
 

@@ -30,11 +30,11 @@ from towpath import (
     run,
 )
 from towpath_contracts import rpc
-from towpath_contracts.events import FINAL_STATUSES, RunFinished
-from towpath_contracts.networks import PublishNetwork
-from towpath_contracts.problems import problem
-from towpath_embedded.identity import temporary_folder
-from towpath_embedded.nats import Nats
+from towpath_contracts.events.log import FINAL_STATUSES, RunFinished
+from towpath_contracts.networks.spec import PublishNetwork
+from towpath_contracts.problems.registry import problem
+from towpath_embedded.servers.nats import Nats
+from towpath_embedded.servers.postgres_identity import temporary_folder
 
 
 @dataclass

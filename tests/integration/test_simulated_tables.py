@@ -17,13 +17,13 @@ from tests.conftest import DatabaseUrl
 from tests.support.tas_calls import RUN, ask, claim, outcome, request, ruling
 from tests.support.two_ledgers import TwoLedgers
 
-from towpath_contracts.tools import EffectClass
-from towpath_fabric.db import open_pool
-from towpath_tas.core.call import Step
-from towpath_tas.core.claims import on_claim
-from towpath_tas.core.matrix import Rate
-from towpath_tas.core.outcomes import on_outcome
-from towpath_tas.core.settling import on_settle
+from towpath_contracts.tools.calls import EffectClass
+from towpath_fabric.postgres.pool import open_pool
+from towpath_tas.core.calls.call import Step
+from towpath_tas.core.calls.claims import on_claim
+from towpath_tas.core.calls.outcomes import on_outcome
+from towpath_tas.core.calls.settlement import on_settle
+from towpath_tas.core.policy.matrix import Rate
 
 T = TypeVar("T")
 

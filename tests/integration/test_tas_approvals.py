@@ -11,8 +11,8 @@ from tests.support.tas_caller import TOOLS, TasCaller, query, row, settled, tool
 from tests.support.tas_running import Running, running, shared_tas, tas
 
 from towpath_contracts import rpc
-from towpath_contracts.problems import ProblemError
-from towpath_embedded.nats import Nats
+from towpath_contracts.problems.registry import ProblemError
+from towpath_embedded.servers.nats import Nats
 
 __all__ = ["shared_tas", "tas"]
 

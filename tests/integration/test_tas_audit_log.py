@@ -17,14 +17,14 @@ from tests.support.waiting import eventually
 
 from towpath_audit.notes import Signer
 from towpath_audit.verifier import verify
-from towpath_contracts.audit import AuditExport, EraseAudit, GetCheckpoint
-from towpath_contracts.problems import ProblemError
+from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.tools.audit import AuditExport, EraseAudit, GetCheckpoint
 from towpath_fabric.clock import wall
-from towpath_fabric.db import DATABASE_DOWN
 from towpath_fabric.ids import new_run_id
+from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_tas.adapters.ledger_tables import platform_audit
-from towpath_tas.app.retention import Retention
-from towpath_tas.app.sealer import QUERIES, BrokenLogError
+from towpath_tas.app.audit.retention import Retention
+from towpath_tas.app.audit.sealer import QUERIES, BrokenLogError
 
 CALLS = 700
 MUTANTS = 7

@@ -13,19 +13,19 @@ from tests.support.waiting import eventually
 
 from towpath_audit import bundle
 from towpath_audit.verifier import verify
-from towpath_contracts.audit import AuditExport, AuditPiece, EraseAudit, GetCheckpoint
-from towpath_contracts.problems import ProblemError
+from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.tools.audit import AuditExport, AuditPiece, EraseAudit, GetCheckpoint
 from towpath_fabric.clock import wall
 from towpath_tas.adapters.ledger_tables import platform_audit
-from towpath_tas.app import bundles
-from towpath_tas.app.retention import Retention
-from towpath_tas.app.sealer import BrokenLogError
+from towpath_tas.app.audit import audit_export
+from towpath_tas.app.audit.retention import Retention
+from towpath_tas.app.audit.sealer import BrokenLogError
 
 
 @pytest.fixture
 async def log(database: DatabaseUrl, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AuditLog]:
     """A log of 20 calls, exported in small pieces."""
-    monkeypatch.setattr(bundles, "PIECE_LEAVES", 25)
+    monkeypatch.setattr(audit_export, "PIECE_LEAVES", 25)
     async with audit_log(database(), database("tas")) as found:
         await fill(found, 20)
         yield found

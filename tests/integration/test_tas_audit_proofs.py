@@ -20,13 +20,13 @@ from tests.support.audit_log import (
 
 from towpath_audit.proof import verify_proof
 from towpath_audit.verifier import verify
-from towpath_contracts.audit import ProveRun
-from towpath_contracts.problems import ProblemError
+from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.tools.audit import ProveRun
 from towpath_fabric.clock import wall
 from towpath_fabric.ids import new_run_id
-from towpath_tas.app import proofs
-from towpath_tas.app.proving import Proving
-from towpath_tas.app.retention import Retention
+from towpath_tas.app.audit import tree_paths
+from towpath_tas.app.audit.audit_proofs import Proving
+from towpath_tas.app.audit.retention import Retention
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ async def test_an_entry_is_proved_without_the_rest_of_the_log(log: AuditLog, mon
     assert made.entries == 3
     report = verify_proof(made.proof, checkpoints=log.kept.notes, keys=[key])
     assert (report.faults, report.notes, report.figures["entries"]) == ([], [], 3)
-    monkeypatch.setattr(proofs, "AT_ONCE", 4)  # so that a small log is read as a large one is
+    monkeypatch.setattr(tree_paths, "AT_ONCE", 4)  # so that a small log is read as a large one is
     for size in sizes(log.kept.notes, log.notes):
         made = await proving.prove(ProveRun(**asked, size=size))
         assert verify_proof(made.proof, checkpoints=log.kept.notes, keys=[key]).faults == []

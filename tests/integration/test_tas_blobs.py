@@ -10,7 +10,7 @@ from tests.support.tas_running import Running, shared_tas, tas
 
 from towpath_contracts import rpc
 from towpath_contracts.canonical import digest_text
-from towpath_contracts.problems import ProblemError
+from towpath_contracts.problems.registry import ProblemError
 
 __all__ = ["shared_tas", "tas"]
 

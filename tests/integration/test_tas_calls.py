@@ -10,7 +10,7 @@ from tests.support.tas_running import Running, shared_tas, tas
 from tests.support.waiting import eventually
 
 from towpath_contracts import rpc, subjects
-from towpath_contracts.problems import ProblemError
+from towpath_contracts.problems.registry import ProblemError
 from towpath_fabric.tickets import TicketVerifier
 
 __all__ = ["shared_tas", "tas"]

@@ -18,11 +18,11 @@ from tests.support.tas_caller import OPEN, TasCaller, query, row
 from tests.support.tas_running import Running, running, starter
 
 from towpath_contracts import rpc
-from towpath_contracts.problems import ProblemError
-from towpath_contracts.tools import ToolInvocation, ToolRequest
-from towpath_embedded.nats import Nats
-from towpath_embedded.postgres import Postgres
-from towpath_fabric.migrations import migrate
+from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.tools.calls import ToolInvocation, ToolRequest
+from towpath_embedded.servers.nats import Nats
+from towpath_embedded.servers.postgres import Postgres
+from towpath_fabric.postgres.migrations import migrate
 
 KILLS = 6
 CALLS_BETWEEN = 25

@@ -11,8 +11,8 @@ from tests.support.tas_running import Running, shared_tas, tas
 
 from towpath_contracts import rpc, subjects
 from towpath_contracts.dead_letters import ReportDead
-from towpath_contracts.problems import ProblemError
-from towpath_contracts.tools import RegisterTools, ToolInvocation, ToolSpec
+from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.tools.calls import RegisterTools, ToolInvocation, ToolSpec
 
 __all__ = ["shared_tas", "tas"]
 

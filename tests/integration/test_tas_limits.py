@@ -11,7 +11,7 @@ from tests.support.tas_running import Running, Shared, shared_tas, tas
 from tests.support.waiting import eventually
 
 from towpath_contracts import rpc
-from towpath_contracts.tools import ToolRequest
+from towpath_contracts.tools.calls import ToolRequest
 from towpath_fabric.ids import new_run_id
 
 __all__ = ["shared_tas", "tas"]

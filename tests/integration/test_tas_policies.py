@@ -14,11 +14,11 @@ from tests.support.tas_caller import ARGS, OPEN, TasCaller, query, tool
 from tests.support.tas_running import Running, Shared, shared_tas, tas
 
 from towpath_contracts import rpc
-from towpath_contracts.policies import DiffGroup, PolicyDiff, merge_diffs
-from towpath_contracts.problems import ProblemError
-from towpath_contracts.tools import ToolSpec
-from towpath_tas.app.laws import Laws
-from towpath_tas.app.policies import Policies, PolicyFile
+from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.tools.calls import ToolSpec
+from towpath_contracts.tools.policy import DiffGroup, PolicyDiff, merge_diffs
+from towpath_tas.app.policy.policies import Policies, PolicyFile
+from towpath_tas.app.policy.policy_cache import Laws
 from towpath_tas.metrics import Metrics
 
 __all__ = ["shared_tas", "tas"]

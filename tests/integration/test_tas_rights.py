@@ -16,9 +16,9 @@ from tests.support.tas_running import Running, running, shared_tas, tas
 from tests.support.waiting import eventually
 
 from towpath_contracts import rpc
-from towpath_contracts.access import AccessVerdict
-from towpath_contracts.problems import ProblemError
-from towpath_embedded.nats import Nats
+from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.tools.access import AccessVerdict
+from towpath_embedded.servers.nats import Nats
 
 __all__ = ["shared_tas", "tas"]
 

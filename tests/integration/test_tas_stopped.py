@@ -9,7 +9,7 @@ from tests.support.tas_caller import query, row
 from tests.support.tas_running import Running, shared_tas, tas
 
 from towpath_contracts import rpc
-from towpath_contracts.problems import ProblemError
+from towpath_contracts.problems.registry import ProblemError
 from towpath_tas.adapters.ledger_tables import QUERIES
 
 __all__ = ["shared_tas", "tas"]

@@ -12,9 +12,9 @@ from tests.support.tas_running import Running, shared_tas, tas
 from tests.support.waiting import eventually
 
 from towpath_contracts import rpc
-from towpath_contracts.problems import ProblemError
+from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.runs.views import Done
 from towpath_contracts.switches import SwitchSet, WakePaused
-from towpath_contracts.views import Done
 
 __all__ = ["shared_tas", "tas"]
 

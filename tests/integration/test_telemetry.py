@@ -10,10 +10,10 @@ from tests.support.otlp_receiver import otlp_receiver
 from tests.support.waiting import eventually
 
 from towpath_contracts import ids
-from towpath_contracts.spans import RUN, Span, SpanEvent, SpanLink, step_key
-from towpath_embedded.ports import free_port
+from towpath_embedded.servers.ports import free_port
 from towpath_fabric.settings import Settings
-from towpath_fabric.telemetry import Telemetry
+from towpath_fabric.telemetry.recorder import Telemetry
+from towpath_readings.spans import RUN, Span, SpanEvent, SpanLink, step_key
 
 RUN_ID = uuid.UUID("01936b0e-8f5a-7c3d-9b2a-1f4e6d8c0a12")
 

@@ -21,9 +21,9 @@ from tests.support.waiting import eventually
 
 from towpath import tool
 from towpath_contracts import rpc, subjects
-from towpath_contracts.access import RaiseFence
-from towpath_contracts.tools import TicketClaims, ToolInvocation
-from towpath_embedded.nats import Nats
+from towpath_contracts.tools.access import RaiseFence
+from towpath_contracts.tools.calls import TicketClaims, ToolInvocation
+from towpath_embedded.servers.nats import Nats
 from towpath_fabric.tickets import TicketSigner, TicketVerifier
 
 LIFE_S = 2

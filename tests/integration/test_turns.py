@@ -12,8 +12,8 @@ from prometheus_client import CollectorRegistry
 from tests.conftest import DatabaseUrl
 
 from towpath_contracts.facts import RunAdmitted
-from towpath_fabric.db import open_pool
-from towpath_orchestrator.admission import Admission
+from towpath_fabric.postgres.pool import open_pool
+from towpath_orchestrator.app.loop.admission import Admission
 from towpath_orchestrator.metrics import Metrics
 from towpath_orchestrator.settings import OrchestratorSettings
 

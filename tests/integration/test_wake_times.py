@@ -7,7 +7,7 @@ from uuid import UUID
 import asyncpg
 from tests.conftest import DatabaseUrl
 
-from towpath_orchestrator.adapters.run_tables import QUERIES
+from towpath_orchestrator.adapters.run_store import QUERIES
 
 RUNS = [UUID(int=number) for number in range(1, 401)]
 SOON = datetime(2030, 1, 1, tzinfo=UTC)

@@ -14,13 +14,13 @@ from tests.support import run_history as h
 from tests.support.run_log import RunLog, wait_for
 from tests.support.service_process import service_process
 
-from towpath_contracts import events as ev
 from towpath_contracts import subjects
+from towpath_contracts.events import log as ev
 from towpath_contracts.facts import SOURCE_FACTS, WatchdogReported
 from towpath_contracts.rpc import IDLE_RUNS
-from towpath_contracts.watching import IdleRun, IdleRunList, IdleRuns
-from towpath_embedded.nats import Nats
-from towpath_fabric.streams import ensure_streams
+from towpath_contracts.runs.idle_runs import IdleRun, IdleRunList, IdleRuns
+from towpath_embedded.servers.nats import Nats
+from towpath_fabric.nats.streams import ensure_streams
 
 QUICK = {"watchdog_linger_ms": "10", "watchdog_sweep_s": "0.2", "watchdog_look_s": "0.2", "watchdog_quiet_s": "60"}
 

@@ -13,8 +13,8 @@ from tests.support.worker_tools import CALLS, RUNNING
 
 from towpath.hooks import Moment, hook
 from towpath_contracts.canonical import digest, digest_text
-from towpath_contracts.tools import INLINE_RESULT_BYTES, MAX_RESULT_BYTES
-from towpath_embedded.nats import Nats
+from towpath_contracts.tools.calls import INLINE_RESULT_BYTES, MAX_RESULT_BYTES
+from towpath_embedded.servers.nats import Nats
 
 
 @pytest.fixture(autouse=True)

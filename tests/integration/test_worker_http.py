@@ -9,7 +9,7 @@ from tests.support.web import Asked, response, web
 
 from towpath import ToolContext, ToolError, builtin
 from towpath.egress import Egress
-from towpath_embedded.nats import Nats
+from towpath_embedded.servers.nats import Nats
 
 LOCAL = Egress(allowed=("localhost",), allowed_private=("localhost",), max_bytes=100)
 

@@ -10,11 +10,11 @@ from tests.support.tas_peer import TasPeer
 from tests.support.waiting import eventually
 from tests.support.worker_tools import CALLS
 
-from towpath.worker import tend
 from towpath_contracts.authority import USERS, UserRights
 from towpath_contracts.streams import exec_consumer
-from towpath_contracts.tools import OutcomeConfirmed
-from towpath_embedded.nats import Nats
+from towpath_contracts.tools.calls import OutcomeConfirmed
+from towpath_embedded.servers.nats import Nats
+from towpath_worker.app import maintenance
 
 ARGS = {"a": 1, "b": 2}
 
@@ -140,7 +140,7 @@ async def test_after_a_reconnect_no_more_is_asked_for_than_before(nats_server: N
             await eventually(lambda: tas.nc.is_connected, within_s=60)
             later = await tas.dispatch(tas.invocation("add", ARGS))
             assert (await tas.outcome(later, within_s=60)).status == "succeeded"
-            await asyncio.sleep(2 * tend.TEND_S)  # whoever looks after the connection has done so by now
+            await asyncio.sleep(2 * maintenance.TEND_S)  # whoever looks after the connection has done so by now
             assert await open_requests() == 1
 
 

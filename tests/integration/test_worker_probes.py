@@ -10,8 +10,8 @@ from tests.support.tas_peer import TasPeer
 from tests.support.waiting import eventually
 
 from towpath import DidNotHappen, Happened, ToolContext, Unclear, tool
-from towpath_contracts.tools import ClaimAnswer, ToolOutcome
-from towpath_embedded.nats import Nats
+from towpath_contracts.tools.calls import ClaimAnswer, ToolOutcome
+from towpath_embedded.servers.nats import Nats
 
 RAN: list[str] = []
 PROBED: list[str] = []

@@ -8,8 +8,8 @@ from tests.support.tas_peer import GRANTED, TasPeer
 from tests.support.waiting import eventually
 from tests.support.worker_process import worker_process
 
-from towpath_contracts.tools import ClaimAnswer
-from towpath_embedded.nats import Nats
+from towpath_contracts.tools.calls import ClaimAnswer
+from towpath_embedded.servers.nats import Nats
 
 TOOLS = '''
 """Tools that leave a line in a file for every call that begins and for every one that ends."""

@@ -15,7 +15,7 @@ from tests.support.worker_tools import CALLS
 
 from towpath_contracts import rpc
 from towpath_contracts.streams import exec_consumer
-from towpath_embedded.nats import Nats
+from towpath_embedded.servers.nats import Nats
 
 POLICY = """
 kind: Policy

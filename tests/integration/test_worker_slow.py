@@ -8,10 +8,10 @@ from tests.support.tas_peer import TasPeer
 from tests.support.waiting import eventually
 from tests.support.worker_tools import CALLS, RELEASE
 
-from towpath.worker import outbox, tend
 from towpath_contracts.streams import exec_consumer
-from towpath_contracts.tools import MAX_RESULT_BYTES
-from towpath_embedded.nats import Nats
+from towpath_contracts.tools.calls import MAX_RESULT_BYTES
+from towpath_embedded.servers.nats import Nats
+from towpath_worker.app import maintenance, outcome_outbox
 
 ACK_WAIT_S = 2.0
 
@@ -20,8 +20,8 @@ ACK_WAIT_S = 2.0
 def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
     CALLS.clear()
     RELEASE.clear()
-    monkeypatch.setattr(tend, "BEAT_S", ACK_WAIT_S / 4)
-    monkeypatch.setattr(outbox, "BEAT_S", ACK_WAIT_S / 4)
+    monkeypatch.setattr(maintenance, "BEAT_S", ACK_WAIT_S / 4)
+    monkeypatch.setattr(outcome_outbox, "BEAT_S", ACK_WAIT_S / 4)
 
 
 async def redelivered(tas: TasPeer) -> int:
@@ -109,7 +109,7 @@ async def test_what_a_call_came_to_after_its_time_is_told_too(nats_server: Nats,
 async def test_a_repeated_confirmation_of_the_first_outcome_is_none_of_the_late_one(
     nats_server: Nats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox, "RESEND_S", 0.3)
+    monkeypatch.setattr(outcome_outbox, "RESEND_S", 0.3)
     async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()) as held:
         tas.confirming = False
         call = await tas.dispatch(tas.invocation("pay_late", {}, effect_class="irreversible"))

@@ -13,10 +13,10 @@ from tests.support.waiting import eventually
 from tests.support.worker_tools import CALLS
 
 from towpath_contracts import rpc
-from towpath_contracts.access import RaiseFence
 from towpath_contracts.streams import exec_consumer
-from towpath_contracts.tools import ToolRequest
-from towpath_embedded.nats import Nats
+from towpath_contracts.tools.access import RaiseFence
+from towpath_contracts.tools.calls import ToolRequest
+from towpath_embedded.servers.nats import Nats
 
 POLICY = """
 kind: Policy

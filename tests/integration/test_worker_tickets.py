@@ -11,9 +11,9 @@ from tests.support.waiting import eventually
 from tests.support.worker_tools import CALLS
 
 from towpath_contracts import subjects
-from towpath_contracts.problems import problem
-from towpath_contracts.tools import ClaimAnswer, EffectClass, ToolInvocation
-from towpath_embedded.nats import Nats
+from towpath_contracts.problems.registry import problem
+from towpath_contracts.tools.calls import ClaimAnswer, EffectClass, ToolInvocation
+from towpath_embedded.servers.nats import Nats
 from towpath_fabric.tickets import TicketSigner
 
 ARGS = {"a": 1, "b": 2}
@@ -104,7 +104,7 @@ async def test_tickets_expire_by_the_platforms_clock_whatever_the_workers_own_sa
 async def test_tickets_of_a_new_key_are_accepted_once_the_key_is_learned(
     nats_server: Nats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("towpath.worker.registration.KEYS_FRESH_S", 0.0)
+    monkeypatch.setattr("towpath_worker.app.registration.KEYS_FRESH_S", 0.0)
     async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()):
         assert (await tas.call("add", ARGS)).status == "succeeded"
         tas.signer = TicketSigner(Ed25519PrivateKey.generate())

@@ -5,13 +5,13 @@ from uuid import UUID
 
 from tests.loops.traces import Outcome, Trace, Turn, world
 
-from towpath_contracts import events as ev
 from towpath_contracts import facts
-from towpath_contracts.events import RunCreated
-from towpath_contracts.tools import Denial, ToolFailure
+from towpath_contracts.events import log as ev
+from towpath_contracts.events.log import RunCreated
+from towpath_contracts.tools.calls import Denial, ToolFailure
 from towpath_engine.advance import advance
 from towpath_engine.replay import create
-from towpath_engine.state import EffectKind, dump_state, load_state
+from towpath_engine.state.run import EffectKind, dump_state, load_state
 
 RUN = UUID("01930000-0000-7000-8000-000000000077")
 START = datetime(2026, 11, 22, 12, 0, 0, tzinfo=UTC)

@@ -12,8 +12,8 @@ from random import Random
 from typing import Any
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.networks import CompiledAgent, Snapshot
-from towpath_contracts.tools import EffectClass, ToolSpec
+from towpath_contracts.networks.spec import CompiledAgent, Snapshot
+from towpath_contracts.tools.calls import EffectClass, ToolSpec
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,10 +18,10 @@ from tests.support.audit_mutants import inside, outside
 
 from towpath_audit.report import Report
 from towpath_audit.verifier import verify
-from towpath_contracts.audit import EraseAudit
-from towpath_embedded.identity import temporary_folder
-from towpath_embedded.postgres import Postgres
-from towpath_fabric.migrations import migrate
+from towpath_contracts.tools.audit import EraseAudit
+from towpath_embedded.servers.postgres import Postgres
+from towpath_embedded.servers.postgres_identity import temporary_folder
+from towpath_fabric.postgres.migrations import migrate
 
 
 async def bundles(entries: int) -> tuple[list[str], list[str], AuditLog]:

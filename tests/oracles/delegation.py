@@ -18,18 +18,18 @@ from typing import Any
 from uuid import UUID
 
 from towpath_contracts.canonical import canonical_json
-from towpath_contracts.events import RunCreated
-from towpath_contracts.grants import chain_of
-from towpath_contracts.networks import CompiledAgent, NetworkVersion, Snapshot
+from towpath_contracts.events.log import RunCreated
+from towpath_contracts.networks.spec import CompiledAgent, NetworkVersion, Snapshot
 from towpath_contracts.tasks import SubmitTask
-from towpath_contracts.tools import ToolRequest, ToolSpec
-from towpath_engine.context import offered_tools
-from towpath_orchestrator.tasks import created_event
+from towpath_contracts.tools.calls import ToolRequest, ToolSpec
+from towpath_contracts.tools.grants import chain_of
+from towpath_engine.requests.network_context import offered_tools
+from towpath_orchestrator.core.tasks import created_event
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.core.authorization import Law, Ruling, asked_in
-from towpath_tas.core.ladder import crew_of
-from towpath_tas.core.matrix import Matrix, Rule
-from towpath_tas.core.registry import Registry, ToolVersion
+from towpath_tas.core.denial_alternatives import crew_of
+from towpath_tas.core.policy.matrix import Matrix, Rule
+from towpath_tas.core.tools.registry import Registry, ToolVersion
 
 AGENTS = ("lead", "clerk", "expert")
 TOOLS = {"mail.send": "send", "mail.read": "read", "shop.refund": "write", "shop.find": "read", "web.get": "read"}

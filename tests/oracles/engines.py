@@ -24,8 +24,8 @@ from cel_expr_python import cel as google
 from tests.oracles.policy_texts import condition_text, question
 
 from towpath_tas.adapters.cel import compile_condition
-from towpath_tas.core.conditions import VARIABLES, Met
-from towpath_tas.core.matrix import Effect, Matrix, Rule, Who
+from towpath_tas.core.policy.conditions import VARIABLES, Met
+from towpath_tas.core.policy.matrix import Effect, Matrix, Rule, Who
 
 AGREED = (
     *("args.tags.exists(x, x == 'a')", "args.tags.all(x, x != null)", "args.to.matches('^a')", "args.tags[0] == 1"),

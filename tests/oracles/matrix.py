@@ -18,12 +18,12 @@ from tests.oracles.plain_cel import condition
 from tests.oracles.policy_texts import DISCOVERED, OPERATIONS, REQUIRED, TOOLS, Question, policy_text, question
 
 from towpath_contracts.canonical import canonical_json
-from towpath_contracts.tools import ToolSpec
+from towpath_contracts.tools.calls import ToolSpec
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.core.authorization import Asked, Law
-from towpath_tas.core.matrix import Matrix, Who
-from towpath_tas.core.policy_file import read_policy
-from towpath_tas.core.registry import Registry, ToolVersion
+from towpath_tas.core.policy.matrix import Matrix, Who
+from towpath_tas.core.policy.policy_file import read_policy
+from towpath_tas.core.tools.registry import Registry, ToolVersion
 
 PER_POLICY = 4
 """Questions about one policy: reading it costs more than answering."""

@@ -17,10 +17,10 @@ from tests.oracles.plan_shapes import SWARM, Case, a_case
 
 from towpath.client.client import Client
 from towpath.errors import RefusedError
-from towpath_contracts import events as ev
-from towpath_contracts.events import LogEntry
-from towpath_embedded.identity import temporary_folder
+from towpath_contracts.events import log as ev
+from towpath_contracts.events.log import LogEntry
 from towpath_embedded.platform import Platform
+from towpath_embedded.servers.postgres_identity import temporary_folder
 
 HANDS = tuple(f"w{number:03}" for number in range(50))
 """Agents of the network, as many as one may have."""

@@ -9,15 +9,15 @@ from tests.oracles.plan_rules import Happened
 from tests.oracles.plan_shapes import NAMES, SWARM, Case
 from tests.support.engine_machine import RUN, START, agent, snapshot, task
 
-from towpath_contracts import events as ev
 from towpath_contracts import facts
-from towpath_contracts.children import AskChild
-from towpath_contracts.deciding import DecisionKind
-from towpath_contracts.flows import parse_flow
-from towpath_contracts.swarms import CompiledSwarm
+from towpath_contracts.decisions.request import DecisionKind
+from towpath_contracts.events import log as ev
+from towpath_contracts.networks.flow import parse_flow
+from towpath_contracts.networks.swarm import CompiledSwarm
+from towpath_contracts.runs.children import AskChild
 from towpath_engine.advance import advance
 from towpath_engine.replay import create
-from towpath_engine.state import EffectKind, dump_state, load_state
+from towpath_engine.state.run import EffectKind, dump_state, load_state
 
 MESSAGE = "What is new?"
 INNER = CompiledSwarm(mode="workflow", members=("bob",), stages=(("bob",),))

@@ -18,7 +18,7 @@ from tests.oracles.plan_rules import WIDTH, Happened, Told, faulty, named
 from tests.oracles.plan_runs import MESSAGE, Driven
 from tests.oracles.plan_shapes import NAMES, SWARM, Case, a_case
 
-from towpath_contracts.plan_faults import check_plan
+from towpath_contracts.networks.plan_checks import check_plan
 
 AGENTS = {*NAMES, SWARM}
 

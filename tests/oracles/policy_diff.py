@@ -30,12 +30,12 @@ from tests.oracles.policy_texts import DISCOVERED, OPERATIONS, TOOLS, Question, 
 
 from towpath_contracts import rpc
 from towpath_contracts.canonical import canonical_json, digest_text
-from towpath_contracts.policies import MAX_EXAMPLES, MAX_EXAMPLES_AT_ONCE, PolicyDiff, merge_diffs
-from towpath_contracts.tools import CallStatus, EffectClass, ToolSpec
+from towpath_contracts.tools.calls import CallStatus, EffectClass, ToolSpec
+from towpath_contracts.tools.policy import MAX_EXAMPLES, MAX_EXAMPLES_AT_ONCE, PolicyDiff, merge_diffs
 from towpath_embedded.platform import Platform
 from towpath_fabric.ids import new_run_id
 from towpath_tas.adapters.ledger_tables import QUERIES, open_calls
-from towpath_tas.core.call import Call, Note, Step
+from towpath_tas.core.calls.call import Call, Note, Step
 
 LIMITS = ("max_calls_per_run", "rate", "max_cost_per_run_usd")
 CHANGES = {"deny": "newly_denied", "allow": "newly_allowed", "require_approval": "newly_gated"}

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import yaml
 
 from towpath_tas.adapters.cel import compile_condition, compile_grant
-from towpath_tas.core.expectations import Case, failures, read_expectations
-from towpath_tas.core.matrix import Matrix
-from towpath_tas.core.policy_file import read_policy
+from towpath_tas.core.policy.expectations import Case, failures, read_expectations
+from towpath_tas.core.policy.matrix import Matrix
+from towpath_tas.core.policy.policy_file import read_policy
 
 SAMPLE = Path(__file__).parents[2] / "examples/policies/shop-test.yaml"
 EFFECTS = ("allow", "deny", "require_approval")

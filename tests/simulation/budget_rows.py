@@ -13,8 +13,8 @@ from tests.simulation.database import Database, Session
 from tests.simulation.run_rows import RunRows
 
 from towpath_contracts.budgets import UNITS
-from towpath_orchestrator.adapters import run_tables
-from towpath_orchestrator.adapters.budget_tables import BUDGETS
+from towpath_orchestrator.adapters import run_store
+from towpath_orchestrator.adapters.budget_store import BUDGETS
 
 Row = dict[str, Any]
 Place = tuple[str, str, str]
@@ -35,9 +35,9 @@ class BudgetRows:
             BUDGETS.limits: self.all_limits,
             BUDGETS.open_own_accounts: self.open_own,
             BUDGETS.open_shared_accounts: self.open_shared,
-            run_tables.COMMIT_WITH_BUDGETS: lambda session, *v: self.commit(session, *v[:21], "[]", "[]", *v[21:]),
-            run_tables.COMMIT_WITH_BUDGETS_AND_GATES: self.commit,
-            run_tables.COMMIT_WITH_BOTH: self.commit,
+            run_store.COMMIT_WITH_BUDGETS: lambda session, *v: self.commit(session, *v[:21], "[]", "[]", *v[21:]),
+            run_store.COMMIT_WITH_BUDGETS_AND_GATES: self.commit,
+            run_store.COMMIT_WITH_BOTH: self.commit,
         }
 
     def limit(self, project: str, kind: str, name: str, *, per_day: bool = False, **amounts: int) -> None:

@@ -21,11 +21,11 @@ from tests.simulation.world import World
 
 from towpath_contracts import subjects
 from towpath_contracts.budgets import NOTHING, UNITS, Amounts, Budget, ModelPrice
-from towpath_contracts.deciding import CALL_LOST, DecisionRequest, Usage
+from towpath_contracts.decisions.request import CALL_LOST, DecisionRequest, Usage
 from towpath_contracts.facts import DecisionFailed, DecisionMade
 from towpath_contracts.tasks import SubmitTask
 from towpath_engine.replay import fold
-from towpath_fabric.pull import ack, deliveries, nak
+from towpath_fabric.nats.pull_consumer import ack, deliveries, nak
 
 PRICE = ModelPrice(input_micros=1_000_000, output_micros=2_000_000)
 """As in prices.yaml."""

@@ -7,10 +7,10 @@ from typing import Any
 from tests.simulation.people import Client
 from tests.support.engine_machine import respond, route, use, use_all
 
-from towpath_contracts.deciding import DecisionKind, DecisionRequest
-from towpath_contracts.goals import Criterion, GoalSettings, GoalTask
+from towpath_contracts.decisions.request import DecisionKind, DecisionRequest
+from towpath_contracts.networks.goal import Criterion, GoalSettings, GoalTask
 from towpath_contracts.tasks import SubmitTask
-from towpath_tas.core.matrix import Rule
+from towpath_tas.core.policy.matrix import Rule
 
 CLERK, EXPERT = "clerk", "expert"
 FORBIDDEN = "purge"

@@ -9,8 +9,8 @@ from collections import Counter
 from typing import Any
 from uuid import UUID
 
-from towpath_contracts.events import FINAL_STATUSES
-from towpath_contracts.tools import EffectClass
+from towpath_contracts.events.log import FINAL_STATUSES
+from towpath_contracts.tools.calls import EffectClass
 
 
 class Families:

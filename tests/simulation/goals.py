@@ -5,8 +5,8 @@ from typing import Any
 
 from tests.support.engine_machine import respond, route, use, use_all
 
-from towpath_contracts.deciding import DecisionKind, DecisionRequest
-from towpath_contracts.goals import Criterion, GoalSettings, GoalTask
+from towpath_contracts.decisions.request import DecisionKind, DecisionRequest
+from towpath_contracts.networks.goal import Criterion, GoalSettings, GoalTask
 
 TRIED = ("look", "put", "move", "purge")
 """Tools of these worlds; the last one is denied, always."""

@@ -5,8 +5,8 @@ from typing import Any
 
 from tests.support.engine_machine import respond, use, use_all
 
-from towpath_contracts.background import BackgroundSettings, BackgroundTask, Mount, MountedFile
-from towpath_contracts.deciding import DecisionKind, DecisionRequest
+from towpath_contracts.decisions.request import DecisionKind, DecisionRequest
+from towpath_contracts.networks.background import BackgroundSettings, BackgroundTask, Mount, MountedFile
 
 OWN = ("plan_setup", "plan_add_step", "plan_mark_step", "workspace_write", "workspace_read", "workspace_grep")
 """Tools of the platform that objectives are pursued with."""

@@ -8,7 +8,7 @@ from tests.simulation.people import PROJECT
 from tests.simulation.wire import SimBus
 
 from towpath_contracts import rpc
-from towpath_contracts.problems import ProblemError
+from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.switches import OPERATOR, ListSwitches, SetSwitch, Switch
 
 NAMES = (("tool", "*"), ("network", "desk"), ("caller", "alice"), ("project", PROJECT))

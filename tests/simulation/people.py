@@ -14,16 +14,16 @@ from tests.simulation.goals import goal
 from tests.simulation.objectives import objective
 from tests.simulation.wire import Delivery, Feed, SimBus
 
-from towpath.worker.claims import claim_start
 from towpath_contracts import rpc, subjects
 from towpath_contracts.canonical import digest
-from towpath_contracts.deciding import DecisionRequest
+from towpath_contracts.decisions.request import DecisionRequest
 from towpath_contracts.facts import DecisionFailed, DecisionMade
-from towpath_contracts.problems import ProblemError
+from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.runs.views import Done, ListGates, ResolveGate
 from towpath_contracts.streams import decide_consumer, exec_consumer
 from towpath_contracts.switches import PAUSED
 from towpath_contracts.tasks import RunAccepted, SubmitTask
-from towpath_contracts.tools import (
+from towpath_contracts.tools.calls import (
     CancelTool,
     ClaimStart,
     EffectClass,
@@ -32,11 +32,11 @@ from towpath_contracts.tools import (
     ToolInvocation,
     ToolOutcome,
 )
-from towpath_contracts.views import Done, ListGates, ResolveGate
 from towpath_fabric.clock import monotonic, wall
-from towpath_fabric.pull import ack, in_progress, nak
+from towpath_fabric.nats.pull_consumer import ack, in_progress, nak
 from towpath_fabric.tickets import TicketFault, TicketRefusedError, TicketVerifier
-from towpath_orchestrator.app import ClientCancel
+from towpath_orchestrator.app.api.handlers import ClientCancel
+from towpath_worker.app.start_claims import claim_start
 
 PROJECT = "default"
 RESEND_S = 3.0

@@ -6,13 +6,13 @@ from typing import Any
 from tests.simulation.children import Sender
 from tests.support.engine_machine import agent, respond, snapshot, use, use_all
 
-from towpath_contracts.child_tools import BUILT_IN_TOOLS, DELEGATE, ORCHESTRATE, delegate_spec
-from towpath_contracts.deciding import DecisionKind, DecisionRequest
-from towpath_contracts.networks import Snapshot
-from towpath_contracts.plans import PlanTask
-from towpath_contracts.swarms import CompiledSwarm
+from towpath_contracts.decisions.request import DecisionKind, DecisionRequest
+from towpath_contracts.networks.plan import PlanTask
+from towpath_contracts.networks.spec import Snapshot
+from towpath_contracts.networks.swarm import CompiledSwarm
 from towpath_contracts.tasks import SubmitTask
-from towpath_contracts.tools import ToolSpec
+from towpath_contracts.tools.calls import ToolSpec
+from towpath_contracts.tools.child_tools import BUILT_IN_TOOLS, DELEGATE, ORCHESTRATE, delegate_spec
 
 BOSS, CLERK, EXPERT, CREW = "boss", "clerk", "expert", "crew"
 SHORT_MS = 20_000

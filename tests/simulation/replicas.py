@@ -13,11 +13,11 @@ from tests.simulation.wire import Feed, SimBus
 from towpath_contracts import rpc
 from towpath_contracts.streams import INBOX_CONSUMER, TASKS_CONSUMER, TOOLOUT_CONSUMER, TOOLREQ_CONSUMER
 from towpath_fabric.tickets import TicketSigner
-from towpath_orchestrator import parts as orchestrator
+from towpath_orchestrator import wiring as orchestrator
 from towpath_orchestrator.metrics import Metrics as RunMetrics
 from towpath_orchestrator.settings import OrchestratorSettings
-from towpath_tas import parts as tas
-from towpath_tas.app.records import Audit
+from towpath_tas import wiring as tas
+from towpath_tas.app.audit.audit_queries import Audit
 from towpath_tas.metrics import Metrics as CallMetrics
 from towpath_tas.settings import TasSettings
 

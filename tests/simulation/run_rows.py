@@ -13,9 +13,9 @@ from uuid import UUID
 from tests.simulation.database import Database, Session, refuse_twice
 
 from towpath_contracts.switches import PAUSED
-from towpath_fabric.db import Queries
-from towpath_orchestrator.adapters import run_tables
-from towpath_orchestrator.adapters.run_tables import QUERIES
+from towpath_fabric.postgres.pool import Queries
+from towpath_orchestrator.adapters import run_store
+from towpath_orchestrator.adapters.run_store import QUERIES
 
 ACTIVE = ("running", "cancelling")
 ALIVE = ("queued", "running", "waiting", "cancelling")
@@ -49,13 +49,13 @@ class RunRows:
         self.budget_version = 0
         database.statements |= {
             text: getattr(self, name)
-            for queries in (QUERIES, Queries.load("towpath_orchestrator", "records.sql"))
+            for queries in (QUERIES, Queries.load("towpath_orchestrator.adapters", "records.sql"))
             for name, text in queries._statements.items()
             if hasattr(self, name)
         }
-        database.statements[run_tables.COMMIT] = self.commit
-        database.statements[run_tables.COMMIT_WITH_GATES] = self.commit
-        database.statements[run_tables.COMMIT_WITH_CHILDREN] = self.commit_with_children
+        database.statements[run_store.COMMIT] = self.commit
+        database.statements[run_store.COMMIT_WITH_GATES] = self.commit
+        database.statements[run_store.COMMIT_WITH_CHILDREN] = self.commit_with_children
 
     def now(self, _session: Session) -> list[Any]:
         return [(self.database.now(),)]

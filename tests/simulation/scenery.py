@@ -15,12 +15,12 @@ from tests.simulation.run_rows import RunRows
 from tests.support.engine_machine import agent, respond, route, snapshot, tool, use, use_all
 
 from towpath_contracts.canonical import canonical_json, digest
-from towpath_contracts.deciding import DecisionRequest
-from towpath_contracts.internal_tools import INTERNAL_TOOLS
-from towpath_contracts.networks import Snapshot
-from towpath_contracts.tools import EffectClass, ToolSpec
-from towpath_tas.core.matrix import Rule
-from towpath_tas.core.policy_file import rule_row
+from towpath_contracts.decisions.request import DecisionRequest
+from towpath_contracts.networks.spec import Snapshot
+from towpath_contracts.tools.calls import EffectClass, ToolSpec
+from towpath_contracts.tools.internal_tools import INTERNAL_TOOLS
+from towpath_tas.core.policy.matrix import Rule
+from towpath_tas.core.policy.policy_file import rule_row
 
 TIMEOUT_MS = 2_000
 

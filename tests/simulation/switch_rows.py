@@ -16,8 +16,8 @@ from tests.simulation.run_rows import RunRows
 from towpath_contracts.switches import Switch
 from towpath_tas.adapters import ledger_tables
 from towpath_tas.adapters.ledger_tables import QUERIES
-from towpath_tas.app.switches import SWITCHES
-from towpath_tas.core.matrix import Who
+from towpath_tas.app.calls.stop_switches import SWITCHES
+from towpath_tas.core.policy.matrix import Who
 from towpath_tas.core.switches import Switches
 
 Row = dict[str, Any]

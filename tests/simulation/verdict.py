@@ -13,10 +13,10 @@ from uuid import UUID
 from tests.simulation.broker import Stored
 from tests.simulation.families import Families
 
-from towpath_contracts.events import FINAL_STATUSES, LogEntry, event_adapter
+from towpath_contracts.events.log import FINAL_STATUSES, LogEntry, event_adapter
 from towpath_contracts.facts import AnyFact, ToolPermitted, fact_adapter
-from towpath_contracts.internal_tools import PLATFORM_TOOLSET
-from towpath_contracts.tools import EffectClass, ToolOutcome
+from towpath_contracts.tools.calls import EffectClass, ToolOutcome
+from towpath_contracts.tools.internal_tools import PLATFORM_TOOLSET
 from towpath_engine.advance import advance
 from towpath_engine.replay import fold, replay
 

@@ -11,11 +11,11 @@ from tests.simulation.broker import Broker, Queue, Stored
 from tests.simulation.clockwork import Process
 
 from towpath_contracts.base import Message
-from towpath_contracts.problems import Problem, ProblemError, problem
+from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_contracts.rpc import PROBLEM_HEADER, Method
 from towpath_contracts.streams import ConsumerSpec
-from towpath_fabric.bus import problem_from_validation
-from towpath_fabric.db import DATABASE_DOWN
+from towpath_fabric.nats.bus import problem_from_validation
+from towpath_fabric.postgres.pool import DATABASE_DOWN
 
 REPLY = "Reply-To"
 

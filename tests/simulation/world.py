@@ -33,7 +33,7 @@ from tests.simulation.verdict import Judge
 from tests.simulation.wire import SimBus
 
 from towpath_contracts.canonical import digest
-from towpath_contracts.tools import ToolInvocation
+from towpath_contracts.tools.calls import ToolInvocation
 from towpath_fabric import clock, ids
 from towpath_fabric.tickets import TicketSigner, TicketVerifier
 from towpath_orchestrator.settings import OrchestratorSettings

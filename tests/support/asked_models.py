@@ -8,11 +8,11 @@ from tests.support.decisions import RESPOND, as_text, request
 from tests.support.gemini_server import Answer, GeminiServer, Seen, gemini
 from tests.support.model_servers import KEY, Dialect
 
-from towpath_contracts.deciding import DecisionRequest
+from towpath_contracts.decisions.request import DecisionRequest
 from towpath_contracts.facts import DecisionFailed, DecisionMade
 from towpath_decider.adapters.provider import Provider
-from towpath_decider.asking import Asker, Outcome
-from towpath_fabric.logs import Logger
+from towpath_decider.app.decision_service import Asker, Outcome
+from towpath_fabric.telemetry.logs import Logger
 
 GOOD = as_text(RESPOND)
 

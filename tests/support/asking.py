@@ -13,14 +13,14 @@ from nats.aio.msg import Msg
 from towpath_contracts import subjects
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.dead_letters import ReportDead
-from towpath_contracts.deciding import DecisionRequest, ScriptPosition
+from towpath_contracts.decisions.request import DecisionRequest, ScriptPosition
 from towpath_contracts.facts import AnyFact, fact_adapter
-from towpath_contracts.problems import problem
+from towpath_contracts.problems.registry import problem
 from towpath_contracts.rpc import PROBLEM_HEADER
+from towpath_contracts.runs.views import Done
 from towpath_contracts.streams import ConsumerSpec, decide_consumer
-from towpath_contracts.tools import BlobChunk, BlobGet
-from towpath_contracts.views import Done
-from towpath_fabric.streams import ensure_consumer
+from towpath_contracts.tools.calls import BlobChunk, BlobGet
+from towpath_fabric.nats.streams import ensure_consumer
 
 POOL = "default"
 WAIT_S = 20.0

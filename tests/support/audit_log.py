@@ -20,12 +20,12 @@ from towpath_audit import bundle
 from towpath_audit.entries import Entry, Payload
 from towpath_audit.merkle import Edge
 from towpath_audit.notes import Checkpoint, Signer, open_note
-from towpath_contracts.audit import AuditExport
-from towpath_fabric.db import open_pool
+from towpath_contracts.tools.audit import AuditExport
 from towpath_fabric.ids import new_run_id
+from towpath_fabric.postgres.pool import open_pool
 from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit
-from towpath_tas.app.bundles import Bundles
-from towpath_tas.app.sealer import Outlet, Sealer
+from towpath_tas.app.audit.audit_export import Bundles
+from towpath_tas.app.audit.sealer import Outlet, Sealer
 from towpath_tas.metrics import Metrics
 
 ORIGIN = "towpath.test/audit"

@@ -4,14 +4,14 @@ from typing import Any
 
 from tests.support.engine_machine import RUN, Machine, agent, snapshot, tool, use
 
-from towpath_contracts import events as ev
 from towpath_contracts import facts
 from towpath_contracts.canonical import digest_text
-from towpath_contracts.internal_tools import INTERNAL_TOOLS
-from towpath_contracts.networks import Snapshot
-from towpath_contracts.workspace import FileEntry
-from towpath_engine.effects import StoreText
-from towpath_engine.internal import digests_for
+from towpath_contracts.events import log as ev
+from towpath_contracts.networks.spec import Snapshot
+from towpath_contracts.tools.internal_tools import INTERNAL_TOOLS
+from towpath_contracts.tools.workspace import FileEntry
+from towpath_engine.handlers.calls.internal_tools import digests_for
+from towpath_engine.requests.effects import StoreText
 
 EQUIPPED = (*INTERNAL_TOOLS, "lint", "look")
 

@@ -4,10 +4,10 @@ import json
 from typing import Any
 from uuid import UUID
 
-from towpath_contracts.deciding import DecisionRequest, OfferedRoute, OfferedTool, PromptContext
+from towpath_contracts.decisions.request import DecisionRequest, OfferedRoute, OfferedTool, PromptContext
 from towpath_contracts.ids import request_id
+from towpath_decider.core.answer_checks import decision_check
 from towpath_decider.core.answers import Refused
-from towpath_decider.core.checks import decision_check
 
 RUN = UUID("0192f0c1-2f00-7000-8000-000000000001")
 LOOKUP = OfferedTool(

@@ -11,9 +11,9 @@ from tests.support.engine_world import Call, World
 
 from towpath_contracts import facts
 from towpath_contracts.budgets import AppliedScope
-from towpath_contracts.children import AskChild
-from towpath_contracts.tools import Denial
-from towpath_engine.effects import Effect
+from towpath_contracts.runs.children import AskChild
+from towpath_contracts.tools.calls import Denial
+from towpath_engine.requests.effects import Effect
 
 ENDS = ("completed", "completed", "failed", "cancelled", "escalated")
 

@@ -17,12 +17,12 @@ from tests.support.plan_machine import PlanRun, ask, block, step
 
 from towpath_contracts import facts
 from towpath_contracts.canonical import canonical_json
-from towpath_contracts.deciding import ScriptUse, Usage
-from towpath_contracts.events import LogEntry
-from towpath_contracts.networks import Snapshot
-from towpath_contracts.swarms import CompiledSwarm
-from towpath_engine.forking import ForkPoint
-from towpath_engine.inherited import inherited_of
+from towpath_contracts.decisions.request import ScriptUse, Usage
+from towpath_contracts.events.log import LogEntry
+from towpath_contracts.networks.spec import Snapshot
+from towpath_contracts.networks.swarm import CompiledSwarm
+from towpath_engine.handlers.fork import ForkPoint
+from towpath_engine.reducers.fork import inherited_of
 
 FOLDER = Path(__file__).parents[1] / "golden"
 

@@ -4,24 +4,24 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from towpath_contracts import events as ev
 from towpath_contracts import facts
-from towpath_contracts.access import RaiseFence
-from towpath_contracts.caps import MAX_PARALLEL, PLAN_STEPS
-from towpath_contracts.deciding import DecisionRequest
-from towpath_contracts.decisions import MAX_CALLS_PER_DECISION, CallTools
-from towpath_contracts.events import LogEntry, event_adapter
-from towpath_contracts.goals import OUT_OF_TIME
-from towpath_contracts.internal_tools import PLATFORM_WORKER
-from towpath_contracts.networks import Snapshot
-from towpath_contracts.run_calls import RecordOutcome
-from towpath_contracts.tools import ToolRequest
+from towpath_contracts.decisions.decision import MAX_CALLS_PER_DECISION, CallTools
+from towpath_contracts.decisions.request import DecisionRequest
+from towpath_contracts.events import log as ev
+from towpath_contracts.events.log import LogEntry, event_adapter
+from towpath_contracts.networks.goal import OUT_OF_TIME
+from towpath_contracts.networks.spec import Snapshot
+from towpath_contracts.tools.access import RaiseFence
+from towpath_contracts.tools.calls import ToolRequest
+from towpath_contracts.tools.internal_outcomes import RecordOutcome
+from towpath_contracts.tools.internal_tools import PLATFORM_WORKER
+from towpath_contracts.tree_limits import MAX_PARALLEL, PLAN_STEPS
 from towpath_engine.advance import advance, wake_at
-from towpath_engine.desk_remember import outcome_effect
-from towpath_engine.effects import Effect
 from towpath_engine.evolve import evolve
-from towpath_engine.fsm import TABLE
-from towpath_engine.state import EffectKind, RunState, dump_state, initial, load_state
+from towpath_engine.handlers.plan.status import TABLE
+from towpath_engine.reducers.workspace import outcome_effect
+from towpath_engine.requests.effects import Effect
+from towpath_engine.state.run import EffectKind, RunState, dump_state, initial, load_state
 
 AFTER_THE_END = frozenset(
     {"fence_stored", "effect_resent", "usage_corrected", "outcome_recorded", "child_ended", "child_waits"}

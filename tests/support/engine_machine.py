@@ -6,18 +6,18 @@ from uuid import UUID
 
 from tests.support.engine_invariants import Watch
 
-from towpath_contracts import events as ev
 from towpath_contracts import facts
-from towpath_contracts.deciding import DecisionRequest, PromptContext
-from towpath_contracts.events import LogEntry, RunCreated
-from towpath_contracts.execution_log import ExecutionLog, project_execution_log
-from towpath_contracts.networks import CompiledAgent, Snapshot
-from towpath_contracts.tools import Denial, EffectClass, ToolFailure, ToolRequest, ToolSpec
+from towpath_contracts.decisions.request import DecisionRequest, PromptContext
+from towpath_contracts.events import log as ev
+from towpath_contracts.events.log import LogEntry, RunCreated
+from towpath_contracts.networks.spec import CompiledAgent, Snapshot
+from towpath_contracts.tools.calls import Denial, EffectClass, ToolFailure, ToolRequest, ToolSpec
 from towpath_engine.advance import advance, wake_at
-from towpath_engine.context import build_context
-from towpath_engine.effects import Effect
 from towpath_engine.replay import create
-from towpath_engine.state import EffectKind
+from towpath_engine.requests.effects import Effect
+from towpath_engine.requests.network_context import build_context
+from towpath_engine.state.run import EffectKind
+from towpath_readings.execution_log import ExecutionLog, project_execution_log
 
 RUN = UUID("01930000-0000-7000-8000-000000000001")
 START = datetime(2026, 11, 22, 12, 0, 0, tzinfo=UTC)

@@ -14,11 +14,11 @@ from uuid import UUID, uuid5
 from tests.support.engine_machine import RUN, Machine, respond, route, use, use_all
 
 from towpath_contracts import facts
-from towpath_contracts.access import RaiseFence
-from towpath_contracts.deciding import Cost, DecisionKind, DecisionRequest, ScriptUse, Usage
-from towpath_contracts.tools import Denial, ToolFailure, ToolRequest
+from towpath_contracts.decisions.request import Cost, DecisionKind, DecisionRequest, ScriptUse, Usage
+from towpath_contracts.tools.access import RaiseFence
+from towpath_contracts.tools.calls import Denial, ToolFailure, ToolRequest
 from towpath_engine.advance import MAX_DEAD, wake_at
-from towpath_engine.effects import Effect
+from towpath_engine.requests.effects import Effect
 
 T = TypeVar("T")
 

@@ -4,9 +4,9 @@ from typing import Any
 
 from tests.support.engine_machine import Machine, agent, snapshot, tool
 
-from towpath_contracts import events as ev
 from towpath_contracts import facts
-from towpath_contracts.tools import Denial
+from towpath_contracts.events import log as ev
+from towpath_contracts.tools.calls import Denial
 
 PASSING = {"passed": 4, "failed": 0}
 FAILING = {"passed": 3, "failed": 1}

@@ -10,11 +10,11 @@ from typing import Any
 import httpx2
 
 from towpath import Client
-from towpath_contracts.events import FINAL_STATUSES
-from towpath_embedded.identity import temporary_folder
+from towpath_contracts.events.log import FINAL_STATUSES
 from towpath_embedded.networks import NetworkFolder
 from towpath_embedded.platform import Platform
 from towpath_embedded.roles import WorkerCommand
+from towpath_embedded.servers.postgres_identity import temporary_folder
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "goal"

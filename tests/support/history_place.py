@@ -13,11 +13,11 @@ from tests.conftest import DatabaseUrl
 from tests.support.run_log import RunLog, wait_for
 
 from towpath_contracts.rpc import GET_HISTORY
-from towpath_contracts.views import GetHistory, History
-from towpath_embedded.nats import Nats
-from towpath_fabric.bus import Bus
+from towpath_contracts.runs.views import GetHistory, History
+from towpath_embedded.servers.nats import Nats
+from towpath_fabric.nats.bus import Bus
+from towpath_fabric.nats.streams import ensure_streams
 from towpath_fabric.settings import Settings
-from towpath_fabric.streams import ensure_streams
 
 RUN_COLUMNS = (
     "status, final_status, total_steps, total_tokens, total_cost_usd, reason, completed_at, state_snapshot - 'task_id'"

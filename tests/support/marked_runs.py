@@ -11,7 +11,7 @@ import nats.errors
 from nats.aio.client import Client
 
 from towpath_contracts import rpc
-from towpath_contracts.networks import PublishNetwork
+from towpath_contracts.networks.spec import PublishNetwork
 from towpath_embedded.chaos.judge import Verdict, judge
 from towpath_embedded.platform import Platform
 from towpath_embedded.roles import WorkerCommand

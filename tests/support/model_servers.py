@@ -11,11 +11,11 @@ from pydantic import SecretStr
 from tests.support import gemini_server
 from tests.support.gemini_server import Answer, Seen
 
-from towpath_decider.adapters.claude import ClaudeProvider
+from towpath_decider.adapters.anthropic_messages import ClaudeProvider
 from towpath_decider.adapters.gemini import GeminiProvider
 from towpath_decider.adapters.openai_chat import OpenAiProvider
 from towpath_decider.adapters.provider import Provider
-from towpath_fabric.logs import Logger
+from towpath_fabric.telemetry.logs import Logger
 
 KEY = "test-key-1234567890"
 INPUT_TOKENS, OUTPUT_TOKENS = gemini_server.INPUT_TOKENS, gemini_server.OUTPUT_TOKENS + gemini_server.THOUGHT_TOKENS

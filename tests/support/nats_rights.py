@@ -17,8 +17,8 @@ from nats.aio.msg import Msg
 
 from towpath_contracts import rpc, streams, subjects
 from towpath_contracts.authority import USERS, UserRights, agent_rights, client_rights, worker_rights
-from towpath_embedded.identity import temporary_folder
-from towpath_embedded.nats import Nats
+from towpath_embedded.servers.nats import Nats
+from towpath_embedded.servers.postgres_identity import temporary_folder
 
 FILE = Path(__file__).parents[1] / "authority" / "nats.yaml"
 HEAD = """\

@@ -13,14 +13,14 @@ from nats.aio.msg import Msg
 from tests.support.service_process import ServiceProcess, started
 
 from towpath_contracts import rpc, streams, subjects
-from towpath_contracts.access import FenceAnswer, RecordAction, ToolsDescribed
-from towpath_contracts.deciding import DecisionRequest, Usage
+from towpath_contracts.decisions.request import DecisionRequest, Usage
 from towpath_contracts.facts import DecisionMade, ToolFinished
-from towpath_contracts.tools import EffectClass, ToolRequest, ToolSpec
-from towpath_contracts.views import Done
-from towpath_embedded.identity import temporary_folder
-from towpath_fabric.pull import PullConsumer, ack
-from towpath_fabric.streams import ensure_streams
+from towpath_contracts.runs.views import Done
+from towpath_contracts.tools.access import FenceAnswer, RecordAction, ToolsDescribed
+from towpath_contracts.tools.calls import EffectClass, ToolRequest, ToolSpec
+from towpath_embedded.servers.postgres_identity import temporary_folder
+from towpath_fabric.nats.pull_consumer import PullConsumer, ack
+from towpath_fabric.nats.streams import ensure_streams
 
 ECHO = ToolSpec(
     name="echo",
@@ -110,7 +110,7 @@ class Peers:
         await message.respond(Done().model_dump_json().encode())
 
     async def _fence(self, message: Msg) -> None:
-        from towpath_contracts.access import RaiseFence
+        from towpath_contracts.tools.access import RaiseFence
 
         request = RaiseFence.model_validate_json(message.data)
         self.fences.append(request)

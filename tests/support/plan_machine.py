@@ -4,8 +4,8 @@ from typing import Any
 
 from tests.support.engine_machine import RUN, Machine, agent, snapshot
 
-from towpath_contracts import events as ev
 from towpath_contracts import facts
+from towpath_contracts.events import log as ev
 
 AGENTS = tuple(agent(key, allow_respond=True) for key in ("lead", "ann", "bob", "cid", "dan", "eve"))
 NETWORK = snapshot(*AGENTS)

@@ -17,10 +17,9 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from towpath_contracts import rpc, subjects
-from towpath_contracts.events import FINAL_STATUSES, LogEntry, RunCreated, RunEvents, RunFinished, RunStarted
-from towpath_contracts.problems import Problem, problem
-from towpath_contracts.tasks import RunAccepted, SubmitTask
-from towpath_contracts.views import (
+from towpath_contracts.events.log import FINAL_STATUSES, LogEntry, RunCreated, RunEvents, RunFinished, RunStarted
+from towpath_contracts.problems.registry import Problem, problem
+from towpath_contracts.runs.views import (
     CancelRun,
     Done,
     EventPage,
@@ -31,6 +30,7 @@ from towpath_contracts.views import (
     RunPage,
     RunView,
 )
+from towpath_contracts.tasks import RunAccepted, SubmitTask
 
 DIGEST = "sha256:" + "0" * 64
 BEGIN = datetime(2026, 11, 1, 12, tzinfo=UTC)

@@ -12,9 +12,9 @@ from typing import Any
 import asyncpg
 import yaml
 
-from towpath_embedded.identity import temporary_folder
-from towpath_embedded.postgres import Postgres
-from towpath_fabric.migrations import migrate
+from towpath_embedded.servers.postgres import Postgres
+from towpath_embedded.servers.postgres_identity import temporary_folder
+from towpath_fabric.postgres.migrations import migrate
 
 FILE = Path(__file__).parents[1] / "authority" / "postgres.yaml"
 ROLES = ("towpath_gateway", "towpath_log_writer", "towpath_orchestrator", "towpath_tas")

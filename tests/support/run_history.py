@@ -7,13 +7,13 @@ from uuid import UUID
 
 from tests.support.decisions import RESPOND, USE_TOOL
 
-from towpath_contracts import events as ev
-from towpath_contracts.deciding import Cost, Usage
-from towpath_contracts.decisions import CallTools, Finish, ToolCall
-from towpath_contracts.events import AnyEvent, LogEntry, RunEvents
-from towpath_contracts.goals import GoalTask
+from towpath_contracts.decisions.decision import CallTools, Finish, ToolCall
+from towpath_contracts.decisions.request import Cost, Usage
+from towpath_contracts.events import log as ev
+from towpath_contracts.events.log import AnyEvent, LogEntry, RunEvents
 from towpath_contracts.ids import execution_id, request_id
-from towpath_contracts.tools import Denial, ToolFailure
+from towpath_contracts.networks.goal import GoalTask
+from towpath_contracts.tools.calls import Denial, ToolFailure
 
 BEGIN = datetime(2026, 11, 1, 12, tzinfo=UTC)
 USAGE = Usage(input_tokens=100, output_tokens=10, total_tokens=110, model_calls=1)

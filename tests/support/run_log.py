@@ -14,10 +14,10 @@ from nats.aio.msg import Msg
 from tests.support.run_history import messages
 
 from towpath_contracts import subjects
-from towpath_contracts.events import AnyEvent, LogEntry, RunEvents
-from towpath_contracts.problems import Problem, problem
+from towpath_contracts.events.log import AnyEvent, LogEntry, RunEvents
+from towpath_contracts.problems.registry import Problem, problem
 from towpath_contracts.rpc import EVENTS_SINCE, PROBLEM_HEADER, SWEEP_RUNS
-from towpath_contracts.views import EventPage, EventsSince, RunSeq, SweepRuns, SweptRuns
+from towpath_contracts.runs.views import EventPage, EventsSince, RunSeq, SweepRuns, SweptRuns
 
 MOST_BYTES = 900_000
 

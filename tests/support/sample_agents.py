@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from towpath import AgentError, AgentRequest, BaseAgent, Secret, hook, tool
 from towpath.agents.operations import AnyMove, create_gate, evaluate_confidence, execute_tool, respond
 from towpath.hooks import MOMENTS, Hook, Moment
-from towpath_contracts.assessments import Confidence, CriterionFound, Progress, Summary, Validation
+from towpath_contracts.decisions.assessments import Confidence, CriterionFound, Progress, Summary, Validation
 
 SECRET = "SAMPLE_SECRET"
 PLACE = "SAMPLE_PLACE"

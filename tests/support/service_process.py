@@ -17,9 +17,9 @@ from pathlib import Path
 import httpx2
 
 from towpath_embedded import forks
-from towpath_embedded.ports import free_port
 from towpath_embedded.process import Child, wait_exit
 from towpath_embedded.roles import module_command
+from towpath_embedded.servers.ports import free_port
 
 READY_S = 120  # a cold import on a busy machine
 COUNTED_S = 30

@@ -11,13 +11,13 @@ from prometheus_client import CollectorRegistry
 from tests.support import worker_tools
 
 from towpath.hooks import Hook
-from towpath.mcp.config import ServersFile
-from towpath.mcp.serving import make_servers
+from towpath.toolbox import Toolbox, collect
 from towpath.tools import AnyTool
-from towpath.worker.toolbox import Toolbox, collect
-from towpath.worker.worker import Worker, WorkerOptions
-from towpath_fabric.bus import Bus
+from towpath_fabric.nats.bus import Bus
 from towpath_fabric.settings import Settings
+from towpath_worker.adapters.mcp.config import ServersFile
+from towpath_worker.adapters.mcp.server_list import make_servers
+from towpath_worker.app.worker import Worker, WorkerOptions
 
 
 @dataclass

@@ -16,9 +16,9 @@ from nats.aio.msg import Msg
 from tests.support.waiting import eventually
 
 from towpath_contracts import rpc, subjects
-from towpath_contracts.access import ApplyPolicy, AuditEntry, AuditPage, AuditQuery
-from towpath_contracts.problems import Problem, ProblemError
-from towpath_contracts.tools import (
+from towpath_contracts.problems.registry import Problem, ProblemError
+from towpath_contracts.tools.access import ApplyPolicy, AuditEntry, AuditPage, AuditQuery
+from towpath_contracts.tools.calls import (
     ClaimAnswer,
     ClaimStart,
     OutcomeConfirmed,

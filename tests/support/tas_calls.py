@@ -6,8 +6,9 @@ from typing import Any
 from uuid import UUID
 
 from towpath_contracts.canonical import canonical_json, digest_text
-from towpath_contracts.problems import Problem
-from towpath_contracts.tools import (
+from towpath_contracts.problems.registry import Problem
+from towpath_contracts.runs.views import ResolveGate
+from towpath_contracts.tools.calls import (
     CallStatus,
     ClaimStart,
     Denial,
@@ -17,12 +18,11 @@ from towpath_contracts.tools import (
     ToolRequest,
     ToolSpec,
 )
-from towpath_contracts.views import ResolveGate
+from towpath_tas.core.approvals.approval_votes import resolve
 from towpath_tas.core.authorization import Asked, Ruling, asked_in
-from towpath_tas.core.call import Approval, Call, Step
-from towpath_tas.core.ledger import on_request
-from towpath_tas.core.registry import ToolVersion, spec_digest
-from towpath_tas.core.voting import resolve
+from towpath_tas.core.calls.call import Approval, Call, Step
+from towpath_tas.core.calls.ledger import on_request
+from towpath_tas.core.tools.registry import ToolVersion, spec_digest
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 RUN = UUID("01930000-0000-7000-8000-000000000001")

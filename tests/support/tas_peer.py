@@ -22,9 +22,10 @@ from towpath_contracts import rpc, subjects
 from towpath_contracts.base import Message
 from towpath_contracts.canonical import digest
 from towpath_contracts.dead_letters import ReportDead
-from towpath_contracts.problems import Problem, problem
+from towpath_contracts.problems.registry import Problem, problem
+from towpath_contracts.runs.views import Done
 from towpath_contracts.streams import exec_consumer
-from towpath_contracts.tools import (
+from towpath_contracts.tools.calls import (
     BlobChunk,
     CancelTool,
     ClaimAnswer,
@@ -38,8 +39,7 @@ from towpath_contracts.tools import (
     ToolsRegistered,
     ToolStanding,
 )
-from towpath_contracts.views import Done
-from towpath_fabric.streams import ensure_consumer, ensure_streams
+from towpath_fabric.nats.streams import ensure_consumer, ensure_streams
 from towpath_fabric.tickets import TicketSigner
 
 GRANTED = ClaimAnswer(granted=True, start_by_ms=5_000, lease_ms=60_000)

@@ -17,8 +17,8 @@ import pytest
 from tests.support.service_process import ServiceProcess, service_process
 from tests.support.tas_caller import TasCaller
 
-from towpath_embedded.identity import temporary_folder
-from towpath_embedded.nats import Nats
+from towpath_embedded.servers.nats import Nats
+from towpath_embedded.servers.postgres_identity import temporary_folder
 
 Start = Callable[..., "contextlib.AbstractContextManager[ServiceProcess]"]
 

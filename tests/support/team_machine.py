@@ -6,12 +6,12 @@ from uuid import UUID
 from tests.support.engine_machine import agent, snapshot, tool, use_all
 from tests.support.plan_machine import PlanRun
 
-from towpath_contracts import events as ev
 from towpath_contracts import facts
-from towpath_contracts.child_tools import BUILT_IN_TOOLS, ORCHESTRATE, delegate_spec
-from towpath_contracts.run_calls import RecordOutcome
-from towpath_contracts.swarms import CompiledSwarm
-from towpath_contracts.tools import ToolRequest
+from towpath_contracts.events import log as ev
+from towpath_contracts.networks.swarm import CompiledSwarm
+from towpath_contracts.tools.calls import ToolRequest
+from towpath_contracts.tools.child_tools import BUILT_IN_TOOLS, ORCHESTRATE, delegate_spec
+from towpath_contracts.tools.internal_outcomes import RecordOutcome
 
 MEMBERS = ("ann", "bob", "cid", "dan", "eve", "fay")
 INNER = CompiledSwarm(mode="team", members=("gus", "hal"), stages=(("gus",),), delegates=("hal",))

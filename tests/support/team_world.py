@@ -10,11 +10,11 @@ from tests.support.plan_machine import step
 from tests.support.team_machine import MEMBERS, asks
 
 from towpath_contracts import facts
-from towpath_contracts.child_tools import ORCHESTRATE
-from towpath_contracts.deciding import DecisionKind, DecisionRequest
-from towpath_contracts.run_calls import RecordOutcome
-from towpath_contracts.tools import Denial, ToolRequest
-from towpath_engine.effects import Effect
+from towpath_contracts.decisions.request import DecisionKind, DecisionRequest
+from towpath_contracts.tools.calls import Denial, ToolRequest
+from towpath_contracts.tools.child_tools import ORCHESTRATE
+from towpath_contracts.tools.internal_outcomes import RecordOutcome
+from towpath_engine.requests.effects import Effect
 
 PLAN = {"steps": [step("ann", result_key="a"), step("bob", "{{ result.a }}")]}
 WISHES: tuple[dict[str, Any], ...] = (

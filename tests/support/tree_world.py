@@ -13,17 +13,17 @@ from uuid import UUID
 from tests.oracles.plan_shapes import a_plan
 from tests.support.engine_machine import START, agent, respond, snapshot, task, tool, use_all
 
-from towpath_contracts import events as ev
 from towpath_contracts import facts
-from towpath_contracts.child_tools import BUILT_IN_TOOLS, ORCHESTRATE, delegate_spec
-from towpath_contracts.deciding import DecisionKind
-from towpath_contracts.swarms import CompiledSwarm
-from towpath_contracts.tools import Denial, Specialist
+from towpath_contracts.decisions.request import DecisionKind
+from towpath_contracts.events import log as ev
+from towpath_contracts.networks.swarm import CompiledSwarm
+from towpath_contracts.tools.calls import Denial, Specialist
+from towpath_contracts.tools.child_tools import BUILT_IN_TOOLS, ORCHESTRATE, delegate_spec
 from towpath_engine.advance import advance, wake_at
 from towpath_engine.evolve import ACTING
+from towpath_engine.handlers.children import birth_of, told_of
 from towpath_engine.replay import create
-from towpath_engine.spawning import birth_of, told_of
-from towpath_engine.state import EffectKind, RunState
+from towpath_engine.state.run import EffectKind, RunState
 
 DEPTH, AT_ONCE, STEPS = 3, 4, 12
 CREW = ("ann", "bob", "cid", "dan")

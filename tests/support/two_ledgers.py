@@ -13,9 +13,9 @@ from tests.simulation.database import BEGAN, Database, Pool
 from tests.simulation.ledger_rows import LedgerRows
 from tests.simulation.run_rows import RunRows
 
-from towpath_contracts.access import FenceAnswer, RaiseFence
+from towpath_contracts.tools.access import FenceAnswer, RaiseFence
 from towpath_fabric.clock import wall
-from towpath_fabric.lane import Lane
+from towpath_fabric.postgres.pinned_connection import Lane
 from towpath_tas.adapters.ledger_tables import (
     Count,
     Seen,
@@ -26,9 +26,9 @@ from towpath_tas.adapters.ledger_tables import (
     read_counts,
     read_rates,
 )
-from towpath_tas.app.settling import Settling
-from towpath_tas.core.call import Step
-from towpath_tas.core.matrix import Rate
+from towpath_tas.app.calls.approvals_api import Settling
+from towpath_tas.core.calls.call import Step
+from towpath_tas.core.policy.matrix import Rate
 
 PROJECT = "default"
 

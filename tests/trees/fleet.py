@@ -5,7 +5,7 @@ happen twice, and answers with its name; what the whole tree answers follows fro
 """
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.tools import EffectClass, ToolSpec
+from towpath_contracts.tools.calls import EffectClass, ToolSpec
 from towpath_embedded.chaos.workload import TIMEOUT_MS, TOOLSET, Workload
 
 FLEET = "fleet"

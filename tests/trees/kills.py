@@ -30,8 +30,8 @@ from towpath_embedded.chaos.outside import read_marks
 from towpath_embedded.chaos.people import Person
 from towpath_embedded.chaos.watch import Reader
 from towpath_embedded.chaos.workload import TIMEOUT_MS
-from towpath_embedded.identity import temporary_folder
 from towpath_embedded.platform import Platform
+from towpath_embedded.servers.postgres_identity import temporary_folder
 
 TREE_S = 300.0
 """How long a tree may take, on a machine where everything is slow and services die."""

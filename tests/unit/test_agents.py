@@ -19,22 +19,23 @@ from tests.support.waiting import eventually
 
 from towpath import AgentError, AgentRequest, BaseAgent
 from towpath import hooks as hooks_module
-from towpath.agents import answering, methods, operations, server
-from towpath.agents.answering import Failure, ask
-from towpath.agents.finding import find_agent
-from towpath.agents.server import AgentOptions, AgentServer
-from towpath.agents.tally import Tally
+from towpath.agents import methods, operations
+from towpath.agents.lookup import find_agent
 from towpath.agents.threads import Threads
+from towpath.agents.usage_counter import Tally
 from towpath.errors import DeclarationError
 from towpath.hooks import Hook, Hooks, Moment
+from towpath_agent.app import answer_attempts, server
+from towpath_agent.app.answer_attempts import Failure, ask
+from towpath_agent.app.server import AgentOptions, AgentServer
 from towpath_contracts import facts, subjects
 from towpath_contracts.authority import agent_rights
-from towpath_contracts.deciding import Cost, DecisionKind, OfferedRoute, Usage
+from towpath_contracts.decisions.request import Cost, DecisionKind, OfferedRoute, Usage
 from towpath_contracts.facts import DecisionFailed, DecisionMade, fact_adapter
-from towpath_fabric.bus import Bus
-from towpath_fabric.requests import PlatformAwayError
+from towpath_fabric.nats.bus import Bus
+from towpath_fabric.request_loop import PlatformAwayError
 from towpath_fabric.settings import Settings
-from towpath_orchestrator.inbox import MAX_COUNT, MAX_REASON, Parsed, parse
+from towpath_orchestrator.app.loop.inbox import MAX_COUNT, MAX_REASON, Parsed, parse
 
 LOG = structlog.wrap_logger(logging.getLogger("agents"), wrapper_class=structlog.stdlib.BoundLogger)
 CRITIC = subjects.agent_pool("default", "critic")
@@ -148,7 +149,7 @@ async def answer(*says: Any, **changes: Any) -> Any:
 
 async def test_c10_whatever_user_code_does_is_one_answer_or_one_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     """C10: exceptions are failures with a stable code, retryable or not; what is no decision is `invalid_output`."""
-    monkeypatch.setattr(answering, "WAITS_S", (0.0, 0.0))
+    monkeypatch.setattr(answer_attempts, "WAITS_S", (0.0, 0.0))
     assert await answer({"action": "RESPOND", "action_details": {"payload": {"m": 1}}}) == {
         "action": "RESPOND",
         "action_details": {"payload": {"m": 1}},
@@ -171,7 +172,7 @@ async def test_c10_whatever_user_code_does_is_one_answer_or_one_failure(monkeypa
     ):
         said = await answer(nonsense)
         assert isinstance(said, Failure) and said.code == "invalid_output", nonsense
-    large = {"action": "RESPOND", "action_details": {"payload": {"m": "x" * answering.ANSWER_BYTES}}}
+    large = {"action": "RESPOND", "action_details": {"payload": {"m": "x" * answer_attempts.ANSWER_BYTES}}}
     assert (await answer(large)).code == "invalid_output"
     for error in (RuntimeError("r"), SystemExit(3), StopIteration(), asyncio.CancelledError(), KeyError("k")):
         assert (await answer(error)).code == "agent_failed"

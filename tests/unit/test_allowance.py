@@ -3,8 +3,8 @@
 import random
 from dataclasses import replace
 
-from towpath_contracts.provider_limits import ProviderLimit, ProviderUse
-from towpath_decider.core.allowance import LEASE_S, MINUTE_S, Wish, fair_share, settle
+from towpath_contracts.decisions.provider_limits import ProviderLimit, ProviderUse
+from towpath_decider.core.rate_policy import LEASE_S, MINUTE_S, Wish, fair_share, settle
 
 SLOTS = ProviderLimit(concurrency=7)
 MINUTE = ProviderLimit(requests_per_minute=40, tokens_per_minute=5_000)

@@ -9,15 +9,15 @@ from pydantic import ValidationError
 from tests.support.background_machine import Background
 from tests.support.engine_machine import respond, use, use_all
 
-from towpath_contracts import events as ev
 from towpath_contracts import facts
-from towpath_contracts.background import BackgroundSettings, BackgroundTask
 from towpath_contracts.canonical import digest
-from towpath_contracts.events import COMPARISON_IGNORES
-from towpath_contracts.run_calls import RecordOutcome
+from towpath_contracts.events import log as ev
+from towpath_contracts.events.log import COMPARISON_IGNORES
+from towpath_contracts.networks.background import BackgroundSettings, BackgroundTask
 from towpath_contracts.subjects import agent_pool
+from towpath_contracts.tools.internal_outcomes import RecordOutcome
 from towpath_engine.advance import wake_at
-from towpath_engine.effects import message_of
+from towpath_engine.requests.effects import message_of
 
 SCHEMA = {"type": "object", "properties": {"verdict": {"enum": ["approve", "reject"]}}, "required": ["verdict"]}
 ABANDON = {"action": "ABANDON", "action_details": {"rationale": "no way"}}

@@ -9,10 +9,10 @@ import pytest
 from tests.support.engine_machine import RUN, agent, snapshot, task
 
 from towpath_contracts.budgets import Budget, CarveOut, ModelPrice, Refusal
-from towpath_contracts.children import ParentOf
-from towpath_contracts.problems import ProblemError
-from towpath_orchestrator.adapters.prices import Prices
-from towpath_orchestrator.limits import BUDGETS, Limits
+from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.runs.children import ParentOf
+from towpath_orchestrator.adapters.model_prices import Prices
+from towpath_orchestrator.app.loop.budget_limits import BUDGETS, Limits
 
 NOW = datetime(2026, 11, 22, 23, 59, tzinfo=UTC)
 CHILD = UUID(int=7)

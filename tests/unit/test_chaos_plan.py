@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from towpath_contracts.problems import ProblemError
+from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.chaos.faults import FAULTS, KILLS, named_faults
 from towpath_embedded.chaos.options import FULL_KILLS, FULL_RARE, QUICK_KILLS, ChaosOptions, understand
 from towpath_embedded.chaos.plan import LONGEST_DELAY_S, Boundary, boundaries_of, make_plan

@@ -7,15 +7,15 @@ import pytest
 from tests.support.engine_machine import RUN, Machine, agent, respond, snapshot, tool, types, use, use_all
 from tests.support.plan_machine import PlanRun, ask, block, step
 
-from towpath_contracts import events as ev
 from towpath_contracts import facts
 from towpath_contracts.budgets import AppliedScope
-from towpath_contracts.child_tools import BUILT_IN_TOOLS, ORCHESTRATE
-from towpath_contracts.children import AskChild
-from towpath_contracts.swarms import CompiledSwarm
+from towpath_contracts.events import log as ev
+from towpath_contracts.networks.swarm import CompiledSwarm
+from towpath_contracts.runs.children import AskChild
+from towpath_contracts.tools.child_tools import BUILT_IN_TOOLS, ORCHESTRATE
 from towpath_engine.advance import wake_at
-from towpath_engine.parking import parking
-from towpath_engine.spawning import pending_children
+from towpath_engine.handlers.children import pending_children
+from towpath_engine.handlers.quarantine import parking
 
 PLAN = {"steps": [step("b")]}
 REPORT = {"success": True, "steps": [], "bindings": {}, "errors": []}

@@ -12,12 +12,12 @@ import pytest
 from towpath.cli import main
 from towpath.cli.errors import UNREACHABLE
 from towpath.cli.files import read_script
-from towpath.cli.following import Follower
 from towpath.cli.objectives import ObjectiveOptions
 from towpath.cli.output import Output
+from towpath.cli.run_follower import Follower
 from towpath.client.client import Client
-from towpath_contracts.events import DecisionRequested, LogEntry, NoteAdded, RunFinished
-from towpath_contracts.tree_stream import TreeEntry
+from towpath_contracts.events.log import DecisionRequested, LogEntry, NoteAdded, RunFinished
+from towpath_readings.stream.tree import TreeEntry
 
 RUN = UUID(int=7)
 AT = datetime(2026, 11, 22, tzinfo=UTC)

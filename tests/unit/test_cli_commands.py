@@ -19,7 +19,7 @@ from towpath.cli.errors import exit_code, lines
 from towpath.cli.gates import verdicts
 from towpath.cli.options import Common, running_server
 from towpath.cli.output import Column, Output
-from towpath_contracts.problems import REGISTRY, problem
+from towpath_contracts.problems.registry import REGISTRY, problem
 from towpath_tas.adapters.keys import load_key
 
 TOWPATH = Path(sys.executable).parent / "towpath"

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from towpath.cli.gate_watch import differences, line, tally
 from towpath.cli.gates import what
-from towpath_contracts.views import GateView, GateVote
+from towpath_contracts.runs.views import GateView, GateVote
 
 AT = datetime(2026, 11, 22, 12, tzinfo=UTC)
 

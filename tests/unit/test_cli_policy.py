@@ -8,7 +8,7 @@ import pytest
 
 from towpath.cli import main
 from towpath.cli.times import moment
-from towpath_contracts.problems import ProblemError
+from towpath_contracts.problems.registry import ProblemError
 from towpath_fabric.clock import wall
 
 POLICY = """kind: Policy

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from towpath.cli.following import doubt_lines
-from towpath.cli.naming import chosen
+from towpath.cli.run_follower import doubt_lines
+from towpath.cli.run_names import chosen
 from towpath.cli.trail import Trail, answer_text, summary
-from towpath_contracts import events as ev
-from towpath_contracts.deciding import Cost, Usage
-from towpath_contracts.decisions import CallTools, Finish, ToolCall, Transfer
-from towpath_contracts.problems import ProblemError
-from towpath_contracts.tools import Denial, ToolFailure
+from towpath_contracts.decisions.decision import CallTools, Finish, ToolCall, Transfer
+from towpath_contracts.decisions.request import Cost, Usage
+from towpath_contracts.events import log as ev
+from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.tools.calls import Denial, ToolFailure
 
 CALL = UUID("11111111-1111-5111-8111-111111111111")
 STEP = {"step": 1, "epoch": 1, "agent_key": "billing"}

@@ -11,7 +11,7 @@ import pytest
 from towpath.cli import main
 from towpath.cli.credentials import authority_configuration, load
 from towpath_contracts.authority import ANY, worker_rights
-from towpath_contracts.problems import ProblemError
+from towpath_contracts.problems.registry import ProblemError
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 NATS = Path(sys.executable).parent / "nats-server"

@@ -7,14 +7,14 @@ from tests.support.engine_invariants import Watch
 from tests.support.engine_machine import RUN, Machine, respond, types
 from tests.support.plan_machine import NETWORK, PlanRun, ask, block, step
 
-from towpath_contracts import events as ev
 from towpath_contracts.canonical import canonical_json, digest_text
-from towpath_contracts.children import AskChild
-from towpath_engine.composing_results import RESULTS_BYTES
-from towpath_engine.effects import StoreText
+from towpath_contracts.events import log as ev
+from towpath_contracts.runs.children import AskChild
+from towpath_engine.handlers.children import birth_of, told_of
 from towpath_engine.replay import create
-from towpath_engine.spawning import birth_of, told_of
-from towpath_engine.state import dump_state, load_state
+from towpath_engine.requests.effects import StoreText
+from towpath_engine.rules.plan_results import RESULTS_BYTES
+from towpath_engine.state.run import dump_state, load_state
 
 FAN = ("ann", "bob", "cid", "dan", "eve", "lead")
 

@@ -6,14 +6,14 @@ import pytest
 from tests.support.engine_machine import agent, snapshot, types
 from tests.support.plan_machine import AGENTS, PlanRun, ask, block, step
 
-from towpath_contracts import events as ev
-from towpath_contracts.deciding import DecisionKind, DecisionRequest
-from towpath_contracts.plan_faults import check_plan
-from towpath_contracts.shapes import faults, schema_fault
+from towpath_contracts.decisions.request import DecisionKind, DecisionRequest
+from towpath_contracts.events import log as ev
+from towpath_contracts.json_schema import faults, schema_fault
+from towpath_contracts.networks.plan_checks import check_plan
+from towpath_decider.core.answer_checks import asked_schema, check_for
+from towpath_decider.core.answer_schema import schema_of
 from towpath_decider.core.answers import Refused
-from towpath_decider.core.checks import asked_schema, check_for
 from towpath_decider.core.prompt import render
-from towpath_decider.core.schema import schema_of
 from towpath_decider.core.script import Script
 
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.decisions import RESPOND, USE_TOOL, as_text, check_decision
 
+from towpath_decider.core.answer_checks import schema_check
 from towpath_decider.core.answers import Accepted, Refused, find_object, read_answer
-from towpath_decider.core.checks import schema_check
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from tests.support.decisions import RESPOND, as_text, check_decision, context, request
 
-from towpath_contracts.deciding import Usage
+from towpath_contracts.decisions.request import Usage
 from towpath_contracts.facts import DecisionFailed, DecisionMade
-from towpath_decider.asking import Asker
-from towpath_decider.core.accounting import NOTHING
+from towpath_decider.app.decision_service import Asker
 from towpath_decider.core.conversation import Ask, CallFailure, GaveUp, Question, Reply, converse
 from towpath_decider.core.prompt import render
-from towpath_engine.effects import CALLS
+from towpath_decider.core.usage import NOTHING
+from towpath_engine.requests.effects import CALLS
 
 ONE = Usage(input_tokens=3, output_tokens=2, total_tokens=5, model_calls=1)
 GOOD = Reply(text=as_text(RESPOND), usage=ONE, cost=NOTHING)

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import pytest
 from tests.support.decisions import RESPOND, as_text, check_decision, context
 
-from towpath_contracts.deciding import Cost, Usage
-from towpath_decider.core.accounting import NOTHING, add_costs, add_usage
+from towpath_contracts.decisions.request import Cost, Usage
 from towpath_decider.core.conversation import (
     MAX_WAIT_S,
     Answered,
@@ -18,6 +17,7 @@ from towpath_decider.core.conversation import (
     converse,
 )
 from towpath_decider.core.prompt import render
+from towpath_decider.core.usage import NOTHING, add_costs, add_usage
 
 GOOD = Reply(text=as_text(RESPOND), usage=Usage(model_calls=1), cost=NOTHING)
 BAD = Reply(text="no idea", usage=Usage(model_calls=1), cost=NOTHING)

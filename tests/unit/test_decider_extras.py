@@ -4,8 +4,8 @@ from typing import Any
 
 from tests.support.decisions import request
 
-from towpath_contracts.problems import REGISTRY
-from towpath_decider.adapters.sdk import SdkProvider
+from towpath_contracts.problems.registry import REGISTRY
+from towpath_decider.adapters.sdk_provider import SdkProvider
 from towpath_decider.core.conversation import CallFailure, Question
 
 

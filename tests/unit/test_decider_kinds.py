@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from tests.support.decisions import RESPOND, USE_TOOL, as_text, context, request
 
-from towpath_contracts.assessments import ANSWERS, NEUTRAL
 from towpath_contracts.base import JsonObject
-from towpath_contracts.deciding import DecisionKind, OfferedRoute
+from towpath_contracts.decisions.assessments import ANSWERS, NEUTRAL
+from towpath_contracts.decisions.request import DecisionKind, OfferedRoute
+from towpath_decider.core.answer_checks import asked_schema, check_for
+from towpath_decider.core.answer_schema import closed, schema_of
 from towpath_decider.core.answers import Accepted, Refused, read_answer
-from towpath_decider.core.checks import asked_schema, check_for
 from towpath_decider.core.prompt import Prompt, render
-from towpath_decider.core.schema import closed, schema_of
 from towpath_decider.core.script import Script, queue_of
 
 RUN: JsonObject = {

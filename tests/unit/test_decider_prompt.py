@@ -5,9 +5,9 @@ import uuid
 import pytest
 from tests.support.decisions import context
 
-from towpath_contracts.deciding import OlderOutput, ToolOutput
+from towpath_contracts.decisions.request import OlderOutput, ToolOutput
 from towpath_decider.core.prompt import render
-from towpath_fabric.prompts import MAX_RENDERED_CHARS, PromptInvalidError, compile_base
+from towpath_fabric.prompt_templates import MAX_RENDERED_CHARS, PromptInvalidError, compile_base
 
 
 def output(step: int, text: str, tool: str = "crm.lookup") -> ToolOutput:

@@ -5,8 +5,8 @@ import json
 import pytest
 from tests.support.decisions import LOOKUP, RESPOND, USE_TOOL, as_text, context
 
-from towpath_contracts.deciding import OfferedTool, ScriptUse
-from towpath_decider.core.schema import ANY_OBJECT, answer_schema, simplified
+from towpath_contracts.decisions.request import OfferedTool, ScriptUse
+from towpath_decider.core.answer_schema import ANY_OBJECT, answer_schema, simplified
 from towpath_decider.core.script import Script
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from towpath_contracts.deciding import Usage
-from towpath_decider.adapters.prices import price
-from towpath_decider.adapters.scripts import FileScripts, ScriptError
+from towpath_contracts.decisions.request import Usage
+from towpath_decider.adapters.model_prices import price
+from towpath_decider.adapters.script_source import FileScripts, ScriptError
 from towpath_decider.settings import DeciderSettings
 
 

@@ -10,13 +10,13 @@ from tests.support.plan_machine import PlanRun, ask, block, step
 from tests.support.team_machine import INNER, MEMBERS, NETWORK, TEAM, Lead, asks
 
 from towpath_contracts import facts
-from towpath_contracts.child_tools import ORCHESTRATE
-from towpath_contracts.run_effects import effects_of
+from towpath_contracts.tools.child_tools import ORCHESTRATE
 from towpath_engine.advance import wake_at
-from towpath_engine.forking import ForkPoint, ForkRefusedError
-from towpath_engine.inherited import inherited_of
-from towpath_engine.spawning import birth_of
-from towpath_engine.state import EffectKind, RunState
+from towpath_engine.handlers.children import birth_of
+from towpath_engine.handlers.fork import ForkPoint, ForkRefusedError
+from towpath_engine.reducers.fork import inherited_of
+from towpath_engine.state.run import EffectKind, RunState
+from towpath_readings.effects import effects_of
 
 
 def told_effects(run: Lead) -> list[str]:

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.engine_machine import Machine, respond, use
 
-from towpath_contracts import events as ev
-from towpath_contracts.deciding import TokenDelta
-from towpath_contracts.decisions import Finish
-from towpath_contracts.deltas import Deltas, Told
-from towpath_contracts.streaming import Streaming
-from towpath_contracts.written import MAX_CHARS, Written
+from towpath_contracts.decisions.decision import Finish
+from towpath_contracts.decisions.request import TokenDelta
+from towpath_contracts.events import log as ev
+from towpath_readings.stream.deltas import Deltas, Told
+from towpath_readings.stream.live import Streaming
+from towpath_readings.stream.partial_decision import MAX_CHARS, Written
 
 RUN, FIRST, SECOND = UUID(int=1), UUID(int=2), UUID(int=3)
 

@@ -11,8 +11,8 @@ from types import ModuleType
 import pytest
 
 from towpath import DidNotHappen, Happened, ToolContext, Unclear
-from towpath.worker.results import encode_result
-from towpath.worker.toolbox import collect, load_module
+from towpath.toolbox import collect, load_module
+from towpath_worker.core.results import encode_result
 
 PAGE = Path(__file__).parents[2] / "docs" / "tools.md"
 

@@ -5,7 +5,7 @@ import asyncio
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from towpath_fabric.doors import Door, Rules
+from towpath_fabric.fair_request_queue import Door, Rules
 
 
 def asked(caller: str, number: int = 0) -> Msg:

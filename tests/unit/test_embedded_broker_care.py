@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 from pathlib import Path
 
-from towpath_embedded.broker_care import BrokerCare
-from towpath_embedded.nats import Nats
+from towpath_embedded.servers.broker_recovery import BrokerCare
+from towpath_embedded.servers.nats import Nats
 
 
 class Forgetful(Nats):

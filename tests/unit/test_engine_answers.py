@@ -3,8 +3,8 @@
 import pytest
 from tests.support.engine_machine import Machine, respond, types, use, use_all
 
-from towpath_contracts.decisions import arguments_fault, decoded_arguments
-from towpath_contracts.tools import ToolRequest
+from towpath_contracts.decisions.decision import arguments_fault, decoded_arguments
+from towpath_contracts.tools.calls import ToolRequest
 
 VERDICT = {"type": "object", "properties": {"score": {"type": "integer"}}, "required": ["score"]}
 

@@ -7,12 +7,12 @@ import pytest
 from tests.support import goal_machine
 from tests.support.engine_machine import RUN, Machine, agent, respond, snapshot, tool, use, use_all
 
-from towpath_contracts import events as ev
 from towpath_contracts import facts
 from towpath_contracts.budgets import UNITS, Amounts, AppliedScope, Budget, ModelPrice, Refusal, UnitLimits
-from towpath_contracts.deciding import Cost, DecisionRequest, Usage
-from towpath_engine.budget_state import BudgetState, Means, charges
-from towpath_orchestrator.adapters.budget_tables import charge_rows
+from towpath_contracts.decisions.request import Cost, DecisionRequest, Usage
+from towpath_contracts.events import log as ev
+from towpath_engine.state.budget import BudgetState, Means, charges
+from towpath_orchestrator.adapters.budget_store import charge_rows
 
 PRICE = ModelPrice(input_micros=1_000_000, output_micros=2_000_000)
 RUN_SCOPE = AppliedScope(scope="run", key=str(RUN), limits=UnitLimits(usd_micros=10**7))

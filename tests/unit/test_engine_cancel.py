@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 from tests.support.engine_machine import RUN, Machine, respond, types, use, use_all
 
-from towpath_contracts import events as ev
 from towpath_contracts import facts
-from towpath_contracts.access import RaiseFence
-from towpath_contracts.tools import ToolRequest
+from towpath_contracts.events import log as ev
+from towpath_contracts.tools.access import RaiseFence
+from towpath_contracts.tools.calls import ToolRequest
 from towpath_engine.advance import advance, wake_at
 from towpath_engine.evolve import FENCE_RESEND_S
-from towpath_engine.remember import QUEUE_MS
-from towpath_engine.resend import MAX_GATE_RESEND_S
-from towpath_engine.state import EffectKind
+from towpath_engine.handlers.resend import MAX_GATE_RESEND_S
+from towpath_engine.reducers.calls import QUEUE_MS
+from towpath_engine.state.run import EffectKind
 
 TWO = use_all(("echo", {"text": "a"}), ("lookup", {"text": "b"}))
 

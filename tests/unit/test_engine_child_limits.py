@@ -5,13 +5,13 @@ from tests.support.engine_machine import RUN, Machine, use
 from tests.support.goal_machine import deny, goal_run
 from tests.unit.test_engine_children import asked, born
 
-from towpath_contracts import events as ev
 from towpath_contracts import facts
 from towpath_contracts.budgets import AppliedScope
-from towpath_contracts.deciding import Cost
-from towpath_contracts.tools import ToolRequest
+from towpath_contracts.decisions.request import Cost
+from towpath_contracts.events import log as ev
+from towpath_contracts.tools.calls import ToolRequest
 from towpath_engine.advance import advance
-from towpath_engine.state import RunState
+from towpath_engine.state.run import RunState
 
 
 def called(run: RunState, cost: Cost, machine: Machine) -> tuple[RunState, ToolRequest]:

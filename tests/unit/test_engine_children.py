@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 from tests.support.engine_machine import RUN, Machine, respond, types, use
 
-from towpath_contracts import events as ev
 from towpath_contracts import facts
-from towpath_contracts.children import AskChild, ChildTask
-from towpath_contracts.deciding import Cost
+from towpath_contracts.decisions.request import Cost
+from towpath_contracts.events import log as ev
+from towpath_contracts.runs.children import AskChild, ChildTask
 from towpath_engine.advance import advance, wake_at
-from towpath_engine.carrying import carried
-from towpath_engine.effects import message_of
+from towpath_engine.handlers.children import below_of, birth_of, child_id, may_spawn, spawn, told_of
+from towpath_engine.handlers.run_gates import open_run_gate
+from towpath_engine.handlers.transition import Transition
+from towpath_engine.reducers.references import carried
 from towpath_engine.replay import create
-from towpath_engine.run_gates import open_run_gate
-from towpath_engine.spawning import below_of, birth_of, child_id, may_spawn, spawn, told_of
-from towpath_engine.state import EffectKind, RunState
-from towpath_engine.transition import Transition
+from towpath_engine.requests.effects import message_of
+from towpath_engine.state.run import EffectKind, RunState
 
 
 def asked(machine: Machine, *agents: str, **more: Any) -> list["ev.ChildStarted"]:

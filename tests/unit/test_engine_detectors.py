@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 from tests.support.engine_machine import TOOLS, Machine, respond, route, snapshot, tool, use, use_all
 
-from towpath_contracts import events as ev
-from towpath_contracts.tools import EffectClass
+from towpath_contracts.events import log as ev
+from towpath_contracts.tools.calls import EffectClass
 from towpath_engine.advance import wake_at
-from towpath_engine.detectors.counting import WINDOW, cycle_of, steps_of_cycle
-from towpath_engine.detectors.signatures import weight
-from towpath_engine.remember import call_deadline
-from towpath_engine.state import dump_state, load_state
+from towpath_engine.reducers.calls import call_deadline
+from towpath_engine.reducers.loop_counters import WINDOW, cycle_of, steps_of_cycle
+from towpath_engine.reducers.loop_signatures import weight
+from towpath_engine.state.run import dump_state, load_state
 
 PAGE = {"items": [f"a line with something in it, number {number}" for number in range(6)]}
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from tests.support.engine_machine import RUN, START, Machine, types, use
 
-from towpath_contracts import events as ev
 from towpath_contracts import facts
-from towpath_contracts.tools import Doubt, ToolFailure
+from towpath_contracts.events import log as ev
+from towpath_contracts.tools.calls import Doubt, ToolFailure
 
 DOUBT = Doubt(worker="w1", claimed_at=START, lease_until=START + timedelta(seconds=40), starts=1, probe="unclear")
 

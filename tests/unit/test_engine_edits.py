@@ -6,10 +6,10 @@ from uuid import uuid5
 
 from tests.support.engine_machine import RUN, Machine, types, use
 
-from towpath_contracts import events as ev
 from towpath_contracts import facts
-from towpath_contracts.execution_log import project_execution_log
-from towpath_engine.state import dump_state, load_state
+from towpath_contracts.events import log as ev
+from towpath_engine.state.run import dump_state, load_state
+from towpath_readings.execution_log import project_execution_log
 
 ASKED = {"amount": "500", "account": "a"}
 EDITED = {"amount": "50", "account": "a"}

@@ -7,12 +7,12 @@ import pytest
 from pydantic import TypeAdapter
 from tests.support.engine_machine import RUN, Machine, respond, route, types, use
 
-from towpath_contracts import events as ev
 from towpath_contracts import facts
-from towpath_contracts.deciding import Cost, DecisionRequest, ScriptUse, Usage
-from towpath_contracts.tools import Denial
+from towpath_contracts.decisions.request import Cost, DecisionRequest, ScriptUse, Usage
+from towpath_contracts.events import log as ev
+from towpath_contracts.tools.calls import Denial
 from towpath_engine.advance import advance
-from towpath_engine.steps import FEEDBACK_CHARS
+from towpath_engine.handlers.steps import FEEDBACK_CHARS
 
 STRANGER = uuid5(RUN, "nobody")
 DENIAL = Denial(violation_type="permission_denied", reason="no")

@@ -7,18 +7,18 @@ import pytest
 from tests.support.engine_golden import SCENES
 from tests.support.engine_machine import START, Machine, respond, task, use
 
-from towpath_contracts import events as ev
 from towpath_contracts import facts
-from towpath_contracts.deciding import PromptContext, Usage
-from towpath_contracts.events import LogEntry
-from towpath_contracts.tools import ToolRequest
+from towpath_contracts.decisions.request import PromptContext, Usage
+from towpath_contracts.events import log as ev
+from towpath_contracts.events.log import LogEntry
+from towpath_contracts.tools.calls import ToolRequest
 from towpath_engine.advance import advance
-from towpath_engine.context import build_context
 from towpath_engine.evolve import evolve
-from towpath_engine.forking import ForkPoint, ForkRefusedError
-from towpath_engine.inherited import inherited_of
+from towpath_engine.handlers.fork import ForkPoint, ForkRefusedError
+from towpath_engine.reducers.fork import inherited_of
 from towpath_engine.replay import create, replay
-from towpath_engine.state import RunState, initial
+from towpath_engine.requests.network_context import build_context
+from towpath_engine.state.run import RunState, initial
 
 CHILD = UUID("01930000-0000-7000-8000-000000000002")
 

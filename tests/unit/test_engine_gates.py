@@ -5,14 +5,14 @@ from uuid import UUID, uuid5
 
 from tests.support.engine_machine import RUN, Machine, types, use, use_all
 
-from towpath_contracts import events as ev
 from towpath_contracts import facts
-from towpath_contracts.tools import ToolRequest
+from towpath_contracts.events import log as ev
+from towpath_contracts.tools.calls import ToolRequest
 from towpath_engine.advance import wake_at
-from towpath_engine.gate_remember import GATE_RESEND_S
-from towpath_engine.gates import UNKNOWN_GATE_HOURS
-from towpath_engine.remember import QUEUE_MS
-from towpath_engine.resend import MAX_GATE_RESEND_S
+from towpath_engine.handlers.gates import UNKNOWN_GATE_HOURS
+from towpath_engine.handlers.resend import MAX_GATE_RESEND_S
+from towpath_engine.reducers.calls import QUEUE_MS
+from towpath_engine.reducers.gates import GATE_RESEND_S
 
 FIRST, SECOND = uuid5(RUN, "approval 1"), uuid5(RUN, "approval 2")
 DAY = UNKNOWN_GATE_HOURS * 3600.0

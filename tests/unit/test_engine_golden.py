@@ -7,11 +7,11 @@ import pytest
 from tests.support.engine_golden import FOLDER, SCENES, Golden
 from tests.support.engine_machine import RUN
 
-from towpath_contracts.events import LogEntry, RunFinished
+from towpath_contracts.events.log import LogEntry, RunFinished
 from towpath_engine.advance import advance
 from towpath_engine.evolve import evolve
 from towpath_engine.replay import fold, replay
-from towpath_engine.state import initial
+from towpath_engine.state.run import initial
 
 FILES = sorted(FOLDER.glob("*.json"))
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from tests.support.engine_machine import START, Machine, respond, route, snapshot, types, use, use_all
 
-from towpath_contracts import events as ev
-from towpath_contracts.events import RunCreated
-from towpath_engine.state import dump_state, load_state
+from towpath_contracts.events import log as ev
+from towpath_contracts.events.log import RunCreated
+from towpath_engine.state.run import dump_state, load_state
 
 
 def call(machine: Machine, decision: dict[str, Any], result: Any = "same") -> None:

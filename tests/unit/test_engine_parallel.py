@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from tests.support.engine_machine import Machine, types, use_all
 
-from towpath_contracts import events as ev
-from towpath_contracts.decisions import MAX_CALLS_PER_DECISION
-from towpath_contracts.tools import ToolRequest
+from towpath_contracts.decisions.decision import MAX_CALLS_PER_DECISION
+from towpath_contracts.events import log as ev
+from towpath_contracts.tools.calls import ToolRequest
 
 THREE = use_all(("echo", {"text": "a"}), ("lookup", {"text": "b"}), ("echo", {"text": "c"}))
 

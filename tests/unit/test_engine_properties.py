@@ -15,10 +15,10 @@ from tests.support.engine_machine import RUN, START, Machine, snapshot
 from tests.support.engine_world import T, World, strange_facts
 
 from towpath_contracts import facts
-from towpath_contracts.events import COMPARISON_IGNORES, LogEntry
+from towpath_contracts.events.log import COMPARISON_IGNORES, LogEntry
 from towpath_engine.advance import advance
 from towpath_engine.replay import create, fold, replay
-from towpath_engine.state import dump_state
+from towpath_engine.state.run import dump_state
 
 ROUGH_TURNS = 40
 CALM_TURNS = 400

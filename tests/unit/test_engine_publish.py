@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from tests.support.engine_machine import tool
 
-from towpath_contracts.networks import NetworkSpec, Snapshot
-from towpath_contracts.problems import REGISTRY
-from towpath_engine.publish import check, compile_prompt, compile_snapshot, snapshot_body
+from towpath_contracts.networks.spec import NetworkSpec, Snapshot
+from towpath_contracts.problems.registry import REGISTRY
+from towpath_engine.publish.networks import check, compile_prompt, compile_snapshot, snapshot_body
 
 TOOLS = {"echo": tool("echo"), "pay": tool("pay")}
 LEAD: dict[str, Any] = {"key": "lead", "is_default": True, "allow_respond": True, "equipped_tools": ["echo"]}

@@ -5,11 +5,11 @@ from uuid import UUID
 
 from tests.support.engine_machine import RUN, Machine, respond, use, use_all
 
-from towpath_contracts import events as ev
 from towpath_contracts import facts
+from towpath_contracts.events import log as ev
 from towpath_contracts.switches import Switch, paused_gate
 from towpath_engine.advance import wake_at
-from towpath_engine.state import Status
+from towpath_engine.state.run import Status
 
 DAY_S = 86_400
 

@@ -5,12 +5,12 @@ from datetime import timedelta
 import pytest
 from tests.support.engine_machine import RUN, START, Machine, respond, snapshot, types, use, use_all
 
-from towpath_contracts import events as ev
-from towpath_contracts.deciding import DecisionRequest
+from towpath_contracts.decisions.request import DecisionRequest
+from towpath_contracts.events import log as ev
 from towpath_engine.advance import wake_at
 from towpath_engine.evolve import DECIDE_GRACE_S
-from towpath_engine.remember import TOOL_RESEND_S
-from towpath_engine.resend import MAX_RESEND_S
+from towpath_engine.handlers.resend import MAX_RESEND_S
+from towpath_engine.reducers.calls import TOOL_RESEND_S
 
 LEASE = 60 + DECIDE_GRACE_S
 

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from tests.support.engine_machine import RUN, Machine, respond, snapshot, types, use
 
-from towpath_contracts import events as ev
 from towpath_contracts import facts
-from towpath_contracts.goals import GoalTask
-from towpath_engine.state import dump_state, load_state
+from towpath_contracts.events import log as ev
+from towpath_contracts.networks.goal import GoalTask
+from towpath_engine.state.run import dump_state, load_state
 
 SAID = "The last 5 steps did almost the same thing and brought nothing new. Do something else."
 

@@ -7,8 +7,8 @@ from tests.support.engine_machine import Machine, use_all
 
 from towpath.arguments import ArgumentsInvalidError
 from towpath.errors import ToolError
-from towpath.worker.results import CutOffError, ResultRefusedError, failure_of
-from towpath_contracts import events as ev
+from towpath_contracts.events import log as ev
+from towpath_worker.core.results import CutOffError, ResultRefusedError, failure_of
 
 OWN = ToolError("quota_used_up", "no more today", retryable=True, hint="come tomorrow", external=True)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from towpath_contracts.flows import FlowError, parse_flow, write_flow
+from towpath_contracts.networks.flow import FlowError, parse_flow, write_flow
 
 
 @pytest.mark.parametrize(

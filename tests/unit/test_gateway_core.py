@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from towpath_contracts.deciding import Cost, Usage
-from towpath_contracts.events import DecisionMissed, DecisionReceived, LogEntry, NoteAdded
-from towpath_contracts.problems import ProblemError
+from towpath_contracts.decisions.request import Cost, Usage
+from towpath_contracts.events.log import DecisionMissed, DecisionReceived, LogEntry, NoteAdded
+from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.runs.views import RunView
 from towpath_contracts.strict_json import MAX_DEPTH
-from towpath_contracts.views import RunView
 from towpath_gateway.core import sse
-from towpath_gateway.core.answers import asked_requests, requests_with_text, run_answer, run_debug, trace_id_of
+from towpath_gateway.core.api_keys import StoredKey, bearer, format_key, principal_of, refusal, secret_digest, split_key
 from towpath_gateway.core.bodies import is_json, read_json
 from towpath_gateway.core.headers import (
     idempotency_key,
@@ -24,7 +24,7 @@ from towpath_gateway.core.headers import (
     refused_origin,
     wants_stream,
 )
-from towpath_gateway.core.keys import StoredKey, bearer, format_key, principal_of, refusal, secret_digest, split_key
+from towpath_gateway.core.run_answers import asked_requests, requests_with_text, run_answer, run_debug, trace_id_of
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 SECRET = "s" * 43

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from towpath_contracts.problems import REGISTRY
-from towpath_gateway.app import create_app
-from towpath_gateway.core.keys import SCOPES
+from towpath_contracts.problems.registry import REGISTRY
+from towpath_gateway.app.application import create_app
+from towpath_gateway.core.api_keys import SCOPES
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from towpath import HostMount, RefusedError
-from towpath_contracts.globs import MAX_PATTERN, PatternTooLongError, matching
-from towpath_engine.applying import ToolRefusedError
-from towpath_engine.workspace import apply_workspace, texts_needed
+from towpath_contracts.glob_patterns import MAX_PATTERN, PatternTooLongError, matching
+from towpath_engine.rules.tool_result import ToolRefusedError
+from towpath_engine.rules.workspace_tools import apply_workspace, texts_needed
 
 LONG = "/".join(["a" * 80] * 12)
 

@@ -4,10 +4,10 @@ import pytest
 from tests.support.engine_machine import Machine, use
 from tests.support.goal_machine import asked, deny, goal_run
 
-from towpath_contracts import events as ev
 from towpath_contracts import facts
-from towpath_engine.spawning import told_of
-from towpath_engine.state import EffectKind, Status
+from towpath_contracts.events import log as ev
+from towpath_engine.handlers.children import told_of
+from towpath_engine.state.run import EffectKind, Status
 
 
 def test_denied_alternative_then_specialist_then_person() -> None:

@@ -7,17 +7,17 @@ import pytest
 from tests.support.engine_machine import RUN, respond, route, use, use_all
 from tests.support.goal_machine import FAILING, PASSING, VALID, asked, goal_run
 
-from towpath_contracts import events as ev
-from towpath_contracts.assessments import NEUTRAL
-from towpath_contracts.deciding import DecisionKind, DecisionRequest
-from towpath_contracts.goal_views import project_goal
-from towpath_contracts.workspace import FileChange
-from towpath_engine.autonomy import FAILURES_ASKED, who_decides
-from towpath_engine.expressions import compile_criterion, fault_of
-from towpath_engine.goal_remember import goal_after
-from towpath_engine.goal_state import GoalState
-from towpath_engine.inherited import inherited_of, taken_over
-from towpath_engine.state import Status
+from towpath_contracts.decisions.assessments import NEUTRAL
+from towpath_contracts.decisions.request import DecisionKind, DecisionRequest
+from towpath_contracts.events import log as ev
+from towpath_contracts.tools.workspace import FileChange
+from towpath_engine.reducers.fork import inherited_of, taken_over
+from towpath_engine.reducers.goal import goal_after
+from towpath_engine.rules.autonomy import FAILURES_ASKED, who_decides
+from towpath_engine.rules.expressions import compile_criterion, fault_of
+from towpath_engine.state.goal import GoalState
+from towpath_engine.state.run import Status
+from towpath_readings.goals import project_goal
 
 FORKED = ev.ForkedFrom(run_id=RUN, step=2)
 

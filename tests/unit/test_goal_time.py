@@ -6,12 +6,12 @@ import pytest
 from tests.support.engine_machine import RUN, Machine, respond, use
 from tests.support.goal_machine import PASSING, asked, goal_run
 
-from towpath_contracts import events as ev
 from towpath_contracts import facts
-from towpath_contracts.deciding import DecisionRequest
-from towpath_contracts.nodes import project_nodes
+from towpath_contracts.decisions.request import DecisionRequest
+from towpath_contracts.events import log as ev
 from towpath_engine.advance import wake_at
-from towpath_engine.state import Status
+from towpath_engine.state.run import Status
+from towpath_readings.nodes import project_nodes
 
 LIMIT_S = 300
 """Active time of a run in these tests."""

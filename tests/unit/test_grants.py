@@ -7,16 +7,16 @@ import pytest
 from tests.oracles import delegation
 from tests.support.engine_machine import START, Machine, respond, route, snapshot, use
 
-from towpath_contracts.events import RunCreated
-from towpath_contracts.grants import MAX_CHAIN, ChainTooLongError, chain_of, narrow, opens
-from towpath_contracts.networks import NetworkVersion
-from towpath_contracts.problems import REGISTRY
+from towpath_contracts.events.log import RunCreated
+from towpath_contracts.networks.spec import NetworkVersion
+from towpath_contracts.problems.registry import REGISTRY
 from towpath_contracts.tasks import SubmitTask
-from towpath_contracts.tools import ToolRequest
-from towpath_engine.context import build_context
-from towpath_engine.state import EffectKind
+from towpath_contracts.tools.calls import ToolRequest
+from towpath_contracts.tools.grants import MAX_CHAIN, ChainTooLongError, chain_of, narrow, opens
+from towpath_engine.requests.network_context import build_context
+from towpath_engine.state.run import EffectKind
+from towpath_orchestrator.core.tasks import check_task, created_event
 from towpath_orchestrator.settings import OrchestratorSettings
-from towpath_orchestrator.tasks import check_task, created_event
 
 READ = ({"tool": "echo", "operation": "*", "when": None},)
 ANY = ({"tool": "*", "operation": "*", "when": None},)

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from tests.support.engine_machine import Machine, agent, respond, route, snapshot, types, use, use_all
 
-from towpath_contracts import events as ev
 from towpath_contracts import facts
-from towpath_contracts.children import ChildTask
-from towpath_contracts.decisions import decision_schema
-from towpath_contracts.swarms import CompiledSwarm
-from towpath_engine.forking import ForkPoint
-from towpath_engine.inherited import inherited_of
+from towpath_contracts.decisions.decision import decision_schema
+from towpath_contracts.events import log as ev
+from towpath_contracts.networks.swarm import CompiledSwarm
+from towpath_contracts.runs.children import ChildTask
+from towpath_engine.handlers.fork import ForkPoint
+from towpath_engine.reducers.fork import inherited_of
 
 RING = tuple(f"a{n:02}" for n in range(12))
 

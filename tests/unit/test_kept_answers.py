@@ -6,7 +6,7 @@ from tests.support.decisions import RUN
 from tests.support.engine_machine import respond
 
 from towpath_contracts.facts import DecisionMade
-from towpath_fabric.requests import ANSWER_BYTES_KEPT, ANSWERS_KEPT, Answers
+from towpath_fabric.request_loop import ANSWER_BYTES_KEPT, ANSWERS_KEPT, Answers
 
 
 def made(number: int, chars: int) -> DecisionMade:

@@ -12,20 +12,20 @@ from prometheus_client import CollectorRegistry
 from tests.support.asking import eventually
 from tests.support.decisions import request
 
-from towpath_contracts.deciding import CALL_UNASKED, Usage
+from towpath_contracts.decisions.provider_limits import ProviderLimit, ProviderUse
+from towpath_contracts.decisions.request import CALL_UNASKED, Usage
 from towpath_contracts.facts import DecisionFailed
-from towpath_contracts.provider_limits import ProviderLimit, ProviderUse
-from towpath_decider import limiter as limits
-from towpath_decider.asking import Asker
-from towpath_decider.core.accounting import NOTHING
-from towpath_decider.core.allowance import LONGEST_PAUSE_S
+from towpath_decider.app import provider_limiter as limits
+from towpath_decider.app.decision_service import Asker
+from towpath_decider.app.provider_limiter import Gate, Limiter, NoTurnError, Place
 from towpath_decider.core.conversation import CallFailure, Question, Reply, Turn
-from towpath_decider.limiter import Gate, Limiter, NoTurnError, Place
-from towpath_fabric.bus import Bus
+from towpath_decider.core.rate_policy import LONGEST_PAUSE_S
+from towpath_decider.core.usage import NOTHING
 from towpath_fabric.clock import monotonic
-from towpath_fabric.registers import Reading, Registers
+from towpath_fabric.fair_queue import Owner
+from towpath_fabric.nats.bus import Bus
+from towpath_fabric.nats.kv_register import Reading, Registers
 from towpath_fabric.settings import Settings
-from towpath_fabric.turns import Owner
 
 ME = Owner(caller="me", root=uuid4())
 GO = Question(instructions="Decide.", turns=(Turn(role="user", text="Go."),))

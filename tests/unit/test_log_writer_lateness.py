@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from uuid import UUID
 
-from towpath_contracts.views import RunSeq
-from towpath_log_writer.core import lateness
-from towpath_log_writer.core.lateness import LONGEST_WAIT_S, LateRuns
+from towpath_contracts.runs.views import RunSeq
+from towpath_log_writer.core import late_runs
+from towpath_log_writer.core.late_runs import LONGEST_WAIT_S, LateRuns
 
 BEGIN = datetime(2026, 11, 1, tzinfo=UTC)
 A, B = UUID(int=1), UUID(int=2)
@@ -55,7 +55,7 @@ def test_what_was_forgotten_holds_nothing_up() -> None:
 
 def test_memory_is_bounded() -> None:
     late = LateRuns()
-    runs = [run(UUID(int=number), 1) for number in range(lateness.LATE_KEPT)]
+    runs = [run(UUID(int=number), 1) for number in range(late_runs.LATE_KEPT)]
     late.note(runs[:-1], dict.fromkeys((r.run_id for r in runs), 0), due=0)
     assert not late.full
     late.note(runs[-1:], {runs[-1].run_id: 0}, due=0)

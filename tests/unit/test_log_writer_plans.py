@@ -5,9 +5,9 @@ import json
 from tests.support.engine_machine import RUN
 from tests.support.plan_machine import PlanRun, ask, block, step
 
-from towpath_contracts.raw_events import Entry
+from towpath_contracts.runs.raw_events import Entry
 from towpath_log_writer.core.changes import Changes
-from towpath_log_writer.core.project import project
+from towpath_log_writer.core.projection import project
 from towpath_log_writer.core.sequence import Segment
 
 

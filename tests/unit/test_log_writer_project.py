@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from tests.support import run_history as h
 from tests.support.decisions import USE_TOOL
 
-from towpath_contracts import events as ev
-from towpath_contracts.children import ParentOf
-from towpath_contracts.deciding import Cost
-from towpath_contracts.events import AnyEvent
+from towpath_contracts.decisions.request import Cost
+from towpath_contracts.events import log as ev
+from towpath_contracts.events.log import AnyEvent
 from towpath_contracts.ids import execution_id
-from towpath_contracts.raw_events import Entry, EventBatch
+from towpath_contracts.runs.children import ParentOf
+from towpath_contracts.runs.raw_events import Entry, EventBatch
 from towpath_log_writer.core.changes import Changes
-from towpath_log_writer.core.project import project
+from towpath_log_writer.core.projection import project
 from towpath_log_writer.core.rows import RESULT_CHARS, StepRow, json_text, plain
 from towpath_log_writer.core.sequence import Segment, continue_from, halves
 

@@ -5,17 +5,17 @@ from typing import Any
 import pytest
 from tests.support.engine_machine import RUN, Machine, route, snapshot, types, use, use_all
 
-from towpath_contracts import events as ev
-from towpath_contracts.assessments import ANSWERS, NEUTRAL
-from towpath_contracts.background import BackgroundSettings, BackgroundTask
-from towpath_contracts.deciding import DecisionKind, DecisionRequest
-from towpath_contracts.events import RunCreated
-from towpath_contracts.goals import GoalSettings, GoalTask
-from towpath_engine.detectors.counting import after_refusal, after_step, after_validation
-from towpath_engine.detectors.inheriting import begun_with, handed_over
-from towpath_engine.detectors.ladder import Loop, Rung, rung
+from towpath_contracts.decisions.assessments import ANSWERS, NEUTRAL
+from towpath_contracts.decisions.request import DecisionKind, DecisionRequest
+from towpath_contracts.events import log as ev
+from towpath_contracts.events.log import RunCreated
+from towpath_contracts.networks.background import BackgroundSettings, BackgroundTask
+from towpath_contracts.networks.goal import GoalSettings, GoalTask
+from towpath_engine.handlers.loop_escalation import Loop, Rung, rung
+from towpath_engine.reducers.loop_counters import after_refusal, after_step, after_validation
+from towpath_engine.reducers.loop_inheritance import begun_with, handed_over
 from towpath_engine.replay import create
-from towpath_engine.state import Detectors, dump_state, load_state
+from towpath_engine.state.run import Detectors, dump_state, load_state
 
 
 def goal_run(autonomy: str = "medium", **more: Any) -> Machine:

@@ -8,12 +8,12 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from towpath.errors import ToolError
-from towpath.mcp import codes
-from towpath.mcp.answers import failure_from, value_of
-from towpath.mcp.secrets import Secrets
 from towpath.tools import tool
-from towpath.worker.perform import unsure
-from towpath.worker.results import CutOffError, OutcomeLostError, failure_of
+from towpath_worker.adapters.mcp import codes
+from towpath_worker.adapters.mcp.answers import failure_from, value_of
+from towpath_worker.adapters.mcp.secrets import Secrets
+from towpath_worker.app.call_execution import unsure
+from towpath_worker.core.results import CutOffError, OutcomeLostError, failure_of
 
 SECRETS = Secrets(Path())
 

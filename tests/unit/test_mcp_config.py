@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from towpath.errors import RefusedError
-from towpath.mcp.config import load_servers
-from towpath.mcp.secrets import SecretMissingError, Secrets
+from towpath_worker.adapters.mcp.config import load_servers
+from towpath_worker.adapters.mcp.secrets import SecretMissingError, Secrets
 
 GOOD = """
 kind: McpServers

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from towpath.mcp.codes import CERTAINLY_NOT, LOST, NOT_SENT, REFUSED, SESSION_GONE, TOO_LARGE, UNCERTAIN
-from towpath.mcp.http import SESSION_HEADER, GuardedTransport
+from towpath_worker.adapters.mcp.codes import CERTAINLY_NOT, LOST, NOT_SENT, REFUSED, SESSION_GONE, TOO_LARGE, UNCERTAIN
+from towpath_worker.adapters.mcp.http import SESSION_HEADER, GuardedTransport
 
 LIMIT = 1_000
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from towpath.mcp.config import ServerConfig
-from towpath.mcp.discovery import Discovered, definition_of, discover
-from towpath.mcp.vetting import (
+from towpath_worker.adapters.mcp.config import ServerConfig
+from towpath_worker.adapters.mcp.discovery import Discovered, definition_of, discover
+from towpath_worker.adapters.mcp.vetting import (
     MAX_SCHEMA_NODES,
     ToolRefusedError,
     check_name,

@@ -8,10 +8,11 @@ import pytest
 from tests.support.decisions import RESPOND, USE_TOOL
 from tests.support.run_history import BEGIN, USAGE, asked, calls, created, decided, denied, ended, failed, finished
 
-from towpath_contracts import events as ev
-from towpath_contracts.deciding import Usage
+from towpath_contracts.decisions.request import Usage
+from towpath_contracts.events import log as ev
 from towpath_contracts.ids import request_id
-from towpath_contracts.messages import (
+from towpath_readings.nodes import RunNodes, merge_usage, project_nodes
+from towpath_readings.transcript import (
     CallMade,
     ChatMessage,
     Role,
@@ -21,7 +22,6 @@ from towpath_contracts.messages import (
     last_tool_calls,
     project_messages,
 )
-from towpath_contracts.nodes import RunNodes, merge_usage, project_nodes
 
 RUN = UUID("0192f0c1-2f00-7000-8000-000000000001")
 SAID = ChatMessage(role=Role.ASSISTANT, tool_calls=(CallMade(call_id="1", tool="t", arguments={}),))

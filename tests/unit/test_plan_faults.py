@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.plan_machine import ask, block, step
 
-from towpath_contracts.plan_faults import BLOCK_AGENTS, MAX_TOLD, PLAN_BYTES, check_plan
-from towpath_contracts.plans import Plan
+from towpath_contracts.networks.plan import Plan
+from towpath_contracts.networks.plan_checks import BLOCK_AGENTS, MAX_TOLD, PLAN_BYTES, check_plan
 
 AGENTS = ("ann", "bob", "cid")
 

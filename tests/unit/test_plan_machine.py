@@ -5,10 +5,10 @@ from typing import Any, get_args
 import pytest
 from tests.support.plan_machine import PlanRun, ask, block, step
 
-from towpath_contracts import events as ev
-from towpath_contracts.composition_events import PlanState, PlanTrigger
-from towpath_engine.fsm import OVER, TABLE, IllegalTransitionError, move, target_of
-from towpath_engine.transition import Transition
+from towpath_contracts.events import log as ev
+from towpath_contracts.events.plan_events import PlanState, PlanTrigger
+from towpath_engine.handlers.plan.status import OVER, TABLE, IllegalTransitionError, move, target_of
+from towpath_engine.handlers.transition import Transition
 
 STATES: tuple[PlanState, ...] = get_args(PlanState)
 TRIGGERS: tuple[PlanTrigger, ...] = get_args(PlanTrigger)

@@ -7,11 +7,11 @@ import pytest
 from pydantic import ValidationError
 from tests.support.plan_machine import NETWORK, ask, block, step
 
-from towpath_contracts.events import RunCreated
-from towpath_contracts.networks import NetworkVersion
+from towpath_contracts.events.log import RunCreated
+from towpath_contracts.networks.spec import NetworkVersion
 from towpath_contracts.tasks import SubmitTask
+from towpath_orchestrator.core.tasks import check_task, created_event
 from towpath_orchestrator.settings import OrchestratorSettings
-from towpath_orchestrator.tasks import check_task, created_event
 
 
 def task(*steps: dict[str, Any], plan: dict[str, Any] | None = None, **more: Any) -> SubmitTask:

@@ -12,21 +12,21 @@ from structlog.testing import LogCapture
 from tests.support.engine_machine import agent, snapshot
 from tests.support.plan_machine import PlanRun, ask, block, step
 
-from towpath_contracts.child_tools import ORCHESTRATE
-from towpath_contracts.children import ParentOf
-from towpath_contracts.networks import NetworkVersion
+from towpath_contracts.networks.spec import NetworkVersion
+from towpath_contracts.runs.children import ParentOf
 from towpath_contracts.tasks import SubmitTask
+from towpath_contracts.tools.child_tools import ORCHESTRATE
 from towpath_fabric.clock import wall
 from towpath_fabric.tickets import TicketSigner
-from towpath_orchestrator.adapters.run_tables import Moved
-from towpath_orchestrator.limits import models_of
+from towpath_orchestrator.adapters.run_store import Moved
+from towpath_orchestrator.app.loop.budget_limits import models_of
+from towpath_orchestrator.app.loop.transition_metrics import Telling
+from towpath_orchestrator.core.tasks import created_event
 from towpath_orchestrator.metrics import Metrics
 from towpath_orchestrator.settings import OrchestratorSettings
-from towpath_orchestrator.tasks import created_event
-from towpath_orchestrator.telling import Telling
 from towpath_tas.metrics import Metrics as TasMetrics
-from towpath_tas.parts import Parts, Ports
 from towpath_tas.settings import TasSettings
+from towpath_tas.wiring import Parts, Ports
 
 KEYS = ("tool", "step_id", "agent_key", "exec_id", "latency_ms", "status")
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from towpath_contracts.plans import AgentCall
-from towpath_contracts.references import UndefinedReferenceError
-from towpath_engine.templates import MAX_INPUT, InputTooLargeError, asked_of
+from towpath_contracts.networks.plan import AgentCall
+from towpath_contracts.networks.references import UndefinedReferenceError
+from towpath_engine.rules.templates import MAX_INPUT, InputTooLargeError, asked_of
 
 SCOPES = {
     "result": {

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from towpath_contracts.internal_tools import MAX_PLAN_BYTES, MAX_PLAN_STEPS, PLAN_TOOLS
-from towpath_engine.answers import json_bytes
-from towpath_engine.applying import ToolRefusedError
-from towpath_engine.background_context import PLAN_SHOWN_BYTES, shown_plan
-from towpath_engine.desk_state import Plan, PlanStep, plan_from
-from towpath_engine.plan import NO_PLAN, apply_plan, status_of
+from towpath_contracts.tools.internal_tools import MAX_PLAN_BYTES, MAX_PLAN_STEPS, PLAN_TOOLS
+from towpath_engine.requests.background_context import PLAN_SHOWN_BYTES, shown_plan
+from towpath_engine.rules.plan_tools import NO_PLAN, apply_plan, status_of
+from towpath_engine.rules.tool_result import ToolRefusedError
+from towpath_engine.state.limits import json_bytes
+from towpath_engine.state.workspace import Plan, PlanStep, plan_from
 
 
 class Kept:

@@ -7,8 +7,8 @@ from tests.support.engine_golden import SCENES
 from tests.support.engine_machine import RUN
 from tests.support.plan_machine import PlanRun, ask, block, step
 
-from towpath_contracts.plan_views import PlanView, project_plan
-from towpath_contracts.run_spans import run_spans
+from towpath_readings.plans import PlanView, project_plan
+from towpath_readings.run_spans import run_spans
 
 
 def view(run: PlanRun) -> PlanView:

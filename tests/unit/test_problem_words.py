@@ -5,8 +5,8 @@ from pydantic import ValidationError
 
 from towpath.cli.errors import lines
 from towpath_contracts.budgets import Budget
-from towpath_contracts.problems import details_of, problem, summary_of
-from towpath_engine.expressions import fault_of
+from towpath_contracts.problems.registry import details_of, problem, summary_of
+from towpath_engine.rules.expressions import fault_of
 
 
 def test_a_library_s_prefix_is_not_shown() -> None:

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from tests.support.engine_machine import tool
 
-from towpath_contracts.networks import NetworkSpec, Snapshot
-from towpath_contracts.problems import REGISTRY
-from towpath_contracts.swarms import CompiledSwarm
-from towpath_engine.publish import check, compile_snapshot, snapshot_body
+from towpath_contracts.networks.spec import NetworkSpec, Snapshot
+from towpath_contracts.networks.swarm import CompiledSwarm
+from towpath_contracts.problems.registry import REGISTRY
+from towpath_engine.publish.networks import check, compile_snapshot, snapshot_body
 
 TOOLS = {"echo": tool("echo"), "delegate_to_b": tool("delegate_to_b")}
 AGENTS = ("a", "b", "c", "d")

@@ -8,12 +8,12 @@ import pytest
 from tests.support.engine_golden import SCENES
 from tests.support.engine_machine import Machine
 
-from towpath_contracts.replaying import ReplayResult
+from towpath_contracts.runs.records import ReplayResult
 from towpath_engine.advance import advance
-from towpath_engine.compare import RecordedEvent
-from towpath_engine.parking import parking
-from towpath_orchestrator import replaying
-from towpath_orchestrator.replaying import Header, RecordedFact, Replay
+from towpath_engine.handlers.quarantine import parking
+from towpath_engine.replay_diff import RecordedEvent
+from towpath_orchestrator.core import replay_check
+from towpath_orchestrator.core.replay_check import Header, RecordedFact, Replay
 
 
 class MemoryRecord:
@@ -30,7 +30,7 @@ class MemoryRecord:
         )
         self.log = [RecordedEvent(seq=e.seq, at=e.at, text=e.event.model_dump_json()) for e in machine.entries]
         self.told: list[RecordedFact] = []
-        state = replaying.evolve(replaying.initial(machine.state.run_id, machine.network), machine.entries[0])
+        state = replay_check.evolve(replay_check.initial(machine.state.run_id, machine.network), machine.entries[0])
         for fact, at in machine.facts:
             first = state.seq + 1
             made, _effects, state = advance(state, fact, at)
@@ -84,7 +84,7 @@ async def test_every_golden_scene_is_identical(scene: str) -> None:
 async def test_another_engine_is_found_at_the_first_event_that_differs(
     record: MemoryRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("towpath_engine.asking.input_preview", lambda _state: "other")
+    monkeypatch.setattr("towpath_engine.handlers.decision_requests.input_preview", lambda _state: "other")
     result = await found(record)
     assert (result.verdict, result.seq, result.events) == ("diverged", 3, 2)
     assert result.why == "the fact run.admitted gives another event"
@@ -98,26 +98,26 @@ async def test_an_engine_that_makes_more_or_fewer_events_is_found(
     last = record.log.pop()
     assert (await found(record)).why == "this version makes one event more of the fact decision.made"
     record.log.append(last)
-    monkeypatch.setattr(replaying, "advance", lambda state, _fact, _now: ((), (), state))
+    monkeypatch.setattr(replay_check, "advance", lambda state, _fact, _now: ((), (), state))
     assert (await found(record)).why == "this version ignores the fact run.admitted"
 
 
 async def test_a_fact_that_broke_the_machine_parks_the_replay_as_it_parked_the_run(
     record: MemoryRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replaying, "advance", break_down(at=4))
+    monkeypatch.setattr(replay_check, "advance", break_down(at=4))
     result = await found(record)
     assert result.verdict == "diverged" and result.why.startswith("this version can't apply the fact decision.made")
     fourth = record.log[3]
-    state = replaying.evolve(
-        replaying.initial(record.header.run_id, SCENES["answer"]().network), SCENES["answer"]().entries[0]
+    state = replay_check.evolve(
+        replay_check.initial(record.header.run_id, SCENES["answer"]().network), SCENES["answer"]().entries[0]
     )
     (parked,) = parking(state, KeyError("clerk"), fourth.at).entries
     record.log[3:] = [RecordedEvent(seq=4, at=fourth.at, text=parked.event.model_dump_json())]
     record.told = [fact for fact in record.told if fact.first_seq <= 4]
     result = await found(record)
     assert (result.verdict, result.events) == ("parked", 4) and "then as now" in result.why
-    monkeypatch.setattr(replaying, "advance", advance)
+    monkeypatch.setattr(replay_check, "advance", advance)
     result = await found(record)
     assert (result.verdict, result.seq) == ("parked", 4) and "this version goes on" in result.why
 

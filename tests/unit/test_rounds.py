@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from towpath_fabric.rounds import Rounds
+from towpath_fabric.batch_loader import Rounds
 
 
 async def test_what_is_asked_during_a_round_is_answered_by_the_next() -> None:

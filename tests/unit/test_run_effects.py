@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from tests.support.engine_machine import Machine, types, use, use_all
 
-from towpath_contracts import events as ev
-from towpath_contracts.run_effects import EFFECT_EVENTS, effects_of
-from towpath_contracts.tools import ToolFailure
+from towpath_contracts.events import log as ev
+from towpath_contracts.tools.calls import ToolFailure
+from towpath_readings.effects import EFFECT_EVENTS, effects_of
 
 FOUR = use_all(("echo", {"text": "a"}), ("lookup", {"text": "b"}), ("echo", {"text": "c"}), ("lookup", {"text": "d"}))
 

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from towpath_contracts.children import tree_of
-from towpath_contracts.deciding import Cost, Usage
-from towpath_orchestrator.reading import view
+from towpath_contracts.decisions.request import Cost, Usage
+from towpath_contracts.runs.children import tree_of
+from towpath_orchestrator.app.api.queries import view
 
 RUN = UUID("01930000-0000-7000-8000-000000000001")
 TEXTS = ("project", "kind", "network", "snapshot_digest", "status", "reason", "caller", "agent_key", "user_message")

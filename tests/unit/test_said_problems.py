@@ -4,8 +4,8 @@ import pytest
 from pydantic import ValidationError
 
 from towpath_contracts.facts import fact_adapter
-from towpath_contracts.problems import said_of
-from towpath_contracts.tools import ToolRequest
+from towpath_contracts.problems.registry import said_of
+from towpath_contracts.tools.calls import ToolRequest
 
 
 def refused(text: str) -> str:

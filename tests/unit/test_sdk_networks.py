@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from towpath import Agent, Network, RefusedError, load_network, load_policy, tool
-from towpath_contracts.networks import AgentSpec, NetworkSpec
+from towpath_contracts.networks.spec import AgentSpec, NetworkSpec
 
 
 class Answer(BaseModel):

@@ -9,8 +9,8 @@ from towpath import DeclarationError, RefusedError, call, plan
 from towpath.cli import main
 from towpath.cli.plan_options import PlanOptions
 from towpath.plans import plan_json
-from towpath_contracts.plan_faults import check_plan
-from towpath_contracts.problems import ProblemError
+from towpath_contracts.networks.plan_checks import check_plan
+from towpath_contracts.problems.registry import ProblemError
 
 DIGEST = (
     plan("digest", topic="locks")

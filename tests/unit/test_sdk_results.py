@@ -9,9 +9,9 @@ import pytest
 from pydantic import BaseModel
 
 from towpath import ToolError
-from towpath.worker.results import MAX_MESSAGE_CHARS, ResultRefusedError, encode_result, failure_of
 from towpath_contracts.canonical import digest
-from towpath_contracts.tools import INLINE_RESULT_BYTES, MAX_RESULT_BYTES
+from towpath_contracts.tools.calls import INLINE_RESULT_BYTES, MAX_RESULT_BYTES
+from towpath_worker.core.results import MAX_MESSAGE_CHARS, ResultRefusedError, encode_result, failure_of
 
 
 class Model(BaseModel):

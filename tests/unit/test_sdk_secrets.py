@@ -8,8 +8,8 @@ import pytest
 from towpath import DeclarationError, Secret, tool
 from towpath.context import ToolContext
 from towpath.secrets import SecretMissingError
-from towpath.worker.results import encode_result, failure_of
 from towpath_fabric.redaction import REDACTED, redacted
+from towpath_worker.core.results import encode_result, failure_of
 
 
 def test_a_secret_is_no_argument_and_is_read_when_a_call_starts(monkeypatch: pytest.MonkeyPatch) -> None:

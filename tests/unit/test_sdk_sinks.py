@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from towpath import DeclarationError, tool
-from towpath_contracts.tools import Hazard
+from towpath_contracts.tools.calls import Hazard
 
 
 @pytest.mark.parametrize(

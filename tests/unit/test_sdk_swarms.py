@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from towpath import Agent, DeclarationError, Network, RefusedError, Swarm, load_network
-from towpath_engine.publish import check, compile_snapshot
+from towpath_engine.publish.networks import check, compile_snapshot
 
 A, B, C, D = (Agent(key, prompt=f"You are {key}.") for key in "abcd")
 

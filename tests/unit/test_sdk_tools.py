@@ -16,9 +16,9 @@ from pydantic import BaseModel, Field
 from towpath import DeclarationError, System, Tool, ToolContext, ToolError, tool
 from towpath.arguments import ArgumentsInvalidError
 from towpath.docstrings import describe
+from towpath.toolbox import Toolbox, collect, load_module
 from towpath.tools import seconds
-from towpath.worker.toolbox import Toolbox, collect, load_module
-from towpath_contracts.tools import EffectClass
+from towpath_contracts.tools.calls import EffectClass
 
 
 class Colour(enum.StrEnum):

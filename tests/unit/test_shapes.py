@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from towpath_contracts.shapes import MAX_FAULTS, MAX_SCHEMA_BYTES, faults, schema_fault
+from towpath_contracts.json_schema import MAX_FAULTS, MAX_SCHEMA_BYTES, faults, schema_fault
 
 VERDICT = {"type": "object", "properties": {"score": {"type": "integer"}}, "required": ["score"]}
 

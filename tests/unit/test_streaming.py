@@ -5,7 +5,7 @@ from tests.support.engine_machine import Machine, respond, route, use, use_all
 
 from towpath.client.streams import known_types
 from towpath.errors import RefusedError
-from towpath_contracts.streaming import EVENT_TYPES, StreamEvent, Streaming
+from towpath_readings.stream.live import EVENT_TYPES, StreamEvent, Streaming
 
 
 def streamed(

@@ -7,13 +7,13 @@ import pytest
 from tests.support.engine_machine import agent, snapshot
 from tests.support.plan_machine import PlanRun
 
-from towpath_contracts import events as ev
-from towpath_contracts.networks import NetworkVersion, Snapshot
-from towpath_contracts.swarms import CompiledSwarm
+from towpath_contracts.events import log as ev
+from towpath_contracts.networks.spec import NetworkVersion, Snapshot
+from towpath_contracts.networks.swarm import CompiledSwarm
 from towpath_contracts.tasks import SubmitTask
-from towpath_engine.spawning import birth_of
+from towpath_engine.handlers.children import birth_of
+from towpath_orchestrator.core.tasks import check_task, created_event
 from towpath_orchestrator.settings import OrchestratorSettings
-from towpath_orchestrator.tasks import check_task, created_event
 
 VERSION = NetworkVersion.model_validate(
     {

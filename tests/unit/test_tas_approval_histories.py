@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.support.tas_calls import ARGS, after, ask, request, ruling, version, word
 
-from towpath_contracts.problems import Problem
-from towpath_contracts.tools import CallStatus, EffectClass
+from towpath_contracts.problems.registry import Problem
+from towpath_contracts.tools.calls import CallStatus, EffectClass
+from towpath_tas.core.approvals.approval_votes import resolve
 from towpath_tas.core.authorization import Asked, Ruling
-from towpath_tas.core.call import FINAL, Approval, Call, Dispatch, Step, Tell
-from towpath_tas.core.voting import resolve
+from towpath_tas.core.calls.call import FINAL, Approval, Call, Dispatch, Step, Tell
 
 FORBIDDEN = 5_000
 LIFE_S = 3_600

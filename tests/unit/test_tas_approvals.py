@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from tests.support.tas_calls import NOW, after, ask, decide, request, ruling, version, waiting, word
 
-from towpath_contracts.problems import Problem
-from towpath_contracts.tools import CallStatus, EffectClass
-from towpath_tas.core.approvals import MAX_REVISIONS
-from towpath_tas.core.binding import MAX_CHANGES, binding, changes, in_words
-from towpath_tas.core.call import Approval, Call, Dispatch, Step, Tell
+from towpath_contracts.problems.registry import Problem
+from towpath_contracts.tools.calls import CallStatus, EffectClass
+from towpath_tas.core.approvals.approval_binding import MAX_CHANGES, binding, changes, in_words
+from towpath_tas.core.approvals.approvals import MAX_REVISIONS
+from towpath_tas.core.calls.call import Approval, Call, Dispatch, Step, Tell
 
 HALF = {"order_id": "A-1", "amount": 5}
 

@@ -8,14 +8,14 @@ import pytest
 from tests.unit.test_tas_provenance import SEND
 
 from towpath_contracts.canonical import canonical_json
-from towpath_contracts.tools import EffectClass, Hazard, ToolSpec
+from towpath_contracts.tools.calls import EffectClass, Hazard, ToolSpec
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.core.authorization import Asked, Law, Ruling
-from towpath_tas.core.matrix import Matrix, Who
-from towpath_tas.core.origin_words import matters, members
-from towpath_tas.core.policy_file import read_policy
-from towpath_tas.core.provenance import Knowledge, Source
-from towpath_tas.core.registry import Registry, ToolVersion
+from towpath_tas.core.policy.matrix import Matrix, Who
+from towpath_tas.core.policy.policy_file import read_policy
+from towpath_tas.core.provenance.provenance import Knowledge, Source
+from towpath_tas.core.provenance.provenance_messages import matters, members
+from towpath_tas.core.tools.registry import Registry, ToolVersion
 
 ROOT = Path(__file__).parents[2]
 CAREFUL = (ROOT / "examples" / "careful" / "policy.yaml").read_text("utf-8")

@@ -16,7 +16,7 @@ from towpath_audit.notes import Checkpoint, split_notes
 from towpath_tas.adapters import checkpoints
 from towpath_tas.adapters.checkpoints import CheckpointFile, CheckpointLog, Witness
 from towpath_tas.adapters.keys import KeyFileError
-from towpath_tas.auditing import note_signer
+from towpath_tas.audit_wiring import note_signer
 from towpath_tas.settings import TasSettings
 
 KEY = signer()

@@ -5,10 +5,10 @@ import uuid
 import pytest
 from tests.support.tas_calls import NOW, outcome, permitted, ruling
 
-from towpath_contracts.tools import CallStatus, EffectClass, ToolFailure
+from towpath_contracts.tools.calls import CallStatus, EffectClass, ToolFailure
 from towpath_tas.core.authorization import Asked, Ruling
-from towpath_tas.core.call import Claim
-from towpath_tas.core.outcomes import on_outcome
+from towpath_tas.core.calls.call import Claim
+from towpath_tas.core.calls.outcomes import on_outcome
 
 CUT_OFF = ToolFailure(code="tool_timeout", message="it took too long", uncertain=True)
 

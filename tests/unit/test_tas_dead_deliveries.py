@@ -3,10 +3,10 @@
 import pytest
 from tests.support.tas_calls import permitted
 
-from towpath_contracts.tools import CallStatus, EffectClass
-from towpath_tas.core.call import Step
-from towpath_tas.core.dead import MAX_DEAD_DELIVERIES, on_dead_delivery
-from towpath_tas.core.ledger import MAX_ATTEMPTS
+from towpath_contracts.tools.calls import CallStatus, EffectClass
+from towpath_tas.core.calls.call import Step
+from towpath_tas.core.calls.dead_deliveries import MAX_DEAD_DELIVERIES, on_dead_delivery
+from towpath_tas.core.calls.ledger import MAX_ATTEMPTS
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from tests.support.tas_calls import NOW, after, ask, claim, outcome, permitted, ruling, version
 
-from towpath_contracts.tools import CallStatus, EffectClass, ToolFailure, ToolSpec
+from towpath_contracts.tools.calls import CallStatus, EffectClass, ToolFailure, ToolSpec
 from towpath_tas.adapters.ledger_tables import _claims_from, _claims_text
 from towpath_tas.core.authorization import Asked, Ruling
-from towpath_tas.core.call import Call, Dispatch, Step, Tell
-from towpath_tas.core.claims import on_claim
-from towpath_tas.core.outcomes import on_outcome
-from towpath_tas.core.registry import judge, promised, spec_digest
-from towpath_tas.core.settling import on_settle
+from towpath_tas.core.calls.call import Call, Dispatch, Step, Tell
+from towpath_tas.core.calls.claims import on_claim
+from towpath_tas.core.calls.outcomes import on_outcome
+from towpath_tas.core.calls.settlement import on_settle
+from towpath_tas.core.tools.registry import judge, promised, spec_digest
 
 FIRST, SECOND, THIRD = (uuid.uuid5(uuid.NAMESPACE_OID, name) for name in ("first", "second", "third"))
 OVER = after(16)

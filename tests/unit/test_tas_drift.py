@@ -6,11 +6,11 @@ from uuid import uuid4
 import pytest
 
 from towpath_contracts.canonical import canonical_json
-from towpath_contracts.tools import EffectClass, ToolSpec
+from towpath_contracts.tools.calls import EffectClass, ToolSpec
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.core.authorization import Asked, Law
-from towpath_tas.core.matrix import Matrix, Rule, Who
-from towpath_tas.core.registry import Registry, ToolVersion, drifted, judge, spec_digest
+from towpath_tas.core.policy.matrix import Matrix, Rule, Who
+from towpath_tas.core.tools.registry import Registry, ToolVersion, drifted, judge, spec_digest
 
 FIND = ToolSpec(name="notes.find", toolset="notes", discovered=True, definition="sha256:a", description="Find.")
 

@@ -6,9 +6,9 @@ import pytest
 import yaml
 
 from towpath_tas.adapters.cel import compile_condition, compile_grant
-from towpath_tas.core.expectations import Answer, Case, answer, failures, fits, read_expectations
-from towpath_tas.core.matrix import Matrix
-from towpath_tas.core.policy_file import read_policy
+from towpath_tas.core.policy.expectations import Answer, Case, answer, failures, fits, read_expectations
+from towpath_tas.core.policy.matrix import Matrix
+from towpath_tas.core.policy.policy_file import read_policy
 
 POLICY = """kind: Policy
 rules:

@@ -6,13 +6,13 @@ from typing import Literal
 import pytest
 from tests.support.tas_calls import NOW, after, ask, claim, outcome, permitted, request, ruling
 
-from towpath_contracts.problems import Problem
-from towpath_contracts.tools import CallStatus, EffectClass
+from towpath_contracts.problems.registry import Problem
+from towpath_contracts.tools.calls import CallStatus, EffectClass
 from towpath_tas.core.authorization import Asked, Ruling
-from towpath_tas.core.call import Call, Step
-from towpath_tas.core.claims import on_claim
-from towpath_tas.core.outcomes import on_outcome
-from towpath_tas.core.settling import on_settle
+from towpath_tas.core.calls.call import Call, Step
+from towpath_tas.core.calls.claims import on_claim
+from towpath_tas.core.calls.outcomes import on_outcome
+from towpath_tas.core.calls.settlement import on_settle
 
 LEASE_OVER = after(20)
 

@@ -8,11 +8,11 @@ from uuid import uuid4
 import pytest
 from tests.support.tas_calls import NOW, after, ask, decide, outcome, ruling, waiting, word
 
-from towpath_contracts.problems import Problem
-from towpath_contracts.tools import CallStatus
-from towpath_tas.core import approvals
-from towpath_tas.core.call import Approval, Call, Claim, Dispatch, Step, Tell
-from towpath_tas.core.outcomes import on_outcome
+from towpath_contracts.problems.registry import Problem
+from towpath_contracts.tools.calls import CallStatus
+from towpath_tas.core.approvals import approvals
+from towpath_tas.core.calls.call import Approval, Call, Claim, Dispatch, Step, Tell
+from towpath_tas.core.calls.outcomes import on_outcome
 
 
 def said_at_the_gate(verdict: str) -> tuple[Call, Approval, Step]:

@@ -8,22 +8,22 @@ from tests.support.tas_calls import RUN, ask, outcome, request, ruling
 
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.facts import ToolFinished, ToolPermitted, fact_adapter
-from towpath_contracts.internal_tools import INTERNAL_TOOLS, PLATFORM_TOOLSET
-from towpath_contracts.problems import ProblemError
-from towpath_contracts.run_calls import RecordOutcome
-from towpath_contracts.tools import CallStatus, EffectClass, RegisterTools, ToolFailure, ToolSpec
+from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.tools.calls import CallStatus, EffectClass, RegisterTools, ToolFailure, ToolSpec
+from towpath_contracts.tools.internal_outcomes import RecordOutcome
+from towpath_contracts.tools.internal_tools import INTERNAL_TOOLS, PLATFORM_TOOLSET
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
-from towpath_tas.app.tools import _check
+from towpath_tas.app.policy.tool_registration import _check
 from towpath_tas.core.authorization import Asked, Law, Ruling
-from towpath_tas.core.call import Call, Dispatch
-from towpath_tas.core.facts import reported
-from towpath_tas.core.internal import BUILT_IN, is_internal, on_recorded, permitted
-from towpath_tas.core.ladder import Colleague
-from towpath_tas.core.ledger import void
-from towpath_tas.core.matrix import Matrix, Rule, Who
-from towpath_tas.core.policy_checks import Surroundings, check
-from towpath_tas.core.registry import Registry, own_tool
+from towpath_tas.core.calls.call import Call, Dispatch
+from towpath_tas.core.calls.internal_calls import BUILT_IN, is_internal, on_recorded, permitted
+from towpath_tas.core.calls.ledger import void
+from towpath_tas.core.calls.run_facts import reported
+from towpath_tas.core.denial_alternatives import Colleague
+from towpath_tas.core.policy.matrix import Matrix, Rule, Who
+from towpath_tas.core.policy.policy_checks import Surroundings, check
 from towpath_tas.core.teams import agents_of, delegates_in
+from towpath_tas.core.tools.registry import Registry, own_tool
 
 PLAN = next(one for one in BUILT_IN if one.spec.name == "plan_setup")
 ALLOWED = ruling(tool=PLAN, effect_class=EffectClass.IDEMPOTENT)

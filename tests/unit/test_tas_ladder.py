@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from tests.unit.test_tas_rights import TOOLS, asked, spec, stored
 
-from towpath_contracts.tools import Denial
+from towpath_contracts.tools.calls import Denial
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.core.authorization import Asked, Law
-from towpath_tas.core.ladder import Colleague
-from towpath_tas.core.matrix import Matrix, Rule
-from towpath_tas.core.registry import Registry, ToolVersion
+from towpath_tas.core.denial_alternatives import Colleague
+from towpath_tas.core.policy.matrix import Matrix, Rule
+from towpath_tas.core.tools.registry import Registry, ToolVersion
 
 SNAPSHOT = "sha256:n"
 CREW = {

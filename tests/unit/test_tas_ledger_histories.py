@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.support.tas_calls import NOW, RUN, after, ask, claim, decide, outcome, request, ruling, word
 
-from towpath_contracts.problems import Problem
-from towpath_contracts.tools import CallStatus, EffectClass, ToolFailure
+from towpath_contracts.problems.registry import Problem
+from towpath_contracts.tools.calls import CallStatus, EffectClass, ToolFailure
 from towpath_tas.core.authorization import Asked, Ruling
-from towpath_tas.core.call import FINAL, Approval, Call, Dispatch, Step, Tell
-from towpath_tas.core.claims import on_claim
-from towpath_tas.core.outcomes import on_outcome
-from towpath_tas.core.settling import on_fence, on_settle
+from towpath_tas.core.calls.call import FINAL, Approval, Call, Dispatch, Step, Tell
+from towpath_tas.core.calls.claims import on_claim
+from towpath_tas.core.calls.outcomes import on_outcome
+from towpath_tas.core.calls.settlement import on_fence, on_settle
 
 WORKERS = [uuid.uuid5(RUN, f"claim:{n}") for n in range(4)]
 EFFECTS = ("allow", "allow", "allow", "deny", "require_approval")

@@ -16,14 +16,14 @@ from tests.support.tas_calls import (
     ruling,
 )
 
-from towpath_contracts.problems import Problem
-from towpath_contracts.tools import CallStatus, EffectClass
+from towpath_contracts.problems.registry import Problem
+from towpath_contracts.tools.calls import CallStatus, EffectClass
 from towpath_tas.core.authorization import Asked, Ruling
-from towpath_tas.core.call import Call, Dispatch, Step, Tell
-from towpath_tas.core.claims import on_claim
-from towpath_tas.core.ledger import MAX_ATTEMPTS
-from towpath_tas.core.outcomes import on_outcome
-from towpath_tas.core.settling import on_fence, on_settle
+from towpath_tas.core.calls.call import Call, Dispatch, Step, Tell
+from towpath_tas.core.calls.claims import on_claim
+from towpath_tas.core.calls.ledger import MAX_ATTEMPTS
+from towpath_tas.core.calls.outcomes import on_outcome
+from towpath_tas.core.calls.settlement import on_fence, on_settle
 
 GUARDED = [EffectClass.IDEMPOTENT, EffectClass.RECONCILABLE, EffectClass.IRREVERSIBLE]
 LEASE_OVER = after(16)  # the tool's 5 s and 10 s on top

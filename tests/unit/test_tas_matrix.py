@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from towpath_tas.adapters.cel import CelCondition, compile_condition, compile_grant, matches
-from towpath_tas.core.conditions import Met
-from towpath_tas.core.matrix import NOTHING_USED, Effect, Limit, Matrix, Rate, Rule, Used, Verdict, Who
+from towpath_tas.core.policy.conditions import Met
+from towpath_tas.core.policy.matrix import NOTHING_USED, Effect, Limit, Matrix, Rate, Rule, Used, Verdict, Who
 
 WHO = Who("support", "billing", "writer", "anna", "shop")
 EFFECTS: tuple[Effect, ...] = ("allow", "deny", "require_approval")

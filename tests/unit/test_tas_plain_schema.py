@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from towpath_tas.core.plain_schema import compile_plain
+from towpath_tas.core.tools.plain_schema import compile_plain
 
 NAMES = st.sampled_from(["a", "b", "c"])
 KINDS = st.sampled_from(["string", "boolean", "null", "array", "object", "number", "integer"])

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from towpath_contracts.tools import ToolSpec
+from towpath_contracts.tools.calls import ToolSpec
 from towpath_tas.adapters.cel import compile_condition
-from towpath_tas.core.matrix import Who
-from towpath_tas.core.patterns import covers, never_closes, simpler
-from towpath_tas.core.policy_checks import Agent, Surroundings, check, unknown_people
-from towpath_tas.core.policy_file import read_policy
+from towpath_tas.core.policy.matrix import Who
+from towpath_tas.core.policy.patterns import covers, never_closes, simpler
+from towpath_tas.core.policy.policy_checks import Agent, Surroundings, check, unknown_people
+from towpath_tas.core.policy.policy_file import read_policy
 
 
 def tool(name: str, operation: str, *arguments: str, **more: Any) -> ToolSpec:

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from towpath_tas.adapters.cel import compile_condition
-from towpath_tas.core.matrix import Rule
-from towpath_tas.core.policy_file import PolicyFile, read_policy, rule_from_row, rule_row
+from towpath_tas.core.policy.matrix import Rule
+from towpath_tas.core.policy.policy_file import PolicyFile, read_policy, rule_from_row, rule_row
 
 GOOD = """
 kind: Policy

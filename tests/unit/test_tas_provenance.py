@@ -9,10 +9,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from towpath_contracts.tools import EffectClass, Hazard, ToolSpec
-from towpath_tas.core.provenance import MAX_LEAVES, Knowledge, Source, stated, worst
-from towpath_tas.core.registry import ToolVersion, judge, spec_digest
-from towpath_tas.core.sameness import Said, pointers
+from towpath_contracts.tools.calls import EffectClass, Hazard, ToolSpec
+from towpath_tas.core.provenance.provenance import MAX_LEAVES, Knowledge, Source, stated, worst
+from towpath_tas.core.provenance.value_matching import Said, pointers
+from towpath_tas.core.tools.registry import ToolVersion, judge, spec_digest
 
 MAIL = Source("mail.read", 1)
 BANK = Source("bank.list", 2)

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from towpath_contracts.canonical import canonical_json
-from towpath_contracts.tools import EffectClass, ToolSpec
+from towpath_contracts.tools.calls import EffectClass, ToolSpec
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
-from towpath_tas.core.arguments import Arguments
 from towpath_tas.core.authorization import Asked, Law, Ruling
-from towpath_tas.core.denial import rank
-from towpath_tas.core.matrix import Matrix, Rule, Who
-from towpath_tas.core.registry import Registry, ToolVersion, judge, spec_digest
+from towpath_tas.core.denials import rank
+from towpath_tas.core.policy.matrix import Matrix, Rule, Who
+from towpath_tas.core.tools.arguments import Arguments
+from towpath_tas.core.tools.registry import Registry, ToolVersion, judge, spec_digest
 
 PARAMETERS = {
     "type": "object",

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from towpath_tas.adapters.cel import compile_condition
-from towpath_tas.core.policy_file import read_policy
-from towpath_tas.core.rule_edits import EMPTY, Edited, put_rule, remove_rule
+from towpath_tas.core.policy.policy_file import read_policy
+from towpath_tas.core.policy.rule_edits import EMPTY, Edited, put_rule, remove_rule
 
 TEXT = """# The whole file belongs to finance.
 kind: Policy   # always

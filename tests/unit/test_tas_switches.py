@@ -22,16 +22,16 @@ from tests.support.tas_calls import (
 
 from towpath_contracts.canonical import canonical_json, digest_text
 from towpath_contracts.switches import Switch, paused_gate
-from towpath_contracts.tools import CallStatus, EffectClass, ToolRequest
+from towpath_contracts.tools.calls import CallStatus, EffectClass, ToolRequest
+from towpath_tas.core.approvals.approval_votes import resolve
 from towpath_tas.core.authorization import Ruling, asked_in
-from towpath_tas.core.call import Approval, Call, Dispatch, Step, Stop, Tell
-from towpath_tas.core.claims import on_claim
-from towpath_tas.core.holding import HELD, hold, hold_claim, on_held_request
-from towpath_tas.core.matrix import Rate, Who
-from towpath_tas.core.outcomes import on_outcome
-from towpath_tas.core.settling import on_fence, on_settle
+from towpath_tas.core.calls.call import Approval, Call, Dispatch, Step, Stop, Tell
+from towpath_tas.core.calls.claims import on_claim
+from towpath_tas.core.calls.outcomes import on_outcome
+from towpath_tas.core.calls.settlement import on_fence, on_settle
+from towpath_tas.core.calls.switch_holds import HELD, hold, hold_claim, on_held_request
+from towpath_tas.core.policy.matrix import Rate, Who
 from towpath_tas.core.switches import Switches
-from towpath_tas.core.voting import resolve
 
 WHO = Who("support", "billing", "", "anna", "default")
 CLASSES = list(EffectClass)

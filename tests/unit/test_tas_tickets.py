@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from towpath_contracts.tools import EffectClass, TicketClaims
+from towpath_contracts.tools.calls import EffectClass, TicketClaims
 from towpath_fabric.tickets import TicketFault, TicketRefusedError, TicketSigner, TicketVerifier
 
 SIGNER = TicketSigner(Ed25519PrivateKey.generate())

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from towpath_contracts import ids
-from towpath_contracts.deciding import Cost, DecisionRequest, PromptContext, Usage
-from towpath_contracts.decisions import CallTools, Finish, ToolCall
-from towpath_contracts.events import (
+from towpath_contracts.decisions.decision import CallTools, Finish, ToolCall
+from towpath_contracts.decisions.request import Cost, DecisionRequest, PromptContext, Usage
+from towpath_contracts.events.log import (
     DecisionReceived,
     DecisionRequested,
     GateClosed,
@@ -24,8 +24,9 @@ from towpath_contracts.events import (
     ToolCallDenied,
     ToolCallFinished,
 )
-from towpath_contracts.run_spans import run_spans
-from towpath_contracts.spans import (
+from towpath_contracts.tools.calls import Denial, EffectClass, ToolFailure, ToolInvocation, ToolOutcome, ToolRequest
+from towpath_readings.run_spans import run_spans
+from towpath_readings.spans import (
     RUN,
     Span,
     authorization_span,
@@ -35,7 +36,6 @@ from towpath_contracts.spans import (
     span_id,
     tool_span,
 )
-from towpath_contracts.tools import Denial, EffectClass, ToolFailure, ToolInvocation, ToolOutcome, ToolRequest
 
 RUN_ID = uuid.UUID("01936b0e-8f5a-7c3d-9b2a-1f4e6d8c0a12")
 BEGIN = datetime(2026, 11, 1, 12, tzinfo=UTC)

@@ -8,14 +8,14 @@ from tests.support.plan_machine import PlanRun, ask, block, step
 from tests.support.team_machine import Lead, asks
 
 from towpath_contracts import facts
-from towpath_contracts.deciding import Cost, DecisionRequest, Usage
+from towpath_contracts.decisions.request import Cost, DecisionRequest, Usage
 from towpath_contracts.ids import span_id, traceparent
-from towpath_contracts.run_spans import run_spans
-from towpath_contracts.spans import RUN as ROOT
-from towpath_contracts.spans import Span, child_key, decision_span, plan_step_key
 from towpath_engine.advance import advance
+from towpath_engine.handlers.children import birth_of
 from towpath_engine.replay import create
-from towpath_engine.spawning import birth_of
+from towpath_readings.run_spans import run_spans
+from towpath_readings.spans import RUN as ROOT
+from towpath_readings.spans import Span, child_key, decision_span, plan_step_key
 
 
 def by_key(spans: tuple[Span, ...]) -> dict[str, Span]:

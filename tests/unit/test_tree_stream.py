@@ -11,8 +11,7 @@ import pytest
 
 from towpath.client.trees import merged
 from towpath.errors import TowpathError, error_from
-from towpath_contracts.children import ChildTask
-from towpath_contracts.events import (
+from towpath_contracts.events.log import (
     CancelAccepted,
     ChildEnded,
     ChildStarted,
@@ -21,10 +20,11 @@ from towpath_contracts.events import (
     RunFinished,
     RunQuarantined,
 )
-from towpath_contracts.plans import PlanTask
-from towpath_contracts.problems import problem
-from towpath_contracts.swarms import CompiledSwarm, SwarmTask
-from towpath_contracts.tree_stream import TreeEntry, TreeStream, child_name, read_cursor, write_cursor
+from towpath_contracts.networks.plan import PlanTask
+from towpath_contracts.networks.swarm import CompiledSwarm, SwarmTask
+from towpath_contracts.problems.registry import problem
+from towpath_contracts.runs.children import ChildTask
+from towpath_readings.stream.tree import TreeEntry, TreeStream, child_name, read_cursor, write_cursor
 
 ROOT = UUID(int=1)
 Logs = dict[UUID, list[LogEntry]]

@@ -11,7 +11,7 @@ from tests.loops.labels import FAMILIES
 from tests.loops.traces import BENIGN, Turn, benign_trace, call, failed, page, words
 
 from towpath_contracts import facts
-from towpath_contracts.raw_events import Entry
+from towpath_contracts.runs.raw_events import Entry
 from towpath_engine.advance import advance
 from towpath_watchdog.core.findings import Finding, findings
 from towpath_watchdog.core.trace import Trace

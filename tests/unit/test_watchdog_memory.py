@@ -7,12 +7,12 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from towpath_contracts.raw_events import Entry, EventBatch
-from towpath_contracts.views import RunSeq
-from towpath_contracts.watching import IdleRun
+from towpath_contracts.runs.idle_runs import IdleRun
+from towpath_contracts.runs.raw_events import Entry, EventBatch
+from towpath_contracts.runs.views import RunSeq
 from towpath_watchdog.core.findings import STALLED_STEPS
-from towpath_watchdog.core.idleness import UNKNOWN_LEASE_MS, idle_finding, lease_of, lease_s
-from towpath_watchdog.core.memory import ENDED_KEPT, WINDOW_EVENTS, Memory
+from towpath_watchdog.core.idle_runs import UNKNOWN_LEASE_MS, idle_finding, lease_of, lease_s
+from towpath_watchdog.core.run_memory import ENDED_KEPT, WINDOW_EVENTS, Memory
 
 AT = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 STILL: dict[str, Any] = {"type": "progress_measured", "step": 1, "source": "tests", "score": 0.2}

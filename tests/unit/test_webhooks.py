@@ -12,8 +12,8 @@ from uuid import UUID
 
 import pytest
 
-from towpath_orchestrator.noticing import MAX_BACKLOG, RETRY_S, _what_next, body_of, notices_of
-from towpath_orchestrator.webhooks import Webhook, load_webhooks, secret_bytes, signed_headers
+from towpath_orchestrator.adapters.webhooks import Webhook, load_webhooks, secret_bytes, signed_headers
+from towpath_orchestrator.app.loop.webhook_delivery import MAX_BACKLOG, RETRY_S, _what_next, body_of, notices_of
 
 KEY = b"k" * 24
 SECRET = "whsec_" + base64.b64encode(KEY).decode()

@@ -11,18 +11,18 @@ from prometheus_client import CollectorRegistry
 from tests.support.engine_machine import START, respond, snapshot, task
 from tests.support.team_machine import Lead, asks
 
-from towpath_contracts.deciding import DecisionRequest
+from towpath_contracts.decisions.request import DecisionRequest
 from towpath_contracts.facts import CancelRequested, DecisionMade, RunAdmitted
 from towpath_engine.advance import advance
-from towpath_engine.effects import Effect
 from towpath_engine.replay import create
-from towpath_engine.state import RunState
-from towpath_fabric.turns import Owner, Turns
-from towpath_orchestrator import windows as windows_module
+from towpath_engine.requests.effects import Effect
+from towpath_engine.state.run import RunState
+from towpath_fabric.fair_queue import Owner, Turns
+from towpath_orchestrator.app.loop import dispatch_windows as windows_module
+from towpath_orchestrator.app.loop.dispatch_windows import Backlog, Windows
+from towpath_orchestrator.core.window_policy import CEILING, FLOOR, Width
 from towpath_orchestrator.metrics import Metrics
 from towpath_orchestrator.settings import OrchestratorSettings
-from towpath_orchestrator.width import CEILING, FLOOR, Width
-from towpath_orchestrator.windows import Backlog, Windows
 
 
 def put(turns: Turns[str], item: str, *, now: float = 0.0, priority: int = 5) -> UUID:

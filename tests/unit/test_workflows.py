@@ -5,9 +5,9 @@ from typing import Any
 from tests.support.engine_machine import RUN
 from tests.support.plan_machine import NETWORK, PlanRun
 
-from towpath_contracts import events as ev
-from towpath_engine.composing import flow_plan
-from towpath_engine.spawning import birth_of
+from towpath_contracts.events import log as ev
+from towpath_engine.handlers.children import birth_of
+from towpath_engine.handlers.plan.phases import flow_plan
 
 
 def swarm(*stages: tuple[str, ...], **more: Any) -> dict[str, Any]:

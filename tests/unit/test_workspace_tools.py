@@ -9,9 +9,9 @@ from pydantic import ValidationError
 
 from towpath import HostMount, RefusedError
 from towpath_contracts.canonical import digest_text
-from towpath_contracts.globs import matching
-from towpath_contracts.internal_tools import MAX_ANSWER_BYTES, MAX_LIST_BYTES
-from towpath_contracts.workspace import (
+from towpath_contracts.glob_patterns import matching
+from towpath_contracts.tools.internal_tools import MAX_ANSWER_BYTES, MAX_LIST_BYTES
+from towpath_contracts.tools.workspace import (
     MAX_DEPTH,
     MAX_NAMES_BYTES,
     MAX_SEGMENT,
@@ -20,10 +20,10 @@ from towpath_contracts.workspace import (
     PathRefusedError,
     clean_path,
 )
-from towpath_engine.answers import json_bytes
-from towpath_engine.applying import ContentMissingError, ToolRefusedError
-from towpath_engine.desk_state import WorkspaceFile
-from towpath_engine.workspace import apply_workspace, checked_changes, texts_needed
+from towpath_engine.rules.tool_result import ContentMissingError, ToolRefusedError
+from towpath_engine.rules.workspace_tools import apply_workspace, checked_changes, texts_needed
+from towpath_engine.state.limits import json_bytes
+from towpath_engine.state.workspace import WorkspaceFile
 
 
 class Desk:

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from towpath_contracts.access import AuditQuery
-from towpath_contracts.audit import AuditCursor, AuditExport, EraseAudit
-from towpath_contracts.notices import ListNotices
-from towpath_contracts.policies import DiffPolicy, GetStatistics
-from towpath_gateway.routes.access import search_audit
-from towpath_gateway.routes.audit_log import Erase, Export
-from towpath_gateway.routes.notices import list_notices
-from towpath_gateway.routes.policies import Proposal, get_statistics
+from towpath_contracts.gate_notices import ListNotices
+from towpath_contracts.tools.access import AuditQuery
+from towpath_contracts.tools.audit import AuditCursor, AuditExport, EraseAudit
+from towpath_contracts.tools.policy import DiffPolicy, GetStatistics
+from towpath_gateway.app.routes.access import search_audit
+from towpath_gateway.app.routes.audit_log import Erase, Export
+from towpath_gateway.app.routes.notices import list_notices
+from towpath_gateway.app.routes.policies import Proposal, get_statistics
 
 NAIVE = "2026-11-22T09:00:00"
 CURSOR = {"page": 1, "end_seal": 1, "size": 1, "seal_id": 1, "leaf": 1}

@@ -16,8 +16,8 @@ from towpath.agents.methods import call_method
 from towpath.agents.operations import AnyMove
 from towpath.agents.request import AgentRequest
 from towpath.hooks import Hook
-from towpath_contracts.assessments import Confidence, Progress, Reflection, Summary, Validation
 from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions.assessments import Confidence, Progress, Reflection, Summary, Validation
 
 Deliverable = JsonObject | BaseModel | None
 """What a background run hands over; None where the agent makes none."""

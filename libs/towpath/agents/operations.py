@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.decisions import (
+from towpath_contracts.decisions.decision import (
     Abandon,
     AbandonDetails,
     CheckedRespond,

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from towpath.agents.tally import ModelCall, Tally
+from towpath.agents.usage_counter import ModelCall, Tally
 from towpath.hooks import Hooks, Moment
 from towpath_contracts.base import JsonObject
-from towpath_contracts.deciding import (
+from towpath_contracts.decisions.request import (
     DecisionKind,
     DecisionRequest,
     OfferedRoute,

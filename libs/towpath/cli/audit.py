@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 from cyclopts import App, Group, Parameter
 
-from towpath.cli import naming
+from towpath.cli import run_names
 from towpath.cli.options import COMMON, Common, examples
 from towpath.cli.output import Column, Row
 from towpath.cli.times import moment
-from towpath_contracts.policies import Dimension
+from towpath_contracts.tools.policy import Dimension
 
 app = App(name="audit", help="Search what was decided and done.")
 
@@ -72,7 +72,7 @@ async def search(*, run: str | None = None, filters: Filters = _ALL, common: Com
         run: Only entries of this run.
     """
     async with common.asking() as client:
-        run_id = None if run is None else await naming.run_id(client, run)
+        run_id = None if run is None else await run_names.run_id(client, run)
         page = await client.audit.search(run_id=run_id, **filters.query())
     out = common.out()
     found = page.model_dump(mode="json")

@@ -11,13 +11,13 @@ from uuid import UUID
 
 from cyclopts import Parameter
 
-from towpath.cli import naming
+from towpath.cli import run_names
 from towpath.cli.errors import OK, RUN_FAILED
-from towpath.cli.following import ask, somebody_is_there
 from towpath.cli.options import COMMON, PRINTED, Common, Printed
 from towpath.cli.output import Column, Output
+from towpath.cli.run_follower import ask, somebody_is_there
 from towpath.cli.times import moment
-from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.problems.registry import ProblemError, problem
 
 Many = Annotated[tuple[str, ...], Parameter(negative="")]
 Files = Annotated[tuple[Path, ...], Parameter(negative="")]
@@ -119,7 +119,7 @@ async def prove(
     """
     size = None if checkpoint is None else _size_of_last(checkpoint)
     async with common.asking() as client:
-        proof = await client.audit.prove(await naming.run_id(client, run), execution_id=execution, size=size)
+        proof = await client.audit.prove(await run_names.run_id(client, run), execution_id=execution, size=size)
     if file is None:
         print(proof.proof, end="")
         return
@@ -194,7 +194,7 @@ async def erase(
     if not yes and not somebody_is_there():
         raise ProblemError(problem("request_invalid", "erased is gone for ever, and nobody is here to ask: say --yes"))
     async with common.asking() as client:
-        run_id = None if run is None else await naming.run_id(client, run)
+        run_id = None if run is None else await run_names.run_id(client, run)
         if not yes:
             _confirm({"run": run_id, "call": execution, "caller": caller, "before": at})
         erased = await client.audit.erase(reason, run_id=run_id, execution_id=execution, caller=caller, before=at)

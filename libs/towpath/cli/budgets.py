@@ -4,7 +4,7 @@ from typing import Any
 
 from cyclopts import App
 
-from towpath.cli import naming
+from towpath.cli import run_names
 from towpath.cli.options import COMMON, Common, examples
 from towpath.cli.output import Column
 from towpath.client.budgets import budget_of
@@ -42,7 +42,7 @@ async def show(*, caller: str | None = None, run: str | None = None, common: Com
         run: The accounts of one run and of its agents.
     """
     async with common.asking() as client:
-        run_id = None if run is None else await naming.run_id(client, run)
+        run_id = None if run is None else await run_names.run_id(client, run)
         found = await client.budgets.show(caller=caller, run_id=run_id)
     rows = [row for account in found.accounts for row in _rows(account)]
     common.out().rows("budgets", rows, _SHOW, empty="Nothing is limited.")

@@ -20,7 +20,7 @@ from cyclopts import Parameter
 from towpath.cli.errors import INTERRUPTED, OK, RUN_FAILED, USAGE
 from towpath.cli.output import Column, Output
 from towpath.cli.text import one_line, plain_json
-from towpath_contracts.problems import Problem, ProblemError, problem
+from towpath_contracts.problems.registry import Problem, ProblemError, problem
 
 Flag = Annotated[bool, Parameter(negative="")]
 Names = Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=True)]

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from towpath.cli.credentials import FILE, forget_password, load, read, require_whole_secrets, store, write_password
 from towpath.cli.options import Printed
 from towpath.cli.output import Column
-from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.problems.registry import ProblemError, problem
 
 Kind = Literal["workers", "agents"]
 

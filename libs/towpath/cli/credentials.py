@@ -16,10 +16,10 @@ import yaml
 from cyclopts import Parameter
 from pydantic import Field, ValidationError
 
-from towpath_contracts.accounts import SYSTEM, broker_accounts
 from towpath_contracts.authority import SERVICES, UserRights, agent_rights, client_rights, worker_rights
 from towpath_contracts.base import ClientValue, Token
-from towpath_contracts.problems import ProblemError, details_of, problem, summary_of
+from towpath_contracts.broker_accounts import SYSTEM, broker_accounts
+from towpath_contracts.problems.registry import ProblemError, details_of, problem, summary_of
 
 Deploy = Annotated[Path, Parameter(name="--deploy")]
 """The folder with the list and what is made from it."""

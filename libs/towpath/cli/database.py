@@ -6,7 +6,7 @@ from cyclopts import App, Parameter
 
 from towpath.cli.options import PRINTED, Printed, examples
 from towpath.cli.output import Column
-from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.problems.registry import ProblemError, problem
 
 app = App(name="db", help="Bring the database up to date.")
 
@@ -28,7 +28,7 @@ async def migrate(*, database_url: Address = None, printed: Printed = PRINTED) -
     Args:
         database_url: The database, as its owner.
     """
-    from towpath_fabric.migrations import migrate as apply
+    from towpath_fabric.postgres.migrations import migrate as apply
 
     done = await _reached(apply, database_url)
     rows = [{**_row(migration), "applied": True} for migration in done]
@@ -42,7 +42,7 @@ async def status(*, database_url: Address = None, printed: Printed = PRINTED) ->
     Args:
         database_url: The database, as its owner.
     """
-    from towpath_fabric.migrations import status as look
+    from towpath_fabric.postgres.migrations import status as look
 
     found = await _reached(look, database_url)
     printed.out().rows("migrations", [_row(migration) for migration in found], _COLUMNS, empty="There are none.")

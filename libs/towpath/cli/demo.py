@@ -18,15 +18,15 @@ from cyclopts import Parameter
 
 from towpath.cli.errors import OK, RUN_FAILED
 from towpath.cli.files import read_script
-from towpath.cli.following import Follower, GateAsker, ask_at_gate, somebody_is_there
 from towpath.cli.model_keys import ModelKeys
 from towpath.cli.output import Column, Output
 from towpath.cli.platform import Child, embedded
+from towpath.cli.run_follower import Follower, GateAsker, ask_at_gate, somebody_is_there
 from towpath.cli.text import plain_json
 from towpath.client.client import Client
-from towpath_contracts.events import GateOpened, RunFinished
-from towpath_contracts.problems import ProblemError, problem
-from towpath_contracts.views import History
+from towpath_contracts.events.log import GateOpened, RunFinished
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.runs.views import History
 from towpath_fabric.clock import monotonic
 
 Flag = Annotated[bool, Parameter(negative="")]

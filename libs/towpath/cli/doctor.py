@@ -11,7 +11,7 @@ from towpath.cli.errors import OK, RUN_FAILED, problem_of
 from towpath.cli.model_keys import ModelKeys
 from towpath.cli.options import COMMON, STATE, Common, running_state
 from towpath.cli.output import Column
-from towpath_contracts.problems import ProblemError
+from towpath_contracts.problems.registry import ProblemError
 
 PROBE_TIMEOUT_S = 3.0
 

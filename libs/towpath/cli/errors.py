@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from towpath.cli.text import clean, plain_json
-from towpath_contracts.problems import Problem, problem, summary_of
+from towpath_contracts.problems.registry import Problem, problem, summary_of
 
 OK, RUN_FAILED, USAGE, NOT_FOUND, DENIED, WAITING, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130
 

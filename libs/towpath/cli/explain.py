@@ -6,7 +6,7 @@ from platform import python_version
 
 from towpath.cli.options import PRINTED, Printed
 from towpath.cli.output import Column
-from towpath_contracts.problems import REGISTRY, ProblemError, problem
+from towpath_contracts.problems.registry import REGISTRY, ProblemError, problem
 
 
 def explain(code: str | None = None, /, *, printed: Printed = PRINTED) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from towpath.cli.output import aside
-from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.problems.registry import ProblemError, problem
 
 ENTRY_WORDS = frozenset(
     {

@@ -15,8 +15,8 @@ from towpath.cli.options import COMMON, Common
 from towpath.cli.output import Column, Output
 from towpath.cli.text import brief, one_line, plain_json
 from towpath.client.client import Client
-from towpath.client.groups import Gates
-from towpath_contracts.views import GateView
+from towpath.client.resources import Gates
+from towpath_contracts.runs.views import GateView
 from towpath_fabric.clock import monotonic
 
 AT_ONCE = 500

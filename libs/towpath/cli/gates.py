@@ -6,15 +6,15 @@ from typing import Any, Literal
 
 from cyclopts import App
 
-from towpath.cli import naming
+from towpath.cli import run_names
 from towpath.cli.files import parse_json, read_json
 from towpath.cli.gate_watch import notices, tally, watch
 from towpath.cli.options import COMMON, Common, examples
 from towpath.cli.output import Column, Output
 from towpath.cli.text import brief, one_line, value_origin
 from towpath_contracts.base import JsonObject
-from towpath_contracts.problems import ProblemError, problem
-from towpath_contracts.views import Done, GateStatus, GateView
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.runs.views import Done, GateStatus, GateView
 
 app = App(name="gates", help="Decide what waits for a person.")
 app.command(watch, help_epilogue=examples("towpath gates watch", "towpath gates watch -o jsonl"))
@@ -102,7 +102,7 @@ async def list_gates(
         run: Only gates of this run.
     """
     async with common.asking() as client:
-        run_id = None if run is None else await naming.run_id(client, run)
+        run_id = None if run is None else await run_names.run_id(client, run)
         gates = await client.gates.list(status=status, run_id=run_id)
     rows = [gate.model_dump(mode="json") for gate in gates]
     common.out().rows("gates", rows, _LIST, empty="Nothing waits for a person.")
@@ -116,7 +116,7 @@ async def show(gate: str, /, *, common: Common = COMMON) -> None:
         gate: The gate's id, or its beginning or end.
     """
     async with common.asking() as client:
-        view = await client.gates.show(await naming.gate_id(client, gate))
+        view = await client.gates.show(await run_names.gate_id(client, gate))
     common.out().record(view.model_dump(mode="json"), _SHOW)
 
 
@@ -130,7 +130,7 @@ async def approve(gate: str, /, *, reason: str = "", digest: str | None = None, 
         digest: Only if the call still has this digest; what `gates show` shows.
     """
     async with common.asking() as client:
-        view = await client.gates.show(await naming.gate_id(client, gate))
+        view = await client.gates.show(await run_names.gate_id(client, gate))
         bound = digest or view.detail.get("digest")
         _said(common.out(), view, await client.gates.approve(view.gate_id, reason=reason, digest=bound), "approved")
 
@@ -145,7 +145,7 @@ async def deny(gate: str, /, *, reason: str = "", digest: str | None = None, com
         digest: Only if the call still has this digest.
     """
     async with common.asking() as client:
-        view = await client.gates.show(await naming.gate_id(client, gate))
+        view = await client.gates.show(await run_names.gate_id(client, gate))
         _said(common.out(), view, await client.gates.deny(view.gate_id, reason, digest=digest), "denied")
 
 
@@ -176,7 +176,7 @@ async def resolve(
     """
     edited = _edited(verdict, args)
     async with common.asking() as client:
-        view = await client.gates.show(await naming.gate_id(client, gate))
+        view = await client.gates.show(await run_names.gate_id(client, gate))
         if edited is None:
             done = await client.gates.resolve(view.gate_id, verdict, reason=reason)
         else:

@@ -6,14 +6,14 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Group, Parameter
 
-from towpath.cli import naming
+from towpath.cli import run_names
 from towpath.cli.files import read_json
 from towpath.cli.options import COMMON, Common, examples
 from towpath.cli.output import Column, Output
 from towpath.cli.text import one_line
 from towpath_contracts.base import JsonObject
-from towpath_contracts.goal_views import GoalStep, TaskState
-from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_readings.goals import GoalStep, TaskState
 
 Many = Annotated[tuple[str, ...], Parameter(negative="")]
 
@@ -97,7 +97,7 @@ async def goal(run: str, /, *, common: Common = COMMON) -> None:
         run: The run's id, or its beginning or end.
     """
     async with common.asking() as client:
-        state = await client.goal(await naming.run_id(client, run))
+        state = await client.goal(await run_names.run_id(client, run))
     out = common.out()
     out.record(state.model_dump(mode="json"), _SHOW)
     if out.for_people:

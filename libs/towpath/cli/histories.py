@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from towpath.cli import naming
+from towpath.cli import run_names
 from towpath.cli.errors import OK, RUN_FAILED
 from towpath.cli.files import read_script
 from towpath.cli.options import COMMON, Common, examples
@@ -21,8 +21,8 @@ from towpath.cli.output import Column, Output
 from towpath.cli.run_history import history
 from towpath.cli.text import plain_json
 from towpath_contracts.base import JsonObject
-from towpath_contracts.problems import ProblemError, problem
-from towpath_contracts.replaying import PASSES, RecordPiece, ReplayPage, ReplayResult
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.runs.records import PASSES, RecordPiece, ReplayPage, ReplayResult
 
 ENGINE = "towpath_orchestrator"
 
@@ -76,7 +76,7 @@ async def replay(
         raise ProblemError(problem("request_invalid", "name a run, or say --all, or name a --file"))
     async with common.asking() as client:
         if run is not None:
-            run_id = await naming.run_id(client, run)
+            run_id = await run_names.run_id(client, run)
             answer = await client.request("GET", f"/v1/runs/{run_id}/replay")
             return _told(common.out(), ReplayResult.model_validate(answer))
         return await _replay_all(client, common.out(), {"since": since, "network": network})
@@ -89,7 +89,7 @@ async def export(run: str, /, *, common: Common = COMMON) -> None:
         run: The run's id, or its beginning or end.
     """
     async with common.asking() as client:
-        run_id = await naming.run_id(client, run)
+        run_id = await run_names.run_id(client, run)
         async for text in _pieces(client, f"/v1/runs/{run_id}/record"):
             sys.stdout.write(text)
     sys.stdout.flush()
@@ -117,7 +117,7 @@ async def fork(
     """
     script = None if decisions_file is None else read_script(decisions_file)
     async with common.asking() as client:
-        run_id = await naming.run_id(client, run)
+        run_id = await run_names.run_id(client, run)
         accepted = await client.fork(run_id, from_step, note=note, script=script)
     out = common.out()
     out.record(accepted.model_dump(mode="json"), _ACCEPTED)

@@ -12,7 +12,7 @@ from cyclopts import App, Parameter
 from towpath.cli.options import COMMON, PRINTED, Common, Printed, examples
 from towpath.cli.output import Column
 from towpath.tools import seconds
-from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.problems.registry import ProblemError, problem
 
 app = App(name="keys", help="Create, list and revoke API keys; make the key that signs tickets.")
 

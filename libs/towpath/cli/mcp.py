@@ -9,11 +9,11 @@ from cyclopts import App
 
 from towpath.cli.options import COMMON, Common, examples
 from towpath.cli.output import Column
-from towpath_contracts.problems import ProblemError
+from towpath_contracts.problems.registry import ProblemError
 
 if TYPE_CHECKING:
-    from towpath.mcp.server import McpServer
-    from towpath_contracts.access import ToolsDescribed
+    from towpath_contracts.tools.access import ToolsDescribed
+    from towpath_worker.adapters.mcp.server import McpServer
 
 app = App(name="mcp", help="Look at what MCP servers offer, and what changed since it was accepted.")
 
@@ -60,7 +60,7 @@ async def _found(file: Path) -> "list[tuple[McpServer, str]]":
     """Connect every server once, read its tools, and end it; return each with how it stood."""
     import structlog
 
-    from towpath.mcp.serving import make_servers, read_servers
+    from towpath_worker.adapters.mcp.server_list import make_servers, read_servers
 
     quiet: Any = structlog.wrap_logger(
         structlog.PrintLogger(), wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL)

@@ -7,9 +7,9 @@ from cyclopts import App, Parameter
 
 from towpath.cli.options import COMMON, Common, examples
 from towpath.cli.output import Column
-from towpath_contracts.flows import write_flow
-from towpath_contracts.networks import NetworkVersion
-from towpath_contracts.swarms import CompiledSwarm
+from towpath_contracts.networks.flow import write_flow
+from towpath_contracts.networks.spec import NetworkVersion
+from towpath_contracts.networks.swarm import CompiledSwarm
 
 app = App(name="networks", help="Validate, publish and look at networks.")
 

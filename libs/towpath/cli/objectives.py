@@ -10,7 +10,7 @@ from towpath.cli.files import read_json
 from towpath.cli.output import aside
 from towpath.mounts import LEFT_OUT, HostMount
 from towpath_contracts.base import JsonObject
-from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.problems.registry import ProblemError, problem
 
 Many = Annotated[tuple[str, ...], Parameter(negative="")]
 

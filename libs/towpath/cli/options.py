@@ -74,7 +74,7 @@ class Common(Printed):
 async def _reach(address: str) -> None:
     import asyncio
 
-    from towpath_contracts.problems import ProblemError, problem
+    from towpath_contracts.problems.registry import ProblemError, problem
 
     parts = urlsplit(address)
     try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Group, Parameter
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.problems import ProblemDetail, ProblemError, problem
+from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 
 if TYPE_CHECKING:
     from towpath.files import Lines

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
-from towpath.cli import naming
+from towpath.cli import run_names
 from towpath.cli.errors import OK
 from towpath.cli.options import COMMON, Common, examples
 from towpath.cli.output import Column, Output
 from towpath.cli.plan_options import Many, read_plan, read_values
 from towpath.cli.text import one_line
-from towpath_contracts.plan_views import PlanView
-from towpath_contracts.problems import ProblemError, problem
-from towpath_contracts.views import RunView
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.runs.views import RunView
+from towpath_readings.plans import PlanView
 
 if TYPE_CHECKING:
     from towpath.client.client import Client
@@ -60,7 +60,7 @@ async def check(
         network: The published network that is to carry it out; without it nobody is asked whether its agents exist.
         set: key=value, or key:=JSON: a value for {{ bindings.key }}; may be given more than once.
     """
-    from towpath_contracts.plan_faults import PLAN_INVALID, check_plan
+    from towpath_contracts.networks.plan_checks import PLAN_INVALID, check_plan
 
     held = read_plan(file)
     written = held.task.get("plan")
@@ -88,7 +88,7 @@ async def show(run: str, /, *, common: Common = COMMON) -> None:
         run: The run's id, or its beginning or end.
     """
     async with common.asking() as client:
-        view = await client.plan(await naming.run_id(client, run))
+        view = await client.plan(await run_names.run_id(client, run))
     out = common.out()
     out.record(view.model_dump(mode="json"), _SHOW)
     if out.for_people:

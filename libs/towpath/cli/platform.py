@@ -16,7 +16,7 @@ from typing import Any
 
 from towpath.cli.output import Output
 from towpath.cli.text import one_line
-from towpath_contracts.problems import Problem, ProblemError, problem
+from towpath_contracts.problems.registry import Problem, ProblemError, problem
 
 READY_TIMEOUT_S = 120.0
 """Cold imports and initdb on a slow disk; the demo's own aim is half of that."""

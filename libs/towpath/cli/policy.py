@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from towpath.cli import naming, policy_cases, policy_diff, policy_rules
+from towpath.cli import policy_cases, policy_diff, policy_rules, run_names
 from towpath.cli.errors import DENIED, OK, WAITING
 from towpath.cli.files import parse_json
 from towpath.cli.options import COMMON, Common, examples
 from towpath.cli.output import Column
 from towpath.cli.text import brief, value_origin
-from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.problems.registry import ProblemError, problem
 
 app = App(name="policy", help="Apply and ask the permission matrix; see its past, and what a change would have done.")
 Flag = Annotated[bool, Parameter(negative="")]
@@ -135,7 +135,7 @@ async def check(
     given["args"] = _object(args, "--args")
     async with common.asking() as client:
         if run is not None:
-            given["run_id"] = str(await naming.run_id(client, run))
+            given["run_id"] = str(await run_names.run_id(client, run))
         verdict = await client.policy.check(network=network, agent_key=agent, tool=tool, **given)
     out = common.out()
     said = verdict.model_dump(mode="json")

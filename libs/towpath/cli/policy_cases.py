@@ -17,7 +17,7 @@ from towpath.cli.errors import OK, RUN_FAILED
 from towpath.cli.options import COMMON, Common, examples
 from towpath.cli.output import Output
 from towpath.cli.text import brief
-from towpath_contracts.problems import ProblemDetail, ProblemError, problem
+from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 
 Flag = Annotated[bool, Parameter(negative="")]
 MAX_FILE_BYTES = 4_000_000
@@ -134,7 +134,7 @@ def _read(path: Path) -> str:
 
 def _ask(asked: Row, test: Path, policy: Path | None) -> Row:
     """Let the tool-access service's code answer; raises ProblemError with every problem of a bad file."""
-    words = [sys.executable, "-m", "towpath_tas.offline"]
+    words = [sys.executable, "-m", "towpath_tas.app.policy.offline"]
     ran = subprocess.run(words, input=json.dumps(asked), capture_output=True, text=True, check=False)
     if ran.returncode != 0:
         last = ran.stderr.strip().splitlines()[-1:] or [f"exit code {ran.returncode}"]

@@ -10,7 +10,7 @@ from towpath.cli.errors import OK, RUN_FAILED
 from towpath.cli.options import COMMON, Common, examples
 from towpath.cli.output import Column, Output
 from towpath.cli.times import moment
-from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.problems.registry import ProblemError, problem
 
 Flag = Annotated[bool, Parameter(negative="")]
 

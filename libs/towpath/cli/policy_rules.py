@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 from towpath.cli.options import COMMON, Common, examples
 from towpath.cli.output import Column, Row
 from towpath.files import read_yaml
-from towpath_contracts.policies import RuleChanged
+from towpath_contracts.tools.policy import RuleChanged
 
 rules = App(name="rule", help="Look at one rule of the matrix, put it, or take it out.")
 Flag = Annotated[bool, Parameter(negative="")]

@@ -14,7 +14,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from towpath.cli.options import STATE, running_state
-from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.problems.registry import ProblemError, problem
 
 Words = Annotated[str, Parameter(allow_leading_hyphen=True, show=False)]
 

@@ -9,16 +9,16 @@ from cyclopts import Group, Parameter
 
 from towpath.cli.errors import OK, RUN_FAILED, WAITING
 from towpath.cli.files import read_labels, read_script
-from towpath.cli.following import Follower, ask_at_gate, somebody_is_there, until
 from towpath.cli.goals import GoalOptions
 from towpath.cli.objectives import ObjectiveOptions
 from towpath.cli.options import COMMON, Common
 from towpath.cli.plan_options import PlanOptions
 from towpath.cli.plans import tell_plan
+from towpath.cli.run_follower import Follower, ask_at_gate, somebody_is_there, until
 from towpath.client.client import Client
 from towpath.tools import seconds
-from towpath_contracts.events import FINAL_STATUSES
-from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.events.log import FINAL_STATUSES
+from towpath_contracts.problems.registry import ProblemError, problem
 
 FOREVER_S = 7 * 24 * 3600.0
 """The longest a run may take (SubmitTask.timeout_ms), so following it longer shows nothing new."""

@@ -5,13 +5,13 @@ Law: history may lag behind the run, and says how far it has read; the run's own
 
 from typing import Any
 
-from towpath.cli import naming
+from towpath.cli import run_names
 from towpath.cli.options import COMMON, Common
 from towpath.cli.output import Column
 from towpath.cli.text import one_line
 from towpath.client.client import Client
 from towpath_contracts.base import JsonObject
-from towpath_contracts.views import History
+from towpath_contracts.runs.views import History
 
 _RUN = (
     Column("run", "id"),
@@ -48,7 +48,7 @@ async def history(run: str, /, *, common: Common = COMMON) -> None:
         run: The run's id, or its beginning or end.
     """
     async with common.asking() as client:
-        whole, steps = await _read(client, str(await naming.run_id(client, run)))
+        whole, steps = await _read(client, str(await run_names.run_id(client, run)))
     out = common.out()
     if not out.for_people:
         out.data({"history": whole, "steps": steps})

@@ -4,16 +4,16 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from towpath.cli import goals, histories, naming
+from towpath.cli import goals, histories, run_names
 from towpath.cli.errors import OK
-from towpath.cli.following import Follower, ask_at_gate, somebody_is_there
 from towpath.cli.options import COMMON, Common, examples
 from towpath.cli.output import Column, Output
 from towpath.cli.plans import tell_plan
 from towpath.cli.run import conclude
+from towpath.cli.run_follower import Follower, ask_at_gate, somebody_is_there
 from towpath.cli.text import one_line, plain_json
 from towpath.cli.trail import Trail, answer_text
-from towpath_contracts.children import ChildNode
+from towpath_contracts.runs.children import ChildNode
 
 Kind = Literal["network", "swarm", "goal", "background", "plan"]
 
@@ -100,7 +100,7 @@ async def list_runs(
         limit: How many, at most 200.
     """
     async with common.asking() as client:
-        above = None if parent is None else await naming.run_id(client, parent)
+        above = None if parent is None else await run_names.run_id(client, parent)
         wanted = {"status": status, "network": network, "label": label, "kind": kind, "depth": depth}
         page = await client.runs(**wanted, parent_run_id=above, limit=limit)
     rows = [run.model_dump(mode="json") for run in page.runs]
@@ -116,7 +116,7 @@ async def show(run: str, /, *, common: Common = COMMON) -> None:
         run: The run's id, or its beginning or end.
     """
     async with common.asking() as client:
-        run_id = await naming.run_id(client, run)
+        run_id = await run_names.run_id(client, run)
         view = await client.get(run_id)
         out = common.out()
         out.record(view.model_dump(mode="json"), _SHOW)
@@ -140,7 +140,7 @@ async def tree(run: str, /, *, common: Common = COMMON) -> None:
         run: The run's id, or its beginning or end.
     """
     async with common.asking() as client:
-        top = await client.tree(await naming.run_id(client, run))
+        top = await client.tree(await run_names.run_id(client, run))
     out = common.out()
     if not out.for_people:
         out.data(top.model_dump(mode="json"))
@@ -170,7 +170,7 @@ async def watch(run: str, /, *, after: int = 0, children: bool = False, common: 
         children: Follow its child runs too, each under the names that lead to it.
     """
     async with common.asking() as client:
-        run_id = await naming.run_id(client, run)
+        run_id = await run_names.run_id(client, run)
         out = common.out()
         asker = ask_at_gate if out.for_people and somebody_is_there() else None
         await Follower(client, out, asker, children=children).follow(run_id, after)
@@ -192,7 +192,7 @@ async def events(run: str, /, *, after: int = 0, common: Common = COMMON) -> Non
         Column("content", lambda row: plain_json({k: v for k, v in row["event"].items() if k != "type"})[:160]),
     )
     async with common.asking() as client:
-        run_id = await naming.run_id(client, run)
+        run_id = await run_names.run_id(client, run)
         rows = [entry.model_dump(mode="json") async for entry in _stored(client, run_id, after)]
     common.out().rows("events", rows, columns, empty="The run has no events after that one.")
 
@@ -209,7 +209,7 @@ async def cancel(
         wait: Wait until it has stopped.
     """
     async with common.asking() as client:
-        run_id = await naming.run_id(client, run)
+        run_id = await run_names.run_id(client, run)
         await client.cancel(run_id, reason)
         view = await client.result(run_id) if wait else await client.get(run_id)
     out = common.out()
@@ -231,7 +231,7 @@ def _tell_effects(out: Output, view: Any) -> None:
 
 async def _stored(client: Any, run_id: Any, after: int) -> Any:
     """Yield the events a run has now, page by page, without waiting for more."""
-    from towpath_contracts.views import EventPage
+    from towpath_contracts.runs.views import EventPage
 
     while True:
         answer = await client.request("GET", f"/v1/runs/{run_id}/events", query={"after": after, "limit": 500})

@@ -7,7 +7,7 @@ from cyclopts import App, Parameter
 
 from towpath.cli.options import PRINTED, Printed, examples
 from towpath.cli.output import Column
-from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.problems.registry import ProblemError, problem
 
 app = App(name="streams", help="Declare the broker's streams and consumers, and who may use them.")
 
@@ -35,7 +35,7 @@ async def ensure(
     from nats.errors import Error, NoServersError
 
     from towpath_contracts.streams import CONSUMERS, STREAMS
-    from towpath_fabric.streams import ensure_streams
+    from towpath_fabric.nats.streams import ensure_streams
 
     login = _login(nats_url, nats_user, nats_password)
     try:
@@ -64,7 +64,7 @@ def _login(nats_url: str, user: str | None, password: str | None) -> dict[str, A
     """Return what `nats.connect` is given beside the address; raises ProblemError for a login that can't be."""
     from pydantic import SecretStr, ValidationError
 
-    from towpath_fabric.broker_login import BrokerLoginError, connect_options
+    from towpath_fabric.nats.login import BrokerLoginError, connect_options
     from towpath_fabric.settings import BrokerSettings
 
     try:

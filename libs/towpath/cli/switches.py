@@ -8,7 +8,7 @@ from cyclopts import App
 
 from towpath.cli.options import COMMON, Common, examples
 from towpath.cli.output import Column
-from towpath_contracts.problems import ProblemError
+from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.switches import SwitchKind, SwitchSet
 
 app = App(name="switches", help="Pause a project, a network, a tool or a caller; resume it.")

@@ -6,7 +6,7 @@ Law: a moment without an offset is meant in UTC, as everything that Towpath prin
 import re
 from datetime import UTC, datetime, timedelta
 
-from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_fabric.clock import wall
 
 _AGO = re.compile(r"(\d{1,6})\s*(m|h|d|w)")

@@ -8,8 +8,8 @@ from cyclopts import App, Parameter
 
 from towpath.cli.options import COMMON, Common, examples
 from towpath.cli.output import Column
-from towpath_contracts.problems import ProblemError, problem
-from towpath_contracts.tools import ToolSpec
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.tools.calls import ToolSpec
 
 MAX_LINE_CHARS = 200
 

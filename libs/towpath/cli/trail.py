@@ -8,9 +8,9 @@ from typing import NamedTuple
 from uuid import UUID
 
 from towpath.cli.text import brief, one_line
-from towpath_contracts import events as ev
 from towpath_contracts.budgets import shown
-from towpath_contracts.decisions import AskPerson, CallTools, Finish, GiveUp, Instruction, ToolCall, Transfer
+from towpath_contracts.decisions.decision import AskPerson, CallTools, Finish, GiveUp, Instruction, ToolCall, Transfer
+from towpath_contracts.events import log as ev
 
 _DONE, _WAITS, _FAILED, _NOTE, _UNCLEAR = "✓", "◐", "✕", "·", "?"
 _STYLES = {_DONE: "green", _WAITS: "yellow", _FAILED: "red", _NOTE: "dim", _UNCLEAR: "magenta"}

@@ -7,14 +7,14 @@ from uuid import UUID
 
 from cyclopts import App
 
-from towpath.cli import naming
+from towpath.cli import run_names
 from towpath.cli.options import COMMON, Common, examples
 from towpath.cli.output import Column, Output
 from towpath.cli.text import clean, one_line
 from towpath.client.client import Client
 from towpath_contracts.base import JsonObject
-from towpath_contracts.problems import ProblemError, problem
-from towpath_contracts.workspace import WorkspaceFileView, WorkspaceView, clean_path
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.tools.workspace import WorkspaceFileView, WorkspaceView, clean_path
 
 app = App(name="workspace", help="The files and the plan of a run.")
 
@@ -34,7 +34,7 @@ async def ls(run: str, /, *, common: Common = COMMON) -> None:
         run: The run's id, or its beginning or end.
     """
     async with common.asking() as client:
-        view = await client.workspaces.list(await naming.run_id(client, run))
+        view = await client.workspaces.list(await run_names.run_id(client, run))
     out = common.out()
     if not out.for_people:
         out.data(view.model_dump(mode="json"))
@@ -53,7 +53,7 @@ async def cat(run: str, path: str, /, *, version: int | None = None, common: Com
         version: As an earlier version was.
     """
     async with common.asking() as client:
-        text = await client.workspaces.read(await naming.run_id(client, run), path, version)
+        text = await client.workspaces.read(await run_names.run_id(client, run), path, version)
     if _is_plain(common):
         _show(text)
     else:
@@ -71,7 +71,7 @@ async def diff(run: str, path: str | None = None, /, *, since: int | None = None
     """
     lines: list[str] = []
     async with common.asking() as client:
-        run_id = await naming.run_id(client, run)
+        run_id = await run_names.run_id(client, run)
         view = await client.workspaces.list(run_id)
         for file in _wanted(view, path):
             first = since if since is not None else file.version - 1
@@ -94,7 +94,7 @@ async def export(run: str, folder: Path, /, *, common: Common = COMMON) -> None:
     """
     texts: dict[str, str] = {}
     async with common.asking() as client:
-        run_id = await naming.run_id(client, run)
+        run_id = await run_names.run_id(client, run)
         view = await client.workspaces.list(run_id)
         for file in view.files:
             texts[file.path] = await client.workspaces.read(run_id, file.path)

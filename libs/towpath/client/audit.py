@@ -10,8 +10,8 @@ from typing import Any
 from uuid import UUID
 
 from towpath.client.transport import Transport
-from towpath_contracts.access import AuditPage
-from towpath_contracts.audit import AuditErased, AuditPiece, AuditProof, CheckpointView
+from towpath_contracts.tools.access import AuditPage
+from towpath_contracts.tools.audit import AuditErased, AuditPiece, AuditProof, CheckpointView
 
 
 class Audit:

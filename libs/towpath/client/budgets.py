@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from towpath.client.transport import Transport
 from towpath.errors import RefusedError
 from towpath_contracts.budgets import Budget, BudgetAccounts, BudgetKind, BudgetSet
-from towpath_contracts.problems import ProblemDetail, details_of, problem, summary_of
+from towpath_contracts.problems.registry import ProblemDetail, details_of, problem, summary_of
 
 
 class Budgets:

@@ -15,8 +15,8 @@ from pydantic import ValidationError
 
 from towpath.client.audit import Audit
 from towpath.client.budgets import Budgets
-from towpath.client.groups import DeadLetters, Gates, Networks, Tools
 from towpath.client.policy import Policy
+from towpath.client.resources import DeadLetters, Gates, Networks, Tools
 from towpath.client.settings import ClientSettings
 from towpath.client.streams import Conversation, known_types, raise_if_failed
 from towpath.client.switches import Switches
@@ -30,18 +30,18 @@ from towpath.outputs import Output, TypedRun, typed
 from towpath.plans import PlanDraft, PlanRun, plan_json, plan_run
 from towpath.tools import seconds
 from towpath_contracts.base import JsonObject
-from towpath_contracts.children import ChildNode
-from towpath_contracts.events import FINAL_STATUSES, LogEntry
-from towpath_contracts.goal_views import TaskState
-from towpath_contracts.messages import RunMessages
-from towpath_contracts.nodes import RunNodes
-from towpath_contracts.plan_views import PlanView
-from towpath_contracts.problems import details_of, problem, summary_of
-from towpath_contracts.streaming import StreamEvent
+from towpath_contracts.events.log import FINAL_STATUSES, LogEntry
+from towpath_contracts.problems.registry import details_of, problem, summary_of
+from towpath_contracts.runs.children import ChildNode
+from towpath_contracts.runs.views import Done, RunPage, RunView
 from towpath_contracts.subjects import ANONYMOUS
 from towpath_contracts.tasks import RunAccepted, SubmitTask
-from towpath_contracts.views import Done, RunPage, RunView
 from towpath_fabric.clock import monotonic
+from towpath_readings.goals import TaskState
+from towpath_readings.nodes import RunNodes
+from towpath_readings.plans import PlanView
+from towpath_readings.stream.live import StreamEvent
+from towpath_readings.transcript import RunMessages
 
 _TRANSPORTS = {
     "http": ("towpath.client.http", "HttpTransport"),

@@ -8,11 +8,18 @@ from uuid import UUID
 
 from pydantic import TypeAdapter, ValidationError
 
-from towpath_contracts.decisions import Finish
-from towpath_contracts.deltas import Told
-from towpath_contracts.events import AnyEvent, DecisionMissed, DecisionRefused, InstructionIssued, LogEntry, RunFinished
-from towpath_contracts.streaming import DeltaStreamed, SupersededStreamed
-from towpath_contracts.tree_stream import TreeEntry
+from towpath_contracts.decisions.decision import Finish
+from towpath_contracts.events.log import (
+    AnyEvent,
+    DecisionMissed,
+    DecisionRefused,
+    InstructionIssued,
+    LogEntry,
+    RunFinished,
+)
+from towpath_readings.stream.deltas import Told
+from towpath_readings.stream.live import DeltaStreamed, SupersededStreamed
+from towpath_readings.stream.tree import TreeEntry
 
 _PIECES: dict[str, TypeAdapter[Any]] = {
     "delta": TypeAdapter(DeltaStreamed),

@@ -13,15 +13,15 @@ import httpx2
 from pydantic import ValidationError
 
 from towpath.client.cursors import Cursor
-from towpath.client.patience import Patience
+from towpath.client.retry_policy import Patience
 from towpath.client.trees import merged
 from towpath.errors import TowpathError, UnavailableError, error_from, unreachable
 from towpath_contracts.base import JsonObject
-from towpath_contracts.deltas import Told
-from towpath_contracts.events import FINAL_STATUSES, LogEntry
-from towpath_contracts.problems import Problem, problem
+from towpath_contracts.events.log import FINAL_STATUSES, LogEntry
+from towpath_contracts.problems.registry import Problem, problem
+from towpath_contracts.runs.views import Done, RunView
 from towpath_contracts.tasks import RunAccepted, SubmitTask
-from towpath_contracts.views import Done, RunView
+from towpath_readings.stream.deltas import Told
 
 CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 30.0

@@ -14,19 +14,19 @@ from nats import errors as nats_errors
 from nats.aio.client import Client as Connection
 from pydantic import BaseModel, ValidationError
 
-from towpath.client.patience import Patience
+from towpath.client.retry_policy import Patience
 from towpath.client.trees import merged
 from towpath.errors import RefusedError, TowpathError, UnavailableError, error_from, unreachable
 from towpath_contracts import subjects
 from towpath_contracts.base import JsonObject
-from towpath_contracts.deltas import Told
-from towpath_contracts.events import FINAL_STATUSES, LogEntry
-from towpath_contracts.problems import Problem, problem
+from towpath_contracts.events.log import FINAL_STATUSES, LogEntry
+from towpath_contracts.problems.registry import Problem, problem
 from towpath_contracts.rpc import PROBLEM_HEADER
+from towpath_contracts.runs.views import CancelRun, Done, EventPage, GetEvents, GetRun, RunView
 from towpath_contracts.tasks import RunAccepted, SubmitTask
-from towpath_contracts.views import CancelRun, Done, EventPage, GetEvents, GetRun, RunView
-from towpath_fabric.broker_login import BrokerLoginError, connect_options
+from towpath_fabric.nats.login import BrokerLoginError, connect_options
 from towpath_fabric.settings import BrokerSettings
+from towpath_readings.stream.deltas import Told
 
 A = TypeVar("A", bound=BaseModel)
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from towpath.client.transport import Transport
 from towpath.files import PolicyFile, load_policy
-from towpath_contracts.access import AccessVerdict, Permissions, PolicyApplied, PolicyView
 from towpath_contracts.base import JsonObject
-from towpath_contracts.policies import (
+from towpath_contracts.tools.access import AccessVerdict, Permissions, PolicyApplied, PolicyView
+from towpath_contracts.tools.policy import (
     PolicyChanges,
     PolicyDiff,
     PolicyVersions,

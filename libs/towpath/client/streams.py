@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from uuid import UUID
 
 from towpath.errors import RefusedError, RunFailedError
-from towpath_contracts.deltas import Told
-from towpath_contracts.events import LogEntry, RunFinished
-from towpath_contracts.problems import problem
-from towpath_contracts.streaming import BRIEF, EVENT_TYPES, DeltaStreamed, StreamEvent, Streaming, SupersededStreamed
-from towpath_contracts.tree_stream import TreeEntry
+from towpath_contracts.events.log import LogEntry, RunFinished
+from towpath_contracts.problems.registry import problem
+from towpath_readings.stream.deltas import Told
+from towpath_readings.stream.live import BRIEF, EVENT_TYPES, DeltaStreamed, StreamEvent, Streaming, SupersededStreamed
+from towpath_readings.stream.tree import TreeEntry
 
 
 class Conversation:

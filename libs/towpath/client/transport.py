@@ -8,10 +8,10 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.deltas import Told
-from towpath_contracts.events import LogEntry
+from towpath_contracts.events.log import LogEntry
+from towpath_contracts.runs.views import Done, RunView
 from towpath_contracts.tasks import RunAccepted, SubmitTask
-from towpath_contracts.views import Done, RunView
+from towpath_readings.stream.deltas import Told
 
 
 class Transport(Protocol):

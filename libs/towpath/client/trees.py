@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from uuid import UUID
 
 from towpath.errors import NotFoundError
-from towpath_contracts.events import LogEntry
-from towpath_contracts.tree_stream import TreeEntry, TreeStream
+from towpath_contracts.events.log import LogEntry
+from towpath_readings.stream.tree import TreeEntry, TreeStream
 
 ReadRun = Callable[[UUID], AsyncIterator[LogEntry]]
 """Yields all events of a run until it has ended."""

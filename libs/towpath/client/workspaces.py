@@ -4,7 +4,7 @@ from urllib.parse import quote
 from uuid import UUID
 
 from towpath.client.transport import Transport
-from towpath_contracts.workspace import WorkspaceView
+from towpath_contracts.tools.workspace import WorkspaceView
 
 
 class Workspaces:

@@ -20,7 +20,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from towpath_contracts.problems import ProblemError
+from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.chaos.campaign import Campaign, Orders, outside_of, platform_for
 from towpath_embedded.chaos.faults import FAULTS
 from towpath_embedded.chaos.judge import weigh
@@ -32,7 +32,7 @@ from towpath_embedded.chaos.record import below, read_record
 from towpath_embedded.chaos.replays import replay_mismatches
 from towpath_embedded.chaos.report import Found, differing_runs, document
 from towpath_embedded.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport, catalogue
-from towpath_embedded.identity import temporary_folder
+from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_engine import ENGINE_VERSION
 from towpath_fabric.clock import monotonic
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from towpath.client.client import Client
 from towpath.errors import RefusedError, UnavailableError
-from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tasks import RunAccepted
 from towpath_embedded.chaos import recording
 from towpath_embedded.chaos.faults import FAULTS, Strike, Striker

@@ -18,9 +18,9 @@ from nats.aio.client import Client
 
 from towpath_contracts import rpc, subjects
 from towpath_contracts.base import Message
-from towpath_contracts.networks import PublishNetwork
-from towpath_contracts.problems import Problem
-from towpath_contracts.views import CancelRun, ResolveGate
+from towpath_contracts.networks.spec import PublishNetwork
+from towpath_contracts.problems.registry import Problem
+from towpath_contracts.runs.views import CancelRun, ResolveGate
 from towpath_embedded.chaos.crash_runs import NETWORK, Task
 from towpath_embedded.chaos.judge import FINAL
 from towpath_embedded.chaos.outside import read_marks

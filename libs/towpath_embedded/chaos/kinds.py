@@ -7,7 +7,7 @@ assessments, a claim that is not believed, attempts, a denial and the specialist
 from typing import Any
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.tools import ToolSpec
+from towpath_contracts.tools.calls import ToolSpec
 from towpath_embedded.chaos.workload import TIMEOUT_MS, TOOLSET, Workload
 
 ERRAND = "errand"

@@ -21,7 +21,7 @@ from towpath_embedded.chaos.mutants import MUTANTS
 from towpath_embedded.chaos.outside import read_marks
 from towpath_embedded.chaos.record import read_record
 from towpath_embedded.chaos.sameness import difference
-from towpath_embedded.identity import temporary_folder
+from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_fabric.clock import monotonic
 
 PATIENCE_S: Final = 60.0

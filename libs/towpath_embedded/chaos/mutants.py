@@ -78,7 +78,7 @@ def _fenceless_change(original: Any) -> Any:
 
 def _opened_again(original: Any) -> Any:
     """A request for a call that is in the ledger is taken for a new one."""
-    core = importlib.import_module("towpath_tas.core.call")
+    core = importlib.import_module("towpath_tas.core.calls.call")
     taken = {"permitted", "started", "succeeded", "failed"}
 
     def on_request(call: Any, *given: Any, **named: Any) -> Any:
@@ -144,9 +144,9 @@ _ALL: Final = (
         module="towpath_tas",
         figure="late",
         patches=(
-            Patch(place="towpath_tas.core.holding:on_request", make=_fenceless, takes=("fence",)),
-            Patch(place="towpath_tas.app.claims:on_claim", make=_fenceless, takes=("fence",)),
-            Patch(place="towpath_tas.app.outcomes:on_outcome", make=_fenceless, takes=("fence",)),
+            Patch(place="towpath_tas.core.calls.switch_holds:on_request", make=_fenceless, takes=("fence",)),
+            Patch(place="towpath_tas.app.calls.start_claims:on_claim", make=_fenceless, takes=("fence",)),
+            Patch(place="towpath_tas.app.calls.tool_outcomes:on_outcome", make=_fenceless, takes=("fence",)),
             Patch(place="towpath_tas.adapters.ledger_tables:_call_row", make=_fenceless_row, takes=("call",)),
             Patch(place="towpath_tas.adapters.ledger_tables:_change_row", make=_fenceless_change, takes=("step",)),
         ),
@@ -157,8 +157,8 @@ _ALL: Final = (
         module="towpath_tas",
         figure="dup",
         patches=(
-            Patch(place="towpath_tas.core.holding:on_request", make=_opened_again, takes=("call",)),
-            Patch(place="towpath_tas.app.claims:on_claim", make=_claimed_again, takes=("call",)),
+            Patch(place="towpath_tas.core.calls.switch_holds:on_request", make=_opened_again, takes=("call",)),
+            Patch(place="towpath_tas.app.calls.start_claims:on_claim", make=_claimed_again, takes=("call",)),
         ),
     ),
     Mutant(
@@ -168,7 +168,7 @@ _ALL: Final = (
         figure="differences",
         patches=(
             Patch(
-                place="towpath_orchestrator.loop:CommitLoop._process",
+                place="towpath_orchestrator.app.loop.commit_loop:CommitLoop._process",
                 make=_acknowledged_first,
                 takes=("self", "items"),
             ),
@@ -180,8 +180,10 @@ _ALL: Final = (
         module="towpath_tas",
         figure="audit_holes",
         patches=(
-            Patch(place="towpath_tas.app.sending:Sender.__init__", make=_known_sender, takes=("bus",)),
-            Patch(place="towpath_tas.app.book:Book._write_group", make=_sent_first, takes=("lane", "group")),
+            Patch(place="towpath_tas.app.calls.dispatcher:Sender.__init__", make=_known_sender, takes=("bus",)),
+            Patch(
+                place="towpath_tas.app.calls.ledger_store:Book._write_group", make=_sent_first, takes=("lane", "group")
+            ),
         ),
     ),
 )

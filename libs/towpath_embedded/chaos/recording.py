@@ -16,7 +16,7 @@ from towpath import ToolContext
 from towpath.arguments import Arguments
 from towpath.probes import DidNotHappen, Happened, Probe, Probed
 from towpath.tools import Tool
-from towpath_contracts.tools import EffectClass, ToolSpec
+from towpath_contracts.tools.calls import EffectClass, ToolSpec
 from towpath_embedded.chaos.outside import Mark, leave, read_marks
 from towpath_fabric.clock import wall
 

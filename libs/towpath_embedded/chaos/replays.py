@@ -5,9 +5,9 @@ from uuid import UUID
 
 import asyncpg
 
-from towpath_contracts.events import LogEntry, event_adapter
+from towpath_contracts.events.log import LogEntry, event_adapter
 from towpath_contracts.facts import fact_adapter
-from towpath_contracts.networks import Snapshot
+from towpath_contracts.networks.spec import Snapshot
 from towpath_engine.replay import replay
 
 SHOWN_CHARS = 300

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from towpath_contracts.events import COMPARISON_IGNORES
+from towpath_contracts.events.log import COMPARISON_IGNORES
 from towpath_embedded.chaos.record import Record, Row
 
 Place = tuple[int, int]

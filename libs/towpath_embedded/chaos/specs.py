@@ -8,8 +8,8 @@ import sys
 
 from pydantic import TypeAdapter
 
-from towpath.worker.toolbox import collect, load_module
-from towpath_contracts.tools import ToolSpec
+from towpath.toolbox import collect, load_module
+from towpath_contracts.tools.calls import ToolSpec
 
 
 def main(words: list[str]) -> None:

@@ -20,7 +20,7 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from towpath_contracts import rpc, subjects
-from towpath_contracts.networks import PublishNetwork
+from towpath_contracts.networks.spec import PublishNetwork
 from towpath_embedded.chaos.judge import FINAL, Verdict, judge
 from towpath_embedded.chaos.marking import OUTSIDE_VARIABLE, TOOLS
 from towpath_embedded.platform import Platform

@@ -25,7 +25,7 @@ from towpath_embedded.chaos.outside import read_marks
 from towpath_embedded.chaos.record import Record, read_record
 from towpath_embedded.chaos.sameness import difference
 from towpath_embedded.chaos.sweep_report import Kill, SweepReport, explain
-from towpath_embedded.identity import temporary_folder
+from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_fabric.clock import monotonic, wall
 
 HIT_PATIENCE_S: Final = 180.0

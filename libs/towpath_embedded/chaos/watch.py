@@ -21,7 +21,7 @@ from nats.aio.msg import Msg
 from towpath_contracts import subjects
 from towpath_embedded.chaos.plan import Boundary
 from towpath_fabric.clock import monotonic
-from towpath_fabric.db import DATABASE_DOWN
+from towpath_fabric.postgres.pool import DATABASE_DOWN
 
 _log = logging.getLogger(__name__)
 

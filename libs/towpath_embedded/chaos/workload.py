@@ -16,9 +16,9 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.networks import NetworkSpec
-from towpath_contracts.problems import ProblemDetail
-from towpath_contracts.tools import ToolSpec
+from towpath_contracts.networks.spec import NetworkSpec
+from towpath_contracts.problems.registry import ProblemDetail
+from towpath_contracts.tools.calls import ToolSpec
 
 MODEL = "scripted:task"
 TIMEOUT_MS = 3_000

@@ -14,15 +14,15 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from towpath_contracts.deciding import DecisionRequest, Usage
-from towpath_decider.adapters.failures import ONE_CALL, lost, refused, seconds_in, unreadable
-from towpath_decider.adapters.options import Option, Options
-from towpath_decider.adapters.pieces import STREAM, STREAMING, status_of
-from towpath_decider.adapters.prices import price
+from towpath_contracts.decisions.request import DecisionRequest, Usage
+from towpath_decider.adapters.model_options import Option, Options
+from towpath_decider.adapters.model_prices import price
 from towpath_decider.adapters.provider import Hear, model_name
+from towpath_decider.adapters.provider_failures import ONE_CALL, lost, refused, seconds_in, unreadable
+from towpath_decider.adapters.stream_assembly import STREAM, STREAMING, status_of
+from towpath_decider.core.answer_schema import schema_of
 from towpath_decider.core.conversation import CallFailure, Question, Reply
-from towpath_decider.core.schema import schema_of
-from towpath_fabric.logs import Logger
+from towpath_fabric.telemetry.logs import Logger
 
 PRICE_PROVIDER = "google"
 

@@ -10,17 +10,17 @@ from typing import Any
 from pydantic import SecretStr
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.deciding import Cost, DecisionRequest, Usage
-from towpath_decider.adapters.failures import ONE_CALL
-from towpath_decider.adapters.options import Option
-from towpath_decider.adapters.pieces import STREAM, STREAM_OPTIONS, STREAMING, joined, unstreamed
-from towpath_decider.adapters.prices import price
+from towpath_contracts.decisions.request import Cost, DecisionRequest, Usage
+from towpath_decider.adapters.model_options import Option
+from towpath_decider.adapters.model_prices import price
 from towpath_decider.adapters.provider import Hear, model_name
-from towpath_decider.adapters.sdk import SdkProvider
+from towpath_decider.adapters.provider_failures import ONE_CALL
+from towpath_decider.adapters.sdk_provider import SdkProvider
+from towpath_decider.adapters.stream_assembly import STREAM, STREAM_OPTIONS, STREAMING, joined, unstreamed
+from towpath_decider.core.answer_schema import schema_of, without_order
 from towpath_decider.core.conversation import CallFailure, Question, Reply
-from towpath_decider.core.schema import schema_of, without_order
-from towpath_decider.core.tool_calls import NativeCall, as_decision
-from towpath_fabric.logs import Logger
+from towpath_decider.core.native_tool_calls import NativeCall, as_decision
+from towpath_fabric.telemetry.logs import Logger
 
 OPENAI_URL = "https://api.openai.com/v1"
 LOCAL = Cost(usd=0.0, price_known=True, price_source="local")

@@ -7,7 +7,7 @@ values that say whether asking again can help. It does not wait, retry or repair
 from collections.abc import Callable
 from typing import Protocol
 
-from towpath_contracts.deciding import DecisionRequest
+from towpath_contracts.decisions.request import DecisionRequest
 from towpath_decider.core.conversation import CallFailure, Question, Reply
 
 Hear = Callable[[str], None]

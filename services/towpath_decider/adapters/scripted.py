@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 
 from pydantic_core import to_json
 
-from towpath_contracts.assessments import NEUTRAL
-from towpath_contracts.deciding import Cost, DecisionRequest, Usage
+from towpath_contracts.decisions.assessments import NEUTRAL
+from towpath_contracts.decisions.request import Cost, DecisionRequest, Usage
 from towpath_decider.adapters.provider import Hear, model_name
-from towpath_decider.adapters.scripts import BlobScripts, FileScripts, ScriptError
+from towpath_decider.adapters.script_source import BlobScripts, FileScripts, ScriptError
 from towpath_decider.core.conversation import CallFailure, Question, Reply
 from towpath_decider.core.script import Script
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.deciding import Cost, ScriptUse, Usage
-from towpath_decider.core.accounting import NO_USAGE, NOTHING
+from towpath_contracts.decisions.request import Cost, ScriptUse, Usage
 from towpath_decider.core.answers import Accepted, Check, Refused, read_answer
 from towpath_decider.core.prompt import Prompt
+from towpath_decider.core.usage import NO_USAGE, NOTHING
 
 MAX_FAILURES = 3
 """Calls in total when every one fails; the third failure is the answer (feature B13)."""

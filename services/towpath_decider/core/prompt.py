@@ -11,8 +11,8 @@ from pydantic_core import to_json
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import digest_text
-from towpath_contracts.deciding import DecisionKind, OfferedRoute, OfferedTool, PromptContext, ToolOutput
-from towpath_contracts.decisions import MAX_CALLS_PER_DECISION
+from towpath_contracts.decisions.decision import MAX_CALLS_PER_DECISION
+from towpath_contracts.decisions.request import DecisionKind, OfferedRoute, OfferedTool, PromptContext, ToolOutput
 from towpath_decider.core.run_prompt import (
     ASKED_FOR,
     action_names,
@@ -22,7 +22,7 @@ from towpath_decider.core.run_prompt import (
     run_sections,
     task_of,
 )
-from towpath_fabric.prompts import compile_base
+from towpath_fabric.prompt_templates import compile_base
 
 _HEADER = """# Constraints
 Answer with exactly one JSON object and nothing else: no code fence, no text before or after it.

@@ -9,8 +9,8 @@ import hashlib
 from pydantic_core import to_json
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.deciding import DecisionKind
-from towpath_contracts.decisions import PLAIN_KINDS
+from towpath_contracts.decisions.decision import PLAIN_KINDS
+from towpath_contracts.decisions.request import DecisionKind
 
 MARK_CHARS = 16
 """64 bits of digest: a text that holds its own mark can't be found by trying."""

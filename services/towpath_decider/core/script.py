@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
-from towpath_contracts.assessments import ANSWERS
-from towpath_contracts.deciding import DecisionKind, ScriptUse
+from towpath_contracts.decisions.assessments import ANSWERS
+from towpath_contracts.decisions.request import DecisionKind, ScriptUse
 
 COMMON = "*"
 MAX_DELAY_MS = 3_600_000

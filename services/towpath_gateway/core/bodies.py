@@ -5,7 +5,7 @@ Law: what the gateway lets in can be stored and written again by everybody behin
 
 from typing import Any
 
-from towpath_contracts.problems import ProblemError, problem
+from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.strict_json import MAX_DEPTH, NotStrictJsonError, read_strict
 
 MAX_BODY_BYTES = 1024 * 1024

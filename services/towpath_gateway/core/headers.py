@@ -7,8 +7,8 @@ import re
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from towpath_contracts.problems import ProblemError, problem
-from towpath_contracts.tree_stream import read_cursor
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_readings.stream.tree import read_cursor
 
 MAX_WAIT_S = 30.0
 """The longest wait that `Prefer` can ask for; longer than that, proxies give up."""

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import canonical_json
-from towpath_contracts.deltas import Told
-from towpath_contracts.events import LogEntry
+from towpath_contracts.events.log import LogEntry
+from towpath_readings.stream.deltas import Told
 
 RETRY_MS = 2_000
 """How long a client waits before it reconnects after a drop."""

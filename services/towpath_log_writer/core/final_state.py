@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.reports import read_artifacts
 from towpath_contracts.text import truncate
+from towpath_contracts.tools.reports import read_artifacts
 
 STEPS_TOLD = 200
 """Last steps that a state tells of; ten times the default of goal runs."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
-from towpath_contracts.raw_events import Entry
+from towpath_contracts.runs.raw_events import Entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

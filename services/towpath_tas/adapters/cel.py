@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from towpath_tas.core.conditions import VARIABLES, Condition, Met, Scene
-from towpath_tas.core.origin_words import MEMBERS, unknown_members
+from towpath_tas.core.policy.conditions import VARIABLES, Condition, Met, Scene
+from towpath_tas.core.provenance.provenance_messages import MEMBERS, unknown_members
 
 MAX_CHARS = 4_096
 """A condition longer than this is a program, and belongs into a tool."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx2
 
-from towpath_fabric.logs import Logger
+from towpath_fabric.telemetry.logs import Logger
 
 WITNESS_TIMEOUT_S = 5.0
 

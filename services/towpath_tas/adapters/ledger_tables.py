@@ -12,11 +12,11 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from towpath_contracts.tools import CallStatus, EffectClass
-from towpath_fabric.db import Queries
-from towpath_fabric.lane import Lane
-from towpath_tas.core.call import Approval, Call, Claim, Note, Step, Vote
-from towpath_tas.core.matrix import Rate
+from towpath_contracts.tools.calls import CallStatus, EffectClass
+from towpath_fabric.postgres.pinned_connection import Lane
+from towpath_fabric.postgres.pool import Queries
+from towpath_tas.core.calls.call import Approval, Call, Claim, Note, Step, Vote
+from towpath_tas.core.policy.matrix import Rate
 
 QUERIES = Queries.load("towpath_tas.adapters")
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from towpath_fabric.db import Queries
-from towpath_fabric.lane import Lane
+from towpath_fabric.postgres.pinned_connection import Lane
+from towpath_fabric.postgres.pool import Queries
 
 QUERIES = Queries.load("towpath_tas.adapters", "origins.sql")
 

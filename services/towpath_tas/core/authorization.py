@@ -12,21 +12,10 @@ from typing import Any
 from uuid import UUID
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.grants import Grants, chain_of
-from towpath_contracts.tools import Alternative, Denial, Specialist, ToolRequest
-from towpath_tas.core.call import Call
-from towpath_tas.core.conditions import Compiler, Met, Scene
-from towpath_tas.core.denial import (
-    Violation,
-    allowed_tools,
-    denied_arguments,
-    denied_by_matrix,
-    denied_drifted,
-    denied_grant,
-    denied_unknown,
-)
-from towpath_tas.core.grants import granted
-from towpath_tas.core.ladder import (
+from towpath_contracts.tools.calls import Alternative, Denial, Specialist, ToolRequest
+from towpath_contracts.tools.grants import Grants, chain_of
+from towpath_tas.core.calls.call import Call
+from towpath_tas.core.denial_alternatives import (
     HELPED_BY_OTHERS,
     Crew,
     Refused,
@@ -35,7 +24,18 @@ from towpath_tas.core.ladder import (
     specialists,
     with_rungs,
 )
-from towpath_tas.core.matrix import (
+from towpath_tas.core.denials import (
+    Violation,
+    allowed_tools,
+    denied_arguments,
+    denied_by_matrix,
+    denied_drifted,
+    denied_grant,
+    denied_unknown,
+)
+from towpath_tas.core.policy.conditions import Compiler, Met, Scene
+from towpath_tas.core.policy.grants import granted
+from towpath_tas.core.policy.matrix import (
     MAX_REMEMBERED,
     NOTHING_USED,
     Effect,
@@ -47,10 +47,10 @@ from towpath_tas.core.matrix import (
     Verdict,
     Who,
 )
-from towpath_tas.core.origin_words import matters, members, unread, with_values
-from towpath_tas.core.provenance import Knowledge, Origin
-from towpath_tas.core.registry import Registry, ToolVersion
+from towpath_tas.core.provenance.provenance import Knowledge, Origin
+from towpath_tas.core.provenance.provenance_messages import matters, members, unread, with_values
 from towpath_tas.core.switches import Switches
+from towpath_tas.core.tools.registry import Registry, ToolVersion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ Law: a switch names things by globs, as rules do, and holds whoever it matches; 
 from collections.abc import Iterable, Mapping
 
 from towpath_contracts.switches import Switch
-from towpath_tas.core.matrix import MAX_REMEMBERED, Who, glob_matches
+from towpath_tas.core.policy.matrix import MAX_REMEMBERED, Who, glob_matches
 
 
 class Switches:

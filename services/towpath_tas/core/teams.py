@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pydantic import ValidationError
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.networks import NetworkSpec
-from towpath_contracts.swarm_roster import delegates_of, rosters_of
-from towpath_contracts.tools import ToolSpec
-from towpath_tas.core.policy_checks import Agent
+from towpath_contracts.networks.spec import NetworkSpec
+from towpath_contracts.networks.swarm_members import delegates_of, rosters_of
+from towpath_contracts.tools.calls import ToolSpec
+from towpath_tas.core.policy.policy_checks import Agent
 
 
 def agents_of(spec: str) -> Sequence[Agent]:

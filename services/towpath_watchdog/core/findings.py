@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from towpath_contracts.watching import DETAIL_CHARS, KEY_CHARS, TOOLS_TOLD, FindingName
-from towpath_watchdog.core.likeness import SIMILAR, jaccard, rephrased, says_the_same, tokens
+from towpath_contracts.runs.idle_runs import DETAIL_CHARS, KEY_CHARS, TOOLS_TOLD, FindingName
+from towpath_watchdog.core.similarity import SIMILAR, jaccard, rephrased, says_the_same, tokens
 from towpath_watchdog.core.trace import Act, Trace
 
 SIMILAR_ACTS = 5

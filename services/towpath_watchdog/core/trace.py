@@ -11,12 +11,12 @@ from uuid import UUID
 
 from pydantic import ValidationError
 
-from towpath_contracts import events as ev
 from towpath_contracts.base import JsonObject, Value
 from towpath_contracts.canonical import canonical_json
-from towpath_contracts.decisions import CallTools
-from towpath_contracts.raw_events import Entry
-from towpath_watchdog.core.likeness import TEXT_CHARS, leaves
+from towpath_contracts.decisions.decision import CallTools
+from towpath_contracts.events import log as ev
+from towpath_contracts.runs.raw_events import Entry
+from towpath_watchdog.core.similarity import TEXT_CHARS, leaves
 
 ACTS_KEPT = 18
 """Three turns of the longest cycle that is looked for."""

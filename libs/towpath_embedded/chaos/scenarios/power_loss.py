@@ -17,12 +17,12 @@ from typing import Any, Final
 
 import asyncpg
 
-from towpath_contracts.problems import ProblemError
+from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.chaos.scenarios.broker import SLOWLY_MS, finish
 from towpath_embedded.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport
 from towpath_embedded.chaos.steady import AWAY, Steady
 from towpath_embedded.chaos.striking import Strike
-from towpath_embedded.postgres import Postgres
+from towpath_embedded.servers.postgres import Postgres
 
 ANSWER_S: Final = 30.0
 CONTROL_ROWS: Final = 300

@@ -14,7 +14,7 @@ from typing import Final
 from nats.aio.client import Client
 
 from towpath_contracts import rpc
-from towpath_contracts.views import ResolveGate
+from towpath_contracts.runs.views import ResolveGate
 from towpath_embedded.chaos.half_open import HalfOpen, half_open
 from towpath_embedded.chaos.marking import PAUSE_VARIABLE
 from towpath_embedded.chaos.outside import read_marks
@@ -22,7 +22,7 @@ from towpath_embedded.chaos.scenarios.catalogue import Scenario, ScenarioContext
 from towpath_embedded.chaos.scenarios.messages import finish, metric
 from towpath_embedded.chaos.steady import Steady, connect
 from towpath_embedded.chaos.striking import Strike
-from towpath_embedded.ports import free_port
+from towpath_embedded.servers.ports import free_port
 from towpath_fabric.clock import monotonic
 
 SETTLE_S: Final = 240.0

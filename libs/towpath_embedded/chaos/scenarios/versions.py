@@ -16,8 +16,8 @@ from nats.errors import Error as NatsError
 
 from towpath_contracts import rpc
 from towpath_contracts.base import Message
-from towpath_contracts.networks import PublishNetwork
-from towpath_contracts.replaying import ReplayRuns
+from towpath_contracts.networks.spec import PublishNetwork
+from towpath_contracts.runs.records import ReplayRuns
 from towpath_embedded.chaos.marking import TOOLS
 from towpath_embedded.chaos.next_version import FIELD, SUFFIX, VARIABLE
 from towpath_embedded.chaos.scenarios.catalogue import Scenario, ScenarioContext, ScenarioReport

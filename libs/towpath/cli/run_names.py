@@ -1,0 +1,56 @@
+"""Ids as people type them: whole, or only as many characters as it takes to tell them apart."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from towpath.client.client import Client
+from towpath_contracts.problems.registry import ProblemError, problem
+
+RECENT_RUNS = 1_000
+"""How many runs a shortened id is looked up among; older ones need the whole id."""
+
+_PAGE = 200
+
+
+async def run_id(client: Client, given: str) -> UUID:
+    """Return the run that *given* means: a whole id, or the beginning or the end of a recent one's."""
+    whole = _whole(given)
+    if whole is not None:
+        return whole
+    found: list[UUID] = []
+    before = None
+    while len(found) < RECENT_RUNS:
+        page = await client.runs(limit=_PAGE, before=before)
+        found += [run.run_id for run in page.runs]
+        before = page.next_before
+        if before is None:
+            break
+    return chosen(given, found, "run_not_found")
+
+
+async def gate_id(client: Client, given: str) -> UUID:
+    """Return the gate that *given* means, among all gates the platform lists."""
+    whole = _whole(given)
+    if whole is not None:
+        return whole
+    gates = await client.gates.list(status="all")
+    return chosen(given, [gate.gate_id for gate in gates], "gate_not_found")
+
+
+def chosen(given: str, ids: Sequence[UUID], code: str) -> UUID:
+    """Return the one id that begins with *given*, or else the one that ends with it; raises ProblemError."""
+    short = given.strip().lower().replace("…", "")
+    for fits in (str.startswith, str.endswith):
+        found = [candidate for candidate in ids if short and fits(str(candidate), short)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise ProblemError(problem("id_ambiguous", f"{given} may be {len(found)} of them, {found[0]} among others"))
+    raise ProblemError(problem(code, f"nothing recent has an id like {given}"))
+
+
+def _whole(given: str) -> UUID | None:
+    try:
+        return UUID(given)
+    except ValueError:
+        return None

@@ -1,0 +1,179 @@
+"""What a client does beside runs: networks, gates, audit, tools, dead letters. HTTP only.
+
+Law: a method is one operation of the HTTP API, with its answer as a typed message.
+"""
+
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from towpath.client.transport import Transport
+from towpath.errors import RefusedError
+from towpath.files import found_in, load_network
+from towpath.networks import Network
+from towpath_contracts.base import JsonObject
+from towpath_contracts.dead_letters import DeadLetter, DeadLetterPage
+from towpath_contracts.gate_notices import NoticePage
+from towpath_contracts.networks.spec import NetworkList, NetworkSpec, NetworkVersion
+from towpath_contracts.runs.views import Done, GatePage, GateView
+from towpath_contracts.tools.access import ToolsDescribed
+
+Written = Network | NetworkSpec | JsonObject | str | Path
+"""A network as a person has it: built, parsed, plain JSON, or the path of a YAML file."""
+
+
+def spec_json(written: Written) -> JsonObject:
+    """Return *written* as JSON. Plain JSON goes out as it is: the platform lists every problem at once."""
+    if isinstance(written, dict):
+        return written
+    if isinstance(written, str | Path):
+        written = load_network(written)
+    spec = written.to_spec() if isinstance(written, Network) else written
+    return spec.model_dump(mode="json", exclude_none=True)
+
+
+class Networks:
+    """Publishing and reading networks."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def publish(self, written: Written, *, dry_run: bool = False) -> NetworkVersion:
+        """Make a new version; one equal to the current version is returned as `unchanged`."""
+        return await self._ask("/v1/networks", written, dry_run=dry_run)
+
+    async def validate(self, written: Written) -> NetworkVersion:
+        """Say what publishing would make, without making it."""
+        return await self._ask("/v1/networks/validate", written)
+
+    async def _ask(self, address: str, written: Written, **more: bool) -> NetworkVersion:
+        """Send a network; what is wrong with one from a file is told with its lines."""
+        try:
+            answer = await self._transport.request("POST", address, body={"spec": spec_json(written), **more})
+        except RefusedError as error:
+            if isinstance(written, str | Path):
+                raise found_in(written, error) from error
+            raise
+        return NetworkVersion.model_validate(answer)
+
+    async def list(self) -> NetworkList:
+        """Return the current versions."""
+        return NetworkList.model_validate(await self._transport.request("GET", "/v1/networks"))
+
+    async def show(self, name: str, *, version: int | None = None) -> NetworkVersion:
+        """Return one version, the current one by default."""
+        answer = await self._transport.request("GET", f"/v1/networks/{name}", query={"version": version})
+        return NetworkVersion.model_validate(answer)
+
+
+class Gates:
+    """What waits for a person."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def list(
+        self,
+        *,
+        status: str | None = "pending",
+        run_id: UUID | str | None = None,
+        paused: bool = True,
+        limit: int = 100,
+    ) -> tuple[GateView, ...]:
+        """Return gates, oldest first, *limit* (500 at most) of them; `status="all"` for settled ones too.
+
+        Without *paused* those that only a switch opens are left out.
+        """
+        return (await self.page(status=status, run_id=run_id, paused=paused, limit=limit)).gates
+
+    async def page(
+        self,
+        *,
+        status: str | None = "pending",
+        run_id: UUID | str | None = None,
+        paused: bool = True,
+        after: UUID | None = None,
+        limit: int = 100,
+    ) -> GatePage:
+        """Return a page of `list`: with *after*, the `next_after` of the page before, the one behind that."""
+        query: dict[str, Any] = {
+            "status": status,
+            "run_id": None if run_id is None else str(run_id),
+            "after": None if after is None else str(after),
+            "limit": limit,
+        }
+        if not paused:
+            query["paused"] = "false"
+        return GatePage.model_validate(await self._transport.request("GET", "/v1/gates", query=query))
+
+    async def show(self, gate_id: UUID | str) -> GateView:
+        """Return one gate."""
+        return GateView.model_validate(await self._transport.request("GET", f"/v1/gates/{gate_id}"))
+
+    async def approve(self, gate_id: UUID | str, *, reason: str = "", digest: str | None = None) -> Done:
+        """Let the call happen; with *digest* only if it is still the call that was shown."""
+        return await self._settle(gate_id, "approve", {"reason": reason, "digest": digest})
+
+    async def deny(self, gate_id: UUID | str, reason: str, *, digest: str | None = None) -> Done:
+        """Refuse the call; the model sees *reason*."""
+        return await self._settle(gate_id, "deny", {"reason": reason, "digest": digest})
+
+    async def edit(self, gate_id: UUID | str, args: JsonObject, *, reason: str = "", digest: str | None = None) -> Done:
+        """Let the call happen with *args* in the place of its own; with *digest* only if it is still the one shown."""
+        return await self._settle(gate_id, "edit", {"args": args, "reason": reason, "digest": digest})
+
+    async def resolve(self, gate_id: UUID | str, verdict: str, *, reason: str = "") -> Done:
+        """Settle a gate that takes another verdict than yes and no, e.g. `happened` for an unknown effect."""
+        return await self._settle(gate_id, "resolve", {"verdict": verdict, "reason": reason})
+
+    async def notices(self, *, status: str = "dead") -> NoticePage:
+        """Return the newest notices to webhooks; `status="all"` for those that were taken, too."""
+        return NoticePage.model_validate(await self._transport.request("GET", "/v1/notices", query={"status": status}))
+
+    async def retry_notice(self, notice_id: UUID | str) -> Done:
+        """Send a dead notice again."""
+        return Done.model_validate(await self._transport.request("POST", f"/v1/notices/{notice_id}/retry"))
+
+    async def _settle(self, gate_id: UUID | str, verb: str, body: JsonObject) -> Done:
+        sent = {name: value for name, value in body.items() if value is not None}
+        answer = await self._transport.request("POST", f"/v1/gates/{gate_id}/{verb}", body=sent)
+        return Done.model_validate(answer if isinstance(answer, dict) else {})
+
+
+class Tools:
+    """The registered tools."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def list(self, *, proposals: bool = False) -> ToolsDescribed:
+        """Return every tool that this credential's project has; with *proposals* also what nobody has accepted."""
+        query = {"proposals": "true"} if proposals else {}
+        return ToolsDescribed.model_validate(await self._transport.request("GET", "/v1/tools", query=query))
+
+
+class DeadLetters:
+    """Messages that could not be handled."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def list(self, **filters: Any) -> DeadLetterPage:
+        """Return a page, newest first; *filters* are `status`, `stream`, `before`, `limit`."""
+        return DeadLetterPage.model_validate(await self._transport.request("GET", "/v1/dead-letters", query=filters))
+
+    async def show(self, dead_letter_id: int) -> DeadLetter:
+        """Return one letter with its body."""
+        return DeadLetter.model_validate(await self._transport.request("GET", f"/v1/dead-letters/{dead_letter_id}"))
+
+    async def requeue(self, dead_letter_id: int, reason: str) -> Done:
+        """Put the message back where it came from, once; *reason* stands in the audit."""
+        return await self._settle(dead_letter_id, "requeue", reason)
+
+    async def discard(self, dead_letter_id: int, reason: str) -> Done:
+        """Settle the letter without sending it; *reason* stands in the audit."""
+        return await self._settle(dead_letter_id, "discard", reason)
+
+    async def _settle(self, dead_letter_id: int, verb: str, reason: str) -> Done:
+        path = f"/v1/dead-letters/{dead_letter_id}/{verb}"
+        return Done.model_validate(await self._transport.request("POST", path, body={"reason": reason}))

@@ -1,0 +1,204 @@
+"""`run`: submit a task and have its end, as one call; `run.sync` without asyncio, `run.stream` event by event (B1).
+
+Law: nothing runs in this process. Every form submits to a platform, so a run looks and is recorded the same.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from typing import Any, Literal, overload
+
+from towpath.client.client import Client
+from towpath.client.streams import known_types
+from towpath.networks import Network
+from towpath.outputs import Output, TypedRun
+from towpath.plans import PlanDraft, PlanRun
+from towpath_contracts.base import JsonObject
+from towpath_contracts.events.log import LogEntry
+from towpath_contracts.networks.spec import NetworkSpec
+from towpath_contracts.runs.views import RunView
+from towpath_readings.stream.live import StreamEvent
+
+AnyNetwork = str | Network | NetworkSpec
+"""The name of a published network, or one to publish first (the same one again makes no new version)."""
+
+
+class Run:
+    """The three forms of running. `server`, `api_key` and `caller` are Client's; other options are SubmitTask's."""
+
+    @overload
+    async def __call__(
+        self,
+        network: AnyNetwork,
+        message: str = "",
+        *,
+        server: str | None = None,
+        api_key: str | None = None,
+        caller: str = "anonymous",
+        timeout: str | float | None = None,
+        output_type: type[Output],
+        **options: Any,
+    ) -> TypedRun[Output]: ...
+
+    @overload
+    async def __call__(
+        self,
+        network: AnyNetwork,
+        message: str = "",
+        *,
+        server: str | None = None,
+        api_key: str | None = None,
+        caller: str = "anonymous",
+        timeout: str | float | None = None,
+        plan: PlanDraft | JsonObject | str,
+        **options: Any,
+    ) -> PlanRun: ...
+
+    @overload
+    async def __call__(
+        self,
+        network: AnyNetwork,
+        message: str = "",
+        *,
+        server: str | None = None,
+        api_key: str | None = None,
+        caller: str = "anonymous",
+        timeout: str | float | None = None,
+        **options: Any,
+    ) -> RunView: ...
+
+    async def __call__(
+        self,
+        network: AnyNetwork,
+        message: str = "",
+        *,
+        server: str | None = None,
+        api_key: str | None = None,
+        caller: str = "anonymous",
+        timeout: str | float | None = None,
+        **options: Any,
+    ) -> RunView:
+        """Run *network* and return the finished run; raises RunTimeoutError after *timeout*.
+
+        With the option `output_type`, a pydantic model, the run's `output` is an instance of it (feature B5); with
+        `plan` it says what became of the plan's steps (feature E1).
+        """
+        async with Client(server, api_key=api_key, caller=caller) as client:
+            name = await _published(client, network, options)
+            view: RunView = await client.run(name, message, timeout=timeout, **options)
+            return view
+
+    @overload
+    def sync(
+        self, network: AnyNetwork, message: str = "", *, output_type: type[Output], **options: Any
+    ) -> TypedRun[Output]: ...
+
+    @overload
+    def sync(
+        self, network: AnyNetwork, message: str = "", *, plan: PlanDraft | JsonObject | str, **options: Any
+    ) -> PlanRun: ...
+
+    @overload
+    def sync(self, network: AnyNetwork, message: str = "", **options: Any) -> RunView: ...
+
+    def sync(self, network: AnyNetwork, message: str = "", **options: Any) -> RunView:
+        """Do the same without asyncio; raises RuntimeError inside a running event loop."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            view: RunView = asyncio.run(self(network, message, **options))
+            return view
+        msg = "run.sync can't be used inside an event loop; write: await run(…)"
+        raise RuntimeError(msg)
+
+    @overload
+    def stream(
+        self,
+        network: AnyNetwork,
+        message: str = "",
+        *,
+        detailed: bool,
+        event_types: Iterable[str] | None = None,
+        deltas: bool = False,
+        children: bool = False,
+        server: str | None = None,
+        api_key: str | None = None,
+        caller: str = "anonymous",
+        **options: Any,
+    ) -> AsyncIterator[StreamEvent]: ...
+
+    @overload
+    def stream(
+        self,
+        network: AnyNetwork,
+        message: str = "",
+        *,
+        deltas: Literal[True],
+        event_types: Iterable[str] | None = None,
+        children: bool = False,
+        server: str | None = None,
+        api_key: str | None = None,
+        caller: str = "anonymous",
+        **options: Any,
+    ) -> AsyncIterator[StreamEvent]: ...
+
+    @overload
+    def stream(
+        self,
+        network: AnyNetwork,
+        message: str = "",
+        *,
+        children: bool = False,
+        server: str | None = None,
+        api_key: str | None = None,
+        caller: str = "anonymous",
+        **options: Any,
+    ) -> AsyncIterator[LogEntry]: ...
+
+    async def stream(
+        self,
+        network: AnyNetwork,
+        message: str = "",
+        *,
+        detailed: bool | None = None,
+        event_types: Iterable[str] | None = None,
+        deltas: bool = False,
+        children: bool = False,
+        server: str | None = None,
+        api_key: str | None = None,
+        caller: str = "anonymous",
+        **options: Any,
+    ) -> AsyncIterator[Any]:
+        """Run *network* and yield its events as they happen; the last one is `run_finished`.
+
+        With *detailed* (True or False) they come in the words of a conversation instead, as `Client.stream` says, of
+        the kinds *event_types* alone where it is given; a run that fails then raises RunFailedError in the end. So
+        they do with *deltas*: pieces of what the model writes, over HTTP. With *children* the events of all runs below
+        come too, each with its `run_id` and `path`.
+        """
+        if deltas and detailed is None:
+            detailed = True
+        async with Client(server, api_key=api_key, caller=caller) as client:
+            name = await _published(client, network, options)
+            if detailed is not None:
+                known_types(event_types)  # a wrong word begins no run
+            accepted = await client.submit(name, message, **options)
+            if detailed is None:
+                async for entry in client.events(accepted.run_id, children=children):
+                    yield entry
+                return
+            async for event in client.stream(
+                accepted.run_id, detailed=detailed, event_types=event_types, deltas=deltas, children=children
+            ):
+                yield event
+
+
+async def _published(client: Client, network: AnyNetwork, options: dict[str, Any]) -> str:
+    """Return the name to run; a network that was handed over is published, and exactly that version is run."""
+    if isinstance(network, str):
+        return network
+    version = await client.networks.publish(network)
+    options.setdefault("version", version.version)
+    return version.name
+
+
+run = Run()

@@ -1,0 +1,1 @@
+"""Decisions: what a model is asked, what it answers, what it costs."""

@@ -1,0 +1,97 @@
+"""What a model is asked beside decisions, and the shape of its answers (design §5, §8).
+
+Law: an assessment never moves a run by itself: it is told to the run machine, which decides. An answer that can't be
+read fails closed: nothing is valid, nothing has progressed, nobody is confident.
+"""
+
+from typing import Literal
+
+from pydantic import Field
+
+from towpath_contracts.base import ClientValue, JsonObject
+from towpath_contracts.decisions.request import DecisionKind
+
+MAX_ANSWER_TEXT = 4_000
+"""Characters of a reason, a note or evidence."""
+
+MAX_SUMMARY = 20_000
+
+
+class CriterionFound(ClientValue):
+    """What a model found of one acceptance criterion; `criterion` is its number, counted from 0."""
+
+    criterion: int = Field(ge=0)
+    met: bool
+    evidence: str = Field(default="", max_length=MAX_ANSWER_TEXT)
+
+
+class Validation(ClientValue):
+    """Answer to `validate`: whether the last action did what it was for, and what is known of each text criterion."""
+
+    valid: bool
+    reason: str = Field(default="", max_length=MAX_ANSWER_TEXT)
+    criteria: tuple[CriterionFound, ...] = Field(default=(), max_length=64)
+    uncertain: bool = False
+
+
+class Confidence(ClientValue):
+    """Answer to `confidence`: how sure the model is that the goal will be reached; 0 to 1, clamped by the reader."""
+
+    confidence: float
+    reason: str = Field(default="", max_length=MAX_ANSWER_TEXT)
+
+
+class Progress(ClientValue):
+    """Answer to `progress`: how much of the goal is reached, 0 to 1; None where nothing can be said."""
+
+    progress: float | None = None
+    reason: str = Field(default="", max_length=MAX_ANSWER_TEXT)
+
+
+class Reflection(ClientValue):
+    """Answer to `reflect`: what becomes of the run after a failure, or once its plan is completed.
+
+    `retry` goes on with other parameters, `reset_plan` needs a `rationale`, and so does `abandon`; `complete` says that
+    no work is left.
+    """
+
+    verdict: Literal["continue", "retry", "reset_plan", "abandon", "complete"]
+    note: str = Field(default="", max_length=MAX_ANSWER_TEXT)
+    rationale: str = Field(default="", max_length=MAX_ANSWER_TEXT)
+
+
+class Summary(ClientValue):
+    """Answer to `summarize`: the last words of a run, and its deliverable where one was asked for."""
+
+    summary: str = Field(max_length=MAX_SUMMARY)
+    rationale: str = Field(default="", max_length=MAX_ANSWER_TEXT)
+    deliverable: JsonObject | None = None
+
+
+Assessment = Validation | Confidence | Progress | Reflection | Summary
+
+ANSWERS: dict[DecisionKind, type[Assessment]] = {
+    DecisionKind.VALIDATE: Validation,
+    DecisionKind.CONFIDENCE: Confidence,
+    DecisionKind.PROGRESS: Progress,
+    DecisionKind.REFLECT: Reflection,
+    DecisionKind.SUMMARIZE: Summary,
+}
+"""The shape of the answer to each kind of assessment; every other kind is answered by a Decision."""
+
+UNJUDGED = "nothing is scripted for this assessment"
+"""The reason of an answer that judged nothing; its number is nobody's word."""
+
+NEUTRAL: dict[DecisionKind, JsonObject] = {
+    DecisionKind.VALIDATE: {"valid": True, "reason": UNJUDGED},
+    DecisionKind.CONFIDENCE: {"confidence": 1.0, "reason": UNJUDGED},
+    DecisionKind.PROGRESS: {"progress": None, "reason": UNJUDGED},
+    DecisionKind.REFLECT: {"verdict": "continue", "note": UNJUDGED},
+    DecisionKind.SUMMARIZE: {"summary": UNJUDGED},
+}
+"""What the scripted model answers where its script has no entry of that kind: it says that it judged nothing."""
+
+
+def assessment_schema(kind: DecisionKind) -> JsonObject:
+    """Return the JSON Schema of the answer to *kind*; raises KeyError for a kind that is answered by a Decision."""
+    return ANSWERS[kind].model_json_schema()

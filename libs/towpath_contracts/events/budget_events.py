@@ -1,0 +1,54 @@
+"""Events of budgets: what a run spends from, what was refused, what was corrected (design §5).
+
+Law: as for every event, nothing is emitted where no budget is: a run without one has the log it always had.
+"""
+
+from typing import Literal
+from uuid import UUID
+
+from pydantic import Field
+
+from towpath_contracts.base import Value
+from towpath_contracts.budgets import AppliedScope, AttemptAnswered, ModelPrice, Refusal
+from towpath_contracts.decisions.request import Cost, Usage
+
+
+class BudgetApplied(Value):
+    """From here on the run spends from these accounts, at these prices of models (design §5, budgets)."""
+
+    type: Literal["budget_applied"] = "budget_applied"
+    scopes: tuple[AppliedScope, ...]
+    prices: dict[str, ModelPrice] = Field(default_factory=dict)
+
+
+class BudgetRefused(Value):
+    """A reservation did not fit. `means` is what the run may still ask for: lean, last_answer or nothing."""
+
+    type: Literal["budget_refused"] = "budget_refused"
+    step: int
+    refusal: Refusal
+    means: str
+
+
+class BudgetWarned(Value):
+    """So much of a limit is spent that the run is told, or a person asked (`on_soft`)."""
+
+    type: Literal["budget_warned"] = "budget_warned"
+    step: int
+    scope: str
+    key: str
+    unit: str
+    limit: int
+    spent: int
+    on_soft: str
+
+
+class UsageCorrected(Value):
+    """A late report says what an attempt really used that was counted at its worst case, or after it was given up."""
+
+    type: Literal["usage_corrected"] = "usage_corrected"
+    request_id: UUID
+    model: str = ""
+    usage: Usage = Usage()
+    cost: Cost = Cost()
+    answered: AttemptAnswered

@@ -1,0 +1,57 @@
+"""Events of tool calls: what came of one, who changed it, why it was denied (design §7)."""
+
+from typing import Any, Literal
+from uuid import UUID
+
+from towpath_contracts.base import JsonObject, Value
+from towpath_contracts.tools.calls import Denial, ProbeWord, ToolFailure
+
+
+class ToolCallFinished(Value):
+    """A call has an outcome. `probe` is what the tool's probe found out, `settled_by` the person whose word it is."""
+
+    type: Literal["tool_call_finished"] = "tool_call_finished"
+    execution_id: UUID
+    step: int
+    epoch: int
+    agent_key: str
+    call_index: int
+    tool: str
+    status: Literal["succeeded", "failed", "unknown", "void"]
+    result: Any = None
+    result_digest: str | None = None
+    result_bytes: int = 0
+    blob: bool = False
+    failure: ToolFailure | None = None
+    duration_ms: int = 0
+    worker: str = ""
+    policy_version: int = 0
+    probe: ProbeWord = ""
+    settled_by: str = ""
+
+
+class ToolCallEdited(Value):
+    """A person changed the arguments of a call before it ran: *args* were executed, and not those asked for."""
+
+    type: Literal["tool_call_edited"] = "tool_call_edited"
+    execution_id: UUID
+    step: int
+    agent_key: str
+    call_index: int
+    tool: str
+    args: JsonObject
+    by: str
+
+
+class ToolCallDenied(Value):
+    """The tool-access service refused a call; the refusal is fed back."""
+
+    type: Literal["tool_call_denied"] = "tool_call_denied"
+    execution_id: UUID
+    step: int
+    epoch: int
+    agent_key: str
+    call_index: int
+    tool: str
+    denial: Denial
+    policy_version: int = 0

@@ -1,0 +1,90 @@
+"""Events of decisions: what was asked of a model, what it answered, what was made of it (design §5, §8)."""
+
+from typing import Literal
+from uuid import UUID
+
+from pydantic import Field
+
+from towpath_contracts.base import JsonObject, Value, unset
+from towpath_contracts.budgets import Amounts, AttemptAnswered
+from towpath_contracts.decisions.decision import Instruction
+from towpath_contracts.decisions.request import Cost, ScriptUse, Usage
+
+DECIDE = "decide"
+"""The kind of request that opens a step; it is left out of what is written, so that older logs stay as they are."""
+
+
+class DecisionRequested(Value):
+    """A step begins: the decider is asked. `input_preview` is what the execution log shows."""
+
+    type: Literal["decision_requested"] = "decision_requested"
+    request_id: UUID
+    step: int
+    epoch: int
+    agent_key: str
+    model: str
+    kind: str = "decide"
+    input_preview: str = ""
+    reserved: Amounts | None = Field(default=None, exclude_if=unset)
+
+
+class DecisionReceived(Value):
+    """A model answered a request of `kind`. Usage and cost are of all its attempts."""
+
+    type: Literal["decision_received"] = "decision_received"
+    request_id: UUID
+    step: int
+    epoch: int
+    agent_key: str
+    kind: str = Field(default=DECIDE, exclude_if=lambda kind: kind == DECIDE)
+    decision: JsonObject
+    model: str = ""
+    usage: Usage = Usage()
+    cost: Cost = Cost()
+    duration_ms: int = 0
+    prompt_digest: str = ""
+    raw_digest: str = ""
+    script: ScriptUse | None = None
+    answered: AttemptAnswered | None = Field(default=None, exclude_if=unset)
+
+
+class DecisionMissed(Value):
+    """No answer to a request of `kind` could be had from the model."""
+
+    type: Literal["decision_missed"] = "decision_missed"
+    request_id: UUID
+    step: int
+    epoch: int
+    agent_key: str
+    kind: str = Field(default=DECIDE, exclude_if=lambda kind: kind == DECIDE)
+    code: str
+    message: str
+    model: str = ""
+    usage: Usage = Usage()
+    cost: Cost = Cost()
+    duration_ms: int = 0
+    prompt_digest: str = ""
+    raw_digest: str = ""
+    script: ScriptUse | None = None
+    answered: AttemptAnswered | None = Field(default=None, exclude_if=unset)
+
+
+class DecisionRefused(Value):
+    """Validation refused a decision; `feedback` goes back to the model (status `retry` of feature A7)."""
+
+    type: Literal["decision_refused"] = "decision_refused"
+    step: int
+    epoch: int
+    agent_key: str
+    code: str
+    feedback: str
+
+
+class InstructionIssued(Value):
+    """A decision passed validation: this is what the platform does."""
+
+    type: Literal["instruction_issued"] = "instruction_issued"
+    step: int
+    epoch: int
+    agent_key: str
+    instruction: Instruction

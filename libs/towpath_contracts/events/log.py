@@ -1,0 +1,400 @@
+"""Events: the immutable entries of a run's log, `(run_id, seq)`.
+
+Law: an event says what became true for the run; folding the events of a run gives its state. The envelope's `at` is
+Postgres's clock at the transition. Events are added to, never renamed (design §2, §5).
+"""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import Field, TypeAdapter
+
+from towpath_contracts.base import JsonObject, Message, Value, unset
+from towpath_contracts.budgets import Amounts, Budget, CarveOut
+from towpath_contracts.decisions.request import Cost, Usage
+from towpath_contracts.events.background_events import (
+    DeliverableRefused,
+    IterationCompleted,
+    IterationStarted,
+    OutcomeRecorded,
+    PlanChanged,
+    Reflected,
+    RunConcluding,
+    Summarized,
+    Terminated,
+    WorkspaceChanged,
+)
+from towpath_contracts.events.budget_events import BudgetApplied, BudgetRefused, BudgetWarned, UsageCorrected
+from towpath_contracts.events.call_events import ToolCallDenied, ToolCallEdited, ToolCallFinished
+from towpath_contracts.events.child_events import ChildEnded, ChildStarted, ChildWaits
+from towpath_contracts.events.decision_events import (
+    DecisionMissed,
+    DecisionReceived,
+    DecisionRefused,
+    DecisionRequested,
+    InstructionIssued,
+)
+from towpath_contracts.events.goal_events import (
+    BackedOff,
+    ConfidenceMeasured,
+    HelpSought,
+    ProgressMeasured,
+    ProgressSource,
+    Rung,
+    StepValidated,
+)
+from towpath_contracts.events.plan_events import (
+    ChildStopped,
+    HandedOff,
+    PlanAccepted,
+    PlanMoved,
+    PlanStepEnded,
+    PlanStepStarted,
+)
+from towpath_contracts.networks.background import BackgroundSettings, BackgroundTask
+from towpath_contracts.networks.goal import GoalSettings, GoalTask
+from towpath_contracts.networks.plan import PlanTask
+from towpath_contracts.networks.swarm import SwarmTask
+from towpath_contracts.runs.children import ParentOf
+from towpath_contracts.runs.idle_runs import FindingName
+from towpath_contracts.tools.workspace import FileEntry
+
+__all__ = [
+    "BackedOff",
+    "BudgetApplied",
+    "BudgetRefused",
+    "BudgetWarned",
+    "ChildEnded",
+    "ChildStarted",
+    "ChildStopped",
+    "ChildWaits",
+    "ConfidenceMeasured",
+    "DecisionMissed",
+    "DecisionReceived",
+    "DecisionRefused",
+    "DecisionRequested",
+    "DeliverableRefused",
+    "HandedOff",
+    "HelpSought",
+    "InstructionIssued",
+    "IterationCompleted",
+    "IterationStarted",
+    "OutcomeRecorded",
+    "PlanAccepted",
+    "PlanChanged",
+    "PlanMoved",
+    "PlanStepEnded",
+    "PlanStepStarted",
+    "ProgressMeasured",
+    "ProgressSource",
+    "Reflected",
+    "RunConcluding",
+    "Rung",
+    "StepValidated",
+    "Summarized",
+    "Terminated",
+    "ToolCallDenied",
+    "ToolCallEdited",
+    "ToolCallFinished",
+    "UsageCorrected",
+    "WorkspaceChanged",
+]  # told apart, part of the same union
+
+
+class ForkedFrom(Value):
+    """The run that another one is forked from, and the first step that the fork decides anew."""
+
+    run_id: UUID
+    step: int
+
+
+class RunCreated(Value):
+    """The task was accepted; `task` is what the caller asked for, with defaults filled in.
+
+    `grant` is the task's own; `grants` are of the tasks above it, outermost first: rights only narrow (design §7).
+    `planner_model` writes plans, in place of the agent's model.
+    `detectors` is what a child takes over of its parent's loop counters, `spent` what runs above it had cost when it
+    was born.
+    """
+
+    type: Literal["run_created"] = "run_created"
+    kind: str = "network"
+    project: str
+    caller: str
+    network: str
+    version: int
+    snapshot_digest: str
+    agent_key: str
+    user_message: str
+    system_params: JsonObject = Field(default_factory=dict)
+    model: str | None = None
+    script_digest: str | None = None
+    max_steps: int
+    max_tool_errors: int
+    timeout_ms: int
+    step_timeout_ms: int
+    context_limit: int
+    grant: tuple[JsonObject, ...] | None = None
+    grants: tuple[tuple[JsonObject, ...], ...] = ()
+    labels: dict[str, str] = Field(default_factory=dict)
+    debug: bool = False
+    single_instruction: bool = False
+    priority: int = 5
+    forked_from: ForkedFrom | None = None
+    response_schema: JsonObject | None = Field(default=None, exclude_if=unset)
+    goal: GoalTask | None = Field(default=None, exclude_if=unset)
+    background: BackgroundTask | None = Field(default=None, exclude_if=unset)
+    plan: PlanTask | None = Field(default=None, exclude_if=unset)
+    swarm: SwarmTask | None = Field(default=None, exclude_if=unset)
+    planner_model: str | None = Field(default=None, exclude_if=unset)
+    detectors: JsonObject | None = Field(default=None, exclude_if=unset)
+    workspace: tuple[FileEntry, ...] = Field(default=(), exclude_if=lambda files: not files)
+    budget: Budget | None = Field(default=None, exclude_if=unset)
+    carve_outs: tuple[CarveOut, ...] = Field(default=(), exclude_if=lambda held: not held)
+    parent: ParentOf | None = Field(default=None, exclude_if=unset)
+    spent: Cost | None = Field(default=None, exclude_if=unset)
+    cursors: dict[str, int] = Field(default_factory=dict, exclude_if=lambda cursors: not cursors)
+
+    @property
+    def goal_settings(self) -> GoalSettings:
+        """How the goal is pursued; the defaults for a run without one."""
+        return (self.goal.settings if self.goal is not None else None) or GoalSettings()
+
+    @property
+    def background_settings(self) -> BackgroundSettings:
+        """How the objective is pursued; the defaults for a run without one."""
+        return (self.background.settings if self.background is not None else None) or BackgroundSettings()
+
+
+class RunForked(Value):
+    """The run takes over what `parent` knew before the step: `inherited` is that part of the engine's state.
+
+    `parent_seq` is the last event of the parent that is shared. Nothing that the parent asked of the outside is.
+    """
+
+    type: Literal["run_forked"] = "run_forked"
+    parent: ForkedFrom
+    parent_seq: int
+    by: str
+    inherited: JsonObject
+
+
+class RunStarted(Value):
+    """The run was admitted; its active time begins."""
+
+    type: Literal["run_started"] = "run_started"
+
+
+class AgentTransferred(Value):
+    """Another agent acts from now on."""
+
+    type: Literal["agent_transferred"] = "agent_transferred"
+    step: int
+    source: str
+    target: str
+    epoch: int
+    context: Any = None
+    forced: bool = False
+
+
+class GateOpened(Value):
+    """The run waits for a person; `detail` is what that person must know."""
+
+    type: Literal["gate_opened"] = "gate_opened"
+    gate_id: UUID
+    gate_type: str
+    execution_id: UUID | None = None
+    approval_id: UUID | None = None
+    reason: str
+    detail: JsonObject = Field(default_factory=dict)
+    expires_at: datetime
+
+
+class GateClosed(Value):
+    """The wait is over."""
+
+    type: Literal["gate_closed"] = "gate_closed"
+    gate_id: UUID
+    verdict: str
+    reason: str = ""
+    by: str = ""
+
+
+class LoopDetected(Value):
+    """A detector fired: `detector` is calls, errors, cycle, results or handoffs.
+
+    `count` is what it counted (of a cycle its length), `action` the rung of the ladder that was taken: nudge, replan,
+    gate or stop.
+    """
+
+    type: Literal["loop_detected"] = "loop_detected"
+    detector: str
+    signature: str
+    count: int
+    action: str
+
+
+class WatchdogReported(Value):
+    """The watchdog's report was taken (feature C6): what it found, over how many steps, how clearly (0 to 1).
+
+    `action` is what it leads to: `nudge` or `gate` at the next step, `resend` of what is overdue, or `note` alone.
+    """
+
+    type: Literal["watchdog_reported"] = "watchdog_reported"
+    finding: FindingName
+    key: str
+    step: int
+    steps: int = 0
+    score: float = 0.0
+    detail: str = ""
+    tools: tuple[str, ...] = ()
+    action: str
+
+
+class NoteAdded(Value):
+    """The platform tells the model something (forced respond, a nudge)."""
+
+    type: Literal["note_added"] = "note_added"
+    step: int
+    text: str
+
+
+class EffectResent(Value):
+    """A pending effect was sent again (left out when logs are compared); `dead` says why its last message could not be.
+
+    Without `dead` it was the reconciler's turn.
+    """
+
+    type: Literal["effect_resent"] = "effect_resent"
+    effect_id: UUID
+    attempt: int
+    resend_at: datetime
+    dead: str = ""
+    reserved: Amounts | None = Field(default=None, exclude_if=unset)
+
+
+class CancelAccepted(Value):
+    """The run is `cancelling`; the fence is up."""
+
+    type: Literal["cancel_accepted"] = "cancel_accepted"
+    by: str
+    reason: str = ""
+    fence: int
+
+
+class FenceStored(Value):
+    """TAS holds the fence: nothing older starts any more."""
+
+    type: Literal["fence_stored"] = "fence_stored"
+    fence: int
+    voided: tuple[UUID, ...] = ()
+    live: tuple[UUID, ...] = ()
+
+
+class RunQuarantined(Value):
+    """The run is parked: its log and the outside disagree."""
+
+    type: Literal["run_quarantined"] = "run_quarantined"
+    code: str
+    message: str
+
+
+class RunFinished(Value):
+    """The run has its final status. `final` is the answer or the error; `last_output` is always kept.
+
+    `effects` says of the last step's calls what was known at this moment, in the words of the run's list of effects;
+    `denied` is its `did_not_happen`. The list tells of every step, and of what a fence has voided after the end.
+    """
+
+    type: Literal["run_finished"] = "run_finished"
+    status: Literal["completed", "failed", "escalated", "abandoned", "cancelled", "timed_out"]
+    reason: str
+    final: JsonObject
+    last_output: Any = None
+    steps: int
+    fence: int
+    usage: Usage = Usage()
+    cost: Cost = Cost()
+    effects: tuple[JsonObject, ...] = ()
+
+
+AnyEvent = (
+    RunCreated
+    | RunForked
+    | RunStarted
+    | DecisionRequested
+    | DecisionReceived
+    | DecisionMissed
+    | DecisionRefused
+    | InstructionIssued
+    | ToolCallEdited
+    | ToolCallFinished
+    | ToolCallDenied
+    | AgentTransferred
+    | GateOpened
+    | GateClosed
+    | LoopDetected
+    | WatchdogReported
+    | NoteAdded
+    | BackedOff
+    | StepValidated
+    | HelpSought
+    | ProgressMeasured
+    | ConfidenceMeasured
+    | Reflected
+    | Summarized
+    | BudgetApplied
+    | BudgetRefused
+    | BudgetWarned
+    | UsageCorrected
+    | ChildStarted
+    | ChildWaits
+    | ChildEnded
+    | ChildStopped
+    | HandedOff
+    | PlanAccepted
+    | PlanMoved
+    | PlanStepStarted
+    | PlanStepEnded
+    | PlanChanged
+    | WorkspaceChanged
+    | OutcomeRecorded
+    | IterationStarted
+    | IterationCompleted
+    | RunConcluding
+    | DeliverableRefused
+    | Terminated
+    | EffectResent
+    | CancelAccepted
+    | FenceStored
+    | RunQuarantined
+    | RunFinished
+)
+
+Event = Annotated[AnyEvent, Field(discriminator="type")]
+
+event_adapter: TypeAdapter[AnyEvent] = TypeAdapter(Event)
+
+
+class LogEntry(Value):
+    """One event at its place in the log."""
+
+    seq: int
+    at: datetime
+    event: Event
+
+
+class RunEvents(Message):
+    """Orchestrator to readers on `run.event.<run_id>`: the events of one transition, in order."""
+
+    run_id: UUID
+    project: str
+    entries: tuple[LogEntry, ...]
+
+
+COMPARISON_IGNORES = frozenset({"effect_resent", "outcome_recorded", "child_waits"})
+"""Left out when the logs of disturbed and undisturbed runs are compared (design §10): they come between by chance."""
+
+FINAL_STATUSES = frozenset({"completed", "failed", "escalated", "abandoned", "cancelled", "timed_out"})
+LIVE_STATUSES = frozenset({"queued", "running", "waiting", "cancelling", "quarantined"})

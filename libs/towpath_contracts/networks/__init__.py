@@ -1,0 +1,1 @@
+"""What people define: networks, swarms, plans, goals, background tasks."""

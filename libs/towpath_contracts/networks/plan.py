@@ -1,0 +1,119 @@
+"""Plans: agents that run in sequence and in parallel blocks, as child runs (design §5; features E1-E7).
+
+Law: a caller can only lower the limits. What a plan may do is what whoever started it may do.
+"""
+
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field, model_validator
+
+from towpath_contracts.base import ClientValue, JsonObject, Value, unset
+from towpath_contracts.tree_limits import MAX_PARALLEL
+
+PLAN_TIMEOUT_MS = 24 * 3_600_000
+MAX_PROMPT = 16_384
+MAX_NAMES = 64
+"""Characters of a step's id and of a result key."""
+
+STEP_ID = r"^[a-zA-Z0-9_.:-]+$"
+RESULT_KEY = r"^[a-zA-Z0-9_.-]+$"
+
+Merge = Literal["collect", "fail_fast", "first_success"]
+"""What a parallel step makes of its children: wait for all; stop the others at the first failure, or success."""
+
+StepStatus = Literal["success", "failed", "partial", "skipped"]
+
+
+class AgentCall(ClientValue):
+    """One agent of a plan: what it is asked, with `with` rendered over earlier results, and where its answer goes.
+
+    The answer is bound to `result.<result_key>`, and so is reachable for later steps as `{{ result.key.field }}`.
+    """
+
+    model_config = ConfigDict(serialize_by_alias=True, validate_by_name=True, validate_by_alias=True)
+
+    agent_key: str = Field(min_length=1, max_length=128)
+    prompt: str = Field(default="", max_length=MAX_PROMPT)
+    with_: JsonObject = Field(default_factory=dict, alias="with")
+    result_key: str = Field(default="", max_length=MAX_NAMES)
+    timeout_ms: int | None = Field(default=None, ge=1, le=PLAN_TIMEOUT_MS, exclude_if=unset)
+
+
+class ParallelBlock(ClientValue):
+    """Agents that run at the same time, at most `max_concurrency` of them."""
+
+    steps: tuple[AgentCall, ...]
+    max_concurrency: int | None = Field(default=None, ge=1, exclude_if=unset)
+    merge_strategy: Merge = "collect"
+
+
+class PlanStep(ClientValue):
+    """A step: exactly one of `agent` and `parallel`, as `type` says."""
+
+    id: str
+    type: Literal["agent", "parallel"]
+    name: str = Field(default="", max_length=160)
+    agent: AgentCall | None = Field(default=None, exclude_if=unset)
+    parallel: ParallelBlock | None = Field(default=None, exclude_if=unset)
+    timeout_ms: int | None = Field(default=None, ge=1, le=PLAN_TIMEOUT_MS, exclude_if=unset)
+
+    @property
+    def calls(self) -> tuple[AgentCall, ...]:
+        """The agents of the step, in order."""
+        if self.parallel is not None:
+            return self.parallel.steps
+        return () if self.agent is None else (self.agent,)
+
+
+class Plan(Value):
+    """Steps in order. `chain` is set for a workflow: the output of a step is the input of the next."""
+
+    id: str = "plan"
+    name: str = ""
+    description: str = ""
+    bindings: JsonObject = Field(default_factory=dict)
+    steps: tuple[PlanStep, ...]
+    chain: bool = Field(default=False, exclude_if=lambda chained: not chained)
+
+
+class PlanTask(ClientValue):
+    """What a caller, or a model by `agent_orchestrate`, asks for: a `plan`, or a `prompt` that a model plans.
+
+    `bindings` go before those of the plan. `timeout_ms` and `max_parallel` can only lower what holds anyway. `plan` is
+    checked as a whole by `plan_faults`, so that every mistake is told at once with its path.
+    """
+
+    plan: JsonObject | None = None
+    prompt: str | None = Field(default=None, min_length=1, max_length=MAX_PROMPT)
+    bindings: JsonObject = Field(default_factory=dict)
+    timeout_ms: int | None = Field(default=None, ge=1, le=PLAN_TIMEOUT_MS)
+    max_parallel: int | None = Field(default=None, ge=1, le=MAX_PARALLEL)
+
+    @model_validator(mode="after")
+    def _one_form(self) -> "PlanTask":
+        if (self.plan is None) == (self.prompt is None):
+            msg = "give either plan or prompt"
+            raise ValueError(msg)
+        return self
+
+
+class StepReport(Value):
+    """What became of a step, or of one agent of a parallel step (`id` is then `<step>[<place>]`)."""
+
+    id: str
+    type: Literal["agent", "parallel"]
+    status: StepStatus
+    agent_key: str = Field(default="", exclude_if=lambda key: not key)
+    exec_id: str = Field(default="", exclude_if=lambda run: not run)
+    outputs: Any = None
+    error: JsonObject | None = None
+    children: tuple["StepReport", ...] = Field(default=(), exclude_if=lambda children: not children)
+
+
+class PlanOutput(Value):
+    """What a plan gives: `success` only where every step succeeded; steps in the order of the plan."""
+
+    success: bool
+    steps: tuple[StepReport, ...]
+    bindings: JsonObject = Field(default_factory=dict)
+    errors: tuple[JsonObject, ...] = ()

@@ -1,0 +1,141 @@
+"""Networks as people write them, and the snapshot that publishing compiles.
+
+Law: a snapshot is immutable and addressed by its digest; a run keeps the snapshot it started with (design §2).
+"""
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field
+
+from towpath_contracts.base import ClientValue, JsonObject, Message, Name, Value, unset
+from towpath_contracts.budgets import Budget
+from towpath_contracts.networks.background import BackgroundSettings
+from towpath_contracts.networks.goal import GoalSettings
+from towpath_contracts.networks.swarm import CompiledSwarm, SwarmSettings
+from towpath_contracts.tasks import MAX_STEPS_CAP, MAX_TIMEOUT_MS
+from towpath_contracts.tools.calls import ToolSpec
+
+MAX_STEP_TIMEOUT_MS = 3_600_000
+"""No model call may take longer than an hour."""
+
+MAX_STEPS = 10
+"""Steps of a run; of a swarm, for each of its agents (design §5)."""
+
+DEFAULT_CONTEXT_LIMIT = 32_768
+"""Bytes of full tool output that a prompt may hold (feature A11)."""
+
+
+class AgentSpec(ClientValue):
+    """One agent of a network; its `prompt_template` binds `{tools}`, `{routes}`, `{agent_key}`, `{tool_history}`.
+
+    `budget` is what it may spend in one run.
+    """
+
+    key: Name
+    display_name: str = ""
+    description: str = Field(default="", max_length=2_048)
+    agent_type: str = ""
+    prompt_template: str = Field(default="", max_length=65_536)
+    model: str | None = None
+    equipped_tools: tuple[str, ...] = ()
+    allowed_routes: tuple[str, ...] = ()
+    is_default: bool = False
+    allow_respond: bool = False
+    respond_schema: JsonObject | None = None
+    respond_guidance: str = ""
+    budget: Budget | None = Field(default=None, exclude_if=unset)
+
+
+class NetworkSpec(ClientValue):
+    """A network as written in YAML or Python; `publish` compiles it.
+
+    With `swarm` its agents work together in a fixed manner: then the lead is the default agent and every member may
+    respond, without anybody saying so; and `max_steps`, where it is left at 10, is 10 for each agent.
+    """
+
+    kind: str = Field(default="Network", pattern="^Network$")
+    name: Name
+    description: str = Field(default="", max_length=4_096)
+    model: str = "scripted:task"
+    agents: tuple[AgentSpec, ...] = Field(max_length=50)
+    max_steps: int = Field(default=MAX_STEPS, ge=1, le=MAX_STEPS_CAP)
+    max_tool_errors: int = Field(default=8, ge=1, le=MAX_STEPS_CAP)
+    timeout_ms: int = Field(default=300_000, ge=1, le=MAX_TIMEOUT_MS)
+    step_timeout_ms: int = Field(default=60_000, ge=1, le=MAX_STEP_TIMEOUT_MS)
+    force_respond: bool = False
+    force_respond_agent: str | None = None
+    context_limit: int = Field(default=DEFAULT_CONTEXT_LIMIT, ge=0, le=200_000)
+    labels: dict[str, str] = Field(default_factory=dict)
+    goal: GoalSettings | None = Field(default=None, exclude_if=unset)
+    background: BackgroundSettings | None = Field(default=None, exclude_if=unset)
+    on_loop: Literal["gate"] | None = Field(default=None, exclude_if=unset)
+    swarm: SwarmSettings | None = Field(default=None, exclude_if=unset)
+
+
+class CompiledAgent(Value):
+    """An agent inside a snapshot; `prompt` is the compiled base prompt (a jinja template, all names known)."""
+
+    key: str
+    display_name: str = ""
+    description: str = ""
+    agent_type: str = ""
+    prompt: str = ""
+    model: str
+    equipped_tools: tuple[str, ...] = ()
+    allowed_routes: tuple[str, ...] = ()
+    allow_respond: bool = False
+    respond_schema: JsonObject | None = None
+    respond_guidance: str = ""
+    budget: Budget | None = Field(default=None, exclude_if=unset)
+
+
+class Snapshot(Value):
+    """An immutable, digest-addressed network (design §2)."""
+
+    network: str
+    default_agent_key: str
+    agents: dict[str, CompiledAgent]
+    tools: dict[str, ToolSpec]
+    max_steps: int
+    max_tool_errors: int
+    timeout_ms: int
+    step_timeout_ms: int
+    force_respond: bool = False
+    force_respond_agent: str | None = None
+    context_limit: int = DEFAULT_CONTEXT_LIMIT
+    description: str = ""
+    goal: GoalSettings | None = Field(default=None, exclude_if=unset)
+    background: BackgroundSettings | None = Field(default=None, exclude_if=unset)
+    on_loop: Literal["gate"] | None = Field(default=None, exclude_if=unset)
+    swarm: CompiledSwarm | None = Field(default=None, exclude_if=unset)
+
+
+class PublishNetwork(Message):
+    """Gateway to orchestrator: validate, and unless `dry_run` make a new version."""
+
+    project: str
+    actor: str
+    spec: JsonObject
+    dry_run: bool = False
+
+
+class NetworkVersion(Message):
+    """One published version."""
+
+    project: str
+    name: str
+    version: int
+    digest: str
+    published_at: datetime
+    published_by: str
+    current: bool = True
+    snapshot: Snapshot | None = None
+    spec: JsonObject | None = None
+    unchanged: bool = False
+
+
+class NetworkList(Message):
+    """The current versions of a project."""
+
+    networks: tuple[NetworkVersion, ...]

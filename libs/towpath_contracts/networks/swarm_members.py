@@ -1,0 +1,113 @@
+"""Who is in a swarm and in which order, as far as its settings say (design §5; features B9-B11).
+
+Law: a roster is made of any settings, wrong ones too: what is wrong is said where networks are published.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from towpath_contracts.networks.flow import FlowError, FlowFault, Stages, parse_flow
+from towpath_contracts.networks.spec import NetworkSpec
+from towpath_contracts.networks.swarm import SwarmSettings
+from towpath_contracts.tools.calls import ToolSpec
+from towpath_contracts.tools.child_tools import delegate_spec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roster:
+    """One swarm of a network: its settings, where they stand, and its members; the network's own has no name."""
+
+    name: str
+    pointer: str
+    settings: SwarmSettings
+    stages: Stages
+    faults: tuple[FlowFault, ...]
+    members: tuple[str, ...]
+
+    @property
+    def lead(self) -> str:
+        """The member that acts first; empty where there is none."""
+        first = self.stages[0] if self.stages else self.members
+        return first[0] if first else ""
+
+    @property
+    def listed_at(self) -> str:
+        """Where the members are written."""
+        written = "members" if self.settings.members else "flow" if self.settings.flow is not None else ""
+        return f"{self.pointer}/{written}".rstrip("/")
+
+
+@dataclass(frozen=True)
+class Rosters:
+    """Every swarm of a network, the network's own first."""
+
+    spec: NetworkSpec
+    all: tuple[Roster, ...]
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Roster]:
+        """The nested ones; of two with one name the first."""
+        found: dict[str, Roster] = {}
+        for roster in self.all:
+            if roster.name:
+                found.setdefault(roster.name, roster)
+        return found
+
+    @cached_property
+    def agents(self) -> frozenset[str]:
+        """Keys of the network's agents."""
+        return frozenset(agent.key for agent in self.spec.agents)
+
+    def of(self, agent_key: str) -> list[Roster]:
+        """Return the swarms that an agent is a member of."""
+        return [roster for roster in self.all if agent_key in roster.members]
+
+    def targets(self, agent_key: str) -> frozenset[str]:
+        """Return what an agent may hand over to beside the agents of its network: swarms that it stands beside."""
+        handoffs = [roster for roster in self.of(agent_key) if roster.settings.mode == "handoff"]
+        return frozenset(name for roster in handoffs for name in roster.members if name in self.by_name)
+
+
+def rosters_of(spec: NetworkSpec) -> Rosters:
+    """Return the swarms of *spec*; none for a network that is no swarm."""
+    if spec.swarm is None:
+        return Rosters(spec, ())
+    return Rosters(spec, tuple(_rosters(spec, spec.swarm, "", "/swarm")))
+
+
+def _rosters(spec: NetworkSpec, settings: SwarmSettings, name: str, pointer: str) -> Iterator[Roster]:
+    stages: Stages = ()
+    faults: tuple[FlowFault, ...] = ()
+    if settings.flow is not None:
+        try:
+            stages = parse_flow(settings.flow)
+        except FlowError as error:
+            faults = error.faults
+    members = settings.members or tuple(member for stage in stages for member in stage)
+    if not members and not name and settings.flow is None:
+        members = _everybody(spec, settings)
+    if not stages and settings.mode == "workflow":
+        stages = tuple((member,) for member in members)
+    yield Roster(name=name, pointer=pointer, settings=settings, stages=stages, faults=faults, members=members)
+    for inner, nested in settings.swarms.items():
+        yield from _rosters(spec, nested, inner, f"{pointer}/swarms/{inner}")
+
+
+def _everybody(spec: NetworkSpec, settings: SwarmSettings) -> tuple[str, ...]:
+    """Return the agents that are in no nested swarm, in their order, and then the nested swarms."""
+    nested = [roster for name, one in settings.swarms.items() for roster in _rosters(spec, one, name, "")]
+    taken = {member for roster in nested for member in roster.members}
+    own = [agent.key for agent in spec.agents if agent.key not in taken]
+    return (*own, *settings.swarms)
+
+
+def delegates_of(rosters: Rosters) -> dict[str, tuple[ToolSpec, ...]]:
+    """Return the tools by which the leads of teams ask the other members, by lead (feature B11)."""
+    said = {agent.key: agent.description for agent in rosters.spec.agents}
+    said |= {name: roster.settings.description for name, roster in rosters.by_name.items()}
+    found: dict[str, dict[str, ToolSpec]] = {}
+    for team in (roster for roster in rosters.all if roster.settings.mode == "team"):
+        asked = found.setdefault(team.lead, {})
+        asked |= {name: delegate_spec(name, said.get(name, "")) for name in team.members if name != team.lead}
+    return {lead: tuple(asked.values()) for lead, asked in found.items()}

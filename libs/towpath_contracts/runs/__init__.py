@@ -1,0 +1,1 @@
+"""Messages about runs: views, records, child runs, runs that stand still."""

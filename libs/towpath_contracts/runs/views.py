@@ -1,0 +1,304 @@
+"""What services tell each other about runs, gates and history when asked (`svc.<service>.<method>`).
+
+Law: every request carries the project it acts in, set by the gateway from the credential and never by the client; an
+answer holds nothing of another project (design §2, project).
+"""
+
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from pydantic import Field
+
+from towpath_contracts.base import JsonObject, Message, Value
+from towpath_contracts.decisions.request import Cost, PromptContext, Usage
+from towpath_contracts.events.log import ForkedFrom, LogEntry
+from towpath_contracts.tree_limits import MAX_DEPTH
+
+EffectOutcome = Literal["happened", "did_not_happen", "failed", "unknown", "open"]
+"""`open` is a call of a run that has not ended: asked for, and without an outcome yet."""
+
+
+class RunEffect(Value):
+    """One call, in the order in which calls were decided. `source` says whose word it is: worker, probe or a person."""
+
+    execution_id: UUID
+    tool: str
+    step: int
+    call_index: int
+    outcome: EffectOutcome
+    source: str = ""
+
+
+class GetRun(Message):
+    """One run of a project; `wait_ms` > 0 waits for its end (at most 30 s a call).
+
+    With `effects` the answer lists what became of the calls of a stopped run, which reads its whole history; who only
+    wants to know how a run stands leaves it out. On `task.get` it is on unless it is switched off.
+    """
+
+    project: str
+    run_id: UUID
+    wait_ms: int = Field(default=0, ge=0, le=30_000)
+    effects: bool = False
+
+
+class ListRuns(Message):
+    """A page of runs, newest first. `before` is the run id that ended the previous page.
+
+    `parent_run_id` picks the children of a run, `root_run_id` all runs of the tree that it is the top of, itself
+    left out, and `depth` those that stand so deep: 0 are the runs that callers submitted.
+    """
+
+    project: str
+    status: str | None = None
+    network: str | None = None
+    label: str | None = None
+    parent_run_id: UUID | None = None
+    root_run_id: UUID | None = None
+    depth: int | None = Field(default=None, ge=0, le=MAX_DEPTH)
+    kind: str | None = None
+    before: UUID | None = None
+    limit: int = Field(default=50, ge=1, le=200)
+
+
+class RunView(Message):
+    """A run as its reader sees it.
+
+    `effects` is filled where it is asked for, once a run is being cancelled or has ended otherwise than completed: what
+    became of its calls, in order. Of very many only the newest are there, and `effects_left_out` counts the others; the
+    log has them all. `waits` says what an unfinished run waits for: its open gates in words, oldest first. `usage` and
+    `cost` are told once the run has ended, and null before: its log has what each request used so far.
+    """
+
+    run_id: UUID
+    project: str
+    kind: str
+    network: str
+    version: int
+    snapshot_digest: str
+    status: str
+    reason: str = ""
+    caller: str
+    agent_key: str = ""
+    user_message: str = ""
+    step: int = 0
+    max_steps: int = 0
+    seq: int
+    labels: dict[str, str] = Field(default_factory=dict)
+    created_at: datetime
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    final: JsonObject | None = None
+    last_output: Any = None
+    usage: Usage | None = None
+    cost: Cost | None = None
+    trace_id: str = ""
+    debug: bool = False
+    forked_from: ForkedFrom | None = None
+    parent_run_id: UUID | None = None
+    root_run_id: UUID | None = None
+    depth: int = 0
+    effects: tuple[RunEffect, ...] = ()
+    effects_left_out: int = 0
+    waits: tuple[str, ...] = ()
+
+
+class RunPage(Message):
+    """Runs, newest first; `next_before` continues."""
+
+    runs: tuple[RunView, ...]
+    next_before: UUID | None = None
+
+
+class GetEvents(Message):
+    """Events of a run with seq > `after`; `wait_ms` waits for the first of them (at most 30 s)."""
+
+    project: str
+    run_id: UUID
+    after: int = Field(default=0, ge=0)
+    limit: int = Field(default=200, ge=1, le=1_000)
+    wait_ms: int = Field(default=0, ge=0, le=30_000)
+
+
+class EventPage(Message):
+    """Events in seq order, the run's current seq and status."""
+
+    run_id: UUID
+    entries: tuple[LogEntry, ...]
+    seq: int
+    status: str
+
+
+class SweepRuns(Message):
+    """Which runs changed since `since`? (design §4, readers never trust the stream alone)."""
+
+    since: datetime
+    limit: int = Field(default=500, ge=1, le=5_000)
+
+
+class RunSeq(Value):
+    """How far the log of a run goes."""
+
+    run_id: UUID
+    project: str
+    seq: int
+    updated_at: datetime
+
+
+class SweptRuns(Message):
+    """Runs touched since, oldest first; `until` is the next `since`."""
+
+    runs: tuple[RunSeq, ...]
+    until: datetime
+
+
+class EventsSince(Message):
+    """Like GetEvents for a service that reads every project (log-writer, watchdog)."""
+
+    run_id: UUID
+    after: int = 0
+    limit: int = Field(default=500, ge=1, le=1_000)
+
+
+GateStatus = Literal["pending", "approved", "denied", "expired", "settled", "void"]
+
+
+class GateVote(Value):
+    """What one person said at an approval gate."""
+
+    actor: str
+    verdict: Literal["approved", "denied", "edited"]
+    reason: str = ""
+    at: datetime
+
+
+class GateView(Message):
+    """A gate: what waits, why, until when.
+
+    An approval takes `quorum` different people's yes; `votes` are the words so far, in order.
+    """
+
+    gate_id: UUID
+    run_id: UUID
+    project: str
+    network: str = ""
+    gate_type: str
+    status: GateStatus
+    reason: str
+    detail: JsonObject = Field(default_factory=dict)
+    execution_id: UUID | None = None
+    approval_id: UUID | None = None
+    opened_at: datetime
+    expires_at: datetime
+    closed_at: datetime | None = None
+    closed_by: str = ""
+    closed_reason: str = ""
+    verdict: str = ""
+    quorum: int = 1
+    votes: tuple[GateVote, ...] = ()
+
+
+class ListGates(Message):
+    """Gates of a project; without `paused` only those that a person can settle, with `after` those behind that gate."""
+
+    project: str
+    status: str | None = "pending"
+    run_id: UUID | None = None
+    gate_id: UUID | None = None
+    paused: bool = True
+    after: UUID | None = None
+    limit: int = Field(default=100, ge=1, le=500)
+
+
+class GatePage(Message):
+    """Gates, oldest first; `next_after` continues. A page ends early where one message holds no more."""
+
+    gates: tuple[GateView, ...]
+    next_after: UUID | None = None
+
+
+class ResolveGate(Message):
+    """A person's word on a gate. Approval gates go to `svc.tas.resolve_approval`, all others to the orchestrator.
+
+    `edit` changes the arguments of a call that waits for approval to `args`, which are all of them; `stop` ends the run
+    whose gate it is.
+    """
+
+    project: str
+    gate_id: UUID
+    approval_id: UUID | None = None
+    verdict: Literal["approved", "denied", "edit", "happened", "did_not_happen", "retry", "stop"]
+    args: JsonObject | None = None
+    reason: str = Field(default="", max_length=2_000)
+    actor: str
+    roles: tuple[str, ...] = ()
+    digest: str | None = None
+
+
+class CancelRun(Message):
+    """Ask a run to stop."""
+
+    project: str
+    run_id: UUID
+    actor: str
+    reason: str = Field(default="", max_length=2_000)
+
+
+class Done(Message):
+    """It was done; `detail` says what."""
+
+    detail: str = ""
+
+
+class PreviewPrompt(Message):
+    """The prompt that an agent of a network would get for a message (feature A15)."""
+
+    project: str
+    network: str
+    version: int | None = None
+    agent_key: str | None = None
+    user_message: str = ""
+
+
+class PromptPreview(Message):
+    """The context a prompt is rendered from; the decider renders it."""
+
+    context: PromptContext
+    model: str
+
+
+class GetLlmCalls(Message):
+    """The model calls of a run, with bodies where the run had `debug`. `after` skips calls of earlier pages."""
+
+    project: str
+    run_id: UUID
+    after: int = Field(default=0, ge=0)
+
+
+class LlmCalls(Message):
+    """Recorded model calls, oldest first; `next_after` continues where one answer can't hold them all."""
+
+    calls: tuple[JsonObject, ...]
+    next_after: int | None = None
+
+
+class GetHistory(Message):
+    """The execution history of a run. `after_step` continues an earlier page."""
+
+    project: str
+    run_id: UUID
+    after_step: int = Field(default=-1, ge=-1)
+
+
+class History(Message):
+    """The history row, its steps and their tool executions as recorded; `seq` is how far history has read the log.
+
+    `next_after_step` continues where one answer can't hold every step.
+    """
+
+    seq: int
+    history: JsonObject | None
+    steps: tuple[JsonObject, ...]
+    tool_executions: tuple[JsonObject, ...] = ()
+    next_after_step: int | None = None

@@ -1,0 +1,1 @@
+"""Tools: what they are, calls of them, the policy that permits them, the audit of it all."""

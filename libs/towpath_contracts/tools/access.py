@@ -1,0 +1,302 @@
+"""Asking the tool-access service: dry runs, permissions, policy versions, audit (design §7, API).
+
+Law: who may do what is asked of the matrix, never of the caller; a dry run executes nothing and changes nothing.
+"""
+
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from pydantic import AwareDatetime, Field
+
+from towpath_contracts.base import JsonObject, Message, Value
+from towpath_contracts.problems.registry import ProblemDetail
+from towpath_contracts.tools.calls import Denial, ToolSpec
+
+
+class CheckAccess(Message):
+    """Dry run: what would the matrix say about this call?
+
+    `grant` is the task's own, as in SubmitTask; `used` says how often the run has used limited rules, by their names,
+    and `spent_usd` what it has cost so far (None: nobody can say). With `run_id` it is told where the values come from,
+    as if that run asked now; `origin` states it instead, in the words that conditions see. Without `rates` what the
+    project has used of its limits per time just now is left out, so that the same question has the same answer.
+    """
+
+    project: str
+    network: str
+    agent_key: str
+    agent_type: str = ""
+    tool: str
+    operation: str | None = None
+    args: JsonObject = Field(default_factory=dict)
+    caller: str = "anonymous"
+    step: int = 0
+    labels: dict[str, str] = Field(default_factory=dict)
+    grant: tuple[JsonObject, ...] | None = None
+    used: dict[str, int] = Field(default_factory=dict)
+    spent_usd: float | None = None
+    run_id: UUID | None = None
+    origin: JsonObject | None = None
+    rates: bool = True
+
+
+class RuleTrace(Value):
+    """How one rule was weighed."""
+
+    rule: str
+    effect: str
+    matched: bool
+    detail: str = ""
+
+
+class AccessVerdict(Message):
+    """The verdict, why, and what would be allowed instead; `denial` is what a refused model would hear.
+
+    `hints` name the networks and agents that the question, or a rule that speaks of the tool, names and nobody has.
+    """
+
+    verdict: Literal["allow", "deny", "require_approval"]
+    rule: str | None = None
+    reason: str = ""
+    violation_type: str = ""
+    policy_version: int
+    allowed_tools: tuple[str, ...] = ()
+    suggestion: str = ""
+    trace: tuple[RuleTrace, ...] = ()
+    origins: tuple[JsonObject, ...] = ()
+    denial: Denial | None = None
+    hints: tuple[str, ...] = ()
+
+
+class GetPermissions(Message):
+    """What may this agent do?"""
+
+    project: str
+    network: str
+    agent_key: str
+    agent_type: str = ""
+
+
+class Permission(Value):
+    """One tool and the verdicts that rules give for it; `conditional` when arguments decide."""
+
+    tool: str
+    operation: str
+    verdict: str
+    conditional: bool = False
+    rules: tuple[str, ...] = ()
+
+
+class Permissions(Message):
+    """Every registered tool that some rule speaks of."""
+
+    policy_version: int
+    permissions: tuple[Permission, ...]
+
+
+class ApplyPolicy(Message):
+    """Store a matrix as a new version, unless it is equal to the current one or has problems.
+
+    With `if_version` only where that version is in force; 0 means that there is none yet. With `strict` not where
+    something is probably wrong, such as a rule for a tool that nobody offers.
+    """
+
+    project: str
+    actor: str
+    text: str = Field(max_length=2_000_000)
+    source: str = ""
+    note: str = ""
+    dry_run: bool = False
+    if_version: int | None = None
+    strict: bool = False
+
+
+class PolicyApplied(Message):
+    """The version now in force, what is probably wrong with it, and hints."""
+
+    version: int
+    digest: str
+    rules: int
+    changed: bool
+    warnings: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
+
+
+class GetPolicy(Message):
+    """The matrix in force, or an older `version`."""
+
+    project: str
+    version: int | None = None
+
+
+class PolicyView(Message):
+    """One version of the matrix, as YAML text and as rows."""
+
+    version: int
+    digest: str
+    text: str
+    applied_at: datetime | None = None
+    applied_by: str = ""
+    note: str = ""
+    rules: tuple[JsonObject, ...] = ()
+
+
+class CheckGrant(Message):
+    """Can this be the grant of a task? Asked before the task is accepted."""
+
+    project: str
+    grant: tuple[JsonObject, ...]
+
+
+class GrantChecked(Message):
+    """Everything that is wrong with a grant; nothing where it can be used."""
+
+    problems: tuple[ProblemDetail, ...] = ()
+
+
+class DescribeTools(Message):
+    """The current specs of these tools, or of all of a project when `names` is None; with `proposals` those too.
+
+    What `grants`, a chain as a run carries it, leaves no way to is left out.
+    """
+
+    project: str
+    names: tuple[str, ...] | None = None
+    grants: tuple[tuple[JsonObject, ...], ...] = ()
+    proposals: bool = False
+
+
+class ToolProposal(Value):
+    """A version of a tool that nobody has accepted. `held` says that the calls of the accepted one wait for it too."""
+
+    spec: ToolSpec
+    version: int
+    digest: str
+    status: Literal["pending", "refused"] = "pending"
+    reason: str = ""
+    owner: str = ""
+    worker: str = ""
+    held: bool = False
+    proposed_at: datetime | None = None
+
+
+class ToolsDescribed(Message):
+    """Found specs; names without one are missing. `held` names the version that holds a tool's calls."""
+
+    tools: tuple[ToolSpec, ...]
+    versions: dict[str, int] = Field(default_factory=dict)
+    held: dict[str, int] = Field(default_factory=dict)
+    proposals: tuple[ToolProposal, ...] = ()
+
+
+class RaiseFence(Message):
+    """Orchestrator to TAS: nothing of this run with an older fence may start any more."""
+
+    run_id: UUID
+    project: str
+    fence: int
+    reason: str = ""
+
+
+class FenceAnswer(Message):
+    """What was voided and which claims still live."""
+
+    run_id: UUID
+    fence: int
+    voided: tuple[UUID, ...] = ()
+    live: tuple[UUID, ...] = ()
+    unknown: tuple[UUID, ...] = ()
+
+
+class SettleCall(Message):
+    """A person's word on an unknown call."""
+
+    project: str
+    run_id: UUID
+    execution_id: UUID
+    verdict: Literal["happened", "did_not_happen", "retry"]
+    actor: str
+    reason: str = ""
+
+
+class AuditQuery(Message):
+    """Search the audit. Times are inclusive; `before` pages backwards by entry id."""
+
+    project: str
+    run_id: UUID | None = None
+    execution_id: UUID | None = None
+    agent_key: str | None = None
+    tool: str | None = None
+    verdict: str | None = None
+    phase: str | None = None
+    actor: str | None = None
+    since: AwareDatetime | None = None
+    until: AwareDatetime | None = None
+    before: int | None = None
+    limit: int = Field(default=100, ge=1, le=1_000)
+
+
+class AuditEntry(Value):
+    """One audit entry; `erased` where its detail and the digest of its arguments are gone for good."""
+
+    entry_id: int
+    at: datetime
+    project: str
+    run_id: UUID | None = None
+    execution_id: UUID | None = None
+    phase: str
+    verdict: str = ""
+    tool: str = ""
+    operation: str = ""
+    network: str = ""
+    agent_key: str = ""
+    caller: str = ""
+    actor: str = ""
+    rule: str | None = None
+    policy_version: int = 0
+    args_digest: str = ""
+    detail: JsonObject = Field(default_factory=dict)
+    erased: bool = False
+
+
+class AuditPage(Message):
+    """Audit entries, newest first, and `total` of those near the newest.
+
+    A page is made from a bounded part of the audit, so it may have few entries or none and still `next_before`.
+    """
+
+    entries: tuple[AuditEntry, ...]
+    next_before: int | None = None
+    total: int = 0
+
+
+class RecordAction(Message):
+    """A service to TAS: somebody did something that is no call and belongs in the audit, before it takes effect.
+
+    `action` is the entry's phase, such as `run.forked`.
+    """
+
+    project: str
+    action: str = Field(max_length=64)
+    actor: str
+    reason: str = Field(default="", max_length=2_000)
+    run_id: UUID | None = None
+    detail: JsonObject = Field(default_factory=dict)
+
+
+class ToolProposalDecision(Message):
+    """A policy admin accepts or refuses a pending tool proposal (design §7)."""
+
+    project: str
+    name: str
+    version: int
+    accept: bool
+    actor: str
+    reason: str = ""
+
+
+class Anything(Message):
+    """A request with no content."""
+
+    note: Any = None

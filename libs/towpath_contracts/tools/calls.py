@@ -1,0 +1,386 @@
+"""Everything said about tools: what a tool is, asking for a call, running it, reporting it.
+
+Law: one tool call has one `execution_id` from the decision to the audit; arguments are compared by digest; whatever is
+undeclared is the strictest (irreversible, untrusted) (design §7).
+"""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import Field
+
+from towpath_contracts.base import JsonObject, Message, Name, Token, Value, unset
+from towpath_contracts.tools.reports import Reports
+from towpath_contracts.tools.workspace import MAX_FILES, ChangesLost, FileChange
+
+INLINE_RESULT_BYTES = 65_536
+"""A result up to this size travels in the message; a larger one becomes a blob. A quarter of the inline limit of §8."""
+
+MAX_RESULT_BYTES = 16 * 1024 * 1024
+"""The largest result a tool may return (design §6, svc.blob.put)."""
+
+
+Path = Annotated[str, Field(pattern=r"^[^.\s]+(\.[^.\s]+)*$", max_length=256)]
+"""A place in arguments or in a result, such as `items.account`: each item's `account` where `items` is a list."""
+
+
+class EffectClass(StrEnum):
+    """What may be done about a call whose fate is unclear (design §7)."""
+
+    PURE = "pure"
+    IDEMPOTENT = "idempotent"
+    RECONCILABLE = "reconcilable"
+    IRREVERSIBLE = "irreversible"
+
+
+ProbeWord = Literal["", "happened", "did_not_happen", "unclear", "failed"]
+"""What a tool's probe said about an earlier start of the call: `failed` is a probe without an answer, empty is none."""
+
+
+class Hazard(StrEnum):
+    """What a call of a tool does that can't be taken back by another call; rules may hold it always."""
+
+    DESTROY = "destroy"
+    SPEND = "spend"
+    CREDENTIALS = "credentials"
+
+
+class ToolSpec(Value):
+    """A tool as its worker offers it.
+
+    `parameters` is the JSON Schema of all arguments; `system_params` names those that a model never sees and may not
+    set (feature A8). `operation` is the word the matrix knows this call by. `has_probe` says that its worker can find
+    out whether a call happened; a `reconcilable` tool without one is treated as irreversible. `discovered` says that
+    nobody here wrote the tool: its worker found it (MCP), so only a rule that names it opens it (design §7).
+    `definition` is then the digest of all that its server said about it: another one holds the calls.
+
+    `trusted_output` makes the whole result a system of record, `trusted_fields` only what stands at these paths of it.
+    `sinks` are the paths of the arguments that say where something goes; None is undeclared: then every argument of a
+    tool that is not `pure` counts as one. A path is names joined by dots, `*` is any name, lists are not counted, and
+    it covers all beneath it. `cost_usd` is what one call costs; budgets count it (design §5). `reports` is the
+    declared shape of the result, by which a goal's progress is measured (feature C7).
+    `internal` tools are the platform's own: the run machine applies them, no worker does. `workspace` asks for the
+    run's files in a folder: to `read`, or as a `scratch` copy whose changes come back with the outcome (feature D6).
+    """
+
+    name: Name
+    toolset: Token
+    description: str = Field(default="", max_length=4_096)
+    parameters: JsonObject = Field(default_factory=lambda: {"type": "object", "properties": {}})
+    system_params: tuple[str, ...] = ()
+    operation: str = Field(default="call", max_length=64)
+    effect_class: EffectClass = EffectClass.IRREVERSIBLE
+    timeout_ms: int = Field(default=30_000, ge=1, le=3_600_000)
+    trusted_output: bool = False
+    sensitive: bool = False
+    polling: bool = False
+    summary: str = Field(default="", max_length=256)
+    has_probe: bool = False
+    discovered: bool = False
+    sinks: tuple[Path, ...] | None = Field(default=None, max_length=64)
+    hazards: tuple[Hazard, ...] = ()
+    trusted_fields: tuple[Path, ...] = Field(default=(), max_length=64)
+    definition: str = Field(default="", max_length=128)
+    cost_usd: float = Field(default=0.0, ge=0, le=1_000_000, exclude_if=lambda cost: cost == 0)
+    reports: Reports = Field(default="", exclude_if=lambda shape: shape == "")
+    internal: bool = Field(default=False, exclude_if=lambda internal: not internal)
+    workspace: Literal["", "read", "scratch"] = Field(default="", exclude_if=lambda access: not access)
+
+
+class CallStatus(StrEnum):
+    """States of a call in the ledger (design §7)."""
+
+    REQUESTED = "requested"
+    DENIED = "denied"
+    AWAITING_APPROVAL = "awaiting_approval"
+    PERMITTED = "permitted"
+    STARTED = "started"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+    VOID = "void"
+
+
+class ToolFailure(Value):
+    """Why a call has no result. `code` is stable; `hint` is shown to the model.
+
+    `uncertain` says that the call was cut off in the middle and may have happened all the same. `began` is the
+    platform's word alone, never a tool's: False where this start has certainly done nothing (its function was not
+    called, or its probe found nothing of it); None where nobody said, as before the field existed.
+    """
+
+    code: str
+    message: str
+    retryable: bool = False
+    hint: str = ""
+    external: bool = False
+    uncertain: bool = False
+    began: bool | None = None
+
+
+class Doubt(Value):
+    """What the ledger knows of a call that nobody can answer for: for the person who has to (design §7).
+
+    Times are Postgres's; `worker`, `claimed_at` and `lease_until` are of the newest start that was granted.
+    """
+
+    worker: str = ""
+    claimed_at: datetime | None = None
+    lease_until: datetime | None = None
+    starts: int = 0
+    probe: ProbeWord = ""
+
+
+class Alternative(Value):
+    """Something else that the refused agent may really do under its grants; `conditional` where arguments decide."""
+
+    tool: str
+    operation: str = "call"
+    verdict: Literal["allow", "require_approval"] = "allow"
+    conditional: bool = False
+    why: str = ""
+
+
+class Specialist(Value):
+    """An agent of the network that has the right which was refused; `reachable` where a route leads there at once."""
+
+    agent_key: str
+    verdict: Literal["allow", "require_approval"] = "allow"
+    conditional: bool = False
+    reachable: bool = False
+    why: str = ""
+
+
+class Escalation(Value):
+    """Which person could open what was refused: an `approver` for one call, a `policy_admin` by another rule.
+
+    The role is empty where no person can: the task's own grant, or the arguments, stand against it.
+    """
+
+    role: Literal["", "approver", "policy_admin"] = ""
+    rule: str | None = None
+    why: str = ""
+
+
+class Denial(Value):
+    """Why the tool-access service refused, and what would be allowed (design §7, behaviours 002.3).
+
+    The rungs of the ladder (feature C9) in their order: `alternatives`, best first, then `specialists`, then a person
+    (`escalation`). `allowed_tools` are the names of the alternatives.
+    """
+
+    violation_type: str
+    reason: str
+    rule: str | None = None
+    allowed_tools: tuple[str, ...] = ()
+    suggestion: str = ""
+    alternatives: tuple[Alternative, ...] = ()
+    specialists: tuple[Specialist, ...] = ()
+    escalation: Escalation | None = None
+
+
+class ToolRequest(Message):
+    """Orchestrator to TAS: may this call happen, and if so, let it happen.
+
+    `grants` is the chain of grants that the run stands under, outermost first, the task's own last: every one must let
+    the call through. `grant` is the task's own alone, as messages of before have it; a reader obeys both.
+    `root_run_id` is that of the run which a caller submitted, in a run that is below it: limits of a run count for it
+    and all below it together. `spent_usd` is what the run and its ended children have cost, with what runs above it had
+    when it was born.
+    """
+
+    execution_id: UUID
+    run_id: UUID
+    project: Token
+    network: str
+    snapshot_digest: str
+    agent_key: str
+    agent_type: str = ""
+    caller: str = "anonymous"
+    step: int
+    call_index: int
+    tool: str
+    operation: str = "call"
+    toolset: str
+    args: JsonObject
+    fence: int
+    attempt: int = 1
+    deadline: datetime
+    grant: tuple[JsonObject, ...] | None = None
+    grants: tuple[tuple[JsonObject, ...], ...] = ()
+    labels: dict[str, str] = Field(default_factory=dict)
+    spent_usd: float | None = None
+    workspace: str = Field(default="", exclude_if=lambda digest: not digest)
+    root_run_id: UUID | None = Field(default=None, exclude_if=unset)
+
+
+class ToolInvocation(Message):
+    """TAS to worker: run this call. The worker believes the ticket, not this envelope.
+
+    `workspace` is the digest of the list of files that the tool works with, for one that asks for them; the worker gets
+    them by its ticket. `root_run_id` is that of the run which a caller submitted, in a run that is below it: what is
+    traced belongs to its trace.
+    """
+
+    execution_id: UUID
+    attempt: int
+    run_id: UUID
+    project: Token
+    toolset: Token
+    tool: str
+    args: JsonObject
+    effect_class: EffectClass
+    timeout_ms: int
+    ticket: str
+    workspace: str = Field(default="", exclude_if=lambda digest: not digest)
+    root_run_id: UUID | None = Field(default=None, exclude_if=unset)
+
+
+class TicketClaims(Value):
+    """What a ticket says; signed with Ed25519 by the tool-access service (design §7)."""
+
+    execution_id: UUID
+    attempt: int
+    run_id: UUID
+    project: str
+    fence: int
+    tool: str
+    args_digest: str
+    effect_class: EffectClass
+    policy_version: int
+    issued_at: float
+    expires_at: float
+    key_id: str
+
+
+class ClaimStart(Message):
+    """Worker to TAS, before anything that is not pure: may I start now?"""
+
+    execution_id: UUID
+    run_id: UUID
+    claim_id: UUID
+    attempt: int
+    worker: str
+    ticket: str
+
+
+class ClaimAnswer(Message):
+    """TAS's answer: granted with a time to start in and a lease, or refused with the reason.
+
+    `probe` says that an earlier start was granted whose outcome is not known. `required`: the tool runs only if its
+    probe says that it did not happen. `preferred`, after a person's `retry`: it runs unless the probe says it happened.
+    `claim_id` names the question, so that an answer which went astray starts nothing; None from older services.
+    """
+
+    granted: bool
+    claim_id: UUID | None = None
+    reason: str = ""
+    start_by_ms: int = 0
+    lease_ms: int = 0
+    probe: Literal["", "required", "preferred"] = ""
+
+
+class ToolOutcome(Message):
+    """Worker to TAS: what came of a delivery. `probe` is what the tool's probe said, where it was asked.
+
+    `late` marks what a call came to after it was reported as cut off: another outcome, confirmed by itself. `changes`
+    are those that a tool made to its scratch copy of the workspace; `changes_lost` says why there are none to take.
+    """
+
+    execution_id: UUID
+    run_id: UUID
+    attempt: int
+    claim_id: UUID | None = None
+    tool: str
+    status: Literal["succeeded", "failed", "ticket_expired"]
+    result: Any = None
+    result_digest: str | None = None
+    result_bytes: int = 0
+    blob: bool = False
+    failure: ToolFailure | None = None
+    duration_ms: int = 0
+    worker: str = ""
+    ticket: str = ""
+    probe: ProbeWord = ""
+    late: bool = False
+    changes: tuple[FileChange, ...] = Field(default=(), max_length=MAX_FILES, exclude_if=lambda found: not found)
+    changes_lost: ChangesLost | None = Field(default=None, exclude_if=unset)
+
+    @property
+    def key(self) -> str:
+        """The name under which the worker holds this outcome until it is confirmed."""
+        return outcome_key(self.execution_id, self.attempt, late=self.late)
+
+
+def outcome_key(execution_id: UUID, attempt: int, *, late: bool = False) -> str:
+    """Return `execution_id:attempt`, and `:late` after it for what came after the first outcome."""
+    return f"{execution_id}:{attempt}{':late' if late else ''}"
+
+
+class OutcomeConfirmed(Message):
+    """TAS to worker: the ledger holds these outcomes; forget them. `keys` are as `outcome_key` makes them."""
+
+    keys: tuple[str, ...]
+
+
+class CancelTool(Message):
+    """TAS to workers: stop this call if you run it."""
+
+    execution_id: UUID
+    reason: str = "cancelled"
+
+
+class BlobChunk(Message):
+    """One piece of a blob, at most 256 KiB before base64; the last one completes it."""
+
+    digest: str
+    index: int
+    total: int
+    data_base64: str
+    ticket: str = ""
+    execution_id: UUID | None = None
+
+
+class BlobGet(Message):
+    """Ask for one piece of a blob that the asker's request named."""
+
+    digest: str
+    index: int = 0
+    run_id: UUID | None = None
+
+
+class RegisterTools(Message):
+    """Worker to TAS: a proposal of tools (design §7, registration is a proposal)."""
+
+    toolset: Token
+    worker: str
+    owner: str
+    tools: tuple[ToolSpec, ...]
+    project: Token = "default"
+
+
+class ToolStanding(Value):
+    """What became of one proposed tool."""
+
+    name: str
+    version: int
+    digest: str
+    status: Literal["accepted", "unchanged", "pending"]
+    reason: str = ""
+
+
+class ToolsRegistered(Message):
+    """TAS's answer to a proposal, with the key that tickets are checked against.
+
+    `now` is the platform's clock, by which tickets expire: a worker's own clock may be wrong. An older TAS says none.
+    """
+
+    standings: tuple[ToolStanding, ...]
+    ticket_keys: dict[str, str]
+    now: datetime | None = None
+
+
+ExecutionKey = Annotated[str, Field(pattern=r"^[0-9a-f-]{36}:\d+$")]
+"""`execution_id:attempt`."""

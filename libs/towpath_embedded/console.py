@@ -1,0 +1,73 @@
+"""What `towpath up` shows: the table of addresses, one line per thing that matters, problems with their remedy.
+
+Law: with `--json` standard output carries exactly one JSON object; everything else goes to standard error.
+"""
+
+import json
+import sys
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from towpath_contracts.problems.registry import Problem
+from towpath_fabric.clock import wall
+
+WIDEST_VALUE = 60  # longer values push their note to the right instead of all notes
+
+
+class Screen:
+    """Writes for a person, or for a program when *as_json*."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._out = Console(stderr=as_json, highlight=False)
+
+    def ready(self, state: dict[str, Any], *, seconds: float, ephemeral: bool) -> None:
+        """Show where everything is."""
+        if self._as_json:
+            sys.stdout.write(json.dumps({**state, "ready_s": round(seconds, 2), "ephemeral": ephemeral}) + "\n")
+            sys.stdout.flush()
+            return
+        # Lines of our own instead of a table's: addresses are copied, so they are never cut or wrapped.
+        rows = _rows(state, ephemeral=ephemeral)
+        width = max(len(value) for _, value, _ in rows if len(value) <= WIDEST_VALUE)
+        for label, value, note in rows:
+            line = Text.assemble((f"  {label:<10}", "bold"), (f"{value:<{width}}", "cyan"), (f"  {note}", "dim"))
+            self._out.print(line, soft_wrap=True)
+        count = len(state["processes"])
+        self._out.print(Text(f"\n  ready in {seconds:.1f} s · {count} processes · Ctrl-C stops all in order\n"))
+
+    def notice(self, line: str) -> None:
+        """Show one line with the time of day."""
+        self._out.print(Text(f"  {wall().astimezone():%H:%M:%S}  {line}"), soft_wrap=True)
+
+    def log(self, name: str, line: str) -> None:
+        """Show one line of a child's log."""
+        self._out.print(Text.assemble((f"  {name:<14}", "dim"), line), soft_wrap=True)
+
+    def problem(self, problem: Problem) -> None:
+        """Show what can't be done and what to do about it."""
+        if self._as_json:
+            sys.stdout.write(problem.model_dump_json() + "\n")
+            return
+        error = Console(stderr=True, highlight=False)
+        error.print(Text(f"{problem.code}  {problem.title}", style="bold red"))
+        error.print(Text(problem.detail), soft_wrap=True)
+        error.print(Text(problem.remedy, style="green"), soft_wrap=True)
+
+
+def _rows(state: dict[str, Any], *, ephemeral: bool) -> list[tuple[str, str, str]]:
+    kept = "thrown away at the end" if ephemeral else "kept between runs; towpath up --ephemeral to throw away"
+    gateway = state["gateway_url"]
+    rows = [
+        ("API", f"{gateway}/v1", f"described by {gateway}/openapi.json"),
+        ("Metrics", f"{gateway}/metrics", ""),
+    ]
+    return [
+        *(rows if gateway else []),
+        ("NATS", state["nats_url"], "JetStream; monitoring at " + state["nats_monitoring_url"]),
+        ("Database", state["database_url"], "PostgreSQL on a private socket"),
+        ("Data", state["data"], kept),
+        ("Logs", state["logs"], "one file per process; towpath up --logs shows them here"),
+    ]

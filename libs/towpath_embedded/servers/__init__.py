@@ -1,0 +1,1 @@
+"""The embedded servers: NATS and Postgres, from their wheels."""

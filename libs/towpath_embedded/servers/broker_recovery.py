@@ -1,0 +1,201 @@
+"""Sees to it that the embedded broker serves every stream, whatever became of its files.
+
+Law: nothing in the broker is the record (design §4), so a store that the server can't serve is set aside whole and the
+server goes on with an empty one; what still matters is sent again from Postgres. A full disk is not damage: the store
+stays, and the server is started again once there is room, since a stream that failed to write stays closed till then.
+"""
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import nats as nats_client
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+from nats.js.errors import APIError, NotFoundError
+
+from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.streams import STREAMS
+from towpath_embedded.process import failure
+from towpath_embedded.servers.nats import Nats
+from towpath_embedded.servers.ports import LOOPBACK
+from towpath_fabric.clock import monotonic
+from towpath_fabric.nats.streams import ensure_streams
+
+_log = logging.getLogger(__name__)
+
+LOOK_S = 0.25
+TRIES = 2  # a server that is just starting refuses for a moment; damage stays
+CONNECT_TIMEOUT_S = 5
+HEALTH_S = 1.0
+WRITE_ERROR = b"write error"  # what `/healthz` says of a stream that has stopped to take messages
+ROOM_BYTES = 8 * 1024 * 1024  # with less space than this a refusal says nothing about the files
+SERVER_ERRORS = 500
+
+
+class StoreDamagedError(Exception):
+    """The server runs and can't serve what lies in its store."""
+
+
+class BrokerCare:
+    """Declares the streams after every start of the broker, and replaces a store that can't be served.
+
+    *hold* ends the broker and keeps it down, *release* starts it again; *notice* is told in one line what people
+    should know.
+    """
+
+    def __init__(
+        self,
+        nats: Nats,
+        hold: Callable[[], Awaitable[None]],
+        release: Callable[[], None],
+        notice: Callable[[str], None],
+    ) -> None:
+        self._nats = nats
+        self._notice = notice
+        self._hold = hold
+        self._release = release
+        self._declared_for: int | None = None
+
+    async def declare(self) -> None:
+        """Declare every stream; a damaged store is replaced, once. Raises `service_failed` when that did not help."""
+        try:
+            try:
+                await self._declare_now()
+            except StoreDamagedError:
+                await self.replace()
+                await self._declare_now()
+        except (StoreDamagedError, OSError, NatsError) as error:
+            said = f"the streams could not be declared: {type(error).__name__} {error}"
+            raise ProblemError(failure(self._nats.name, self._nats.log, said)) from error
+
+    async def run(self) -> None:
+        """Declare again whenever the broker was started again, for ever; cancel to stop."""
+        looked_s = monotonic()
+        while not _cancelled():
+            await asyncio.sleep(LOOK_S)
+            pid = self._pid()
+            if pid is None or not await self._nats.ready():
+                continue
+            try:
+                if pid != self._declared_for:
+                    await self._declare_or_replace()
+                elif monotonic() - looked_s > HEALTH_S:
+                    looked_s = monotonic()
+                    await self._open_streams_again()
+                    await self._start_without_files()
+            except (OSError, NatsError):  # it has just gone down again, or its disk is full
+                continue
+
+    async def _open_streams_again(self) -> None:
+        """Start the server again that stopped writing when its disk was full, once it is not any more."""
+        if WRITE_ERROR in await asyncio.to_thread(_health, self._nats.monitoring_port) and self._has_room():
+            self._notice("nats had no space and has stopped to store messages; there is room again, so it is restarted")
+            await self._hold()
+            self._release()
+
+    async def _start_without_files(self) -> None:
+        """Start the server again whose files were deleted under it: it runs on, answers, and stores nothing."""
+        if await asyncio.to_thread(_lost_streams, self._nats.store):
+            self._notice("the files of nats were deleted while it ran; it is started again with an empty store")
+            await self.replace()
+
+    def _has_room(self) -> bool:
+        return shutil.disk_usage(self._nats.store).free > ROOM_BYTES
+
+    async def _declare_or_replace(self) -> None:
+        try:
+            await self._declare_now()
+        except StoreDamagedError:
+            await self.replace()
+
+    async def replace(self) -> None:
+        """Set the store aside and start the broker again, empty."""
+        await self._hold()
+        try:
+            self._nats.set_store_aside()
+        finally:
+            self._release()
+        while self._pid() is None or not await self._nats.ready():  # noqa: ASYNC110 - a child tells nobody
+            await asyncio.sleep(LOOK_S)
+
+    def _pid(self) -> int | None:
+        process = self._nats.process
+        return process.pid if process is not None and process.poll() is None else None
+
+    async def _declare_now(self) -> None:
+        pid = self._pid()
+        connection = await nats_client.connect(
+            self._nats.url("deploy"),
+            inbox_prefix=b"_INBOX_deploy",
+            connect_timeout=CONNECT_TIMEOUT_S,
+            allow_reconnect=False,
+            error_cb=_unheard,
+        )
+        try:
+            await self._declare_through(connection)
+        finally:
+            await connection.close()
+        self._declared_for = pid
+
+    async def _declare_through(self, connection: Client) -> None:
+        for tried in range(1, TRIES + 1):
+            try:
+                await ensure_streams(connection)
+                await require_served(connection, self._nats.store)
+            except APIError as error:
+                if tried == TRIES:
+                    if _is_damage(error) and self._has_room():
+                        raise StoreDamagedError(str(error)) from error
+                    raise
+            else:
+                return
+            await asyncio.sleep(LOOK_S)
+
+
+async def require_served(connection: Client, store: Path) -> None:
+    """Raise NotFoundError for a consumer that lies in *store* and that the server does not serve.
+
+    Those of pools and toolsets are declared by others, so the server's own refusal would not be seen here.
+    """
+    js = connection.jetstream()
+    for stream, consumer in _stored_consumers(store):
+        await js.consumer_info(stream, consumer)
+
+
+def _lost_streams(store: Path) -> list[str]:
+    """Return the streams that the running server must have files of, and has not."""
+    return [one.name for one in STREAMS if not any(store.glob(f"jetstream/*/streams/{one.name}/meta.inf"))]
+
+
+def _stored_consumers(store: Path) -> list[tuple[str, str]]:
+    places = store.glob("jetstream/*/streams/*/obs/*")
+    return sorted((place.parent.parent.name, place.name) for place in places if place.is_dir())
+
+
+def _cancelled() -> bool:
+    """Say whether this task was asked to end: nats-py forgets a cancellation that comes while a connection closes."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _health(port: int) -> bytes:
+    try:
+        with urlopen(f"http://{LOOPBACK}:{port}/healthz", timeout=CONNECT_TIMEOUT_S) as answer:
+            return bytes(answer.read())
+    except HTTPError as error:
+        with error:
+            return bytes(error.read())
+
+
+async def _unheard(error: Exception) -> None:
+    """The call that fails says so itself; nats-py would also log it with a traceback."""
+    _log.debug("the connection says: %s", error)
+
+
+def _is_damage(error: APIError) -> bool:
+    return isinstance(error, NotFoundError) or (error.code or 0) >= SERVER_ERRORS

@@ -1,0 +1,105 @@
+"""Loopback ports: choosing free ones, and saying who holds a busy one.
+
+Law: a chosen port lies below the range the kernel hands to outgoing connections. Otherwise a client that reconnects to
+a server that is just down can be given the server's own port, connect to itself and keep the server from coming back.
+"""
+
+import itertools
+import os
+import socket
+from pathlib import Path
+
+from towpath_contracts.problems.registry import ProblemError, problem
+
+LOOPBACK = "127.0.0.1"
+LOWEST_PORT = 15_000
+HIGHEST_PORT = 32_000
+ATTEMPTS = 200  # a machine with this many misses in a row has no free port worth looking for
+
+_LISTENING = "0A"
+_NET_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+_EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_BLOCK = 61
+# Counted from a place of this process's own, so that platforms that start side by side don't choose the same ports:
+# between a choice and the child that listens there lie seconds.
+_choices = itertools.count(os.getpid() * _BLOCK)
+
+
+def is_free(port: int) -> bool:
+    """Say whether *port* can be listened on at the loopback address now."""
+    with socket.socket() as listener:
+        # As the servers do it, so that connections that linger after a restart don't make the port look taken.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((LOOPBACK, port))
+        except OSError:
+            return False
+    return True
+
+
+def free_port() -> int:
+    """Choose a loopback port nobody listens on; raise `port_busy` when none is found."""
+    highest = _highest_port()
+    for _ in range(ATTEMPTS):
+        port = LOWEST_PORT + next(_choices) % (highest - LOWEST_PORT)
+        if is_free(port):
+            return port
+    raise ProblemError(problem("port_busy", f"No free port was found between {LOWEST_PORT} and {highest}."))
+
+
+def require_free(port: int, *, option: str) -> None:
+    """Raise `port_busy` naming the owner when *port* is taken; *option* is the argument that chooses another."""
+    if is_free(port):
+        return
+    owner = port_owner(port)
+    by = f" by {owner}" if owner else ""
+    raise ProblemError(
+        problem(
+            "port_busy",
+            f"Port {port} is used{by}.",
+            remedy=f"Stop its owner, or choose another: towpath up {option} auto",
+        )
+    )
+
+
+def port_owner(port: int) -> str | None:
+    """Name the process that listens on *port*, as `python (pid 4120)`; None where the system does not tell."""
+    inodes = {inode for table in _NET_TABLES for inode in _listening_inodes(table, port)}
+    if not inodes:
+        return None
+    for process in Path("/proc").iterdir():
+        if process.name.isdecimal() and _holds(process, inodes):
+            return f"{_command_name(process)} (pid {process.name})"
+    return "a process of another user"
+
+
+def _highest_port() -> int:
+    try:
+        lowest_ephemeral = int(_EPHEMERAL_RANGE.read_text().split()[0])
+    except (OSError, ValueError):
+        return HIGHEST_PORT
+    return min(HIGHEST_PORT, lowest_ephemeral) if lowest_ephemeral > LOWEST_PORT + 1_000 else HIGHEST_PORT
+
+
+def _listening_inodes(table: Path, port: int) -> list[str]:
+    try:
+        rows = table.read_text().splitlines()[1:]
+    except OSError:
+        return []
+    columns = (row.split() for row in rows)
+    return [row[9] for row in columns if row[3] == _LISTENING and int(row[1].rsplit(":", 1)[1], 16) == port]
+
+
+def _holds(process: Path, inodes: set[str]) -> bool:
+    wanted = {f"socket:[{inode}]" for inode in inodes}
+    try:
+        return any(str(descriptor.readlink()) in wanted for descriptor in (process / "fd").iterdir())
+    except OSError:  # it ended meanwhile, or belongs to somebody else
+        return False
+
+
+def _command_name(process: Path) -> str:
+    try:
+        return (process / "comm").read_text().strip()
+    except OSError:
+        return "a process"

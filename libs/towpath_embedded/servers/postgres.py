@@ -1,0 +1,183 @@
+"""An embedded PostgreSQL: the files come from a wheel, the server is ours to start, kill and start again.
+
+Law: it listens on a Unix socket only, and the socket's folder is closed to other users: that folder is the lock, since
+connections are trusted. A commit is durable when it returns (`fsync` and `synchronous_commit` are on).
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from urllib.parse import quote
+
+import asyncpg
+
+from towpath_contracts.problems.registry import ProblemError
+from towpath_embedded import process as processes
+from towpath_embedded.servers.postgres_identity import (
+    hand_over,
+    place_for,
+    postgres_home,
+    postgres_identity,
+    reachable,
+    runnable_home,
+)
+
+DATABASE = "towpath"
+OWNER = "postgres"
+PORT = 5432  # only names the socket file
+START_TIMEOUT_S = 60  # crash recovery after a kill under load may take long
+STOP_TIMEOUT_S = 20
+RETRY_S = 0.2
+SOCKET_PATH_LIMIT = 107  # bytes in sockaddr_un on Linux
+READY_LINE = 7  # the eighth line of postmaster.pid
+SETTINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "listen_addresses": "",
+        "fsync": "on",
+        "synchronous_commit": "on",
+        "max_connections": "100",
+        "shared_buffers": "128MB",
+        "wal_level": "minimal",
+        "max_wal_senders": "0",
+        "logging_collector": "off",
+        # After a crash: one call for the file system instead of one for each of a thousand files (1 s or more).
+        **({"recovery_init_sync_method": "syncfs"} if sys.platform == "linux" else {}),
+    }
+)
+_THROWN_AWAY = MappingProxyType({"fsync": "off", "full_page_writes": "off"})
+_ENVIRONMENT = MappingProxyType({"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC", "HOME": "/"})
+_INITDB = (
+    *("-U", OWNER, "-A", "trust", "-E", "UTF8", "--locale=C", "--locale-provider=builtin"),
+    *("--builtin-locale=C.UTF-8", "--no-instructions"),
+)
+# What a server says while one that was killed, or is just stopping, still holds the data.
+_HELD = ("pre-existing shared memory block", 'lock file "postmaster.pid" already exists', ".lock already exists")
+
+
+class Postgres:
+    """One server on the data below *folder*; it can be started again on the same data and address after any end.
+
+    Without *durable* the data survives a kill of the server, but not one of the machine: for data that is thrown away.
+    """
+
+    name = "postgres"
+    stop_signal: signal.Signals = signal.SIGINT  # a fast shutdown: sessions are ended, the data is left clean
+    stop_timeout_s: float = STOP_TIMEOUT_S
+
+    def __init__(self, folder: Path, *, log: Path | None = None, durable: bool = True) -> None:
+        self.folder = folder.absolute()
+        self.log = (log or folder / "postgres.log").absolute()
+        self.process: processes.Child | None = None
+        self._durable = durable
+        self._identity = postgres_identity()
+        self._home = runnable_home(postgres_home(), self._identity)
+        self._data: Path | None = None
+        self._sockets: Path | None = None
+        self._temporary_sockets: Path | None = None
+
+    def dsn(self, user: str = OWNER, database: str = DATABASE) -> str:
+        """Address *database* as *user*; valid from the first start on."""
+        if self._sockets is None:
+            raise RuntimeError("Postgres has no address before its first start.")
+        return f"postgresql://{quote(user)}@/{quote(database)}?host={quote(str(self._sockets))}&port={PORT}"
+
+    def spawn(self) -> None:
+        """Start the server process without waiting for it; on first use make its data (about a second)."""
+        data = self._prepare()
+        words: list[str | Path] = [self._home / "bin" / "postgres", "-D", data]
+        place = {"port": str(PORT), "unix_socket_directories": str(self._sockets)}
+        for key, value in {**SETTINGS, **({} if self._durable else _THROWN_AWAY), **place}.items():
+            words += ["-c", f"{key}={value}"]
+        self.process = processes.spawn(
+            words, log=self.log, environment=_ENVIRONMENT, death_signal=signal.SIGINT, identity=self._identity
+        )
+
+    async def ready(self) -> bool:
+        """Say whether the server that was started last takes connections."""
+        if self.process is None or self.process.poll() is not None or self._data is None:
+            return False
+        try:
+            lines = (self._data / "postmaster.pid").read_text().splitlines()
+        except OSError:
+            return False
+        # The file of a killed server still says "ready": the first line tells whose it is.
+        return len(lines) > READY_LINE and lines[0] == str(self.process.pid) and lines[READY_LINE].strip() == "ready"
+
+    async def start(self) -> None:
+        """Start the server and wait until it takes connections; raise `service_failed` when it does not."""
+        end = time.monotonic() + START_TIMEOUT_S
+        self.spawn()
+        while not await processes.became_ready(self, timeout_s=end - time.monotonic()):
+            ended = self.process is None or self.process.poll() is not None
+            if not ended or not self._held() or time.monotonic() > end:
+                await self.stop()
+                what = "ended" if ended else f"was not ready within {START_TIMEOUT_S} s"
+                raise ProblemError(processes.failure(self.name, self.log, what))
+            await asyncio.sleep(RETRY_S)
+            self.spawn()
+
+    async def stop(self) -> None:
+        """Shut the server down; sessions that are still open are ended."""
+        if self.process is not None:
+            await processes.stop(self.process, with_signal=self.stop_signal, timeout_s=self.stop_timeout_s)
+        if self._temporary_sockets is not None:
+            shutil.rmtree(self._temporary_sockets, ignore_errors=True)
+
+    async def ensure_database(self, name: str = DATABASE) -> None:
+        """Create the database *name* unless it exists."""
+        connection = await asyncpg.connect(self.dsn(database="postgres"))
+        try:
+            if not await connection.fetchval("SELECT true FROM pg_database WHERE datname = $1", name):
+                await connection.execute(f'CREATE DATABASE "{name}"')
+        finally:
+            await connection.close()
+
+    def _prepare(self) -> Path:
+        if self._sockets is None:
+            self._sockets = self._socket_folder()
+        elif not self._sockets.exists():  # a temporary one, removed by `stop`; a planted one is refused here
+            self._sockets.mkdir(mode=0o700)
+            hand_over(self._sockets, self._identity)
+        if self._data is None:
+            cluster = place_for(self.folder / "cluster", self._identity)
+            if not (cluster / "data").exists():
+                self._initialise(cluster)
+            self._data = cluster / "data"
+        return self._data
+
+    def _initialise(self, cluster: Path) -> None:
+        """Make the data beside its place and move it there whole, so that a killed initdb leaves nothing half made."""
+        making = cluster / "making"
+        shutil.rmtree(making, ignore_errors=True)
+        command: list[str | Path] = [self._home / "bin" / "initdb", "-D", making, *_INITDB]
+        if not self._durable:
+            command.append("--no-sync")
+        done = processes.run(command, identity=self._identity, environment=_ENVIRONMENT)
+        if done.returncode:
+            self.log.parent.mkdir(parents=True, exist_ok=True)
+            self.log.write_text(done.stdout + done.stderr)
+            raise ProblemError(processes.failure(self.name, self.log, "could not make its data"))
+        making.rename(cluster / "data")
+
+    def _socket_folder(self) -> Path:
+        """The folder below our own if the server can reach it and its path is short enough, else a temporary one."""
+        wanted = self.folder / "run"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        fits = len(os.fsencode(wanted / f".s.PGSQL.{PORT}")) <= SOCKET_PATH_LIMIT
+        if fits and (self._identity.user is None or reachable(self.folder, self._identity.user)):
+            wanted.mkdir(exist_ok=True)
+        else:
+            wanted = self._temporary_sockets = Path(tempfile.mkdtemp(prefix="towpath-"))
+        hand_over(wanted, self._identity)
+        return wanted
+
+    def _held(self) -> bool:
+        tail = processes.log_tail(self.log, lines=4)
+        return any(phrase in tail for phrase in _HELD)

@@ -1,0 +1,1 @@
+"""What the run machine does with each fact: handlers decide, and return events and effects."""

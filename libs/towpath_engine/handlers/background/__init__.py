@@ -1,0 +1,1 @@
+"""Handlers of background runs: iterations, reflection, the end."""

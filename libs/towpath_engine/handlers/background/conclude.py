@@ -1,0 +1,93 @@
+"""The last words of a background run that reached its end: a summary, and the deliverable (features D2, D3).
+
+Law: a deliverable is what its schema says, or the run has failed; it may be mended once, unless user code made it.
+"""
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions.assessments import assessment_schema
+from towpath_contracts.decisions.request import DecisionKind
+from towpath_contracts.events import log as ev
+from towpath_contracts.json_schema import faults
+from towpath_engine.handlers.background.iteration_end import close_iteration
+from towpath_engine.handlers.decision_requests import request_assessment
+from towpath_engine.handlers.finish import finish
+from towpath_engine.handlers.transition import Transition
+from towpath_engine.requests.effects import model_for
+from towpath_engine.state.background import BackgroundState
+from towpath_engine.state.run import Status
+
+MAX_FAULTS = 2
+"""Deliverables that are not what was asked for, before the run has failed: the first may be mended."""
+
+AGENT_MODEL = "agent:"
+"""User code makes the deliverable: what it gets wrong once it gets wrong again (feature D2)."""
+
+MAX_PROBLEMS = 16
+
+
+def conclude(
+    t: Transition, status: str, reason: str, *, rationale: str = "", payload: JsonObject | None = None
+) -> None:
+    """Say what ends the run; its last words are asked for next, by the phase `last_words`."""
+    close_iteration(t)
+    t.emit(
+        ev.RunConcluding.model_validate(
+            {"step": t.state.step, "status": status, "reason": reason, "rationale": rationale, "payload": payload}
+        )
+    )
+
+
+def last_words(t: Transition) -> bool:
+    """Ask for the summary of a run that comes to its end; says whether it did."""
+    if t.state.background is None or not t.state.background.ending:
+        return False
+    request_assessment(t, DecisionKind.SUMMARIZE)
+    return True
+
+
+def summarized(t: Transition, answer: JsonObject | None) -> None:
+    """Take the last words, and end the run; a deliverable that is not what was asked for is asked for once more."""
+    background = t.state.background
+    if background is None or not background.ending:
+        return
+    problems = _problems(t, answer)
+    if problems:
+        t.emit(ev.DeliverableRefused(step=t.state.step, problems=problems[:MAX_PROBLEMS]))
+        last = background.faults + 1 >= MAX_FAULTS
+        if last or model_for(t.state, DecisionKind.SUMMARIZE).startswith(AGENT_MODEL):
+            finish(t, Status.FAILED, "deliverable_invalid", "; ".join(problems[:MAX_PROBLEMS]))
+        return
+    if answer is not None:
+        t.emit(ev.Summarized.model_validate(_said(answer, background)))
+    completed = background.ending == "completed"
+    status = Status.COMPLETED if completed else Status.ABANDONED
+    finish(t, status, background.ending_reason, "" if completed else background.rationale)
+
+
+def _said(answer: JsonObject, background: BackgroundState) -> JsonObject:
+    return {**answer, "rationale": answer["rationale"] or background.rationale}
+
+
+def _problems(t: Transition, answer: JsonObject | None) -> tuple[str, ...]:
+    """Say what is wrong with the last words; those of an abandoned run need no deliverable."""
+    task, background = t.state.created.background, t.state.background
+    schema = task.deliverable_schema if task is not None else None
+    if schema is None or background is None or background.ending != "completed":
+        return ()
+    if answer is None:
+        return _unread(t)
+    if answer["deliverable"] is None:
+        return ("the deliverable is missing",)
+    return tuple(faults(schema, answer["deliverable"]))
+
+
+def _unread(t: Transition) -> tuple[str, ...]:
+    """Say why the answer that has just come could not be taken: its faults, or the words of who read it (B5)."""
+    told = ("the answer is not a summary with a deliverable",)
+    match next((e.event for e in t.entries if isinstance(e.event, ev.DecisionMissed | ev.DecisionReceived)), None):
+        case ev.DecisionMissed(message=why):
+            return (*told, why)
+        case ev.DecisionReceived(decision=said):
+            return (*told, *faults(assessment_schema(DecisionKind.SUMMARIZE), said))
+        case _:
+            return told

@@ -1,0 +1,74 @@
+"""The end of a background run: every one has a summary, and says what became of its objective (features D3, D9, D11).
+
+Law: whatever ends the run, its last events are its summary, Terminated and RunFinished. Where no model said the last
+words, the platform does, and names the last error.
+"""
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.events import log as ev
+from towpath_engine.handlers.transition import Transition
+from towpath_engine.reducers.background import TIMED_OUT
+from towpath_engine.reducers.iterations import is_late
+from towpath_engine.state.background import BackgroundState
+
+ENDED = "ended"
+
+
+def close_iteration(t: Transition) -> bool:
+    """Say that the current iteration is over, once; never a reason to stop."""
+    background = t.state.background
+    if background is not None and background.iteration:
+        late = is_late(t.state, t.now)
+        t.emit(
+            ev.IterationCompleted(
+                index=background.iteration,
+                decision=background.decision,
+                tools=background.tools,
+                reason=TIMED_OUT if late else background.went or ENDED,
+                failures=background.failures,
+            )
+        )
+    return False
+
+
+def say_last_words(t: Transition, status: str, reason: str, message: str) -> JsonObject:
+    """Close what is open and return what the run's end tells beside its status (feature D3)."""
+    background = t.state.background
+    if background is None:
+        return {}
+    close_iteration(t)
+    if not background.summary:
+        words = _report(t, background, status, reason, message)
+        t.emit(ev.Summarized(summary=words, rationale=background.rationale, source="platform"))
+    ended = t.state.background or background
+    t.emit(
+        ev.Terminated(
+            index=t.state.step,
+            status=status,
+            reason=reason,
+            failures=ended.total_failures,
+            decision=ended.decision,
+            tools=ended.tools,
+        )
+    )
+    return {
+        "final_summary": ended.summary,
+        "deliverable": ended.deliverable,
+        "iterations": t.state.step,
+        "failures": ended.total_failures,
+        **({"rationale": ended.rationale} if ended.rationale else {}),
+        **({"response": ended.payload} if ended.payload is not None else {}),
+    }
+
+
+def _report(t: Transition, background: BackgroundState, status: str, reason: str, message: str) -> str:
+    """Say what is known; the plan's state is what a person looks for first."""
+    told = f"The run ended as {status} ({reason})" + (f": {message}." if message else ".")
+    lines = [told, f"{t.state.step} iterations, {background.total_failures} of them failed."]
+    if background.last_error:
+        lines.append(f"Last error: {background.last_error}")
+    plan = t.state.desk.plan if t.state.desk is not None else None
+    if plan is not None:
+        done = sum(step.status == "done" for step in plan.steps)
+        lines.append(f"Plan: {plan.status}, {done} of {len(plan.steps)} steps done.")
+    return " ".join(lines)

@@ -1,0 +1,107 @@
+"""Budgets in the run machine: what becomes of a run that may not ask for all it wants (design §5).
+
+Law: a run that is refused asks for less, and then ends, with what it has; it is never stopped between an answer and its
+record. What can't be said of an answer at once is corrected when it is known, once.
+"""
+
+from towpath_contracts import facts
+from towpath_contracts.base import JsonObject
+from towpath_contracts.budgets import AttemptAnswered, shown
+from towpath_contracts.decisions.request import CALL_LOST
+from towpath_contracts.events import log as ev
+from towpath_contracts.subjects import DEFAULT_POOL, pool_of
+from towpath_engine.handlers.finish import finish
+from towpath_engine.handlers.run_gates import open_run_gate
+from towpath_engine.handlers.transition import Transition
+from towpath_engine.state.budget import Means
+from towpath_engine.state.run import RunState, Status
+
+EXCEEDED = "budget_exceeded"
+UNPRICED = "price_unknown"
+"""Money was limited while a run was asking a model whose price nobody knows; at submit such a task is refused."""
+
+
+def budget_applied(t: Transition, fact: facts.BudgetApplied) -> None:
+    """Take note of what the run spends from."""
+    t.emit(ev.BudgetApplied(scopes=fact.scopes, prices=fact.prices))
+
+
+def budget_refused(t: Transition, fact: facts.BudgetRefused) -> None:
+    """Ask for less from now on; where that was refused as well, or less has no price either, for nothing."""
+    budget = t.state.budget
+    if budget is None:
+        return
+    means = Means.NOTHING
+    if budget.means is Means.ALL:
+        lean = Means.NOTHING if fact.refusal.unpriced else Means.LEAN
+        means = Means.LAST_ANSWER if t.state.snapshot.force_respond else lean
+    t.emit(ev.BudgetRefused(step=t.state.step, refusal=fact.refusal, means=str(means)))
+
+
+def budget_warned(t: Transition, fact: facts.BudgetWarned) -> None:
+    """Tell the model once that a limit is near, or ask a person whether the run may go on."""
+    budget = t.state.budget
+    key = f"{fact.scope}:{fact.key}:{fact.unit}"
+    if budget is None or key in budget.warned or t.state.status is Status.CANCELLING:
+        return  # a run that stops asks nobody whether it may go on
+    t.emit(
+        ev.BudgetWarned(
+            step=t.state.step,
+            scope=fact.scope,
+            key=fact.key,
+            unit=fact.unit,
+            limit=fact.limit,
+            spent=fact.spent,
+            on_soft=fact.on_soft,
+        )
+    )
+    said = f"{shown(fact.unit, fact.spent)} of the {fact.scope} budget of {shown(fact.unit, fact.limit)} are spent"
+    if fact.on_soft == "gate":
+        detail: JsonObject = {"scope": fact.scope, "budget": fact.key, "unit": fact.unit, "limit": fact.limit}
+        open_run_gate(t, "budget", f"budget:{key}", said, {**detail, "spent": fact.spent})
+    else:
+        t.emit(ev.NoteAdded(step=t.state.step, text=f"{said}. Come to an end soon."))
+
+
+def stopped_by_budget(t: Transition) -> bool:
+    """End the run that may ask for nothing any more, or had its last answer; says whether it did."""
+    budget = t.state.budget
+    if budget is None or budget.means not in (Means.NOTHING, Means.ANSWERING):
+        return False
+    refusal = budget.refused
+    assert refusal is not None
+    reason = UNPRICED if refusal.unpriced else EXCEEDED
+    error: JsonObject = {"status": "error", "error": reason, "message": refusal.told()}
+    finish(t, Status.FAILED, reason, refusal.told(), final={**error, **refusal.model_dump(mode="json")})
+    return True
+
+
+def last_answer_only(state: RunState) -> bool:
+    """Whether nothing but an answer may be asked of the model, and no tool at all."""
+    return state.budget is not None and state.budget.means in (Means.LAST_ANSWER, Means.ANSWERING)
+
+
+def answer_of(state: RunState, fact: facts.DecisionMade | facts.DecisionFailed) -> AttemptAnswered | None:
+    """Return which attempt *fact* answers; None in a run without a budget, where nobody asks."""
+    if state.budget is None:
+        return None
+    return AttemptAnswered(attempt=fact.attempt, called_in=fact.called_in, uncounted=fact.uncounted)
+
+
+def late_answer(t: Transition, fact: facts.DecisionMade | facts.DecisionFailed) -> None:
+    """Take from an answer that nobody waits for what it used, once, where that attempt was estimated."""
+    told, budget = answer_of(t.state, fact), t.state.budget
+    if told is None or budget is None or (isinstance(fact, facts.DecisionFailed) and fact.code == CALL_LOST):
+        return  # whoever says that a call is lost does not know what it used
+    found = [budget.estimated(fact.request_id, attempt) for attempt in (told.attempt, told.called_in)]
+    if not any(hold is not None and _asked_of(t.state, hold.model) == fact.pool for hold in found):
+        return
+    t.emit(
+        ev.UsageCorrected(request_id=fact.request_id, model=fact.model, usage=fact.usage, cost=fact.cost, answered=told)
+    )
+
+
+def _asked_of(state: RunState, model: str) -> str:
+    """Return the pool of agents that was asked, as it stands in its facts: empty for the deciders'."""
+    pool = pool_of(model, state.created.project)
+    return "" if pool == DEFAULT_POOL else pool

@@ -1,0 +1,1 @@
+"""Handlers of tool calls: order, outcomes, internal tools, the stop switch."""

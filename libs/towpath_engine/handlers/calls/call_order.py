@@ -1,0 +1,26 @@
+"""Turns of internal tools: calls of one decision are applied in call order, and asked for in it (design §7).
+
+Law: a call is asked for once those before it have an outcome (`RunState.queued`). Until then nothing asks about it, so
+that waiting, also for a person, costs neither messages nor active time; its own time begins with its turn.
+"""
+
+from towpath_contracts.tools.child_tools import starts_child
+from towpath_engine.handlers.transition import Transition
+from towpath_engine.state.run import OpenCall
+
+
+def next_turn(t: Transition, ended: OpenCall) -> None:
+    """Ask for the call that has waited for *ended*, which has its outcome now."""
+    tools, queued = t.state.snapshot.tools, t.state.queued
+    if not tools[ended.call.tool].internal:
+        return
+    if starts_child(ended.call.tool):
+        going_on = [c.call for c in t.state.calls if not c.status and starts_child(c.call.tool)]
+        for moved_up in going_on[t.state.max_parallel - 1 : t.state.max_parallel]:
+            t.ask(moved_up.execution_id)
+        return
+    for call in t.state.calls:
+        later = not call.status and call.call.call_index > ended.call.call_index
+        own = tools[call.call.tool].internal and not starts_child(call.call.tool)
+        if later and own and call.call.execution_id not in queued:
+            t.ask(call.call.execution_id)

@@ -1,0 +1,60 @@
+"""Calls that the run itself answers: their end is in its own log, and the ledger is told it (design §7).
+
+Law: what the run says of such a call counts, whatever a fence has made of its row; so it says only what it knows. A
+call whose child has begun is never said not to have happened: what it did, the child's own record tells.
+"""
+
+from typing import Any
+
+from towpath_contracts.events import log as ev
+from towpath_contracts.tools.calls import ToolFailure
+from towpath_contracts.tools.internal_tools import PLATFORM_WORKER
+from towpath_engine.handlers.children import born_ms
+from towpath_engine.handlers.transition import Transition
+from towpath_engine.reducers.workspace import outcome_effect
+from towpath_engine.state.run import OpenCall, OpenChild
+
+CUT_OFF = "run_ended"
+"""The code of a call whose run has ended while its child was under way."""
+
+
+def end_own_call(
+    t: Transition,
+    call: OpenCall,
+    *,
+    result: Any = None,
+    failure: ToolFailure | None = None,
+    child: OpenChild | None = None,
+    policy_version: int = 0,
+) -> None:
+    """Say what came of *call*, which succeeded unless it has a *failure*; the caller goes on from there.
+
+    *child* is the run that the call was: it began with its birth, which its id tells.
+    """
+    t.emit(
+        ev.ToolCallFinished(
+            execution_id=call.call.execution_id,
+            step=t.state.step,
+            epoch=t.state.epoch,
+            agent_key=t.state.agent_key,
+            call_index=call.call.call_index,
+            tool=call.call.tool,
+            status="succeeded" if failure is None else "failed",
+            result=result,
+            failure=failure,
+            worker=PLATFORM_WORKER,
+            policy_version=policy_version if child is None else child.policy_version,
+            duration_ms=0 if child is None else max(0, int(t.now.timestamp() * 1000) - born_ms(child.child_id)),
+        )
+    )
+    t.ask(outcome_effect(t.state.run_id, call.call.execution_id))
+
+
+def cut_off(t: Transition) -> None:
+    """Close the calls whose children still run when the run ends; the children are told to stop."""
+    for child in t.state.children:
+        call = None if child.ended or child.execution_id is None else t.state.open_call(child.execution_id)
+        if call is not None:
+            said = f"the run ended while {call.call.tool} was under way in run {child.child_id}, which is told to stop"
+            failure = ToolFailure(code=CUT_OFF, message=said, began=True)
+            end_own_call(t, call, failure=failure, child=child)

@@ -1,0 +1,224 @@
+"""`spawn`: child runs, each an ordinary run with a log of its own (design §5).
+
+Law: a child is born in the transition that appends `child_started`, with its whole first record; its id follows from
+the parent, the step and its place, and begins with the time of that transition, as a run id must. Depth, steps, time
+and rights are never more than the parent's. The parent waits for it as for any other effect.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID, uuid5
+
+from towpath_contracts import facts
+from towpath_contracts.budgets import CarveOut
+from towpath_contracts.decisions.request import Cost
+from towpath_contracts.events import log as ev
+from towpath_contracts.runs.children import ChildTask, ParentOf
+from towpath_contracts.tools.grants import narrow
+from towpath_contracts.tree_limits import MAX_DEPTH
+from towpath_engine.handlers.transition import Transition
+from towpath_engine.reducers.background import active_ms
+from towpath_engine.reducers.budget import spent
+from towpath_engine.reducers.loop_inheritance import handed_over
+from towpath_engine.reducers.references import carried
+from towpath_engine.state.run import FINAL, NO_COST, STOPPING, EffectKind, OpenChild, PendingEffect, RunState, Status
+
+_RANDOM_BITS = (1 << 62) - 1
+_MAX_INDEX = (1 << 12) - 1
+
+UNREADABLE = "log_unreadable"
+"""Why a run is parked that can't even be cancelled: its log can't be folded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Birth:
+    """A child that was started: what its run begins with."""
+
+    child_id: UUID
+    task: "ev.RunCreated"
+
+
+def depth_of(state: RunState) -> int:
+    """Return how deep the run stands below the one that a caller submitted."""
+    parent = state.created.parent
+    return 0 if parent is None else parent.depth
+
+
+def may_spawn(state: RunState) -> bool:
+    """Say whether the run may have children: depth is bounded (design §5)."""
+    return depth_of(state) < MAX_DEPTH
+
+
+def child_id(parent: UUID, step: int, index: int, at: datetime) -> UUID:
+    """Name a child: a UUIDv7 of the moment, whose other bits follow from parent, step and index (RFC 9562 §5.7).
+
+    Children of one moment sort by their index (method 1 of its §6.2: the bits after the time count).
+    """
+    low = uuid5(parent, f"child:{step}:{index}").int & _RANDOM_BITS
+    milliseconds = int(at.timestamp() * 1000) & ((1 << 48) - 1)
+    return UUID(int=milliseconds << 80 | 0x7 << 76 | min(index, _MAX_INDEX) << 64 | 0b10 << 62 | low)
+
+
+def born_ms(child: UUID) -> int:
+    """Return when a child was born, in milliseconds since 1970: its id begins with that."""
+    return child.int >> 80
+
+
+def spawn(t: Transition, tasks: Sequence[ChildTask]) -> None:
+    """Start a child for each of *tasks*; they run at the same time. Raises ValueError beyond the deepest level."""
+    if not may_spawn(t.state):
+        msg = f"children stand at most {MAX_DEPTH} deep"
+        raise ValueError(msg)
+    begin = len(t.state.children)
+    for place, task in enumerate(tasks, start=begin):
+        t.emit(
+            ev.ChildStarted(
+                child_id=child_id(t.state.run_id, t.state.step, place, t.now),
+                step=t.state.step,
+                index=place,
+                task=_bounded(t, task),
+            )
+        )
+
+
+def _bounded(t: Transition, task: ChildTask) -> ChildTask:
+    """Return *task* with no more steps and time than its parent has left."""
+    own = t.state.created
+    deadline = t.state.active_deadline()
+    standing = own.timeout_ms - active_ms(t.state, t.now)  # while it waits for people there is no deadline
+    left = max(1, standing if deadline is None else int((deadline - t.now).total_seconds() * 1000))
+    return task.model_copy(
+        update={
+            "max_steps": min(task.max_steps or own.max_steps, own.max_steps),
+            "timeout_ms": min(task.timeout_ms or left, left),
+        }
+    )
+
+
+def _carved(event: "ev.ChildStarted") -> tuple[CarveOut, ...]:
+    held = event.task.carve_out
+    return () if held is None else (CarveOut(run_id=event.child_id, budget=held),)
+
+
+def kind_of(task: ChildTask) -> str:
+    """Return the kind of run that *task* makes (design §5)."""
+    kinds = {"goal": task.goal, "plan": task.plan, "swarm": task.swarm}
+    return next((kind for kind, given in kinds.items() if given is not None), "network")
+
+
+def birth_of(state: RunState, event: "ev.ChildStarted") -> Birth:
+    """Return what the run of a child begins with; rights narrow: its own matrix, and every grant of its parent."""
+    own, task = state.created, event.task
+    above = ParentOf(
+        run_id=state.run_id,
+        root_id=state.run_id if own.parent is None else own.parent.root_id,
+        step=event.step,
+        index=event.index,
+        depth=depth_of(state) + 1,
+        max_parallel=state.max_parallel,
+    )
+    created = own.model_copy(
+        update={
+            "kind": kind_of(task),
+            "goal": task.goal,
+            "background": None,
+            "plan": task.plan,
+            "swarm": task.swarm,
+            "agent_key": task.agent_key,
+            "user_message": task.user_message,
+            "max_steps": task.max_steps or own.max_steps,
+            "timeout_ms": task.timeout_ms or own.timeout_ms,
+            "grants": narrow(own.grants, own.grant),
+            "grant": None,
+            "single_instruction": False,
+            "response_schema": task.response_schema,
+            "forked_from": None,
+            "carve_outs": (*own.carve_outs, *_carved(event)),
+            "parent": above,
+            "spent": spent(state),
+            "detectors": handed_over(state.detectors),
+            "cursors": {queue: place for queue, place in state.cursors.items() if queue == task.agent_key},
+        }
+    )
+    return Birth(child_id=event.child_id, task=created)
+
+
+def child_told(t: Transition, fact: facts.ChildTold) -> bool:
+    """Take what a child says of itself; says whether it has ended now."""
+    child = next((c for c in t.state.children if c.child_id == fact.child_id), None)
+    if child is None or child.ended or fact.child_seq <= child.seq:
+        return False
+    if fact.status == Status.QUARANTINED and fact.reason != UNREADABLE and _is_stopping(t.state):
+        return False  # it takes a cancel, and then has an end of its own
+    if fact.ended:
+        t.emit(
+            ev.ChildEnded(
+                child_id=fact.child_id,
+                step=child.step,
+                index=child.index,
+                status=fact.status,
+                reason=fact.reason,
+                final=fact.final,
+                usage=fact.usage,
+                cost=fact.cost,
+                below=fact.below,
+                child_seq=fact.child_seq,
+                cursors=fact.cursors,
+                worked=fact.worked,
+            )
+        )
+        return True
+    waits = fact.status == Status.WAITING
+    if waits != child.waits or fact.news:  # news that came before an older word must be known to be newer
+        t.emit(ev.ChildWaits(child_id=fact.child_id, waits=waits, child_seq=fact.child_seq))
+    return False
+
+
+def _is_stopping(state: RunState) -> bool:
+    return state.is_final or state.status in STOPPING
+
+
+def is_over(status: str) -> bool:
+    """Say whether a child of that status gives no answer any more: it has ended, or is parked."""
+    return status in FINAL or status == Status.QUARANTINED
+
+
+def pending_children(state: RunState) -> list[PendingEffect]:
+    """Return the children that have not ended."""
+    return [pending for pending in state.pending if pending.kind is EffectKind.CHILD]
+
+
+def stop_child(t: Transition, child: OpenChild, reason: str) -> None:
+    """Want a child no longer: it is told to stop until it has ended; one that has ended or is told changes nothing."""
+    if not child.ended and not child.stopped:
+        t.emit(ev.ChildStopped(child_id=child.child_id, reason=reason))
+        t.ask(child.child_id)
+
+
+def below_of(state: RunState) -> Cost | None:
+    """Return what the run's own children have cost; None where that is nothing."""
+    return None if state.below == NO_COST else state.below
+
+
+def told_of(state: RunState) -> facts.ChildTold | None:
+    """Return what a child tells its parent of this state; None for a run that is nobody's child."""
+    parent = state.created.parent
+    if parent is None:
+        return None
+    return facts.ChildTold(
+        run_id=parent.run_id,
+        fact_id=f"{state.run_id}:{state.seq}",
+        child_id=state.run_id,
+        child_seq=state.seq,
+        status=str(state.status),
+        ended=is_over(state.status),
+        news=True,
+        reason=state.reason,
+        final=carried(state.final),
+        usage=state.usage,
+        cost=state.cost,
+        below=below_of(state),
+        cursors={queue: place for queue, place in state.cursors.items() if queue == state.created.agent_key},
+        worked=state.worked,
+    )

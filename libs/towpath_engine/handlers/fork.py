@@ -1,0 +1,115 @@
+"""Forking: a new run that takes over what another one knew before a step (design §5).
+
+Law: what is inherited is knowledge, never work: no call, gate, request, fence, cost or time of the parent is taken
+over. The new run's ids follow from its own run id, so nothing that the parent did can be asked for again.
+"""
+
+from uuid import UUID
+
+from towpath_contracts import facts
+from towpath_contracts.decisions.decision import Finish
+from towpath_contracts.events import log as ev
+from towpath_contracts.networks.spec import Snapshot
+from towpath_engine.evolve import evolve
+from towpath_engine.handlers.transition import Transition
+from towpath_engine.state.run import EffectKind, RunState, Status, initial
+
+
+class ForkRefusedError(Exception):
+    """The run can't be forked from that step; the text says why."""
+
+
+def forked(t: Transition, fact: facts.RunForked) -> None:
+    """Begin a run as a fork. Only a run that was created as one, and nothing has happened to yet, can be told so."""
+    told = t.state.created.forked_from
+    if t.state.status is not Status.QUEUED or t.state.seq != 1 or told is None:
+        return
+    t.emit(ev.RunForked(parent=told, parent_seq=fact.parent_seq, by=fact.by, inherited=fact.inherited))
+    if fact.note:
+        t.emit(ev.NoteAdded(step=t.state.step, text=fact.note))
+
+
+class ForkPoint:
+    """Finds the state that a run was in just before a step, from its entries in order.
+
+    What the machine says at the beginning of a step (nudges, the forced last step) is left out: the fork's own
+    beginning says it again. What a person said, or a measured confidence, is said once and so is known.
+    """
+
+    def __init__(self, run_id: UUID, snapshot: Snapshot, from_step: int) -> None:
+        self._from_step = from_step
+        self._state = initial(run_id, snapshot)
+        self._boundary = self._state
+        self._first_step: int | None = None
+        self._answered = False
+        self._last: ev.AnyEvent | None = None
+
+    def saw(self, entry: "ev.LogEntry") -> bool:
+        """Take the next entry; True once the point is found and no more entries are needed."""
+        event = entry.event
+        if isinstance(event, ev.DecisionRequested):
+            self._first_step = self._first_step or event.step
+            if event.step >= self._from_step:
+                return True
+        if isinstance(event, ev.RunFinished | ev.CancelAccepted | ev.RunQuarantined):
+            return True
+        self._answered = isinstance(event, ev.InstructionIssued) and isinstance(event.instruction, Finish)
+        self._state = evolve(self._state, entry)
+        if not _is_preamble(event) or _is_answer(self._last, event):
+            self._boundary = self._state
+        self._last = event
+        return False
+
+    def state(self) -> RunState:
+        """Return the state before the step; raises ForkRefusedError."""
+        found, step = self._boundary, self._from_step
+        first = self._first_step
+        if found.composition is not None:
+            msg = "a plan has no steps of its own to fork from: submit it anew, or fork a run of one of its steps"
+        elif first is None:
+            msg = "the run has not begun its first step"
+        elif step < first:
+            msg = f"the run is a fork that begins at step {first}: fork its parent"
+        elif step > found.step + 1:
+            msg = f"the run has {found.step} steps; name one from {first} to {found.step}"
+        elif self._answered:
+            msg = f"the run answered in step {found.step}: nothing comes after it"
+        elif _is_busy(found):
+            msg = f"step {found.step} is not over: it waits for a decision or has calls without an outcome"
+        else:
+            return found
+        raise ForkRefusedError(msg)
+
+    @property
+    def seq(self) -> int:
+        """Seq of the last entry that is shared."""
+        return self._boundary.seq
+
+
+def _is_busy(state: RunState) -> bool:
+    """Say whether anything is under way; what the ledger has to be told of ended calls is the parent's to tell."""
+    waits = any(pending.kind is not EffectKind.OUTCOME for pending in state.pending)
+    return waits or any(not call.status for call in state.calls)
+
+
+def _is_preamble(event: "ev.AnyEvent") -> bool:
+    match event:
+        case ev.NoteAdded() | ev.IterationStarted() | ev.IterationCompleted():
+            return True
+        case ev.LoopDetected():
+            return event.detector != "calls"
+        case ev.AgentTransferred():
+            return event.forced
+        case _:
+            return False
+
+
+def _is_answer(before: "ev.AnyEvent | None", event: "ev.AnyEvent") -> bool:
+    """Say whether *event* tells the model what came *before*: nothing of the fork's beginning says that again."""
+    match before, event:
+        case ev.GateClosed(), ev.NoteAdded():
+            return bool(before.reason) and before.reason in event.text
+        case ev.ConfidenceMeasured(), ev.NoteAdded():
+            return f"{before.score:.2f} " in event.text
+        case _:
+            return False

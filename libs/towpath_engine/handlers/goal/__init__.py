@@ -1,0 +1,1 @@
+"""Handlers of goal runs: validation, progress, retry, confidence, denials."""

@@ -1,0 +1,66 @@
+"""Confidence of a goal run: checked every few steps, on stated doubt, on request, after failures (feature C8).
+
+Law: what can't be read is no confidence at all, and low confidence is somebody's decision: whose, autonomy says.
+"""
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions.request import DecisionKind
+from towpath_contracts.events import log as ev
+from towpath_engine.handlers.decision_requests import request_assessment
+from towpath_engine.handlers.run_gates import open_run_gate
+from towpath_engine.handlers.transition import Transition
+from towpath_engine.requests.goal_context import confidence_payload
+from towpath_engine.rules.autonomy import FAILURES_ASKED, who_decides
+from towpath_engine.rules.criteria import reached
+from towpath_engine.state.goal import GoalState
+from towpath_engine.state.run import RunState
+
+GATE = "low_confidence"
+INTERVAL = "interval"
+FAILURES = "failures"
+
+
+def check_confidence(t: Transition) -> bool:
+    """Ask how sure the model is where there is an occasion; says whether it was asked."""
+    goal = t.state.goal
+    if goal is None or goal.confidence_step == t.state.step or reached(t.state) or not trigger_of(t.state, goal):
+        return False
+    request_assessment(t, DecisionKind.CONFIDENCE)
+    return True
+
+
+def trigger_of(state: RunState, goal: GoalState) -> str:
+    """Return why confidence is checked after this step: requested, uncertain, failures, interval; empty for not at all.
+
+    The interval counts steps from the first: 5, 10, 15, whatever was checked in between.
+    """
+    settings = state.created.goal_settings
+    if goal.doubt:
+        return goal.doubt
+    helped = goal.helped_step == state.step  # by another agent or a person: that is an answer to the failure
+    if goal.consecutive_failures and not goal.consecutive_failures % FAILURES_ASKED[settings.autonomy] and not helped:
+        return FAILURES
+    return INTERVAL if state.step % settings.confidence_every == 0 else ""
+
+
+def take_confidence(t: Transition, answer: JsonObject | None) -> None:
+    """Take the answer; a low one goes to a person or back to the model."""
+    goal = t.state.goal
+    if goal is None:
+        return
+    settings = t.state.created.goal_settings
+    trigger = trigger_of(t.state, goal) or INTERVAL
+    score = 0.0 if answer is None else min(1.0, max(0.0, answer["confidence"]))
+    reason = "the answer could not be read" if answer is None else answer["reason"]
+    t.emit(ev.ConfidenceMeasured(step=t.state.step, score=score, trigger=trigger, reason=reason))
+    low = score < settings.confidence_threshold
+    said = f"Low confidence: {score:.2f}" if low else f"Confidence {score:.2f}, asked for: {trigger}"
+    match who_decides(settings.autonomy, trigger, score, settings.confidence_threshold):
+        case "person":
+            detail = {**confidence_payload(t.state), "confidence": score, "trigger": trigger, "why": reason}
+            open_run_gate(t, GATE, f"confidence:{t.state.step}", said, detail)
+        case "model":
+            text = f"{said} ({reason}). Change the way to the goal, or ask a person with REQUEST_GATE."
+            t.emit(ev.NoteAdded(step=t.state.step, text=text))
+        case "nobody":
+            return

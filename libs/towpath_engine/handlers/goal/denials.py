@@ -1,0 +1,136 @@
+"""The ladder after a denied action: an allowed alternative, a specialist, a person (feature C9, design §7).
+
+Law: a rung is climbed once for a tool; a denial never ends a run, and nobody gets a right by it that the tool-access
+service does not give. What only other arguments could mend is no matter of rights: such an action is retried.
+"""
+
+from typing import Any
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions.request import DecisionKind
+from towpath_contracts.events import log as ev
+from towpath_engine.handlers.decision_requests import request_assessment
+from towpath_engine.handlers.goal.specialist import ask_specialist, may_ask
+from towpath_engine.handlers.goal.validate import action_failed
+from towpath_engine.handlers.run_gates import open_run_gate
+from towpath_engine.handlers.transition import Transition
+from towpath_engine.rules.autonomy import consults_alone
+from towpath_engine.state.goal import GoalState
+from towpath_engine.state.run import OpenCall, OpenChild, RunState
+
+GATE = "permission"
+LIMITED = "limit_exceeded"
+"""What the tool-access service calls a denial by a limit: it is of the run, whichever of its agents calls (§7)."""
+
+ALTERNATIVE, SPECIALIST, PERSON = "alternative", "specialist", "person"
+
+
+def denied_call(state: RunState) -> OpenCall | None:
+    """Return the denied call of a failed action that another tool, agent or person could help with."""
+    if not action_failed(state):
+        return None
+    return next((call for call in state.calls if call.status == "denied" and _helped_by_others(_denial(call))), None)
+
+
+def _denial(call: OpenCall) -> dict[str, Any]:
+    return call.result if isinstance(call.result, dict) else {}
+
+
+def _helped_by_others(denial: JsonObject) -> bool:
+    if denial.get("alternatives") or denial.get("allowed_tools") or denial.get("specialists"):
+        return True
+    person = denial.get("escalation")
+    return person is None or bool(person.get("role"))
+
+
+def points_elsewhere(state: RunState) -> bool:
+    """Say whether the action was denied, so that another attempt is a matter of the ladder."""
+    return denied_call(state) is not None
+
+
+def _alternatives(denial: JsonObject) -> list[str]:
+    named = [one["tool"] for one in denial.get("alternatives", ())]
+    return named or list(denial.get("allowed_tools", ()))
+
+
+def _climbed(goal: GoalState, tool: str, rung: str) -> bool:
+    return f"{tool}:{rung}" in goal.rungs
+
+
+def seek_alternative(t: Transition) -> bool:
+    """Ask for an allowed action in the same step, once; says whether it did."""
+    goal, call = t.state.goal, denied_call(t.state)
+    if goal is None or call is None or goal.helped_step == t.state.step or _climbed(goal, call.call.tool, ALTERNATIVE):
+        return False
+    allowed = _alternatives(_denial(call))
+    if not allowed:
+        return False
+    names = ", ".join(allowed)
+    _sought(t, call, "alternative", names)
+    t.emit(ev.NoteAdded(step=t.state.step, text=f"{call.call.tool} was denied. You may use: {names}."))
+    request_assessment(t, DecisionKind.REPLAN)
+    return True
+
+
+def seek_help(t: Transition) -> bool:
+    """After a step that failed by a denial: a specialist in a run of its own, or a person; says whether a run began."""
+    goal, call = t.state.goal, denied_call(t.state)
+    if goal is None or call is None:
+        return False
+    if goal.helped_step == t.state.step and goal.helped_by != ALTERNATIVE:
+        if goal.helped_by == SPECIALIST and _asked_in_vain(t.state, call):
+            _ask_person(t, call)
+        return False
+    deadline = t.state.active_deadline()
+    if deadline is not None and deadline <= t.now:
+        return False  # what comes next says so; a specialist would have no time
+    specialist = _specialist(t.state, goal, call)
+    if specialist is None or not may_ask(t.state, specialist, call):
+        _ask_person(t, call)
+        return False
+    _sought(t, call, "specialist", specialist)
+    ask_specialist(t, specialist, call, str(_denial(call).get("reason", "")))
+    return True
+
+
+def _asked_in_vain(state: RunState, call: OpenCall) -> list[OpenChild]:
+    """Return the specialists that were asked about *call* and came to no end of their own."""
+    asked = [c for c in state.children if c.purpose == SPECIALIST and c.subject == call.call.tool]
+    return [c for c in asked if c.ended and c.status != "completed"]
+
+
+def _ended_as(child: OpenChild) -> str:
+    return f"{child.status}, {child.reason}" if child.reason else child.status
+
+
+def _told(children: list[OpenChild]) -> list[JsonObject]:
+    return [{"agent": c.agent_key, "run_id": str(c.child_id), "status": c.status, "reason": c.reason} for c in children]
+
+
+def _specialist(state: RunState, goal: GoalState, call: OpenCall) -> str | None:
+    """Return the agent to ask: one that has the right, of those that the goal names where it names any."""
+    settings, tool = state.created.goal_settings, call.call.tool
+    if _climbed(goal, tool, SPECIALIST) or not consults_alone(settings.autonomy):
+        return None
+    if _denial(call).get("violation_type") == LIMITED:
+        return None
+    able = [one["agent_key"] for one in _denial(call).get("specialists", ())]
+    named = [key for key in settings.specialists if key in state.snapshot.agents and key != state.agent_key]
+    both = [key for key in able if not settings.specialists or key in named]
+    return next(iter(both or [key for key in named if tool in state.snapshot.agents[key].equipped_tools]), None)
+
+
+def _ask_person(t: Transition, call: OpenCall) -> None:
+    _sought(t, call, "person", "")
+    denial, tool = _denial(call), call.call.tool
+    vain = _asked_in_vain(t.state, call)
+    found = "; ".join(f"specialist {c.agent_key} was asked in vain (run {c.child_id}: {_ended_as(c)})" for c in vain)
+    said = f"{t.state.agent_key} may not use {tool}, and {found or 'nothing else was found'}"
+    reason = f"{said}: {denial.get('reason', '')}"
+    detail = {"tool": tool, "args": call.shown_args(), "denial": denial, **({"asked": _told(vain)} if vain else {})}
+    open_run_gate(t, GATE, f"denied:{tool}", reason, detail)
+
+
+def _sought(t: Transition, call: OpenCall, rung: "ev.Rung", target: str) -> None:
+    reason = str(_denial(call).get("reason", ""))
+    t.emit(ev.HelpSought(step=t.state.step, tool=call.call.tool, rung=rung, target=target, reason=reason))

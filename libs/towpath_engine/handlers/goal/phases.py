@@ -1,0 +1,55 @@
+"""Goal runs: what comes after an action, and when a goal is reached (design §5, features C1-C9).
+
+Law: a goal is reached when its criteria are met by what happened; a model's own "done" only makes them be looked at.
+One module for each phase: `retrying`, `judging`, `measuring`, `denials`, `confidence`.
+"""
+
+from collections.abc import Callable
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions.decision import Finish
+from towpath_contracts.decisions.request import DecisionKind
+from towpath_engine.handlers.deadline import stopped_by_time
+from towpath_engine.handlers.finish import finish
+from towpath_engine.handlers.goal.confidence import check_confidence, take_confidence
+from towpath_engine.handlers.goal.denials import seek_help
+from towpath_engine.handlers.goal.progress import measure_progress, take_progress
+from towpath_engine.handlers.goal.retry import retry
+from towpath_engine.handlers.goal.validate import answer_claim, take_validation, validate
+from towpath_engine.handlers.transition import Transition
+from towpath_engine.rules.criteria import criteria_of, final_of, reached
+from towpath_engine.state.run import Status
+
+CRITERIA_MET = "criteria_met"
+PROGRESS_COMPLETE = "progress_complete"
+
+
+def goal_claimed(_t: Transition, _instruction: Finish) -> bool:
+    """Take a model's word that it is done: it ends nothing, the phases look at what happened."""
+    return False
+
+
+def stopped_by_success(t: Transition) -> bool:
+    """End a run whose goal is reached; says whether it is."""
+    goal = t.state.goal
+    if goal is None or not reached(t.state):
+        return False
+    reason = CRITERIA_MET if criteria_of(t.state) else PROGRESS_COMPLETE
+    finish(t, Status.COMPLETED, reason, "", final=final_of(t.state, goal))
+    return True
+
+
+GOAL_PHASES: tuple[Callable[[Transition], bool], ...] = (
+    retry,
+    validate,
+    measure_progress,
+    answer_claim,
+    seek_help,
+    check_confidence,
+)
+GOAL_CHECKS: tuple[Callable[[Transition], bool], ...] = (stopped_by_time, stopped_by_success)
+GOAL_ANSWERS: dict[DecisionKind, Callable[[Transition, JsonObject | None], None]] = {
+    DecisionKind.VALIDATE: take_validation,
+    DecisionKind.PROGRESS: take_progress,
+    DecisionKind.CONFIDENCE: take_confidence,
+}

@@ -1,0 +1,72 @@
+"""Progress of a goal run: by tests, else by artifacts, else by a model's word (feature C7).
+
+Law: numbers come from tools that declare their shape; the model is asked only where there is neither a test report nor
+an artifact, and about a step that succeeded.
+"""
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions.request import DecisionKind
+from towpath_contracts.events import log as ev
+from towpath_contracts.tools.reports import Measure, progress_by_artifacts, progress_by_tests
+from towpath_engine.handlers.decision_requests import request_assessment
+from towpath_engine.handlers.transition import Transition
+from towpath_engine.rules.criteria import criteria_of, reached
+from towpath_engine.state.goal import GoalState
+from towpath_engine.state.run import RunState
+
+
+def measure_progress(t: Transition) -> bool:
+    """Measure how far the goal is where something new is known, or ask a model; says whether it was asked."""
+    goal = t.state.goal
+    if goal is None or goal.progress_step == t.state.step:
+        return False
+    if goal.fresh:
+        _by_reports(t, goal)
+        return False
+    if goal.tests is not None or goal.artifacts or not _asks_model(t.state, goal):
+        return False
+    request_assessment(t, DecisionKind.PROGRESS)
+    return True
+
+
+def take_progress(t: Transition, answer: JsonObject | None) -> None:
+    """Take a model's word on progress; one that can't be read, or knows nothing, leaves it as it was."""
+    goal = t.state.goal
+    if goal is None:
+        return
+    said = None if answer is None else answer["progress"]
+    reason = "the answer could not be read" if answer is None else answer["reason"]
+    score = goal.progress if said is None else min(1.0, max(0.0, said))
+    source = "none" if said is None else "model"
+    t.emit(ev.ProgressMeasured(step=t.state.step, source=source, score=score, reason=reason))
+
+
+def _asks_model(state: RunState, goal: GoalState) -> bool:
+    """A claim without criteria rests on progress alone; another step is measured where steps are validated."""
+    if reached(state):
+        return False
+    if goal.claimed is not None:
+        return not criteria_of(state)
+    return state.created.goal_settings.validate_steps and goal.succeeded and bool(state.calls)
+
+
+def _by_reports(t: Transition, goal: GoalState) -> None:
+    if goal.tests is not None:
+        _emit(t, "tests", progress_by_tests(goal.tests, goal.measured_tests))
+    elif goal.measured_tests is None and goal.artifacts:
+        _emit(t, "artifacts", progress_by_artifacts(goal.artifacts, goal.expected_artifacts))
+    else:
+        _emit(t, "tests", Measure(score=0.0), goal.misreported or "no test ran")
+
+
+def _emit(t: Transition, source: "ev.ProgressSource", measure: Measure, reason: str = "") -> None:
+    t.emit(
+        ev.ProgressMeasured(
+            step=t.state.step,
+            source=source,
+            score=measure.score,
+            metrics=measure.metrics,
+            reason=reason,
+            artifacts=() if t.state.goal is None else t.state.goal.artifacts,
+        )
+    )

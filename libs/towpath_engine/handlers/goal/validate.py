@@ -1,0 +1,168 @@
+"""Validation of a step of a goal run: every step has one, after all its attempts (features C1, C2).
+
+Law: what failed is judged by its outcome alone. A model is asked where the outcome does not say it, and fails closed.
+"""
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions.request import DecisionKind
+from towpath_contracts.events import log as ev
+from towpath_contracts.tools.child_tools import starts_child
+from towpath_engine.handlers.decision_requests import request_assessment
+from towpath_engine.handlers.transition import Transition
+from towpath_engine.reducers.loop_signatures import errors_of
+from towpath_engine.rules.criteria import criteria_of, has_texts, helpers, met_now, reached, unmet_words
+from towpath_engine.state.goal import GoalState
+from towpath_engine.state.run import RunState
+
+NOT_REACHED = "goal_not_reached"
+"""The code of a refused claim."""
+
+REPEATED = "action_repeated"
+"""The code of a further attempt that is the same as one before."""
+
+
+def action_failed(state: RunState) -> bool:
+    """Say whether every call of the step's last action failed."""
+    return bool(state.calls) and all(call.status != "succeeded" for call in state.calls)
+
+
+def validate(t: Transition) -> bool:
+    """Say what came of the step, or ask a model; says whether it was asked."""
+    goal = t.state.goal
+    if goal is None or goal.validated_step == t.state.step:
+        return False
+    if goal.claimed is not None and not criteria_of(t.state):
+        return False  # progress decides, and is measured next
+    if goal.refused:
+        _told(t, goal, "outcome", success=False, reason=_refused(goal), signature=f"refused:{goal.refused}")
+    elif action_failed(t.state) and not helpers(t.state):
+        reason, signature = _failure(t.state, goal), errors_of(t.state.calls)
+        _told(t, goal, "outcome", success=False, reason=reason, signature=signature)
+    elif _needs_model(t.state, goal):
+        request_assessment(t, DecisionKind.VALIDATE)
+        return True
+    else:
+        _by_record(t, goal)
+    return False
+
+
+def take_validation(t: Transition, answer: JsonObject | None) -> None:
+    """Take a model's judgement of the step; one that can't be read says that nothing is valid."""
+    goal = t.state.goal
+    if goal is None:
+        return
+    judged = answer or {"valid": False, "reason": "the validation could not be read", "criteria": [], "uncertain": True}
+    met = met_now(t.state, goal, judged)
+    unmet = unmet_words(t.state, met) if goal.claimed is not None else ""
+    success = judged["valid"] and not unmet
+    reason = f"not done: {unmet}" if unmet else judged["reason"]
+    signature = "" if success else f"validation:{NOT_REACHED if unmet else 'not_valid'}"
+    _emit(t, goal, "model", success, reason, met, signature, uncertain=judged["uncertain"])
+
+
+def answer_claim(t: Transition) -> bool:
+    """Tell a model that says it is done what is not; the run goes on. Asks for nothing."""
+    goal = t.state.goal
+    if goal is None or goal.claimed is None or goal.refused == NOT_REACHED:
+        return False
+    done = reached(t.state)
+    if goal.validated_step != t.state.step:  # no criteria: what was measured decides
+        reason = f"progress is {goal.progress:.2f} by {goal.progress_source}"
+        _told(t, goal, "none", success=done, reason=reason, signature="" if done else f"refused:{NOT_REACHED}")
+    if not done:
+        t.emit(
+            ev.DecisionRefused(
+                step=t.state.step,
+                epoch=t.state.epoch,
+                agent_key=t.state.agent_key,
+                code=NOT_REACHED,
+                feedback=_not_done(t.state),
+            )
+        )
+    return False
+
+
+def _not_done(state: RunState) -> str:
+    goal = state.goal or GoalState()
+    unmet = unmet_words(state, goal.met)
+    if unmet:
+        return f"Not done: these acceptance criteria are not met: {unmet}. Go on."
+    if criteria_of(state):
+        return "Not done: nobody could confirm that the acceptance criteria are met. Go on."
+    return f"Not done: progress is {goal.progress:.2f} by {goal.progress_source}, not 1. Go on."
+
+
+def _needs_model(state: RunState, goal: GoalState) -> bool:
+    """Say whether the record alone does not tell: a text is to be judged, or a result that has no declared shape."""
+    texts = has_texts(state)
+    if goal.claimed is not None:
+        return texts
+    if not state.created.goal_settings.validate_steps or not state.calls:
+        return False
+    return texts or not _self_evident(state)
+
+
+def _self_evident(state: RunState) -> bool:
+    if helpers(state):
+        return True
+    specs = [state.snapshot.tools[call.call.tool] for call in state.calls]
+    known = all(spec.reports or (spec.internal and not starts_child(spec.name)) for spec in specs)
+    return known and all(call.status == "succeeded" for call in state.calls)
+
+
+def _by_record(t: Transition, goal: GoalState) -> None:
+    met = met_now(t.state, goal)
+    unmet = unmet_words(t.state, met) if goal.claimed is not None else ""
+    source = "outcome" if t.state.calls or goal.claimed is not None else "none"
+    signature = f"refused:{NOT_REACHED}" if unmet else ""
+    _emit(t, goal, source, not unmet, f"not done: {unmet}" if unmet else _by_others(t.state), met, signature)
+
+
+def _by_others(state: RunState) -> str:
+    return "; ".join(f"{child.agent_key} did {child.subject} in run {child.child_id}" for child in helpers(state))
+
+
+def _failure(state: RunState, goal: GoalState) -> str:
+    names = ", ".join(sorted({call.call.tool for call in state.calls}))
+    many = f"after {goal.attempt} attempts" if goal.attempt > 1 else "at the first attempt"
+    return f"failed {many}: {names}: {errors_of(state.calls)}"
+
+
+def _refused(goal: GoalState) -> str:
+    if goal.attempt == 1:
+        return goal.refusal
+    if goal.refused == REPEATED:
+        return f"only repeats: attempt {goal.attempt} was proposed {goal.refusals} times as it had been tried before"
+    return f"no usable other action in attempt {goal.attempt}: {goal.refusal}"
+
+
+def _told(t: Transition, goal: GoalState, source: str, *, success: bool, reason: str, signature: str) -> None:
+    _emit(t, goal, source, success, reason, met_now(t.state, goal), signature)
+
+
+def _emit(
+    t: Transition,
+    goal: GoalState,
+    source: str,
+    success: bool,
+    reason: str,
+    met: tuple[int, ...],
+    signature: str,
+    *,
+    uncertain: bool = False,
+) -> None:
+    if goal.misreported:
+        reason = f"{reason}; {goal.misreported}" if reason else goal.misreported
+        t.emit(ev.NoteAdded(step=t.state.step, text=f"{goal.misreported}. It counts as no report."))
+    t.emit(
+        ev.StepValidated(
+            step=t.state.step,
+            attempt=goal.attempt,
+            source=source,
+            success=success,
+            reason=reason,
+            criteria=met,
+            error_signature=signature,
+            uncertain=uncertain,
+        )
+    )

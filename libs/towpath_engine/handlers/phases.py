@@ -1,0 +1,73 @@
+"""The phases of a step after its action: act → validate result → reflect → check (design §5).
+
+Law: the phases of the run's kind are walked in their order from the first, each time something was answered; what is
+done already for this step says so itself. The first phase that asks for something ends the walk.
+"""
+
+from pydantic import ValidationError
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions.assessments import ANSWERS
+from towpath_contracts.decisions.request import DecisionKind
+from towpath_engine.handlers.decision_requests import request_assessment
+from towpath_engine.handlers.finish import stopped_by_deadline
+from towpath_engine.handlers.run_kinds import strategy_of
+from towpath_engine.handlers.steps import begin_step, finish_instruction, is_awaiting
+from towpath_engine.handlers.transition import Transition
+
+
+def join_calls(t: Transition) -> None:
+    """All calls of the step are finished: go on, with the results in call order."""
+    if not t.state.created.single_instruction:
+        after_act(t)
+    elif not stopped_by_deadline(t):
+        finish_instruction(t)
+
+
+def after_act(t: Transition) -> None:
+    """Walk the phases of the run's kind; when none wants anything, check every reason to stop and begin a step.
+
+    While an answer is on its way, or a person is asked about the run, nothing else is asked: whoever answers last
+    comes here again. A question that was given up meanwhile comes first: its step is not over.
+    """
+    if is_awaiting(t.state):
+        return
+    if t.state.unanswered:
+        request_assessment(t, DecisionKind(t.state.asked))
+        return
+    for phase in strategy_of(t).phases:
+        if phase(t) or t.state.is_final or t.state.gates:
+            return
+    if not t.state.is_final:
+        begin_step(t)
+
+
+def assessed(t: Transition, kind: DecisionKind, answer: JsonObject) -> None:
+    """Take the answer to an assessment; what can't be read is told as None, and fails closed."""
+    _take(t, kind, readable(kind, answer))
+
+
+def _take(t: Transition, kind: DecisionKind, answer: JsonObject | None) -> None:
+    take = strategy_of(t).answers.get(kind)
+    if take is not None:
+        take(t, answer)
+    if not t.state.is_final:
+        after_act(t)
+
+
+def readable(kind: DecisionKind, answer: JsonObject) -> JsonObject | None:
+    """Return *answer* with its defaults filled in; None where it is not an answer to *kind*.
+
+    A plan is checked where it is taken, so that every fault of it can be told.
+    """
+    if kind is DecisionKind.COMPILE_PLAN:
+        return answer
+    try:
+        return ANSWERS[kind].model_validate(answer).model_dump(mode="json")
+    except ValidationError:
+        return None
+
+
+def missed(t: Transition, kind: DecisionKind) -> None:
+    """An assessment whose answer could not be read fails closed; the run goes on."""
+    _take(t, kind, None)

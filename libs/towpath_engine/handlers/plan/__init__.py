@@ -1,0 +1,1 @@
+"""Handlers of plan and workflow runs: steps that are child runs."""

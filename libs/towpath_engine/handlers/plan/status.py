@@ -1,0 +1,61 @@
+"""The state machine of a plan or workflow, in the words of its source design (feature E6).
+
+Law: every transition is in this table and becomes an event of the log; one that is not in the table is a defect, and
+raises. Next step and all done have triggers of their own.
+"""
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.events import log as ev
+from towpath_contracts.events.plan_events import PlanState, PlanTrigger
+from towpath_engine.handlers.transition import Transition
+from towpath_engine.state.plan import Composition
+
+OVER: frozenset[PlanState] = frozenset({"completed", "failed"})
+
+_LIVE: tuple[PlanState, ...] = (
+    "plan_init",
+    "planner_active",
+    "plan_validated",
+    "dispatching_step",
+    "awaiting_results",
+    "merging_results",
+)
+
+_ENDS: tuple[PlanTrigger, ...] = ("timeout", "cancelled", "panic")
+"""What can happen in every state: time is up, somebody cancels, or the run is ended by anything else."""
+
+TABLE: dict[tuple[PlanState, PlanTrigger], PlanState] = {
+    ("plan_init", "start_plan"): "planner_active",
+    ("planner_active", "start_plan"): "planner_active",  # the one corrective retry
+    ("planner_active", "planner_finished"): "plan_validated",
+    ("planner_active", "validation_failed"): "failed",
+    ("plan_validated", "dispatch_step"): "dispatching_step",
+    ("dispatching_step", "step_dispatched"): "awaiting_results",
+    ("dispatching_step", "step_failed"): "failed",
+    ("awaiting_results", "step_succeeded"): "merging_results",
+    ("awaiting_results", "parallel_complete"): "merging_results",
+    ("awaiting_results", "step_failed"): "failed",
+    ("merging_results", "next_step"): "dispatching_step",
+    ("merging_results", "all_done"): "completed",
+    **{(state, trigger): "failed" for state in _LIVE for trigger in _ENDS},
+}
+
+
+class IllegalTransitionError(ValueError):
+    """The table has no such transition."""
+
+
+def target_of(state: PlanState, trigger: PlanTrigger) -> PlanState:
+    """Return where *trigger* leads from *state*; raises IllegalTransitionError."""
+    target = TABLE.get((state, trigger))
+    if target is None:
+        msg = f"{trigger} is not possible in {state}"
+        raise IllegalTransitionError(msg)
+    return target
+
+
+def move(t: Transition, trigger: PlanTrigger, *, step_id: str = "", error: JsonObject | None = None) -> None:
+    """Go from the run's state to the next one and say so in the log; raises IllegalTransitionError."""
+    source = (t.state.composition or Composition()).phase
+    target = target_of(source, trigger)
+    t.emit(ev.PlanMoved(source=source, trigger=trigger, target=target, step_id=step_id, error=error))

@@ -1,0 +1,54 @@
+"""What asking a model can cost at most (design §5, budgets).
+
+Law: stated before anything is asked; the shell reserves it with the transition, or the transition does not happen. It
+is an upper bound whatever the model does, as long as the decider keeps to the request's own limits.
+"""
+
+from towpath_contracts.budgets import Amounts
+from towpath_contracts.canonical import canonical_json
+from towpath_contracts.decisions.request import DecisionRequest
+from towpath_contracts.events import log as ev
+from towpath_contracts.events.log import LogEntry
+from towpath_engine.evolve import evolve
+from towpath_engine.handlers.transition import Transition
+from towpath_engine.requests.effects import CALLS, message_of
+from towpath_engine.state.run import EffectKind, PendingEffect, RunState
+
+PLATFORM_TOKENS = 8_192
+"""What the decider adds to a context: the constraints, the shapes of answers, fences. Its words have half of that."""
+
+REPAIR_TOKENS = 2_048
+"""A question for repair, beside the answer that it is about."""
+
+
+def worst_case(state: RunState, pending: PendingEffect) -> Amounts:
+    """Return the most that asking *pending* now can cost.
+
+    A token has at least one byte, and whatever a prompt shows stands in the request: its bytes, once more for every
+    place where the agent's own prompt repeats something, bound the tokens of a question. Each of the calls may write
+    all that it is allowed to; after an unreadable answer the question holds that answer too.
+    """
+    message = message_of(state, pending).message
+    if not isinstance(message, DecisionRequest):
+        return Amounts()
+    calls = message.max_calls or CALLS
+    repeats = message.context.base_prompt.count("{{")
+    asked = len(message.context.model_dump_json().encode()) * (1 + repeats) + PLATFORM_TOKENS
+    if message.response_schema is not None:
+        asked += len(canonical_json(message.response_schema).encode())
+    repaired = max(0, calls - 1) * (message.max_output_tokens + REPAIR_TOKENS)
+    told, said = calls * asked + repaired, calls * message.max_output_tokens
+    price = state.budget.prices.get(message.model) if state.budget is not None else None
+    usd = price.of(told, said) if price is not None else 0
+    return Amounts(usd_micros=usd, tokens=told + said, model_calls=calls)
+
+
+def emit_request(t: Transition, event: "ev.DecisionRequested | ev.EffectResent") -> None:
+    """Emit what asks the outside for something; where the run has a budget, with what it reserves for a model."""
+    if t.state.budget is not None:
+        after = evolve(t.state, LogEntry.model_construct(seq=t.state.seq + 1, at=t.now, event=event))
+        wanted = event.request_id if isinstance(event, ev.DecisionRequested) else event.effect_id
+        pending = after.pending_effect(wanted)
+        if pending is not None and pending.kind is EffectKind.DECIDE and pending.attempt > 0:
+            event = event.model_copy(update={"reserved": worst_case(after, pending)})
+    t.emit(event)

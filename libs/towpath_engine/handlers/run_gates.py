@@ -1,0 +1,71 @@
+"""Gates of a run itself: a person decides whether, and how, it goes on (features C5, C8, C11).
+
+Law: one gate per cause while it is open. `approved` goes on, `denied` says what to do differently and goes on too, at
+most three times; after that, and by `stop` or by expiry at any time, the run ends as escalated.
+"""
+
+from datetime import timedelta
+
+from towpath_contracts import facts
+from towpath_contracts.base import JsonObject
+from towpath_contracts.events import log as ev
+from towpath_contracts.ids import gate_id
+from towpath_engine.handlers.finish import finish
+from towpath_engine.handlers.transition import Transition
+from towpath_engine.state.run import OpenGate, Status
+
+MAX_REVISIONS = 3
+"""Denials of a run's gates; the next gate is a manual one (behaviours 002.4)."""
+
+RUN_GATE_HOURS = 24
+"""Expiry of a run's gate (design §5: default 24 h)."""
+
+VERDICTS = ("approved", "denied", "stop")
+MANUAL = "manual"
+
+
+def open_run_gate(t: Transition, gate_type: str, key: str, reason: str, detail: JsonObject) -> None:
+    """Open the gate of one cause, `key`; nothing where it is open already. The run waits for it."""
+    kind = MANUAL if t.state.revisions >= MAX_REVISIONS else gate_type
+    wanted = gate_id(t.state.run_id, f"run:{key}:{t.state.run_gates}")
+    if any(gate.execution_id is None and gate.key == key for gate in t.state.gates):
+        return
+    t.emit(
+        ev.GateOpened(
+            gate_id=wanted,
+            gate_type=kind,
+            reason=reason,
+            detail={"agent": t.state.agent_key, "step": t.state.step, "verdicts": list(VERDICTS), **detail, "key": key},
+            expires_at=t.now + timedelta(hours=RUN_GATE_HOURS),
+        )
+    )
+
+
+def is_run_gate(gate: OpenGate) -> bool:
+    """Whether *gate* is about the run and not about a call."""
+    return gate.execution_id is None
+
+
+def settled(t: Transition, gate: OpenGate, fact: facts.GateResolved) -> bool:
+    """Take a person's word on a gate of the run; says whether the run goes on."""
+    t.emit(ev.GateClosed(gate_id=gate.gate_id, verdict=fact.verdict, reason=fact.reason, by=fact.by))
+    if fact.verdict == "stop" or (fact.verdict == "denied" and gate.gate_type == MANUAL):
+        _escalate(t, gate, f"{fact.by or 'a person'} stopped the run: {fact.reason}")
+        return False
+    if fact.verdict == "expired":
+        _escalate(t, gate, "nobody decided in time")
+        return False
+    if fact.reason:
+        said = "asks for another way" if fact.verdict == "denied" else "says"
+        t.emit(ev.NoteAdded(step=t.state.step, text=f"A person {said}: {fact.reason}"))
+    return True
+
+
+def expired(t: Transition, gate: OpenGate) -> None:
+    """End the run whose gate nobody settled in time."""
+    t.emit(ev.GateClosed(gate_id=gate.gate_id, verdict="expired", reason="nobody decided in time"))
+    _escalate(t, gate, "nobody decided in time")
+
+
+def _escalate(t: Transition, gate: OpenGate, message: str) -> None:
+    finish(t, Status.ESCALATED, gate.gate_type, message)

@@ -1,0 +1,208 @@
+"""The steps of a run: begin one, act on its decision, join its calls, end the run.
+
+Law: every step passes the same termination checks in the same order (design §5): the fixed order is the order of the
+lines of `begin_step`. Whatever was refused is fed back and changes nothing else.
+"""
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions.decision import PLAIN_KINDS, AskPerson, CallTools, Finish, GiveUp, Transfer
+from towpath_contracts.events import log as ev
+from towpath_contracts.networks.spec import Snapshot
+from towpath_contracts.text import truncate
+from towpath_engine.handlers.budgets import EXCEEDED, last_answer_only, stopped_by_budget
+from towpath_engine.handlers.finish import finish, stopped_by_deadline
+from towpath_engine.handlers.loop_escalation import LOOP_GATE, Loop
+from towpath_engine.handlers.loops import climb, enforced, loop_of, stopped_by_loop
+from towpath_engine.handlers.run_gates import MANUAL, open_run_gate
+from towpath_engine.handlers.run_kinds import strategy_of
+from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.watchdog import stopped_by_finding
+from towpath_engine.rules.decisions import Refusal, instruct
+from towpath_engine.state.run import EffectKind, RunState, Status
+from towpath_engine.state.workspace import listed
+
+ANSWERED = frozenset({EffectKind.DECIDE, EffectKind.TOOL, EffectKind.CHILD})
+"""What a step waits for; a run's gate may open, and be settled, while an answer is on its way."""
+
+
+def is_awaiting(state: RunState) -> bool:
+    """Say whether a person is asked about the run, or an answer is on its way."""
+    return state.waits_at_run_gate or any(effect.kind in ANSWERED for effect in state.pending)
+
+
+def begin_step(t: Transition) -> None:
+    """Check every reason to stop; when there is none, ask for the next decision."""
+    if is_awaiting(t.state):
+        return  # whoever settles the gate, or answers last, comes here again
+    if stopped_by_deadline(t) or any(stopped(t) for stopped in strategy_of(t).checks):
+        return
+    if stopped_by_loop(t) or stopped_by_finding(t) or stopped_by_budget(t) or _stopped_by_tool_errors(t):
+        return
+    if any(stopped(t) for stopped in strategy_of(t).limits):
+        return
+    if t.state.composition is None:  # one that is composed asks for no decision: its steps are those of its plan
+        if _stopped_by_steps(t):
+            return
+        _force_respond(t)
+    strategy_of(t).act(t)
+
+
+def _stopped_by_steps(t: Transition) -> bool:
+    limit = t.state.created.max_steps
+    if t.state.step < limit:
+        return False
+    finish(t, Status.FAILED, "max_steps_exceeded", f"no answer within {limit} steps")
+    return True
+
+
+def _stopped_by_tool_errors(t: Transition) -> bool:
+    limit = t.state.created.max_tool_errors
+    if t.state.tool_errors < limit or t.state.created.kind not in PLAIN_KINDS:
+        return False
+    finish(
+        t, Status.FAILED, "max_tool_errors_exceeded", f"{t.state.tool_errors} tool calls failed; the limit is {limit}"
+    )
+    return True
+
+
+def _force_respond(t: Transition) -> None:
+    """Hand the last step to the agent that must answer (feature A12)."""
+    limit, spent = t.state.created.max_steps, last_answer_only(t.state)
+    if not t.state.snapshot.force_respond or not (spent or (limit > 1 and t.state.step == limit - 1)):
+        return
+    target = _answering_agent(t.state.snapshot, t.state.agent_key)
+    why = "The budget is used up" if spent else "This is the last step"
+    t.emit(ev.NoteAdded(step=t.state.step, text=f"{why}: answer now with RESPOND."))
+    if target != t.state.agent_key:
+        t.emit(
+            ev.AgentTransferred(
+                step=t.state.step,
+                source=t.state.agent_key,
+                target=target,
+                epoch=t.state.epoch + 1,
+                context=t.state.handoff,
+                forced=True,
+            )
+        )
+
+
+def _answering_agent(snapshot: Snapshot, current: str) -> str:
+    """Return who must answer: the named agent, else the current, the default or the first one that may."""
+    if snapshot.force_respond_agent is not None:
+        return snapshot.force_respond_agent
+    candidates = (current, snapshot.default_agent_key, *sorted(snapshot.agents))
+    return next((key for key in candidates if snapshot.agents[key].allow_respond), current)
+
+
+def after_decision(t: Transition, decision: JsonObject) -> bool:
+    """Validate a decision and do what it says, or feed the refusal back.
+
+    Says whether the phases of the step are to be walked: there was no action to wait for, and the run has not ended.
+    """
+    instruction = instruct(t.state, decision)
+    match instruction:
+        case Refusal():
+            return resend_decision(t, instruction.code, instruction.feedback)
+        case CallTools():
+            return _call_tools(t, instruction)
+        case Transfer():
+            _issue(t, instruction)
+            return _transfer(t, instruction) if strategy_of(t).hands_over(t, instruction) else not t.state.is_final
+        case Finish():
+            _issue(t, instruction)
+            return not strategy_of(t).done(t, instruction)
+        case GiveUp():
+            _issue(t, instruction)
+            return not strategy_of(t).give_up(t, instruction)
+        case AskPerson():
+            _issue(t, instruction)
+            open_run_gate(t, MANUAL, f"asked:{t.state.step}", instruction.reason, {"asked": instruction.detail})
+    return False
+
+
+def _issue(t: Transition, instruction: CallTools | Transfer | Finish | GiveUp | AskPerson) -> None:
+    t.emit(
+        ev.InstructionIssued(
+            step=t.state.step, epoch=t.state.epoch, agent_key=t.state.agent_key, instruction=instruction
+        )
+    )
+
+
+FEEDBACK_CHARS = 2_000
+"""The longest feedback: enough for every mistake of a sane decision, and no door for flooding the next prompt."""
+
+
+def resend_decision(t: Transition, code: str, feedback: str) -> bool:
+    """Feed a refusal back; nothing else changes (feature A7). Says whether the phases of the step are to be walked."""
+    told = _refuse(t, code, feedback)
+    if t.state.created.single_instruction:
+        finish(t, Status.FAILED, code, told)
+    return not t.state.is_final
+
+
+def _refuse(t: Transition, code: str, feedback: str) -> str:
+    """Say in the log why a decision is not carried out; returns what the model is told."""
+    told = truncate(feedback, FEEDBACK_CHARS)
+    t.emit(
+        ev.DecisionRefused(
+            step=t.state.step, epoch=t.state.epoch, agent_key=t.state.agent_key, code=code, feedback=told
+        )
+    )
+    return told
+
+
+def _call_tools(t: Transition, instruction: CallTools) -> bool:
+    objection = strategy_of(t).objection(t.state, instruction)
+    if objection is not None:
+        return resend_decision(t, objection.code, objection.feedback)
+    loop = loop_of(t.state, instruction.calls)
+    if loop is not None:
+        return _refuse_loop(t, loop)
+    if last_answer_only(t.state):
+        return resend_decision(t, EXCEEDED, "No budget is left for calls.")
+    if stopped_by_budget(t):
+        return False
+    _issue(t, instruction)
+    for call in t.state.calls:
+        if call.workspace:
+            t.store(call.workspace, listed(t.state.desk))
+    for pending in t.state.pending:
+        if pending.kind is EffectKind.TOOL and pending.attempt and pending.effect_id not in t.state.queued:
+            t.ask(pending.effect_id)
+    return False
+
+
+def _refuse_loop(t: Transition, loop: Loop) -> bool:
+    """The third equal call in a row is not run: tell the model, or climb the ladder further (design §5)."""
+    taken = climb(t, loop)
+    if taken in ("nudge", "replan"):
+        return resend_decision(t, LOOP_GATE, loop.told)
+    if taken == "gate":
+        _refuse(t, LOOP_GATE, loop.told)
+    enforced(t, loop, taken)
+    return False
+
+
+def _transfer(t: Transition, instruction: Transfer) -> bool:
+    same = instruction.target == t.state.agent_key
+    t.emit(
+        ev.AgentTransferred(
+            step=t.state.step,
+            source=t.state.agent_key,
+            target=instruction.target,
+            epoch=t.state.epoch if same else t.state.epoch + 1,
+            context=instruction.context,
+        )
+    )
+    if t.state.created.single_instruction:
+        finish(t, Status.COMPLETED, "instruction_done", "", final={"transferred_to": instruction.target})
+    return not t.state.is_final
+
+
+def finish_instruction(t: Transition) -> None:
+    """End a run of a single instruction with what came of its calls (feature A15)."""
+    results = [
+        {"tool": c.call.tool, "execution_id": str(c.call.execution_id), "status": c.status, "result": c.result}
+        for c in t.state.calls
+    ]
+    finish(t, Status.COMPLETED, "instruction_done", "", final={"results": results})

@@ -1,0 +1,1 @@
+"""Handlers of swarms: handoff to another agent, delegation to a child run."""

@@ -1,0 +1,147 @@
+"""Calls that are child runs: a team's delegates, and plans by `agent_orchestrate` (features B11, E1; design §7).
+
+Law: a permitted call starts one child, whose id is the call's to know: a permission that is told again starts nothing.
+The call is open until the child has ended; that end is its outcome, and the ledger is told it.
+"""
+
+from pydantic import ValidationError
+
+from towpath_contracts import facts
+from towpath_contracts.base import JsonObject
+from towpath_contracts.networks.plan import PlanOutput, PlanTask
+from towpath_contracts.networks.plan_checks import PLAN_BYTES, PLAN_INVALID, check_plan
+from towpath_contracts.networks.swarm import SwarmTask
+from towpath_contracts.problems.registry import words_of
+from towpath_contracts.runs.children import ChildTask
+from towpath_contracts.text import truncate
+from towpath_contracts.tools.calls import ToolFailure
+from towpath_contracts.tools.child_tools import DELEGATE, ORCHESTRATE
+from towpath_contracts.tools.internal_tools import MAX_FAILURE_CHARS
+from towpath_contracts.tree_limits import MAX_DEPTH
+from towpath_engine.handlers.calls.internal_outcomes import end_own_call
+from towpath_engine.handlers.calls.tool_calls import after_call
+from towpath_engine.handlers.children import may_spawn, spawn
+from towpath_engine.handlers.finish import stopped_by_deadline
+from towpath_engine.handlers.gates import close_gate
+from towpath_engine.handlers.transition import Transition
+from towpath_engine.reducers.references import is_reference, size_of
+from towpath_engine.rules.members import members_of_plan
+from towpath_engine.rules.tool_result import ToolRefusedError
+from towpath_engine.state.run import OpenCall, OpenChild, RunState, Status
+
+DEPTH_EXCEEDED = "depth_exceeded"
+DELEGATION_FAILED = "delegation_failed"
+PURPOSE_PLAN, PURPOSE_DELEGATE = "orchestrate", "delegate"
+
+
+def start_child(t: Transition, call: OpenCall, args: JsonObject, fact: facts.ToolPermitted) -> None:
+    """Start the child that a permitted call is; what can't be started is a failed call, told with every reason."""
+    tool = call.call.tool
+    if any(child.execution_id == fact.execution_id for child in t.state.children):
+        return
+    close_gate(t, fact.execution_id, "settled", "the call has started")
+    if stopped_by_deadline(t):
+        return
+    try:
+        task = _plan_task(t.state, args) if tool == ORCHESTRATE else _delegate_task(t.state, tool, args)
+    except ToolRefusedError as error:
+        failure = ToolFailure(code=error.code, message=_cut(str(error)), hint=error.hint, began=False)
+        end_own_call(t, call, failure=failure, policy_version=fact.policy_version)
+        after_call(t, call)
+        return
+    of_call = {"execution_id": fact.execution_id, "subject": tool, "policy_version": fact.policy_version}
+    spawn(t, [task.model_copy(update=of_call)])
+
+
+def _check_depth(state: RunState) -> None:
+    if not may_spawn(state):
+        said = f"children stand at most {MAX_DEPTH} deep"
+        raise ToolRefusedError(DEPTH_EXCEEDED, said, "Do the work yourself, with your other tools.")
+
+
+def _plan_task(state: RunState, args: JsonObject) -> ChildTask:
+    _check_depth(state)
+    try:
+        asked = PlanTask.model_validate(args)
+    except ValidationError as error:
+        said = "; ".join(words_of(entry) for entry in error.errors(include_url=False, include_input=False))
+        raise ToolRefusedError("arguments_invalid", said) from error
+    if (size := size_of(asked.bindings)) > PLAN_BYTES:
+        raise ToolRefusedError("arguments_invalid", f"the bindings have {size} bytes; the limit is {PLAN_BYTES}")
+    if asked.plan is not None:
+        members = members_of_plan(state.snapshot)
+        _plan, faults = check_plan(asked.plan, agents=members, bindings=asked.bindings, told_all=True)
+        if faults:
+            raise ToolRefusedError(PLAN_INVALID, "; ".join(one.detail for one in faults))
+    return ChildTask(
+        agent_key=state.agent_key,
+        user_message=asked.prompt or "",
+        plan=asked,
+        timeout_ms=asked.timeout_ms,
+        purpose=PURPOSE_PLAN,
+    )
+
+
+def _delegate_task(state: RunState, tool: str, args: JsonObject) -> ChildTask:
+    name, task = tool.removeprefix(DELEGATE), state.created.swarm
+    swarm = None if task is None else task.swarm
+    if task is None or swarm is None or name not in swarm.delegates or state.agent_key != swarm.lead:
+        raise ToolRefusedError("tool_unknown", f"{state.agent_key} leads no team here that {name} is in")
+    _check_depth(state)
+    nested = swarm.swarms.get(name)
+    return ChildTask(
+        agent_key=name if nested is None else nested.first_agent,
+        user_message=str(args.get("task", "")),
+        swarm=None if nested is None else SwarmTask(name=name, path=(*task.path, name), swarm=nested),
+        max_steps=swarm.agent_steps if nested is None else nested.max_steps,
+        purpose=PURPOSE_DELEGATE,
+    )
+
+
+def child_of_call_ended(t: Transition, child: OpenChild) -> None:
+    """Close the call that *child* was, if it was one, and go on from there."""
+    call = close_call_of(t, child)
+    if call is not None:
+        after_call(t, call)
+
+
+def close_call_of(t: Transition, child: OpenChild) -> OpenCall | None:
+    """Say of the call that *child* was what became of it; returns the call, None where it was none that is open."""
+    call = None if child.execution_id is None else t.state.open_call(child.execution_id)
+    if call is None:
+        return None
+    final = child.final or {}
+    if call.call.tool == ORCHESTRATE and _is_report(final):
+        end_own_call(t, call, result=_report(child, final), child=child)
+    elif child.status == Status.COMPLETED:
+        end_own_call(t, call, result=final, child=child)
+    else:
+        end_own_call(t, call, failure=_failure(call, child, final), child=child)
+    return call
+
+
+def _is_report(final: JsonObject) -> bool:
+    """Say whether a plan has told its steps; one that could not even be made has none."""
+    return is_reference(final) or bool(final.get("steps"))
+
+
+def _report(child: OpenChild, final: JsonObject) -> JsonObject:
+    """Return what a plan says of itself; of a large one its begin, and whether it succeeded."""
+    if is_reference(final):
+        return {"success": child.status == Status.COMPLETED, **final}
+    return {name: final[name] for name in PlanOutput.model_fields if name in final}
+
+
+def _failure(call: OpenCall, child: OpenChild, final: JsonObject) -> ToolFailure:
+    why = f"{child.status}, {child.reason}" if child.reason else child.status
+    said = str(final.get("message", "")) if child.status != Status.COMPLETED else ""
+    if call.call.tool == ORCHESTRATE:
+        code, message = child.reason or child.status, f"the plan came to no end: {why}"
+    else:
+        name = call.call.tool.removeprefix(DELEGATE)
+        code, message = DELEGATION_FAILED, f"Delegation to '{name}' failed: {why}"
+    return ToolFailure(code=code, message=_cut(f"{message}: {said}" if said else message), began=True)
+
+
+def _cut(text: str) -> str:
+    return truncate(text, MAX_FAILURE_CHARS)

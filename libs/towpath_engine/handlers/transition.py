@@ -1,0 +1,38 @@
+"""One transition in the making: events are appended and folded as they come, effects collected.
+
+Law: the only way to change the state of a transition is to emit an event, so what `advance` saw while it decided is
+exactly what folding the log gives later.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID
+
+from towpath_contracts.events.log import AnyEvent, LogEntry
+from towpath_engine.evolve import evolve
+from towpath_engine.state.run import RunState
+
+
+@dataclass(slots=True)
+class Transition:
+    """The state while a fact is being folded, the events so far, and the effects to send now (by effect id)."""
+
+    state: RunState
+    now: datetime
+    entries: list[LogEntry] = field(default_factory=list)
+    send: dict[UUID, None] = field(default_factory=dict)
+    stored: dict[str, str] = field(default_factory=dict)
+
+    def emit(self, event: AnyEvent) -> None:
+        """Append *event* and fold it."""
+        entry = LogEntry.model_construct(seq=self.state.seq + 1, at=self.now, event=event)
+        self.entries.append(entry)
+        self.state = evolve(self.state, entry)
+
+    def store(self, digest: str, text: str) -> None:
+        """Have a text stored that an event of this transition names, before it is committed."""
+        self.stored[digest] = text
+
+    def ask(self, effect_id: UUID) -> None:
+        """Send this pending effect when the transition is committed."""
+        self.send[effect_id] = None

@@ -1,0 +1,79 @@
+"""What becomes of the watchdog's reports (design §3, §5; feature C6).
+
+Law: a report about the model is told at the next step and not in the middle of one; a report about the platform makes
+the run look at what is overdue. The same finding is taken once: one that rests on what was seen before its last report
+changes nothing, however often and by how many watchdogs it is told.
+"""
+
+from typing import Literal
+
+from towpath_contracts import facts
+from towpath_contracts.decisions.decision import PLAIN_KINDS
+from towpath_contracts.events import log as ev
+from towpath_contracts.runs.idle_runs import ABOUT_THE_MODEL
+from towpath_engine.handlers.run_gates import open_run_gate
+from towpath_engine.handlers.transition import Transition
+from towpath_engine.state.run import RunState, Status
+
+Rung = Literal["nudge", "gate", "resend", "note"]
+"""What a report leads to: a note to the model, a person, what is overdue sent again, or nothing but the record."""
+
+GATE = "loop_detected"
+"""The type of the gate that a finding opens: for a person it is a loop, whoever has found it."""
+
+
+def watchdog_reported(t: Transition, fact: facts.WatchdogReported) -> bool:
+    """Take a report; says whether the run must look at what is overdue. Nothing comes of one that is no news."""
+    if not _is_news(t.state, fact):
+        return False
+    rung = _rung(t.state, fact)
+    t.emit(
+        ev.WatchdogReported(
+            finding=fact.finding,
+            key=fact.key,
+            step=t.state.step,
+            steps=fact.steps,
+            score=fact.score,
+            detail=fact.detail,
+            tools=fact.tools,
+            action=rung,
+        )
+    )
+    return rung == "resend"
+
+
+def _is_news(state: RunState, fact: facts.WatchdogReported) -> bool:
+    """Waiting is no fault: neither for a person, nor for a tool that is there to be asked again and again."""
+    taken = state.watch.of(fact.key)
+    if taken is not None and fact.since <= taken.seq:
+        return False
+    if fact.finding == "silent" and state.status is not Status.RUNNING:
+        return False
+    if fact.finding not in ABOUT_THE_MODEL:
+        return True
+    specs = state.snapshot.tools
+    acts = state.status in (Status.RUNNING, Status.WAITING)
+    return acts and not any(specs[name].polling for name in fact.tools if name in specs)
+
+
+def _rung(state: RunState, fact: facts.WatchdogReported) -> Rung:
+    """A nudge first, then a person where the kind of run has one to ask; its autonomy moves this (feature C13)."""
+    if fact.finding not in ABOUT_THE_MODEL:
+        return "note" if state.status is Status.QUEUED else "resend"
+    again = state.watch.of(fact.key) is not None
+    if state.created.kind in PLAIN_KINDS:
+        return "gate" if again and state.snapshot.on_loop == "gate" else "nudge"
+    autonomy = state.created.goal_settings.autonomy
+    return "gate" if autonomy == "low" or (again and autonomy != "high") else "nudge"
+
+
+def stopped_by_finding(t: Transition) -> bool:
+    """Begin the step with what the watchdog found; says whether the run waits for a person now."""
+    untold = t.state.watch.untold
+    if untold is None:
+        return False
+    if untold.action == "nudge":
+        t.emit(ev.NoteAdded(step=t.state.step, text=untold.text))
+        return False
+    open_run_gate(t, GATE, untold.key, untold.text, {"finding": untold.finding})
+    return True

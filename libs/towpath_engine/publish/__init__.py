@@ -1,0 +1,1 @@
+"""Compiling a network into the snapshot that runs use."""

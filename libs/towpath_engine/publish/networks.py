@@ -1,0 +1,189 @@
+"""Publishing a network: check the graph, compile the snapshot (features A1-A4).
+
+Law: every problem is reported at once, each with its code; nothing is compiled from a network that has one.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.json_schema import schema_fault
+from towpath_contracts.networks.spec import MAX_STEPS, AgentSpec, CompiledAgent, NetworkSpec, Snapshot
+from towpath_contracts.networks.swarm_members import Rosters, delegates_of, rosters_of
+from towpath_contracts.problems.registry import ProblemDetail
+from towpath_contracts.subjects import AGENT, DEFAULT_POOL, pool_of
+from towpath_contracts.tools.calls import ToolSpec
+from towpath_engine.publish.swarms import compile_swarm, implied, swarm_problems
+
+_PLACEHOLDER = re.compile(r"(?<!\{)\{(tools|routes|agent_key|tool_history)\}(?!\})")
+
+PROVIDERS = frozenset({"gemini", "google", "openai", "anthropic", "local", "scripted"})
+"""Prefixes of model strings that a decider serves."""
+
+
+def model_is_known(model: str) -> bool:
+    """Say whether *model* is `provider:name` of a provider that is served, or the name of an agent in user code."""
+    provider, _, name = model.partition(":")
+    if provider == AGENT:
+        return pool_of(model, "any") != DEFAULT_POOL  # its name can be a pool's
+    return provider in PROVIDERS and bool(name) and name.isprintable()
+
+
+def _problem(pointer: str, code: str, detail: str) -> ProblemDetail:
+    return ProblemDetail(pointer=pointer, code=code, detail=detail)
+
+
+def check(spec: NetworkSpec, tools: Mapping[str, ToolSpec]) -> list[ProblemDetail]:
+    """Return every reason why *spec* can't be published; *tools* are the registered ones."""
+    rosters = rosters_of(spec)
+    spec = implied(rosters)
+    problems = _check_keys(spec) + _check_defaults(spec) + _check_edges(spec, tools, rosters) + _check_respond(spec)
+    return problems + _check_models(spec) + _check_answers(spec) + swarm_problems(rosters)
+
+
+def _check_answers(spec: NetworkSpec) -> list[ProblemDetail]:
+    """Answers are held against these schemas, so they must be some."""
+    return [
+        _problem(f"/agents/{index}/respond_schema", "response_schema_invalid", fault)
+        for index, agent in enumerate(spec.agents)
+        if agent.respond_schema is not None and (fault := schema_fault(agent.respond_schema))
+    ]
+
+
+def _check_keys(spec: NetworkSpec) -> list[ProblemDetail]:
+    seen: set[str] = set()
+    problems = []
+    for index, agent in enumerate(spec.agents):
+        key = agent.key.lower()
+        if key in seen:
+            problems.append(_problem(f"/agents/{index}/key", "agent_duplicate", f"{agent.key} is declared twice"))
+        seen.add(key)
+    return problems
+
+
+def _check_defaults(spec: NetworkSpec) -> list[ProblemDetail]:
+    defaults = [agent.key for agent in spec.agents if agent.is_default]
+    if not defaults:
+        return [_problem("/agents", "default_agent_missing", "no agent has is_default")]
+    if len(defaults) > 1:
+        return [
+            _problem("/agents", "default_agent_ambiguous", f"{len(defaults)} default agents: {', '.join(defaults)}")
+        ]
+    return []
+
+
+def _check_edges(spec: NetworkSpec, tools: Mapping[str, ToolSpec], rosters: Rosters) -> list[ProblemDetail]:
+    problems = []
+    for index, agent in enumerate(spec.agents):
+        keys = rosters.agents | rosters.targets(agent.key)
+        for route in agent.allowed_routes:
+            pointer = f"/agents/{index}/allowed_routes"
+            if route == agent.key:
+                problems.append(_problem(pointer, "route_to_self", f"{agent.key} routes to itself"))
+            elif route not in keys:
+                problems.append(_problem(pointer, "route_unknown", f"{agent.key} routes to {route}, which is no agent"))
+        for name in agent.equipped_tools:
+            if name not in tools:
+                pointer = f"/agents/{index}/equipped_tools"
+                problems.append(
+                    _problem(pointer, "tool_unknown", f"{agent.key} is equipped with {name}, which nobody registered")
+                )
+    return problems
+
+
+def _check_respond(spec: NetworkSpec) -> list[ProblemDetail]:
+    responders = {agent.key for agent in spec.agents if agent.allow_respond}
+    problems = []
+    if not responders:
+        problems.append(_problem("/agents", "respond_agent_missing", "no agent has allow_respond"))
+    else:
+        problems += _check_reach(spec, responders)
+    forced = spec.force_respond_agent
+    if spec.force_respond and forced is not None and forced not in responders:
+        problems.append(
+            _problem("/force_respond_agent", "force_respond_invalid", f"{forced} is no agent that may respond")
+        )
+    return problems
+
+
+def _check_reach(spec: NetworkSpec, responders: set[str]) -> list[ProblemDetail]:
+    routes = {agent.key: agent.allowed_routes for agent in spec.agents}
+    problems = []
+    for start in (agent.key for agent in spec.agents if agent.is_default):
+        reached, frontier = {start}, [start]
+        while frontier:
+            for target in routes.get(frontier.pop(), ()):
+                if target not in reached:
+                    reached.add(target)
+                    frontier.append(target)
+        if not reached & responders:
+            detail = f"from {start} no path reaches an agent that may respond ({', '.join(sorted(responders))})"
+            problems.append(_problem("/agents", "respond_unreachable", detail))
+    return problems
+
+
+def _check_models(spec: NetworkSpec) -> list[ProblemDetail]:
+    problems = []
+    models = [("/model", spec.model)]
+    models += [(f"/agents/{i}/model", a.model) for i, a in enumerate(spec.agents) if a.model is not None]
+    for pointer, model in models:
+        if not model_is_known(model):
+            served = ", ".join(sorted({AGENT, *PROVIDERS}))
+            problems.append(_problem(pointer, "model_unknown", f"{model!r} is not provider:model of {served}"))
+    return problems
+
+
+def compile_prompt(template: str) -> str:
+    """Turn the placeholders of source design 0 into template variables; `{{ … }}` is left as it is (feature A4)."""
+    return _PLACEHOLDER.sub(r"{{ \1 }}", template)
+
+
+def _compile_agent(
+    spec: NetworkSpec, agent: AgentSpec, rosters: Rosters, delegates: Sequence[ToolSpec]
+) -> CompiledAgent:
+    return CompiledAgent(
+        key=agent.key,
+        display_name=agent.display_name,
+        description=agent.description,
+        agent_type=agent.agent_type,
+        prompt=compile_prompt(agent.prompt_template),
+        model=agent.model or spec.model,
+        equipped_tools=(*agent.equipped_tools, *(tool.name for tool in delegates)),
+        allowed_routes=tuple(key for key in agent.allowed_routes if key in rosters.agents),
+        allow_respond=agent.allow_respond,
+        respond_schema=agent.respond_schema,
+        respond_guidance=agent.respond_guidance,
+        budget=agent.budget,
+    )
+
+
+def compile_snapshot(spec: NetworkSpec, tools: Mapping[str, ToolSpec]) -> Snapshot:
+    """Compile a checked network. Tool specs are pinned: a run keeps the schema it was published with."""
+    rosters = rosters_of(spec)
+    spec, delegates = implied(rosters), delegates_of(rosters)
+    swarm = compile_swarm(rosters)
+    own = {tool.name: tool for equipped in delegates.values() for tool in equipped}
+    used = {name for agent in spec.agents for name in agent.equipped_tools}
+    return Snapshot(
+        network=spec.name,
+        description=spec.description,
+        default_agent_key=next(agent.key for agent in spec.agents if agent.is_default),
+        agents={agent.key: _compile_agent(spec, agent, rosters, delegates.get(agent.key, ())) for agent in spec.agents},
+        tools={name: own.get(name) or tools[name] for name in sorted({*used, *own})},
+        max_steps=swarm.max_steps if swarm is not None and spec.max_steps == MAX_STEPS else spec.max_steps,
+        max_tool_errors=spec.max_tool_errors,
+        timeout_ms=spec.timeout_ms,
+        step_timeout_ms=spec.step_timeout_ms,
+        force_respond=spec.force_respond,
+        force_respond_agent=spec.force_respond_agent,
+        context_limit=spec.context_limit,
+        goal=spec.goal,
+        background=spec.background,
+        on_loop=spec.on_loop,
+        swarm=swarm,
+    )
+
+
+def snapshot_body(snapshot: Snapshot) -> JsonObject:
+    """Return the JSON that a snapshot's digest is computed over."""
+    return snapshot.model_dump(mode="json")

@@ -1,0 +1,1 @@
+"""Reducers: how one event changes one part of the state. No decision is made here."""

@@ -1,0 +1,117 @@
+"""What the events of a background run leave in its state (features D4-D9).
+
+Law: total and blind, like `evolve`. Calls of one decision are looked at together, in call order, once all have joined.
+An iteration that fails in whole or in part counts as one failure; one that succeeds ends the row.
+"""
+
+from datetime import datetime
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions.decision import CallTools
+from towpath_contracts.events import log as ev
+from towpath_contracts.text import as_text, truncate
+from towpath_engine.reducers.loop_signatures import call_signature
+from towpath_engine.state.background import CALLS_KEPT, REFLECTIONS_KEPT, BackgroundState
+from towpath_engine.state.replace import but
+from towpath_engine.state.run import OpenCall, RunState
+
+ACTIONS = frozenset({"decide", "replan"})
+SHOWN_CHARS = 600
+"""Of the arguments, and of the result, of a call that the snapshot shows; whole results stand beside it."""
+
+REFUSED, FAILED, DONE, TIMED_OUT = "refused", "failed", "completed", "timed_out"
+
+
+def background_after(  # noqa: C901 - one table of events
+    before: RunState, after: RunState, background: BackgroundState, event: "ev.AnyEvent", at: datetime
+) -> BackgroundState:
+    """Return what *background* is once *event* has made *after* of *before*."""
+    match event:
+        case ev.IterationStarted():
+            began = active_ms(after, at)
+            return but(background, iteration=event.index, began_ms=began, decision="", tools=(), went="")
+        case ev.DecisionReceived() if before.asked in ACTIONS:
+            return but(background, decision=_action(event.decision), reflections=())
+        case ev.DecisionMissed() if before.asked in ACTIONS:
+            return but(background, decision="", last_error=f"{event.code}: {event.message}")
+        case ev.DecisionRefused():
+            return but(_failed(background, f"{event.code}: {event.feedback}"), went=REFUSED)
+        case ev.InstructionIssued():
+            calls = event.instruction.calls if isinstance(event.instruction, CallTools) else ()
+            return but(background, tools=tuple(call.tool for call in calls), retry_allowed=False)
+        case ev.ToolCallFinished() | ev.ToolCallDenied() if all(call.status for call in after.calls):
+            return _joined(after, background)
+        case ev.PlanChanged():
+            return but(background, reset_allowed=False) if event.reset else background
+        case ev.Reflected():
+            return _reflected(background, event)
+        case ev.IterationCompleted():
+            late = event.reason == TIMED_OUT and background.went != FAILED
+            counted = _failed(background, f"iteration {event.index} took too long") if late else background
+            return but(counted, iteration=0)
+        case ev.RunConcluding():
+            ending = but(background, ending=event.status, ending_reason=event.reason, payload=event.payload)
+            return but(ending, rationale=event.rationale)
+        case ev.DeliverableRefused():
+            return but(background, faults=background.faults + 1, problems=event.problems)
+        case ev.Summarized():
+            rationale = event.rationale or background.rationale
+            return but(background, summary=event.summary, deliverable=event.deliverable, rationale=rationale)
+        case _:
+            return background
+
+
+def active_ms(state: RunState, now: datetime) -> int:
+    """Return the run's active time in ms."""
+    if state.active_since is None:
+        return state.active_ms
+    return state.active_ms + max(0, int((now - state.active_since).total_seconds() * 1000))
+
+
+def _action(decision: JsonObject) -> str:
+    action = decision.get("action")
+    return action[:64] if isinstance(action, str) else ""
+
+
+def _failed(background: BackgroundState, error: str) -> BackgroundState:
+    return but(
+        background,
+        failures=background.failures + 1,
+        total_failures=background.total_failures + 1,
+        last_error=truncate(error, SHOWN_CHARS),
+    )
+
+
+def _joined(state: RunState, background: BackgroundState) -> BackgroundState:
+    shown = tuple(_shown(call) for call in state.calls)
+    last = (*background.last_calls, *shown)[-CALLS_KEPT:]
+    failed = [call for call in state.calls if call.status != "succeeded"]
+    if not failed:
+        return but(background, last_calls=last, failures=0, failed=(), went=DONE)
+    errors = "; ".join(f"{call.call.tool}: {_error(call)}" for call in failed)
+    own = tuple(call_signature((call.call,)) for call in failed if not call.external)
+    return but(_failed(background, errors), last_calls=last, failed=own, went=FAILED)
+
+
+def _shown(call: OpenCall) -> JsonObject:
+    told: JsonObject = {"tool": call.call.tool, "arguments": truncate(as_text(call.shown_args()), SHOWN_CHARS)}
+    if call.status == "succeeded":
+        return {**told, "status": call.status, "result": truncate(as_text(call.result), SHOWN_CHARS)}
+    return {**told, "status": call.status, "error": _error(call)}
+
+
+def _error(call: OpenCall) -> str:
+    """Say why a call has no result, in the words that the model was told."""
+    return truncate(as_text(call.result), SHOWN_CHARS)
+
+
+def _reflected(background: BackgroundState, event: "ev.Reflected") -> BackgroundState:
+    told = [event.note] if event.note else []
+    if not event.followed and event.refusal:
+        told.append(f"{event.verdict} was not followed: {event.refusal}")
+    return but(
+        background,
+        reflections=(*background.reflections, *told)[-REFLECTIONS_KEPT:],
+        retry_allowed=event.followed and event.verdict == "retry",
+        reset_allowed=background.reset_allowed or (event.followed and event.verdict == "reset_plan"),
+    )

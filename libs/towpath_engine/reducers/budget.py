@@ -1,0 +1,218 @@
+"""What each event makes of a run's accounts: reserved when something is asked, settled when it is answered (design §5).
+
+Law: total and blind, like all remembering. Whatever is no longer waited for and was not answered is lost: it stays
+spent at its worst case, marked `estimated`. Nothing is ever released because nobody said anything.
+"""
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from towpath_contracts.budgets import MICROS, NOTHING, UNITS, Amounts, AttemptAnswered
+from towpath_contracts.decisions.decision import CallTools
+from towpath_contracts.decisions.request import Cost, Usage
+from towpath_contracts.events import log as ev
+from towpath_contracts.networks.spec import Snapshot
+from towpath_engine.state.budget import BudgetState, Hold, Means, applied, charge, correct, lose, reserve, settle
+from towpath_engine.state.replace import but
+
+if TYPE_CHECKING:
+    from towpath_engine.state.run import RunState
+
+
+def added_up(
+    usage: Usage, cost: Cost, event: "ev.DecisionReceived | ev.DecisionMissed | ev.UsageCorrected"
+) -> tuple[Usage, Cost]:
+    """Return usage and cost of a run with those of one answer; one unknown price makes the sum unknown."""
+    known = cost.price_known and event.cost.price_known
+    total = Usage(
+        input_tokens=usage.input_tokens + event.usage.input_tokens,
+        output_tokens=usage.output_tokens + event.usage.output_tokens,
+        total_tokens=usage.total_tokens + event.usage.total_tokens,
+        model_calls=usage.model_calls + event.usage.model_calls,
+    )
+    usd = (cost.usd or 0.0) + (event.cost.usd or 0.0) if known else None
+    return total, Cost(usd=usd, price_known=known, price_source=event.cost.price_source)
+
+
+def spent(state: "RunState") -> Cost:
+    """Return what the run and its ended children have cost, with what runs above it had when it was born.
+
+    Unknown where a price is.
+    """
+    return summed(state.created.spent, state.below, state.cost)
+
+
+def summed(*costs: Cost | None) -> Cost:
+    """Add up *costs*; one that is unknown makes the sum unknown. The source is that of the last one that has any."""
+    told = [cost for cost in costs if cost is not None]
+    known = all(cost.price_known for cost in told)
+    source = next((cost.price_source for cost in reversed(told) if cost.price_source), "")
+    return Cost(usd=sum(cost.usd or 0.0 for cost in told) if known else None, price_known=known, price_source=source)
+
+
+def accounted(before: "RunState", after: "RunState", event: "ev.AnyEvent") -> BudgetState | None:
+    """Return the accounts after *event*, which has made *after* of *before*."""
+    budget = after.budget
+    if isinstance(event, ev.BudgetApplied):
+        return applied(budget, event.scopes, event.prices)
+    if budget is None:
+        return None
+    return _swept(_told(budget, before, after, event), after)
+
+
+def _told(budget: BudgetState, before: "RunState", after: "RunState", event: "ev.AnyEvent") -> BudgetState:
+    match event:
+        case ev.DecisionRequested():
+            asked = _reserved(budget, after, event.request_id, 1, event.reserved, event.model)
+            return asked if event.reserved is None else _answering(asked)  # one that backs off is asked by its timer
+        case ev.EffectResent():
+            asked = _resent(budget, after, event)
+            return _answering(asked) if event.attempt == 1 else asked
+        case ev.InstructionIssued():
+            return _called(budget, after, event.instruction) if isinstance(event.instruction, CallTools) else budget
+        case ev.DecisionReceived() | ev.DecisionMissed() | ev.UsageCorrected():
+            return _answered(budget, before, event)
+        case ev.ToolCallFinished() | ev.ToolCallDenied():
+            return _call_over(budget, event)
+        case ev.FenceStored():
+            return _voided(budget, event.voided)
+        case ev.BudgetRefused():
+            return but(budget, means=Means(event.means), refused=event.refusal)
+        case ev.BudgetWarned():
+            return but(budget, warned=(*budget.warned, f"{event.scope}:{event.key}:{event.unit}"))
+        case _:
+            return budget
+
+
+def _answering(budget: BudgetState) -> BudgetState:
+    return but(budget, means=Means.ANSWERING) if budget.means is Means.LAST_ANSWER else budget
+
+
+def _reserved(
+    budget: BudgetState, state: "RunState", effect_id: UUID, attempt: int, amounts: Amounts | None, model: str
+) -> BudgetState:
+    if amounts is None:
+        return budget
+    accounts = budget.charged(state.agent_key)
+    return reserve(budget, Hold(effect_id=effect_id, attempt=attempt, accounts=accounts, amounts=amounts, model=model))
+
+
+def _resent(budget: BudgetState, state: "RunState", event: "ev.EffectResent") -> BudgetState:
+    """Another attempt reserves anew; of the one before, nobody knows whether it was paid."""
+    if event.reserved is None:
+        return budget
+    model = ""
+    for hold in budget.holds:
+        if hold.effect_id == event.effect_id:
+            budget, model = lose(budget, hold), hold.model
+    return _reserved(budget, state, event.effect_id, event.attempt, event.reserved, model)
+
+
+def _called(budget: BudgetState, state: "RunState", instruction: CallTools) -> BudgetState:
+    for call in instruction.calls:
+        amounts = tool_amounts(state.snapshot, call.tool)
+        budget = _reserved(budget, state, call.execution_id, 1, amounts, "")
+    return budget
+
+
+def tool_amounts(snapshot: Snapshot, tool: str) -> Amounts:
+    """Return what one call of *tool* costs; its price is rounded up."""
+    spec = snapshot.tools.get(tool)
+    usd = 0 if spec is None else -int(-spec.cost_usd * MICROS // 1)
+    return Amounts(usd_micros=usd, tool_calls=1)
+
+
+def _answered(
+    budget: BudgetState, state: "RunState", event: "ev.DecisionReceived | ev.DecisionMissed | ev.UsageCorrected"
+) -> BudgetState:
+    """Settle the attempt that was paid at what it used; one that only repeats its answer was not paid itself."""
+    told = event.answered or AttemptAnswered(attempt=1)
+    if told.called_in and told.called_in != told.attempt:
+        repeated = budget.held(event.request_id, told.attempt)
+        if repeated is not None:
+            budget = settle(budget, repeated, NOTHING)
+        repeated = budget.estimated(event.request_id, told.attempt)
+        if repeated is not None:
+            budget = correct(budget, repeated, NOTHING)
+    attempt = told.called_in or told.attempt
+    hold = budget.held(event.request_id, attempt)
+    late = budget.estimated(event.request_id, attempt)
+    if hold is not None:
+        return settle(budget, hold, *_used(budget, hold, event, told.uncounted))
+    if late is not None:
+        return correct(budget, late, *_used(budget, late, event, told.uncounted))
+    if isinstance(event, ev.UsageCorrected) or told.called_in:
+        return budget
+    free = Hold(effect_id=event.request_id, attempt=attempt, accounts=(), amounts=NOTHING, model=event.model)
+    actual, _ = _used(budget, free, event, 0)
+    return charge(budget, budget.charged(state.agent_key), actual)
+
+
+def _used(
+    budget: BudgetState,
+    hold: Hold,
+    event: "ev.DecisionReceived | ev.DecisionMissed | ev.UsageCorrected",
+    uncounted: int,
+) -> tuple[Amounts, Amounts]:
+    """Return what an answer says it used, and the part that is estimated: for calls that ended without a word."""
+    usage, cost = event.usage, event.cost
+    tokens = max(usage.total_tokens, usage.input_tokens + usage.output_tokens)
+    estimated = _of_calls(hold.amounts, uncounted)
+    if cost.usd is not None and cost.price_known:
+        usd = -int(-cost.usd * MICROS // 1)
+    else:
+        price = budget.prices.get(hold.model or event.model)
+        # Without a price nobody can say what it cost: all that was reserved is taken for spent.
+        if price is None:
+            usd, estimated = 0, estimated.model_copy(update={"usd_micros": hold.amounts.usd_micros})
+        else:
+            usd = price.of(usage.input_tokens, max(usage.output_tokens, tokens - usage.input_tokens))
+    counted = Amounts(usd_micros=usd, tokens=tokens, model_calls=max(0, usage.model_calls - uncounted))
+    return counted.plus(estimated), estimated
+
+
+def _of_calls(amounts: Amounts, calls: int) -> Amounts:
+    """Return the part of an attempt's worst case that so many of its calls are."""
+    if calls <= 0 or amounts.model_calls <= 0:
+        return NOTHING
+    part = min(calls, amounts.model_calls)
+    shares = {unit: -(-getattr(amounts, unit) * part // amounts.model_calls) for unit in UNITS}
+    return Amounts(**{**shares, "tool_calls": 0})
+
+
+def _call_over(budget: BudgetState, event: "ev.ToolCallFinished | ev.ToolCallDenied") -> BudgetState:
+    """A call that certainly did not begin gives back what it had reserved; a doubt stays spent."""
+    hold = budget.held(event.execution_id, 1)
+    late = budget.estimated(event.execution_id, 1)
+    if hold is None and late is None:
+        return budget
+    if isinstance(event, ev.ToolCallFinished) and event.status == "unknown":
+        return budget if hold is None else lose(budget, hold)
+    denied = isinstance(event, ev.ToolCallDenied) or event.status == "void"
+    unbegun = isinstance(event, ev.ToolCallFinished) and event.failure is not None and event.failure.began is False
+    if hold is not None:
+        return settle(budget, hold, NOTHING if denied or unbegun else hold.amounts)
+    assert late is not None
+    return correct(budget, late, NOTHING if denied or unbegun else late.amounts)
+
+
+def _voided(budget: BudgetState, voided: tuple[UUID, ...]) -> BudgetState:
+    """Calls that never started, and never will, cost nothing."""
+    for execution_id in voided:
+        hold, late = budget.held(execution_id, 1), budget.estimated(execution_id, 1)
+        if hold is not None:
+            budget = settle(budget, hold, NOTHING)
+        elif late is not None:
+            budget = correct(budget, late, NOTHING)
+    return budget
+
+
+def _swept(budget: BudgetState, state: "RunState") -> BudgetState:
+    """Whatever is still held for what is not waited for any more is lost."""
+    if not budget.holds:
+        return budget
+    pending = {effect.effect_id for effect in state.pending}
+    for hold in budget.holds:
+        if hold.effect_id not in pending:
+            budget = lose(budget, hold)
+    return budget

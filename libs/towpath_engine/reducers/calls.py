@@ -1,0 +1,180 @@
+"""What calls leave in the state: how they are opened, and what is kept of their outcomes (features A9-A11, B7).
+
+Law: calls of one decision finish in any order and are remembered in call order, all at once when the last one is
+finished; so a prompt never depends on which worker was faster.
+"""
+
+from datetime import datetime, timedelta
+
+from towpath_contracts.canonical import digest_text
+from towpath_contracts.decisions.decision import CallTools
+from towpath_contracts.decisions.request import OlderOutput, ToolOutput
+from towpath_contracts.events import log as ev
+from towpath_contracts.text import as_text, truncate
+from towpath_engine.reducers.loop_counters import after_calls, after_polling, after_step, poll_wait_s
+from towpath_engine.reducers.loop_signatures import error_signature
+from towpath_engine.state.replace import but
+from towpath_engine.state.run import LOG_TAIL, OLDER_KEPT, EffectKind, OpenCall, PendingEffect, RunState
+from towpath_engine.state.workspace import listed
+from towpath_readings.effects import outcome_of
+from towpath_readings.execution_log import RESPONSE_CHARS, call_status, response_of, tool_entry
+
+TOOL_RESEND_S = 5
+"""First resend of a tool request (design §4)."""
+
+QUEUE_MS = 600_000
+"""How long a call may wait for a worker beyond its own timeout before TAS gives it up."""
+
+
+def call_deadline(state: RunState, tool: str, at: datetime) -> datetime:
+    """Return when a call of *tool* that may start from *at* on is given up."""
+    return at + timedelta(milliseconds=state.snapshot.tools[tool].timeout_ms + QUEUE_MS)
+
+
+def open_calls(state: RunState, instruction: CallTools, at: datetime) -> RunState:
+    """Return the state with every call of *instruction* pending, and counted by the loop detector."""
+    polling = all(state.snapshot.tools[call.tool].polling for call in instruction.calls)
+    wait = timedelta(seconds=poll_wait_s(state.detectors) if polling else 0)
+    wanted = tuple(
+        PendingEffect(
+            effect_id=call.execution_id,
+            kind=EffectKind.TOOL,
+            attempt=0 if wait else 1,  # one that waits is first sent by the timer
+            resend_at=at + (wait or timedelta(seconds=TOOL_RESEND_S)),
+            deadline=call_deadline(state, call.tool, at + wait),
+            call_index=call.call_index,
+            fence=state.fence,
+        )
+        for call in instruction.calls
+    )
+    calls = tuple(OpenCall(call=call, workspace=_files_for(state, call.tool)) for call in instruction.calls)
+    queued = but(state, calls=calls).queued
+    if queued:  # their time begins with their turn
+        wanted = tuple(but(p, deadline=None) if p.effect_id in queued else p for p in wanted)
+    detectors = state.detectors
+    detectors = after_polling(detectors) if polling else after_calls(detectors, instruction.calls)
+    return but(state, pending=(*state.pending, *wanted), calls=calls, detectors=detectors)
+
+
+def _files_for(state: RunState, tool: str) -> str:
+    """Return the digest of the list of files that a call of *tool* works with; empty where it asks for none."""
+    return digest_text(listed(state.desk)) if state.snapshot.tools[tool].workspace else ""
+
+
+def edit_call(state: RunState, event: "ev.ToolCallEdited") -> RunState:
+    """Return the state that knows what was executed in the place of what was asked for."""
+    calls = tuple(
+        but(c, executed_args=event.args, edited_by=event.by) if c.call.execution_id == event.execution_id else c
+        for c in state.calls
+    )
+    return but(state, calls=calls)
+
+
+def close_call(state: RunState, event: "ev.ToolCallFinished | ev.ToolCallDenied", at: datetime) -> RunState:
+    """Return the state with one call finished; with the last one of a decision, all of them are remembered."""
+    failed = call_status(event) != "succeeded"
+    calls = tuple(_closed(c, event) if c.call.execution_id == event.execution_id else c for c in state.calls)
+    changed = but(
+        state,
+        calls=calls,
+        pending=tuple(p for p in state.pending if p.effect_id != event.execution_id),
+        gates=tuple(g for g in state.gates if g.execution_id != event.execution_id),
+        tool_errors=state.tool_errors + (1 if failed else 0),
+        last_output=state.last_output if failed else response_of(event),
+        worked=state.worked if failed else _worked(state, event.tool),
+    )
+    return _joined(changed) if all(c.status for c in calls) else _turns_begun(state, changed, at)
+
+
+def _turns_begun(before: RunState, after: RunState, at: datetime) -> RunState:
+    """Calls whose turn has come are asked for from now on, and their own time begins."""
+    begun = before.queued - after.queued
+    if not begun:
+        return after
+    resend_at = at + timedelta(seconds=TOOL_RESEND_S)
+    until = {c.call.execution_id: call_deadline(after, c.call.tool, at) for c in after.calls}
+    pending = tuple(
+        but(p, resend_at=resend_at, deadline=until[p.effect_id]) if p.effect_id in begun else p for p in after.pending
+    )
+    return but(after, pending=pending)
+
+
+def _worked(state: RunState, tool: str) -> tuple[str, ...]:
+    """A child knows which tools worked in it: its parent asks. Nobody asks a run that is no child."""
+    return state.worked if state.created.parent is None or tool in state.worked else (*state.worked, tool)
+
+
+def _closed(call: OpenCall, event: "ev.ToolCallFinished | ev.ToolCallDenied") -> OpenCall:
+    status, response = call_status(event), response_of(event)
+    finished = event if isinstance(event, ev.ToolCallFinished) else None
+    output = ToolOutput(
+        execution_id=event.execution_id,
+        tool=event.tool,
+        step=event.step,
+        status=status,
+        text=_told(call, as_text(response)),
+        blob_digest=finished.result_digest if finished and finished.blob else None,
+    )
+    return but(
+        call,
+        status=status,
+        outcome=_outcome(event),
+        error_signature="" if status == "succeeded" else error_signature(event),
+        external=bool(finished and finished.failure and finished.failure.external),
+        result_digest=(finished.result_digest or "") if finished else "",
+        result=response,
+        output=output,
+        entry=tool_entry(event, call.shown_args()),
+    )
+
+
+def _told(call: OpenCall, text: str) -> str:
+    """A model must not take the result for that of the call it asked for."""
+    if call.executed_args is None:
+        return text
+    return f"{call.edited_by} changed the arguments of this call to {as_text(call.shown_args())}\n{text}"
+
+
+def _outcome(event: "ev.ToolCallFinished | ev.ToolCallDenied") -> str:
+    """Say what became of the call as the list of effects does; a denial by its own name.
+
+    A failure of which nobody said whether it began is called what earlier engines called it: replays stay the same.
+    """
+    if isinstance(event, ev.ToolCallDenied):
+        return "denied"
+    if event.status == "failed" and (event.failure is None or event.failure.began is None):
+        return "failed"
+    return outcome_of(event)
+
+
+def _joined(state: RunState) -> RunState:
+    """Remember the outcomes of a decision in call order; its outputs come before those of earlier steps."""
+    entries = [c.entry for c in state.calls if c.entry is not None]
+    succeeded = [c.result for c in state.calls if c.status == "succeeded"]
+    outputs = [c.output for c in state.calls if c.output is not None]
+    changed = but(
+        state,
+        calls=tuple(but(c, output=None, entry=None) for c in state.calls),
+        log_tail=(*state.log_tail, *entries)[-LOG_TAIL:],
+        last_output=succeeded[-1] if succeeded else state.last_output,
+        detectors=after_step(state.detectors, state.calls, state.snapshot.tools, state.step),
+    )
+    return with_outputs(changed, [*outputs, *state.outputs])
+
+
+def with_outputs(state: RunState, outputs: list[ToolOutput]) -> RunState:
+    """Keep full outputs, newest first, while they fit; older ones become previews, then a count (feature A11)."""
+    size = sum(_bytes(output.text) for output in outputs)
+    limit = state.created.context_limit
+    older, count = state.older, state.older_count
+    while outputs and size > limit:
+        gone = outputs.pop()
+        size -= _bytes(gone.text)
+        preview = truncate(gone.text, RESPONSE_CHARS)
+        older = (OlderOutput(execution_id=gone.execution_id, tool=gone.tool, preview=preview), *older)[:OLDER_KEPT]
+        count += 1
+    return but(state, outputs=tuple(outputs), output_bytes=size, older=older, older_count=count)
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

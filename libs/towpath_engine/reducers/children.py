@@ -1,0 +1,123 @@
+"""What the events of children leave in the state of their parent."""
+
+from datetime import datetime, timedelta
+
+from towpath_contracts.decisions.request import ToolOutput
+from towpath_contracts.events import log as ev
+from towpath_contracts.text import as_text
+from towpath_engine.reducers.budget import summed
+from towpath_engine.reducers.calls import with_outputs
+from towpath_engine.state.replace import but
+from towpath_engine.state.run import EffectKind, OpenChild, PendingEffect, RunState
+
+CHILD_RESEND_S = 5
+"""First question to a child that was not heard of (design §4)."""
+
+STOP_RESEND_S = 3
+"""When a child is told once more to stop; that it may have been asked seldom before is no reason to wait."""
+
+
+def child_remembers(
+    state: RunState, event: "ev.ChildStarted | ev.ChildWaits | ev.ChildEnded | ev.ChildStopped", at: datetime
+) -> RunState:
+    """Return *state* after *event*."""
+    match event:
+        case ev.ChildStarted():
+            return _started(state, event, at)
+        case ev.ChildWaits():
+            return but(
+                state,
+                children=tuple(
+                    but(c, waits=event.waits, seq=event.child_seq) if c.child_id == event.child_id else c
+                    for c in state.children
+                ),
+            )
+        case ev.ChildEnded():
+            return _ended(state, event)
+        case ev.ChildStopped():
+            return but(
+                state,
+                children=tuple(
+                    but(c, stopped=event.reason) if c.child_id == event.child_id else c for c in state.children
+                ),
+                pending=tuple(told_again(p, at) if p.effect_id == event.child_id else p for p in state.pending),
+            )
+
+
+def told_again(pending: PendingEffect, at: datetime) -> PendingEffect:
+    """Return what is pending of a child that was told to stop, so that it is told again soon if it does not hear."""
+    return (
+        but(pending, resend_at=at + timedelta(seconds=STOP_RESEND_S)) if pending.kind is EffectKind.CHILD else pending
+    )
+
+
+def _started(state: RunState, event: "ev.ChildStarted", at: datetime) -> RunState:
+    pending = PendingEffect(
+        effect_id=event.child_id,
+        kind=EffectKind.CHILD,
+        attempt=1,
+        resend_at=at + timedelta(seconds=CHILD_RESEND_S),
+        fence=state.fence,
+    )
+    task = event.task
+    child = OpenChild(
+        child_id=event.child_id,
+        step=event.step,
+        index=event.index,
+        agent_key=task.agent_key,
+        purpose=task.purpose,
+        subject=task.subject,
+        execution_id=task.execution_id,
+        policy_version=task.policy_version,
+    )
+    return but(state, pending=(*state.pending, pending), children=(*state.children, child))
+
+
+def _ended(state: RunState, event: "ev.ChildEnded") -> RunState:
+    """Once the last one has ended, what they said is remembered in their order, like the outcomes of calls (B7)."""
+    children = tuple(
+        but(
+            c,
+            ended=True,
+            waits=False,
+            seq=event.child_seq,
+            status=event.status,
+            reason=event.reason,
+            final=event.final,
+            worked=event.worked,
+        )
+        if c.child_id == event.child_id
+        else c
+        for c in state.children
+    )
+    cursors = dict(state.cursors)
+    for queue, place in event.cursors.items():
+        cursors[queue] = max(place, cursors.get(queue, 0))
+    changed = but(
+        state,
+        children=children,
+        cursors=cursors,
+        below=summed(state.below, event.cost, event.below),
+        pending=tuple(p for p in state.pending if p.effect_id != event.child_id),
+    )
+    own = [c for c in children if c.execution_id is None]
+    if event.child_id not in [c.child_id for c in own] or not all(c.ended for c in own) or state.is_final:
+        return changed
+    completed = [c.final for c in own if c.status == "completed"]
+    if state.composition is not None:
+        return but(changed, last_output=completed[-1] if completed else state.last_output)
+    outputs = [_output(c) for c in own]
+    last = completed[-1] if completed else state.last_output
+    return but(with_outputs(changed, [*outputs, *state.outputs]), last_output=last)
+
+
+def _output(child: OpenChild) -> ToolOutput:
+    completed = child.status == "completed"
+    said = child.final if completed else {"status": child.status, "reason": child.reason, "said": child.final}
+    return ToolOutput(
+        execution_id=child.child_id,
+        tool=f"agent:{child.agent_key}",
+        step=child.step,
+        status="succeeded" if completed else "failed",
+        text=as_text(said),
+    )

@@ -1,0 +1,101 @@
+"""The `history` context policy: what the agents of a handoff swarm said and did, in order (design §5, Context; B10).
+
+Law: a turn is remembered when it is over, so that a call never stands there without its result. What is kept is bounded
+by the run's `context_limit`: the oldest turns go first, and are counted.
+"""
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.events import log as ev
+from towpath_contracts.text import as_text, truncate
+from towpath_engine.reducers.routes import handoff_of
+from towpath_engine.state.limits import json_bytes
+from towpath_engine.state.plan import SwarmState
+from towpath_engine.state.replace import but
+from towpath_engine.state.run import RunState
+from towpath_readings.execution_log import RESPONSE_CHARS
+
+THOUGHT_CHARS = 1_000
+"""Of the reasoning of one decision."""
+
+RESULT_SHARE = 4
+"""A result has at most this part of the room of the whole conversation."""
+
+
+def conversed(before: RunState, after: RunState, held: SwarmState, event: "ev.AnyEvent") -> SwarmState:
+    """Return what the run remembers of its conversation after *event*."""
+    if handoff_of(after) is None:
+        return held
+    match event:
+        case ev.DecisionReceived():
+            said = event.decision.get("action_reasoning")
+            return but(held, thought=truncate(said, THOUGHT_CHARS) if isinstance(said, str) else "")
+        case ev.HandedOff():
+            turn = {**_whose(after, held), "said": event.said, "handed_over_to": event.target}
+            return _remembered(after, but(held, thought=""), turn)
+        case ev.ToolCallFinished() | ev.ToolCallDenied():
+            if all(call.status for call in before.calls) or not all(call.status for call in after.calls):
+                return held
+            return _remembered(after, but(held, thought=""), {**_whose(after, held), "calls": _calls(after)})
+        case _:
+            return held
+
+
+def _whose(state: RunState, held: SwarmState) -> JsonObject:
+    whose: JsonObject = {"agent": state.agent_key, "step": state.step, "epoch": state.epoch}
+    return {**whose, "reasoning": held.thought} if held.thought else whose
+
+
+def _calls(state: RunState) -> list[JsonObject]:
+    most = max(RESPONSE_CHARS, state.created.context_limit // RESULT_SHARE)
+    return [
+        {
+            "tool": call.call.tool,
+            "arguments": call.shown_args(),
+            "status": call.status,
+            "result": truncate(as_text(call.result), most),
+        }
+        for call in state.calls
+    ]
+
+
+def _remembered(state: RunState, held: SwarmState, turn: JsonObject) -> SwarmState:
+    limit = state.created.context_limit
+    size = json_bytes(turn)
+    if size > limit:
+        turn = _shortened(turn)
+        size = json_bytes(turn)
+    turns, sizes = [*held.turns, turn], [*held.sizes, size]
+    gone = 0
+    while turns[gone:] and sum(sizes[gone:]) > limit:
+        gone += 1
+    return but(held, turns=tuple(turns[gone:]), sizes=tuple(sizes[gone:]), left_out=held.left_out + gone)
+
+
+def _shortened(turn: JsonObject) -> JsonObject:
+    """Return *turn* with what is long in it cut."""
+    cut: JsonObject = {name: truncate(turn[name], RESPONSE_CHARS) for name in ("said", "reasoning") if name in turn}
+    if "calls" not in turn:
+        return {**turn, **cut}
+    calls = [
+        {
+            **call,
+            "arguments": truncate(as_text(call["arguments"]), RESPONSE_CHARS),
+            "result": truncate(call["result"], RESPONSE_CHARS),
+        }
+        for call in turn["calls"]
+    ]
+    return {**turn, **cut, "calls": calls}
+
+
+def conversation_section(state: RunState) -> JsonObject | None:
+    """Return what the prompts of the acting agent show of the turns before its own; None where there are none."""
+    held = state.swarm
+    if held is None or (not held.turns and not held.left_out):
+        return None
+    turns = [{name: value for name, value in turn.items() if name != "epoch"} for turn in _before(state, held)]
+    return {"conversation": {"turns": turns, "left_out": held.left_out}} if turns or held.left_out else None
+
+
+def _before(state: RunState, held: SwarmState) -> list[JsonObject]:
+    """What the acting agent did since it took over stands among its own outputs."""
+    return [turn for turn in held.turns if turn["epoch"] < state.epoch]

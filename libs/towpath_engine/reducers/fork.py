@@ -1,0 +1,70 @@
+"""What a fork takes over from its parent: what was known, and nothing of what was asked or spent.
+
+Law: the fields here are those of the state, written as JSON into the fork's own log, so that the fork needs its parent
+no more: it folds and replays from its own record.
+"""
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.canonical import json_safe
+from towpath_contracts.decisions.request import OlderOutput, ToolOutput
+from towpath_contracts.events import log as ev
+from towpath_engine.state.goal import GoalState
+from towpath_engine.state.plan import SwarmState
+from towpath_engine.state.replace import but
+from towpath_engine.state.run import Detectors, RunState
+from towpath_engine.state.workspace import Desk
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inherited:
+    """The part of a state that a fork takes over; the fields are those of RunState."""
+
+    agent_key: str
+    epoch: int
+    step: int
+    requests: int
+    outputs: tuple[ToolOutput, ...] = ()
+    output_bytes: int = 0
+    older: tuple[OlderOutput, ...] = ()
+    older_count: int = 0
+    log_tail: tuple[JsonObject, ...] = ()
+    input_preview: str = ""
+    feedback: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    handoff: str | None = None
+    handoff_from: str | None = None
+    tool_errors: int = 0
+    cursors: dict[str, int] = field(default_factory=dict)
+    detectors: Detectors = field(default_factory=Detectors)
+    last_output: Any = None
+    desk: Desk | None = None
+    goal: GoalState | None = None
+    swarm: SwarmState | None = None
+
+
+_LATER = ("desk", "goal", "swarm")
+"""Left out where a run has none: its forks are written as they always were."""
+
+_NAMES = tuple(f.name for f in fields(Inherited))
+_adapter: TypeAdapter[Inherited] = TypeAdapter(Inherited)
+
+
+def inherited_of(state: RunState, *, new_script: bool) -> JsonObject:
+    """Return what a fork takes over from *state*; a *new_script* is played from its beginning."""
+    taken = Inherited(**{name: getattr(state, name) for name in _NAMES})
+    if new_script:
+        taken = but(taken, cursors={})
+    dumped: JsonObject = json_safe(_adapter.dump_python(taken, mode="json"))
+    return {name: value for name, value in dumped.items() if name not in _LATER or value is not None}
+
+
+def taken_over(state: RunState, event: "ev.RunForked") -> RunState:
+    """Return *state* with what the fork inherits. Raises pydantic's ValidationError for what is no state."""
+    taken = _adapter.validate_python(event.inherited)
+    known = {name: getattr(taken, name) for name in _NAMES}
+    return but(state, **{name: value for name, value in known.items() if name not in _LATER or value is not None})

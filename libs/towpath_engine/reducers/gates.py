@@ -1,0 +1,76 @@
+"""What gates leave in the state: that somebody is waited for, and what a person's word clears (design §5)."""
+
+from datetime import datetime, timedelta
+
+from towpath_contracts.events import log as ev
+from towpath_contracts.networks.goal import OUT_OF_TIME
+from towpath_engine.reducers.calls import call_deadline
+from towpath_engine.reducers.watchdog import told
+from towpath_engine.state.replace import but
+from towpath_engine.state.run import Detectors, EffectKind, OpenGate, PendingEffect, RunState
+
+GATE_RESEND_S = 30
+"""Resend of a tool request whose gate is open (design §4)."""
+
+
+def gate_opened(state: RunState, event: "ev.GateOpened", at: datetime) -> RunState:
+    """Remember a gate; the request of the call behind it is said again more slowly."""
+    gate = OpenGate(
+        gate_id=event.gate_id,
+        gate_type=event.gate_type,
+        expires_at=event.expires_at,
+        execution_id=event.execution_id,
+        approval_id=event.approval_id,
+        key=str(event.detail.get("key", "")) if event.execution_id is None else "",
+    )
+    if event.execution_id is None:
+        if gate.key == OUT_OF_TIME:
+            state = _waited_for_no_longer(state)
+        return told(but(state, gates=(*state.gates, gate), run_gates=state.run_gates + 1), event.reason)
+    pending = tuple(
+        but(p, resend_at=at + timedelta(seconds=GATE_RESEND_S)) if p.effect_id == event.execution_id else p
+        for p in state.pending
+    )
+    return but(state, gates=(*state.gates, gate), pending=pending)
+
+
+def _waited_for_no_longer(state: RunState) -> RunState:
+    pending = tuple(effect for effect in state.pending if effect.kind is not EffectKind.DECIDE)
+    return but(state, pending=pending, unanswered=len(pending) < len(state.pending))
+
+
+def gate_closed(state: RunState, event: "ev.GateClosed", at: datetime) -> RunState:
+    """Forget the gate, but not its id; the call behind it may start only now, so its time begins again."""
+    gate = next((g for g in state.gates if g.gate_id == event.gate_id), None)
+    if gate is None:
+        return state
+    if gate.execution_id is None:
+        return _run_gate_closed(state, gate, event.verdict, at)
+    return but(
+        state,
+        gates=tuple(g for g in state.gates if g is not gate),
+        calls=tuple(
+            but(c, closed_gates=(*c.closed_gates, gate.gate_id)) if c.call.execution_id == gate.execution_id else c
+            for c in state.calls
+        ),
+        pending=tuple(_deadline_moved(state, p, at) if p.effect_id == gate.execution_id else p for p in state.pending),
+    )
+
+
+def _run_gate_closed(state: RunState, gate: OpenGate, verdict: str, at: datetime) -> RunState:
+    """A person's word clears what the detectors counted (behaviours 002.2: reset only by success or a person)."""
+    decided = verdict in ("approved", "denied")
+    again = decided and gate.key == OUT_OF_TIME
+    return but(
+        state,
+        gates=tuple(g for g in state.gates if g is not gate),
+        revisions=state.revisions + 1 if verdict == "denied" else 0 if verdict == "approved" else state.revisions,
+        detectors=Detectors() if decided else state.detectors,
+        active_ms=0 if again else state.active_ms,
+        active_since=at if again and state.active_since is not None else state.active_since,
+    )
+
+
+def _deadline_moved(state: RunState, pending: PendingEffect, at: datetime) -> PendingEffect:
+    call = state.open_call(pending.effect_id)
+    return pending if call is None else but(pending, deadline=call_deadline(state, call.call.tool, at))

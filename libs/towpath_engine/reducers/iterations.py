@@ -1,0 +1,28 @@
+"""How long an iteration takes, in active time: past `iteration_timeout_ms` it is late, past twice of it the run fails.
+
+Law: active time stands still while a run waits for people, and so does an iteration (design §5, feature D8).
+"""
+
+from datetime import datetime, timedelta
+
+from towpath_engine.reducers.background import active_ms
+from towpath_engine.state.run import RunState
+
+HARD = 2
+"""Soft timeouts are reflected upon; past this many of them nothing can be made good."""
+
+
+def iteration_due(state: RunState) -> datetime | None:
+    """Return when the current iteration has taken too long; None where nothing counts its time."""
+    limit, background = state.created.background_settings.iteration_timeout_ms, state.background
+    if background is None or limit is None or not background.iteration or state.active_since is None:
+        return None
+    return state.active_since + timedelta(milliseconds=background.began_ms + HARD * limit - state.active_ms)
+
+
+def is_late(state: RunState, now: datetime) -> bool:
+    """Say whether the current iteration has taken longer than it should."""
+    limit, background = state.created.background_settings.iteration_timeout_ms, state.background
+    if background is None or limit is None or not background.iteration:
+        return False
+    return active_ms(state, now) - background.began_ms > limit

@@ -1,0 +1,36 @@
+"""What a child run takes over of its parent's counters (behaviours 002.2: subtasks inherit).
+
+Law: a loop does not end because a subtask goes on with it. What belongs to the parent's own steps and handoffs stays
+with the parent.
+"""
+
+from pydantic import TypeAdapter
+
+from towpath_contracts.base import JsonObject
+from towpath_engine.state.replace import but
+from towpath_engine.state.run import Detectors
+
+_adapter: TypeAdapter[Detectors] = TypeAdapter(Detectors)
+_NONE = Detectors()
+
+
+def handed_over(detectors: Detectors) -> JsonObject | None:
+    """Return what a child begins with, for its first event; None where nothing was counted yet."""
+    given = but(
+        detectors,
+        error_step=0,
+        error_before=_NONE.error_before,
+        cycle=(),
+        handoffs=(),
+        handoff_count=0,
+        handoff_told=0,
+        polls=0,
+        replan=False,
+    )
+    counted: JsonObject = _adapter.dump_python(given, mode="json", exclude_defaults=True)
+    return counted or None
+
+
+def begun_with(given: JsonObject | None) -> Detectors:
+    """Return the counters of a run whose first event says *given*. Raises pydantic's ValidationError."""
+    return _NONE if given is None else _adapter.validate_python(given)

@@ -1,0 +1,34 @@
+"""What reports of the watchdog leave in the state.
+
+Law: one finding waits to be told at a time; a newer one takes its place, and the older one stays in the log.
+"""
+
+from towpath_contracts.events import log as ev
+from towpath_engine.state.replace import but
+from towpath_engine.state.run import RunState
+from towpath_engine.state.watchdog import REPORTS_KEPT, Taken, Untold, Watch
+
+_SAID = {
+    "similar_actions": "did almost the same thing and brought nothing new",
+    "cycle": "repeated the same sequence of actions and brought nothing new",
+    "stalled_progress": "made no progress",
+}
+"""What the model is told: the platform's own words, never those of a tool or of the report."""
+
+
+def report_taken(state: RunState, event: "ev.WatchdogReported") -> RunState:
+    """Return the state that knows the report, and what the next step must begin with."""
+    known = state.watch.of(event.key)
+    taken = Taken(key=event.key, seq=state.seq + 1, times=1 if known is None else known.times + 1)
+    others = tuple(one for one in state.watch.taken if one.key != event.key)
+    untold = state.watch.untold
+    if event.action in ("nudge", "gate"):
+        text = f"The last {event.steps} steps {_SAID[event.finding]}. Do something else."
+        untold = Untold(finding=event.finding, key=event.key, action=event.action, text=text)
+    return but(state, watch=Watch(taken=(*others, taken)[-REPORTS_KEPT:], untold=untold))
+
+
+def told(state: RunState, text: str) -> RunState:
+    """Return the state after *text* was said: what was to be told is told."""
+    untold = state.watch.untold
+    return state if untold is None or untold.text != text else but(state, watch=but(state.watch, untold=None))

@@ -1,0 +1,102 @@
+"""What events of internal tools leave in the state: the desk, and what the ledger still has to be told.
+
+Law: total and blind, like `evolve`.
+"""
+
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.events import log as ev
+from towpath_contracts.ids import effect_id
+from towpath_contracts.tools.internal_tools import PLATFORM_WORKER
+from towpath_contracts.tools.workspace import FileEntry
+from towpath_engine.state.replace import but
+from towpath_engine.state.run import EffectKind, PendingEffect, RunState
+from towpath_engine.state.workspace import EMPTY, Desk, WorkspaceFile, plan_from
+
+OUTCOME_RESEND_S = 5
+"""First resend of an outcome that the ledger has not confirmed (design §4, as for a tool request)."""
+
+
+def mounted(files: tuple[FileEntry, ...], at: datetime) -> Desk | None:
+    """Return the desk of a run that begins with *files*; None where there are none."""
+    if not files:
+        return None
+    return Desk(
+        files={
+            file.path: WorkspaceFile(
+                digest=file.digest,
+                size=file.size,
+                version=file.version,
+                read_only=file.read_only,
+                created_at=at,
+                updated_at=at,
+            )
+            for file in files
+        }
+    )
+
+
+def desk_remembers(state: RunState, event: "ev.PlanChanged | ev.WorkspaceChanged", at: datetime) -> RunState:
+    """Return *state* with its desk after *event*."""
+    desk = state.desk or EMPTY
+    match event:
+        case ev.PlanChanged():
+            return but(state, desk=but(desk, plan=plan_from(event.plan)))
+        case ev.WorkspaceChanged():
+            return but(state, desk=but(desk, files=_changed(desk, event, at)))
+
+
+def _changed(desk: Desk, event: "ev.WorkspaceChanged", at: datetime) -> dict[str, WorkspaceFile]:
+    files = dict(desk.files)
+    for change in event.changes:
+        before = files.pop(change.path, None)
+        if change.digest is None:
+            continue
+        files[change.path] = WorkspaceFile(
+            digest=change.digest,
+            size=change.size,
+            version=1 if before is None else before.version + 1,
+            created_at=at if before is None else before.created_at,
+            updated_at=at,
+        )
+    return files
+
+
+def outcome_effect(run_id: UUID, execution_id: UUID) -> UUID:
+    """Name the effect that tells the ledger what came of a call."""
+    return effect_id(run_id, f"outcome:{execution_id}")
+
+
+def outcome_owed(state: RunState, event: "ev.ToolCallFinished", at: datetime) -> RunState:
+    """Return *state* with the outcome of a call that the run applied itself pending; workers tell all others."""
+    spec = state.snapshot.tools.get(event.tool)
+    if event.worker != PLATFORM_WORKER or spec is None or not spec.internal:
+        return state
+    told: JsonObject = {
+        "execution_id": str(event.execution_id),
+        "tool": event.tool,
+        "status": event.status,
+        "result": event.result,
+        "failure": None if event.failure is None else event.failure.model_dump(mode="json"),
+    }
+    owed = PendingEffect(
+        effect_id=outcome_effect(state.run_id, event.execution_id),
+        kind=EffectKind.OUTCOME,
+        attempt=1,
+        resend_at=at + timedelta(seconds=OUTCOME_RESEND_S),
+        outcome=told,
+    )
+    return but(state, pending=(*state.pending, owed))
+
+
+def outcome_confirmed(state: RunState, event: "ev.OutcomeRecorded") -> RunState:
+    """Return *state* without the outcome that the ledger holds now."""
+    gone = outcome_effect(state.run_id, event.execution_id)
+    return but(state, pending=tuple(p for p in state.pending if p.effect_id != gone))
+
+
+def owed_outcomes(state: RunState) -> tuple[PendingEffect, ...]:
+    """Return what the ledger still has to be told; the end of a run does not change that."""
+    return tuple(p for p in state.pending if p.kind is EffectKind.OUTCOME)

@@ -1,0 +1,32 @@
+"""What the prompts of other runs show beside those of a network run (features B10, C1, C8, D4, D13)."""
+
+from towpath_contracts.base import JsonObject
+from towpath_engine.evolve import ACTING
+from towpath_engine.reducers.conversation import conversation_section
+from towpath_engine.requests.background_context import background_section, last_words_section, reflection_section
+from towpath_engine.requests.goal_context import goal_assessment, goal_section
+from towpath_engine.state.run import RunState
+
+
+def run_section(state: RunState) -> JsonObject | None:
+    """Return what every prompt of the run shows; None for a network run."""
+    if state.goal is not None:
+        return goal_section(state, state.goal)
+    if state.swarm is not None:
+        return conversation_section(state)
+    return background_section(state)
+
+
+def assessment_section(state: RunState) -> JsonObject | None:
+    """Return what the pending assessment is to judge; None where a decision is asked for."""
+    if state.asked in ACTING:
+        return None
+    calls = [
+        {"tool": c.call.tool, "arguments": c.shown_args(), "status": c.status, "result": c.result} for c in state.calls
+    ]
+    told: JsonObject = {"kind": state.asked, "step": state.step, "calls": calls}
+    if state.goal is not None:
+        return {**told, **goal_assessment(state, state.goal)}
+    if state.background is None:
+        return told
+    return {**told, **(last_words_section(state) if state.asked == "summarize" else reflection_section(state))}

@@ -1,0 +1,199 @@
+"""Effects: what the outside must do, and the messages that ask for it.
+
+Law: a message is a pure function of the state and a pending effect, so that a resend after a crash says the same again.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions.request import DecisionKind, DecisionRequest, ScriptPosition
+from towpath_contracts.ids import effect_id
+from towpath_contracts.runs.children import AskChild
+from towpath_contracts.text import truncate
+from towpath_contracts.tools.access import RaiseFence
+from towpath_contracts.tools.calls import ToolRequest
+from towpath_contracts.tools.grants import chain_of
+from towpath_contracts.tools.internal_outcomes import RecordOutcome
+from towpath_contracts.tools.internal_tools import MAX_FAILURE_CHARS
+from towpath_engine.evolve import DECIDE_GRACE_S
+from towpath_engine.reducers.budget import spent
+from towpath_engine.requests.network_context import build_context
+from towpath_engine.requests.planner import plan_schema
+from towpath_engine.state.budget import Means
+from towpath_engine.state.limits import bounded
+from towpath_engine.state.run import STOPPING, EffectKind, PendingEffect, RunState
+
+CALLS = 4
+"""Model calls that one attempt may take where a run has a budget: two that fail before an answer, an unreadable answer,
+and one after repair."""
+
+OUTPUT_TOKENS = 8_192
+
+LEAN_OUTPUT_TOKENS = 1_024
+"""Of a run that asks for less because its budget comes to an end: enough for a decision, and one call has to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreText:
+    """A text that an event of the transition names: stored before the transition is, and never sent."""
+
+    run_id: UUID
+    digest: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """A message to send once the transition is committed; `effect_id:attempt` is its message id (design §4)."""
+
+    effect: PendingEffect
+    message: DecisionRequest | ToolRequest | RaiseFence | AskChild | RecordOutcome | StoreText
+
+    @property
+    def message_id(self) -> str:
+        """The broker's deduplication id."""
+        return f"{self.effect.effect_id}:{self.effect.attempt}"
+
+
+def sayable_again(state: RunState) -> list[PendingEffect]:
+    """Return what is pending and may be said again in the same attempt, lest it was lost.
+
+    Where a run has a budget a model is asked once in an attempt: the broker may have forgotten that it took the request
+    before, and a second decider would be paid for it. Its next attempt comes when its lease is over.
+    """
+    unasked = state.unasked
+    said = [p for p in state.pending if p.effect_id not in unasked]
+    return said if state.budget is None else [p for p in said if p.kind is not EffectKind.DECIDE]
+
+
+def model_of(state: RunState) -> str:
+    """Return the model that decides for the current agent: the task's choice, else the agent's."""
+    return state.created.model or state.snapshot.agents[state.agent_key].model
+
+
+def model_for(state: RunState, kind: DecisionKind) -> str:
+    """Return the model that answers a request of *kind*; a background run may have its own for its last words."""
+    if kind is DecisionKind.SUMMARIZE and state.created.background is not None:
+        return state.created.background_settings.summarize_model or model_of(state)
+    if kind is DecisionKind.COMPILE_PLAN:
+        return state.created.planner_model or model_of(state)
+    return model_of(state)
+
+
+def message_of(state: RunState, effect: PendingEffect) -> Effect:
+    """Build the message of a pending effect."""
+    match effect.kind:
+        case EffectKind.DECIDE:
+            return Effect(effect=effect, message=_decide(state, effect))
+        case EffectKind.TOOL:
+            return Effect(effect=effect, message=_tool(state, effect))
+        case EffectKind.FENCE:
+            fence = RaiseFence(
+                run_id=state.run_id, project=state.created.project, fence=state.fence, reason=str(state.status)
+            )
+            return Effect(effect=effect, message=fence)
+        case EffectKind.CHILD:
+            return Effect(effect=effect, message=_ask_child(state, effect))
+        case EffectKind.OUTCOME:
+            return Effect(effect=effect, message=_outcome(state, effect))
+        case EffectKind.STORE:
+            msg = "a text is stored with its transition and never pending"
+            raise ValueError(msg)
+
+
+def store_text(state: RunState, digest: str, text: str, now: datetime) -> Effect:
+    """Return the effect that stores *text*."""
+    effect = PendingEffect(
+        effect_id=effect_id(state.run_id, f"text:{digest}"), kind=EffectKind.STORE, attempt=1, resend_at=now
+    )
+    return Effect(effect=effect, message=StoreText(run_id=state.run_id, digest=digest, text=text))
+
+
+def _outcome(state: RunState, effect: PendingEffect) -> RecordOutcome:
+    """The ledger gets a result that a message can hold, whatever is pending: its row must end."""
+    told: JsonObject = {**(effect.outcome or {})}
+    told["result"] = bounded(told.get("result"))
+    if told.get("failure"):
+        told["failure"] = {**told["failure"], "message": truncate(told["failure"]["message"], MAX_FAILURE_CHARS)}
+    return RecordOutcome.model_validate({"run_id": state.run_id, "project": state.created.project, **told})
+
+
+def _ask_child(state: RunState, effect: PendingEffect) -> AskChild:
+    stops = state.is_final or state.status in STOPPING
+    unwanted = next((c.stopped for c in state.children if c.child_id == effect.effect_id), "")
+    return AskChild(
+        run_id=state.run_id,
+        child_id=effect.effect_id,
+        project=state.created.project,
+        cancel=stops or bool(unwanted),
+        reason=f"its parent is {state.status}" if stops else unwanted,
+    )
+
+
+def _decide(state: RunState, effect: PendingEffect) -> DecisionRequest:
+    task = state.created
+    kind = DecisionKind(state.asked)
+    model = model_for(state, kind)
+    budget = state.budget
+    lean = budget is not None and budget.means is not Means.ALL
+    script = None
+    if model.startswith("scripted:"):
+        script = ScriptPosition(digest=task.script_digest, cursors=state.cursors)
+    return DecisionRequest.model_construct(
+        schema_version=1,
+        request_id=effect.effect_id,
+        run_id=state.run_id,
+        project=task.project,
+        attempt=effect.attempt,
+        fence=state.fence,
+        step=state.step,
+        epoch=state.epoch,
+        kind=kind,
+        model=model,
+        context=build_context(state),
+        response_schema=plan_schema(state) if kind is DecisionKind.COMPILE_PLAN else None,
+        max_output_tokens=LEAN_OUTPUT_TOKENS if lean else OUTPUT_TOKENS,
+        timeout_ms=task.step_timeout_ms,
+        lease_ms=task.step_timeout_ms + DECIDE_GRACE_S * 1000,
+        script=script,
+        debug=task.debug,
+        caller=task.caller,
+        max_calls=0 if budget is None else 1 if lean else CALLS,
+        root_run_id=None if task.parent is None else task.parent.root_id,
+    )
+
+
+def _tool(state: RunState, effect: PendingEffect) -> ToolRequest:
+    task = state.created
+    opened = next(c for c in state.calls if c.call.execution_id == effect.effect_id)
+    call = opened.call
+    spec = state.snapshot.tools[call.tool]
+    cost = spent(state)
+    return ToolRequest.model_construct(
+        schema_version=1,
+        execution_id=call.execution_id,
+        run_id=state.run_id,
+        project=task.project,
+        network=task.network,
+        snapshot_digest=task.snapshot_digest,
+        agent_key=state.agent_key,
+        agent_type=state.snapshot.agents[state.agent_key].agent_type,
+        caller=task.caller,
+        step=state.step,
+        call_index=call.call_index,
+        tool=call.tool,
+        operation=spec.operation,
+        toolset=spec.toolset,
+        args=call.args,
+        fence=effect.fence,
+        attempt=effect.attempt,
+        deadline=effect.deadline or effect.resend_at,
+        grant=task.grant,
+        grants=chain_of(task.grants, task.grant),
+        labels=task.labels,
+        spent_usd=cost.usd if cost.price_known else None,
+        workspace=opened.workspace,
+        root_run_id=None if task.parent is None else task.parent.root_id,
+    )

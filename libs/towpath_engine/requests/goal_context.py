@@ -1,0 +1,51 @@
+"""What the prompts of a goal run show (features C1, C4, C7, C8).
+
+Law: a pure function of the state, and bounded like it.
+"""
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions.request import DecisionKind
+from towpath_engine.rules.criteria import helpers, told_criteria
+from towpath_engine.state.goal import GoalState
+from towpath_engine.state.run import RunState
+
+
+def goal_section(state: RunState, goal: GoalState) -> JsonObject:
+    """Return what every prompt of the run shows: what is wanted, how far it is, and what came of the last steps."""
+    task = state.created.goal
+    shown: JsonObject = {
+        "goal": "" if task is None else task.goal,
+        "acceptance_criteria": told_criteria(state, goal),
+        "constraints": {} if task is None else task.constraints,
+        "progress": goal.progress,
+    }
+    if goal.tests is not None:
+        shown["tests"] = goal.tests
+    if goal.artifacts:
+        shown["artifacts"] = [{"name": one["name"], "kind": one["kind"]} for one in goal.artifacts]
+    if goal.last_steps:
+        shown["last_steps"] = list(goal.last_steps)
+    return shown
+
+
+def goal_assessment(state: RunState, goal: GoalState) -> JsonObject:
+    """Return what the pending assessment is to judge, beside the calls of the step."""
+    if state.asked == DecisionKind.CONFIDENCE:
+        return confidence_payload(state)
+    if goal.claimed is not None:
+        return {"claimed": goal.claimed, "results": list(goal.results)}
+    return {"results": list(goal.results)} if helpers(state) else {}
+
+
+def confidence_payload(state: RunState) -> JsonObject:
+    """Return what a confidence check is about (behaviours 002.1)."""
+    goal = state.goal or GoalState()
+    return {
+        "agent_id": state.agent_key,
+        "task_id": str(state.run_id),
+        "current_step": state.step,
+        "goal": state.created.goal.goal if state.created.goal is not None else "",
+        "progress_score": goal.progress,
+        "last_steps": list(goal.last_steps),
+        "artifacts": list(goal.artifacts),
+    }

@@ -1,0 +1,84 @@
+"""What a model sees: the `epoch` context policy of network runs, a pure function of the state (features A4, A11)."""
+
+from typing import Any
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions.request import DecisionKind, OfferedRoute, OfferedTool, PromptContext
+from towpath_contracts.networks.spec import CompiledAgent, Snapshot
+from towpath_contracts.text import truncate
+from towpath_contracts.tools.calls import ToolSpec
+from towpath_contracts.tools.grants import Grants, chain_of, opens
+from towpath_engine.reducers.routes import described, routes_of
+from towpath_engine.requests.context import assessment_section, run_section
+from towpath_engine.requests.planner import planner_context
+from towpath_engine.state.run import RunState
+from towpath_readings.execution_log import INPUT_CHARS
+
+
+def agent_parameters(spec: ToolSpec) -> JsonObject:
+    """Return the tool's schema without the parameters that the system fills in (feature A8)."""
+    if not spec.system_params:
+        return spec.parameters
+    hidden = set(spec.system_params)
+    properties: dict[str, Any] = {
+        name: schema for name, schema in spec.parameters.get("properties", {}).items() if name not in hidden
+    }
+    required = [name for name in spec.parameters.get("required", []) if name not in hidden]
+    return {**spec.parameters, "properties": properties, "required": required}
+
+
+def offered_tools(snapshot: Snapshot, agent: CompiledAgent, grants: Grants = ()) -> tuple[OfferedTool, ...]:
+    """Return the agent's tools as its model sees them; those that *grants* leave no way to are not shown."""
+    specs = [snapshot.tools[name] for name in agent.equipped_tools]
+    if grants:
+        specs = [spec for spec in specs if opens(grants, spec.name, spec.operation)]
+    return tuple(
+        OfferedTool(name=spec.name, description=spec.description, parameters=agent_parameters(spec)) for spec in specs
+    )
+
+
+def offered_routes(state: RunState) -> tuple[OfferedRoute, ...]:
+    """Return to whom control may be handed."""
+    return tuple(OfferedRoute(agent_key=key, description=described(state, key)) for key in routes_of(state))
+
+
+def input_preview(state: RunState) -> str:
+    """Return what the execution log shows as the step's input: what is new to the model."""
+    if state.handoff is not None:
+        return truncate(state.handoff, INPUT_CHARS)
+    if state.feedback:
+        return truncate(state.feedback[-1], INPUT_CHARS)
+    if state.outputs:
+        return truncate(f"{state.outputs[0].tool}: {state.outputs[0].text}", INPUT_CHARS)
+    return truncate(state.created.user_message, INPUT_CHARS)
+
+
+def build_context(state: RunState) -> PromptContext:
+    """Return everything the current agent's prompt is rendered from."""
+    if state.asked == DecisionKind.COMPILE_PLAN:
+        return planner_context(state)
+    task, snapshot = state.created, state.snapshot
+    agent = snapshot.agents[state.agent_key]
+    return PromptContext(
+        agent_key=agent.key,
+        display_name=agent.display_name,
+        base_prompt=agent.prompt,
+        user_message=task.user_message,
+        handoff=state.handoff,
+        handoff_from=state.handoff_from,
+        tools=offered_tools(snapshot, agent, chain_of(task.grants, task.grant)),
+        routes=offered_routes(state),
+        allow_respond=agent.allow_respond,
+        respond_schema=task.response_schema or agent.respond_schema,
+        respond_guidance=agent.respond_guidance,
+        outputs=state.outputs,
+        older_outputs=state.older,
+        older_count=state.older_count,
+        log_summary=state.log_tail,
+        feedback=state.feedback,
+        notes=state.notes,
+        steps_left=max(0, task.max_steps - state.step + 1),
+        run_kind=task.kind,
+        run=run_section(state),
+        assessment=assessment_section(state),
+    )

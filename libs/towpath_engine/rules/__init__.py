@@ -1,0 +1,1 @@
+"""Rules that read the state and decide one question; they make no events."""

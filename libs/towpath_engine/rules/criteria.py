@@ -1,0 +1,106 @@
+"""Acceptance criteria: what they see, which are met, and whether the goal is reached (features C1, C3).
+
+Law: the platform looks at what happened. A model's word counts for the criteria that are texts, and only where it was
+asked for just that in this very step; its own "done" counts for none.
+"""
+
+from typing import Any
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.networks.goal import Criterion
+from towpath_engine.rules.criteria_input import shortened
+from towpath_engine.rules.expressions import compile_criterion
+from towpath_engine.state.goal import GoalState
+from towpath_engine.state.run import OpenChild, RunState
+
+DONE = 1.0
+"""The progress at which a goal without criteria is reached."""
+
+
+def criteria_of(state: RunState) -> tuple[Criterion, ...]:
+    """Return the acceptance criteria of a goal run; none for any other."""
+    goal = state.created.goal
+    return () if goal is None else goal.acceptance_criteria
+
+
+def has_texts(state: RunState) -> bool:
+    """Say whether a criterion is a text that a model has to judge."""
+    return any(criterion.text is not None for criterion in criteria_of(state))
+
+
+def helpers(state: RunState) -> list[OpenChild]:
+    """Return the specialists that did in this step what the acting agent may not (feature C9)."""
+    return [child for child in state.children if child.step == state.step and child.did_subject]
+
+
+def scene_of(state: RunState, goal: GoalState) -> JsonObject:
+    """Return what an expression sees.
+
+    `artifacts` by name; `tests`, the last report (empty where no test ran); `workspace.files` by path; `last_output`;
+    `results` of the last action's calls; `claimed`, the answer of a model that says it is done, or null. Of long ones
+    the beginning is seen (`towpath_engine.rules.criteria_input`): 16,384 characters, 1,024 values, 256 items of a list.
+    """
+    files = {} if state.desk is None else state.desk.files
+    return {
+        "artifacts": {str(one["name"]): one for one in goal.artifacts},
+        "tests": goal.tests or {},
+        "workspace": {"files": {path: {"size": file.size, "digest": file.digest} for path, file in files.items()}},
+        "last_output": shortened(state.last_output),
+        "results": [{**one, "result": shortened(one["result"])} for one in goal.results],
+        "claimed": shortened(goal.claimed),
+    }
+
+
+def met_now(state: RunState, goal: GoalState, judged: JsonObject | None = None) -> tuple[int, ...]:
+    """Return the numbers of the criteria that are met; *judged* is the answer of a model to a validation, if any."""
+    criteria = criteria_of(state)
+    if not criteria:
+        return ()
+    scene = scene_of(state, goal)
+    by_model = set(goal.met) if judged is None else _found(judged)
+    return tuple(n for n, one in enumerate(criteria) if _is_met(one, scene, told=n in by_model))
+
+
+def _is_met(criterion: Criterion, scene: JsonObject, *, told: bool) -> bool:
+    return told if criterion.when is None else compile_criterion(criterion.when).met(scene)
+
+
+def _found(judged: JsonObject) -> set[int]:
+    """Return what a valid step's judge found met; a step that is not valid shows nothing."""
+    found: list[JsonObject] = judged["criteria"] if judged["valid"] else []
+    return {one["criterion"] for one in found if one["met"]}
+
+
+def unmet_words(state: RunState, met: tuple[int, ...]) -> str:
+    """Name the criteria that are not met, by number and in words."""
+    open_ones = [(n, one) for n, one in enumerate(criteria_of(state)) if n not in met]
+    return "; ".join(f"{n} ({one.name or one.words()})" for n, one in open_ones)
+
+
+def reached(state: RunState) -> bool:
+    """Say whether the goal is reached by what this step left: every criterion is met, or all of the progress made."""
+    goal, criteria = state.goal, criteria_of(state)
+    if goal is None:
+        return False
+    if not criteria:
+        return goal.progress_source != "none" and goal.progress >= DONE
+    fresh = not has_texts(state) or goal.judged_step == state.step
+    return fresh and goal.validated_step == state.step and len(goal.met) == len(criteria)
+
+
+def told_criteria(state: RunState, goal: GoalState) -> list[JsonObject]:
+    """Return the criteria as prompts, gates and answers show them."""
+    criteria = enumerate(criteria_of(state))
+    return [{"number": n, "criterion": one.words(), "met": n in goal.met} for n, one in criteria]
+
+
+def final_of(state: RunState, goal: GoalState) -> dict[str, Any]:
+    """Return the answer of a run whose goal is reached: the model's own, or what was reached without one."""
+    if goal.claimed is not None:
+        return goal.claimed
+    return {
+        "goal": "reached",
+        "criteria": told_criteria(state, goal),
+        "progress": goal.progress,
+        "last_output": state.last_output,
+    }

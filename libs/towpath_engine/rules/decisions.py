@@ -1,0 +1,163 @@
+"""Turns a decision into an instruction, or into feedback (features A5-A8).
+
+Law: a refusal changes nothing but what the model is told next, and lists every problem of the decision at once.
+"""
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions.decision import (
+    MAX_CALLS_PER_DECISION,
+    Abandon,
+    AnyDecision,
+    AskPerson,
+    CallTools,
+    Finish,
+    GiveUp,
+    RequestGate,
+    Respond,
+    RouteToAgent,
+    ToolCall,
+    ToolCallProposal,
+    Transfer,
+    UseTool,
+    adapter_of,
+    arguments_fault,
+)
+from towpath_contracts.ids import execution_id
+from towpath_contracts.json_schema import faults
+from towpath_contracts.networks.spec import CompiledAgent
+from towpath_contracts.networks.swarm import named_in
+from towpath_contracts.tools.calls import ToolSpec
+from towpath_engine.reducers.routes import handoff_of, routes_of
+from towpath_engine.state.run import RunState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why a decision is not carried out; `feedback` is for the model."""
+
+    code: str
+    feedback: str
+
+
+def parse(decision: JsonObject, kind: str = "network") -> AnyDecision | Refusal:
+    """Read a decision of a run of *kind* in wire form; unknown actions and fields are refused."""
+    try:
+        return cast("AnyDecision", adapter_of(kind).validate_python(decision))
+    except ValidationError as error:
+        problems = [
+            f"{'.'.join(str(part) for part in entry['loc'])}: {entry['msg']}"
+            for entry in error.errors(include_url=False, include_input=False)
+        ]
+        return Refusal(code="decision_invalid", feedback="The decision is not valid. " + "; ".join(problems))
+
+
+def instruct(state: RunState, decision: JsonObject) -> CallTools | Transfer | Finish | GiveUp | AskPerson | Refusal:
+    """Validate *decision* against what the acting agent may do."""
+    parsed = parse(decision, state.created.kind)
+    agent = state.snapshot.agents[state.agent_key]
+    match parsed:
+        case Refusal():
+            return parsed
+        case UseTool():
+            return _tools(state, agent, parsed.action_details.proposals())
+        case RouteToAgent():
+            return _route(agent, parsed, routes_of(state))
+        case Respond():
+            return _respond(state, agent, parsed)
+        case Abandon():
+            return GiveUp(rationale=parsed.action_details.rationale)
+        case RequestGate():
+            return AskPerson(reason=parsed.action_details.reason, detail=parsed.action_details.detail)
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return ", ".join(names) if names else "none"
+
+
+def _route(agent: CompiledAgent, decision: RouteToAgent, routes: tuple[str, ...]) -> Transfer | Refusal:
+    target = decision.action_details.target_agent_name
+    if target not in routes:
+        return Refusal(
+            code="route_not_allowed",
+            feedback=f"{agent.key} may not route to {target!r}. Allowed routes: {_names(routes)}.",
+        )
+    return Transfer(target=target, context=decision.action_details.context)
+
+
+def _respond(state: RunState, agent: CompiledAgent, decision: Respond) -> Finish | Refusal:
+    if not agent.allow_respond:
+        return Refusal(
+            code="respond_not_allowed",
+            feedback=f"{agent.key} may not respond. Use a tool ({_names(agent.equipped_tools)}) or route to "
+            f"({_names(agent.allowed_routes)}).",
+        )
+    schema, payload = state.created.response_schema, decision.action_details.payload
+    hands_over = handoff_of(state) is not None and named_in(payload, routes_of(state)) is not None
+    wrong = () if schema is None or hands_over else faults(schema, payload)
+    if wrong:
+        told = "; ".join(wrong)
+        return Refusal(code="response_invalid", feedback=f"The payload does not satisfy its JSON Schema. {told}")
+    return Finish(payload=payload)
+
+
+def _tools(state: RunState, agent: CompiledAgent, proposals: tuple[ToolCallProposal, ...]) -> CallTools | Refusal:
+    calls: list[ToolCall] = []
+    problems: list[str] = []
+    code = "arguments_invalid"
+    first = 0 if state.goal is None else (state.goal.attempt - 1) * MAX_CALLS_PER_DECISION
+    for index, proposal in enumerate(proposals):
+        if proposal.tool_name not in agent.equipped_tools:
+            code = "tool_not_allowed"
+            problems.append(
+                f"{agent.key} may not use {proposal.tool_name!r}. Allowed tools: {_names(agent.equipped_tools)}."
+            )
+            continue
+        spec = state.snapshot.tools[proposal.tool_name]
+        if isinstance(proposal.tool_params, str):
+            fault = arguments_fault(proposal.tool_params)
+            problems.append(f"{spec.name}: the arguments can't be read: {fault}. Write tool_params as a JSON object.")
+            continue
+        merged, wrong = merge_arguments(spec, proposal.tool_params, state.created.system_params)
+        problems += wrong
+        calls.append(
+            ToolCall(
+                execution_id=execution_id(state.run_id, state.step, first + index),
+                call_index=first + index,
+                tool=spec.name,
+                args=merged,
+                system_params=tuple(name for name in spec.system_params if name in merged),
+            )
+        )
+    if problems:
+        return Refusal(code=code, feedback=" ".join(problems))
+    return CallTools(calls=tuple(calls))
+
+
+def merge_arguments(spec: ToolSpec, given: JsonObject, system: JsonObject) -> tuple[JsonObject, list[str]]:
+    """Join the model's arguments with the system's; returns the merged ones and every problem found (feature A8)."""
+    properties: dict[str, Any] = spec.parameters.get("properties", {})
+    required: list[str] = list(spec.parameters.get("required", []))
+    owned = set(spec.system_params)
+    problems = [
+        f"{spec.name}: parameter {name!r} is set by the system; leave it out." for name in given if name in owned
+    ]
+    if spec.parameters.get("additionalProperties") is False:
+        known = ", ".join(name for name in properties if name not in owned)
+        problems += [
+            f"{spec.name}: there is no parameter {name!r}; it takes: {known or 'none'}."
+            for name in given
+            if name not in properties
+        ]
+    merged = {name: value for name, value in given.items() if name not in owned}
+    merged.update({name: system[name] for name in spec.system_params if name in system})
+    for name in required:
+        if name in merged:
+            continue
+        owner = "the system did not provide" if name in owned else "missing"
+        problems.append(f"{spec.name}: required parameter {name!r}: {owner}.")
+    return merged, problems

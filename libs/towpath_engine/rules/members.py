@@ -1,0 +1,21 @@
+"""Who may be asked in a composed run: agents of its network, and nested swarms (features B9, E2)."""
+
+from towpath_contracts.networks.spec import Snapshot
+from towpath_contracts.networks.swarm import CompiledSwarm
+from towpath_engine.state.run import RunState
+
+
+def nested_swarms(state: RunState) -> dict[str, CompiledSwarm]:
+    """Return the swarms that may be members here: those inside the run's own swarm, or inside its network's."""
+    swarm = state.created.swarm.swarm if state.created.swarm is not None else state.snapshot.swarm
+    return swarm.swarms if swarm is not None else {}
+
+
+def members_of(state: RunState) -> set[str]:
+    """Return the names that a step may ask: agents of the network, and nested swarms."""
+    return {*state.snapshot.agents, *nested_swarms(state)}
+
+
+def members_of_plan(snapshot: Snapshot) -> set[str]:
+    """Return the names that the steps of a plan may ask, whatever run of the network wants it carried out."""
+    return {*snapshot.agents, *(snapshot.swarm.swarms if snapshot.swarm is not None else ())}

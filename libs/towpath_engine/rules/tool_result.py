@@ -1,0 +1,64 @@
+"""What applying an internal tool gives: a result, or a refusal that the model sees; and what it changes.
+
+Law: a tool that fails changes nothing.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from towpath_contracts.base import ClientValue, JsonObject
+from towpath_contracts.tools.workspace import FileChange
+from towpath_engine.state.workspace import Plan
+
+Asked = TypeVar("Asked", bound=ClientValue)
+
+
+class ToolRefusedError(Exception):
+    """The call is a mistake: `code` is stable, the text and `hint` are for the model."""
+
+    def __init__(self, code: str, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.hint = hint
+
+
+class ContentMissingError(Exception):
+    """The text of a file that the call reads did not come with the fact; it is asked for again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Applied:
+    """What a call made: its result, the new plan or the changed files, and new texts by their digests."""
+
+    result: JsonObject
+    plan: Plan | None = None
+    reset: bool = False
+    changes: tuple[FileChange, ...] = ()
+    stored: dict[str, str] = field(default_factory=dict)
+
+
+def read_arguments(model: type[Asked], args: JsonObject) -> Asked:
+    """Read the arguments of a call; raises ToolRefusedError with every problem of them."""
+    try:
+        return model.model_validate(args)
+    except ValidationError as error:
+        problems = "; ".join(_problem(entry) for entry in error.errors(include_url=False, include_input=False))
+        raise ToolRefusedError("arguments_invalid", problems) from error
+
+
+def _problem(entry: Any) -> str:
+    return f"{'.'.join(map(str, entry['loc']))}: {entry['msg']}"
+
+
+def checked_ascii(name: str, text: str, limit: int, *, required: bool = False) -> str:
+    """Return *text* without white space around it; raises ToolRefusedError for what is too long or not ASCII."""
+    plain = text.strip()
+    if not plain.isascii():
+        raise ToolRefusedError("arguments_invalid", f"{name} must be ASCII")
+    if len(plain) > limit:
+        raise ToolRefusedError("arguments_invalid", f"{name} has {len(plain)} characters; the limit is {limit}")
+    if required and not plain:
+        raise ToolRefusedError("arguments_invalid", f"{name} is empty")
+    return plain

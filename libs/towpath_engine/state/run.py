@@ -1,0 +1,362 @@
+"""The state of a run: what folding its events gives.
+
+Law: frozen (without slots: see `change`), and bounded: nothing here grows with the length of the run's history.
+Whatever is only needed to be read later is in the log, not here.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from pydantic import TypeAdapter
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions.decision import ToolCall
+from towpath_contracts.decisions.request import Cost, OlderOutput, ToolOutput, Usage
+from towpath_contracts.events.log import RunCreated
+from towpath_contracts.networks.spec import Snapshot
+from towpath_contracts.tools.child_tools import starts_child
+from towpath_contracts.tree_limits import MAX_PARALLEL
+from towpath_engine.state.background import BackgroundState
+from towpath_engine.state.budget import BudgetState
+from towpath_engine.state.goal import GoalState
+from towpath_engine.state.plan import Composition, SwarmState
+from towpath_engine.state.watchdog import Watch
+from towpath_engine.state.workspace import Desk
+
+LOG_TAIL = 10
+"""Entries of the execution log that a prompt summarises (feature A11)."""
+
+OLDER_KEPT = 20
+"""Older outputs that are shown by id and preview; the rest is only counted (feature A11)."""
+
+
+_NO_USAGE = Usage()
+NO_COST = Cost(usd=0.0, price_known=True)
+
+
+class Status(StrEnum):
+    """Live and final statuses (design §5)."""
+
+    NEW = "new"
+    QUEUED = "queued"
+    RUNNING = "running"
+    WAITING = "waiting"
+    CANCELLING = "cancelling"
+    QUARANTINED = "quarantined"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    ESCALATED = "escalated"
+    ABANDONED = "abandoned"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed_out"
+
+
+FINAL = frozenset(
+    {Status.COMPLETED, Status.FAILED, Status.ESCALATED, Status.ABANDONED, Status.CANCELLED, Status.TIMED_OUT}
+)
+
+
+STOPPING = frozenset({Status.CANCELLING, Status.QUARANTINED})
+"""Statuses in which a run wants its children no longer: what they say has no use any more."""
+
+
+class EffectKind(StrEnum):
+    """What the outside can be asked for."""
+
+    DECIDE = "decide"
+    TOOL = "tool"
+    FENCE = "fence"
+    CHILD = "child"
+    OUTCOME = "outcome"
+    STORE = "store"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PendingEffect:
+    """Something asked of the outside and not answered yet (design §4).
+
+    `fence` is that of the moment it was asked for: a resend never carries a newer one, or it would pass a fence that
+    was raised to stop it. `dead` counts its messages that nobody could handle. `outcome` is what the ledger is told of
+    a call that the run applied itself.
+    """
+
+    effect_id: UUID
+    kind: EffectKind
+    attempt: int
+    resend_at: datetime
+    deadline: datetime | None = None
+    call_index: int = -1
+    fence: int = 0
+    dead: int = 0
+    outcome: JsonObject | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenCall:
+    """One call of the current step. `status` is empty until it is finished.
+
+    `output` and `entry` wait there for the other calls of the step. `closed_gates` are few: each took a person's
+    decision, or an expiry. `outcome` is what the end of a run says of the call. `executed_args` are those that
+    `edited_by` has put in the place of the call's own; None where nobody has. `workspace` is the digest of the list of
+    files that the tool works with.
+    """
+
+    call: ToolCall
+    status: str = ""
+    outcome: str = ""
+    error_signature: str = ""
+    external: bool = False
+    result: Any = None
+    result_digest: str = ""
+    output: ToolOutput | None = None
+    entry: JsonObject | None = None
+    closed_gates: tuple[UUID, ...] = ()
+    executed_args: JsonObject | None = None
+    edited_by: str = ""
+    workspace: str = ""
+
+    def shown_args(self) -> JsonObject:
+        """Return the arguments that were executed, without what a model may not see."""
+        if self.executed_args is None:
+            return self.call.shown_args()
+        return {name: value for name, value in self.executed_args.items() if name not in self.call.system_params}
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenChild:
+    """One child of the current step; `seq` is how far its own log is known, `waits` that it waits for people.
+
+    `execution_id` is the call that it answers, `stopped` why its parent wants it no longer.
+    """
+
+    child_id: UUID
+    step: int
+    index: int
+    agent_key: str
+    purpose: str = ""
+    subject: str = ""
+    ended: bool = False
+    waits: bool = False
+    seq: int = 0
+    status: str = ""
+    reason: str = ""
+    final: JsonObject | None = None
+    worked: tuple[str, ...] = ()
+    execution_id: UUID | None = None
+    policy_version: int = 0
+    stopped: str = ""
+
+    @property
+    def did_subject(self) -> bool:
+        """Whether the child completed, and by its own log a call of the tool it was asked about succeeded in it."""
+        return self.status == "completed" and self.subject in self.worked
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenGate:
+    """A gate that the run waits for; one without `execution_id` is about the run itself, `key` names its cause."""
+
+    gate_id: UUID
+    gate_type: str
+    expires_at: datetime
+    execution_id: UUID | None = None
+    approval_id: UUID | None = None
+    key: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Detectors:
+    """Counters of the loop detectors; part of the state, so they survive restarts and agent changes (design §5).
+
+    `window` are the last steps' signatures, `cycle` those of a cycle that they end with; `handoffs` the last ones
+    without work in between, `polls` the polling decisions in a row. `*_told` is the count at which something was done
+    about a loop, `nudged` names loops as often as something was. `replan` asks for another plan at the next step.
+    The counts of errors at the begin of step `error_step` are kept: of a step with several attempts the last counts.
+    """
+
+    call_signature: str = ""
+    call_count: int = 0
+    error_signature: str = ""
+    error_count: int = 0
+    nudged: tuple[str, ...] = ()
+    error_told: int = 0
+    error_step: int = 0
+    error_before: tuple[str, int] = ("", 0)
+    window: tuple[str, ...] = ()
+    cycle: tuple[str, ...] = ()
+    result_signature: str = ""
+    result_count: int = 0
+    handoffs: tuple[str, ...] = ()
+    handoff_count: int = 0
+    handoff_told: int = 0
+    polls: int = 0
+    replan: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunState:
+    """Everything that decides what a run does next. `task` and `snapshot` never change after creation.
+
+    `asked` is the kind of the last request to the decider, `assessed` are the kinds that were asked about this action;
+    `unanswered` says that nobody waits for its answer any more, and that it is to be asked once more. `below` is what
+    children that have ended, with their own, have cost.
+    """
+
+    run_id: UUID
+    snapshot: Snapshot
+    task: RunCreated | None = None
+    seq: int = 0
+    status: Status = Status.NEW
+    reason: str = ""
+    agent_key: str = ""
+    epoch: int = 0
+    step: int = 0
+    fence: int = 0
+    fence_stored: int = 0
+    fence_stored_at: datetime | None = None
+    fence_live: tuple[UUID, ...] = ()
+    created_at: datetime | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    active_ms: int = 0
+    active_since: datetime | None = None
+    requests: int = 0
+    pending: tuple[PendingEffect, ...] = ()
+    calls: tuple[OpenCall, ...] = ()
+    gates: tuple[OpenGate, ...] = ()
+    outputs: tuple[ToolOutput, ...] = ()
+    output_bytes: int = 0
+    older: tuple[OlderOutput, ...] = ()
+    older_count: int = 0
+    log_tail: tuple[JsonObject, ...] = ()
+    input_preview: str = ""
+    feedback: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    handoff: str | None = None
+    handoff_from: str | None = None
+    tool_errors: int = 0
+    cursors: dict[str, int] = field(default_factory=dict)
+    detectors: Detectors = Detectors()
+    usage: Usage = _NO_USAGE
+    cost: Cost = NO_COST
+    below: Cost = NO_COST
+    last_output: Any = None
+    final: JsonObject | None = None
+    cancelled_by: str = ""
+    asked: str = "decide"
+    assessed: tuple[str, ...] = ()
+    unanswered: bool = False
+    backoff_until: datetime | None = None
+    run_gates: int = 0
+    revisions: int = 0
+    children: tuple[OpenChild, ...] = ()
+    worked: tuple[str, ...] = ()
+    goal: GoalState | None = None
+    background: BackgroundState | None = None
+    desk: Desk | None = None
+    budget: BudgetState | None = None
+    watch: Watch = field(default_factory=Watch)
+    composition: Composition | None = None
+    swarm: SwarmState | None = None
+
+    @property
+    def created(self) -> RunCreated:
+        """The task; raises ValueError before the first event."""
+        if self.task is None:
+            msg = "the run has no first event"
+            raise ValueError(msg)
+        return self.task
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the run has ended."""
+        return self.status in FINAL
+
+    def pending_effect(self, effect_id: UUID) -> PendingEffect | None:
+        """Return the pending effect of that id."""
+        return next((effect for effect in self.pending if effect.effect_id == effect_id), None)
+
+    def open_call(self, execution_id: UUID) -> OpenCall | None:
+        """Return the unfinished call of that id."""
+        return next((c for c in self.calls if c.call.execution_id == execution_id and not c.status), None)
+
+    @property
+    def queued(self) -> frozenset[UUID]:
+        """The calls of internal tools that are not asked for yet: one before them in their decision has no outcome.
+
+        Of calls that are child runs, as many go on at once as children may. Whoever cancels a run asks about every call
+        that is open.
+        """
+        if len(self.calls) < 2 or self.status is Status.CANCELLING:
+            return frozenset()
+        tools = self.snapshot.tools
+        waiting = [c.call for c in self.calls if not c.status and tools[c.call.tool].internal]
+        children = [call for call in waiting if starts_child(call.tool)]
+        first = min((call.call_index for call in waiting if not starts_child(call.tool)), default=0)
+        later = [call for call in waiting if call.call_index > first and not starts_child(call.tool)]
+        crowd = children[self.max_parallel :] if children else []
+        return frozenset(call.execution_id for call in (*later, *crowd))
+
+    @property
+    def max_parallel(self) -> int:
+        """How many children it may have at once: the least that plan, swarm, parent and server say (feature E7)."""
+        own = self.created
+        plan = own.plan.max_parallel if own.plan is not None else None
+        swarm = own.swarm.swarm.max_parallel if own.swarm is not None else None
+        above = own.parent.max_parallel if own.parent is not None else None
+        return min(limit for limit in (plan, swarm, above, MAX_PARALLEL) if limit is not None)
+
+    @property
+    def unasked(self) -> frozenset[UUID]:
+        """The calls that nobody is asked about: their turn has not come, or the child runs that they are tell."""
+        under_way = self.under_way
+        return self.queued | under_way if under_way else self.queued
+
+    @property
+    def under_way(self) -> frozenset[UUID]:
+        """The calls whose children run: nobody but those can say what comes of them."""
+        return frozenset(c.execution_id for c in self.children if c.execution_id is not None and not c.ended)
+
+    @property
+    def waits_only_for_people(self) -> bool:
+        """Whether every pending effect stands behind a gate, so that active time stands still (design §5)."""
+        waiting = {name for child in self.children if child.waits for name in (child.child_id, child.execution_id)}
+        if (not self.gates and not waiting) or (not self.pending and not self.waits_at_run_gate):
+            return False
+        gated = {gate.execution_id for gate in self.gates} | waiting | self.queued
+        return all(p.effect_id in gated or p.kind is EffectKind.OUTCOME for p in self.pending)
+
+    @property
+    def waits_at_run_gate(self) -> bool:
+        """Whether a gate is open that is about the run itself."""
+        return any(gate.execution_id is None for gate in self.gates)
+
+    def active_deadline(self) -> datetime | None:
+        """When the run's active time is used up; None while it stands still."""
+        if self.active_since is None or self.task is None:
+            return None
+        return self.active_since + timedelta(milliseconds=self.task.timeout_ms - self.active_ms)
+
+
+def initial(run_id: UUID, snapshot: Snapshot) -> RunState:
+    """Return the state before the first event."""
+    return RunState(run_id=run_id, snapshot=snapshot)
+
+
+_STATIC = {"snapshot", "task"}
+_adapter: TypeAdapter[RunState] = TypeAdapter(RunState)
+
+
+def dump_state(state: RunState) -> str:
+    """Write the changing part of a state as JSON; task and snapshot are stored once, elsewhere."""
+    return _adapter.dump_json(state, exclude=_STATIC).decode()
+
+
+def load_state(text: str, task: RunCreated, snapshot: Snapshot) -> RunState:
+    """Read a dumped state back and join it with its unchanging part. Raises pydantic's ValidationError."""
+    body = text.rstrip().removesuffix("}")
+    whole = f'{body},"task":{task.model_dump_json()},"snapshot":{snapshot.model_dump_json()}}}'
+    return _adapter.validate_json(whole)

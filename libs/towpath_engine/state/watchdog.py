@@ -1,0 +1,42 @@
+"""What a run remembers of the watchdog's reports.
+
+Law: bounded. A report is known by what it is about and by the event at which it was taken.
+"""
+
+from dataclasses import dataclass
+
+from towpath_contracts.runs.idle_runs import FindingName
+
+REPORTS_KEPT = 16
+"""Reports by key; of an older one a repetition would be taken for news, which costs a nudge."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """A report that was taken: what it is about, at which event of the run, and how often so far."""
+
+    key: str
+    seq: int
+    times: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Untold:
+    """A finding that the next step begins with: a note to the model, or a gate."""
+
+    finding: FindingName
+    key: str
+    action: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watch:
+    """The last reports, and the finding that nobody was told about yet."""
+
+    taken: tuple[Taken, ...] = ()
+    untold: Untold | None = None
+
+    def of(self, key: str) -> Taken | None:
+        """Return the last report of *key*."""
+        return next((taken for taken in self.taken if taken.key == key), None)

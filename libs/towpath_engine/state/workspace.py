@@ -1,0 +1,88 @@
+"""What lies on the desk of a run: its plan and the files of its workspace (features D4-D6).
+
+Law: bounded (64 steps, 1,000 files). Contents of files are blobs, named here by their digest.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.canonical import canonical_json
+from towpath_contracts.tools.internal_tools import PLAN_TOOLS
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanStep:
+    """One step of the plan; ids are S001, S002, …"""
+
+    step_id: str
+    title: str
+    status: str = "pending"
+    details: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The plan of the run: `status` is active, completed or abandoned."""
+
+    objective: str
+    status: str = "active"
+    steps: tuple[PlanStep, ...] = ()
+
+    def as_json(self) -> JsonObject:
+        """Return the plan as the log, a prompt and a reader see it; what is empty is left out of a step."""
+        steps = [
+            {
+                "step_id": step.step_id,
+                "title": step.title,
+                "status": step.status,
+                **({"details": step.details} if step.details else {}),
+                **({"notes": list(step.notes)} if step.notes else {}),
+            }
+            for step in self.steps
+        ]
+        return {"objective": self.objective, "status": self.status, "steps": steps}
+
+
+def plan_from(said: JsonObject) -> Plan:
+    """Read what `as_json` wrote."""
+    steps = tuple(PlanStep(**{**step, "notes": tuple(step.get("notes", ()))}) for step in said["steps"])
+    return Plan(objective=said["objective"], status=said["status"], steps=steps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkspaceFile:
+    """One file of the workspace, without its content."""
+
+    digest: str
+    size: int
+    version: int = 1
+    read_only: bool = False
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Desk:
+    """The plan and the files of a run."""
+
+    plan: Plan | None = None
+    files: dict[str, WorkspaceFile] = field(default_factory=dict)
+
+
+EMPTY = Desk()
+
+
+def needs_plan(tools: tuple[str, ...], desk: Desk | None) -> bool:
+    """Say whether *tools* may not be used yet: a background run plans before it acts (feature D5)."""
+    plan = desk.plan if desk is not None else None
+    return (plan is None or plan.status != "active") and not PLAN_TOOLS.issuperset(tools)
+
+
+def listed(desk: Desk | None) -> str:
+    """Return the list of files that a tool of a worker gets, as JSON: path to digest, size and whether read-only."""
+    files = desk.files if desk is not None else {}
+    return canonical_json(
+        {path: {"digest": f.digest, "size": f.size, "read_only": f.read_only} for path, f in files.items()}
+    )

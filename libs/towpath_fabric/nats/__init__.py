@@ -1,0 +1,1 @@
+"""NATS: connections, streams, the pull consumer, logins."""

@@ -1,0 +1,125 @@
+"""Applies plain SQL migrations: `<package>/migrations/NNNN_name.sql`, in dbmate's form (`-- migrate:up`).
+
+Law: an applied file never changes (its checksum is stored); files run in order of (owner's place, number), each in one
+transaction, under one advisory lock, so that two starts at once are harmless (design §9).
+"""
+
+import importlib.util
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import asyncpg
+
+from towpath_contracts.canonical import digest_text
+from towpath_contracts.problems.registry import ProblemError, problem
+
+OWNERS: tuple[str, ...] = (
+    "towpath_fabric",
+    "towpath_gateway",
+    "towpath_orchestrator",
+    "towpath_tas",
+    "towpath_log_writer",
+)
+"""Packages with migrations, in the order in which their schemas depend on each other."""
+
+LOCK_KEY = 7_026_113
+"""Advisory lock of migration runs; any constant will do, as long as it never changes."""
+
+_UP = re.compile(r"^--\s*migrate:up.*$", re.MULTILINE)
+_DOWN = re.compile(r"^--\s*migrate:down.*$", re.MULTILINE)
+
+_TABLE = """
+CREATE TABLE IF NOT EXISTS public.towpath_migration (
+  owner text NOT NULL, version text NOT NULL, name text NOT NULL, checksum text NOT NULL,
+  applied_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (owner, version))
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Migration:
+    """One file. `applied` says whether the database has it."""
+
+    owner: str
+    version: str
+    name: str
+    sql: str
+    checksum: str
+    applied: bool = False
+
+
+def _files(owner: str) -> list[Path]:
+    spec = importlib.util.find_spec(owner)
+    if spec is None or spec.origin is None:
+        return []
+    return sorted((Path(spec.origin).parent / "migrations").glob("[0-9]*_*.sql"))
+
+
+def discover() -> list[Migration]:
+    """Return every migration of the installed packages, in order; raises ValueError for a file without `migrate:up`."""
+    found: list[Migration] = []
+    for owner in OWNERS:
+        for path in _files(owner):
+            text = path.read_text("utf-8")
+            after = _UP.split(text, maxsplit=1)
+            if len(after) != 2:
+                msg = f"{path} has no line '-- migrate:up'"
+                raise ValueError(msg)
+            version, _, name = path.stem.partition("_")
+            up = _DOWN.split(after[1], maxsplit=1)[0]
+            found.append(Migration(owner=owner, version=version, name=name, sql=up, checksum=digest_text(text)))
+    return found
+
+
+async def status(dsn: str) -> list[Migration]:
+    """Return every migration with whether it is applied; raises ProblemError `migration_changed` for an edited one."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute(_TABLE)
+        return await _status(connection)
+    finally:
+        await connection.close()
+
+
+async def _status(connection: "asyncpg.Connection[asyncpg.Record]") -> list[Migration]:
+    rows = await connection.fetch("SELECT owner, version, checksum FROM public.towpath_migration")
+    applied = {(row["owner"], row["version"]): row["checksum"] for row in rows}
+    result = []
+    for migration in discover():
+        checksum = applied.get((migration.owner, migration.version))
+        if checksum is not None and checksum != migration.checksum:
+            where = f"{migration.owner}/{migration.version}_{migration.name}"
+            raise ProblemError(problem("migration_changed", f"{where} is not the file that was applied"))
+        result.append(
+            Migration(
+                owner=migration.owner,
+                version=migration.version,
+                name=migration.name,
+                sql=migration.sql,
+                checksum=migration.checksum,
+                applied=checksum is not None,
+            )
+        )
+    return result
+
+
+async def migrate(dsn: str) -> list[Migration]:
+    """Apply what is missing, as the owner of the database; returns what was applied."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute("SELECT pg_advisory_lock($1)", LOCK_KEY)
+        await connection.execute(_TABLE)
+        missing = [migration for migration in await _status(connection) if not migration.applied]
+        for migration in missing:
+            async with connection.transaction():
+                await connection.execute(migration.sql)
+                await connection.execute(
+                    "INSERT INTO public.towpath_migration (owner, version, name, checksum) VALUES ($1, $2, $3, $4)",
+                    migration.owner,
+                    migration.version,
+                    migration.name,
+                    migration.checksum,
+                )
+        return missing
+    finally:
+        await connection.close()

@@ -1,0 +1,314 @@
+"""Requests in, facts out: what deciders and the processes of agents in user code share (design §4, §8).
+
+Law: a request is acknowledged only when its fact is stored; until then it stays alive while its answer is worked on,
+and comes to another process when this one dies. A request that is here twice is answered once.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+from uuid import UUID
+
+from nats.aio.msg import Msg
+from pydantic import ValidationError
+
+from towpath_contracts.decisions.request import CALL_LOST, DecisionRequest
+from towpath_contracts.facts import DecisionFailed, DecisionMade
+from towpath_contracts.problems.registry import said_of
+from towpath_contracts.streams import ConsumerSpec
+from towpath_fabric.clock import monotonic
+from towpath_fabric.nats.bus import Bus
+from towpath_fabric.nats.pull_consumer import PullConsumer, Rebind, ack, deliveries, in_progress, nak
+from towpath_fabric.telemetry.logs import Logger
+
+PROGRESS_EVERY_S = 6.0
+"""A third of DECIDE's ack wait: two lost words do not lose the request."""
+
+BEAT_S = 2.0
+STORE_GRACE_S = 30.0
+"""Beyond a request's own timeout its message is kept alive this long, for storing the fact."""
+
+STORE_WAITS_S = (0.1, 0.3, 1.0, 2.0)
+"""Between attempts to store a fact; the last one is repeated until the asker's lease is over."""
+
+ANSWERS_KEPT = 1_024
+"""Answers that are said again when their request comes again: a lost ack must not pay the model twice."""
+
+ANSWER_BYTES_KEPT = 32 * 1024 * 1024
+"""What these may take together as they are sent; answers may be large, and the oldest are forgotten first."""
+
+AWAY_PAUSE_S = 1.0
+"""Before a request comes again that could not be worked on because a part of the platform was away."""
+
+STOP_WAIT_S = 6.0
+"""How long answers may still be worked on when the process stops; the supervisor kills after 15 s."""
+
+AnswerFact = DecisionMade | DecisionFailed
+
+
+class PlatformAwayError(Exception):
+    """Another part of the platform does not answer: nothing was asked, and the request has to come again."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Job:
+    """A request that is being answered, with every message that asks for it."""
+
+    request: DecisionRequest
+    messages: list[Msg]
+    began: float
+    spoke: float
+    until: float
+    task: "asyncio.Task[None] | None" = field(default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The fact for the run, and what to do once it is known whether it is stored."""
+
+    fact: AnswerFact
+    then: Callable[[Job, bool], Awaitable[None]] | None = None
+
+
+class Answerer(Protocol):
+    """What makes the answers. Whatever it raises but PlatformAwayError becomes the fact of `defect`."""
+
+    async def answer(self, request: DecisionRequest) -> Answer:
+        """Return the answer; cancelled when the process stops."""
+
+    def defect(self, request: DecisionRequest, error: Exception) -> AnswerFact:
+        """Return the fact for a failure that should not be."""
+
+    async def refuse(self, message: Msg, reason: str) -> None:
+        """Take a message that is no request out of the stream."""
+
+    def inbox(self, run_id: UUID) -> str:
+        """Where the facts for a run are stored."""
+
+
+class Passing(Protocol):
+    """Where a test may end the process, by name. Names are literals of the role itself, so that they can be listed."""
+
+    def taken(self) -> None:
+        """Pass: a request was read."""
+
+    def stored(self) -> None:
+        """Pass: a fact is stored, its request not yet acknowledged."""
+
+    async def acked(self) -> None:
+        """Pass: the request is acknowledged."""
+
+
+class Answers:
+    """The last answers, by request: bounded in number and in bytes."""
+
+    def __init__(self, most: int = ANSWERS_KEPT, most_bytes: int = ANSWER_BYTES_KEPT) -> None:
+        self._most, self._most_bytes = most, most_bytes
+        self._kept: OrderedDict[UUID, tuple[AnswerFact, int]] = OrderedDict()
+        self.bytes = 0
+
+    def get(self, request_id: UUID) -> AnswerFact | None:
+        """Return the answer to that request, where it is still kept."""
+        found = self._kept.get(request_id)
+        return None if found is None else found[0]
+
+    def remember(self, fact: AnswerFact) -> None:
+        """Keep *fact* in place of an earlier one; of several that are too much, the last always stays."""
+        _, before = self._kept.pop(fact.request_id, (None, 0))
+        size = len(fact.model_dump_json().encode("utf-8", "surrogatepass"))
+        self._kept[fact.request_id] = (fact, size)
+        self.bytes += size - before
+        while len(self._kept) > 1 and (len(self._kept) > self._most or self.bytes > self._most_bytes):
+            _, (_, forgotten) = self._kept.popitem(last=False)
+            self.bytes -= forgotten
+
+
+class RequestLoop:
+    """Answers the requests of one consumer, many at once."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        spec: ConsumerSpec,
+        answerer: Answerer,
+        log: Logger,
+        *,
+        concurrency: int,
+        rebind: Rebind,
+        passing: Passing | None = None,
+    ) -> None:
+        """*concurrency* requests are answered at the same time at most; others stay with the broker."""
+        self._bus = bus
+        self._spec = spec
+        self._answerer = answerer
+        self._log = log
+        self._concurrency = concurrency
+        self._rebind = rebind
+        self._passing = passing
+        self._jobs: dict[UUID, Job] = {}
+        self._answers = Answers()
+        self._unasked: OrderedDict[tuple[UUID, int], None] = OrderedDict()
+        self._consumer: PullConsumer | None = None
+
+    async def start(self) -> None:
+        """Begin to fetch requests."""
+        self._consumer = PullConsumer(self._bus.nc, self._spec, window=self._concurrency, rebind=self._rebind)
+        await self._consumer.start()
+
+    async def take_requests(self) -> None:
+        """Start a task for every request, for ever."""
+        assert self._consumer is not None
+        while True:
+            messages = await self._consumer.take(self._concurrency)
+            self._consumer.hold(len(messages))
+            for message in messages:
+                await self._begin(message)
+
+    async def keep_alive(self) -> None:
+        """Tell the broker which requests are still being worked on, for ever."""
+        reconnects = self._bus.nc.stats["reconnects"]
+        while True:
+            await asyncio.sleep(BEAT_S)
+            now = monotonic()
+            for job in list(self._jobs.values()):
+                if job.spoke + PROGRESS_EVERY_S <= now + BEAT_S / 2 and now < job.until:
+                    job.spoke = now
+                    for message in job.messages:
+                        await in_progress(message)
+            if self._bus.nc.stats["reconnects"] != reconnects and self._consumer is not None:
+                reconnects = self._bus.nc.stats["reconnects"]
+                self._consumer.reset()
+
+    async def stop(self) -> None:
+        """Fetch no more, let answers end, hand back what did not end in time."""
+        if self._consumer is not None:
+            await self._consumer.stop()
+        tasks = [job.task for job in self._jobs.values() if job.task is not None]
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=STOP_WAIT_S)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _begin(self, message: Msg) -> None:
+        try:
+            request = DecisionRequest.model_validate_json(message.data)
+        except ValidationError as error:
+            self._log.error("a malformed decision request", problems=error.error_count())
+            await self._answerer.refuse(message, f"not a decision request: {said_of(error)}")
+            self.hold(-1)
+            return
+        if self._passing is not None:
+            self._passing.taken()
+        job = self._jobs.get(request.request_id)
+        if job is not None:  # delivered again, or asked again: one call answers both
+            job.messages.append(message)
+            if request.attempt > job.request.attempt:
+                job.request = request
+            return
+        now = monotonic()
+        until = now + request.timeout_ms / 1000 + STORE_GRACE_S
+        job = Job(request=request, messages=[message], began=now, spoke=now, until=until)
+        self._jobs[request.request_id] = job
+        job.task = asyncio.create_task(self._work(job))
+
+    async def _work(self, job: Job) -> None:
+        try:
+            await self._answer(job)
+        except asyncio.CancelledError:
+            await _hand_back(job, 0)
+            raise
+        except PlatformAwayError as error:  # an outage is no answer: it must not end a run
+            self._log.warning("a decision has to wait", run_id=str(job.request.run_id), reason=str(error))
+            self._remember_unasked(job.request)
+            await _hand_back(job, AWAY_PAUSE_S)
+        except Exception as error:  # noqa: BLE001 - the outermost loop of a request: a defect must not end the others
+            self._log.exception("a decision failed", run_id=str(job.request.run_id), step=job.request.step)
+            fact = self._answerer.defect(job.request, error)  # told, so that it is not tried for ever
+            await self._store(job, fact.model_copy(update={"uncounted": job.request.max_calls}))
+        finally:
+            self._jobs.pop(job.request.request_id, None)
+            self.hold(-len(job.messages))
+
+    async def _answer(self, job: Job) -> None:
+        known = self._known_answer(job.request)
+        if known is not None:
+            await self._store(job, known)
+            return
+        if self._may_be_paid(job):
+            await self._store(job, _lost(job.request))
+            return
+        answer = await self._answerer.answer(job.request)
+        self._answers.remember(answer.fact)
+        stored = await self._store(job, answer.fact)
+        if answer.then is not None:
+            await answer.then(job, stored)
+
+    def _may_be_paid(self, job: Job) -> bool:
+        """Say whether somebody else had this attempt and may have paid for it, where the run has a budget."""
+        request = job.request
+        if not request.max_calls or deliveries(job.messages[0]) == 1:
+            return False
+        return (request.request_id, request.attempt) not in self._unasked
+
+    def _known_answer(self, request: DecisionRequest) -> AnswerFact | None:
+        """A decision answers every attempt; a failure only its own, since a later attempt means: try again."""
+        known = self._answers.get(request.request_id)
+        if isinstance(known, DecisionFailed) and known.attempt != request.attempt:
+            return None
+        return known
+
+    def _remember_unasked(self, request: DecisionRequest) -> None:
+        self._unasked[request.request_id, request.attempt] = None
+        while len(self._unasked) > ANSWERS_KEPT:
+            self._unasked.popitem(last=False)
+
+    async def _store(self, job: Job, fact: AnswerFact) -> bool:
+        """Store the fact, then acknowledge. False when the lease ended first: the request is asked again then."""
+        attempt = job.request.attempt
+        if fact.attempt != attempt:
+            called_in = (fact.called_in or fact.attempt) if job.request.max_calls else 0
+            more = {"attempt": attempt, "fact_id": f"{fact.request_id}:{attempt}", "called_in": called_in}
+            fact = fact.model_copy(update=more)
+        subject = self._answerer.inbox(fact.run_id)
+        body = fact.model_dump_json().encode()
+        headers = {"Nats-Msg-Id": f"{fact.request_id}:{attempt}"}
+        lease_ends = job.began + job.request.lease_ms / 1000
+        tries = 0
+        while not await self._bus.store(subject, body, headers):
+            if monotonic() > lease_ends:
+                self._log.warning("a decision could not be stored", run_id=str(fact.run_id), step=job.request.step)
+                return False
+            await asyncio.sleep(STORE_WAITS_S[min(tries, len(STORE_WAITS_S) - 1)])
+            tries += 1
+        if self._passing is not None:
+            self._passing.stored()
+        for message in job.messages:
+            await ack(message)
+        if self._passing is not None:
+            await self._passing.acked()
+        return True
+
+    def hold(self, count: int) -> None:
+        """Count *count* requests more as worked on, or fewer below 0: one that only waits may lend its place."""
+        if self._consumer is not None:
+            self._consumer.hold(count)
+
+
+def _lost(request: DecisionRequest) -> DecisionFailed:
+    return DecisionFailed(
+        run_id=request.run_id,
+        fact_id=f"{request.request_id}:{request.attempt}",
+        request_id=request.request_id,
+        attempt=request.attempt,
+        code=CALL_LOST,
+        message="whoever had the request before did not answer, and may have paid for it",
+        model=request.model,
+    )
+
+
+async def _hand_back(job: Job, delay_s: float) -> None:
+    for message in job.messages:
+        await nak(message, delay_s)

@@ -1,0 +1,141 @@
+"""Spans through OpenTelemetry's SDK to an OTLP/HTTP receiver.
+
+Law: a span enters a bounded queue on the caller's thread and leaves it on the SDK's own; whatever happens there stays
+there.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Sequence
+from uuid import UUID
+
+from opentelemetry.exporter.otlp.proto.http import Compression
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
+from prometheus_client import Counter
+
+from towpath_contracts import ids
+from towpath_fabric.settings import Settings
+from towpath_readings.spans import Attribute, Attributes, Span, span_id
+
+QUEUE_SPANS = 8_192
+"""About 16 MB and ten seconds of full load; a receiver that is away longer loses spans, not memory."""
+
+BATCH_SPANS = 512
+DELAY_MS = 1_000
+EXPORT_S = 3.0
+"""How long one batch may take, tries included."""
+
+TRACES_PATH = "/v1/traces"
+
+_KINDS = {"internal": SpanKind.INTERNAL, "server": SpanKind.SERVER, "client": SpanKind.CLIENT}
+_SCOPE = InstrumentationScope("towpath")
+
+_log = logging.getLogger("towpath.telemetry")
+
+
+class _Counted(SpanExporter):
+    """Counts what became of the spans, and says once when the receiver goes away and when it is back."""
+
+    def __init__(self, exporter: OTLPSpanExporter, counter: Counter) -> None:
+        self._exporter = exporter
+        self._counter = counter
+        self._failing = False
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        result = self._exporter.export(spans)
+        failed = result is not SpanExportResult.SUCCESS
+        self._counter.labels("lost" if failed else "sent").inc(len(spans))
+        if failed != self._failing:
+            self._failing = failed
+            _log.warning("the telemetry receiver is away" if failed else "the telemetry receiver is back")
+        return result
+
+    def shutdown(self) -> None:
+        self._exporter.shutdown()  # type: ignore[no-untyped-call]  # the SDK leaves it untyped
+
+
+class OtlpSink:
+    """Sends spans to `settings.otlp_endpoint`, the base address of a receiver."""
+
+    def __init__(self, role: str, settings: Settings, counter: Counter) -> None:
+        assert settings.otlp_endpoint is not None
+        for noisy in ("opentelemetry.exporter", "opentelemetry.sdk"):
+            logging.getLogger(noisy).setLevel(logging.CRITICAL)  # each lost batch would be a line, or a traceback
+        base = settings.otlp_endpoint.rstrip("/")
+        self._exporter = OTLPSpanExporter(
+            endpoint=base if base.endswith(TRACES_PATH) else base + TRACES_PATH,
+            timeout=EXPORT_S,
+            compression=Compression.Gzip,
+        )
+        self._processor = BatchSpanProcessor(
+            _Counted(self._exporter, counter),
+            max_queue_size=QUEUE_SPANS,
+            schedule_delay_millis=DELAY_MS,
+            max_export_batch_size=BATCH_SPANS,
+        )
+        self._counter = counter
+        self._resource = Resource(
+            {
+                "service.name": f"towpath-{role.replace('_', '-')}",
+                "service.namespace": "towpath",
+                "service.instance.id": settings.instance,
+            }
+        )
+
+    def emit(self, run_id: UUID, span: Span) -> None:
+        """Put a finished span into the queue; a full queue drops its oldest."""
+        self._counter.labels("recorded").inc()
+        trace = ids.trace_id(span.trace or run_id)
+        above = None if span.parent is None else _context(trace, span_id(span.parent_run or run_id, span.parent))
+        self._processor.on_end(
+            ReadableSpan(
+                name=span.name,
+                context=_context(trace, span_id(run_id, span.key)),
+                parent=above,
+                resource=self._resource,
+                attributes=_said(span.attributes),
+                events=[Event(event.name, _said(event.attributes), event.at_ns) for event in span.events],
+                links=[Link(_context(link.trace_id, link.span_id)) for link in span.links],
+                kind=_KINDS[span.kind],
+                status=Status(StatusCode.UNSET) if span.error is None else Status(StatusCode.ERROR, span.error),
+                start_time=span.start_ns,
+                end_time=span.end_ns,
+                instrumentation_scope=_SCOPE,
+            )
+        )
+
+    def close(self, done: asyncio.Event, loop: asyncio.AbstractEventLoop) -> None:
+        """Flush on a thread that dies with the process, so that a receiver that hangs can't hold up its end."""
+
+        def flush() -> None:
+            self._processor.force_flush()
+            self._processor.shutdown()  # type: ignore[no-untyped-call]  # the SDK leaves it untyped
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(done.set)
+
+        threading.Thread(target=flush, name="last-spans", daemon=True).start()
+
+    def abandon(self) -> None:
+        """End tries that are under way."""
+        self._exporter.shutdown()  # type: ignore[no-untyped-call]  # the SDK leaves it untyped
+
+
+def _context(trace: int, span: int) -> SpanContext:
+    return SpanContext(trace, span, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+
+
+def _said(attributes: Attributes) -> dict[str, Attribute]:
+    return {name: _utf8(value) for name, value in attributes.items() if value is not None}
+
+
+def _utf8(value: Attribute) -> Attribute:
+    """Return *value* as OTLP can carry it; half a surrogate pair would cost the whole batch."""
+    if isinstance(value, str) and not value.isascii():
+        return value.encode("utf-8", "replace").decode()
+    return value

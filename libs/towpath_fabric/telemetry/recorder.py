@@ -1,0 +1,71 @@
+"""Recording spans: cheap, bounded, and never in the way.
+
+Law: nothing here raises, blocks or waits. Without `otlp_endpoint` recording does nothing; with a receiver that is down
+or hangs, spans are dropped and counted, and the platform does not notice (feature A14).
+"""
+
+import asyncio
+import importlib
+from collections.abc import Iterable
+from typing import Protocol
+from uuid import UUID
+
+from prometheus_client import CollectorRegistry, Counter
+
+from towpath_fabric.settings import Settings
+from towpath_readings.spans import Span
+
+FLUSH_S = 2.0
+"""How long a stopping process waits for its last spans."""
+
+
+class Sink(Protocol):
+    """Where spans go."""
+
+    def emit(self, run_id: UUID, span: Span) -> None:
+        """Take a span; returns at once."""
+
+    def close(self, done: asyncio.Event, loop: asyncio.AbstractEventLoop) -> None:
+        """Send what is left from another thread, and set *done* on *loop*."""
+
+    def abandon(self) -> None:
+        """Give up what is left."""
+
+
+class Telemetry:
+    """The spans of one process. `enabled` lets a caller skip the making of spans that nobody would see."""
+
+    def __init__(self, role: str, settings: Settings, registry: CollectorRegistry | None = None) -> None:
+        self._sink: Sink | None = None
+        self.spans = Counter("towpath_spans_total", "Spans by what became of them", ["outcome"], registry=registry)
+        if settings.otlp_endpoint:
+            # The SDK takes a third of a second to import: only those who use it pay.
+            self._sink = importlib.import_module("towpath_fabric.telemetry.otlp").OtlpSink(role, settings, self.spans)
+
+    @property
+    def enabled(self) -> bool:
+        """Whether spans go anywhere."""
+        return self._sink is not None
+
+    def record(self, run_id: UUID, *spans: Span) -> None:
+        """Record finished spans of a run."""
+        if self._sink is not None:
+            for span in spans:
+                self._sink.emit(run_id, span)
+
+    def record_all(self, run_id: UUID, spans: Iterable[Span]) -> None:
+        """Record many; the iterable is not touched when spans go nowhere."""
+        if self._sink is not None:
+            self.record(run_id, *spans)
+
+    async def flush(self, within_s: float = FLUSH_S) -> None:
+        """Send what is left, for at most *within_s*; nothing can be recorded afterwards."""
+        sink, self._sink = self._sink, None
+        if sink is None:
+            return
+        done = asyncio.Event()
+        sink.close(done, asyncio.get_running_loop())
+        try:
+            await asyncio.wait_for(done.wait(), within_s)
+        except TimeoutError:
+            sink.abandon()

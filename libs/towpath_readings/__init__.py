@@ -1,0 +1,1 @@
+"""What people read of a run, made from its log: transcript, nodes, goals, plans, effects, spans, streams. Pure."""

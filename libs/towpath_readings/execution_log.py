@@ -1,0 +1,168 @@
+"""The execution log and the tool execution log of a run, projected from its events (features A9, A10).
+
+Law: entries have exactly the shapes and truncations of source design 0; full payloads live only in the tool log, keyed
+by `execution_id`. A text of at most n characters is kept; a longer one keeps n-1 and one ellipsis.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import Field
+
+from towpath_contracts.base import JsonObject, Value
+from towpath_contracts.canonical import canonical_json
+from towpath_contracts.decisions.decision import CallTools, ToolCall
+from towpath_contracts.events import log as ev
+from towpath_contracts.text import as_text, truncate
+
+INPUT_CHARS = 80
+REASONING_CHARS = 120
+DETAILS_CHARS = 120
+REQUEST_CHARS = 50
+RESPONSE_CHARS = 100
+
+
+def agent_entry(event: "ev.DecisionReceived", input_preview: str) -> JsonObject:
+    """Return the log entry of a decision."""
+    decision = event.decision
+    return {
+        "type": "agent",
+        "step": event.step,
+        "epoch": event.epoch,
+        "agent_key": event.agent_key,
+        "input_preview": truncate(input_preview, INPUT_CHARS),
+        "decision": {
+            "action": str(decision.get("action", "")),
+            "action_reasoning": truncate(str(decision.get("action_reasoning", "")), REASONING_CHARS),
+            "action_details": truncate(as_text(decision.get("action_details", {})), DETAILS_CHARS),
+        },
+    }
+
+
+def tool_entry(event: "ev.ToolCallFinished | ev.ToolCallDenied", args: JsonObject) -> JsonObject:
+    """Return the log entry of a finished or denied call; *args* are those that a model may see."""
+    return {
+        "type": "tool",
+        "step": event.step,
+        "epoch": event.epoch,
+        "agent_key": event.agent_key,
+        "tool_key": event.tool,
+        "execution_id": str(event.execution_id),
+        "request_preview": truncate(canonical_json(args), REQUEST_CHARS),
+        "response_preview": truncate(as_text(response_of(event)), RESPONSE_CHARS),
+        "status": "ok" if call_status(event) == "succeeded" else "error",
+        "duration_ms": event.duration_ms if isinstance(event, ev.ToolCallFinished) else 0,
+    }
+
+
+def call_status(event: "ev.ToolCallFinished | ev.ToolCallDenied") -> str:
+    """Return succeeded, failed, unknown, void or denied."""
+    return event.status if isinstance(event, ev.ToolCallFinished) else "denied"
+
+
+def response_of(event: "ev.ToolCallFinished | ev.ToolCallDenied") -> Any:
+    """Return what the call gave back: its result, its failure, or its denial."""
+    if isinstance(event, ev.ToolCallDenied):
+        return {"status": "denied", **event.denial.model_dump(mode="json", exclude_defaults=True)}
+    if event.status == "succeeded":
+        return {"blob": event.result_digest, "preview": event.result} if event.blob else event.result
+    if event.failure is not None:
+        return {
+            "status": event.status,
+            **event.failure.model_dump(mode="json", exclude_defaults=True, exclude={"began"}),
+        }
+    return {"status": event.status}
+
+
+class ExecutionLog(Value):
+    """The projected logs of one run."""
+
+    execution_log: list[JsonObject] = Field(default_factory=list)
+    tool_log: dict[str, JsonObject] = Field(default_factory=dict)
+    tool_refs: list[str] = Field(default_factory=list)
+    instructions: list[JsonObject] = Field(default_factory=list)
+
+
+class _Projection:
+    """Walks the events once, in order."""
+
+    def __init__(self) -> None:
+        self.log = ExecutionLog()
+        self._previews: dict[str, str] = {}
+        self._calls: dict[str, ToolCall] = {}
+        self._places: list[tuple[int, int]] = []
+
+    def add(self, entry: "ev.LogEntry") -> None:
+        event = entry.event
+        match event:
+            case ev.DecisionRequested():
+                self._previews[str(event.request_id)] = event.input_preview
+            case ev.DecisionReceived():
+                preview = self._previews.get(str(event.request_id), "")
+                self.log.execution_log.append(agent_entry(event, preview))
+            case ev.InstructionIssued():
+                self._instruction(event)
+            case ev.ToolCallEdited():
+                key = str(event.execution_id)
+                if key in self._calls:
+                    self._calls[key] = self._calls[key].model_copy(update={"args": event.args})
+            case ev.ToolCallFinished() | ev.ToolCallDenied():
+                self._call(entry, event)
+            case ev.NoteAdded():
+                self._system(event.step, event.text)
+            case ev.DecisionRefused():
+                self._system(event.step, event.feedback)
+            case ev.DecisionMissed():
+                self._system(event.step, f"{event.code}: {event.message}")
+            case _:
+                return
+
+    def _system(self, step: int, text: str) -> None:
+        self.log.execution_log.append({"type": "system", "step": step, "text": truncate(text, REASONING_CHARS)})
+
+    def _instruction(self, event: "ev.InstructionIssued") -> None:
+        body = event.instruction.model_dump(mode="json")
+        self.log.instructions.append({"step": event.step, "agent_key": event.agent_key, **body})
+        if isinstance(event.instruction, CallTools):
+            for call in event.instruction.calls:
+                self._calls[str(call.execution_id)] = call
+
+    def _finished_before_their_turn(self, step: int, call_index: int) -> int:
+        """Count the calls of the same decision that come later but finished earlier (feature B7: call order)."""
+        behind = 0
+        for place in reversed(self._places):
+            if place[0] != step or place[1] < call_index:
+                break
+            behind += 1
+        self._places.insert(len(self._places) - behind, (step, call_index))
+        return behind
+
+    def _call(self, entry: "ev.LogEntry", event: "ev.ToolCallFinished | ev.ToolCallDenied") -> None:
+        key = str(event.execution_id)
+        call = self._calls.get(key)
+        args = call.args if call else {}
+        behind = self._finished_before_their_turn(event.step, event.call_index)
+        _insert(self.log.execution_log, behind, tool_entry(event, call.shown_args() if call else {}))
+        _insert(self.log.tool_refs, behind, key)
+        self.log.tool_log[key] = {
+            "agent_key": event.agent_key,
+            "tool_key": event.tool,
+            "merged_params": args,
+            "result": response_of(event),
+            "status": call_status(event),
+            "duration_ms": event.duration_ms if isinstance(event, ev.ToolCallFinished) else 0,
+            "timestamp": entry.at.isoformat(),
+        }
+
+
+def _insert(items: list[Any], behind: int, item: Any) -> None:
+    """Put *item* before the last *behind* items."""
+    items.insert(len(items) - behind, item)
+
+
+def project_execution_log(entries: Iterable["ev.LogEntry"]) -> ExecutionLog:
+    """Project the events of one run, given in seq order."""
+    projection = _Projection()
+    for entry in entries:
+        projection.add(entry)
+    return projection.log

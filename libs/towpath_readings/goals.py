@@ -1,0 +1,304 @@
+"""The task state of a goal run with its steps: every field of source design 2, read from the events (feature C2).
+
+Law: the log is the truth; this is a reading of it, the same for a run that goes on and for one that ended. Times are
+the log's, money is US dollars, durations are milliseconds.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from pydantic import Field
+
+from towpath_contracts.base import JsonObject, Message, Value
+from towpath_contracts.decisions.assessments import UNJUDGED
+from towpath_contracts.events import log as ev
+from towpath_contracts.text import as_text, truncate
+from towpath_readings.execution_log import call_status, response_of
+
+LAST_ERRORS = 10
+"""Errors that are kept of a run, newest last (behaviours 002.2)."""
+
+RESULT_CHARS = 2_000
+"""Of one result; the whole of it is in the record, by its execution id."""
+
+ACTIONS = frozenset({"decide", "replan"})
+
+
+class ToolExecution(Value):
+    """One tool call of the run."""
+
+    execution_id: UUID
+    step: int
+    attempt: int
+    tool: str
+    arguments: JsonObject = Field(default_factory=dict)
+    status: str = ""
+    result: str = ""
+    duration_ms: int = 0
+
+
+class ModelCall(Value):
+    """One answered request to a model: an action, or what it was asked to judge."""
+
+    step: int
+    kind: str
+    model: str = ""
+    tokens: int = 0
+    cost_usd: float | None = None
+    duration_ms: int = 0
+
+
+class GoalStep(Value):
+    """One step: what was planned, done, and found of it, over all its attempts.
+
+    `planned_action` and `execution_result` are those of the last attempt; `acceptance_progress` is the progress after
+    the step, 0 to 1.
+    """
+
+    step_number: int
+    timestamp: datetime
+    agent_id: str = ""
+    reasoning: str = ""
+    planned_action: JsonObject = Field(default_factory=dict)
+    execution_result: list[JsonObject] = Field(default_factory=list)
+    attempt_number: int = 1
+    validation: JsonObject | None = None
+    acceptance_progress: float = 0.0
+    success: bool | None = None
+    error_if_failed: str | None = None
+    tokens_used: int = 0
+    cost_usd: float = 0.0
+    duration_ms: int = 0
+
+
+class TaskState(Message):
+    """How a goal run stands. `status` is the run's, `reason` why it ended; `seq` the last event that was read.
+
+    `last_confidence_score` is None where nobody was asked, or nobody judged it.
+    """
+
+    task_id: UUID
+    agent_id: str
+    project_id: str
+    status: str = "queued"
+    reason: str = ""
+    seq: int = 0
+    goal: str
+    acceptance_criteria: list[str] = Field(default_factory=list)
+    criteria_met: list[int] = Field(default_factory=list)
+    constraints: JsonObject = Field(default_factory=dict)
+    current_step: int = 0
+    max_steps: int = 20
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+    steps_history: list[GoalStep] = Field(default_factory=list)
+    artifacts: dict[str, JsonObject] = Field(default_factory=dict)
+    failure_count: int = 0
+    last_errors: list[str] = Field(default_factory=list)
+    consecutive_failures: int = 0
+    progress_score: float = 0.0
+    progress_source: str = "none"
+    progress_metrics: JsonObject = Field(default_factory=dict)
+    token_usage: list[int] = Field(default_factory=list)
+    llm_calls: list[ModelCall] = Field(default_factory=list)
+    tool_executions: list[ToolExecution] = Field(default_factory=list)
+    total_cost_usd: float = 0.0
+    decision_reasoning: list[str] = Field(default_factory=list)
+    escalation_triggered: bool = False
+    escalation_reason: str | None = None
+    timeout_reached: bool = False
+    resource_limit_hit: bool = False
+    last_confidence_check_step: int = 0
+    last_confidence_score: float | None = None
+
+
+class GetGoal(Message):
+    """Ask how a goal run stands."""
+
+    project: str
+    run_id: UUID
+
+
+def project_goal(run_id: UUID, entries: Iterable["ev.LogEntry"]) -> TaskState | None:
+    """Return the task state that *entries*, from the first on, show; None for a run that pursues no goal."""
+    reading: GoalReading | None = None
+    for entry in entries:
+        if isinstance(entry.event, ev.RunCreated):
+            if entry.event.goal is None:
+                return None
+            reading = GoalReading(run_id, entry.event)
+        if reading is not None:
+            reading.add(entry)
+    return None if reading is None else reading.state()
+
+
+class GoalReading:
+    """Walks the events of a goal run, in order; `state` says at any moment how the run stands."""
+
+    def __init__(self, run_id: UUID, created: "ev.RunCreated") -> None:
+        goal = created.goal
+        self._now: dict[str, Any] = {
+            "task_id": run_id,
+            "agent_id": created.agent_key,
+            "project_id": created.project,
+            "goal": "" if goal is None else goal.goal,
+            "acceptance_criteria": [] if goal is None else [one.words() for one in goal.acceptance_criteria],
+            "constraints": {} if goal is None else goal.constraints,
+            "max_steps": created.max_steps,
+        }
+        self._steps: list[dict[str, Any]] = []
+        self._calls: dict[UUID, dict[str, Any]] = {}
+        self._models: list[ModelCall] = []
+        self._reasoning: list[str] = []
+        self._errors: list[str] = []
+        self._artifacts: dict[str, JsonObject] = {}
+        self._kind = "decide"
+        self._asked_at: datetime | None = None
+        self._progress = 0.0
+        self._failures = 0
+        self._row = 0
+        self._gates = 0
+
+    def state(self) -> TaskState:
+        """Return how the run stands after the events so far."""
+        return TaskState(
+            **self._now,
+            steps_history=[GoalStep(**step) for step in self._steps],
+            tool_executions=[ToolExecution(**call) for call in self._calls.values()],
+            llm_calls=self._models,
+            token_usage=[call.tokens for call in self._models],
+            total_cost_usd=round(sum(call.cost_usd or 0.0 for call in self._models), 9),
+            decision_reasoning=self._reasoning,
+            last_errors=self._errors[-LAST_ERRORS:],
+            artifacts=self._artifacts,
+            failure_count=self._failures,
+            consecutive_failures=self._row,
+            progress_score=self._progress,
+        )
+
+    def add(self, entry: "ev.LogEntry") -> None:
+        """Read one more event."""
+        self._now["seq"] = entry.seq
+        event = entry.event
+        match event:
+            case ev.RunStarted():
+                self._now |= {"status": "running", "started_at": entry.at}
+            case ev.DecisionRequested():
+                self._requested(event, entry.at)
+            case ev.DecisionReceived() | ev.DecisionMissed():
+                self._answered(event)
+            case ev.InstructionIssued():
+                self._instructed(event)
+            case ev.ToolCallFinished() | ev.ToolCallDenied():
+                self._called(event)
+            case ev.AgentTransferred():
+                self._now["agent_id"] = event.target
+            case ev.GateOpened() | ev.GateClosed():
+                self._gate(event)
+            case _:
+                self._assessed(event, entry.at)
+
+    def _assessed(self, event: "ev.AnyEvent", at: datetime) -> None:
+        match event:
+            case ev.StepValidated():
+                self._validated(event, at)
+            case ev.ProgressMeasured():
+                self._progress = event.score
+                self._now |= {"progress_source": event.source, "progress_metrics": event.metrics}
+                self._artifacts |= {str(one["name"]): one for one in event.artifacts}
+                if self._steps:
+                    self._steps[-1]["acceptance_progress"] = event.score
+            case ev.ConfidenceMeasured():
+                score = None if event.reason == UNJUDGED else event.score
+                self._now |= {"last_confidence_check_step": event.step, "last_confidence_score": score}
+            case ev.RunFinished():
+                self._finished(event, at)
+            case _:
+                return
+
+    def _requested(self, event: "ev.DecisionRequested", at: datetime) -> None:
+        self._kind = event.kind
+        if self._steps and event.step == self._now.get("current_step"):
+            return
+        self._now["current_step"] = event.step
+        self._asked_at = at
+        step = {"step_number": event.step, "timestamp": at, "agent_id": event.agent_key}
+        self._steps.append({**step, "acceptance_progress": self._progress})
+
+    def _answered(self, event: "ev.DecisionReceived | ev.DecisionMissed") -> None:
+        tokens, usd = event.usage.total_tokens, event.cost.usd
+        call = {"step": event.step, "kind": self._kind, "model": event.model, "tokens": tokens}
+        self._models.append(ModelCall(**call, cost_usd=usd, duration_ms=event.duration_ms))
+        step = self._steps[-1]
+        step["tokens_used"] = step.get("tokens_used", 0) + tokens
+        step["cost_usd"] = step.get("cost_usd", 0.0) + (usd or 0.0)
+        if self._kind in ACTIONS and isinstance(event, ev.DecisionReceived):
+            step["reasoning"] = str(event.decision.get("action_reasoning", ""))
+            self._reasoning.append(step["reasoning"])
+
+    def _instructed(self, event: "ev.InstructionIssued") -> None:
+        step = self._steps[-1]
+        step["attempt_number"] = step.get("attempt_number", 0) + 1
+        step["planned_action"] = event.instruction.model_dump(mode="json")
+        step["execution_result"] = []
+        for call in getattr(event.instruction, "calls", ()):
+            self._calls[call.execution_id] = {
+                "execution_id": call.execution_id,
+                "step": event.step,
+                "attempt": step["attempt_number"],
+                "tool": call.tool,
+                "arguments": call.shown_args(),
+            }
+        step["planned_action"].pop("kind", None)
+        step["planned_action"] = {"action": event.instruction.kind, **_shown(step["planned_action"])}
+
+    def _called(self, event: "ev.ToolCallFinished | ev.ToolCallDenied") -> None:
+        status, result = call_status(event), truncate(as_text(response_of(event)), RESULT_CHARS)
+        told = event.duration_ms if isinstance(event, ev.ToolCallFinished) else 0
+        outcome = {"status": status, "result": result, "duration_ms": told}
+        if event.execution_id in self._calls:
+            self._calls[event.execution_id] |= outcome
+        self._steps[-1]["execution_result"].append({"tool": event.tool, **outcome})
+
+    def _validated(self, event: "ev.StepValidated", at: datetime) -> None:
+        step = self._steps[-1]
+        step["validation"] = event.model_dump(mode="json", exclude={"type", "step", "attempt"})
+        step["success"] = event.success
+        if self._asked_at is not None:
+            step["duration_ms"] = int((at - self._asked_at).total_seconds() * 1000)
+        self._now["criteria_met"] = list(event.criteria)
+        if event.success:
+            step["error_if_failed"] = None
+            self._failures, self._row = max(0, self._failures - 1), 0
+            return
+        step["error_if_failed"] = event.reason or event.error_signature
+        self._errors.append(event.error_signature or event.reason)
+        self._failures, self._row = self._failures + 1, self._row + 1
+
+    def _gate(self, event: "ev.GateOpened | ev.GateClosed") -> None:
+        opened = isinstance(event, ev.GateOpened)
+        self._gates += 1 if opened else -1
+        self._now["status"] = "waiting" if self._gates else "running"
+        if isinstance(event, ev.GateOpened) and event.execution_id is None:
+            self._now |= {"escalation_triggered": True, "escalation_reason": event.reason}
+
+    def _finished(self, event: "ev.RunFinished", at: datetime) -> None:
+        self._now |= {"status": event.status, "reason": event.reason, "completed_at": at}
+        self._now["timeout_reached"] = event.status == "timed_out"
+        self._now["resource_limit_hit"] = event.reason.startswith(("budget", "price_unknown"))
+        if event.status == "escalated":
+            self._now |= {"escalation_triggered": True, "escalation_reason": str(event.final.get("message", ""))}
+
+
+def _shown(action: JsonObject) -> JsonObject:
+    """Leave out what a model may not see: the values that the system filled in (feature A8)."""
+    calls = action.get("calls")
+    if calls is None:
+        return action
+    shown = [
+        {"tool": one["tool"], "arguments": {k: v for k, v in one["args"].items() if k not in one["system_params"]}}
+        for one in calls
+    ]
+    return {**action, "calls": shown}

@@ -1,0 +1,231 @@
+"""The state of a run and a node for every model call, read from its log (feature B3).
+
+Law: a projection adds nothing: what the log does not say is None. A duration is None until its node has ended.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from pydantic import Field
+
+from towpath_contracts.base import JsonObject, Message, Value
+from towpath_contracts.canonical import canonical_json, digest_text
+from towpath_contracts.decisions.decision import CallTools
+from towpath_contracts.decisions.request import Cost, Usage
+from towpath_contracts.events import log as ev
+from towpath_contracts.networks.goal import OUT_OF_TIME
+
+TIMEOUTS = frozenset({"model_timeout"})
+"""Reasons of a missed decision that mean that time was up; every other one is a failure."""
+
+_FINAL = {"completed": "success", "timed_out": "timeout"}
+_MS = timedelta(milliseconds=1)
+
+
+class NodeStatus(StrEnum):
+    """INIT → RUNNING → SUCCESS, FAILED or TIMEOUT."""
+
+    INIT = "init"
+    RUNNING = "running"
+    SUCCESS = "success"
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+
+
+class ProviderCall(Value):
+    """One HTTP call behind a node, as far as it was recorded: calls of providers travel apart and may be lost."""
+
+    call: int
+    started_at: datetime
+    duration_ms: int
+    error: str = ""
+
+
+class RunNode(Value):
+    """One request to a model, with all its attempts. `tool_signature` is the same for equal calls in any order.
+
+    It is created when it is asked for, and started when it is sent, which a back-off puts off. `duration_ms` is from
+    start to end. `usage` and `cost` are of all attempts.
+    """
+
+    node_id: UUID
+    kind: str
+    step: int
+    agent_key: str
+    model: str
+    status: NodeStatus
+    created_at: datetime
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    duration_ms: int | None = None
+    usage: Usage = Usage()
+    cost: Cost = Cost(usd=0.0, price_known=True)
+    error: str = ""
+    tool_signature: str = ""
+    calls: tuple[ProviderCall, ...] = ()
+
+
+class RunNodes(Message):
+    """A run and its nodes; `usage` and `cost` are summed over them, `iterations` counts steps.
+
+    `seq` is how far the log was read.
+    """
+
+    run_id: UUID
+    status: NodeStatus
+    error: str = ""
+    created_at: datetime | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    duration_ms: int | None = None
+    iterations: int = 0
+    usage: Usage = Usage()
+    cost: Cost = Cost(usd=0.0, price_known=True)
+    nodes: tuple[RunNode, ...] = Field(default=())
+    seq: int = 0
+
+
+def merge_usage(usages: Iterable[Usage]) -> Usage:
+    """Add up *usages* (feature B4)."""
+    counts = [(one.input_tokens, one.output_tokens, one.total_tokens, one.model_calls) for one in usages]
+    read, wrote, total, calls = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0, 0, 0)
+    return Usage(input_tokens=read, output_tokens=wrote, total_tokens=total, model_calls=calls)
+
+
+def merge_costs(costs: Iterable[Cost]) -> Cost:
+    """Add up *costs*; one that is unknown makes the sum unknown. The source is that of the last one."""
+    total = Cost(usd=0.0, price_known=True)
+    for cost in costs:
+        if total.usd is None or cost.usd is None:
+            total = Cost(usd=None, price_known=False, price_source=cost.price_source)
+        else:
+            total = Cost(usd=total.usd + cost.usd, price_known=True, price_source=cost.price_source)
+    return total
+
+
+def project_nodes(run_id: UUID, entries: Iterable[ev.LogEntry], calls: Sequence[Mapping[str, Any]] = ()) -> RunNodes:
+    """Return the state of a run from its log, in order; *calls* are the recorded calls of providers, where known."""
+    walk = _Walk(run_id)
+    for entry in entries:
+        walk.take(entry)
+    return walk.result(calls)
+
+
+class _Walk:
+    """What is known after the events so far."""
+
+    def __init__(self, run_id: UUID) -> None:
+        self._run: JsonObject = {"run_id": run_id, "status": NodeStatus.INIT}
+        self._nodes: dict[UUID, RunNode] = {}
+        self._waits = False
+
+    def take(self, entry: ev.LogEntry) -> None:
+        self._run["seq"] = entry.seq
+        match entry.event:
+            case ev.RunCreated():
+                self._run["created_at"] = entry.at
+            case ev.RunStarted():
+                self._run |= {"started_at": entry.at, "status": NodeStatus.RUNNING}
+            case ev.BackedOff():
+                self._waits = True
+            case ev.DecisionRequested():
+                self._ask(entry.event, entry.at)
+            case ev.EffectResent():
+                self._sent(entry.event.effect_id, entry.at)
+            case ev.DecisionReceived() | ev.DecisionMissed():
+                self._end(entry.event, entry.at)
+            case ev.InstructionIssued():
+                self._sign(entry.event)
+            case ev.GateOpened(execution_id=None) if entry.event.detail.get("key") == OUT_OF_TIME:
+                self._give_up(entry.at, NodeStatus.TIMEOUT, "not waited for beyond the run's deadline")
+            case ev.RunFinished():
+                self._finish(entry.event, entry.at)
+            case _:
+                pass
+
+    def _ask(self, asked: ev.DecisionRequested, at: datetime) -> None:
+        self._nodes[asked.request_id] = RunNode(
+            node_id=asked.request_id,
+            kind=asked.kind,
+            step=asked.step,
+            agent_key=asked.agent_key,
+            model=asked.model,
+            status=NodeStatus.INIT if self._waits else NodeStatus.RUNNING,
+            created_at=at,
+            started_at=None if self._waits else at,
+        )
+        self._waits = False
+        self._run["iterations"] = max(self._run.get("iterations", 0), asked.step)
+
+    def _sent(self, node_id: UUID, at: datetime) -> None:
+        """The timer sends what waited; what was sent before is only sent again."""
+        node = self._nodes.get(node_id)
+        if node is not None and node.status is NodeStatus.INIT:
+            self._nodes[node_id] = node.model_copy(update={"status": NodeStatus.RUNNING, "started_at": at})
+
+    def _end(self, said: ev.DecisionReceived | ev.DecisionMissed, at: datetime) -> None:
+        node = self._nodes.get(said.request_id)
+        if node is None:  # asked for before a fork
+            return
+        status, error = NodeStatus.SUCCESS, ""
+        if isinstance(said, ev.DecisionMissed):
+            status = NodeStatus.TIMEOUT if said.code in TIMEOUTS else NodeStatus.FAILED
+            error = f"{said.code}: {said.message}"
+        update = {"usage": said.usage, "cost": said.cost, "model": said.model or node.model}
+        self._nodes[node.node_id] = _ended(node.model_copy(update=update), at, status, error)
+
+    def _sign(self, issued: ev.InstructionIssued) -> None:
+        instruction = issued.instruction
+        if not isinstance(instruction, CallTools):
+            return
+        calls = sorted(canonical_json([call.tool, call.shown_args()]) for call in instruction.calls)
+        deciding = [node for node in self._nodes.values() if node.kind in ("decide", "replan")]
+        if deciding:
+            signed = deciding[-1].model_copy(update={"tool_signature": digest_text("\n".join(calls))})
+            self._nodes[signed.node_id] = signed
+
+    def _finish(self, finished: ev.RunFinished, at: datetime) -> None:
+        status = NodeStatus(_FINAL.get(finished.status, "failed"))
+        error = "" if status is NodeStatus.SUCCESS else finished.reason
+        self._run |= {"ended_at": at, "status": status, "error": error}
+        late = NodeStatus.TIMEOUT if status is NodeStatus.TIMEOUT else NodeStatus.FAILED
+        self._give_up(at, late, f"the run ended: {finished.reason}")
+
+    def _give_up(self, at: datetime, status: NodeStatus, error: str) -> None:
+        for node in self._nodes.values():
+            if node.ended_at is None:
+                self._nodes[node.node_id] = _ended(node, at, status, error)
+
+    def result(self, calls: Sequence[Mapping[str, Any]]) -> RunNodes:
+        nodes = tuple(_with_calls(node, calls) if calls else node for node in self._nodes.values())
+        started, ended = self._run.get("started_at"), self._run.get("ended_at")
+        summed = {
+            "nodes": nodes,
+            "usage": merge_usage(node.usage for node in nodes),
+            "cost": merge_costs(node.cost for node in nodes),
+            "duration_ms": None if started is None or ended is None else (ended - started) // _MS,
+        }
+        return RunNodes.model_validate({**self._run, **summed})
+
+
+def _ended(node: RunNode, at: datetime, status: NodeStatus, error: str) -> RunNode:
+    duration = None if node.started_at is None else (at - node.started_at) // _MS
+    return node.model_copy(update={"status": status, "ended_at": at, "duration_ms": duration, "error": error})
+
+
+def _with_calls(node: RunNode, rows: Sequence[Mapping[str, Any]]) -> RunNode:
+    mine = [row for row in rows if str(row.get("request_id")) == str(node.node_id)]
+    made = (
+        ProviderCall(
+            call=row.get("call", 0),
+            started_at=row["started_at"],
+            duration_ms=row.get("duration_ms", 0),
+            error=row.get("error") or "",
+        )
+        for row in mine
+        if row.get("started_at") is not None  # what the events say stands for calls whose logs were lost
+    )
+    return node.model_copy(update={"calls": tuple(sorted(made, key=lambda call: call.started_at))})

@@ -1,0 +1,244 @@
+"""The spans of a run: their names, their attributes, and their places in the one tree of the run (features A14, E10).
+
+Law: the trace is the run that a caller submitted, with every run below it, and a span's id follows from its run and
+key; so processes that never talk to each other about tracing record one tree (design §2). Prompts and payloads never
+become attributes: digests do, and the previews that the execution log shows become events. `gen_ai.*` follows
+OpenTelemetry's conventions for generative AI, which are still in development; what they have no word for is `towpath.*`
+(experience.md §1.2).
+
+    run ── submit (gateway)
+     └── step ─┬─ chat (decider)
+               ├─ tool call ─┬─ authorize (tool-access service)
+               │             └─ execute_tool (worker)
+               └─ invoke_agent ── run of a child ── step …
+
+In a plan or workflow, plan steps stand in the place of steps.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+from towpath_contracts import ids
+from towpath_contracts.decisions.request import Cost, DecisionRequest, Usage
+from towpath_contracts.tools.calls import ToolInvocation, ToolOutcome, ToolRequest
+
+Attribute = str | int | float | bool
+Attributes = Mapping[str, Attribute | None]
+
+RUN = "run"
+"""The key of the root."""
+
+PROVIDERS = {"gemini": "gcp.gemini", "openai": "openai", "anthropic": "anthropic"}
+"""Model string prefixes whose provider has a name in the conventions; others are named for what they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanEvent:
+    """Something at one instant of a span."""
+
+    name: str
+    at_ns: int
+    attributes: Attributes = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanLink:
+    """A span of another trace that this one has to do with."""
+
+    trace_id: int
+    span_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A finished span; *parent* is the key of another span of the same run, or of *parent_run*.
+
+    *trace* is the run that a caller submitted, where the span is of a run below it. Attributes that are None are left
+    out.
+    """
+
+    key: str
+    name: str
+    parent: str | None = RUN
+    start_ns: int
+    end_ns: int
+    kind: Literal["internal", "server", "client"] = "internal"
+    attributes: Attributes = field(default_factory=dict)
+    events: tuple[SpanEvent, ...] = ()
+    links: tuple[SpanLink, ...] = ()
+    error: str | None = None
+    trace: UUID | None = None
+    parent_run: UUID | None = None
+
+
+def step_key(step: int) -> str:
+    """Return the key of a step."""
+    return f"step:{step}"
+
+
+def call_key(execution_id: UUID) -> str:
+    """Return the key of a tool call, from its instruction to its outcome."""
+    return f"call:{execution_id}"
+
+
+def plan_step_key(index: int) -> str:
+    """Return the key of a step of a plan, which counts from 0."""
+    return f"plan:{index}"
+
+
+def child_key(child_id: UUID) -> str:
+    """Return the key of a child run in the run that started it; the child's root stands below it."""
+    return f"child:{child_id}"
+
+
+def nanoseconds(at: datetime) -> int:
+    """Return *at* as OpenTelemetry counts: nanoseconds since 1970, exact to the microsecond."""
+    seconds = int(at.timestamp())
+    return (seconds * 1_000_000 + at.microsecond) * 1_000
+
+
+def submit_span(*, network: str, start_ns: int, end_ns: int, caller: str, links: Iterable[SpanLink] = ()) -> Span:
+    """The gateway took a task in; *links* lead to the client's own trace."""
+    return Span(
+        key="submit",
+        name=f"submit {network}",
+        start_ns=start_ns,
+        end_ns=end_ns,
+        kind="server",
+        attributes={"towpath.caller": caller},
+        links=tuple(links),
+    )
+
+
+def decision_span(
+    request: DecisionRequest,
+    *,
+    start_ns: int,
+    end_ns: int,
+    usage: Usage,
+    cost: Cost,
+    prompt_digest: str,
+    raw_digest: str,
+    error: str | None = None,
+) -> Span:
+    """The decider answered a request, with all its attempts at the model; *error* is a stable code."""
+    provider, _, model = request.model.partition(":")
+    return Span(
+        key=f"decision:{request.request_id}:{request.attempt}",
+        name=f"chat {model}",
+        parent=step_key(request.step),
+        start_ns=start_ns,
+        end_ns=end_ns,
+        kind="client",
+        attributes={
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": PROVIDERS.get(provider, provider),
+            "gen_ai.request.model": model,
+            "gen_ai.conversation.id": str(request.run_id),
+            "gen_ai.agent.name": request.context.agent_key,
+            **usage_attributes(usage, cost),
+            "towpath.request_id": str(request.request_id),
+            "towpath.attempt": request.attempt,
+            "towpath.decision.kind": request.kind.value,
+            "towpath.prompt.digest": prompt_digest or None,
+            "towpath.raw.digest": raw_digest or None,
+            "error.type": error,
+        },
+        error=error,
+        trace=request.root_run_id,
+    )
+
+
+def authorization_span(
+    request: ToolRequest,
+    *,
+    start_ns: int,
+    end_ns: int,
+    verdict: str,
+    rule: str | None,
+    policy_version: int,
+    args_digest: str,
+    violation: str = "",
+) -> Span:
+    """The tool-access service decided about a call; a refusal is an answer, not an error.
+
+    *violation* is the denial's stable type; its text stays inside, since it may quote arguments.
+    """
+    return Span(
+        key=f"authorization:{request.execution_id}:{request.attempt}",
+        name=f"authorize {request.tool}",
+        parent=call_key(request.execution_id),
+        start_ns=start_ns,
+        end_ns=end_ns,
+        attributes={
+            "gen_ai.tool.name": request.tool,
+            "gen_ai.tool.call.id": str(request.execution_id),
+            "gen_ai.agent.name": request.agent_key,
+            "towpath.verdict": verdict,
+            "towpath.rule": rule,
+            "towpath.policy.version": policy_version,
+            "towpath.args.digest": args_digest,
+            "towpath.violation": violation or None,
+            "towpath.fence": request.fence,
+        },
+        trace=request.root_run_id,
+    )
+
+
+def tool_span(invocation: ToolInvocation, outcome: ToolOutcome, *, start_ns: int, end_ns: int) -> Span:
+    """A worker ran a call; the result is named by digest and size only."""
+    failure = outcome.failure.code if outcome.failure is not None else None
+    return Span(
+        key=f"tool:{invocation.execution_id}:{invocation.attempt}",
+        name=f"execute_tool {invocation.tool}",
+        parent=call_key(invocation.execution_id),
+        start_ns=start_ns,
+        end_ns=end_ns,
+        attributes={
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": invocation.tool,
+            "gen_ai.tool.call.id": str(invocation.execution_id),
+            "towpath.attempt": invocation.attempt,
+            "towpath.toolset": invocation.toolset,
+            "towpath.effect_class": invocation.effect_class.value,
+            "towpath.worker": outcome.worker,
+            "towpath.call.status": outcome.status,
+            "towpath.result.digest": outcome.result_digest,
+            "towpath.result.bytes": outcome.result_bytes,
+            "error.type": failure,
+        },
+        error=failure,
+        trace=invocation.root_run_id,
+    )
+
+
+def usage_attributes(usage: Usage, cost: Cost) -> dict[str, Attribute | None]:
+    """Return tokens and money as attributes; an unknown price is left out, never 0."""
+    return {
+        "gen_ai.usage.input_tokens": usage.input_tokens,
+        "gen_ai.usage.output_tokens": usage.output_tokens,
+        "towpath.model_calls": usage.model_calls,
+        "towpath.cost.usd": cost.usd,
+    }
+
+
+def parse_traceparent(header: str | None) -> SpanLink | None:
+    """Return the span that a W3C `traceparent` names, or None for one that is missing or malformed (§3.2.2)."""
+    parts = (header or "").strip().split("-")
+    if len(parts) < 4 or (parts[0] == "00" and len(parts) != 4):
+        return None
+    version, trace, span, flags = parts[:4]
+    if [len(part) for part in (version, trace, span, flags)] != [2, 32, 16, 2] or version == "ff":
+        return None
+    if not set(version + trace + span + flags) <= set("0123456789abcdef"):
+        return None
+    link = SpanLink(trace_id=int(trace, 16), span_id=int(span, 16))
+    return link if link.trace_id and link.span_id else None
+
+
+def span_id(run_id: UUID, key: str) -> int:
+    """Return the id of the span with *key* in a run."""
+    return ids.span_id(run_id, key)

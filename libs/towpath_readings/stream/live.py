@@ -1,0 +1,291 @@
+"""A run as it happens, in the words of a conversation: text, calls, results, steps, usage, status (feature B12).
+
+Law: a projection of the log, so a stream has the retries and loop checks of every run, shows nothing that is taken back
+later, and is the same however often it is read. Calls and texts come whole: a decision counts once it is valid.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import Field
+
+from towpath_contracts.base import JsonObject, Value, unset
+from towpath_contracts.canonical import canonical_json
+from towpath_contracts.decisions.decision import CallTools, Finish
+from towpath_contracts.decisions.request import Cost, Usage
+from towpath_contracts.events import log as ev
+
+ACTIONS = frozenset({"decide", "replan"})
+"""Kinds of model requests that begin a step, or another attempt at it; the others judge what was done."""
+
+
+class Streamed(Value):
+    """What all have: `step` counts from 1 and is 0 before the first, `seq` is the log's, to go on after.
+
+    Of a tree of runs, `run_id` says which one, and `path` names the child runs that lead to it from the top.
+    """
+
+    seq: int = 0
+    step: int = 0
+    run_id: UUID | None = Field(default=None, exclude_if=unset)
+    path: tuple[str, ...] = Field(default=(), exclude_if=lambda path: not path)
+
+
+class TextStreamed(Streamed):
+    """The answer that the run ends with, as text: its message, or its JSON where it is no message."""
+
+    type: Literal["text"] = "text"
+    text: str
+
+
+class ToolCallStreamed(Streamed):
+    """A call that the platform takes on, with the arguments that the model wrote."""
+
+    type: Literal["tool_call"] = "tool_call"
+    call_id: UUID
+    tool: str
+    arguments: JsonObject
+    agent_key: str = ""
+
+
+class ToolResultStreamed(Streamed):
+    """What became of a call; `error` says why there is no result."""
+
+    type: Literal["tool_result"] = "tool_result"
+    call_id: UUID
+    tool: str
+    success: bool
+    result: Any = None
+    error: str = ""
+    duration_ms: int = 0
+
+
+class StepStreamed(Streamed):
+    """A step begins or ends."""
+
+    type: Literal["step"] = "step"
+    phase: Literal["started", "completed"]
+    agent_key: str = ""
+
+
+class ReasoningStreamed(Streamed):
+    """Why the model wants what it decided."""
+
+    type: Literal["reasoning"] = "reasoning"
+    text: str
+    agent_key: str = ""
+
+
+class UsageStreamed(Streamed):
+    """What one request to a model cost, all of its attempts together."""
+
+    type: Literal["usage"] = "usage"
+    model: str = ""
+    usage: Usage
+    cost: Cost
+
+
+class StatusStreamed(Streamed):
+    """How the run stands: `error` for every end but completed and cancelled, with the reason in words of the platform.
+
+    `waiting_for_person` is a gate, `waiting_for_tool` a call that has been taken on.
+    """
+
+    type: Literal["status"] = "status"
+    status: Literal["starting", "running", "waiting_for_tool", "waiting_for_person", "completed", "cancelled", "error"]
+    reason: str = ""
+
+
+class ErrorStreamed(Streamed):
+    """Something went wrong: the run goes on where it is `recoverable`, else it has ended so."""
+
+    type: Literal["error"] = "error"
+    code: str
+    message: str
+    recoverable: bool
+
+
+class DeltaStreamed(Streamed):
+    """A piece of what a model is writing, before anybody has checked it; it has no `seq` and is never told again.
+
+    Pieces of one `part` (and `call_index`) of a request and attempt follow each other. They end where the log has the
+    answer: `text`, `reasoning` and `tool_call` then come whole. Of arguments the pieces are JSON text.
+    """
+
+    type: Literal["delta"] = "delta"
+    part: Literal["reasoning", "text", "tool_call"]
+    text: str
+    request_id: UUID
+    attempt: int
+    agent_key: str = ""
+    call_index: int = 0
+    tool: str = ""
+
+
+class SupersededStreamed(Streamed):
+    """Forget the pieces of this request and attempt: what they said is not what the model answers.
+
+    `asked_again`: another call of the model began. `refused`: the answer can't be had, or is not followed as written.
+    `ended`: the run ended without it. `interrupted`: the reader was cut off, and does not know how it went on.
+    """
+
+    type: Literal["superseded"] = "superseded"
+    request_id: UUID
+    attempt: int
+    reason: Literal["asked_again", "refused", "ended", "interrupted"]
+
+
+StreamEvent = Annotated[
+    TextStreamed
+    | ToolCallStreamed
+    | ToolResultStreamed
+    | StepStreamed
+    | ReasoningStreamed
+    | UsageStreamed
+    | StatusStreamed
+    | ErrorStreamed
+    | DeltaStreamed
+    | SupersededStreamed,
+    Field(discriminator="type"),
+]
+
+EVENT_TYPES = frozenset({"text", "tool_call", "tool_result", "step", "reasoning", "usage", "status", "error"})
+"""What a log is told in; beside them a stream that was asked for deltas has `delta` and `superseded`."""
+
+BRIEF = frozenset({"text", "tool_call"})
+"""What is told where no details are asked for, beside the error that ended the run."""
+
+
+class Streaming:
+    """Makes a stream of a log that is read from its beginning.
+
+    Without *detailed* only texts, calls and what ended the run are told; *event_types* narrows further. The error that
+    ended a run is always told.
+    """
+
+    def __init__(self, *, detailed: bool = True, event_types: frozenset[str] | None = None) -> None:
+        self._wanted = (EVENT_TYPES if detailed else BRIEF) & (EVENT_TYPES if event_types is None else event_types)
+        self._step = 0
+        self._agent = ""
+        self._spent: UsageStreamed | None = None
+        self._answer = ""
+        self._is_handed_over = False
+
+    def of(self, entry: ev.LogEntry) -> tuple[StreamEvent, ...]:
+        """Return what *entry*, the next one of the log, adds to the stream."""
+        made = (one.model_copy(update={"seq": entry.seq, "step": self._step}) for one in self._all(entry.event))
+        return tuple(one for one in made if one.type in self._wanted or _ends(one))
+
+    def _all(self, event: ev.Event) -> Iterator[StreamEvent]:
+        match event:
+            case ev.RunCreated() | ev.RunStarted():
+                yield StatusStreamed(status="starting" if isinstance(event, ev.RunCreated) else "running")
+            case ev.DecisionRequested():
+                yield from self._asked(event)
+            case ev.DecisionReceived() | ev.DecisionMissed():
+                yield from self._answered(event)
+            case ev.InstructionIssued():
+                yield from self._issued(event)
+            case ev.DecisionRefused():
+                yield from self._paid()
+                yield ErrorStreamed(code=event.code, message=event.feedback, recoverable=True)
+            case ev.ToolCallFinished() | ev.ToolCallDenied():
+                yield _result(event)
+            case ev.GateOpened() | ev.GateClosed():
+                yield _gate(event)
+            case ev.HandedOff():
+                self._answer, self._is_handed_over = "", True
+            case ev.RunFinished():
+                yield from self._finished(event)
+            case _:
+                return
+
+    def _asked(self, event: ev.DecisionRequested) -> Iterator[StreamEvent]:
+        yield from self._paid()
+        if event.kind in ACTIONS:
+            self._answer, self._is_handed_over = "", False  # what was answered before was not the end
+        if event.kind not in ACTIONS or event.step == self._step:
+            return
+        yield from self._left()
+        self._step, self._agent = event.step, event.agent_key
+        yield StepStreamed(phase="started", agent_key=event.agent_key)
+
+    def _left(self) -> Iterator[StreamEvent]:
+        if self._step:
+            yield StepStreamed(phase="completed", agent_key=self._agent)
+
+    def _answered(self, event: "ev.DecisionReceived | ev.DecisionMissed") -> Iterator[StreamEvent]:
+        yield from self._paid()
+        self._spent = UsageStreamed(model=event.model, usage=event.usage, cost=event.cost)
+        if isinstance(event, ev.DecisionMissed):
+            yield from self._paid()
+            yield ErrorStreamed(code=event.code, message=event.message, recoverable=True)
+        elif event.kind in ACTIONS and (why := str(event.decision.get("action_reasoning", "")).strip()):
+            yield ReasoningStreamed(text=why, agent_key=event.agent_key)
+
+    def _paid(self) -> Iterator[StreamEvent]:
+        """Tell what the last answer cost, once: after the text that it brought, where it brought one."""
+        spent, self._spent = self._spent, None
+        if spent is not None:
+            yield spent
+
+    def _issued(self, event: ev.InstructionIssued) -> Iterator[StreamEvent]:
+        match event.instruction:
+            case CallTools():
+                yield from self._paid()
+                for call in event.instruction.calls:
+                    yield ToolCallStreamed(
+                        call_id=call.execution_id,
+                        tool=call.tool,
+                        arguments=call.shown_args(),
+                        agent_key=event.agent_key,
+                    )
+                yield StatusStreamed(status="waiting_for_tool")
+            case Finish():
+                self._answer = _text(event.instruction.payload)  # it is told once the run ends with it
+            case _:
+                yield from self._paid()
+
+    def _finished(self, event: ev.RunFinished) -> Iterator[StreamEvent]:
+        is_of_children = self._is_handed_over or not self._step  # who decided nothing ends with what others answered
+        answer = _text(event.final) if is_of_children and event.final else self._answer
+        if answer and event.status == "completed":
+            yield TextStreamed(text=answer)
+        yield from self._paid()
+        if event.status in ("completed", "cancelled"):
+            yield from self._left()
+            yield StatusStreamed(status=event.status, reason=event.reason)
+            return
+        message = str(event.final.get("message") or event.reason)
+        yield ErrorStreamed(code=event.reason, message=message, recoverable=False)
+        yield StatusStreamed(status="error", reason=event.status)
+
+
+def _gate(event: "ev.GateOpened | ev.GateClosed") -> StatusStreamed:
+    if isinstance(event, ev.GateOpened):
+        return StatusStreamed(status="waiting_for_person", reason=event.reason)
+    return StatusStreamed(status="running", reason=event.verdict)
+
+
+def _ends(event: StreamEvent) -> bool:
+    return isinstance(event, ErrorStreamed) and not event.recoverable
+
+
+def _result(event: "ev.ToolCallFinished | ev.ToolCallDenied") -> ToolResultStreamed:
+    who = {"call_id": event.execution_id, "tool": event.tool}
+    if isinstance(event, ev.ToolCallDenied):
+        return ToolResultStreamed(**who, success=False, error=f"{event.denial.violation_type}: {event.denial.reason}")
+    failure = event.failure
+    why: str = "" if event.status == "succeeded" else event.status
+    if failure is not None:
+        why = f"{failure.code}: {failure.message}"
+    return ToolResultStreamed(
+        **who, success=event.status == "succeeded", result=event.result, error=why, duration_ms=event.duration_ms
+    )
+
+
+def _text(payload: Any) -> str:
+    if isinstance(payload, dict) and set(payload) == {"message"} and isinstance(payload["message"], str):
+        return payload["message"]
+    return payload if isinstance(payload, str) else canonical_json(payload)

@@ -1,0 +1,183 @@
+"""A run as a conversation: system, history, user; calls and their results (feature B4).
+
+Law: a message list is in the order [system, …history, user], and the history of a run holds its current turn: what was
+asked and what was answered. Every result stands after the call that it belongs to, in the order of the calls.
+"""
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from uuid import UUID
+
+from towpath_contracts.base import JsonObject, Message, Value
+from towpath_contracts.canonical import canonical_json
+from towpath_contracts.decisions.decision import CallTools
+from towpath_contracts.decisions.request import Usage
+from towpath_contracts.events import log as ev
+from towpath_readings.nodes import merge_usage
+
+DECIDING = frozenset({"decide", "replan"})
+"""Kinds of requests whose answer is an action; all others are the platform's own questions."""
+
+
+class Role(StrEnum):
+    """Who speaks; `platform` is Towpath itself, with feedback and notes."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+    PLATFORM = "platform"
+
+
+class CallMade(Value):
+    """A tool call as its model wrote it; `call_id` is the execution id."""
+
+    call_id: str
+    tool: str
+    arguments: JsonObject
+
+
+class ChatMessage(Value):
+    """One message. An assistant's may hold tool calls, a tool's answers one of them."""
+
+    role: Role
+    content: str = ""
+    agent_key: str = ""
+    step: int = 0
+    tool_calls: tuple[CallMade, ...] = ()
+    call_id: str = ""
+    status: str = ""
+
+
+class RunMessages(Message):
+    """The conversation of a run. `dangling` are calls without a result, `waiting` those that are being worked on."""
+
+    run_id: UUID
+    messages: tuple[ChatMessage, ...]
+    dangling: tuple[str, ...] = ()
+    waiting: tuple[CallMade, ...] = ()
+    usage: Usage = Usage()
+    seq: int = 0
+
+
+def build_messages(instructions: str, history: Sequence[ChatMessage], user: str) -> tuple[ChatMessage, ...]:
+    """Return [system, …history, user]; instructions that say nothing are left out."""
+    system = (ChatMessage(role=Role.SYSTEM, content=instructions),) if instructions.strip() else ()
+    return (*system, *history, ChatMessage(role=Role.USER, content=user))
+
+
+def dangling_calls(messages: Sequence[ChatMessage]) -> tuple[str, ...]:
+    """Return the ids of the calls that have no result behind them, in order: most models refuse such a history."""
+    open_calls: dict[str, None] = {}
+    for message in messages:
+        open_calls.update(dict.fromkeys(call.call_id for call in message.tool_calls))
+        if message.role is Role.TOOL:
+            open_calls.pop(message.call_id, None)
+    return tuple(open_calls)
+
+
+def last_tool_calls(messages: Sequence[ChatMessage]) -> tuple[CallMade, ...]:
+    """Return the calls of the last assistant message; none where the user has spoken since."""
+    for message in reversed(messages):
+        if message.role is Role.USER:
+            return ()
+        if message.role is Role.ASSISTANT:
+            return message.tool_calls
+    return ()
+
+
+def project_messages(run_id: UUID, entries: Iterable[ev.LogEntry]) -> RunMessages:
+    """Return a run's conversation from its log, the current turn included."""
+    talk = _Talk()
+    seq = 0
+    for entry in entries:
+        talk.take(entry.event)
+        seq = entry.seq
+    messages = talk.messages()
+    dangling = dangling_calls(messages)
+    waiting = tuple(call for call in last_tool_calls(messages) if call.call_id in dangling)
+    return RunMessages(
+        run_id=run_id, messages=messages, dangling=dangling, waiting=waiting, usage=merge_usage(talk.usages), seq=seq
+    )
+
+
+class _Talk:
+    """The conversation so far; results are kept apart until their calls are known to be complete."""
+
+    def __init__(self) -> None:
+        self.usages: list[Usage] = []
+        self._said: list[ChatMessage] = []
+        self._results: dict[str, ChatMessage] = {}
+        self._assessments: set[UUID] = set()
+
+    def take(self, event: ev.AnyEvent) -> None:
+        match event:
+            case ev.RunCreated():
+                self._say(Role.USER, event.user_message)
+            case ev.DecisionRequested(kind=kind) if kind not in DECIDING:
+                self._assessments.add(event.request_id)  # what the platform asks for itself is no part of the talk
+            case ev.DecisionReceived():
+                self.usages.append(event.usage)
+                if event.request_id not in self._assessments:
+                    self._say(Role.ASSISTANT, _words(event.decision), event.agent_key, event.step)
+            case ev.DecisionMissed():
+                self.usages.append(event.usage)
+            case ev.InstructionIssued(instruction=CallTools() as instruction):
+                self._call(instruction)
+            case ev.DecisionRefused():
+                self._say(Role.PLATFORM, event.feedback, event.agent_key, event.step)
+            case ev.NoteAdded():
+                self._say(Role.PLATFORM, event.text, step=event.step)
+            case ev.ToolCallFinished() | ev.ToolCallDenied():
+                self._answer(event)
+            case _:
+                pass
+
+    def _say(self, role: Role, content: str, agent_key: str = "", step: int = 0) -> None:
+        self._said.append(ChatMessage(role=role, content=content, agent_key=agent_key, step=step))
+
+    def _call(self, instruction: CallTools) -> None:
+        calls = tuple(
+            CallMade(call_id=str(call.execution_id), tool=call.tool, arguments=call.shown_args())
+            for call in instruction.calls
+        )
+        if self._said and self._said[-1].role is Role.ASSISTANT:
+            self._said[-1] = self._said[-1].model_copy(update={"tool_calls": calls})
+
+    def _answer(self, event: ev.ToolCallFinished | ev.ToolCallDenied) -> None:
+        told: object
+        if isinstance(event, ev.ToolCallDenied):
+            status, told = "denied", event.denial.model_dump(mode="json", exclude_defaults=True)
+        else:
+            status = event.status
+            told = event.result if event.failure is None else event.failure.model_dump(mode="json")
+        call_id = str(event.execution_id)
+        self._results[call_id] = ChatMessage(
+            role=Role.TOOL,
+            content=told if isinstance(told, str) else canonical_json(told),
+            agent_key=event.agent_key,
+            step=event.step,
+            call_id=call_id,
+            status=status,
+        )
+
+    def messages(self) -> tuple[ChatMessage, ...]:
+        """Return all of it, each result behind the message of its call and in the order of the calls."""
+        ordered: list[ChatMessage] = []
+        for message in self._said:
+            ordered.append(message)
+            ordered += [self._results[call.call_id] for call in message.tool_calls if call.call_id in self._results]
+        return tuple(ordered)
+
+
+def _words(decision: JsonObject) -> str:
+    """Return what a decision says: the reason of calls, the text or the payload of an answer, else all of it."""
+    details = decision.get("action_details")
+    if decision.get("action") == "USE_TOOL":
+        return str(decision.get("action_reasoning") or "")
+    if decision.get("action") != "RESPOND" or not isinstance(details, dict):
+        return canonical_json(decision)
+    payload = details.get("payload")
+    if isinstance(payload, dict) and set(payload) == {"message"}:
+        payload = payload["message"]
+    return payload if isinstance(payload, str) else canonical_json(payload)

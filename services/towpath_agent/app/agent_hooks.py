@@ -1,0 +1,75 @@
+"""What the hooks of an agent hear (feature B6).
+
+Law: hooks hear what the platform asked and what the agent proposed, in this order: pre_model_call, the outputs that
+came back, the answer, the calls it proposes, post_model_call. They may hear of a request again that another process
+died over.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from towpath.hooks import Hooks, Moment
+from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions.request import DecisionKind, DecisionRequest, Usage
+
+ACTING = frozenset({DecisionKind.DECIDE, DecisionKind.REPLAN})
+"""Requests that come after an action: what it returned is told with the first of them."""
+
+
+class Telling:
+    """Tells the hooks of one agent in one process."""
+
+    def __init__(self, hooks: Hooks, *, worker: str, agent: str) -> None:
+        self.hooks = hooks
+        self._worker = worker
+        self._agent = agent
+
+    async def process(self, name: str) -> None:
+        """Tell of the process: `start` or `finished`."""
+        await self.hooks.tell(Moment(name=name, worker=self._worker, agent=self._agent))
+
+    async def asked(self, request: DecisionRequest) -> None:
+        """Tell that the agent is asked, and what its last calls returned."""
+        await self._tell("pre_model_call", request)
+        if request.kind in ACTING and self.hooks.has("post_tool_call"):
+            for output in request.context.outputs:
+                if output.step == request.step - 1:
+                    await self._tell("post_tool_call", request, tool=output.tool, status=output.status)
+
+    async def answered(self, request: DecisionRequest, answer: JsonObject, took_ms: int, usage: Usage) -> None:
+        """Tell which calls the agent proposes, and that it has answered."""
+        if request.kind in ACTING and self.hooks.has("pre_tool_call"):
+            for tool, params in _proposed(answer):
+                await self._tell("pre_tool_call", request, tool=tool, args=params)
+        await self._tell("post_model_call", request, status="succeeded", duration_ms=took_ms, usage=usage)
+
+    async def failed(self, request: DecisionRequest, code: str, took_ms: int, usage: Usage) -> None:
+        """Tell that there is no answer."""
+        known: JsonObject = {"status": code, "duration_ms": took_ms, "usage": usage}
+        await self._tell("error", request, **known)
+        await self._tell("post_model_call", request, **known)
+
+    async def _tell(self, name: str, request: DecisionRequest, **known: Any) -> None:
+        if not self.hooks.has(name):
+            return
+        moment = Moment(
+            name=name,
+            worker=self._worker,
+            agent=self._agent,
+            model=request.model,
+            run_id=request.run_id,
+            step=request.step,
+            kind=request.kind.value,
+            **known,
+        )
+        await self.hooks.tell(moment)
+
+
+def _proposed(answer: JsonObject) -> Iterator[tuple[str, JsonObject]]:
+    """Return the calls of a decision that is known to be one; each hook gets copies of its own."""
+    if answer.get("action") != "USE_TOOL":
+        return
+    details = json.loads(json.dumps(answer["action_details"]))
+    for one in details.get("calls") or [details]:
+        yield one["tool_name"], one.get("tool_params", {})

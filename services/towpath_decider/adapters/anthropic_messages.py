@@ -1,0 +1,126 @@
+"""`anthropic:`: Claude through Anthropic's SDK.
+
+Law: one question is one HTTP request, unless the API refuses an option that only helps. Structured outputs take closed
+objects alone; a decision that holds an open one (any payload) is asked for in words, as the prompt always does.
+"""
+
+import re
+from typing import Any
+
+from pydantic import SecretStr
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions.request import DecisionRequest, Usage
+from towpath_decider.adapters.model_options import Option
+from towpath_decider.adapters.model_prices import price
+from towpath_decider.adapters.provider import Hear, model_name
+from towpath_decider.adapters.provider_failures import ONE_CALL
+from towpath_decider.adapters.sdk_provider import SdkProvider
+from towpath_decider.adapters.stream_assembly import STREAM, STREAMING, unstreamed
+from towpath_decider.core.answer_schema import closed, schema_of
+from towpath_decider.core.conversation import CallFailure, Question, Reply
+from towpath_decider.core.native_tool_calls import NativeCall, as_decision
+from towpath_fabric.telemetry.logs import Logger
+
+ANTHROPIC_URL = "https://api.anthropic.com"
+PRICE_PROVIDER = "anthropic"
+
+_OPTIONS = (
+    STREAMING,
+    Option(name="thinking", named=re.compile(r"thinking", re.IGNORECASE)),
+    Option(name="format", named=re.compile(r"output_config|output_format|schema|structured", re.IGNORECASE)),
+)
+
+
+class ClaudeProvider(SdkProvider):
+    """Asks with thinking off, and with the answer's schema where the API can hold it (feature A5)."""
+
+    def __init__(self, *, api_key: SecretStr | None, base_url: str | None = None, log: Logger | None = None) -> None:
+        """*base_url* replaces Anthropic's address, for proxies and tests."""
+        super().__init__(name="Anthropic", module="anthropic", api_key=api_key, options=_OPTIONS, log=log)
+        self._base_url = base_url
+
+    @property
+    def missing(self) -> str:
+        """What has to be set before anything can be asked."""
+        return "" if self._api_key else "no key for Anthropic: set ANTHROPIC_API_KEY in the decider's environment"
+
+    def _connect(self, sdk: Any) -> Any:
+        assert self._api_key is not None
+        return sdk.AsyncAnthropic(
+            api_key=self._api_key.get_secret_value(),
+            base_url=self._base_url or ANTHROPIC_URL,
+            max_retries=0,
+            open_telemetry=False,  # its spans would hold prompts
+            http_client=sdk.DefaultAsyncHttpxClient(follow_redirects=False),
+        )
+
+    async def _send(
+        self, request: DecisionRequest, question: Question, off: frozenset[str], timeout_s: float, hear: Hear | None
+    ) -> Any:
+        body: JsonObject = {
+            "model": model_name(request.model),
+            "system": question.instructions,
+            "messages": messages_of(question),
+            "max_tokens": request.max_output_tokens,
+        }
+        if "thinking" not in off:
+            body["thinking"] = {"type": "disabled"}
+        schema = None if "format" in off else closed(schema_of(request))
+        if schema is not None:
+            body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
+        if hear is None or STREAM in off:
+            return await self._client.messages.create(**body, timeout=timeout_s)
+        async with self._client.messages.stream(**body, timeout=timeout_s) as stream:
+            whole = await unstreamed(stream.response, self._sdk.types.Message)
+            return whole if whole is not None else await _heard(stream, hear)
+
+    def _read(self, answer: Any, request: DecisionRequest) -> Reply | CallFailure:
+        text = "".join(block.text for block in answer.content if block.type == "text")
+        calls = [block for block in answer.content if block.type == "tool_use"]
+        usage = _usage(answer.usage)
+        cost = price(
+            PRICE_PROVIDER,
+            model_name(request.model),
+            usage,
+            cached_tokens=answer.usage.cache_read_input_tokens or 0,
+            stored_tokens=answer.usage.cache_creation_input_tokens or 0,
+        )
+        if not text.strip() and calls:
+            text = as_decision(NativeCall(name=call.name, arguments=call.input) for call in calls)
+        if answer.stop_reason == "refusal":
+            details = getattr(answer, "stop_details", None)
+            why = getattr(details, "explanation", None) or getattr(details, "category", None) or "no reason given"
+            return CallFailure(code="model_refused", message=f"Anthropic refused: {why}", usage=usage, cost=cost)
+        if answer.stop_reason == "model_context_window_exceeded":
+            message = "Anthropic's answer filled the model's context window"
+            return CallFailure(code="context_too_long", message=message, usage=usage, cost=cost)
+        return Reply(text=text, usage=usage, cost=cost, cut_off=answer.stop_reason == "max_tokens")
+
+
+async def _heard(stream: Any, hear: Hear) -> Any:
+    """Return the message that the SDK puts together; raises ValueError where the stream ends before it does."""
+    ended = False
+    async for event in stream:
+        ended = ended or event.type == "message_stop"
+        if event.type == "text":
+            hear(event.text)
+    if not ended:
+        msg = "its stream ended in the middle of the message"
+        raise ValueError(msg)
+    return await stream.get_final_message()
+
+
+def messages_of(question: Question) -> list[JsonObject]:
+    """Return the turns, the user's last; the system's words travel beside them (feature B4)."""
+    roles = {"user": "user", "model": "assistant"}
+    return [{"role": roles[turn.role], "content": turn.text} for turn in question.turns]
+
+
+def _usage(counted: Any) -> Usage:
+    """What was read from or written to the prompt cache is part of the input, and counted apart by this API."""
+    if counted is None:
+        return ONE_CALL
+    cached = (counted.cache_read_input_tokens or 0) + (counted.cache_creation_input_tokens or 0)
+    read, wrote = (counted.input_tokens or 0) + cached, counted.output_tokens or 0
+    return Usage(input_tokens=read, output_tokens=wrote, total_tokens=read + wrote, model_calls=1)

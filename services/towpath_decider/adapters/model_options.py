@@ -1,0 +1,76 @@
+"""Options that only help (a response format, thinking off), and which models' servers do not take them.
+
+Law: an option that a server refuses by name is left out and the question asked again at once; that is part of the same
+attempt. Where the server does not know the option it is never sent to that model again, and the log says so once.
+"""
+
+import re
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from towpath_decider.adapters.provider_failures import REFUSED_REQUEST
+from towpath_decider.core.conversation import CallFailure, Reply
+from towpath_fabric.telemetry.logs import Logger
+
+Send = Callable[[frozenset[str]], Awaitable[Reply | CallFailure]]
+
+MAX_MODELS = 256
+"""Models that are remembered; their names come from tasks, so there is no other end."""
+
+NAME_CHARS = 128
+
+_UNKNOWN = re.compile(
+    r"unsupported|not support|unknown|unrecognized|unexpected|not permitted|forbidden|does not|only works|must be"
+    r"|not available|not allowed|cannot be|invalid (parameter|value|type)|is invalid",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option, and the words of a refusal that mean it. One that is not `lasting` depends on the question."""
+
+    name: str
+    named: re.Pattern[str]
+    lasting: bool = True
+
+
+class Options:
+    """The options of one provider, in the order in which they are given up."""
+
+    def __init__(self, provider: str, options: tuple[Option, ...], log: Logger | None) -> None:
+        self._provider = provider
+        self._options = options
+        self._log = log
+        self._left_out: OrderedDict[str, frozenset[str]] = OrderedDict()
+
+    async def ask(
+        self, model: str, send: Callable[[frozenset[str]], Awaitable[Reply | CallFailure]]
+    ) -> Reply | CallFailure:
+        """Call *send* with the names of the options to leave out, until none more is refused by name."""
+        off = self._left_out.get(model, frozenset())
+        while True:  # every turn gives one option up, so there are as many turns as options at most
+            said = await send(off)
+            if not isinstance(said, CallFailure) or said.code != REFUSED_REQUEST:
+                return said
+            text = said.message
+            option = next((one for one in self._options if one.name not in off and one.named.search(text)), None)
+            if option is None:
+                return said
+            off |= {option.name}
+            if option.lasting and _UNKNOWN.search(text):
+                self._remember(model, option)
+
+    def _remember(self, model: str, option: Option) -> None:
+        known = self._left_out.get(model, frozenset())
+        if option.name in known:
+            return
+        self._left_out[model] = known | {option.name}
+        while len(self._left_out) > MAX_MODELS:
+            self._left_out.popitem(last=False)
+        if self._log is not None:
+            shown = model[:NAME_CHARS]
+            self._log.warning(
+                "a model's server does not take an option", provider=self._provider, model=shown, option=option.name
+            )

@@ -1,0 +1,121 @@
+"""What the providers that use an official SDK have in common: OpenAI's and Anthropic's are cut alike.
+
+Law: the SDK is loaded at the first question, in a thread, since it costs about a second. It retries nothing: attempts
+are counted in `core.conversation`. It follows no redirect, so the key is sent to the configured address
+and nowhere else.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from importlib import import_module
+from typing import Any
+
+from pydantic import SecretStr
+
+from towpath_contracts.decisions.request import DecisionRequest
+from towpath_decider.adapters.model_options import Option, Options
+from towpath_decider.adapters.provider import Hear, model_name
+from towpath_decider.adapters.provider_failures import lost, refused, unreadable, wished_wait
+from towpath_decider.adapters.stream_assembly import status_of
+from towpath_decider.core.conversation import CallFailure, Question, Reply
+from towpath_fabric.telemetry.logs import Logger
+
+TIMEOUT_GRACE_S = 5.0
+"""Beyond a request's own timeout, which the asker keeps: so that one of the two tells it, and always the same."""
+
+
+class SdkProvider(ABC):
+    """Asks through the SDK *module*. A subclass says how a question and an answer look."""
+
+    def __init__(
+        self, *, name: str, module: str, api_key: SecretStr | None, options: tuple[Option, ...], log: Logger | None
+    ) -> None:
+        """*name* is the provider as people know it; *log* is told which options a server does not take."""
+        self._name = name
+        self._module = module
+        self._api_key = api_key
+        self._options = Options(name, options, log)
+        self._sdk: Any = None
+        self._client: Any = None
+        self._transport_error: type[Exception] = OSError
+        self._opening = asyncio.Lock()
+
+    @property
+    @abstractmethod
+    def missing(self) -> str:
+        """What has to be set before anything can be asked; empty when nothing has."""
+
+    @abstractmethod
+    def _connect(self, sdk: Any) -> Any:
+        """Return a client of the loaded SDK."""
+
+    @abstractmethod
+    async def _send(
+        self, request: DecisionRequest, question: Question, off: frozenset[str], timeout_s: float, hear: Hear | None
+    ) -> Any:
+        """Send one HTTP request and return the SDK's answer, whole; *off* names the options to leave out."""
+
+    @abstractmethod
+    def _read(self, answer: Any, request: DecisionRequest) -> Reply | CallFailure:
+        """Read the SDK's answer."""
+
+    async def complete(
+        self, request: DecisionRequest, question: Question, hear: Hear | None = None
+    ) -> Reply | CallFailure:
+        """Ask once; failures of the API, the network and the answer's form are values."""
+        if self.missing:
+            return CallFailure(code="model_unauthorized", message=self.missing)
+        failure = await self._open()
+        if failure is not None:
+            return failure
+        return await self._options.ask(model_name(request.model), lambda off: self._try(request, question, off, hear))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            await self._client.close()
+            self._client = None
+
+    async def _open(self) -> CallFailure | None:
+        async with self._opening:
+            if self._client is None:
+                try:
+                    self._client = await asyncio.to_thread(self._load)
+                except ModuleNotFoundError:
+                    how = f"uv sync --extra {self._module} in a clone, else pip install 'towpath[{self._module}]'"
+                    message = f"{self._name} needs the extra {self._module}: {how}; then start the decider again"
+                    return CallFailure(code="provider_missing", message=message)
+        return None
+
+    def _load(self) -> Any:
+        self._sdk = import_module(self._module)
+        self._transport_error = import_module("httpx2").HTTPError
+        return self._connect(self._sdk)
+
+    async def _try(
+        self, request: DecisionRequest, question: Question, off: frozenset[str], hear: Hear | None
+    ) -> Reply | CallFailure:
+        try:
+            answer = await self._send(request, question, off, request.timeout_ms / 1000 + TIMEOUT_GRACE_S, hear)
+            return self._read(answer, request)
+        except self._sdk.APIStatusError as error:
+            secret = None if self._api_key is None else self._api_key.get_secret_value()
+            wait = wished_wait(error.response.headers)
+            status = status_of(error.status_code, error.body)
+            return refused(self._name, status, _words(error), secret=secret, retry_after_s=wait)
+        except (self._sdk.APIConnectionError, self._transport_error) as error:
+            return lost(self._name, error.__cause__ if isinstance(error.__cause__, Exception) else error)
+        except (self._sdk.APIError, ValueError, TypeError, AttributeError, LookupError) as error:
+            return unreadable(self._name, error)  # a body that is no answer of this API
+
+
+def _words(error: Any) -> str:
+    """Return what an API says of an error: its message, or the body where it has no such field."""
+    body = error.body
+    inner = body.get("error", body) if isinstance(body, dict) else body
+    if not isinstance(inner, dict):
+        return str(inner or error.message)
+    if not inner.get("message"):
+        return str(inner)
+    named = [str(inner[field]) for field in ("param", "code") if inner.get(field)]
+    return f"{inner['message']} ({', '.join(named)})" if named else str(inner["message"])

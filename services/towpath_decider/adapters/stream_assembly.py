@@ -1,0 +1,86 @@
+"""Answers that come in pieces over HTTP: read along, and put together as the API would have given them whole.
+
+Law: what is put together is read by the same code as an answer that came whole. A server that does not stream, though
+it was asked to, has answered all the same; one that refuses to is asked again without it.
+"""
+
+import json
+import re
+from collections.abc import AsyncIterable
+from typing import Any
+
+from towpath_contracts.base import JsonObject
+from towpath_decider.adapters.model_options import Option
+from towpath_decider.adapters.provider import Hear
+
+STREAM, STREAM_OPTIONS = "stream", "stream_options"
+STREAMING = Option(name=STREAM, named=re.compile(r"\bstream(ing|ed)?\b", re.IGNORECASE))
+
+ERRORS = 400
+"""Statuses from here on are errors; below, an error was told within a stream that had begun well."""
+
+_STATUS_OF = {
+    "authentication_error": 401,
+    "invalid_request_error": 400,
+    "not_found_error": 404,
+    "permission_error": 403,
+    "rate_limit_error": 429,
+    "request_too_large": 413,
+}
+
+
+def status_of(status: int, body: Any) -> int:
+    """Return the status of an error, also where it was told in the middle of an answer: by its type, else 500."""
+    if status >= ERRORS:
+        return status
+    inner = body.get("error", body) if isinstance(body, dict) else {}
+    return _STATUS_OF.get(str(inner.get("type", "")) if isinstance(inner, dict) else "", 500)
+
+
+async def unstreamed(response: Any, kind: Any) -> Any:
+    """Return the answer that a server gave whole, as the SDK's *kind*; None where it streams.
+
+    Raises ValueError for a page of something else.
+    """
+    if "event-stream" in response.headers.get("content-type", ""):
+        return None
+    return kind.construct(**json.loads(await response.aread()))
+
+
+async def joined(stream: AsyncIterable[Any], hear: Hear, kind: Any) -> Any:
+    """Put the chunks of a chat completion together as one of *kind*: its first choice, deltas of calls assembled."""
+    text: list[str] = []
+    refusal: list[str] = []
+    calls: dict[int, JsonObject] = {}
+    about: JsonObject = {"usage": None, "finish_reason": None, "choices": False}
+    async for chunk in stream:
+        about["usage"] = chunk.usage or about["usage"]
+        for choice in chunk.choices or ():
+            if choice.index:
+                continue
+            about |= {"choices": True, "finish_reason": choice.finish_reason or about["finish_reason"]}
+            if choice.delta is None:
+                continue
+            text.append(choice.delta.content or "")
+            refusal.append(choice.delta.refusal or "")
+            hear(text[-1])
+            _assemble(calls, choice.delta.tool_calls or ())
+    message = {
+        "role": "assistant",
+        "content": "".join(text) or None,
+        "refusal": "".join(refusal) or None,
+        "tool_calls": [{"type": "function", "function": calls[index]} for index in sorted(calls)] or None,
+    }
+    choices = [{"index": 0, "finish_reason": about["finish_reason"], "message": message}]
+    usage = about["usage"]
+    counted = None if usage is None else usage.model_dump()
+    return kind.construct(choices=choices if about["choices"] else [], usage=counted)
+
+
+def _assemble(calls: dict[int, JsonObject], deltas: Any) -> None:
+    """Add pieces of native calls to those that they belong to."""
+    for place, delta in enumerate(deltas):
+        call = calls.setdefault(delta.index if delta.index is not None else place, {"name": "", "arguments": ""})
+        if delta.function is not None:
+            call["name"] += delta.function.name or ""
+            call["arguments"] += delta.function.arguments or ""

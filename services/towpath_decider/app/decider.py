@@ -1,0 +1,169 @@
+"""Requests in, facts out: the decider's side of the broker.
+
+Law: how a request is kept, answered once and acknowledged is the fabric's (`towpath_fabric.request_loop`); what is said
+of it afterwards, to logs, traces and metrics, is told here and may be lost.
+"""
+
+from uuid import UUID
+
+from nats.aio.msg import Msg
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from towpath_contracts import subjects
+from towpath_contracts.decisions.request import DecisionRequest, RenderedPrompt, RenderPrompt
+from towpath_contracts.facts import DecisionFailed, DecisionMade
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.rpc import DEAD_LETTER_RUNS
+from towpath_contracts.streams import decide_consumer
+from towpath_decider.app.decision_service import Asker, Outcome, defect, log_calls
+from towpath_decider.core.prompt import render
+from towpath_fabric.clock import monotonic, wall_ns
+from towpath_fabric.crash_points import crash_point, crash_point_sent
+from towpath_fabric.dead_letter_reports import report_dead
+from towpath_fabric.nats.bus import Bus
+from towpath_fabric.nats.pull_consumer import deliveries
+from towpath_fabric.nats.streams import ensure_consumer
+from towpath_fabric.prompt_templates import PromptInvalidError
+from towpath_fabric.redaction import redacted
+from towpath_fabric.request_loop import Answer, AnswerFact, Job, RequestLoop
+from towpath_fabric.telemetry.logs import Logger
+from towpath_fabric.telemetry.recorder import Telemetry
+from towpath_readings.spans import decision_span
+
+LOG_BYTES = 900_000
+"""A log message may be as large as the broker carries; above this its bodies are left out."""
+
+DECIDER = "decider"
+
+
+class DeciderPassing:
+    """The crash points of a decider."""
+
+    def taken(self) -> None:
+        """Pass: a request was read."""
+        crash_point("decider.taken")
+
+    def stored(self) -> None:
+        """Pass: a fact is stored, its request not yet acknowledged."""
+        crash_point("decider.stored")
+
+    async def acked(self) -> None:
+        """Pass: the request is acknowledged."""
+        await crash_point_sent("decider.acked")
+
+
+class Decider:
+    """Answers the decision requests of one pool, many at once."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        asker: Asker,
+        log: Logger,
+        registry: CollectorRegistry,
+        *,
+        pool: str,
+        concurrency: int,
+        telemetry: Telemetry | None = None,
+    ) -> None:
+        """*concurrency* requests are answered at the same time at most; others stay with the broker."""
+        self._telemetry = telemetry
+        self._bus = bus
+        self._asker = asker
+        self._log = log
+        spec = decide_consumer(pool)
+        self._loop = RequestLoop(
+            bus,
+            spec,
+            self,
+            log,
+            concurrency=concurrency,
+            rebind=lambda: ensure_consumer(bus.nc, spec),
+            passing=DeciderPassing(),
+        )
+        self.start = self._loop.start
+        self.take_requests = self._loop.take_requests
+        self.keep_alive = self._loop.keep_alive
+        self.hold = self._loop.hold
+        self._decisions = Counter(
+            "towpath_decisions", "Decisions by provider and result", ("provider", "result"), registry=registry
+        )
+        self._seconds = Histogram(
+            "towpath_decision_seconds",
+            "Time from request to stored fact",
+            ("provider",),
+            buckets=(0.001, 0.005, 0.025, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 120),
+            registry=registry,
+        )
+
+    async def stop(self) -> None:
+        """Fetch no more, let calls end, hand back what did not end in time."""
+        await self._loop.stop()
+        await self._asker.close()
+
+    async def render_prompt(self, request: RenderPrompt) -> RenderedPrompt:
+        """Answer `svc.decider.render_prompt`."""
+        try:
+            prompt = render(request.context)
+        except PromptInvalidError as error:
+            raise ProblemError(problem("prompt_invalid", str(error))) from error
+        return RenderedPrompt(prompt=prompt.text, digest=prompt.digest)
+
+    async def answer(self, request: DecisionRequest) -> Answer:
+        """Ask a model; count, trace and log the call once its fact is stored."""
+        start_ns = wall_ns()
+        crash_point("decider.before_model")
+        outcome = await self._asker.answer(request)
+        crash_point("decider.answered")
+
+        async def told(job: Job, stored: bool) -> None:
+            self._count(job, outcome)
+            self._trace(job, outcome.fact, start_ns)
+            if stored:
+                await self._tell_calls(outcome, deliveries(job.messages[0]))
+                await crash_point_sent("decider.logged")
+
+        return Answer(fact=outcome.fact, then=told)
+
+    def defect(self, request: DecisionRequest, error: Exception) -> AnswerFact:
+        """Return the fact for a failure that should not be; its log line has the rest."""
+        return defect(request, error)
+
+    def inbox(self, run_id: UUID) -> str:
+        """Where the facts for a run are stored."""
+        return subjects.run_inbox(DECIDER, run_id)
+
+    async def refuse(self, message: Msg, reason: str) -> None:
+        """Hand over what can't be read as a dead letter; its run asks again, where the request says whose it is."""
+        await report_dead(self._bus, DEAD_LETTER_RUNS, "DECIDE", message, reason, self._log)
+
+    async def _tell_calls(self, outcome: Outcome, delivery: int) -> None:
+        for call in log_calls(outcome, delivery):
+            body = redacted(call.model_dump_json()).encode()
+            if len(body) > LOG_BYTES:
+                bare = call.model_copy(update={"prompt": None, "raw_text": None})
+                body = redacted(bare.model_dump_json()).encode()
+            await self._bus.post(subjects.LOG_LLM_CALL, body)
+
+    def _count(self, job: Job, outcome: Outcome) -> None:
+        provider = job.request.model.partition(":")[0]
+        result = "made" if isinstance(outcome.fact, DecisionMade) else outcome.fact.code
+        if result == "model_unknown":
+            provider = "unknown"  # the string comes from a task: it must not become a label
+        self._decisions.labels(provider, result).inc()
+        self._seconds.labels(provider).observe(monotonic() - job.began)
+
+    def _trace(self, job: Job, fact: DecisionMade | DecisionFailed, start_ns: int) -> None:
+        if self._telemetry is None or not self._telemetry.enabled:
+            return
+        span = decision_span(
+            job.request,
+            start_ns=start_ns,
+            end_ns=wall_ns(),
+            usage=fact.usage,
+            cost=fact.cost,
+            prompt_digest=fact.prompt_digest,
+            raw_digest=fact.raw_digest,
+            error=fact.code if isinstance(fact, DecisionFailed) else None,
+        )
+        self._telemetry.record(fact.run_id, span)

@@ -1,0 +1,293 @@
+"""One decision from its request to its fact: render, converse, count.
+
+Law: every request ends in exactly one fact, whatever the model, the network or the template does; only an outage of the
+platform itself ends it without one. Nothing here touches the broker, so it runs the same in a test and in a service.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.canonical import digest_text
+from towpath_contracts.decisions.request import CALL_UNASKED, DecisionRequest, LlmCall, ScriptUse, Usage
+from towpath_contracts.facts import DecisionFailed, DecisionMade
+from towpath_decider.adapters.provider import Hearing, Provider
+from towpath_decider.app.provider_limiter import Limiter, NoTurnError
+from towpath_decider.core.answer_checks import asked_schema, check_for
+from towpath_decider.core.answers import Refused
+from towpath_decider.core.conversation import (
+    Answered,
+    Ask,
+    CallFailure,
+    Dialogue,
+    GaveUp,
+    Question,
+    Reply,
+    converse,
+)
+from towpath_decider.core.prompt import Prompt, render
+from towpath_decider.core.usage import NOTHING, add_costs, add_usage
+from towpath_fabric.clock import monotonic, wall
+from towpath_fabric.prompt_templates import PromptInvalidError
+from towpath_fabric.redaction import redacted
+
+MESSAGE_CHARS = 2_000
+"""The longest reason of a failure; it is shown to people and, for `invalid_output`, to the model."""
+
+BODY_CHARS = 300_000
+"""Prompt and answer in a log message together stay below the broker's 1 MiB, also in UTF-8 with escapes."""
+
+ANSWER_BYTES = 512 * 1024
+"""The largest answer that travels in a fact; half of what the broker carries."""
+
+CALLS_KEPT_APART = 100
+"""Far more calls than one answer takes: the numbers of a request that was delivered again begin there."""
+
+UNAVAILABLE = "model_unavailable"
+"""The code of a call that failed on its way, or at the provider: nobody knows what it used."""
+
+Sleep = Callable[[float], Awaitable[None]]
+Tell = Callable[[DecisionRequest], Hearing | None]
+"""Returns what hears one call for a request while it is made; None where nobody is to be told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One model call as it went. `question` and `said` are kept until the fact is sent."""
+
+    question: Question
+    said: Reply | CallFailure
+    started_at: datetime
+    duration_ms: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Notes:
+    """What is known of a request while it is being answered."""
+
+    request: DecisionRequest
+    started: float
+    prompt: Prompt | None = None
+    calls: list[Call] = field(default_factory=list)
+    begun: int = 0
+
+    @property
+    def script(self) -> ScriptUse | None:
+        """The script entry that was played last."""
+        return next((c.said.script for c in reversed(self.calls) if isinstance(c.said, Reply)), None)
+
+    @property
+    def raw_text(self) -> str | None:
+        """The text that the model wrote last."""
+        return next((c.said.text for c in reversed(self.calls) if isinstance(c.said, Reply)), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The fact for the run, and the calls behind it."""
+
+    fact: DecisionMade | DecisionFailed
+    notes: Notes
+
+
+class Asker:
+    """Answers requests with the providers it is given, by the first part of the model string."""
+
+    def __init__(
+        self,
+        providers: Mapping[str, Provider],
+        sleep: Sleep = asyncio.sleep,
+        tell: Tell | None = None,
+        limiter: Limiter | None = None,
+    ) -> None:
+        """*tell* is asked before each call of a model who hears what it writes; *limiter* lets calls in."""
+        self._providers = providers
+        self._sleep = sleep
+        self._tell = tell
+        self._limiter = limiter
+
+    async def answer(self, request: DecisionRequest) -> Outcome:
+        """Return the decision, or why there is none. Raises nothing but CancelledError and PlatformAwayError."""
+        notes = Notes(request=request, started=monotonic())
+        try:
+            async with asyncio.timeout(request.timeout_ms / 1000):
+                result = await self._ask(request, notes)
+        except TimeoutError:
+            result = _timed_out(notes)
+        except NoTurnError as error:
+            result = _no_turn(notes, str(error))
+        return Outcome(fact=_fact(notes, result), notes=notes)
+
+    async def _ask(self, request: DecisionRequest, notes: Notes) -> Answered | GaveUp:
+        name = request.model.partition(":")[0]
+        provider = self._providers.get(name)
+        if provider is None:
+            served = ", ".join(sorted(self._providers))
+            return GaveUp(code="model_unknown", message=f"this decider has no provider {name!r}; it serves {served}")
+        check = check_for(request)
+        if isinstance(check, Refused):
+            return GaveUp(code="request_invalid", message=check.reason)
+        try:
+            notes.prompt = render(request.context, asked_schema(request), request.kind)
+        except PromptInvalidError as error:
+            return GaveUp(code="prompt_invalid", message=str(error))
+        return await self._follow(converse(notes.prompt, check, request.max_calls), provider, notes)
+
+    async def _follow(self, dialogue: Dialogue, provider: Provider, notes: Notes) -> Answered | GaveUp:
+        """Do what the dialogue says until it is over."""
+        said: Reply | CallFailure | None = None
+        while True:
+            try:
+                step = dialogue.send(said)
+            except StopIteration as over:
+                result: Answered | GaveUp = over.value
+                return result
+            said = None
+            if isinstance(step, Ask):
+                said = await self._call(provider, step.question, notes)
+            else:
+                await self._sleep(step.seconds)
+
+    async def _call(self, provider: Provider, question: Question, notes: Notes) -> Reply | CallFailure:
+        place = None
+        if self._limiter is not None:
+            place = await self._limiter.enter(notes.request, question, begun=notes.begun > 0)
+        started_at, started = wall(), monotonic()
+        notes.begun += 1
+        hearing = self._tell(notes.request) if self._tell is not None else None
+        said: Reply | CallFailure | None = None
+        try:
+            said = await provider.complete(notes.request, question, hearing.hear if hearing is not None else None)
+        finally:
+            if hearing is not None:
+                hearing.end()
+            if self._limiter is not None and place is not None:
+                self._limiter.leave(place, said)
+        notes.calls.append(Call(question=question, said=said, started_at=started_at, duration_ms=_ms_since(started)))
+        return said
+
+    async def close(self) -> None:
+        """Close every provider."""
+        for provider in self._providers.values():
+            await provider.close()
+
+
+def _ms_since(started: float) -> int:
+    return int((monotonic() - started) * 1000)
+
+
+def _timed_out(notes: Notes) -> GaveUp:
+    message = f"no decision within {notes.request.timeout_ms} ms"
+    failure = next((c.said for c in reversed(notes.calls) if isinstance(c.said, CallFailure)), None)
+    if failure is not None:
+        message += f" (before: {failure.message})"
+    return GaveUp(code="model_timeout", message=message)
+
+
+def _no_turn(notes: Notes, provider: str) -> GaveUp:
+    """Only what nobody was asked is asked anew without end; else the last call's word is the end of this attempt."""
+    why = f"no place at {provider} in time"
+    match notes.calls[-1].said if notes.calls else None:
+        case CallFailure() as failure:
+            return GaveUp(code=failure.code, message=f"{failure.message} (and {why} for another call)")
+        case Reply():
+            return GaveUp(code="invalid_output", message=f"the answer was not of the form, and {why} for a repair")
+        case None:
+            return GaveUp(code=CALL_UNASKED, message=why)
+
+
+def _fact(notes: Notes, result: Answered | GaveUp) -> DecisionMade | DecisionFailed:
+    request, raw = notes.request, notes.raw_text
+    if raw is not None and isinstance(result, Answered) and len(raw) * 4 > ANSWER_BYTES:
+        size = len(raw.encode("utf-8", "surrogatepass"))
+        if size > ANSWER_BYTES:
+            result = GaveUp(code="invalid_output", message=f"the answer has {size} bytes; the limit is {ANSWER_BYTES}")
+    common: JsonObject = {
+        "run_id": request.run_id,
+        "fact_id": f"{request.request_id}:{request.attempt}",
+        "request_id": request.request_id,
+        "attempt": request.attempt,
+        "model": request.model,
+        "usage": add_usage(call.said.usage for call in notes.calls),
+        "cost": add_costs(call.said.cost for call in notes.calls),
+        "duration_ms": _ms_since(notes.started),
+        "prompt_digest": notes.prompt.digest if notes.prompt is not None else "",
+        "raw_digest": digest_text(raw) if raw is not None else "",
+        "script": notes.script,
+    }
+    if request.max_calls:
+        common |= _counted(notes)
+    if isinstance(result, Answered):
+        return DecisionMade(decision=result.value, **common)
+    return DecisionFailed(code=result.code, message=redacted(result.message)[:MESSAGE_CHARS], **common)
+
+
+def _counted(notes: Notes) -> JsonObject:
+    """Return what a run with a budget is told of calls that ended without a word: they may have been paid."""
+    cut_off = notes.begun - len(notes.calls)
+    silent = sum(
+        isinstance(call.said, CallFailure) and call.said.code == UNAVAILABLE and not call.said.usage.total_tokens
+        for call in notes.calls
+    )
+    usage = add_usage((*(call.said.usage for call in notes.calls), Usage(model_calls=cut_off)))
+    return {"usage": usage, "uncounted": cut_off + silent}
+
+
+def defect(request: DecisionRequest, error: Exception) -> DecisionFailed:
+    """Return the fact for a failure that should not be; its log line has the rest."""
+    return DecisionFailed(
+        run_id=request.run_id,
+        fact_id=f"{request.request_id}:{request.attempt}",
+        request_id=request.request_id,
+        attempt=request.attempt,
+        code="internal",
+        message=f"the decider failed: {type(error).__name__}",
+        model=request.model,
+        cost=NOTHING,
+    )
+
+
+def log_calls(outcome: Outcome, delivery: int = 1) -> list[LlmCall]:
+    """Return what the log-writer is told: every call, with bodies only where the run asked for `debug`.
+
+    A scripted decision without debug has nothing to tell that is not in its fact. *delivery* counts how often the
+    broker has given the request to somebody: of two deciders that both paid a model for it, both stay recorded.
+    """
+    notes, request = outcome.notes, outcome.notes.request
+    if notes.script is not None and not request.debug:
+        return []
+    first = 1 + CALLS_KEPT_APART * (delivery - 1)
+    return [_log_call(request, number, call) for number, call in enumerate(notes.calls, first)]
+
+
+def _log_call(request: DecisionRequest, number: int, call: Call) -> LlmCall:
+    said, prompt = call.said, call.question.text
+    text = said.text if isinstance(said, Reply) else None
+    return LlmCall(
+        request_id=request.request_id,
+        run_id=request.run_id,
+        project=request.project,
+        attempt=request.attempt,
+        call=number,
+        step=request.step,
+        agent_key=request.context.agent_key,
+        kind=request.kind,
+        model=request.model,
+        started_at=call.started_at,
+        duration_ms=call.duration_ms,
+        usage=said.usage,
+        cost=said.cost,
+        prompt_digest=digest_text(prompt),
+        raw_digest=digest_text(text) if text is not None else None,
+        prompt=_body(prompt) if request.debug else None,
+        raw_text=_body(text) if request.debug and text is not None else None,
+        error=f"{said.code}: {said.message}" if isinstance(said, CallFailure) else None,
+    )
+
+
+def _body(text: str) -> str:
+    # Lone surrogates can't be sent as JSON; a model that writes them is shown with replacements.
+    clean = text.encode("utf-8", "replace").decode()
+    return clean if len(clean) <= BODY_CHARS else clean[:BODY_CHARS] + f"… ({len(clean) - BODY_CHARS} more characters)"

@@ -1,0 +1,106 @@
+"""What an answer must look like: a decision of the run's kind, or the answer to an assessment (feature B5, design §8).
+
+Law: every answer is held against what its request asks for, whatever the provider promised. A check says in words for
+the model what is wrong, and never raises for what a model wrote.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.decisions.assessments import ANSWERS, assessment_schema
+from towpath_contracts.decisions.decision import Respond, adapter_of
+from towpath_contracts.decisions.request import DecisionKind, DecisionRequest, PromptContext
+from towpath_contracts.json_schema import faults, schema_fault
+from towpath_contracts.problems.registry import words_of
+from towpath_decider.core.answers import Check, Refused
+
+MAX_ERRORS = 5
+"""Problems named to the model at once."""
+
+_DECISIONS = (DecisionKind.DECIDE, DecisionKind.REPLAN)
+
+
+def asked_schema(request: DecisionRequest) -> JsonObject | None:
+    """Return the schema of the answer that is no decision; None where a decision is asked for, or nothing says what."""
+    if request.kind in _DECISIONS:
+        return None
+    if request.response_schema is not None or request.kind not in ANSWERS:
+        return request.response_schema
+    schema = assessment_schema(request.kind)
+    wanted = deliverable_schema(request.context)
+    if request.kind is not DecisionKind.SUMMARIZE or wanted is None:
+        return schema
+    # References inside it mean it alone, so it has an address; simpler readers find its definitions at the root.
+    deliverable = {"anyOf": [{"$id": "urn:deliverable", **wanted}, {"type": "null"}]}
+    lifted: JsonObject = {name: wanted[name] for name in ("$defs", "definitions") if name in wanted}
+    return {**schema, **lifted, "properties": {**schema["properties"], "deliverable": deliverable}}
+
+
+def deliverable_schema(context: PromptContext) -> JsonObject | None:
+    """Return what a summary's deliverable must satisfy, where the run asks for one."""
+    wanted = (context.assessment or {}).get("deliverable_schema")
+    return wanted if isinstance(wanted, dict) else None
+
+
+def check_for(request: DecisionRequest) -> Check | Refused:
+    """Return the check of the answer to *request*, or why it can't be answered at all."""
+    if request.kind in _DECISIONS:
+        return decision_check(request.context)
+    if request.kind is DecisionKind.COMPILE_PLAN:
+        return anything  # the run machine checks it, and tells every fault of it
+    schema = asked_schema(request)
+    if schema is None:
+        return Refused(reason=f"a request of kind {request.kind} needs a response_schema")
+    return schema_check(schema)
+
+
+def anything(_value: JsonObject) -> str:
+    """Find nothing wrong with an object."""
+    return ""
+
+
+def decision_check(context: PromptContext) -> Check | Refused:
+    """Return a check of decisions in a run of the context's kind; an answer is held against the agent's schema."""
+    adapter = adapter_of(context.run_kind)
+    answer = schema_check(context.respond_schema) if context.respond_schema is not None else None
+    if isinstance(answer, Refused):
+        return answer
+
+    def check(value: JsonObject) -> str:
+        try:
+            decision = adapter.validate_python(value)
+        except ValidationError as error:
+            return _told(error)
+        if answer is None or not isinstance(decision, Respond):
+            return ""
+        payload = decision.action_details.payload
+        wrong = answer(payload) if context.schema_for(payload) is not None else ""
+        return f"action_details.payload does not satisfy its JSON Schema: {wrong}" if wrong else ""
+
+    return check
+
+
+def _told(error: ValidationError) -> str:
+    return "; ".join(
+        f"{'.'.join(str(part) for part in entry['loc']) or 'answer'}: {words_of(entry)}"
+        for entry in error.errors(include_url=False, include_input=False)[:MAX_ERRORS]
+    )
+
+
+def schema_check(schema: Mapping[str, Any]) -> Check | Refused:
+    """Return a check against *schema*, or why it is not a JSON Schema. References lead nowhere outside the schema."""
+    fault = schema_fault(schema)
+    return Refused(reason=f"the response schema can't be used: {fault}") if fault else _Shape(schema)
+
+
+class _Shape:
+    """Holds an object against one schema."""
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._schema = schema
+
+    def __call__(self, value: JsonObject) -> str:
+        return "; ".join(faults(self._schema, value))

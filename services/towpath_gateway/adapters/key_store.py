@@ -1,0 +1,194 @@
+"""The table of API keys: finding, making, listing and revoking them.
+
+Law: a secret leaves this module once, in the answer to its making. Postgres away means nobody is let in: that is an
+`unavailable`, never a "yes".
+"""
+
+import secrets
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import asyncpg
+from pydantic import Field
+
+from towpath_contracts.base import ClientMessage, Message, Token
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_fabric.clock import monotonic
+from towpath_fabric.postgres.pool import DATABASE_DOWN, Queries
+from towpath_gateway.core.api_keys import (
+    ALL_SCOPES,
+    ROLES,
+    Principal,
+    StoredKey,
+    format_key,
+    principal_of,
+    refusal,
+    scopes_of,
+    secret_digest,
+)
+
+CACHE_S = 2.0
+"""How long a found key is believed: a revoked key works at most this long, and a busy client costs one look in 2 s."""
+
+CACHE_KEYS = 1_024
+
+_PREFIX_ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
+_PREFIX_LENGTH = 12
+_SECRET_BYTES = 32
+
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+_queries = Queries.load("towpath_gateway.adapters")
+
+T = TypeVar("T")
+
+
+class NewKey(ClientMessage):
+    """What a new key may do, for whom and for how long; `expires_in_s` None means until it is revoked.
+
+    Without `scopes` it has those of its `roles`.
+    """
+
+    caller: Token
+    scopes: tuple[str, ...] = Field(default=(), max_length=len(ALL_SCOPES))
+    roles: tuple[Token, ...] = Field(default=(), max_length=16)
+    expires_in_s: int | None = Field(default=None, ge=1, le=10 * 365 * 86_400)
+    note: str = Field(default="", max_length=256)
+
+
+class KeyView(Message):
+    """A key without its secret; `key` is filled in once, in the answer to its making."""
+
+    prefix: str
+    caller: str
+    project: str
+    scopes: tuple[str, ...]
+    roles: tuple[str, ...] = ()
+    note: str = ""
+    created_by: str = ""
+    created_at: datetime
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+    key: str | None = None
+
+
+class KeyList(Message):
+    """The keys of a project, oldest first."""
+
+    keys: tuple[KeyView, ...]
+
+
+class Keys:
+    """Keys in Postgres. *pool* is asked for at each use, since it is opened after this object is made.
+
+    Without a database there are no keys, and every use is refused.
+    """
+
+    def __init__(self, pool: "Callable[[], asyncpg.Pool[Any] | None]") -> None:
+        self._maybe_pool = pool
+        self._cache: OrderedDict[str, tuple[float, StoredKey, datetime]] = OrderedDict()
+
+    async def principal(self, prefix: str, secret: str) -> Principal:
+        """Return who holds this key; raises ProblemError `unauthenticated` with the reason."""
+        found = await self._find(prefix)
+        stored, now = found if found is not None else (None, _NEVER)
+        why = refusal(stored, secret, now)
+        if stored is None or why is not None:
+            raise ProblemError(problem("unauthenticated", why or "the key is not known"))
+        return principal_of(stored)
+
+    async def create(self, new: NewKey, *, project: str, actor: str) -> KeyView:
+        """Store a new key and return it with its secret.
+
+        Raises ProblemError `caller_taken` where the caller belongs to another project, `request_invalid` for a scope
+        that does not exist, and where neither scopes nor a known role is named.
+        """
+        new = new.model_copy(update={"scopes": scopes_of(new.scopes, new.roles)})
+        unknown = sorted(set(new.scopes) - set(ALL_SCOPES))
+        if unknown:
+            raise ProblemError(problem("request_invalid", f"unknown scopes {unknown}; known are {list(ALL_SCOPES)}"))
+        if not new.scopes:
+            raise ProblemError(problem("request_invalid", f"name scopes, or a role of {list(ROLES)}"))
+        prefix = "".join(secrets.choice(_PREFIX_ALPHABET) for _ in range(_PREFIX_LENGTH))
+        secret = secrets.token_urlsafe(_SECRET_BYTES)
+        row = await _reachable(lambda: self._insert(new, project, actor, prefix, secret))
+        return KeyView(
+            prefix=prefix,
+            caller=new.caller,
+            project=project,
+            scopes=new.scopes,
+            roles=tuple(row["roles"]),
+            note=new.note,
+            created_by=actor,
+            created_at=row["created_at"],
+            expires_at=row["expires_at"],
+            key=format_key(prefix, secret),
+        )
+
+    async def all_of(self, project: str) -> KeyList:
+        """Return the keys of *project*."""
+        rows = await _reachable(lambda: self._pool().fetch(_queries.list_keys, project))
+        return KeyList(keys=tuple(KeyView.model_validate(dict(row)) for row in rows))
+
+    async def revoke(self, prefix: str, *, project: str, actor: str) -> None:
+        """End a key of *project*, at once here and within CACHE_S elsewhere; raises ProblemError `key_not_found`."""
+        found = await _reachable(lambda: self._pool().fetchval(_queries.revoke_key, prefix, project, actor))
+        self._cache.pop(prefix, None)
+        if found is None:
+            raise ProblemError(problem("key_not_found", f"{prefix} is no key of this project"))
+
+    def _pool(self) -> "asyncpg.Pool[Any]":
+        pool = self._maybe_pool()
+        if pool is None:
+            raise ProblemError(problem("unavailable", "this gateway has no database, so it has no keys"))
+        return pool
+
+    async def _find(self, prefix: str) -> tuple[StoredKey, datetime] | None:
+        cached = self._cache.get(prefix)
+        if cached is not None and monotonic() - cached[0] < CACHE_S:
+            return cached[1], cached[2]
+        row = await _reachable(lambda: self._pool().fetchrow(_queries.find_key, prefix))
+        if row is None:
+            return None
+        stored = StoredKey(
+            prefix=row["prefix"],
+            secret_digest=row["secret_digest"],
+            caller=row["caller"],
+            project=row["project"],
+            scopes=frozenset(row["scopes"]),
+            roles=frozenset(row["roles"]),
+            expires_at=row["expires_at"],
+            revoked_at=row["revoked_at"],
+        )
+        self._cache[prefix] = (monotonic(), stored, row["now"])
+        self._cache.move_to_end(prefix)
+        while len(self._cache) > CACHE_KEYS:
+            self._cache.popitem(last=False)
+        return stored, row["now"]
+
+    async def _insert(self, new: NewKey, project: str, actor: str, prefix: str, secret: str) -> asyncpg.Record:
+        async with self._pool().acquire() as connection, connection.transaction():
+            await connection.execute(_queries.claim_caller, new.caller, project)
+            owner = await connection.fetchval(_queries.project_of, new.caller)
+            if owner != project:
+                raise ProblemError(problem("caller_taken", f"{new.caller} is a caller of another project"))
+            await connection.execute(_queries.grant_roles, new.caller, list(new.roles), actor)
+            return await connection.fetchrow(
+                _queries.insert_key,
+                prefix,
+                secret_digest(secret),
+                new.caller,
+                sorted(set(new.scopes)),
+                new.note,
+                actor,
+                new.expires_in_s,
+            )
+
+
+async def _reachable(ask: Callable[[], Awaitable[T]]) -> T:
+    try:
+        return await ask()
+    except DATABASE_DOWN as error:
+        raise ProblemError(problem("unavailable", "the database can't be reached", retry_after_s=2)) from error

@@ -1,0 +1,172 @@
+"""The other services, as the gateway uses them.
+
+Law: every request carries the project of the credential; nothing here is cached and nothing is decided.
+"""
+
+import asyncio
+import base64
+from typing import Any
+from uuid import UUID
+
+from towpath_contracts import rpc, subjects
+from towpath_contracts.base import JsonObject, Message
+from towpath_contracts.canonical import digest_text
+from towpath_contracts.events.log import FINAL_STATUSES, LogEntry
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.runs.views import EventPage, GetEvents, GetLlmCalls, GetRun, LlmCalls, RunView
+from towpath_contracts.tasks import RunAccepted, SubmitTask
+from towpath_contracts.tools.calls import BlobChunk, BlobGet
+from towpath_fabric.clock import monotonic, wall_ns
+from towpath_fabric.nats.bus import ASK_TIMEOUT_S, Bus
+from towpath_fabric.telemetry.recorder import Telemetry
+from towpath_gateway.adapters.event_feed import Feed
+from towpath_gateway.core.run_answers import requests_with_text
+from towpath_readings.effects import TELLS_EFFECTS
+from towpath_readings.spans import SpanLink, submit_span
+
+CHECK_S = 2.0
+"""How often a reader asks for the truth while it waits (design §4)."""
+
+SUBMIT_WAIT_S = 12.0
+"""Longer than the orchestrator's own limit, so that its word arrives: it knows whether the task was accepted."""
+
+PAGE = 500
+LLM_CALLS_WAIT_S = 3.0
+"""How long the raw texts of a debug run are waited for; they travel apart from the run and may be lost (design §4)."""
+
+LLM_CALLS_CHARS = 32 * 1024 * 1024
+"""How much raw text one answer may hold; a long run's calls beyond it are counted as missing."""
+
+_LLM_CALLS_POLL_S = 0.1
+
+
+class Platform:
+    """Asks the services behind the gateway. *stopping* ends every wait at once."""
+
+    def __init__(self, bus: Bus, stopping: asyncio.Event, telemetry: Telemetry) -> None:
+        self.bus = bus
+        self.stopping = stopping
+        self.telemetry = telemetry
+
+    async def ask(self, method: rpc.Method, request: Message, timeout_s: float = ASK_TIMEOUT_S) -> Any:
+        """Ask *method*; raises ProblemError."""
+        return await self.bus.ask(method, request, timeout_s)
+
+    async def submit(self, caller: str, task: SubmitTask, link: SpanLink | None = None) -> RunAccepted:
+        """Submit *task* as *caller*; returns once the run is committed. *link* is the client's own span.
+
+        Raises ProblemError; after `unavailable` the run may exist all the same, and only an idempotency key tells.
+        """
+        begun = wall_ns()
+        accepted = await self.bus.ask_subject(subjects.task_submit(caller), task, RunAccepted, SUBMIT_WAIT_S)
+        if self.telemetry.enabled and not accepted.duplicate:
+            links = () if link is None else (link,)
+            span = submit_span(network=task.network, start_ns=begun, end_ns=wall_ns(), caller=caller, links=links)
+            self.telemetry.record(accepted.run_id, span)
+        return accepted
+
+    async def run(self, project: str, run_id: UUID, *, effects: bool = False) -> RunView:
+        """Return a run of *project*; raises ProblemError `run_not_found`, also for another project's.
+
+        With *effects* it says what became of the calls of a stopped run, which costs the reading of its history.
+        """
+        view: RunView = await self.ask(rpc.GET_RUN, GetRun(project=project, run_id=run_id, effects=effects))
+        return view
+
+    async def with_effects(self, view: RunView) -> RunView:
+        """Return a run that has ended with what became of its calls; without it while nobody can say."""
+        if view.status not in TELLS_EFFECTS:
+            return view
+        try:
+            return await self.run(view.project, view.run_id, effects=True)
+        except ProblemError as error:
+            if error.problem.code != "unavailable":
+                raise
+            return view
+
+    async def page(self, project: str, run_id: UUID, after: int, limit: int = PAGE, wait_ms: int = 0) -> EventPage:
+        """Return events after seq *after*, waiting up to *wait_ms* for the first; fewer where they are large."""
+        while True:
+            request = GetEvents(project=project, run_id=run_id, after=after, limit=limit, wait_ms=wait_ms)
+            try:
+                page: EventPage = await self.bus.ask(rpc.EVENTS, request, timeout_s=ASK_TIMEOUT_S + wait_ms / 1_000)
+            except ProblemError as error:
+                if error.problem.code != "answer_too_large" or limit == 1:
+                    raise
+                limit = max(1, limit // 4)
+            else:
+                return page
+
+    async def events(self, project: str, run_id: UUID) -> list[LogEntry]:
+        """Return the whole log of a run."""
+        entries: list[LogEntry] = []
+        while True:
+            page = await self.page(project, run_id, entries[-1].seq if entries else 0)
+            entries += page.entries
+            if not page.entries or entries[-1].seq >= page.seq:
+                return entries
+
+    async def until_end(self, project: str, run_id: UUID, seconds: float) -> RunView | None:
+        """Return the run as soon as it has ended, or as it stands after *seconds*; None if nobody could say.
+
+        A part of the platform that is away for a while only costs time: the run is safe and its end will be seen.
+        """
+        deadline = monotonic() + seconds
+        view: RunView | None = None
+        async with Feed(self.bus, run_id, self.stopping) as feed:
+            while True:
+                feed.take()
+                try:
+                    view = await feed.unless_stopping(self.run(project, run_id)) or view
+                except ProblemError as error:
+                    if error.problem.code != "unavailable":
+                        raise
+                left = deadline - monotonic()
+                if (view is not None and view.status in FINAL_STATUSES) or left <= 0 or feed.stopping:
+                    return view
+                await self._next_reason(feed, left)
+
+    async def llm_calls(self, project: str, run_id: UUID, requests: frozenset[str]) -> list[JsonObject]:
+        """Return the recorded model calls of a run, waiting a little until the texts of *requests* are there."""
+        deadline = monotonic() + LLM_CALLS_WAIT_S
+        while True:
+            found = await self._recorded(project, run_id)
+            if requests <= requests_with_text(found) or monotonic() > deadline or self.stopping.is_set():
+                return found
+            await asyncio.sleep(_LLM_CALLS_POLL_S)
+
+    async def blob(self, run_id: UUID, digest: str) -> bytes:
+        """Return a blob that an event of the run names; raises ProblemError `internal` when its bytes are not those."""
+        parts: list[bytes] = []
+        while True:
+            chunk: BlobChunk = await self.ask(
+                rpc.BLOB_GET_RUNS, BlobGet(digest=digest, index=len(parts), run_id=run_id)
+            )
+            parts.append(base64.b64decode(chunk.data_base64))
+            if len(parts) >= chunk.total:
+                break
+        data = b"".join(parts)
+        if digest_text(data) != digest:
+            raise ProblemError(problem("internal", f"the stored bytes are not those of {digest}"))
+        return data
+
+    async def _recorded(self, project: str, run_id: UUID) -> list[JsonObject]:
+        """Return what is recorded, up to the page that fills LLM_CALLS_CHARS."""
+        calls: list[JsonObject] = []
+        room, after = LLM_CALLS_CHARS, 0
+        while True:
+            request = GetLlmCalls(project=project, run_id=run_id, after=after)
+            page: LlmCalls = await self.ask(rpc.GET_LLM_CALLS, request)
+            calls += page.calls
+            room -= sum(len(str(call.get(text) or "")) for call in page.calls for text in ("prompt", "raw_text"))
+            if page.next_after is None or room < 0:
+                return calls
+            after = page.next_after
+
+    async def _next_reason(self, feed: Feed, left: float) -> None:
+        """Wait until there is a reason to look again: the run's end was told, or CHECK_S is over."""
+        until = monotonic() + min(CHECK_S, left)
+        while not feed.ended and not feed.stopping and (rest := until - monotonic()) > 0:
+            await feed.wait(rest)
+            if not feed.ended:
+                feed.take()

@@ -1,0 +1,104 @@
+"""The HTTP application: every operation, every refusal, and its own description.
+
+Law: what is served is what `/openapi.json` says; no page loads anything from another host.
+"""
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from towpath_contracts.problems.registry import Problem
+from towpath_gateway.app.dependencies import Parts
+from towpath_gateway.app.errors import answer_with_problems
+from towpath_gateway.app.routes import (
+    access,
+    audit_log,
+    budgets,
+    dead_letters,
+    gates,
+    keys,
+    legacy_run_api,
+    networks,
+    notices,
+    policies,
+    problems,
+    records,
+    run_views,
+    runs,
+    switches,
+    workspaces,
+)
+
+TITLE = "Towpath"
+VERSION = "1"
+DESCRIPTION = (
+    "Runs LLM agents. Submit a task, follow its run, decide at its gates, read its record. "
+    "Every refusal is application/problem+json with a stable `code` and a `remedy`."
+)
+
+
+def create_app(parts: Parts | None) -> FastAPI:
+    """Return the application; without *parts* it can only describe itself."""
+    app = FastAPI(
+        title=TITLE,
+        version=VERSION,
+        description=DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json",
+        redirect_slashes=False,
+        telemetry={"tracing": False, "metrics": False, "logs": False, "operation_spans": False},
+    )
+    app.state.parts = parts
+    answer_with_problems(app)
+    for part in (
+        runs,
+        legacy_run_api,
+        run_views,
+        workspaces,
+        records,
+        dead_letters,
+        networks,
+        gates,
+        notices,
+        switches,
+        budgets,
+        access,
+        audit_log,
+        policies,
+        keys,
+        problems,
+    ):
+        app.include_router(part.router)
+    app.openapi = lambda: describe(app)  # type: ignore[method-assign]  # FastAPI's documented way to change it
+    return app
+
+
+def describe(app: FastAPI) -> dict[str, Any]:
+    """Return the OpenAPI document, made once."""
+    if app.openapi_schema is None:
+        document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        app.openapi_schema = _with_problems(document)
+    return app.openapi_schema
+
+
+def _with_problems(document: dict[str, Any]) -> dict[str, Any]:
+    """Add the schema of problems and keys, and take out the framework's own error form, which is never sent."""
+    components = document.setdefault("components", {})
+    schemas = components.setdefault("schemas", {})
+    problem_schema = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    schemas.update(problem_schema.pop("$defs", {}))
+    schemas["Problem"] = problem_schema
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    components["securitySchemes"] = {
+        "key": {"type": "http", "scheme": "bearer", "bearerFormat": "twp_<prefix>.<secret>"}
+    }
+    document["security"] = [{"key": []}]
+    for path, operations in document["paths"].items():
+        if path.startswith("/problems"):
+            for operation in operations.values():
+                operation["security"] = []
+                operation["responses"].pop("422", None)
+    return document

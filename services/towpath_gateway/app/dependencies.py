@@ -1,0 +1,133 @@
+"""What a handler works with: the gateway's parts, the caller, and the ways to answer."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from fastapi import Depends, Request, Response
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from pydantic import BaseModel
+
+from towpath_contracts.problems.registry import REGISTRY, ProblemError, problem
+from towpath_fabric.telemetry.logs import Logger
+from towpath_gateway.adapters.key_store import Keys
+from towpath_gateway.adapters.platform_client import Platform
+from towpath_gateway.core.api_keys import ANYBODY, Principal, bearer, split_key
+from towpath_gateway.core.headers import refused_origin
+from towpath_gateway.settings import GatewaySettings
+from towpath_readings.spans import SpanLink, parse_traceparent
+
+SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 120)
+
+
+class Metrics:
+    """What the gateway counts. Labels are route templates, never ids (facts.md)."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.requests = Counter(
+            "towpath_gateway_requests_total", "HTTP requests", ["method", "route", "status"], registry=registry
+        )
+        self.seconds = Histogram(
+            "towpath_gateway_request_seconds",
+            "Time to answer, streams excluded",
+            ["route"],
+            buckets=SECONDS,
+            registry=registry,
+        )
+        self.streams = Gauge("towpath_gateway_streams", "Open event streams", registry=registry)
+        self.refused = Counter(
+            "towpath_gateway_refused_total", "Requests refused for their credential", ["code"], registry=registry
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class Parts:
+    """Everything that the composition root makes once."""
+
+    settings: GatewaySettings
+    log: Logger
+    keys: Keys
+    platform: Platform
+    metrics: Metrics
+    stopping: asyncio.Event
+    streams: int = field(default=0)
+
+
+def parts_of(request: Request) -> Parts:
+    """Return the parts of the application that serves *request*."""
+    parts: Parts = request.app.state.parts
+    return parts
+
+
+async def authenticate(request: Request) -> Principal:
+    """Return who asks; raises ProblemError `unauthenticated` or `origin_refused`."""
+    parts = parts_of(request)
+    credential = bearer(request.headers.get("authorization"))
+    if credential is None and not parts.settings.asks_for_keys:
+        why = refused_origin(request.headers.get("host"), request.headers.get("origin"))
+        if why is None:
+            return ANYBODY
+        parts.metrics.refused.labels("origin_refused").inc()
+        raise ProblemError(problem("origin_refused", why))
+    found = split_key(credential) if credential else None
+    if found is None:
+        parts.metrics.refused.labels("unauthenticated").inc()
+        detail = "the request carries no key" if credential is None else "this is not a key of Towpath"
+        raise ProblemError(problem("unauthenticated", detail))
+    return await parts.keys.principal(*found)
+
+
+def requires(scope: str) -> Callable[[Request], Coroutine[Any, Any, Principal]]:
+    """Return a dependency that gives the caller, and refuses one without *scope*."""
+
+    async def caller(request: Request) -> Principal:
+        principal = await authenticate(request)
+        if scope not in principal.scopes:
+            parts_of(request).metrics.refused.labels("forbidden").inc()
+            raise ProblemError(problem("forbidden", f"this needs the scope {scope}"))
+        return principal
+
+    return caller
+
+
+def require_role(principal: Principal, role: str) -> None:
+    """Refuse a caller without *role*."""
+    if role not in principal.roles:
+        raise ProblemError(problem("role_missing", f"this needs the role {role}"))
+
+
+def client_span(request: Request) -> SpanLink | None:
+    """Return the client's own span, which becomes a link of the run's trace: the run's id is its trace (design §2)."""
+    return parse_traceparent(request.headers.get("traceparent"))
+
+
+ClientSpan = Annotated[SpanLink | None, Depends(client_span)]
+PartsOf = Annotated[Parts, Depends(parts_of)]
+RunsReader = Annotated[Principal, Depends(requires("runs:read"))]
+RunsWriter = Annotated[Principal, Depends(requires("runs:write"))]
+RunsOperator = Annotated[Principal, Depends(requires("runs:operate"))]
+NetworksReader = Annotated[Principal, Depends(requires("networks:read"))]
+NetworksWriter = Annotated[Principal, Depends(requires("networks:write"))]
+GatesReader = Annotated[Principal, Depends(requires("gates:read"))]
+GatesResolver = Annotated[Principal, Depends(requires("gates:resolve"))]
+AuditReader = Annotated[Principal, Depends(requires("audit:read"))]
+PolicyReader = Annotated[Principal, Depends(requires("policy:read"))]
+PolicyWriter = Annotated[Principal, Depends(requires("policy:write"))]
+KeysAdmin = Annotated[Principal, Depends(requires("keys:admin"))]
+
+
+def json_answer(message: BaseModel, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """Answer with *message*, encoded once."""
+    return Response(message.model_dump_json(), status_code=status, headers=headers, media_type="application/json")
+
+
+def documented(*codes: str) -> dict[int | str, dict[str, Any]]:
+    """Return OpenAPI responses for the problems that an operation answers with, beside those that all share."""
+    responses: dict[int | str, dict[str, Any]] = {}
+    for code in ("request_invalid", "unauthenticated", "forbidden", "unavailable", *codes):
+        kind = REGISTRY[code]
+        entry = responses.setdefault(kind.status, {"description": kind.title, "x-codes": []})
+        entry["x-codes"].append(code)
+        entry["content"] = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return responses

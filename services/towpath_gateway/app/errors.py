@@ -1,0 +1,111 @@
+"""Every refusal as application/problem+json (RFC 9457).
+
+Law: whatever goes wrong, the client gets a problem with a stable code and a remedy; nothing of the inside leaks into
+it.
+"""
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from towpath_contracts.canonical import canonical_json
+from towpath_contracts.problems.registry import Problem, ProblemError, details_of, problem
+
+PROBLEM_JSON = "application/problem+json"
+
+RETRY_AFTER_S = 2
+"""What a client is told where nobody knows better: a restart takes about this long."""
+
+_CODES = {
+    HTTPStatus.BAD_REQUEST: "request_malformed",
+    HTTPStatus.UNAUTHORIZED: "unauthenticated",
+    HTTPStatus.FORBIDDEN: "forbidden",
+    HTTPStatus.NOT_FOUND: "not_found",
+    HTTPStatus.METHOD_NOT_ALLOWED: "method_not_allowed",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "request_too_large",
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "media_type_unsupported",
+}
+
+_NEEDS_RETRY_AFTER = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
+
+
+class RefusedError(HTTPException):
+    """A problem raised where the framework lets nothing but its own exceptions through (while it reads a body)."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(status_code=problem.status, detail=problem.detail)
+        self.problem = problem
+
+
+def problem_body(found: Problem, path: str = "") -> dict[str, Any]:
+    """Return the members of *found* that say something; *path* becomes `instance`."""
+    body = found.model_dump(mode="json", exclude_none=True)
+    body.setdefault("instance", path)
+    if found.run_id is not None:
+        body.setdefault("trace_id", found.run_id.replace("-", ""))
+    return {key: value for key, value in body.items() if value not in ([], {}, "")}
+
+
+def problem_response(found: Problem, request: Request, headers: Mapping[str, str] | None = None) -> Response:
+    """Return *found* as the answer to *request*."""
+    sent = dict(headers or {})
+    if found.status in _NEEDS_RETRY_AFTER:
+        sent["Retry-After"] = str(found.retry_after_s or RETRY_AFTER_S)
+    if found.status == HTTPStatus.UNAUTHORIZED:
+        sent["WWW-Authenticate"] = 'Bearer realm="towpath"'
+    body = found.model_copy(update={"retry_after_s": int(sent["Retry-After"])}) if "Retry-After" in sent else found
+    return _Json(problem_body(body, request.url.path), found.status, sent)
+
+
+class _Json(Response):
+    media_type = PROBLEM_JSON
+
+    def __init__(self, body: dict[str, Any], status: int, headers: Mapping[str, str]) -> None:
+        super().__init__(canonical_json(body), status_code=status, headers=dict(headers))
+
+
+def validation_problem(errors: Sequence[Any]) -> Problem:
+    """Return `request_invalid` with every problem of the input and its JSON pointer."""
+    details = details_of(errors)
+    return problem("request_invalid", f"{len(details)} problem(s) in the request", errors=details)
+
+
+async def on_problem(request: Request, error: Exception) -> Response:
+    """Answer a ProblemError."""
+    assert isinstance(error, ProblemError)
+    return problem_response(error.problem, request)
+
+
+async def on_invalid(request: Request, error: Exception) -> Response:
+    """Answer a request that failed validation."""
+    assert isinstance(error, RequestValidationError)
+    return problem_response(validation_problem(error.errors()), request)
+
+
+async def on_http_error(request: Request, error: Exception) -> Response:
+    """Answer what the framework refuses: unknown paths, wrong methods, unreadable bodies."""
+    assert isinstance(error, HTTPException)
+    if isinstance(error, RefusedError):
+        return problem_response(error.problem, request)
+    code = _CODES.get(HTTPStatus(error.status_code), "internal")
+    return problem_response(
+        problem(code, f"{request.method} {request.url.path}: {error.detail}"), request, error.headers
+    )
+
+
+async def on_unexpected(request: Request, error: Exception) -> Response:
+    """Answer what nobody expected; the edge logs where it came from."""
+    detail = f"{request.method} {request.url.path} failed: {type(error).__name__}"
+    return problem_response(problem("internal", detail), request)
+
+
+def answer_with_problems(app: FastAPI) -> None:
+    """Make *app* answer every refusal as a problem."""
+    app.add_exception_handler(ProblemError, on_problem)
+    app.add_exception_handler(RequestValidationError, on_invalid)
+    app.add_exception_handler(HTTPException, on_http_error)
+    app.add_exception_handler(Exception, on_unexpected)

@@ -1,0 +1,103 @@
+"""The audit as a log: export it, take its checkpoint, erase payloads (design §7, audit).
+
+Law: a credential exports its own project's entries, and hashes of the rest; erasing needs the role `policy_admin`.
+"""
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Response
+from pydantic import AwareDatetime, Field
+
+from towpath_contracts import rpc
+from towpath_contracts.base import ClientMessage
+from towpath_contracts.tools.audit import (
+    AuditCursor,
+    AuditErased,
+    AuditExport,
+    AuditPiece,
+    AuditProof,
+    CheckpointView,
+    EraseAudit,
+    GetCheckpoint,
+    ProveRun,
+)
+from towpath_gateway.app.dependencies import AuditReader, PartsOf, PolicyWriter, documented, json_answer, require_role
+from towpath_gateway.app.strict_requests import StrictRoute
+
+router = APIRouter(prefix="/v1/audit", route_class=StrictRoute, tags=["tool access"])
+
+PATIENCE_S = 60.0
+"""A piece may have to wait for a seal, and the seal for the one before it."""
+
+
+class Export(ClientMessage):
+    """Which part of the log; then, with each piece's cursor and the SHA-256 of its last line, the next piece."""
+
+    since: AwareDatetime | None = None
+    until: AwareDatetime | None = None
+    cursor: AuditCursor | None = None
+    previous: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
+
+
+class Erase(ClientMessage):
+    """Whose payloads: all that is given must fit, and something must be. The reason stands in the log for ever."""
+
+    reason: str = Field(min_length=1, max_length=2_000)
+    run_id: UUID | None = None
+    execution_id: UUID | None = None
+    caller: str | None = Field(default=None, max_length=128)
+    before: AwareDatetime | None = None
+
+
+@router.post(
+    "/export",
+    response_model=AuditPiece,
+    responses=documented("cursor_refused", "export_moved"),
+    summary="Export the audit, piece by piece",
+)
+async def export_audit(wanted: Export, parts: PartsOf, principal: AuditReader) -> Response:
+    """Return the next lines of a bundle, which `towpath audit verify` checks without the platform."""
+    request = AuditExport(
+        project=principal.project,
+        actor=principal.actor,
+        since=wanted.since,
+        until=wanted.until,
+        cursor=wanted.cursor,
+        previous=wanted.previous,
+    )
+    return json_answer(await parts.platform.ask(rpc.AUDIT_EXPORT, request, PATIENCE_S))
+
+
+@router.get(
+    "/checkpoint", response_model=CheckpointView, responses=documented("audit_broken"), summary="The newest checkpoint"
+)
+async def get_checkpoint(parts: PartsOf, _principal: AuditReader) -> Response:
+    """Seal what is committed and return the signed checkpoint; keep it where the platform can't reach it."""
+    return json_answer(await parts.platform.ask(rpc.AUDIT_CHECKPOINT, GetCheckpoint(), PATIENCE_S))
+
+
+@router.get(
+    "/proof/{run_id}",
+    response_model=AuditProof,
+    responses=documented("not_found", "audit_broken", "request_too_large"),
+    summary="Prove entries of a run",
+)
+async def prove_run(
+    run_id: UUID,
+    parts: PartsOf,
+    principal: AuditReader,
+    execution_id: Annotated[UUID | None, Query(description="of this call alone")] = None,
+    size: Annotated[int | None, Query(ge=1, le=2**63 - 1, description="the leaves of a checkpoint you kept")] = None,
+) -> Response:
+    """Return the entries with their paths in the tree of a signed checkpoint: the newest, or that of `size` leaves."""
+    request = ProveRun(project=principal.project, run_id=run_id, execution_id=execution_id, size=size)
+    return json_answer(await parts.platform.ask(rpc.AUDIT_PROVE, request, PATIENCE_S))
+
+
+@router.post("/erase", response_model=AuditErased, responses=documented("role_missing"), summary="Erase payloads")
+async def erase_audit(wanted: Erase, parts: PartsOf, principal: PolicyWriter) -> Response:
+    """Erase details and argument digests; entries and proofs stay, and the erasing is in the log itself."""
+    require_role(principal, "policy_admin")
+    request = EraseAudit(project=principal.project, actor=principal.actor, **wanted.model_dump(exclude_unset=True))
+    return json_answer(await parts.platform.ask(rpc.AUDIT_ERASE, request, PATIENCE_S))

@@ -1,0 +1,113 @@
+"""Dead letters: messages that could not be handled (design §6).
+
+Law: a letter belongs to the project of its run. One whose project nobody knows is shown to whoever operates the
+platform: a scope that no project's administrator has or can give.
+"""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Response
+from pydantic import Field
+
+from towpath_contracts import rpc
+from towpath_contracts.base import ClientMessage
+from towpath_contracts.dead_letters import (
+    DeadLetter,
+    DeadLetterPage,
+    LetterStatus,
+    ListDeadLetters,
+    SettleDeadLetter,
+)
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.runs.views import Done
+from towpath_gateway.app.dependencies import Parts, PartsOf, RunsOperator, documented, json_answer, require_role
+from towpath_gateway.app.strict_requests import StrictRoute
+from towpath_gateway.core.api_keys import OPERATE_PLATFORM, Principal
+
+router = APIRouter(prefix="/v1/dead-letters", route_class=StrictRoute, tags=["dead letters"])
+
+MAX_ID = 2**63 - 1
+OPERATOR = "operator"
+
+LetterId = Annotated[int, Path(ge=1, le=MAX_ID)]
+_REFUSALS = ("not_found", "role_missing", "dead_letter_settled", "reason_required")
+
+
+class Settle(ClientMessage):
+    """Why; it stands in the audit."""
+
+    reason: str = Field(max_length=2_000)
+
+
+@router.get("", response_model=DeadLetterPage, responses=documented(), summary="List dead letters, newest first")
+async def list_dead_letters(
+    parts: PartsOf,
+    principal: RunsOperator,
+    status: Annotated[LetterStatus | None, Query(description="Default: dead")] = "dead",
+    stream: Annotated[str | None, Query(max_length=32)] = None,
+    before: Annotated[int | None, Query(ge=1, le=MAX_ID, description="`next_before` of the page before")] = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> Response:
+    """Return a page of letters without their bodies."""
+    request = ListDeadLetters(
+        project=principal.project,
+        unowned=_sees_unowned(principal),
+        status=status,
+        stream=stream,
+        before=before,
+        limit=limit,
+    )
+    return json_answer(await parts.platform.ask(rpc.LIST_DEAD_LETTERS, request))
+
+
+@router.get(
+    "/{dead_letter_id}", response_model=DeadLetter, responses=documented("not_found"), summary="Look at a dead letter"
+)
+async def get_dead_letter(dead_letter_id: LetterId, parts: PartsOf, principal: RunsOperator) -> Response:
+    """Return one letter with its body."""
+    request = ListDeadLetters(
+        project=principal.project, unowned=_sees_unowned(principal), status=None, dead_letter_id=dead_letter_id, limit=1
+    )
+    page: DeadLetterPage = await parts.platform.ask(rpc.LIST_DEAD_LETTERS, request)
+    if not page.letters:
+        raise ProblemError(problem("not_found", f"{dead_letter_id} is no dead letter of this project"))
+    return json_answer(page.letters[0])
+
+
+@router.post(
+    "/{dead_letter_id}/requeue", response_model=Done, responses=documented(*_REFUSALS), summary="Send it again"
+)
+async def requeue(dead_letter_id: LetterId, settle: Settle, parts: PartsOf, principal: RunsOperator) -> Response:
+    """Put the message back where it came from, once (needs the role `operator`)."""
+    request = _settle(principal, dead_letter_id, settle)
+    return await _settled(parts, request.model_copy(update={"verdict": "requeue"}))
+
+
+@router.post(
+    "/{dead_letter_id}/discard", response_model=Done, responses=documented(*_REFUSALS), summary="Throw it away"
+)
+async def discard(dead_letter_id: LetterId, settle: Settle, parts: PartsOf, principal: RunsOperator) -> Response:
+    """Settle the letter without sending it; it stays readable (needs the role `operator`)."""
+    return await _settled(parts, _settle(principal, dead_letter_id, settle))
+
+
+def _settle(principal: Principal, dead_letter_id: int, settle: Settle) -> SettleDeadLetter:
+    require_role(principal, OPERATOR)
+    if not settle.reason.strip():
+        raise ProblemError(problem("reason_required", "say why: it stands in the audit"))
+    return SettleDeadLetter(
+        project=principal.project,
+        unowned=_sees_unowned(principal),
+        dead_letter_id=dead_letter_id,
+        verdict="discard",
+        actor=principal.actor,
+        reason=settle.reason,
+    )
+
+
+async def _settled(parts: Parts, request: SettleDeadLetter) -> Response:
+    return json_answer(await parts.platform.ask(rpc.SETTLE_DEAD_LETTER, request, timeout_s=15.0))
+
+
+def _sees_unowned(principal: Principal) -> bool:
+    return OPERATE_PLATFORM in principal.scopes

@@ -1,0 +1,163 @@
+"""Gates: where a run waits for a person (design §7, approval).
+
+Law: a vote on an approval goes to the tool-access service, which checks role, quorum and requester; all other votes go
+to the orchestrator. The voter is the credential's caller, never a field of the body.
+"""
+
+from typing import Annotated, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Response
+from pydantic import Field
+
+from towpath_contracts import rpc
+from towpath_contracts.base import ClientMessage, JsonObject
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.runs.views import Done, GatePage, GateStatus, GateView, ListGates, ResolveGate
+from towpath_gateway.app.dependencies import GatesReader, GatesResolver, Parts, PartsOf, documented, json_answer
+from towpath_gateway.app.strict_requests import StrictRoute
+from towpath_gateway.core.api_keys import Principal, beside_approvals
+
+router = APIRouter(prefix="/v1/gates", route_class=StrictRoute, tags=["gates"])
+
+Verdict = Literal["approved", "denied", "happened", "did_not_happen", "retry", "stop"]
+
+_REFUSALS = (
+    "gate_not_found",
+    "gate_settled",
+    "fence_raised",
+    "verdict_invalid",
+    "digest_changed",
+    "role_missing",
+    "requester_may_not_approve",
+)
+
+
+class Approve(ClientMessage):
+    """A yes; `digest` binds it to the call as it was shown."""
+
+    reason: str = Field(default="", max_length=2_000)
+    digest: str | None = Field(default=None, max_length=128)
+
+
+class Deny(ClientMessage):
+    """A no; the model sees the reason."""
+
+    reason: str = Field(default="", max_length=2_000)
+    digest: str | None = Field(default=None, max_length=128)
+
+
+class Edit(ClientMessage):
+    """Other arguments for a call that waits: all of them, as the tool takes them."""
+
+    args: JsonObject
+    reason: str = Field(default="", max_length=2_000)
+    digest: str | None = Field(default=None, max_length=128)
+
+
+class Resolve(ClientMessage):
+    """Any verdict, for gates that ask something else than yes or no."""
+
+    verdict: Verdict
+    reason: str = Field(default="", max_length=2_000)
+    digest: str | None = Field(default=None, max_length=128)
+
+
+@router.get("", response_model=GatePage, responses=documented(), summary="List gates")
+async def list_gates(
+    parts: PartsOf,
+    principal: GatesReader,
+    status: Annotated[GateStatus | Literal["all"], Query(description="`all` for every status")] = "pending",
+    run_id: UUID | None = None,
+    paused: Annotated[bool, Query(description="with the gates that only a switch opens")] = True,
+    after: Annotated[UUID | None, Query(description="`next_after` of the page before")] = None,
+    limit: Annotated[int, Query(ge=1, le=500)] = 100,
+) -> Response:
+    """Return the project's gates, oldest first."""
+    wanted = None if status == "all" else status
+    request = ListGates(
+        project=principal.project, status=wanted, run_id=run_id, paused=paused, after=after, limit=limit
+    )
+    return json_answer(await parts.platform.ask(rpc.LIST_GATES, request))
+
+
+@router.get("/{gate_id}", response_model=GateView, responses=documented("gate_not_found"), summary="Look at a gate")
+async def get_gate(gate_id: UUID, parts: PartsOf, principal: GatesReader) -> Response:
+    """Return what waits, why, and until when."""
+    return json_answer(await _gate(parts, principal, gate_id))
+
+
+@router.post("/{gate_id}/approve", response_model=Done, responses=documented(*_REFUSALS), summary="Approve")
+async def approve_gate(
+    gate_id: UUID, parts: PartsOf, principal: GatesResolver, vote: Approve | None = None
+) -> Response:
+    """Say yes; the run goes on once the quorum is reached."""
+    given = vote or Approve()
+    return await _resolve(parts, principal, gate_id, "approved", given.reason, given.digest)
+
+
+@router.post(
+    "/{gate_id}/deny", response_model=Done, responses=documented(*_REFUSALS, "reason_required"), summary="Deny"
+)
+async def deny_gate(gate_id: UUID, parts: PartsOf, principal: GatesResolver, vote: Deny | None = None) -> Response:
+    """Say no, with a reason."""
+    given = vote or Deny()
+    return await _resolve(parts, principal, gate_id, "denied", given.reason, given.digest)
+
+
+@router.post(
+    "/{gate_id}/resolve", response_model=Done, responses=documented(*_REFUSALS, "reason_required"), summary="Resolve"
+)
+async def resolve_gate(gate_id: UUID, vote: Resolve, parts: PartsOf, principal: GatesResolver) -> Response:
+    """Settle a gate with any verdict it takes.
+
+    An unknown effect takes happened, did_not_happen or retry; a run that waits takes approved, denied or stop.
+    """
+    return await _resolve(parts, principal, gate_id, vote.verdict, vote.reason, vote.digest)
+
+
+@router.post(
+    "/{gate_id}/edit",
+    response_model=Done,
+    responses=documented(*_REFUSALS, "edit_refused", "revisions_used_up"),
+    summary="Change the call",
+)
+async def edit_gate(gate_id: UUID, edit: Edit, parts: PartsOf, principal: GatesResolver) -> Response:
+    """Put other arguments in the place of those that wait; whoever does has approved them, as one of the quorum."""
+    return await _resolve(parts, principal, gate_id, "edit", edit.reason, edit.digest, edit.args)
+
+
+async def _gate(parts: Parts, principal: Principal, gate_id: UUID) -> GateView:
+    request = ListGates(project=principal.project, status=None, gate_id=gate_id, limit=1)
+    page: GatePage = await parts.platform.ask(rpc.LIST_GATES, request)
+    if not page.gates:
+        raise ProblemError(problem("gate_not_found", f"{gate_id} is no gate of this project"))
+    return page.gates[0]
+
+
+async def _resolve(
+    parts: Parts,
+    principal: Principal,
+    gate_id: UUID,
+    verdict: Verdict | Literal["edit"],
+    reason: str,
+    digest: str | None,
+    args: JsonObject | None = None,
+) -> Response:
+    if verdict == "denied" and not reason.strip():
+        raise ProblemError(problem("reason_required", "a denial without a reason teaches the model nothing"))
+    gate = await _gate(parts, principal, gate_id)
+    roles = principal.roles if gate.approval_id is not None else beside_approvals(principal)
+    vote = ResolveGate(
+        project=principal.project,
+        gate_id=gate_id,
+        approval_id=gate.approval_id,
+        verdict=verdict,
+        args=args,
+        reason=reason,
+        actor=principal.actor,
+        roles=tuple(sorted(roles)),
+        digest=digest,
+    )
+    method = rpc.RESOLVE_GATE if gate.approval_id is None else rpc.RESOLVE_APPROVAL
+    return json_answer(await parts.platform.ask(method, vote))

@@ -1,0 +1,43 @@
+"""API keys of a project (design §3, gateway).
+
+Law: nobody gives away more than they hold; a secret is shown once.
+"""
+
+from fastapi import APIRouter, Response
+
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_gateway.adapters.key_store import KeyList, KeyView, NewKey
+from towpath_gateway.app.dependencies import KeysAdmin, PartsOf, documented, json_answer
+from towpath_gateway.app.strict_requests import StrictRoute
+from towpath_gateway.core.api_keys import Principal, scopes_of
+
+router = APIRouter(prefix="/v1/keys", route_class=StrictRoute, tags=["keys"])
+
+
+@router.post("", status_code=201, response_model=KeyView, responses=documented("caller_taken"), summary="Make a key")
+async def create_key(new: NewKey, parts: PartsOf, principal: KeysAdmin) -> Response:
+    """Make a key of this project; `key` is shown in this answer and never again."""
+    refuse_more_than_held(principal, new)
+    view = await parts.keys.create(new, project=principal.project, actor=principal.actor)
+    return json_answer(view, status=201, headers={"Location": f"/v1/keys/{view.prefix}"})
+
+
+@router.get("", response_model=KeyList, responses=documented(), summary="List keys")
+async def list_keys(parts: PartsOf, principal: KeysAdmin) -> Response:
+    """Return the project's keys without their secrets."""
+    return json_answer(await parts.keys.all_of(principal.project))
+
+
+@router.delete("/{prefix}", status_code=204, responses=documented("key_not_found"), summary="Revoke a key")
+async def revoke_key(prefix: str, parts: PartsOf, principal: KeysAdmin) -> Response:
+    """End a key; it stays in the list."""
+    await parts.keys.revoke(prefix, project=principal.project, actor=principal.actor)
+    return Response(status_code=204)
+
+
+def refuse_more_than_held(principal: Principal, new: NewKey) -> None:
+    """Raise ProblemError `forbidden` where *new* could do something that *principal* can't."""
+    scopes = sorted(set(scopes_of(new.scopes, new.roles)) - principal.scopes)
+    roles = sorted(set(new.roles) - principal.roles)
+    if scopes or roles:
+        raise ProblemError(problem("forbidden", f"you can't give what you don't hold: {[*scopes, *roles]}"))

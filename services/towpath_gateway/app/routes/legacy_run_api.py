@@ -1,0 +1,189 @@
+"""The API of source design 0: run to the end, one instruction, a prompt, a tool payload (features A10, A13, A15)."""
+
+import json
+import re
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Header, Response
+from pydantic import Field
+
+from towpath_contracts import ids, rpc
+from towpath_contracts.base import ClientMessage, JsonObject, Message, Name
+from towpath_contracts.decisions.request import RenderedPrompt, RenderPrompt
+from towpath_contracts.events.log import LogEntry, ToolCallFinished
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.runs.views import PreviewPrompt, PromptPreview
+from towpath_contracts.tasks import SubmitTask
+from towpath_gateway.app.dependencies import (
+    ClientSpan,
+    NetworksReader,
+    Parts,
+    PartsOf,
+    RunsReader,
+    RunsWriter,
+    documented,
+    json_answer,
+)
+from towpath_gateway.app.routes.runs import IdempotencyKey, with_key
+from towpath_gateway.app.run_and_wait import run_to_end
+from towpath_gateway.app.strict_requests import StrictRoute
+from towpath_gateway.core.headers import preferred_wait
+from towpath_gateway.core.run_answers import RunAnswer
+from towpath_readings.execution_log import project_execution_log
+
+router = APIRouter(route_class=StrictRoute, tags=["source 0"])
+
+SCRIPTED_MODEL = "scripted:task"
+"""Plays the script that comes with the task; it is named for what it is (design §8)."""
+
+_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.:/-]{0,127}")
+
+Prefer = Annotated[
+    str | None, Header(description="`wait=N` answers 408 after N seconds instead of the server's own limit.")
+]
+
+
+class InvokeOne(ClientMessage):
+    """One decision to carry out without a model; `decision` is in the form a model writes."""
+
+    agent_key: Name
+    decision: JsonObject
+    system_params: JsonObject = Field(default_factory=dict)
+    user_message: str = Field(default="", max_length=100_000)
+    version: int | None = Field(default=None, ge=1)
+
+
+class ShowPrompt(ClientMessage):
+    """Whose prompt, for what message."""
+
+    agent_key: Name | None = None
+    user_message: str = Field(default="", max_length=100_000)
+    version: int | None = Field(default=None, ge=1)
+
+
+class PromptShown(Message):
+    """The prompt that an agent would get in its first step."""
+
+    agent_key: str
+    model: str
+    prompt: str
+    digest: str
+
+
+class ToolPayload(Message):
+    """The full payload of one tool call."""
+
+    execution_id: UUID
+    agent_key: str
+    tool_key: str
+    merged_params: JsonObject
+    result: Any = None
+    status: str
+    duration_ms: int
+    timestamp: str
+
+
+@router.post(
+    "/run",
+    response_model=RunAnswer,
+    responses=documented("network_not_found", "idempotency_conflict", "overloaded", "timeout", "request_too_large"),
+    summary="Run a network to its end",
+)
+async def run_once(
+    task: SubmitTask,
+    parts: PartsOf,
+    principal: RunsWriter,
+    link: ClientSpan,
+    key: IdempotencyKey = None,
+    prefer: Prefer = None,
+) -> Response:
+    """Run and wait. `debug` adds raw prompts and model texts; a failed run is an answer too, with its transcript."""
+    answer = await run_to_end(parts.platform, principal, with_key(task, key), _limit(parts, prefer), link)
+    return json_answer(answer, headers={"traceresponse": ids.traceparent(answer.run_id, "run")})
+
+
+@router.post(
+    "/v1/networks/{name:path}/invoke",
+    response_model=RunAnswer,
+    responses=documented("network_not_found", "agent_not_found", "script_not_allowed", "timeout"),
+    summary="Carry out one instruction without a model",
+)
+async def invoke(
+    name: str, one: InvokeOne, parts: PartsOf, principal: RunsWriter, link: ClientSpan, prefer: Prefer = None
+) -> Response:
+    """Carry out one decision as a run of a single instruction: validated, permitted and recorded like any other."""
+    task = SubmitTask(
+        network=_name(name),
+        agent_key=one.agent_key,
+        version=one.version,
+        user_message=one.user_message,
+        system_params=one.system_params,
+        script=(one.decision,),
+        model=SCRIPTED_MODEL,
+        single_instruction=True,
+    )
+    answer = await run_to_end(parts.platform, principal, task, _limit(parts, prefer), link)
+    return json_answer(answer, headers={"traceresponse": ids.traceparent(answer.run_id, "run")})
+
+
+@router.post(
+    "/v1/networks/{name:path}/prompt",
+    response_model=PromptShown,
+    responses=documented("network_not_found", "version_not_found", "agent_not_found"),
+    summary="Show the prompt an agent would get",
+)
+async def show_prompt(name: str, asked: ShowPrompt, parts: PartsOf, principal: NetworksReader) -> Response:
+    """Return the prompt of an agent's first step; no model is called and no run is made."""
+    request = PreviewPrompt(
+        project=principal.project,
+        network=_name(name),
+        version=asked.version,
+        agent_key=asked.agent_key,
+        user_message=asked.user_message,
+    )
+    preview: PromptPreview = await parts.platform.ask(rpc.PREVIEW_PROMPT, request)
+    rendered: RenderedPrompt = await parts.platform.ask(rpc.RENDER_PROMPT, RenderPrompt(context=preview.context))
+    return json_answer(
+        PromptShown(
+            agent_key=preview.context.agent_key, model=preview.model, prompt=rendered.prompt, digest=rendered.digest
+        )
+    )
+
+
+@router.get(
+    "/v1/runs/{run_id}/tools/{execution_id}",
+    response_model=ToolPayload,
+    responses=documented("run_not_found", "tool_call_not_found"),
+    summary="The full payload of a tool call",
+)
+async def get_tool_payload(run_id: UUID, execution_id: UUID, parts: PartsOf, principal: RunsReader) -> Response:
+    """Return arguments and result of a finished call in full; a large result is fetched from where it is stored."""
+    entries = await parts.platform.events(principal.project, run_id)
+    found = project_execution_log(entries).tool_log.get(str(execution_id))
+    if found is None:
+        raise ProblemError(problem("tool_call_not_found", f"{execution_id} has no outcome in run {run_id}"))
+    stored = blob_of(entries, execution_id)
+    if stored is not None:
+        found = {**found, "result": json.loads(await parts.platform.blob(run_id, stored))}
+    return json_answer(ToolPayload(execution_id=execution_id, **found))
+
+
+def blob_of(entries: list[LogEntry], execution_id: UUID) -> str | None:
+    """Return the digest under which a call's large result is stored, or None for one that is in the log."""
+    for entry in entries:
+        event = entry.event
+        if isinstance(event, ToolCallFinished) and event.execution_id == execution_id and event.blob:
+            return event.result_digest
+    return None
+
+
+def _limit(parts: Parts, prefer: str | None) -> float:
+    return preferred_wait(prefer, parts.settings.run_wait_s) or parts.settings.run_wait_s
+
+
+def _name(text: str) -> str:
+    """Return a network's name from the path; a text that can't be one names nothing."""
+    if not _NAME.fullmatch(text):
+        raise ProblemError(problem("network_not_found", "that is not a network's name"))
+    return text

@@ -1,0 +1,90 @@
+"""Networks: validate, publish, list, look at (features A1-A3)."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from towpath_contracts import rpc
+from towpath_contracts.base import ClientMessage, JsonObject
+from towpath_contracts.networks.spec import NetworkList, NetworkVersion, PublishNetwork
+from towpath_contracts.runs.views import PreviewPrompt
+from towpath_contracts.tools.access import GetPolicy
+from towpath_gateway.app.dependencies import NetworksReader, NetworksWriter, Parts, PartsOf, documented, json_answer
+from towpath_gateway.app.strict_requests import StrictRoute
+from towpath_gateway.core.api_keys import Principal
+
+router = APIRouter(prefix="/v1/networks", route_class=StrictRoute, tags=["networks"])
+
+_INVALID = (
+    "network_invalid",
+    "default_agent_missing",
+    "default_agent_ambiguous",
+    "respond_agent_missing",
+    "respond_unreachable",
+    "route_unknown",
+    "tool_unknown",
+    "prompt_invalid",
+)
+
+
+class NetworkDraft(ClientMessage):
+    """A network as people write it (`kind: Network`); with `dry_run` nothing is published."""
+
+    spec: JsonObject
+    dry_run: bool = False
+
+
+class NetworkCheck(ClientMessage):
+    """A network to validate."""
+
+    spec: JsonObject
+
+
+@router.post(
+    "",
+    status_code=201,
+    response_model=NetworkVersion,
+    responses={
+        **documented(*_INVALID),
+        200: {"description": "It is equal to the current version, or this was a dry run", "model": NetworkVersion},
+    },
+    summary="Publish a network",
+)
+async def publish_network(draft: NetworkDraft, parts: PartsOf, principal: NetworksWriter) -> Response:
+    """Make an immutable new version, unless the current one is equal; every problem of a bad one is listed."""
+    version = await _publish(parts, principal, draft.spec, dry_run=draft.dry_run)
+    made = not (draft.dry_run or version.unchanged)
+    headers = {"Location": f"/v1/networks/{version.name}?version={version.version}"} if made else None
+    return json_answer(version, status=201 if made else 200, headers=headers)
+
+
+@router.post("/validate", response_model=NetworkVersion, responses=documented(*_INVALID), summary="Validate a network")
+async def validate_network(check: NetworkCheck, parts: PartsOf, principal: NetworksReader) -> Response:
+    """Say what publishing would make, or list every problem; nothing is stored."""
+    return json_answer(await _publish(parts, principal, check.spec, dry_run=True))
+
+
+@router.get("", response_model=NetworkList, responses=documented(), summary="List networks")
+async def list_networks(parts: PartsOf, principal: NetworksReader) -> Response:
+    """Return the current version of every network of the project."""
+    return json_answer(await parts.platform.ask(rpc.LIST_NETWORKS, GetPolicy(project=principal.project)))
+
+
+@router.get(
+    "/{name:path}",
+    response_model=NetworkVersion,
+    responses=documented("network_not_found", "version_not_found"),
+    summary="Look at a network",
+)
+async def get_network(
+    name: str, parts: PartsOf, principal: NetworksReader, version: Annotated[int | None, Query(ge=1)] = None
+) -> Response:
+    """Return a version with its snapshot and the spec it was made from."""
+    request = PreviewPrompt(project=principal.project, network=name, version=version)
+    return json_answer(await parts.platform.ask(rpc.GET_NETWORK, request))
+
+
+async def _publish(parts: Parts, principal: Principal, spec: JsonObject, *, dry_run: bool) -> NetworkVersion:
+    request = PublishNetwork(project=principal.project, actor=principal.actor, spec=spec, dry_run=dry_run)
+    version: NetworkVersion = await parts.platform.ask(rpc.PUBLISH_NETWORK, request)
+    return version

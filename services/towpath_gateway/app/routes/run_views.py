@@ -1,0 +1,73 @@
+"""What a run's log says in other words: nodes of its model calls, messages, its goal or its plan (B3, B4, C2, E8)."""
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Response
+
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_gateway.app.dependencies import PartsOf, RunsReader, documented, json_answer
+from towpath_gateway.app.strict_requests import StrictRoute
+from towpath_readings.goals import TaskState, project_goal
+from towpath_readings.nodes import RunNodes, project_nodes
+from towpath_readings.plans import PlanView, project_plan
+from towpath_readings.transcript import RunMessages, project_messages
+
+router = APIRouter(prefix="/v1/runs/{run_id}", route_class=StrictRoute, tags=["runs"])
+
+
+@router.get(
+    "/nodes",
+    response_model=RunNodes,
+    responses=documented("run_not_found"),
+    summary="The state of a run, with a node for every model call",
+)
+async def get_nodes(
+    run_id: UUID,
+    parts: PartsOf,
+    principal: RunsReader,
+    calls: Annotated[bool, Query(description="Also the HTTP calls behind each node, as far as recorded")] = False,
+) -> Response:
+    """Return status, times, usage and cost of the run and of each of its model calls."""
+    entries = await parts.platform.events(principal.project, run_id)
+    rows = await parts.platform.llm_calls(principal.project, run_id, frozenset()) if calls else ()
+    return json_answer(project_nodes(run_id, entries, rows))
+
+
+@router.get(
+    "/goal",
+    response_model=TaskState,
+    responses=documented("run_not_found", "not_a_goal"),
+    summary="How a goal run stands",
+)
+async def get_goal(run_id: UUID, parts: PartsOf, principal: RunsReader) -> Response:
+    """Return the task state with every step: what was planned, done and found, progress, confidence, cost (C2)."""
+    state = project_goal(run_id, await parts.platform.events(principal.project, run_id))
+    if state is None:
+        raise ProblemError(problem("not_a_goal", f"run {run_id} pursues no goal", run_id=str(run_id)))
+    return json_answer(state)
+
+
+@router.get(
+    "/plan",
+    response_model=PlanView,
+    responses=documented("run_not_found", "not_a_plan"),
+    summary="How a plan or workflow stands",
+)
+async def get_plan(run_id: UUID, parts: PartsOf, principal: RunsReader) -> Response:
+    """Return every step with its agents: how each stands, its child run, what came of it, how long it took (E8)."""
+    view = project_plan(run_id, await parts.platform.events(principal.project, run_id))
+    if view is None:
+        raise ProblemError(problem("not_a_plan", f"run {run_id} carries out no plan", run_id=str(run_id)))
+    return json_answer(view)
+
+
+@router.get(
+    "/messages",
+    response_model=RunMessages,
+    responses=documented("run_not_found"),
+    summary="A run as a conversation",
+)
+async def get_messages(run_id: UUID, parts: PartsOf, principal: RunsReader) -> Response:
+    """Return what user, models and tools said, the current turn included, and which calls have no result."""
+    return json_answer(project_messages(run_id, await parts.platform.events(principal.project, run_id)))

@@ -1,0 +1,268 @@
+"""Runs: submit, list, look at, follow, stop (features A13, E9)."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic import Field
+
+from towpath_contracts import ids, rpc
+from towpath_contracts.base import ClientMessage
+from towpath_contracts.events.log import FINAL_STATUSES
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.runs.children import ChildNode, GetTree
+from towpath_contracts.runs.views import (
+    CancelRun,
+    Done,
+    EventPage,
+    GetHistory,
+    History,
+    ListRuns,
+    RunPage,
+    RunView,
+)
+from towpath_contracts.tasks import RunAccepted, SubmitTask
+from towpath_contracts.tree_limits import MAX_DEPTH
+from towpath_gateway.app.dependencies import ClientSpan, Parts, PartsOf, RunsReader, RunsWriter, documented, json_answer
+from towpath_gateway.app.event_stream import OneRun, RunStream, WholeTree
+from towpath_gateway.app.strict_requests import StrictRoute
+from towpath_gateway.core.headers import (
+    idempotency_key,
+    last_event_id,
+    last_tree_event_id,
+    preferred_wait,
+    wants_stream,
+)
+from towpath_readings.effects import TELLS_EFFECTS
+
+router = APIRouter(route_class=StrictRoute, tags=["runs"])
+
+_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "A page of events, or with Accept: text/event-stream the events as they happen",
+        "content": {
+            "text/event-stream": {
+                "schema": {"type": "string"},
+                "example": "id: 1\nevent: run_created\ndata: {…}\n\nevent: end\ndata: {…}\n\n",
+            }
+        },
+    }
+}
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(alias="Idempotency-Key", description="The same key and body give the same run for 24 hours."),
+]
+Prefer = Annotated[str | None, Header(description="`wait=N` waits up to N seconds (at most 30) for the run's end.")]
+
+
+RunKind = Literal["network", "swarm", "goal", "background", "plan"]
+
+
+class StopRun(ClientMessage):
+    """Why a run should stop."""
+
+    reason: str = Field(default="", max_length=2_000)
+
+
+def with_key(task: SubmitTask, header: str | None) -> SubmitTask:
+    """Return *task* with the idempotency key of the request."""
+    key = idempotency_key(header, task.idempotency_key)
+    return task if key == task.idempotency_key else task.model_copy(update={"idempotency_key": key})
+
+
+def run_headers(run_id: UUID) -> dict[str, str]:
+    """Return where the run is, and its trace (W3C Trace Context level 2, `traceresponse`)."""
+    return {"Location": f"/v1/runs/{run_id}", "traceresponse": ids.traceparent(run_id, "run")}
+
+
+@router.post(
+    "/v1/runs",
+    status_code=202,
+    response_model=RunAccepted,
+    responses={
+        **documented("network_not_found", "idempotency_conflict", "overloaded", "request_too_large"),
+        200: {"description": "The run ended within the wait", "model": RunView},
+    },
+    summary="Submit a task",
+)
+async def submit_run(
+    task: SubmitTask,
+    parts: PartsOf,
+    principal: RunsWriter,
+    link: ClientSpan,
+    key: IdempotencyKey = None,
+    prefer: Prefer = None,
+) -> Response:
+    """Accept a task. The run is safe once this answers; the answer says where it is."""
+    accepted = await parts.platform.submit(principal.caller, with_key(task, key), link)
+    headers = run_headers(accepted.run_id)
+    wait_s = preferred_wait(prefer)
+    if wait_s:
+        headers["Preference-Applied"] = f"wait={wait_s:.0f}"
+        view = await parts.platform.until_end(principal.project, accepted.run_id, wait_s)
+        if view is not None and view.status in FINAL_STATUSES:
+            return json_answer(await parts.platform.with_effects(view), headers=headers)
+    return json_answer(accepted, status=202, headers=headers)
+
+
+@router.get("/v1/runs", response_model=RunPage, responses=documented(), summary="List runs, newest first")
+async def list_runs(
+    parts: PartsOf,
+    principal: RunsReader,
+    status: Annotated[str | None, Query(max_length=32)] = None,
+    network: Annotated[str | None, Query(max_length=128)] = None,
+    label: Annotated[str | None, Query(max_length=256, description="`key=value`")] = None,
+    kind: Annotated[RunKind | None, Query()] = None,
+    parent_run_id: Annotated[UUID | None, Query(description="Only children of this run")] = None,
+    root_run_id: Annotated[UUID | None, Query(description="Only runs below this one, which a caller submitted")] = None,
+    depth: Annotated[int | None, Query(ge=0, le=MAX_DEPTH, description="0: only what callers submitted")] = None,
+    before: Annotated[UUID | None, Query(description="`next_before` of the page before")] = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> Response:
+    """Return a page of the project's runs."""
+    request = ListRuns(
+        project=principal.project,
+        status=status,
+        network=network,
+        label=label,
+        kind=kind,
+        parent_run_id=parent_run_id,
+        root_run_id=root_run_id,
+        depth=depth,
+        before=before,
+        limit=limit,
+    )
+    return json_answer(await parts.platform.ask(rpc.LIST_RUNS, request))
+
+
+@router.get("/v1/runs/{run_id}", response_model=RunView, responses=documented("run_not_found"), summary="Look at a run")
+async def get_run(run_id: UUID, parts: PartsOf, principal: RunsReader, prefer: Prefer = None) -> Response:
+    """Return a run; with `Prefer: wait=N` as soon as it has ended, or as it stands after N seconds."""
+    wait_s = preferred_wait(prefer)
+    view = await parts.platform.until_end(principal.project, run_id, wait_s) if wait_s else None
+    if view is None or view.status in TELLS_EFFECTS:
+        view = await parts.platform.run(principal.project, run_id, effects=True)
+    above = view.root_run_id or run_id
+    return json_answer(view, headers={"traceresponse": ids.traceparent(run_id, "run", trace=above)})
+
+
+@router.get(
+    "/v1/runs/{run_id}/events",
+    response_model=EventPage,
+    responses={**documented("run_not_found", "overloaded"), **_STREAM},
+    summary="Read or follow the events of a run",
+)
+async def get_events(
+    run_id: UUID,
+    request: Request,
+    parts: PartsOf,
+    principal: RunsReader,
+    after: Annotated[int, Query(ge=0)] = 0,
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 200,
+    wait: Annotated[int, Query(ge=0, le=30, description="Seconds to wait for the first event of a page")] = 0,
+    children: Annotated[bool, Query(description="Stream the runs below this one too")] = False,
+    deltas: Annotated[bool, Query(description="Stream what a model is writing too, before it counts")] = False,
+    last_event: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
+) -> Response:
+    """Return events with seq > `after` in order, each exactly once; a dropped stream resumes with Last-Event-ID.
+
+    With `children`, which streams only, each event says whose it is (`run_id`, `path`). With `deltas` there are
+    events `delta` and `superseded` between the others, without ids: they are told once, and may be lost.
+    """
+    if not wants_stream(request.headers.get("accept")):
+        if children or deltas:
+            raise ProblemError(problem("request_invalid", "children and deltas are for streams: text/event-stream"))
+        return json_answer(await parts.platform.page(principal.project, run_id, after, limit, wait * 1_000))
+    if children:
+        if after:
+            raise ProblemError(problem("request_invalid", "a stream with children resumes with Last-Event-ID alone"))
+        return await _tree_stream(parts, principal.project, run_id, last_event, deltas=deltas)
+    start = last_event_id(last_event, after)
+    first = await parts.platform.page(principal.project, run_id, start)
+    _check_start(start, first)
+    return _stream(
+        parts, RunStream(parts.platform, principal.project, first, OneRun(run_id), after=start, deltas=deltas)
+    )
+
+
+@router.post(
+    "/v1/runs/{run_id}/cancel",
+    status_code=202,
+    response_model=Done,
+    responses=documented("run_not_found", "run_finished", "run_unreadable"),
+    summary="Ask a run to stop",
+)
+async def cancel_run(run_id: UUID, parts: PartsOf, principal: RunsWriter, stop: StopRun | None = None) -> Response:
+    """Ask a run to stop. It is `cancelled` once no call of it can start any more."""
+    reason = stop.reason if stop is not None else ""
+    request = CancelRun(project=principal.project, run_id=run_id, actor=principal.actor, reason=reason)
+    return json_answer(await parts.platform.ask(rpc.CANCEL_RUN, request), status=202)
+
+
+@router.get(
+    "/v1/runs/{run_id}/tree",
+    response_model=ChildNode,
+    responses=documented("run_not_found"),
+    summary="A run and its child runs",
+)
+async def get_tree(run_id: UUID, parts: PartsOf, principal: RunsReader) -> Response:
+    """Return the run with everything below it, children in the order in which they were started.
+
+    Of more than 500 runs those that stand deepest, and began last, are left out, and `truncated` says so.
+    """
+    return json_answer(await parts.platform.ask(rpc.RUN_TREE, GetTree(project=principal.project, run_id=run_id)))
+
+
+@router.get(
+    "/v1/runs/{run_id}/history",
+    response_model=History,
+    responses=documented("run_not_found"),
+    summary="The execution history of a run",
+)
+async def get_history(
+    run_id: UUID,
+    parts: PartsOf,
+    principal: RunsReader,
+    after_step: Annotated[int, Query(ge=-1, description="`next_after_step` of the page before")] = -1,
+) -> Response:
+    """Return the history as recorded so far; `seq` says how far it has read the log."""
+    await parts.platform.run(principal.project, run_id)
+    request = GetHistory(project=principal.project, run_id=run_id, after_step=after_step)
+    try:
+        return json_answer(await parts.platform.ask(rpc.GET_HISTORY, request))
+    except ProblemError as error:
+        if error.problem.code != "run_not_found":
+            raise
+    return json_answer(History(seq=0, history=None, steps=()))  # the run is there, its history is not yet
+
+
+async def _tree_stream(parts: Parts, project: str, run_id: UUID, last_event: str | None, *, deltas: bool) -> Response:
+    told = last_tree_event_id(last_event)
+    first = await parts.platform.page(project, run_id, 0)
+    _check_start(told.get(run_id, 0), first)
+    return _stream(parts, RunStream(parts.platform, project, first, WholeTree(run_id, told), deltas=deltas))
+
+
+def _check_start(start: int, first: EventPage) -> None:
+    if start > first.seq:
+        raise ProblemError(problem("request_invalid", f"the run has {first.seq} events, not {start}"))
+
+
+def _stream(parts: Parts, stream: RunStream) -> Response:
+    if parts.streams >= parts.settings.max_streams:
+        raise ProblemError(problem("overloaded", "too many streams are open here", retry_after_s=5))
+
+    async def frames() -> AsyncIterator[bytes]:
+        parts.streams += 1
+        parts.metrics.streams.inc()
+        try:
+            async for frame in stream.frames():
+                yield frame
+        finally:
+            parts.streams -= 1
+            parts.metrics.streams.dec()
+
+    return StreamingResponse(frames(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})

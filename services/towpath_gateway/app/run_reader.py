@@ -1,0 +1,123 @@
+"""One run as a viewer reads it: its log in order, and beside it, where asked for, what a model is writing.
+
+Law: what is read is exactly the log after the seq that the reader has; the bus only makes it fast. The run's seq is
+checked every CHECK_S and at its end (design §4). Pieces of a model's text are read only once the log has been.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from uuid import UUID
+
+from towpath_contracts.events.log import FINAL_STATUSES, LogEntry
+from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.runs.views import EventPage
+from towpath_fabric.clock import monotonic
+from towpath_gateway.adapters.event_feed import Feed, Pieces
+from towpath_gateway.adapters.platform_client import CHECK_S, Platform
+from towpath_readings.stream.deltas import Deltas, Told
+from towpath_readings.stream.tree import PARKED
+
+
+class Reader:
+    """Reads one run. Use: `await reader.open()`, then `more` and `pieces` whenever there may be something, `close`."""
+
+    def __init__(
+        self,
+        platform: Platform,
+        project: str,
+        run_id: UUID,
+        told: asyncio.Event,
+        *,
+        after: int = 0,
+        deltas: bool = False,
+    ) -> None:
+        """*told* is set when there may be something; *after* is the seq that the reader has."""
+        self.run_id = run_id
+        self.page: EventPage | None = None
+        self.cursor = after
+        self.checked = monotonic()
+        self.has_read = True
+        """Whether the last reading brought something, so that the next one may at once."""
+        self._platform = platform
+        self._project = project
+        self._feed = Feed(platform.bus, run_id, platform.stopping, told)
+        self._pieces = Pieces(platform.bus, run_id, told) if deltas else None
+        self._deltas = Deltas()
+        self._open = AsyncExitStack()
+
+    async def open(self) -> None:
+        """Begin to listen; raises ProblemError `unavailable` without a bus."""
+        await self._open.enter_async_context(self._feed)
+        if self._pieces is not None:
+            self._open.push_async_callback(self._pieces.close)
+            await self._pieces.open()
+
+    async def close(self) -> None:
+        """Listen no more; safe to call twice."""
+        await self._open.aclose()
+
+    async def wait(self, seconds: float) -> None:
+        """Return when there may be something, when the process is asked to end, or after *seconds*."""
+        await self._feed.wait(seconds)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the log is known to hold more than was read."""
+        return self.page is None or self.cursor < self.page.seq
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the run has ended and its log was read to the end."""
+        return self.page is not None and self.page.status in FINAL_STATUSES and not self.is_behind
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether the run stands still until a person acts, by the last look, and its log was read to the end."""
+        return self.page is not None and self.page.status == PARKED and self.cursor == self.page.seq
+
+    def first(self, page: EventPage) -> list[LogEntry]:
+        """Return the entries of a page that somebody has read already."""
+        self.page = page
+        return self._in_order(page.entries)
+
+    async def more(self) -> list[LogEntry]:
+        """Return the entries that can be had now: what was told, and what the log holds where that may be more."""
+        at_end = self._feed.ended
+        told = self._feed.take()
+        entries = self._in_order(told)
+        missed = any(entry.seq > self.cursor for entry in told)
+        if self.is_behind or at_end or missed or monotonic() - self.checked >= CHECK_S:
+            entries += await self.look()
+        self.has_read = bool(entries)
+        return entries
+
+    async def look(self) -> list[LogEntry]:
+        """Read what comes after the cursor; when nobody answers, the page stays and the next look comes in CHECK_S."""
+        self.checked = monotonic()
+        try:
+            page = await self._feed.unless_stopping(self._platform.page(self._project, self.run_id, self.cursor))
+        except ProblemError as error:
+            if error.problem.code != "unavailable":
+                raise
+            return []
+        return [] if page is None else self.first(page)
+
+    def told_before(self, entry: LogEntry) -> tuple[Told, ...]:
+        """Return what is taken back before *entry*, the next one, is told."""
+        return self._deltas.entry(entry) if self._pieces is not None else ()
+
+    def pieces(self) -> list[Told]:
+        """Return what the model has written since the last time, as far as it can be read and nothing is behind."""
+        if self._pieces is None or self.is_behind:
+            return []
+        return [one for piece in self._pieces.take() for one in self._deltas.piece(piece)]
+
+    def _in_order(self, entries: Sequence[LogEntry]) -> list[LogEntry]:
+        """Return those entries that follow the cursor without a gap; the rest comes by page."""
+        found = []
+        for entry in entries:
+            if entry.seq == self.cursor + 1:
+                self.cursor = entry.seq
+                found.append(entry)
+        return found

@@ -1,0 +1,72 @@
+"""Requests as the gateway reads them: bounded, JSON only, strictly parsed.
+
+Law: a body is refused before it is held whole when it is too large, and before it is parsed when it is not JSON. Asking
+for `application/json` also keeps web pages of other sites out: a browser asks first before it sends that (CORS).
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_gateway.app.errors import RefusedError
+from towpath_gateway.core.bodies import MAX_BODY_BYTES, is_json, read_json
+
+BODY_S = 30.0
+"""How long a body may take to come in: who sends slower than 35 kB/s holds a connection for nothing."""
+
+
+class StrictRequest(Request):
+    """A request whose body is at most MAX_BODY_BYTES of JSON."""
+
+    async def body(self) -> bytes:
+        """Return the body; refuses a large one while it comes in, and one that is not JSON."""
+        if not hasattr(self, "_body"):
+            try:
+                self._body = await asyncio.wait_for(self._bounded(), BODY_S)
+            except TimeoutError as error:
+                raise RefusedError(problem("request_malformed", f"no whole body within {BODY_S:.0f} s")) from error
+            if self._body and not is_json(self.headers.get("content-type")):
+                detail = f"Content-Type is {self.headers.get('content-type')!r}"
+                raise RefusedError(problem("media_type_unsupported", detail))
+        return self._body
+
+    async def json(self) -> Any:
+        """Return the parsed body."""
+        try:
+            return read_json(await self.body())
+        except ProblemError as error:
+            raise RefusedError(error.problem) from error
+
+    async def _bounded(self) -> bytes:
+        declared = self.headers.get("content-length", "")
+        if declared.isdigit() and int(declared) > MAX_BODY_BYTES:
+            _too_large()
+        parts: list[bytes] = []
+        size = 0
+        async for part in self.stream():
+            size += len(part)
+            if size > MAX_BODY_BYTES:
+                _too_large()
+            parts.append(part)
+        return b"".join(parts)
+
+
+class StrictRoute(APIRoute):
+    """A route whose handler gets a StrictRequest."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the framework's handler, fed with strict requests."""
+        handler = super().get_route_handler()
+
+        async def strict(request: Request) -> Response:
+            return await handler(StrictRequest(request.scope, request.receive))
+
+        return strict
+
+
+def _too_large() -> None:
+    raise RefusedError(problem("request_too_large", f"a body may have {MAX_BODY_BYTES} bytes"))

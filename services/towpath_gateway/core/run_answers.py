@@ -1,0 +1,120 @@
+"""The answer of `POST /run`: what source design 0 returns, and what a caller needs to go on.
+
+Law: made from the run and its log alone, so that it can be made again at any time.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from pydantic import AliasChoices, Field
+
+from towpath_contracts.base import JsonObject, Message, Value
+from towpath_contracts.decisions.request import Cost, Usage
+from towpath_contracts.events.log import DecisionMissed, DecisionReceived, LogEntry
+from towpath_contracts.runs.views import RunView
+from towpath_readings.execution_log import project_execution_log
+
+
+class Latency(Value):
+    """How long the run took, waiting included."""
+
+    steps: int
+    total_run_ms: int
+    started: datetime | None
+    completed: datetime | None
+
+
+class DebugStep(Value):
+    """One model call of a debug run, as it was sent and as it came back. History has other names for two of these."""
+
+    step: int = Field(default=0, validation_alias=AliasChoices("step_number", "step"))
+    agent_key: str = Field(default="", validation_alias=AliasChoices("agent_id", "agent_key"))
+    kind: str = ""
+    model: str = ""
+    attempt: int = 0
+    call: int = 0
+    prompt: str | None = None
+    raw_text: str | None = None
+    error: str | None = None
+
+
+class RunDebug(Value):
+    """Raw prompts and raw model texts; they travel apart from the run, so `missing` counts what did not arrive."""
+
+    steps: tuple[DebugStep, ...]
+    missing: int = 0
+
+
+class RunAnswer(Message):
+    """A finished run: its answer, its transcript, and references to the full tool payloads."""
+
+    run_id: UUID
+    trace_id: str
+    network: str
+    version: int
+    status: str
+    reason: str = ""
+    final: JsonObject | None
+    instructions: tuple[JsonObject, ...]
+    execution_log: tuple[JsonObject, ...]
+    tool_refs: tuple[str, ...]
+    last_output: Any = None
+    steps: int
+    usage: Usage
+    cost: Cost
+    latency: Latency
+    debug: RunDebug | None = None
+
+
+def run_answer(view: RunView, entries: Iterable[LogEntry], debug: RunDebug | None) -> RunAnswer:
+    """Return the answer for a finished run and its whole log."""
+    log = project_execution_log(entries)
+    started = view.started_at or view.created_at
+    took = (view.ended_at - started).total_seconds() if view.ended_at is not None else 0.0
+    return RunAnswer(
+        run_id=view.run_id,
+        trace_id=trace_id_of(view.run_id),
+        network=view.network,
+        version=view.version,
+        status=view.status,
+        reason=view.reason,
+        final=view.final,
+        instructions=tuple(log.instructions),
+        execution_log=tuple(log.execution_log),
+        tool_refs=tuple(log.tool_refs),
+        last_output=view.last_output,
+        steps=view.step,
+        usage=view.usage or Usage(),
+        cost=view.cost or Cost(),
+        latency=Latency(
+            steps=view.step, total_run_ms=round(took * 1_000), started=view.started_at, completed=view.ended_at
+        ),
+        debug=debug,
+    )
+
+
+def asked_requests(entries: Iterable[LogEntry]) -> frozenset[str]:
+    """Return the decision requests of a run that a model has answered, or failed to answer."""
+    answered = (entry.event for entry in entries)
+    return frozenset(
+        str(event.request_id) for event in answered if isinstance(event, DecisionReceived | DecisionMissed)
+    )
+
+
+def run_debug(calls: Iterable[JsonObject], wanted: frozenset[str]) -> RunDebug:
+    """Return the recorded model calls in order, and how many of the wanted requests have no raw texts."""
+    rows = list(calls)
+    steps = sorted((DebugStep.model_validate(row) for row in rows), key=lambda row: (row.step, row.attempt, row.call))
+    return RunDebug(steps=tuple(steps), missing=len(wanted - requests_with_text(rows)))
+
+
+def requests_with_text(calls: Iterable[JsonObject]) -> frozenset[str]:
+    """Return the decision requests whose prompt has arrived; history lists a call from its event before its texts."""
+    return frozenset(str(call.get("request_id")) for call in calls if call.get("prompt") is not None)
+
+
+def trace_id_of(run_id: UUID) -> str:
+    """Return the trace id of a run as W3C trace context writes it (design §2)."""
+    return f"{run_id.int:032x}"

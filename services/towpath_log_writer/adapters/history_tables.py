@@ -1,0 +1,239 @@
+"""The history tables: one transaction per batch, and what a failure of it means.
+
+Law: cursors move in the same transaction as the rows they stand for, and only from where the writer believed them, so
+no event is ever told twice or left out, however many writers there are. Commits are not waited for on disk: what a
+crash of Postgres takes is read again from the run log.
+"""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from towpath_contracts.decisions.request import LlmCall, ToolLog
+from towpath_contracts.ids import effect_id
+from towpath_fabric.postgres.pool import Queries
+from towpath_log_writer.core.changes import Changes, Unreadable
+from towpath_log_writer.core.final_state import STEPS_TOLD, final_state
+from towpath_log_writer.core.rows import NewRun, RunChange, StepRow, ToolRow, json_text, plain
+from towpath_log_writer.core.sequence import Segment
+
+QUERIES = Queries.load("towpath_log_writer.adapters")
+
+DATA_AT_FAULT = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError, ValueError, OverflowError)
+"""What is raised for a value that no later attempt could store; everything else passes with time."""
+
+Connection = Any
+Columns = list[list[Any]]
+
+
+class CursorsMovedError(Exception):
+    """Somebody else wrote history of `runs` meanwhile: read their cursors again."""
+
+    def __init__(self, runs: set[UUID]) -> None:
+        super().__init__(f"{len(runs)} cursors moved")
+        self.runs = runs
+
+
+class HistoryTables:
+    """Writes history.
+
+    Every method raises DATA_AT_FAULT for what can't be stored, and other errors while Postgres is away or busy.
+    """
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+
+    async def held(self, runs: Sequence[UUID]) -> dict[UUID, int]:
+        """Return how far the history of each of *runs* goes; 0 for unknown ones."""
+        rows = await self._pool.fetch(QUERIES.held, list(runs))
+        return {**dict.fromkeys(runs, 0), **{row["run_id"]: row["seq"] for row in rows}}
+
+    async def write(self, segments: Sequence[Segment], changes: Changes) -> None:
+        """Store *changes* and move the cursors of *segments*, all or nothing. Raises CursorsMovedError."""
+        ordered = sorted(segments, key=lambda segment: segment.run_id)
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute("SET LOCAL synchronous_commit = off")
+            moved = await connection.fetch(
+                QUERIES.move_cursors,
+                [segment.run_id for segment in ordered],
+                [segment.project for segment in ordered],
+                [segment.seq for segment in ordered],
+                [segment.held for segment in ordered],
+            )
+            if len(moved) < len(ordered):
+                raise CursorsMovedError({s.run_id for s in ordered} - {row["run_id"] for row in moved})
+            await _write_changes(connection, changes)
+
+    async def add_logs(self, calls: Sequence[LlmCall], logs: Sequence[ToolLog]) -> None:
+        """Store what deciders and workers logged; what is there already stays."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute("SET LOCAL synchronous_commit = off")
+            if calls:
+                await connection.execute(QUERIES.add_llm_calls, *_columns(calls, _llm_call))
+            if logs:
+                await connection.execute(QUERIES.add_tool_logs, *_columns(logs, _tool_log))
+
+    async def swept_until(self) -> datetime:
+        """Return until when no run is missing."""
+        since: datetime = await self._pool.fetchval(QUERIES.swept_until)
+        return since
+
+    async def set_swept(self, until: datetime) -> None:
+        """Note that no run that moved before *until* is missing."""
+        await self._pool.execute(QUERIES.set_swept, until)
+
+
+async def _write_changes(connection: Connection, changes: Changes) -> None:
+    if changes.new_runs:
+        await connection.execute(QUERIES.add_runs, *_columns(changes.new_runs.values(), _new_run))
+    if changes.runs:
+        await connection.execute(QUERIES.change_runs, *_columns(changes.runs.values(), _run_change))
+    if changes.steps:
+        await connection.execute(QUERIES.merge_steps, *_columns(changes.steps.values(), _step))
+    if changes.tools:
+        await connection.execute(QUERIES.merge_tools, *_columns(changes.tools.values(), _tool))
+    if changes.unreadable:
+        await connection.execute(QUERIES.skip_events, *_columns(changes.unreadable, _unreadable))
+    if changes.finished:
+        await _add_final_states(connection, changes.finished)
+
+
+async def _add_final_states(connection: Connection, finished: Collection[UUID]) -> None:
+    """Tell of goal and background runs that have ended what their steps came to."""
+    steps: dict[UUID, list[Any]] = {}
+    for row in await connection.fetch(QUERIES.steps_of_goals, list(finished), STEPS_TOLD):
+        steps.setdefault(row["execution_id"], []).append(row)
+    if steps:
+        states = [json_text(final_state(rows)) for rows in steps.values()]
+        await connection.execute(QUERIES.add_final_states, list(steps), states)
+
+
+def _columns(rows: Any, values: Any) -> Columns:
+    """Turn rows into the columns that `unnest` takes."""
+    return [list(column) for column in zip(*map(values, rows), strict=True)]
+
+
+def _new_run(row: NewRun) -> tuple[Any, ...]:
+    snapshot = json_text(row.snapshot)
+    identity = (row.run_id, row.agent_id, row.project, row.kind, row.network)
+    return (*identity, row.version, row.caller, row.at, snapshot, row.parent_id)
+
+
+def _run_change(row: RunChange) -> tuple[Any, ...]:
+    return (
+        row.run_id,
+        row.status,
+        row.started_at,
+        row.completed_at,
+        row.total_steps,
+        row.final_status,
+        row.reason,
+        row.escalation_reason,
+        row.total_cost_usd,
+        row.total_tokens,
+        json_text(row.snapshot),
+    )
+
+
+def _step(row: StepRow) -> tuple[Any, ...]:
+    return (
+        row.run_id,
+        row.step,
+        effect_id(row.run_id, f"step:{row.step}"),
+        row.project,
+        row.began_at,
+        row.ended_at,
+        row.agent_id,
+        row.epoch,
+        row.input_preview,
+        row.reasoning,
+        row.action,
+        json_text(row.result) if row.result else None,
+        json_text(row.validation) if row.validation is not None else None,
+        row.success,
+        row.error,
+        row.attempts,
+        row.tokens,
+        row.cost,
+        json_text(row.decisions) if row.decisions else None,
+        row.progress,
+        row.confidence,
+    )
+
+
+def _tool(row: ToolRow) -> tuple[Any, ...]:
+    return (
+        row.run_id,
+        row.execution_id,
+        row.project,
+        row.step,
+        row.call_index,
+        row.agent_id,
+        row.tool,
+        row.status,
+        row.args,
+        row.result,
+        row.result_digest,
+        row.result_bytes,
+        row.blob,
+        row.failure,
+        row.denial,
+        row.duration_ms,
+        row.worker,
+        row.policy_version,
+        row.requested_at,
+        row.finished_at,
+    )
+
+
+def _unreadable(event: Unreadable) -> tuple[Any, ...]:
+    return event.run_id, event.seq, plain(event.type), plain(event.error)
+
+
+def _llm_call(call: LlmCall) -> tuple[Any, ...]:
+    return (
+        call.run_id,
+        call.request_id,
+        call.attempt,
+        call.call,
+        call.project,
+        call.step,
+        call.agent_key,
+        str(call.kind),
+        call.model,
+        call.started_at,
+        call.duration_ms,
+        call.usage.input_tokens,
+        call.usage.output_tokens,
+        call.usage.total_tokens,
+        call.cost.usd,
+        call.cost.price_source,
+        call.prompt_digest,
+        call.raw_digest,
+        _maybe_plain(call.prompt),
+        _maybe_plain(call.raw_text),
+        _maybe_plain(call.error),
+    )
+
+
+def _tool_log(log: ToolLog) -> tuple[Any, ...]:
+    told = f"log:{log.at.isoformat()}:{log.worker}:{log.level}:{log.message}"
+    return (
+        log.run_id,
+        log.execution_id,
+        effect_id(log.execution_id, told),  # the same line, delivered twice, has the same id
+        log.project,
+        log.tool,
+        plain(log.worker),
+        log.at,
+        log.level,
+        plain(log.message),
+        json_text(log.fields),
+    )
+
+
+def _maybe_plain(text: str | None) -> str | None:
+    return None if text is None else plain(text)

@@ -1,0 +1,1 @@
+"""Handlers of the log-writer: stream readers, the history writer, repair, queries."""

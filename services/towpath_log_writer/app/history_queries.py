@@ -1,0 +1,111 @@
+"""Answers questions about history.
+
+Law: an answer holds nothing of another project, and fits into one message: what does not is on the next page.
+"""
+
+import json
+from typing import Any
+from uuid import UUID
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.runs.views import GetHistory, GetLlmCalls, History, LlmCalls
+from towpath_fabric.postgres.pool import DATABASE_DOWN
+from towpath_log_writer.adapters.history_tables import QUERIES
+
+ANSWER_BYTES = 700_000
+"""Of the broker's 1 MiB; the rest is for envelopes and the escapes of a second encoding."""
+
+STEPS_AT_ONCE = 200
+CALLS_AT_ONCE = 100
+LOGS_AT_ONCE = 200
+
+
+class Reading:
+    """Serves `svc.log_writer.*`."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+
+    async def get_history(self, request: GetHistory) -> History:
+        """Return the history row of a run, and as many of its steps as fit."""
+        try:
+            return await self._history(request)
+        except DATABASE_DOWN as error:
+            raise _away() from error
+
+    async def get_llm_calls(self, request: GetLlmCalls) -> LlmCalls:
+        """Return the model calls of a run, oldest first."""
+        try:
+            return await self._llm_calls(request)
+        except DATABASE_DOWN as error:
+            raise _away() from error
+
+    async def _history(self, request: GetHistory) -> History:
+        row = await self._pool.fetchrow(QUERIES.run_history, request.run_id, request.project)
+        if row is None:
+            raise ProblemError(problem("run_not_found", f"no history of run {request.run_id}"))
+        steps: list[JsonObject] = []
+        tools: list[JsonObject] = []
+        after, room = request.after_step, ANSWER_BYTES - _size(row["history"])
+        while True:
+            page = await self._pool.fetch(QUERIES.run_steps, request.run_id, after, STEPS_AT_ONCE)
+            calls = await self._calls_of(request.run_id, page) if page else {}
+            for found in page:
+                number = found["step_number"]
+                own = calls.get(number, [])
+                room -= _size(found["step"]) + sum(map(_size, own))
+                if room < 0 and steps:
+                    return self._answer(row, steps, tools, after)
+                steps.append(_fitting(found["step"]))
+                tools += [_fitting(call) for call in own]
+                after = number
+            if len(page) < STEPS_AT_ONCE:
+                return self._answer(row, steps, tools, None)
+
+    async def _calls_of(self, run: UUID, page: Any) -> dict[int, list[str]]:
+        first, last = page[0]["step_number"], page[-1]["step_number"]
+        calls: dict[int, list[str]] = {}
+        for row in await self._pool.fetch(QUERIES.step_tools, run, first, last):
+            calls.setdefault(row["step_number"], []).append(row["tool_execution"])
+        return calls
+
+    def _answer(self, row: Any, steps: list[JsonObject], tools: list[JsonObject], following: int | None) -> History:
+        return History(
+            seq=row["seq"],
+            history=_fitting(row["history"]),
+            steps=tuple(steps),
+            tool_executions=tuple(tools),
+            next_after_step=following,
+        )
+
+    async def _llm_calls(self, request: GetLlmCalls) -> LlmCalls:
+        rows = await self._pool.fetch(
+            QUERIES.llm_calls, request.run_id, request.project, request.after, CALLS_AT_ONCE + 1
+        )
+        calls: list[JsonObject] = []
+        room = ANSWER_BYTES
+        for row in rows[:CALLS_AT_ONCE]:
+            room -= _size(row["call"])
+            if room < 0 and calls:
+                break
+            calls.append(_fitting(row["call"]))
+        following = request.after + len(calls) if len(calls) < len(rows) else None
+        return LlmCalls(calls=tuple(calls), next_after=following)
+
+
+def _away() -> ProblemError:
+    return ProblemError(problem("unavailable", "history can't be read right now", retry_after_s=2))
+
+
+def _size(text: str) -> int:
+    return len(text.encode())
+
+
+def _fitting(text: str) -> JsonObject:
+    """Read a row; one that no message can carry alone is shown without its large values."""
+    row: JsonObject = json.loads(text)
+    if _size(text) <= ANSWER_BYTES:
+        return row
+    most = ANSWER_BYTES // 20  # a row has about twenty values
+    return {key: value if len(json.dumps(value)) < most else "(too large to show)" for key, value in row.items()}

@@ -1,0 +1,175 @@
+"""Finds what the stream lost, and reads it from the run log (design §4: readers never trust the stream alone).
+
+Law: every run that the orchestrator moved is in history within seconds, or is asked for again, ever more rarely, while
+newer ones are still looked for. The time until which all is known to be there is stored, and moves only when it is
+true. An event that can't be read is set aside, like one that can't be stored.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from pydantic import ValidationError
+
+from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.rpc import EVENTS_SINCE, SWEEP_RUNS
+from towpath_contracts.runs.raw_events import EntryPage, EventBatch
+from towpath_contracts.runs.views import EventsSince, SweepRuns, SweptRuns
+from towpath_fabric.clock import monotonic
+from towpath_fabric.crash_points import crash_point
+from towpath_fabric.nats.bus import Bus
+from towpath_fabric.postgres.pool import DATABASE_DOWN
+from towpath_fabric.telemetry.logs import Logger
+from towpath_log_writer.adapters.history_tables import HistoryTables
+from towpath_log_writer.app.history_writer import Writer
+from towpath_log_writer.core.late_runs import LateRuns
+
+SWEEP_ROWS = 2_000
+"""Runs a sweep asks for at once; their answer stays well below the broker's 1 MiB."""
+
+OVERLAP = timedelta(seconds=10)
+"""A transaction that began earlier may commit later: sweeps look back as long as a commit may take."""
+
+PAGE_SIZES = (200, 50, 10, 1)
+"""Events asked for at once, largest first: a page of large results may not fit into one answer."""
+
+REPAIRS_AT_ONCE = 4
+"""The run log is read for the runs' own sake first."""
+
+
+class Repairer:
+    """Reads what is missing. `ask_for` names a run with a gap; sweeps find those of which nothing arrived."""
+
+    def __init__(
+        self, bus: Bus, tables: HistoryTables, writer: Writer, log: Logger, *, behind: Callable[[], bool]
+    ) -> None:
+        """*behind* says whether the stream has much to deliver yet: then what is missing mostly comes by itself."""
+        self._bus = bus
+        self._tables = tables
+        self._writer = writer
+        self._log = log
+        self._behind = behind
+        self._wanted: dict[UUID, str] = {}
+        self._asked = asyncio.Event()
+        self._late = LateRuns()
+        self._swept: datetime | None = None
+
+    def ask_for(self, runs: dict[UUID, str]) -> None:
+        """Have the logs of *runs* (with project) read."""
+        if runs:
+            self._wanted.update(runs)
+            self._asked.set()
+
+    async def repair(self) -> None:
+        """Read the logs of wanted runs, for ever."""
+        while True:
+            await self._asked.wait()
+            self._asked.clear()
+            while self._wanted:
+                runs = [self._wanted.popitem() for _ in range(min(REPAIRS_AT_ONCE, len(self._wanted)))]
+                await asyncio.gather(*(self._read(run, project) for run, project in runs))
+
+    async def sweep(self, every_s: float) -> None:
+        """Compare with the orchestrator every *every_s* seconds, for ever."""
+        while True:
+            try:
+                more = await self._sweep_once(every_s)
+            except ProblemError as error:
+                self._log.warning("no sweep: the orchestrator does not answer", problem=error.problem.code)
+                more = False
+            except ValidationError as error:
+                self._log.error("no sweep: the answer can't be read", error=_brief(error))
+                more = False
+            except DATABASE_DOWN as error:
+                self._log.warning("no sweep: postgres is away", error=type(error).__name__)
+                more = False
+            if not more:
+                await asyncio.sleep(every_s)
+
+    async def _sweep_once(self, every_s: float) -> bool:
+        """Look at runs that moved; True when there are more to look at now."""
+        since = self._swept or await self._tables.swept_until()
+        swept: SweptRuns = await self._bus.ask(SWEEP_RUNS, SweepRuns(since=since, limit=SWEEP_ROWS))
+        crash_point("log_writer.swept")
+        held = await self._writer.held({run.run_id for run in swept.runs}.union(self._late.ids))
+        self._late.settle(held)
+        self._late.note(swept.runs, held, due=monotonic() + every_s)
+        if not self._behind():
+            self.ask_for(self._late.stuck(held, monotonic(), every_s))
+        full = len(swept.runs) == SWEEP_ROWS and swept.until > since
+        if full and self._late.full:
+            return False  # what moved later is looked at when some of these are complete
+        if swept.runs:
+            self._swept = swept.until if full else swept.until - OVERLAP
+        crash_point("log_writer.before_note")
+        await self._store_swept(self._swept or since)
+        return full
+
+    async def _store_swept(self, until: datetime) -> None:
+        """Note how far nothing is missing: a restart begins there, and finds late runs again."""
+        oldest = self._late.oldest
+        await self._tables.set_swept(until if oldest is None else min(until, oldest - OVERLAP))
+
+    async def _read(self, run: UUID, project: str) -> None:
+        """Read a run's log from where its history ends to its end, or until it can't be read."""
+        before, sizes = -1, list(PAGE_SIZES)
+        while True:
+            after = await self._held(run)
+            if after == before:
+                self._log.error("a log does not go on where it should", run_id=str(run), after=after)
+                return
+            try:
+                page = await self._page(run, after, sizes)
+            except ProblemError as error:
+                if error.problem.code == "run_not_found":
+                    self._late.forget(run)
+                self._log.warning("a log can't be read", run_id=str(run), problem=error.problem.code)
+                return  # a later sweep asks again
+            except ValidationError as error:
+                if not _event_at_fault(error):
+                    self._log.error("a log's answer can't be read", run_id=str(run), error=_brief(error))
+                    return
+                await self._writer.pass_over(run, project, after + 1, error)
+                sizes = list(PAGE_SIZES)
+                continue
+            if page.entries:
+                await self._writer.add([EventBatch(run_id=run, project=project, entries=page.entries)])
+            if not page.entries or page.entries[-1].seq >= page.seq:
+                return
+            before = after
+
+    async def _page(self, run: UUID, after: int, sizes: list[int]) -> EntryPage:
+        """Ask for what follows *after*; drops those of *sizes*, largest first, that can't be had.
+
+        Raises ProblemError, and ValidationError when not even the smallest page can be read.
+        """
+        while True:
+            wanted = EventsSince(run_id=run, after=after, limit=sizes[0])
+            try:
+                return await self._bus.ask_subject(EVENTS_SINCE.subject, wanted, EntryPage)
+            except ProblemError as error:
+                if error.problem.code != "unavailable" or len(sizes) == 1:
+                    raise
+            except ValidationError:
+                if len(sizes) == 1:
+                    raise
+            del sizes[0]
+
+    async def _held(self, run: UUID) -> int:
+        while True:
+            try:
+                return (await self._writer.held([run]))[run]
+            except DATABASE_DOWN:
+                await asyncio.sleep(1)
+
+
+def _event_at_fault(error: ValidationError) -> bool:
+    """Say whether the one event of a page is what can't be read, and not an answer of another form."""
+    if error.title != EntryPage.__name__:
+        return False
+    return all(entry["loc"][:1] == ("entries",) or entry["type"] == "json_invalid" for entry in error.errors())
+
+
+def _brief(error: ValidationError) -> str:
+    return "; ".join(f"{'.'.join(map(str, entry['loc']))}: {entry['msg']}" for entry in error.errors()[:3])[:500]

@@ -1,0 +1,169 @@
+"""Takes the streams: events and logs, in batches, and acknowledges what is stored.
+
+Law: a batch is acknowledged after its commit. A message that can't be read is acknowledged too: the run log still has
+what it should have said, and the sweep will find it.
+"""
+
+import asyncio
+from collections.abc import Iterable
+
+import asyncpg
+from nats.aio.msg import Msg
+from prometheus_client import CollectorRegistry, Counter, Gauge
+from pydantic import ValidationError
+
+from towpath_contracts import subjects
+from towpath_contracts.decisions.request import LlmCall, ToolLog
+from towpath_contracts.runs.raw_events import EventBatch
+from towpath_fabric.clock import monotonic
+from towpath_fabric.crash_points import crash_point, crash_point_sent
+from towpath_fabric.nats.pull_consumer import PullConsumer, ack
+from towpath_fabric.postgres.pool import DATABASE_DOWN
+from towpath_fabric.telemetry.logs import Logger
+from towpath_log_writer.adapters.history_tables import DATA_AT_FAULT, HistoryTables
+from towpath_log_writer.app.history_writer import WAITS_S, Writer
+from towpath_log_writer.app.repair import Repairer
+from towpath_log_writer.settings import LogWriterSettings
+
+BACKLOG = 1_000
+"""With more messages than this to come, what is missing is most likely among them."""
+
+TOOL_LOG = subjects.LOG_TOOL_ALL.rstrip("*.") + "."
+
+QUIET_AFTER_S = 5.0
+"""When nothing has arrived for this long, the stream has nothing more to say, whatever it last said."""
+
+
+class Metrics:
+    """What is counted."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.messages = Counter(
+            "towpath_history_messages", "Messages by stream and fate", ("stream", "fate"), registry=registry
+        )
+        self.backlog = Gauge("towpath_history_backlog", "Events the stream has still to deliver", registry=registry)
+
+
+async def gather_batch(consumer: PullConsumer, most: int, linger_s: float) -> list[Msg]:
+    """Wait for a message, then a little longer for those that follow it."""
+    messages = await consumer.take(most)
+    if len(messages) < most and linger_s:
+        await asyncio.sleep(linger_s)
+        messages += consumer.take_now(most - len(messages))
+    return messages
+
+
+class EventReader:
+    """Brings events from the stream into history."""
+
+    def __init__(
+        self, consumer: PullConsumer, writer: Writer, settings: LogWriterSettings, metrics: Metrics, log: Logger
+    ) -> None:
+        self._consumer = consumer
+        self._writer = writer
+        self._settings = settings
+        self._metrics = metrics
+        self._log = log
+        self._pending = 0
+        self._arrived = monotonic()
+        self.repairer: Repairer | None = None
+
+    def behind(self) -> bool:
+        """Say whether the stream still has much to deliver."""
+        return self._pending > BACKLOG and monotonic() - self._arrived < QUIET_AFTER_S
+
+    async def run(self) -> None:
+        """Take events for ever."""
+        linger_s = self._settings.history_linger_ms / 1000
+        while True:
+            messages = await gather_batch(self._consumer, self._settings.history_batch, linger_s)
+            crash_point("log_writer.taken")
+            self._arrived = monotonic()
+            self._pending = int(messages[-1].metadata.num_pending or 0)
+            self._metrics.backlog.set(self._pending)
+            missing = await self._writer.add(self._read(messages))
+            if self.repairer is not None:
+                self.repairer.ask_for(missing)
+            crash_point("log_writer.before_ack")
+            await ack(messages[-1])  # stands for all before it (`ack_all`)
+            await crash_point_sent("log_writer.acked")
+
+    def _read(self, messages: Iterable[Msg]) -> list[EventBatch]:
+        batches = []
+        unread = 0
+        for message in messages:
+            try:
+                batches.append(EventBatch.model_validate_json(message.data))
+            except ValidationError:
+                unread += 1
+        self._metrics.messages.labels("EVENTS", "read").inc(len(batches))
+        if unread:
+            self._metrics.messages.labels("EVENTS", "unreadable").inc(unread)
+            self._log.error("events that can't be read", messages=unread)
+        return batches
+
+
+class LogReader:
+    """Brings what deciders and workers logged into history."""
+
+    def __init__(
+        self, consumer: PullConsumer, tables: HistoryTables, settings: LogWriterSettings, metrics: Metrics, log: Logger
+    ) -> None:
+        self._consumer = consumer
+        self._tables = tables
+        self._settings = settings
+        self._metrics = metrics
+        self._log = log
+
+    async def run(self) -> None:
+        """Take logs for ever."""
+        linger_s = self._settings.history_linger_ms / 1000
+        while True:
+            messages = await gather_batch(self._consumer, self._settings.history_batch, linger_s)
+            calls, logs = self._read(messages)
+            crash_point("log_writer.logs_taken")
+            await self._store(calls, logs)
+            crash_point("log_writer.logs_written")
+            await ack(messages[-1])
+
+    def _read(self, messages: Iterable[Msg]) -> tuple[list[LlmCall], list[ToolLog]]:
+        calls: list[LlmCall] = []
+        logs: list[ToolLog] = []
+        for message in messages:
+            try:
+                if message.subject == subjects.LOG_LLM_CALL:
+                    calls.append(LlmCall.model_validate_json(message.data))
+                elif message.subject.startswith(TOOL_LOG):
+                    log = ToolLog.model_validate_json(message.data)
+                    if message.subject.split(".")[2] == log.project:  # a worker speaks for its own project only
+                        logs.append(log)
+            except ValidationError:
+                self._metrics.messages.labels("LOGS", "unreadable").inc()
+        self._metrics.messages.labels("LOGS", "read").inc(len(calls) + len(logs))
+        return calls, logs
+
+    async def _store(self, calls: list[LlmCall], logs: list[ToolLog]) -> None:
+        tries = 0
+        while calls or logs:
+            try:
+                await self._tables.add_logs(calls, logs)
+            except DATA_AT_FAULT as error:
+                await self._apart(calls, logs, error)
+                return
+            except (*DATABASE_DOWN, asyncpg.PostgresError) as error:
+                self._log.warning("logs wait for postgres", error=type(error).__name__)
+                await asyncio.sleep(WAITS_S[min(tries, len(WAITS_S) - 1)])
+                tries += 1
+            else:
+                return
+
+    async def _apart(self, calls: list[LlmCall], logs: list[ToolLog], error: Exception) -> None:
+        """Store each by itself; the one at fault is dropped, which logs may be (design §4)."""
+        if len(calls) + len(logs) == 1:
+            self._metrics.messages.labels("LOGS", "dropped").inc()
+            self._log.error("a log can't be stored", error=str(error)[:500])
+            return
+        for call in calls:
+            await self._store([call], [])
+        for line in logs:
+            await self._store([], [line])

@@ -1,0 +1,163 @@
+"""Webhooks that are told of gates: who they are, and how what they are told is signed (standardwebhooks.com).
+
+Law: addresses come from the operator's file and from nowhere else; a secret is named there and never written. Neither
+ever stands in a table, a log or an error.
+"""
+
+import base64
+import fnmatch
+import hashlib
+import hmac
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import yaml
+from pydantic import Field, StringConstraints, ValidationError
+
+from towpath_contracts.base import ClientMessage, ClientValue
+from towpath_contracts.gate_notices import NoticeKind
+from towpath_contracts.problems.registry import words_of
+
+MIN_SECRET_BYTES = 24
+"""What the specification asks for; less could be guessed."""
+
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+Glob = Annotated[str, StringConstraints(min_length=1, max_length=64)]
+
+
+class WebhookEntry(ClientValue):
+    """One entry of the file. `secret` is `env:NAME` or `file:PATH`; with several the first one is the newest."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")]
+    url: Annotated[str, StringConstraints(max_length=2_000)]
+    secret: str | tuple[str, ...]
+    projects: tuple[Glob, ...] = ("*",)
+    kinds: tuple[NoticeKind, ...] = ("gate.opened", "gate.closed")
+    plain_http: bool = False
+
+
+class WebhookFile(ClientMessage):
+    """The file: `webhooks: […]`."""
+
+    webhooks: tuple[WebhookEntry, ...] = Field(default=(), max_length=50)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Webhook:
+    """One receiver, with its secrets at hand."""
+
+    name: str
+    url: str
+    secrets: tuple[bytes, ...]
+    projects: tuple[str, ...]
+    kinds: tuple[str, ...]
+
+    def wants(self, project: str, kind: str) -> bool:
+        """Say whether it is told of *kind* in *project*."""
+        return kind in self.kinds and any(fnmatch.fnmatchcase(project, glob) for glob in self.projects)
+
+    def __repr__(self) -> str:
+        return f"Webhook({self.name})"
+
+
+def load_webhooks(path: Path, environment: Mapping[str, str] | None = None) -> tuple[Webhook, ...]:
+    """Read the operator's file; raises ValueError with everything that is wrong with it, without any secret."""
+    known = os.environ if environment is None else environment  # noqa: TID251 - the file names variables, not settings
+    try:
+        written = WebhookFile.model_validate(yaml.safe_load(path.read_text("utf-8")) or {})
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        msg = f"{path} can't be read: {type(error).__name__}"
+        raise ValueError(msg) from error
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, one['loc']))}: {words_of(one)}" for one in error.errors())
+        msg = f"{path}: {wrong}"
+        raise ValueError(msg) from None  # the cause would repeat what was written
+    problems: list[str] = []
+    found = [_webhook(entry, known, problems) for entry in written.webhooks]
+    names = [entry.name for entry in written.webhooks]
+    problems += [f"{name}: named twice" for name in sorted({name for name in names if names.count(name) > 1})]
+    if problems:
+        msg = f"{path}: {'; '.join(problems)}"
+        raise ValueError(msg)
+    return tuple(found)
+
+
+def _webhook(entry: WebhookEntry, environment: Mapping[str, str], problems: list[str]) -> Webhook:
+    problems += [f"{entry.name}: {fault}" for fault in _address_faults(entry)]
+    references = (entry.secret,) if isinstance(entry.secret, str) else entry.secret
+    secrets = []
+    for reference in references:
+        try:
+            secrets.append(secret_bytes(_resolved(reference, environment)))
+        except ValueError as error:
+            problems.append(f"{entry.name}: {error}")
+    if not references:
+        problems.append(f"{entry.name}: it has no secret")
+    return Webhook(
+        name=entry.name, url=entry.url, secrets=tuple(secrets), projects=entry.projects, kinds=tuple(entry.kinds)
+    )
+
+
+def _address_faults(entry: WebhookEntry) -> list[str]:
+    try:
+        parts = urlsplit(entry.url)
+        host = parts.hostname
+    except ValueError:
+        return ["the url can't be read"]
+    faults = []
+    if parts.scheme not in {"http", "https"} or not host:
+        faults.append("the url needs https:// and a host")
+    if parts.scheme == "http" and host not in LOOPBACK and not entry.plain_http:
+        faults.append("the url is not https; say plain_http: true where that is meant")
+    if parts.username is not None or parts.password is not None:
+        faults.append("a url holds no user and no password")
+    return faults
+
+
+def _resolved(reference: str, environment: Mapping[str, str]) -> str:
+    """Return what *reference* names; errors never repeat it, for somebody may have written the secret itself."""
+    kind, _, name = reference.partition(":")
+    if kind == "env":
+        if name not in environment:
+            msg = "the variable of its secret is not set"
+            raise ValueError(msg)
+        return environment[name]
+    if kind == "file":
+        try:
+            return Path(name).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            msg = f"the file of its secret can't be read ({type(error).__name__})"
+            raise ValueError(msg) from error
+    msg = "a secret is named as env:NAME or file:PATH"
+    raise ValueError(msg)
+
+
+def secret_bytes(text: str) -> bytes:
+    """Return the key that a secret stands for: `whsec_` and base64, or the text itself; raises ValueError."""
+    written = text.strip()
+    try:
+        key = base64.b64decode(written[6:], validate=True) if written.startswith("whsec_") else written.encode()
+    except ValueError:
+        msg = "what follows whsec_ in its secret is not base64"
+        raise ValueError(msg) from None
+    if len(key) < MIN_SECRET_BYTES:
+        msg = f"its secret has fewer than {MIN_SECRET_BYTES} bytes"
+        raise ValueError(msg)
+    return key
+
+
+def signed_headers(webhook: Webhook, message_id: str, at_s: int, body: bytes) -> dict[str, str]:
+    """Return the headers that prove to the receiver who says *body*, and when; one signature for every secret."""
+    content = f"{message_id}.{at_s}.".encode() + body
+    signatures = [base64.b64encode(hmac.digest(key, content, hashlib.sha256)).decode() for key in webhook.secrets]
+    return {
+        "content-type": "application/json",
+        "webhook-id": message_id,
+        "webhook-timestamp": str(at_s),
+        "webhook-signature": " ".join(f"v1,{signature}" for signature in signatures),
+    }

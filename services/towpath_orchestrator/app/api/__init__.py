@@ -1,0 +1,1 @@
+"""What others ask of the orchestrator, by request and reply."""

@@ -1,0 +1,116 @@
+"""Budgets as people set and see them: limits of callers, projects and days, and what is spent of them (design §5).
+
+Law: who sets a limit is in the audit before it holds. A limit never changes what was spent.
+"""
+
+from typing import Any
+
+from towpath_contracts.budgets import (
+    UNITS,
+    BudgetAccount,
+    BudgetAccounts,
+    BudgetSet,
+    SetBudget,
+    ShowBudgets,
+    UnitAccount,
+    UnitLimits,
+)
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.rpc import RECORD_ACTION
+from towpath_contracts.switches import OPERATOR
+from towpath_contracts.tools.access import RecordAction
+from towpath_fabric.ports import Database, Wire
+from towpath_orchestrator.adapters.budget_store import BUDGETS
+from towpath_orchestrator.adapters.run_store import QUERIES
+from towpath_orchestrator.app.loop.budget_limits import Limits
+
+MOST = 1_000
+
+
+class Budgets:
+    """Answers `svc.orchestrator.set_budget` and `show_budgets`."""
+
+    def __init__(self, pool: Database, bus: Wire, limits: Limits) -> None:
+        self._pool = pool
+        self._bus = bus
+        self._limits = limits
+
+    async def set(self, request: SetBudget) -> BudgetSet:
+        """Limit a caller or the project, or lift its limit; needs the role `operator`."""
+        if OPERATOR not in request.roles:
+            raise ProblemError(problem("role_missing", f"{request.actor} does not have the role {OPERATOR}"))
+        if request.kind == "project" and request.name != request.project:
+            raise ProblemError(problem("not_found", f"this credential is of project {request.project}"))
+        await self._audit(request)
+        changed = await self._store(request)
+        await self._limits.reload()
+        rows = await self._pool.fetch(BUDGETS.shared_accounts, request.project, None, MOST)
+        wanted = ("day" if request.per_day else request.kind, request.name)
+        found = next((row for row in rows if (row["scope"], row["key"].rpartition("/")[2]) == wanted), None)
+        return BudgetSet(account=None if found is None else _account(found), changed=changed)
+
+    async def _audit(self, request: SetBudget) -> None:
+        budget = None if request.budget is None else request.budget.model_dump(mode="json")
+        detail = {"kind": request.kind, "name": request.name, "per_day": request.per_day, "budget": budget}
+        await self._bus.ask(
+            RECORD_ACTION,
+            RecordAction(
+                project=request.project,
+                action="budget.set" if request.budget is not None else "budget.lifted",
+                actor=request.actor,
+                reason=request.reason,
+                detail=detail,
+            ),
+        )
+
+    async def _store(self, request: SetBudget) -> bool:
+        whose = (request.project, request.kind, request.name, request.per_day)
+        budget = request.budget
+        limits = UnitLimits() if budget is None else budget.limits()
+        amounts = [getattr(limits, unit) for unit in UNITS]
+        soft, on_soft = (1.0, "warn") if budget is None else (budget.soft, budget.on_soft)
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(BUDGETS.raise_version)
+            if budget is None:
+                changed = await connection.fetchval(BUDGETS.lift_limit, *whose) is not None
+            else:
+                changed = True
+                await connection.execute(
+                    BUDGETS.set_limit, *whose, *amounts, soft, on_soft, request.actor, request.reason
+                )
+            await connection.execute(BUDGETS.copy_limit, *whose, *amounts, soft, on_soft)
+        return changed
+
+    async def show(self, request: ShowBudgets) -> BudgetAccounts:
+        """Show accounts: of a run, of a caller, or all that is limited in the project."""
+        if request.run_id is None:
+            rows = await self._pool.fetch(BUDGETS.shared_accounts, request.project, request.caller, request.limit)
+            return BudgetAccounts(accounts=tuple(_account(row) for row in rows))
+        if await self._pool.fetchrow(QUERIES.run_seq, request.run_id, request.project) is None:
+            raise ProblemError(problem("run_not_found", f"no run {request.run_id} in {request.project}"))
+        rows = await self._pool.fetch(BUDGETS.run_accounts, request.project, str(request.run_id), request.limit)
+        return BudgetAccounts(accounts=tuple(_account(row) for row in rows))
+
+
+def _account(row: Any) -> BudgetAccount:
+    return BudgetAccount(
+        scope=row["scope"],
+        key=row["key"],
+        units=tuple(_unit(row, unit) for unit in UNITS),
+        soft=row["soft"],
+        on_soft=row["on_soft"],
+        set_by=row["set_by"],
+        set_at=row["set_at"],
+    )
+
+
+def _unit(row: Any, unit: Any) -> UnitAccount:
+    limit, spent, reserved = row[f"{unit}_limit"], row[f"{unit}_spent"], row[f"{unit}_reserved"]
+    return UnitAccount(
+        unit=unit,
+        limit=limit,
+        spent=spent,
+        reserved=reserved,
+        left=None if limit is None else max(0, limit - spent - reserved),
+        estimated=row[f"{unit}_estimated"],
+    )

@@ -1,0 +1,155 @@
+"""Requests of people that become facts: cancel a run, resolve a gate."""
+
+import asyncio
+
+from towpath_contracts import subjects
+from towpath_contracts.events.log import FINAL_STATUSES
+from towpath_contracts.facts import AnyFact, CancelRequested, GateResolved
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.rpc import RECORD_ACTION, SETTLE_CALL
+from towpath_contracts.runs.views import CancelRun, Done, GateView, GetEvents, GetRun, ListGates, ResolveGate
+from towpath_contracts.switches import OPERATOR, PAUSED
+from towpath_contracts.tools.access import RecordAction, SettleCall
+from towpath_fabric.clock import monotonic
+from towpath_fabric.crash_points import crash_point
+from towpath_fabric.ports import Wire
+from towpath_orchestrator.app.api.queries import Reading
+
+CANCELLING = "cancelling"
+LOG_UNREADABLE = "log_unreadable"
+"""Why a run is parked whose log this version can't fold: whatever is told to it becomes a dead letter."""
+
+FOLDED_WITHIN_S = 4.0
+"""A fact is folded in milliseconds; whoever asks waits 5 s for an answer."""
+
+LOOK_EVERY_S = 0.05
+"""Between looks at a gate whose run is told of a word; folding it takes some ten milliseconds."""
+
+UNKNOWN_VERDICTS = ("happened", "did_not_happen", "retry")
+RUN_VERDICTS = ("approved", "denied", "stop")
+"""A run's own gate: go on, go on differently, end (design §5)."""
+
+SPEAKERS = frozenset({OPERATOR, "approver"})
+"""Roles of people who may settle a gate that is not an approval; approvals name their own role (design §7)."""
+
+
+class Acting:
+    """Checks a person's request and stores the fact in the inbox: what was answered survives this process."""
+
+    def __init__(self, reading: Reading, bus: Wire) -> None:
+        self._reading = reading
+        self._bus = bus
+
+    async def _store(self, fact: AnyFact) -> None:
+        crash_point("orchestrator.before_word")
+        subject = subjects.run_inbox("orchestrator", fact.run_id)
+        if not await self._bus.store(subject, fact.model_dump_json().encode()):
+            raise ProblemError(
+                problem("unavailable", "the broker did not take the request; ask again", retry_after_s=2)
+            )
+        crash_point("orchestrator.word_stored")
+
+    async def cancel(self, request: CancelRun) -> Done:
+        """Ask a run to stop; it answers `cancelling` and then `cancelled` in its own log."""
+        run = await self._reading.get_run(GetRun(project=request.project, run_id=request.run_id))
+        if run.status in FINAL_STATUSES:
+            raise ProblemError(problem("run_finished", f"run {request.run_id} is {run.status}", run_id=str(run.run_id)))
+        if run.reason == LOG_UNREADABLE:
+            detail = f"the log of run {request.run_id} can't be read: it takes no step, and can't be told to stop"
+            raise ProblemError(problem("run_unreadable", detail, run_id=str(run.run_id)))
+        if run.status != CANCELLING:
+            await self._store(CancelRequested(run_id=request.run_id, by=request.actor, reason=request.reason))
+            await self._cancelling(request, run.seq)
+        return Done(detail="the run is asked to stop")
+
+    async def _cancelling(self, request: CancelRun, seq: int) -> None:
+        """Wait until the log holds the request: a broker that loses its data must not lose what was answered."""
+        until = monotonic() + FOLDED_WITHIN_S
+        while (left := until - monotonic()) > 0:
+            look = GetEvents(
+                project=request.project, run_id=request.run_id, after=seq, limit=1_000, wait_ms=int(left * 1000)
+            )
+            page = await self._reading.events(look)
+            if page.status == CANCELLING or page.status in FINAL_STATUSES:
+                return
+            seq = page.entries[-1].seq if page.entries else seq
+        raise ProblemError(problem("unavailable", "the run's log does not hold it yet; ask again", retry_after_s=2))
+
+    async def resolve_gate(self, request: ResolveGate) -> Done:
+        """Settle a gate that is not an approval, for an operator or an approver; a switch's gate is nobody's to open.
+
+        Their word is audited by TAS first.
+        """
+        gate = await self._gate(request)
+        if gate.status != "pending":
+            raise ProblemError(problem("gate_settled", f"gate {gate.gate_id} is {gate.status}"))
+        if gate.gate_type == PAUSED:
+            remedy = "Resume what is paused: towpath switches list."
+            raise ProblemError(problem("verdict_invalid", f"{gate.reason}; only the switch opens it", remedy=remedy))
+        if gate.approval_id is not None:
+            raise ProblemError(problem("verdict_invalid", "approvals are decided by the tool-access service"))
+        if SPEAKERS.isdisjoint(request.roles):
+            wanted = " or ".join(sorted(SPEAKERS))
+            raise ProblemError(problem("role_missing", f"{request.actor} does not have the role {wanted}"))
+        if gate.gate_type == "unknown_effect" and gate.execution_id is not None:
+            if request.verdict not in UNKNOWN_VERDICTS:
+                raise ProblemError(problem("verdict_invalid", f"say one of: {', '.join(UNKNOWN_VERDICTS)}"))
+            settle = SettleCall(
+                project=request.project,
+                run_id=gate.run_id,
+                execution_id=gate.execution_id,
+                verdict=request.verdict,
+                actor=request.actor,
+                reason=request.reason,
+            )
+            await self._bus.ask(SETTLE_CALL, settle)
+        else:
+            await self._before_run_gate(request, gate)
+        await self._store(
+            GateResolved(
+                run_id=gate.run_id,
+                gate_id=gate.gate_id,
+                verdict=request.verdict,
+                reason=request.reason,
+                by=request.actor,
+            )
+        )
+        if gate.execution_id is None:
+            await self._settled(request)
+        return Done(detail=f"gate {gate.gate_id}: {request.verdict}")
+
+    async def _before_run_gate(self, request: ResolveGate, gate: GateView) -> None:
+        """Check a word on a run's own gate, and have it audited before it takes effect."""
+        if request.verdict not in RUN_VERDICTS:
+            raise ProblemError(problem("verdict_invalid", f"say one of: {', '.join(RUN_VERDICTS)}"))
+        if request.verdict == "denied" and not request.reason.strip():
+            raise ProblemError(problem("reason_required", "say what is to be done differently: the model is told"))
+        action = RecordAction(
+            project=request.project,
+            action="gate.resolved",
+            actor=request.actor,
+            reason=request.reason,
+            run_id=gate.run_id,
+            detail={"gate_id": str(gate.gate_id), "gate_type": gate.gate_type, "verdict": request.verdict},
+        )
+        await self._bus.ask(RECORD_ACTION, action)
+
+    async def _settled(self, request: ResolveGate) -> None:
+        """Wait until the run has taken a word on its gate; of two at once only one is taken."""
+        until = monotonic() + FOLDED_WITHIN_S
+        while monotonic() < until:
+            gate = await self._gate(request)
+            if gate.status != "pending":
+                if (gate.closed_by, gate.verdict) != (request.actor, request.verdict):
+                    raise ProblemError(problem("gate_settled", f"gate {gate.gate_id} is {gate.verdict} already"))
+                return
+            await asyncio.sleep(LOOK_EVERY_S)
+        raise ProblemError(problem("unavailable", "the run's log does not hold it yet; ask again", retry_after_s=2))
+
+    async def _gate(self, request: ResolveGate) -> GateView:
+        page = await self._reading.list_gates(
+            ListGates(project=request.project, status=None, gate_id=request.gate_id, limit=1)
+        )
+        if not page.gates:
+            raise ProblemError(problem("gate_not_found", f"no gate {request.gate_id} in {request.project}"))
+        return page.gates[0]

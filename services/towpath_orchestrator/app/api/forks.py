@@ -1,0 +1,155 @@
+"""Forking a run from a step: a new run that takes over what the other knew (design §5).
+
+Law: the parent is only read. Who forks is in the audit before the new run exists; the new run has its parent's network
+version and grant, never more rights. A repeat under the same idempotency key is answered before anything is audited.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from pydantic import ValidationError
+
+from towpath_contracts.canonical import canonical_json, digest
+from towpath_contracts.events.log import ForkedFrom, LogEntry, RunCreated, event_adapter
+from towpath_contracts.facts import RunForked
+from towpath_contracts.networks.spec import NetworkVersion, Snapshot
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.rpc import RECORD_ACTION
+from towpath_contracts.runs.records import ForkRun
+from towpath_contracts.tasks import RunAccepted
+from towpath_contracts.tools.access import RecordAction
+from towpath_engine.handlers.fork import ForkPoint, ForkRefusedError
+from towpath_engine.reducers.fork import inherited_of
+from towpath_fabric.ids import new_run_id
+from towpath_fabric.ports import Database, Wire
+from towpath_orchestrator.adapters.run_store import QUERIES
+from towpath_orchestrator.app.api.run_export import StoredRecord
+from towpath_orchestrator.app.api.submit import Intake, Submission, repeated
+from towpath_orchestrator.settings import OrchestratorSettings
+
+MAX_INHERITED_BYTES = 512 * 1024
+"""It travels in one event, which the broker limits to 1 MiB; a context may have 200 KB."""
+
+
+class Forks:
+    """Answers `svc.orchestrator.fork_run`."""
+
+    def __init__(
+        self,
+        pool: Database,
+        intake: Intake,
+        bus: Wire,
+        settings: OrchestratorSettings,
+        find_version: Callable[[str, str, int | None], Any],
+    ) -> None:
+        self._pool = pool
+        self._intake = intake
+        self._bus = bus
+        self._settings = settings
+        self._find_version = find_version
+
+    async def fork(self, request: ForkRun) -> RunAccepted:
+        """Accept a fork, or raise ProblemError. Returns after the commit."""
+        if request.options.script is not None and not self._settings.scripts_allowed:
+            raise ProblemError(problem("script_not_allowed", "this platform does not play scripts"))
+        return await self._known(request) or await self._intake.enter(
+            partial(self._submission, request), request.caller
+        )
+
+    async def _known(self, request: ForkRun) -> RunAccepted | None:
+        """Return the run that the idempotency key names already; raises `idempotency_conflict` for another request."""
+        key = request.options.idempotency_key
+        if key is None:
+            return None
+        row = await self._pool.fetchrow(QUERIES.idempotent_run, request.project, request.caller, key)
+        return None if row is None else repeated(row, key, _digest(request))
+
+    async def _submission(self, request: ForkRun) -> Submission:
+        record = await StoredRecord.open(self._pool, request.run_id, request.project)
+        header = record.header
+        version: NetworkVersion = await self._find_version(request.project, header.network, header.version)
+        if header.snapshot_text is None:
+            detail = f"the snapshot of {version.name}@v{version.version} is gone"
+            raise ProblemError(problem("version_not_found", detail))
+        try:
+            snapshot = Snapshot.model_validate_json(header.snapshot_text)
+        except ValidationError as error:
+            detail = f"this version can't read the snapshot of {version.name}@v{version.version}"
+            raise ProblemError(problem("fork_refused", detail, run_id=str(request.run_id))) from error
+        point = ForkPoint(header.run_id, snapshot, request.options.from_step)
+        parent = await _walk(record, point)
+        forked, task = await self._begun(request, parent, point)
+        await self._audit(request, forked)
+        return Submission(
+            run_id=forked.run_id,
+            task=task,
+            snapshot=snapshot,
+            idempotency_key=request.options.idempotency_key,
+            request_digest=_digest(request),
+            answer=asyncio.get_running_loop().create_future(),
+            forked=forked,
+        )
+
+    async def _begun(self, request: ForkRun, parent: RunCreated, point: ForkPoint) -> tuple[RunForked, RunCreated]:
+        """Return the fact and the task that the new run begins with."""
+        options = request.options
+        try:
+            inherited = inherited_of(point.state(), new_script=options.script is not None)
+        except ForkRefusedError as error:
+            raise ProblemError(problem("fork_refused", str(error), run_id=str(request.run_id))) from error
+        size = len(canonical_json(inherited).encode("utf-8", "surrogatepass"))
+        if size > MAX_INHERITED_BYTES:
+            detail = f"what the run knew before step {options.from_step} has {size} bytes, above {MAX_INHERITED_BYTES}"
+            raise ProblemError(problem("fork_refused", detail, run_id=str(request.run_id)))
+        changes: dict[str, Any] = {
+            "caller": request.caller,
+            "forked_from": ForkedFrom(run_id=request.run_id, step=options.from_step),
+            "parent": None,  # nobody waits for a fork, whatever waits for the run that it is of
+            "carve_outs": (),
+            "spent": None,
+        }
+        if options.script is not None:
+            script = list(options.script)
+            text = canonical_json(script)
+            changes |= {"script_digest": digest(script), "model": "scripted:task"}
+            await self._pool.execute(
+                QUERIES.add_blob, request.project, changes["script_digest"], text.encode(), len(text)
+            )
+        forked = RunForked(
+            run_id=new_run_id(), parent_seq=point.seq, by=request.actor, note=options.note, inherited=inherited
+        )
+        return forked, parent.model_copy(update=changes)
+
+    async def _audit(self, request: ForkRun, forked: RunForked) -> None:
+        await self._bus.ask(
+            RECORD_ACTION,
+            RecordAction(
+                project=request.project,
+                action="run.forked",
+                actor=request.actor,
+                reason=request.options.note,
+                run_id=forked.run_id,
+                detail={"parent": str(request.run_id), "from_step": request.options.from_step},
+            ),
+        )
+
+
+async def _walk(record: StoredRecord, point: ForkPoint) -> RunCreated:
+    """Show the run's entries to *point* until it has seen enough; returns the parent's task."""
+    task: RunCreated | None = None
+    async for recorded in record.events():
+        event = event_adapter.validate_json(recorded.text)
+        if task is None and isinstance(event, RunCreated):
+            task = event
+        if point.saw(LogEntry.model_construct(seq=recorded.seq, at=recorded.at, event=event)):
+            break
+    if task is None:
+        raise ProblemError(problem("fork_refused", "the run's log does not begin with its task"))
+    return task
+
+
+def _digest(request: ForkRun) -> str:
+    asked = request.options.model_dump(mode="json", exclude={"idempotency_key"})
+    return digest({"fork": str(request.run_id), **asked})

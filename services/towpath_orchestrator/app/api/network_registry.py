@@ -1,0 +1,166 @@
+"""The network registry: validate, publish, versions (features A1-A3).
+
+Law: a version is immutable and one above the last; publishing what is already current changes nothing. Every problem is
+reported at once.
+"""
+
+from pydantic import ValidationError
+
+from towpath_contracts.canonical import canonical_json, digest
+from towpath_contracts.decisions.request import PromptContext
+from towpath_contracts.events.log import RunCreated
+from towpath_contracts.networks.spec import NetworkList, NetworkSpec, NetworkVersion, PublishNetwork, Snapshot
+from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
+from towpath_contracts.rpc import DESCRIBE_TOOLS
+from towpath_contracts.runs.views import PreviewPrompt, PromptPreview
+from towpath_contracts.tools.access import DescribeTools, GetPolicy, ToolsDescribed
+from towpath_contracts.tools.calls import ToolSpec
+from towpath_engine.publish.networks import check, compile_prompt, compile_snapshot, snapshot_body
+from towpath_engine.replay import create
+from towpath_engine.requests.network_context import build_context
+from towpath_fabric.batch_loader import Rounds
+from towpath_fabric.ids import new_run_id
+from towpath_fabric.nats.bus import problem_from_validation
+from towpath_fabric.ports import Database, Wire
+from towpath_fabric.prompt_templates import PromptInvalidError, compile_base
+from towpath_orchestrator.adapters.run_store import QUERIES, RunTables
+
+Wanted = tuple[str, str, int | None]
+"""Project, network, version; None is the current one."""
+
+
+def check_prompts(spec: NetworkSpec) -> list[ProblemDetail]:
+    """Return every prompt template that the decider would refuse in the middle of a run."""
+    problems = []
+    for index, agent in enumerate(spec.agents):
+        try:
+            compile_base(compile_prompt(agent.prompt_template))
+        except PromptInvalidError as error:
+            pointer = f"/agents/{index}/prompt_template"
+            problems.append(ProblemDetail(pointer=pointer, code="prompt_invalid", detail=f"{agent.key}: {error}"))
+    return problems
+
+
+class Registry:
+    """Networks of every project."""
+
+    def __init__(self, pool: Database, tables: RunTables, bus: Wire) -> None:
+        self._pool = pool
+        self._tables = tables
+        self._bus = bus
+        self._versions = Rounds(self._look)
+
+    async def find(self, project: str, name: str, version: int | None) -> NetworkVersion:
+        """Return a version, the current one when none is named; raises ProblemError."""
+        found = await self._versions.get((project, name, version))
+        if found is not None:
+            return found
+        if version is None:
+            raise ProblemError(problem("network_not_found", f"{project} has no network {name!r}"))
+        raise ProblemError(problem("version_not_found", f"{name!r} has no version {version}"))
+
+    async def _look(self, wanted: list[Wanted]) -> dict[Wanted, NetworkVersion]:
+        found = {}
+        for project, name, version in wanted:
+            row = await self._pool.fetchrow(QUERIES.network_version, project, name, version)
+            if row is not None:
+                found[project, name, version] = NetworkVersion(**dict(row), current=version is None)
+        return found
+
+    async def publish(self, request: PublishNetwork) -> NetworkVersion:
+        """Check and compile a network and store it as the next version, unless `dry_run`."""
+        try:
+            spec = NetworkSpec.model_validate(request.spec)
+        except ValidationError as error:
+            invalid = problem_from_validation(error, "network").errors
+            raise ProblemError(problem("network_invalid", f"{len(invalid)} problem(s)", errors=invalid)) from error
+        tools = await self._tools(request.project, spec)
+        found = [*check(spec, tools), *check_prompts(spec)]
+        if found:
+            detail = f"{spec.name}: {len(found)} problem(s): " + "; ".join(entry.detail for entry in found)
+            raise ProblemError(problem("network_invalid", detail, errors=tuple(found)))
+        snapshot = compile_snapshot(spec, tools)
+        return await self._store(request, spec, snapshot)
+
+    async def _tools(self, project: str, spec: NetworkSpec) -> dict[str, ToolSpec]:
+        names = tuple(sorted({name for agent in spec.agents for name in agent.equipped_tools}))
+        if not names:
+            return {}
+        described: ToolsDescribed = await self._bus.ask(DESCRIBE_TOOLS, DescribeTools(project=project, names=names))
+        return {tool.name: tool for tool in described.tools}
+
+    async def _store(self, request: PublishNetwork, spec: NetworkSpec, snapshot: Snapshot) -> NetworkVersion:
+        body = snapshot_body(snapshot)
+        address = digest(body)
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(QUERIES.lock_name, request.project, spec.name)
+            current = await connection.fetchrow(QUERIES.network_version, request.project, spec.name, None)
+            if current is not None and current["digest"] == address:
+                return NetworkVersion(**dict(current), unchanged=True, snapshot=snapshot)
+            version = (current["version"] if current is not None else 0) + 1
+            if request.dry_run:
+                published_at = await connection.fetchval(QUERIES.now)
+            else:
+                await connection.execute(QUERIES.add_snapshot, address, canonical_json(body))
+                published_at = await connection.fetchval(
+                    QUERIES.add_version,
+                    request.project,
+                    spec.name,
+                    version,
+                    address,
+                    spec.model_dump_json(),
+                    request.actor,
+                )
+        return NetworkVersion(
+            project=request.project,
+            name=spec.name,
+            version=version,
+            digest=address,
+            published_at=published_at,
+            published_by=request.actor,
+            snapshot=snapshot,
+        )
+
+    async def list(self, request: GetPolicy) -> NetworkList:
+        """Return the current version of every network of a project."""
+        rows = await self._pool.fetch(QUERIES.current_networks, request.project)
+        return NetworkList(networks=tuple(NetworkVersion(**dict(row)) for row in rows))
+
+    async def show(self, request: PreviewPrompt) -> NetworkVersion:
+        """Return one version with its snapshot and source."""
+        version = await self.find(request.project, request.network, request.version)
+        snapshot = await self._tables.snapshot(version.digest)
+        spec = await self._pool.fetchval(QUERIES.network_spec, request.project, version.name, version.version)
+        source = NetworkSpec.model_validate_json(spec).model_dump(mode="json")
+        return version.model_copy(update={"snapshot": snapshot, "spec": source})
+
+    async def preview(self, request: PreviewPrompt) -> PromptPreview:
+        """Return what the first prompt of a run would be rendered from (feature A15)."""
+        version = await self.find(request.project, request.network, request.version)
+        snapshot = await self._tables.snapshot(version.digest)
+        key = request.agent_key or snapshot.default_agent_key
+        if key not in snapshot.agents:
+            raise ProblemError(problem("agent_not_found", f"agents are: {', '.join(snapshot.agents)}"))
+        context = await self._first_context(version, snapshot, key, request.user_message)
+        return PromptPreview(context=context, model=snapshot.agents[key].model)
+
+    async def _first_context(
+        self, version: NetworkVersion, snapshot: Snapshot, agent_key: str, user_message: str
+    ) -> PromptContext:
+        task = RunCreated(
+            project=version.project,
+            caller="preview",
+            network=version.name,
+            version=version.version,
+            snapshot_digest=version.digest,
+            agent_key=agent_key,
+            user_message=user_message,
+            max_steps=snapshot.max_steps,
+            max_tool_errors=snapshot.max_tool_errors,
+            timeout_ms=snapshot.timeout_ms,
+            step_timeout_ms=snapshot.step_timeout_ms,
+            context_limit=snapshot.context_limit,
+        )
+        now = await self._pool.fetchval(QUERIES.now)
+        state, _entry = create(new_run_id(), snapshot, task, now)
+        return build_context(state)

@@ -1,0 +1,267 @@
+"""Answers questions about runs, events, gates and blobs; changes nothing.
+
+Law: every answer is of the asking project; a run of another project does not exist (design §2, project).
+"""
+
+import base64
+import json
+from typing import Any
+from uuid import UUID
+
+from pydantic import ValidationError
+
+from towpath_contracts.decisions.request import Cost, Usage
+from towpath_contracts.events.log import FINAL_STATUSES, ForkedFrom
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.runs.children import ChildFor, ChildNode, GetTree, tree_of
+from towpath_contracts.runs.idle_runs import IdleRun, IdleRunList, IdleRuns
+from towpath_contracts.runs.views import (
+    EventPage,
+    EventsSince,
+    GatePage,
+    GateView,
+    GetEvents,
+    GetRun,
+    ListGates,
+    ListRuns,
+    RunPage,
+    RunSeq,
+    RunView,
+    SweepRuns,
+    SweptRuns,
+)
+from towpath_contracts.tools.calls import BlobChunk, BlobGet
+from towpath_fabric.clock import monotonic
+from towpath_fabric.ports import Database
+from towpath_fabric.postgres.pool import Queries
+from towpath_orchestrator.adapters.run_store import QUERIES, read_entry
+from towpath_orchestrator.app.loop.state_cache import Waiters
+from towpath_readings.effects import EFFECT_EVENTS, TELLS_EFFECTS, EffectList, EffectWord
+
+RECORDS = Queries.load("towpath_orchestrator.adapters", "records.sql")
+
+LOOK_S = 0.25
+"""Whoever waits also looks this often: another replica may have moved the run."""
+
+PAGE_BYTES = 600_000
+"""A page is cut here, below the broker's 1 MiB; its reader asks on from where it ends."""
+
+BRIEF_BYTES = 4_096
+"""In lists, an answer longer than this is left out; the run itself has it."""
+
+MAX_EFFECTS = 1_000
+"""Effects in one answer: about 200 KB, well below the broker's 1 MiB."""
+
+EVENTS_AT_ONCE = 200
+"""Events read at once for the list of effects; arguments and results stay in the database."""
+
+WAITING = frozenset({"running", "waiting"})
+"""Statuses of runs that may have open gates; while others of its calls go on, a run that waits is `running`."""
+
+CHUNK_BYTES = 256 * 1024
+"""Largest piece of a blob in one message (design §6)."""
+
+
+def within_page(rows: list[Any], column: str) -> list[Any]:
+    """Return the first rows whose *column* fits one page together, at least one."""
+    kept: list[Any] = []
+    size = 0
+    for row in rows:
+        size += len(row[column] or "")
+        if kept and size > PAGE_BYTES:
+            break
+        kept.append(row)
+    return kept
+
+
+def brief(row: Any) -> RunView:
+    """Turn a run row into a row of a list: without the last output, and without a long answer."""
+    whole = view(row)
+    final = whole.final if len(row["outcome"] or "") <= BRIEF_BYTES else None
+    return whole.model_copy(update={"final": final, "last_output": None})
+
+
+def view(row: Any) -> RunView:
+    """Turn a run row into what its reader sees."""
+    outcome: dict[str, Any] = json.loads(row["outcome"]) if row["outcome"] is not None else {}
+    return RunView(
+        run_id=row["run_id"],
+        project=row["project"],
+        kind=row["kind"],
+        network=row["network"],
+        version=row["version"],
+        snapshot_digest=row["snapshot_digest"],
+        status=row["status"],
+        reason=row["reason"],
+        caller=row["caller"],
+        agent_key=row["agent_key"],
+        user_message=row["user_message"],
+        step=row["step"],
+        max_steps=row["max_steps"],
+        seq=row["seq"],
+        labels=json.loads(row["labels"]),
+        created_at=row["created_at"],
+        started_at=row["started_at"],
+        ended_at=row["ended_at"],
+        final=outcome.get("final"),
+        last_output=outcome.get("last_output"),
+        usage=Usage.model_validate(outcome.get("usage", {})) if outcome else None,
+        cost=Cost.model_validate(outcome.get("cost", {})) if outcome else None,
+        trace_id=(row["root_run_id"] or row["run_id"]).hex,
+        debug=row["debug"],
+        parent_run_id=row["parent_run_id"],
+        root_run_id=row["root_run_id"],
+        depth=row["depth"],
+    )
+
+
+def _whole(row: Any) -> RunView:
+    """Add what only the first event tells; lists do without."""
+    text = row["forked_from"]
+    if text is None:
+        return view(row)
+    return view(row).model_copy(update={"forked_from": ForkedFrom.model_validate_json(text)})
+
+
+def _word(text: str) -> EffectWord | None:
+    """Read what an event says of calls; None where it can't be read: the log of a parked run may be damaged."""
+    try:
+        return EffectWord.model_validate_json(text)
+    except ValidationError:
+        return None
+
+
+def _told_for(rows: list[Any]) -> dict[UUID, ChildFor]:
+    """Return what children are for, by their ids."""
+    told = {}
+    for row in rows:
+        words = {name: json.loads(row[name] or '""') for name in ("purpose", "subject")}
+        told[UUID(json.loads(row["child_id"]))] = ChildFor(**words)
+    return told
+
+
+def _gate(row: Any) -> GateView:
+    fields = dict(row)
+    fields["detail"] = json.loads(fields["detail"])
+    fields["votes"] = json.loads(fields["votes"] or "[]")
+    return GateView(**fields, quorum=fields["detail"].get("quorum", 1))
+
+
+class Reading:
+    """Read side of the orchestrator."""
+
+    def __init__(self, pool: Database, waiters: Waiters, endings: Waiters) -> None:
+        """*waiters* hear of every transition, *endings* only of the last one: most wait for that."""
+        self._pool = pool
+        self._waiters = waiters
+        self._endings = endings
+
+    async def get_run(self, request: GetRun) -> RunView:
+        """Return a run, waiting up to `wait_ms` for its end; what became of its calls only where that is asked."""
+        until = monotonic() + request.wait_ms / 1000
+        while True:
+            row = await self._pool.fetchrow(RECORDS.whole_run, request.run_id, request.project)
+            if row is None:
+                raise ProblemError(problem("run_not_found", f"no run {request.run_id} in {request.project}"))
+            left = until - monotonic()
+            if row["status"] in FINAL_STATUSES or left <= 0:
+                run = await self._with_waits(_whole(row))
+                return await self._with_effects(run) if request.effects else run
+            await self._endings.wait(request.run_id, min(left, LOOK_S))
+
+    async def _with_waits(self, run: RunView) -> RunView:
+        """Add what an unfinished run waits for, if it waits for anything."""
+        if run.status not in WAITING:
+            return run
+        rows = await self._pool.fetch(RECORDS.waits_of_run, run.run_id)
+        return run.model_copy(update={"waits": tuple(f"{row['gate_type']}: {row['reason']}" for row in rows)})
+
+    async def _with_effects(self, run: RunView) -> RunView:
+        """Add what became of the calls of a run that was stopped, or ended without its answer (design §7, cancel)."""
+        if run.status not in TELLS_EFFECTS:
+            return run
+        listed = EffectList()
+        after = 0
+        while rows := await self._pool.fetch(RECORDS.run_effects, run.run_id, after, EFFECT_EVENTS, EVENTS_AT_ONCE):
+            for word in filter(None, (_word(row["event"]) for row in rows)):
+                listed.add(word)
+            after = rows[-1]["seq"]
+        left_out = max(0, len(listed.effects) - MAX_EFFECTS)
+        return run.model_copy(update={"effects": listed.effects[left_out:], "effects_left_out": left_out})
+
+    async def list_runs(self, request: ListRuns) -> RunPage:
+        """Return a page of runs, newest first."""
+        label = None
+        if request.label is not None:
+            key, _, value = request.label.partition("=")
+            label = json.dumps({key: value})
+        asked = (request.project, request.status, request.network, label, request.before, request.limit)
+        family = (request.parent_run_id, request.root_run_id, request.depth, request.kind)
+        rows = await self._pool.fetch(QUERIES.list_runs, *asked, *family)
+        runs = tuple(brief(row) for row in within_page(rows, "user_message"))
+        more = len(runs) == request.limit or len(runs) < len(rows)
+        return RunPage(runs=runs, next_before=runs[-1].run_id if more else None)
+
+    async def events(self, request: GetEvents) -> EventPage:
+        """Return a page of a run's log, waiting up to `wait_ms` for something new."""
+        until = monotonic() + request.wait_ms / 1000
+        while True:
+            page = await self._page(request.run_id, request.project, request.after, request.limit)
+            left = until - monotonic()
+            if page.entries or page.status in FINAL_STATUSES or left <= 0:
+                return page
+            await self._waiters.wait(request.run_id, min(left, LOOK_S))
+
+    async def events_since(self, request: EventsSince) -> EventPage:
+        """Return a page of any run's log, for services that read every project."""
+        return await self._page(request.run_id, None, request.after, request.limit)
+
+    async def _page(self, run_id: UUID, project: str | None, after: int, limit: int) -> EventPage:
+        run = await self._pool.fetchrow(QUERIES.run_seq, run_id, project)
+        if run is None:
+            raise ProblemError(problem("run_not_found", f"no run {run_id}" + (f" in {project}" if project else "")))
+        rows = await self._pool.fetch(QUERIES.events_page, run_id, after, limit) if run["seq"] > after else []
+        entries = tuple(read_entry(row) for row in within_page(rows, "event"))
+        return EventPage(run_id=run_id, entries=entries, seq=run["seq"], status=run["status"])
+
+    async def sweep(self, request: SweepRuns) -> SweptRuns:
+        """Return the runs that moved since a time, so that readers find what was never told."""
+        rows = await self._pool.fetch(QUERIES.sweep_runs, request.since, request.limit)
+        runs = tuple(RunSeq(**dict(row)) for row in rows)
+        return SweptRuns(runs=runs, until=runs[-1].updated_at if runs else request.since)
+
+    async def idle(self, request: IdleRuns) -> IdleRunList:
+        """Return the runs that nobody advances, of every project, for the watchdog."""
+        asked = (request.overdue_s, request.quiet_s, request.queued_s, request.limit)
+        rows = await self._pool.fetch(QUERIES.idle_runs, *asked)
+        return IdleRunList(runs=tuple(IdleRun(**dict(row)) for row in rows))
+
+    async def tree(self, request: GetTree) -> ChildNode:
+        """Return a run and everything below it, as far as the limit goes."""
+        rows = await self._pool.fetch(QUERIES.tree, request.run_id, request.project, request.limit + 1)
+        if not rows:
+            raise ProblemError(problem("run_not_found", f"no run {request.run_id} in {request.project}"))
+        shown = rows[: request.limit]
+        parents = {row["parent_run_id"] for row in shown[1:]}
+        told = await self._pool.fetch(QUERIES.tree_steps, list(parents)) if parents else []
+        return tree_of([view(row) for row in shown], _told_for(told), truncated=len(rows) > request.limit)
+
+    async def list_gates(self, request: ListGates) -> GatePage:
+        """Return gates of a project, oldest first; where `after` is no gate, nothing is behind it."""
+        status = None if request.status in (None, "all") else request.status
+        asked = (request.project, status, request.run_id, request.gate_id, request.paused)
+        rows = await self._pool.fetch(QUERIES.list_gates, *asked, request.after, request.limit + 1)
+        shown = within_page(rows[: request.limit], "detail")
+        more = len(shown) < len(rows)
+        return GatePage(gates=tuple(map(_gate, shown)), next_after=shown[-1]["gate_id"] if more else None)
+
+    async def blob(self, request: BlobGet) -> BlobChunk:
+        """Return one piece of a blob of the project of the run that is named."""
+        data = await self._pool.fetchval(QUERIES.get_blob, request.digest, request.run_id)
+        if data is None:
+            raise ProblemError(problem("not_found", f"no blob {request.digest}"))
+        total = max(1, -(-len(data) // CHUNK_BYTES))
+        piece = data[request.index * CHUNK_BYTES : (request.index + 1) * CHUNK_BYTES]
+        return BlobChunk(
+            digest=request.digest, index=request.index, total=total, data_base64=base64.b64encode(piece).decode()
+        )

@@ -1,0 +1,95 @@
+"""Replays many stored runs, page by page: the regression gate of a new version (design §5).
+
+Law: read only. Pages are bounded in runs, bytes and time: an answer fits one message, and no hot loop waits long.
+"""
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.runs.records import GetRecord, RecordPiece, ReplayPage, ReplayResult, ReplayRuns
+from towpath_engine import ENGINE_VERSION
+from towpath_fabric.clock import monotonic
+from towpath_orchestrator.app.api.run_export import QUERIES, StoredRecord
+from towpath_orchestrator.core.replay_check import Replay
+
+MOST_WAITING = 8
+RETRY_AFTER_S = 5
+
+PAGE_BYTES = 400_000
+"""A page ends with the run whose result goes beyond this; one result has some 50 KB, and a message may have 1 MiB."""
+
+
+class ReplayGate:
+    """Answers `svc.orchestrator.replay_runs` and `svc.orchestrator.record`."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+        self._waiting = 0
+        self._turn = asyncio.Semaphore(1)  # replays take the processor from live runs: one at a time
+
+    async def record(self, request: GetRecord) -> RecordPiece:
+        """Return the next piece of a run's record."""
+        record = await StoredRecord.open(self._pool, request.run_id, request.project)
+        return await record.piece(request.cursor)
+
+    async def replay(self, request: ReplayRuns) -> ReplayPage:
+        """Replay one run, or the next page of many; raises ProblemError.
+
+        `run_not_found` for one that is not there, `overloaded` where too many replays wait for their turn.
+        """
+        if self._waiting >= MOST_WAITING:
+            detail = f"{self._waiting} replays wait already"
+            raise ProblemError(problem("overloaded", detail, retry_after_s=RETRY_AFTER_S))
+        self._waiting += 1
+        try:
+            async with self._turn:
+                return await self._replay(request)
+        finally:
+            self._waiting -= 1
+
+    async def _replay(self, request: ReplayRuns) -> ReplayPage:
+        if request.run_id is not None:
+            record = await StoredRecord.open(self._pool, request.run_id, request.project or None)
+            return _page([await Replay(record).run()], always=True)
+        return await self._many(request)
+
+    async def _many(self, request: ReplayRuns) -> ReplayPage:
+        until = monotonic() + request.budget_ms / 1_000
+        filters = (request.project or None, request.network, request.since, request.after, request.limit)
+        rows = await self._pool.fetch(QUERIES.runs_to_replay, *filters)
+        results: list[ReplayResult] = []
+        size, last = 0, None
+        for row in rows:
+            last = row["run_id"]
+            result = await self._one(last)
+            if result is not None:
+                results.append(result)
+                size += 0 if result.verdict == "identical" else len(result.model_dump_json().encode())
+            if monotonic() > until or size > PAGE_BYTES:
+                break
+        more = bool(rows) and (last != rows[-1]["run_id"] or len(rows) == request.limit)
+        return _page(results, next_after=last if more else None)
+
+    async def _one(self, run_id: UUID) -> ReplayResult | None:
+        """Replay one run of a page; None where it was deleted since the page was begun."""
+        try:
+            record = await StoredRecord.open(self._pool, run_id, None)
+        except ProblemError as error:
+            if error.problem.code != "run_not_found":
+                raise
+            return None
+        return await Replay(record).run()
+
+
+def _page(results: list[ReplayResult], *, always: bool = False, **more: Any) -> ReplayPage:
+    told = [result for result in results if always or result.verdict != "identical"]
+    return ReplayPage(
+        engine_version=ENGINE_VERSION,
+        runs=len(results),
+        events=sum(result.events for result in results),
+        identical=sum(result.verdict == "identical" for result in results),
+        results=tuple(told),
+        **more,
+    )

@@ -1,0 +1,175 @@
+"""What people have limited, kept in memory, and which accounts a run spends from because of it (design §5, budgets).
+
+Law: a guess that nothing is built on: a transition is committed only while the version of the limits that it knows of
+is the one in Postgres, and a run begins with those that it reads with the time, so a limit holds from the moment it is
+set, on every replica. What a limit *is* stands in Postgres, in the account itself, and is checked there.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from towpath_contracts.budgets import UNITS, AppliedScope, Budget, BudgetKind, ModelPrice, UnitLimits
+from towpath_contracts.events.log import RunCreated
+from towpath_contracts.facts import BudgetApplied
+from towpath_contracts.networks.spec import Snapshot
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_engine.state.run import RunState, Status
+from towpath_fabric.ports import Database
+from towpath_fabric.postgres.pool import Queries
+
+BUDGETS = Queries.load("towpath_orchestrator.adapters", "budgets.sql")
+
+PriceOf = Callable[[str], ModelPrice | None]
+
+SNAPSHOTS_KEPT = 1_024
+"""Of so many networks it is remembered whether any of their agents has a budget."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """One thing that somebody has limited."""
+
+    kind: BudgetKind
+    name: str
+    per_day: bool
+    limits: UnitLimits
+    soft: float
+    on_soft: str
+
+    def scope(self, now: datetime) -> AppliedScope:
+        """Return the account in which it is counted now; days are UTC's, by Postgres's clock."""
+        if self.per_day:
+            return AppliedScope(scope="day", key=day_key(now, self.kind, self.name))
+        return AppliedScope(scope=self.kind, key=self.name)
+
+
+def day_key(now: datetime, kind: str, name: str) -> str:
+    """Name the account of one day: `2026-11-22/caller/ann`."""
+    return f"{now:%Y-%m-%d}/{kind}/{name}"
+
+
+class Limits:
+    """Knows which runs spend from which accounts; `price_of` says what a model costs at most, None if nobody knows."""
+
+    def __init__(self, pool: Database, price_of: PriceOf) -> None:
+        self._pool = pool
+        self._price_of = price_of
+        self.version = -1
+        self._by_project: dict[str, tuple[Limit, ...]] = {}
+        self._budgeted: dict[str, bool] = {}
+
+    async def ready(self) -> None:
+        """Load the limits, unless they are loaded."""
+        if self.version < 0:
+            await self.reload()
+
+    async def saw(self, version: int) -> None:
+        """Load the limits anew where they have moved."""
+        if version != self.version:
+            await self.reload()
+
+    async def reload(self) -> None:
+        """Load the limits."""
+        rows = await self._pool.fetch(BUDGETS.limits)
+        found: dict[str, list[Limit]] = {}
+        for row in rows:
+            if row["project"] is not None:
+                found.setdefault(row["project"], []).append(_limit(row))
+        self._by_project = {project: tuple(limits) for project, limits in found.items()}
+        self.version = rows[0]["version"]
+
+    def scopes(self, run_id: UUID, task: RunCreated, snapshot: Snapshot, now: datetime) -> tuple[AppliedScope, ...]:
+        """Return the accounts that a run spends from, the narrow ones first; none where nothing is limited."""
+        limits = self._by_project.get(task.project)
+        budgets = task.budget is not None or task.carve_outs or self._has_budgets(task.snapshot_digest, snapshot)
+        if limits is None and not budgets:
+            return ()
+        root = run_id if task.parent is None else task.parent.root_id  # children spend from what the task was given
+        own = [_own("run", str(one.run_id), one.budget) for one in reversed(task.carve_outs)]
+        own += [] if task.budget is None else [_own("run", str(root), task.budget)]
+        agents = [
+            _own("agent", f"{root}/{agent.key}", agent.budget, agent.key)
+            for agent in snapshot.agents.values()
+            if agent.budget is not None
+        ]
+        shared = [one.scope(now) for one in limits or () if one.name == _whose(one.kind, task)]
+        return (*own, *agents, *shared)
+
+    def _has_budgets(self, digest: str, snapshot: Snapshot) -> bool:
+        known = self._budgeted.get(digest)
+        if known is None:
+            if len(self._budgeted) >= SNAPSHOTS_KEPT:
+                self._budgeted.clear()
+            known = any(agent.budget is not None for agent in snapshot.agents.values())
+            self._budgeted[digest] = known
+        return known
+
+    def news(self, state: RunState, now: datetime) -> BudgetApplied | None:
+        """Return the fact that tells a run what it spends from, where that is not what it knows."""
+        if state.is_final or state.status is Status.QUARANTINED or state.task is None:
+            return None
+        scopes = self.scopes(state.run_id, state.task, state.snapshot, now)
+        budget = state.budget
+        if budget is None:
+            if not scopes:
+                return None
+        elif [(a.scope, a.key) for a in map(budget.accounts.__getitem__, budget.path)] == [
+            (scope.scope, scope.key) for scope in scopes
+        ]:
+            return None
+        return BudgetApplied(run_id=state.run_id, scopes=scopes, prices=self.prices(state.task, state.snapshot))
+
+    def prices(self, task: RunCreated, snapshot: Snapshot) -> dict[str, ModelPrice]:
+        """Return what is known of the prices of every model that the run may ask."""
+        found = {model: self._price_of(model) for model in models_of(task, snapshot)}
+        return {model: price for model, price in found.items() if price is not None}
+
+    def check(self, run_id: UUID, task: RunCreated, snapshot: Snapshot, now: datetime) -> bool:
+        """Say whether a run spends from any account; raises ProblemError `price_unknown` for what can't be counted."""
+        scopes = self.scopes(run_id, task, snapshot, now)
+        if not scopes:
+            return False
+        shared = {(one.scope(now).scope, one.scope(now).key): one for one in self._by_project.get(task.project, ())}
+        limits = [scope.limits or shared[scope.scope, scope.key].limits for scope in scopes]
+        if all(one.usd_micros is None for one in limits):
+            return True
+        unpriced = sorted(model for model in models_of(task, snapshot) if self._price_of(model) is None)
+        if unpriced:
+            raise ProblemError(problem("price_unknown", f"no price is known of {', '.join(unpriced)}"))
+        return True
+
+
+def models_of(task: RunCreated, snapshot: Snapshot) -> set[str]:
+    """Return every model that a run may ask."""
+    models = {task.model} if task.model else {agent.model for agent in snapshot.agents.values()}
+    last_words = task.background_settings.summarize_model if task.background is not None else None
+    return {model for model in (*models, last_words, task.planner_model) if model}
+
+
+def _whose(kind: str, task: RunCreated) -> str:
+    return task.caller if kind == "caller" else task.project
+
+
+def _own(scope: Any, key: str, budget: Budget, agent_key: str = "") -> AppliedScope:
+    return AppliedScope(
+        scope=scope,
+        key=key,
+        agent_key=agent_key,
+        limits=budget.limits(),
+        soft=budget.soft,
+        on_soft=budget.on_soft,
+    )
+
+
+def _limit(row: Any) -> Limit:
+    return Limit(
+        kind=row["kind"],
+        name=row["name"],
+        per_day=row["per_day"],
+        limits=UnitLimits(**{unit: row[unit] for unit in UNITS}),
+        soft=row["soft"],
+        on_soft=row["on_soft"],
+    )

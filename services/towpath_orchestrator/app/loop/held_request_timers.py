@@ -1,0 +1,141 @@
+"""The clocks of requests that are held: they do not run before a request is sent.
+
+Law: a request's resend is due so long after its *sending*. While it waits here its run is not woken for it, by moving
+`wake_at` in the row of a run that nobody else has moved; whatever else the run is to be woken for stays due. Where this
+process ends, or can't reach Postgres, that lapses by itself and any replica asks again.
+"""
+
+import asyncio
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from towpath_engine.advance import wake_at
+from towpath_engine.state.replace import but
+from towpath_engine.state.run import RunState
+from towpath_fabric.clock import monotonic
+from towpath_fabric.ports import Database
+from towpath_fabric.postgres.pool import DATABASE_DOWN
+from towpath_fabric.telemetry.logs import Logger
+from towpath_orchestrator.adapters.run_store import QUERIES, RunTables
+from towpath_orchestrator.app.loop.dispatch_windows import Held, Late, Windows
+from towpath_orchestrator.app.loop.state_cache import StateCache
+
+LOOK_S = 1.0
+"""How late a request that nobody wants any more is noticed, where another replica ended its run."""
+
+SOON_S = 3.0
+"""A run that would be woken within this time is put off."""
+
+AHEAD_S = 10.0
+"""How far: a request whose process has died is asked for again after this time at the latest."""
+
+
+class Holding:
+    """Looks after what *windows* hold, once a second. One per process."""
+
+    def __init__(self, pool: Database, tables: RunTables, cache: StateCache, windows: Windows, log: Logger) -> None:
+        self._pool = pool
+        self._tables = tables
+        self._cache = cache
+        self._windows = windows
+        self._log = log
+        self._late: dict[UUID, Late] = {}
+        """What was sent late and is not due yet: the time in its run's log is over, and says nothing."""
+
+    async def run(self) -> None:
+        """Look for ever; a database that is away only delays the next look."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            try:
+                await self.look()
+            except DATABASE_DOWN as error:
+                self._log.info("postgres is away, requests are held on", error=str(error))
+
+    async def look(self) -> None:
+        """Drop what is not wanted any more, and put off the waking of runs whose requests wait or were sent late."""
+        held: dict[UUID, list[Held]] = {}
+        for one in self._windows.held():
+            held.setdefault(one.effect.message.run_id, []).append(one)
+        new, late = self._sent_late()
+        wanted = [*held, *(run_id for run_id in new if run_id not in held)]
+        if not wanted:
+            return
+        rows = await self._pool.fetch(QUERIES.times, wanted)
+        now: datetime = rows[0]["now"]
+        put_off = []
+        for row in rows:
+            state = await self._state(row)
+            waiting = _current(held.get(row["run_id"], []), state)
+            for one in held.get(row["run_id"], []):
+                if one not in waiting:
+                    self._windows.drop(one.effect.effect.effect_id)
+            if state is None:
+                continue
+            sent = _sent(late.get(row["run_id"], {}), state)
+            wait_s = _wait_s(waiting, sent.values() if row["run_id"] in new else ())
+            if wait_s is not None:
+                unhurried = sent.keys() | {one.effect.effect.effect_id for one in waiting}
+                times = [wait_s, *(due - monotonic() for due in sent.values())]
+                put_off.append((state.run_id, state.seq, next_wake(state, now, min(times), unhurried)))
+        if put_off:
+            await self._pool.execute(QUERIES.move_wake, *(list(column) for column in zip(*put_off, strict=True)))
+
+    def _sent_late(self) -> tuple[set[UUID], dict[UUID, dict[UUID, Late]]]:
+        """Return the runs of which something was sent late since the last look, and all such requests by their run."""
+        new, self._windows.late = self._windows.late, {}
+        now = monotonic()
+        self._late = {key: one for key, one in (self._late | new).items() if one.due > now}
+        by_run: dict[UUID, dict[UUID, Late]] = {}
+        for key, one in self._late.items():
+            by_run.setdefault(one.run_id, {})[key] = one
+        return {one.run_id for one in new.values()}, by_run
+
+    async def _state(self, row: Any) -> RunState | None:
+        if row["run_id"] is None:
+            return None
+        cached = self._cache.get(row["run_id"])
+        if cached is not None and cached.seq == row["seq"]:
+            return cached
+        try:
+            return await self._tables.load(row["run_id"])
+        except DATABASE_DOWN:
+            raise
+        except Exception as error:  # noqa: BLE001 - a log that can't be read is the commit loop's business
+            self._log.warning("a held request is dropped", run_id=str(row["run_id"]), error=type(error).__name__)
+            return None
+
+
+def _current(held: list[Held], state: RunState | None) -> list[Held]:
+    """Return those requests that are still what the run waits for; one that was asked for anew is not."""
+    attempts = {} if state is None else {pending.effect_id: pending.attempt for pending in state.pending}
+    return [one for one in held if attempts.get(one.effect.effect.effect_id) == one.effect.effect.attempt]
+
+
+def _sent(late: dict[UUID, Late], state: RunState) -> dict[UUID, float]:
+    """Return when those requests that were sent late are due, as far as the run still waits for that attempt."""
+    attempts = {pending.effect_id: pending.attempt for pending in state.pending}
+    return {key: one.due for key, one in late.items() if attempts.get(key) == one.attempt}
+
+
+def _wait_s(waiting: list[Held], late: Collection[float]) -> float | None:
+    """Return in how many seconds the run is to be woken, None where its time is right as it is."""
+    now = monotonic()
+    if any(one.wake <= now + SOON_S for one in waiting):
+        for one in waiting:
+            one.wake = now + AHEAD_S
+        return AHEAD_S
+    return min(late) - now if late and not waiting else None
+
+
+def next_wake(state: RunState, now: datetime, wait_s: float, unhurried: Collection[UUID]) -> datetime:
+    """Return when a run is to be woken whose *unhurried* requests aren't due before *wait_s*: for whatever else is.
+
+    Any other request may have been lost on its way, however long ago it was due.
+    """
+    others = tuple(pending for pending in state.pending if pending.effect_id not in unhurried)
+    times = [now + timedelta(seconds=wait_s)]
+    times += [pending.deadline for pending in state.pending if pending.deadline is not None]
+    other = wake_at(but(state, pending=others))
+    return min(times if other is None else [*times, other])

@@ -1,0 +1,72 @@
+"""The only timer of the platform: overdue runs get a `timer.fired`, queued runs get room (design §4).
+
+Law: it decides nothing. It claims what is overdue, so that replicas share the work, and lets the run machine say what
+that means.
+"""
+
+import asyncio
+
+from towpath_contracts.facts import TimerFired
+from towpath_fabric import dead_letters
+from towpath_fabric.crash_points import crash_point
+from towpath_fabric.ports import Database
+from towpath_fabric.postgres.pool import DATABASE_DOWN
+from towpath_fabric.telemetry.logs import Logger
+from towpath_orchestrator.adapters.run_store import QUERIES
+from towpath_orchestrator.app.loop.admission import Admission
+from towpath_orchestrator.app.loop.budget_limits import Limits
+from towpath_orchestrator.app.loop.commit_loop import CommitLoop
+from towpath_orchestrator.settings import OrchestratorSettings
+
+CLAIM_LIMIT = 256
+"""Overdue runs claimed at a time; the next look is 250 ms later."""
+
+HOUSEKEEPING_S = 600
+
+
+class Reconciler:
+    """Looks every `reconcile_ms`, and once at start."""
+
+    def __init__(
+        self,
+        pool: Database,
+        loop: CommitLoop,
+        admission: Admission,
+        settings: OrchestratorSettings,
+        log: Logger,
+        limits: Limits,
+    ) -> None:
+        self._pool = pool
+        self._loop = loop
+        self._admission = admission
+        self._settings = settings
+        self._log = log
+        self._limits = limits
+
+    async def run(self) -> None:
+        """Look for ever; a database that is away only delays the next look."""
+        while True:
+            try:
+                await self.look()
+            except DATABASE_DOWN as error:
+                self._log.info("postgres is away, nothing is overdue meanwhile", error=str(error))
+            await asyncio.sleep(self._settings.reconcile_ms / 1000)
+
+    async def look(self) -> None:
+        """Claim overdue runs and admit queued ones."""
+        for row in await self._pool.fetch(QUERIES.claim_overdue, CLAIM_LIMIT):
+            crash_point("orchestrator.overdue_claimed")
+            self._loop.add(TimerFired(run_id=row["run_id"]))
+        await self._limits.saw(await self._admission.admit())
+
+    async def keep_house(self) -> None:
+        """Create partitions ahead of time; forget keys that have run out, and old dead letters."""
+        while True:
+            try:
+                await self._pool.execute(QUERIES.ensure_partitions)
+                await self._pool.execute(QUERIES.forget_old_keys)
+                await self._pool.execute(QUERIES.forget_failures)
+                await self._pool.execute(dead_letters.QUERIES.forget_letters)
+            except DATABASE_DOWN as error:
+                self._log.info("housekeeping waits for postgres", error=str(error))
+            await asyncio.sleep(HOUSEKEEPING_S)

@@ -1,0 +1,203 @@
+"""What a task must be, and what becomes of it as the first event of its run. Pure.
+
+Law: a task is refused whole, with every reason at once; what is accepted has every default filled in.
+"""
+
+import difflib
+import fnmatch
+from collections.abc import Sequence
+
+from towpath_contracts.base import filled
+from towpath_contracts.canonical import canonical_json
+from towpath_contracts.events.log import RunCreated
+from towpath_contracts.json_schema import schema_fault
+from towpath_contracts.networks.background import BACKGROUND_MAX_STEPS, BackgroundSettings, BackgroundTask
+from towpath_contracts.networks.goal import GOAL_MAX_STEPS, GoalSettings, GoalTask
+from towpath_contracts.networks.plan import PlanTask
+from towpath_contracts.networks.spec import NetworkVersion, Snapshot
+from towpath_contracts.problems.registry import Problem, ProblemDetail, problem
+from towpath_contracts.tasks import GrantRule, SubmitTask
+from towpath_contracts.tools.child_tools import ORCHESTRATE
+from towpath_contracts.tools.grants import Grants, narrow
+from towpath_engine.publish.networks import model_is_known
+from towpath_orchestrator.core.goal_tasks import goal_problems
+from towpath_orchestrator.core.objective_tasks import mounted, objective_problems
+from towpath_orchestrator.core.plan_tasks import plan_problems, plan_said
+from towpath_orchestrator.core.swarm_tasks import kind_of, swarm_of, swarm_problems
+from towpath_orchestrator.settings import OrchestratorSettings
+
+TASK_LIMITS = {"user_message": 256 * 1024, "system_params": 32 * 1024, "labels": 16 * 1024}
+"""Bytes of JSON. Each goes into every message of the run, which the broker limits to 1 MiB."""
+
+
+def check_task(
+    task: SubmitTask, snapshot: Snapshot, settings: OrchestratorSettings, found: Sequence[ProblemDetail] = ()
+) -> Problem | None:
+    """Return every reason why *task* can't run on *snapshot*, as one problem; *found* were seen elsewhere."""
+    kind = (
+        *goal_problems(_goal(task, snapshot), snapshot),
+        *objective_problems(_background(task, snapshot), snapshot, task.agent_key),
+        *swarm_problems(task, snapshot),
+        *plan_problems(task, snapshot),
+        *mounted(task).problems,
+    )
+    details: list[ProblemDetail] = [*_grant_problems(task.grant or (), snapshot), *kind, *found]
+    if task.agent_key is not None and task.agent_key not in snapshot.agents:
+        known = ", ".join(snapshot.agents)
+        details.append(ProblemDetail(pointer="/agent_key", code="agent_not_found", detail=f"agents are: {known}"))
+    if task.model is not None and not model_is_known(task.model):
+        details.append(
+            ProblemDetail(pointer="/model", code="model_unknown", detail=f"{task.model!r} is not provider:model")
+        )
+    if task.script is not None and task.model is not None and not task.model.startswith("scripted:"):
+        said = (
+            f"{task.model!r} does not play scripts, so the script would never be asked; use scripted:NAME, or no model"
+        )
+        details.append(ProblemDetail(pointer="/script", code="script_unplayed", detail=said))
+    if task.response_schema is not None and (fault := _schema_fault(task)):
+        details.append(ProblemDetail(pointer="/response_schema", code="response_schema_invalid", detail=fault))
+    for name, limit in TASK_LIMITS.items():
+        size = len(canonical_json(getattr(task, name)).encode())
+        if size > limit:
+            return problem("request_too_large", f"{name} has {size} bytes; the limit is {limit}")
+    if task.script is not None and not settings.scripts_allowed:
+        return problem("script_not_allowed", "this platform does not play scripts")
+    if not details:
+        return None
+    code = details[0].code if len({one.code for one in details}) == 1 else "request_invalid"
+    return problem(code, f"{len(details)} problem(s): {details[0].detail}", errors=tuple(details))
+
+
+def _schema_fault(task: SubmitTask) -> str:
+    """Say why the task's answers can't be held against its schema."""
+    if task.background is not None:
+        return "an objective hands over a deliverable: use background.deliverable_schema"
+    return schema_fault(task.response_schema or {})
+
+
+def _grant_problems(grant: Sequence[GrantRule], snapshot: Snapshot) -> list[ProblemDetail]:
+    """Say which entries name a tool or an operation that the network does not have: they would grant nothing."""
+    details = []
+    for place, entry in enumerate(grant):
+        if _is_glob(entry.tool):
+            continue
+        spec = snapshot.tools.get(entry.tool)
+        if spec is None:
+            near = difflib.get_close_matches(entry.tool, snapshot.tools, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"tools are: {', '.join(sorted(snapshot.tools))}"
+            said = f"the network has no tool {entry.tool!r}; {hint}"
+            details.append(ProblemDetail(pointer=f"/grant/{place}/tool", code="tool_unknown", detail=said))
+        elif not fnmatch.fnmatchcase(spec.operation, entry.operation):
+            said = f"the operation of {entry.tool} is {spec.operation!r}"
+            details.append(ProblemDetail(pointer=f"/grant/{place}/operation", code="operation_unknown", detail=said))
+    return details
+
+
+def _is_glob(pattern: str) -> bool:
+    return any(sign in pattern for sign in "*?[")
+
+
+def chain_above(parent: RunCreated | None) -> Grants:
+    """Return the grants that a task given by the run *parent* stands under, or those of a task of its own: none."""
+    return () if parent is None else narrow(parent.grants, parent.grant)
+
+
+def created_event(
+    task: SubmitTask,
+    version: NetworkVersion,
+    snapshot: Snapshot,
+    caller: str,
+    script_digest: str | None,
+    parent: RunCreated | None = None,
+    planner_model: str | None = None,
+) -> RunCreated:
+    """Return the first event of the run: the task with every default filled in.
+
+    *planner_model* is the platform's choice, for tasks that name no model and may have a plan made.
+    Under *parent* it has every grant of that run and its own: rights only narrow. Raises ChainTooLongError.
+    """
+    above = chain_above(parent)
+    narrow(above, None if task.grant is None else [rule.model_dump(mode="json") for rule in task.grant])
+    model = task.model or ("scripted:task" if task.script is not None else None)
+    goal, background = _goal(task, snapshot), _background(task, snapshot)
+    return RunCreated(
+        kind=kind_of(task, snapshot),
+        goal=goal,
+        background=background,
+        plan=_plan(task),
+        swarm=swarm_of(task, snapshot),
+        workspace=mounted(task).files,
+        project=version.project,
+        caller=caller,
+        network=version.name,
+        version=version.version,
+        snapshot_digest=version.digest,
+        agent_key=task.agent_key or snapshot.default_agent_key,
+        user_message=task.user_message or _said(task),
+        system_params=task.system_params,
+        model=model,
+        script_digest=script_digest,
+        max_steps=task.max_steps or _steps(goal, background) or snapshot.max_steps,
+        max_tool_errors=task.max_tool_errors or snapshot.max_tool_errors,
+        timeout_ms=_timeout(task, snapshot),
+        step_timeout_ms=snapshot.step_timeout_ms,
+        context_limit=snapshot.context_limit,
+        grant=None if task.grant is None else tuple(rule.model_dump(mode="json") for rule in task.grant),
+        grants=above,
+        labels=task.labels,
+        debug=task.debug,
+        single_instruction=task.single_instruction,
+        response_schema=task.response_schema,
+        priority=task.priority,
+        budget=task.budget,
+        planner_model=planner_model if model is None and _may_plan(task, snapshot) else None,
+    )
+
+
+def _may_plan(task: SubmitTask, snapshot: Snapshot) -> bool:
+    """Say whether a plan may be asked for in words: by the task, or by an agent that may call the tool."""
+    asked = task.plan is not None and task.plan.prompt is not None
+    return asked or any(ORCHESTRATE in agent.equipped_tools for agent in snapshot.agents.values())
+
+
+def _said(task: SubmitTask) -> str:
+    """Return what stands for the user's message where the task gives none."""
+    if task.goal is not None:
+        return task.goal.goal
+    return task.background.objective if task.background is not None else plan_said(task)
+
+
+def _plan(task: SubmitTask) -> PlanTask | None:
+    """Return the task's plan; its time is the run's."""
+    return None if task.plan is None else task.plan.model_copy(update={"timeout_ms": None})
+
+
+def _timeout(task: SubmitTask, snapshot: Snapshot) -> int:
+    """Return the active time of the run in ms; that of a plan can only lower it (feature E7)."""
+    own = task.timeout_ms or snapshot.timeout_ms
+    planned = task.plan.timeout_ms if task.plan is not None else None
+    return own if planned is None else min(own, planned)
+
+
+def _goal(task: SubmitTask, snapshot: Snapshot) -> GoalTask | None:
+    """Return the task's goal with its settings filled in: the task's own, else the network's, else the defaults."""
+    if task.goal is None:
+        return None
+    return task.goal.model_copy(update={"settings": filled(GoalSettings, snapshot.goal, task.goal.settings)})
+
+
+def _background(task: SubmitTask, snapshot: Snapshot) -> BackgroundTask | None:
+    """Return the task's objective with its settings filled in, like a goal's."""
+    if task.background is None:
+        return None
+    settings = filled(BackgroundSettings, snapshot.background, task.background.settings)
+    return task.background.model_copy(update={"settings": settings, "mounts": ()})
+
+
+def _steps(goal: GoalTask | None, background: BackgroundTask | None) -> int | None:
+    """Return how many steps a goal or background run may take; None for a network run (design §5)."""
+    if goal is not None:
+        return (goal.settings.max_steps if goal.settings is not None else None) or GOAL_MAX_STEPS
+    if background is not None:
+        return (background.settings.max_steps if background.settings is not None else None) or BACKGROUND_MAX_STEPS
+    return None

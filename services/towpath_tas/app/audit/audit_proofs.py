@@ -1,0 +1,78 @@
+"""Proofs of runs and of single calls: their entries with paths to a signed checkpoint (design §7, audit).
+
+Law: a proof shows entries of the asking project only, and says nothing of what it does not hold; it is checked by
+`towpath audit verify`, which needs nothing else.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from towpath_audit.proof import Proved, written_proof
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.tools.audit import AuditProof, ProveRun
+from towpath_tas.app.audit.audit_export import entry_of, payload_of
+from towpath_tas.app.audit.sealer import QUERIES, BrokenLogError, Sealer, known_keys
+from towpath_tas.app.audit.tree_paths import Paths, TornLogError
+
+MAX_ENTRIES = 500
+"""Of one proof; whoever needs more of a run names a call, or exports a bundle."""
+
+MAX_SHOWN_BYTES = 300_000
+"""Payloads of one proof; what comes on top stands in it by its commitment alone."""
+
+
+class Proving:
+    """Proves what the log holds of runs."""
+
+    def __init__(self, pool: Any, sealer: Sealer) -> None:
+        self._pool = pool
+        self._sealer = sealer
+
+    async def prove(self, request: ProveRun) -> AuditProof:
+        """Return the proof; raises ProblemError where there is nothing to prove, too much, or a log that is broken."""
+        note, size = await self._checkpoint(request.size)
+        async with self._pool.acquire() as connection:
+            asked = (request.project, request.run_id, request.execution_id, size, MAX_ENTRIES + 1)
+            rows = await connection.fetch(QUERIES.entries_to_prove, *asked)
+            _check(rows, request, size)
+            paths = Paths(connection)
+            try:
+                proved = [await _proved(row, paths, size) for row in rows]
+            except TornLogError as error:
+                raise ProblemError(problem("audit_broken", str(error))) from error
+            keys = await known_keys(connection)
+        return AuditProof(proof=written_proof(note, keys, _within_message(proved)), entries=len(proved), size=size)
+
+    async def _checkpoint(self, size: int | None) -> tuple[str, int]:
+        if size is not None:
+            note = await self._pool.fetchval(QUERIES.note_of_size, size)
+            if note is None:
+                raise ProblemError(problem("not_found", f"no checkpoint of {size} leaves is kept"))
+            return note, size
+        try:
+            sealed = await self._sealer.current()
+        except BrokenLogError as error:
+            raise ProblemError(problem("audit_broken", str(error))) from error
+        return sealed.note, sealed.edge.size
+
+
+def _check(rows: Sequence[Any], request: ProveRun, size: int) -> None:
+    which = f"run {request.run_id}" if request.execution_id is None else f"call {request.execution_id} of it"
+    if not rows:
+        raise ProblemError(problem("not_found", f"the log of {size} leaves has no entry of {which}"))
+    if len(rows) > MAX_ENTRIES:
+        detail = f"{which} has more than {MAX_ENTRIES} entries: name one call, or export a bundle"
+        raise ProblemError(problem("request_too_large", detail))
+
+
+async def _proved(row: Any, paths: Paths, size: int) -> Proved:
+    path = await paths.of(row["leaf_index"], size)
+    return Proved(leaf=row["leaf_index"], entry=entry_of(row), payload=payload_of(row), path=path)
+
+
+def _within_message(proved: list[Proved]) -> list[Proved]:
+    kept, weight = [], 0
+    for one in proved:
+        weight += 0 if one.payload is None else len(one.payload.detail.encode())
+        kept.append(one if weight <= MAX_SHOWN_BYTES else one._replace(payload=None))
+    return kept

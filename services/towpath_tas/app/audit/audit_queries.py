@@ -1,0 +1,155 @@
+"""The audit as people ask for it, and blobs on their way in (design §6, §7).
+
+Law: an audit answer holds nothing of another project. A blob is stored only under the digest of its own bytes, and only
+for a call that is under way and shows a genuine ticket.
+"""
+
+import base64
+import binascii
+import json
+from typing import Any
+
+from towpath_contracts.canonical import digest_text
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.runs.views import Done
+from towpath_contracts.tools.access import AuditEntry, AuditPage, AuditQuery, RecordAction
+from towpath_contracts.tools.calls import MAX_RESULT_BYTES, BlobChunk, TicketClaims
+from towpath_contracts.tools.internal_outcomes import CallBlob
+from towpath_fabric.tickets import TicketRefusedError
+from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit
+from towpath_tas.app.calls.dispatcher import Tickets
+from towpath_tas.app.policy.policy_diff import HISTORY, SLACK, entry_at
+
+MAX_TOTAL = 10_000
+"""Matches are counted up to here; more than that nobody reads, and counting would take long."""
+
+MAX_SCANNED = 1_000_000
+"""Entries that one page looks through at most: a second or two of Postgres."""
+
+CHUNK_BYTES = 256 * 1024
+MAX_CHUNKS = MAX_RESULT_BYTES // CHUNK_BYTES
+
+
+class Audit:
+    """Answers questions about the audit, and takes what people did that is no call."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+
+    async def record(self, request: RecordAction) -> Done:
+        """Write an entry; when this answers it is committed."""
+        detail = {**request.detail, "reason": request.reason}
+        entry = platform_audit(
+            *(request.project, request.action, "asked"), actor=request.actor, run_id=request.run_id, detail=detail
+        )
+        await self._pool.execute(QUERIES.add_audit, [entry])
+        return Done(detail="recorded")
+
+    async def query(self, request: AuditQuery) -> AuditPage:
+        """Return a page of entries, newest first.
+
+        A page looks through a bounded part of the audit: it may be empty and still have a page before it.
+        """
+        filters = (
+            *(request.project, request.run_id, request.execution_id, request.agent_key, request.tool),
+            *(request.verdict, request.phase, request.actor, request.since, request.until),
+        )
+        whole = request.run_id is not None  # a run's entries have an index of their own
+        page_of, total_of = (QUERIES.audit, QUERIES.audit_total)
+        if whole:
+            page_of, total_of = (QUERIES.audit_of_run, QUERIES.audit_total_of_run)
+        first, last = await self._window(request)
+        upper = last if request.before is None else min(last, request.before - 1)
+        lower = first if whole else max(first, upper - MAX_SCANNED + 1)
+        rows = await self._pool.fetch(page_of, *filters, request.before, request.limit + 1, lower, upper)
+        counted_from = first if whole else max(first, last - MAX_SCANNED + 1)
+        total = await self._pool.fetchval(total_of, *filters, MAX_TOTAL, counted_from, last)
+        page = rows[: request.limit]
+        before = page[-1]["entry_id"] if len(rows) > request.limit else lower if lower > first else None
+        return AuditPage(entries=tuple(_entry(row) for row in page), next_before=before, total=total)
+
+    async def _window(self, request: AuditQuery) -> tuple[int, int]:
+        """The first and the last entry that the times of *request* can mean."""
+        first = 1 if request.since is None else await entry_at(self._pool, request.since, -SLACK)
+        if request.until is not None:
+            return first, await entry_at(self._pool, request.until, SLACK) - 1
+        return first, await self._pool.fetchval(HISTORY.last_entry)
+
+
+class Blobs:
+    """Takes large results in pieces, and gives the files that a call works with."""
+
+    def __init__(self, pool: Any, tickets: Tickets) -> None:
+        self._pool = pool
+        self._tickets = tickets
+
+    async def put(self, chunk: BlobChunk) -> Done:
+        """Take one piece; the last one completes the blob. Raises ProblemError for anything that is not in order."""
+        claims = await self._allowed(chunk)
+        execution_id = claims.execution_id
+        if await self._pool.fetchval(QUERIES.blob_exists, claims.project, chunk.digest):
+            return Done(detail="stored")
+        await self._pool.execute(QUERIES.add_piece, execution_id, chunk.digest, chunk.index, _data(chunk))
+        if chunk.index < chunk.total - 1:
+            return Done(detail=f"piece {chunk.index + 1} of {chunk.total}")
+        rows = await self._pool.fetch(QUERIES.pieces, execution_id, chunk.digest)
+        data = b"".join(row["data"] for row in rows)
+        await self._pool.execute(QUERIES.drop_pieces, execution_id, chunk.digest)
+        if [row["piece"] for row in rows] != list(range(chunk.total)) or digest_text(data) != chunk.digest:
+            detail = f"{len(rows)} of {chunk.total} pieces are here and make another digest; send all of them again"
+            raise ProblemError(problem("request_invalid", detail))
+        await self._pool.execute(QUERIES.add_blob, claims.project, chunk.digest, data, len(data))
+        return Done(detail="stored")
+
+    async def get(self, request: CallBlob) -> BlobChunk:
+        """Return one piece of the list of files of a call under way, or of a file in it; raises ProblemError."""
+        claims = self._opened(request.ticket)
+        row = await self._pool.fetchrow(QUERIES.files_of_call, claims.run_id, claims.execution_id)
+        if row is None:
+            raise ProblemError(problem("forbidden", "the call is not under way, or works with no files"))
+        named = {file["digest"] for file in json.loads(row["data"]).values()} | {row["digest"]}
+        if request.digest not in named:
+            raise ProblemError(problem("forbidden", f"the call works with no file {request.digest}"))
+        data = await self._pool.fetchval(QUERIES.blob_data, claims.project, request.digest)
+        if data is None:
+            raise ProblemError(problem("not_found", f"no blob {request.digest}"))
+        return BlobChunk(
+            digest=request.digest,
+            index=request.index,
+            total=max(1, -(-len(data) // CHUNK_BYTES)),
+            data_base64=base64.b64encode(
+                data[request.index * CHUNK_BYTES : (request.index + 1) * CHUNK_BYTES]
+            ).decode(),
+        )
+
+    def _opened(self, ticket: str) -> TicketClaims:
+        try:
+            return self._tickets.opened(ticket)
+        except TicketRefusedError as error:
+            raise ProblemError(problem("forbidden", f"the ticket is {error.reason}")) from error
+
+    async def _allowed(self, chunk: BlobChunk) -> TicketClaims:
+        if not 0 <= chunk.index < chunk.total:
+            raise ProblemError(problem("request_invalid", f"piece {chunk.index} of {chunk.total} can't be"))
+        if chunk.total > MAX_CHUNKS:
+            raise ProblemError(problem("request_too_large", f"at most {MAX_RESULT_BYTES} bytes are stored"))
+        claims = self._opened(chunk.ticket)
+        if chunk.execution_id is not None and chunk.execution_id != claims.execution_id:
+            raise ProblemError(problem("forbidden", "the ticket is for another call"))
+        if not await self._pool.fetchval(QUERIES.blob_wanted, claims.run_id, claims.execution_id):
+            raise ProblemError(problem("forbidden", "the call is not under way"))
+        return claims
+
+
+def _data(chunk: BlobChunk) -> bytes:
+    try:
+        data = base64.b64decode(chunk.data_base64, validate=True)
+    except (ValueError, binascii.Error) as error:
+        raise ProblemError(problem("request_invalid", "data_base64 is not base64")) from error
+    if len(data) > CHUNK_BYTES:
+        raise ProblemError(problem("request_too_large", f"a piece has at most {CHUNK_BYTES} bytes"))
+    return data
+
+
+def _entry(row: Any) -> AuditEntry:
+    return AuditEntry.model_validate({**dict(row), "detail": json.loads(row["detail"])})

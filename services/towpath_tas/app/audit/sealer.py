@@ -1,0 +1,228 @@
+"""The sealer: gives every committed entry of the audit its leaf, and signs what the log has become (design §7, audit).
+
+Law: one sealer at a time holds the lock, whichever replica it is. Leaves and checkpoint are one commit; a checkpoint
+leaves the database only after it. A log that does not fit its own last checkpoint is never sealed further: whoever
+changed it would get a signature for it.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+import asyncpg
+
+from towpath_audit.merkle import Edge
+from towpath_audit.notes import Checkpoint, NoteError, PublicKey, Signer, open_note
+from towpath_fabric.clock import monotonic
+from towpath_fabric.postgres.pool import DATABASE_DOWN, Queries
+from towpath_fabric.telemetry.logs import Logger
+from towpath_tas.adapters.ledger_tables import QUERIES as LEDGER
+from towpath_tas.adapters.ledger_tables import platform_audit
+from towpath_tas.metrics import Metrics
+
+QUERIES = Queries.load("towpath_tas.adapters", "audit.sql")
+
+BATCH = 10_000
+"""Leaves in one seal. More would hold the lock, and the memory, for longer than the next seal should wait."""
+
+
+class BrokenLogError(Exception):
+    """The stored log does not fit its last checkpoint; the message says how."""
+
+
+class Outlet(Protocol):
+    """Where checkpoints go outside of the database."""
+
+    async def publish(self, note: str) -> None:
+        """Hand a checkpoint out; what goes wrong is logged, never raised."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seal:
+    """A checkpoint as it is stored."""
+
+    seal_id: int
+    edge: Edge
+    at: datetime
+    note: str
+
+
+class Sealer:
+    """Seals for one replica, about every *every_s* seconds; after *idle_s* without entries it signs that.
+
+    *publish_s* is the least time between two checkpoints that are handed out; the newest always is in the end.
+    """
+
+    def __init__(
+        self,
+        pool: Any,
+        signer: Signer,
+        outlets: Sequence[Outlet],
+        metrics: Metrics,
+        log: Logger,
+        *,
+        every_s: float = 1.0,
+        idle_s: float = 300.0,
+        publish_s: float = 10.0,
+    ) -> None:
+        self.signer = signer
+        self._pool = pool
+        self._outlets = tuple(outlets)
+        self._metrics = metrics
+        self._log = log
+        self._every_s = every_s
+        self._idle = timedelta(seconds=idle_s)
+        self._publish_s = publish_s
+        self._introduced = False
+        self._seen: Seal | None = None  # the last committed one that this sealer saw or signed
+        self._queued = 0  # the newest one that was put up for handing out
+        self._unpublished: str | None = None
+        self._published = -publish_s
+
+    async def run(self) -> None:
+        """Seal for ever; what is sealed is handed out beside it, since an outlet may take its time."""
+        async with asyncio.TaskGroup() as both:
+            both.create_task(self._keep_sealing())
+            both.create_task(self._keep_handing_out())
+
+    async def _keep_handing_out(self) -> None:
+        while True:
+            await asyncio.sleep(self._every_s)
+            await self._hand_out()
+
+    async def _keep_sealing(self) -> None:
+        while True:
+            await asyncio.sleep(self._every_s)
+            try:
+                if await self._due():
+                    await self.seal()
+            except (*DATABASE_DOWN, asyncpg.PostgresError) as error:
+                self._log.warning("the audit was not sealed, its entries wait", error=str(error))
+            except BrokenLogError as error:
+                self._metrics.seal_refusals.inc()
+                self._log.error("the audit is not sealed any more", problem=str(error))
+
+    async def seal(self) -> Seal | None:
+        """Seal what waits, or sign that nothing does; None where another sealer is at it just now.
+
+        Raises BrokenLogError, and what `DATABASE_DOWN` lists: then nothing was sealed, and everything waits.
+        """
+        await self._introduce()
+        async with self._pool.acquire() as connection, connection.transaction():
+            if not await connection.fetchval(QUERIES.try_seal_lock):
+                return None
+            sealed, _ = await self._seal(connection)
+        self._committed(sealed)
+        return sealed
+
+    async def current(self, *, fresh: bool = False) -> Seal:
+        """Return a checkpoint over everything that was committed before this was called.
+
+        That is the last one where nothing came since, unless it is older than *idle_s* or a *fresh* one is asked for.
+        """
+        await self._introduce()
+        while True:
+            async with self._pool.acquire() as connection, connection.transaction():
+                await connection.execute(QUERIES.seal_lock)
+                sealed, whole = await self._seal(connection, reuse=not fresh)
+            self._committed(sealed)
+            if whole:
+                return sealed
+
+    async def _due(self) -> bool:
+        row = await self._pool.fetchrow(QUERIES.seal_due)
+        return row["waiting"] or row["sealed_at"] is None or row["now"] - row["sealed_at"] >= self._idle
+
+    def _committed(self, sealed: Seal) -> None:
+        if self._seen is None or sealed.seal_id > self._seen.seal_id:
+            self._seen = sealed
+        if sealed.seal_id > self._queued:
+            self._queued, self._unpublished = sealed.seal_id, sealed.note
+
+    async def _seal(self, connection: Any, *, reuse: bool = False) -> tuple[Seal, bool]:
+        """Seal under the lock; say too whether nothing more waits. *reuse*: a young seal will do where nothing does."""
+        last = await self.last(connection)
+        try:
+            rows = await connection.fetch(QUERIES.take_leaves, BATCH)
+        except asyncpg.UniqueViolationError as error:
+            raise BrokenLogError("leaves are stored that the last checkpoint does not cover") from error
+        at = await connection.fetchval(QUERIES.now)
+        if reuse and not rows and last is not None and at - last.at < self._idle:
+            return last, True
+        edge = last.edge if last is not None else Edge()
+        grown = edge.extended(row["hash"] for row in rows)
+        checkpoint = Checkpoint(self.signer.public.name, grown.size, grown.root, at)
+        sealed = Seal(
+            seal_id=last.seal_id + 1 if last is not None else 1,
+            edge=grown,
+            at=at,
+            note=self.signer.note(checkpoint.text()),
+        )
+        await connection.execute(
+            QUERIES.add_seal, *(sealed.seal_id, grown.size, grown.root, grown.packed(), at, sealed.note)
+        )
+        self._metrics.sealed.inc(len(rows))
+        return sealed, len(rows) < BATCH
+
+    async def last(self, connection: Any) -> Seal | None:
+        """Return the last checkpoint, if there is one.
+
+        Raises BrokenLogError where it is not one of ours, or does not follow from the last one that this sealer knows.
+        """
+        await self._went_on(connection)
+        row = await connection.fetchrow(QUERIES.last_seal)
+        if row is None:
+            return None
+        try:
+            edge = Edge.unpacked(row["size"], row["edge"])
+            text, _ = open_note(row["note"], await known_keys(connection))
+            said = Checkpoint.read(text)
+        except (ValueError, NoteError) as error:
+            msg = f"checkpoint {row['seal_id']} can't be believed: {error}"
+            raise BrokenLogError(msg) from error
+        if (said.size, said.root) != (edge.size, edge.root) or said.root != row["root"]:
+            msg = f"checkpoint {row['seal_id']} was signed for another tree than the stored one"
+            raise BrokenLogError(msg)
+        last = Seal(seal_id=row["seal_id"], edge=edge, at=row["at"], note=row["note"])
+        self._seen = last
+        return last
+
+    async def _went_on(self, connection: Any) -> None:
+        """Raise BrokenLogError where the table went back: its newest seals are gone, or others stand in their place.
+
+        What is left would fit itself, and the next signature would be under a second history of the same log.
+        """
+        if self._seen is None:
+            return
+        row = await connection.fetchrow(QUERIES.seal_known, self._seen.seal_id)
+        if row["size"] is None and row["first"] is not None and row["first"] > self._seen.seal_id:
+            return  # retention dropped it, and what it kept goes on from there
+        if (row["size"], row["root"]) != (self._seen.edge.size, self._seen.edge.root):
+            msg = f"checkpoint {self._seen.seal_id} over {self._seen.edge.size} leaves was signed, and is not stored"
+            raise BrokenLogError(msg)
+
+    async def _introduce(self) -> None:
+        """Store this sealer's public key before it first seals: bundles carry it, and a new key stands in the log."""
+        if self._introduced:
+            return
+        public = self.signer.public
+        async with self._pool.acquire() as connection, connection.transaction():
+            if await connection.fetchval(QUERIES.add_key, public.text) is not None:
+                said = {"key": public.text, "fingerprint": public.fingerprint}
+                entry = platform_audit("", "audit.key", "used", actor="tas", detail=said)
+                await connection.execute(LEDGER.add_audit, [entry])
+        self._introduced = True
+
+    async def _hand_out(self) -> None:
+        if self._unpublished is None or monotonic() - self._published < self._publish_s:
+            return
+        note, self._unpublished, self._published = self._unpublished, None, monotonic()
+        for outlet in self._outlets:
+            await outlet.publish(note)
+
+
+async def known_keys(connection: Any) -> list[PublicKey]:
+    """Return every public key that ever sealed this log, the oldest first."""
+    return [PublicKey.read(row["public_key"]) for row in await connection.fetch(QUERIES.keys)]

@@ -1,0 +1,88 @@
+"""Paths of leaves to the root of a tree, without reading the tree whole (design §7, audit).
+
+Law: a path is computed from stored leaf hashes and from the edges of stored checkpoints, and nothing is signed because
+of it: whoever gets it checks it against a root that was signed before.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from towpath_audit.merkle import Edge, node_hash, tree_root
+from towpath_tas.app.audit.sealer import QUERIES
+
+AT_ONCE = 4_096
+"""Leaf hashes that are read at once, 128 KB; a larger subtree is taken from a checkpoint or in halves."""
+
+
+class TornLogError(Exception):
+    """Leaves that a path needs are gone and no checkpoint stands for them; the message says which."""
+
+
+class Paths:
+    """Finds paths in the log of one *connection*; what it has read once it remembers."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._roots: dict[tuple[int, int], bytes] = {}
+        self._blocks: dict[int, dict[int, bytes]] = {}
+
+    async def of(self, index: int, size: int) -> tuple[bytes, ...]:
+        """Return the path of leaf *index* in the tree of the first *size* leaves, from the bottom up.
+
+        Raises TornLogError, and ValueError where the tree has no such leaf.
+        """
+        if not 0 <= index < size:
+            msg = f"there is no leaf {index} in a tree of {size}"
+            raise ValueError(msg)
+        path: list[bytes] = []
+        low, high = 0, size
+        while high - low > 1:
+            middle = low + (1 << ((high - low - 1).bit_length() - 1))
+            if index < middle:
+                path.append(await self._root(middle, high))
+                high = middle
+            else:
+                path.append(await self._root(low, middle))
+                low = middle
+        return tuple(reversed(path))
+
+    async def _root(self, low: int, high: int) -> bytes:
+        found = self._roots.get((low, high))
+        if found is None:
+            found = self._roots[low, high] = await self._made(low, high)
+        return found
+
+    async def _made(self, low: int, high: int) -> bytes:
+        size = high - low
+        leaves = await self._leaves(low, high) if size <= AT_ONCE else ()
+        if len(leaves) == size:
+            return tree_root(leaves)
+        perfect = size & (size - 1) == 0
+        stored = await self._stored(low, high) if perfect and low % (2 * size) == 0 else None
+        if stored is not None:
+            return stored
+        if size == 1:
+            msg = f"leaf {low} is not kept, and no checkpoint stands for it"
+            raise TornLogError(msg)
+        middle = low + (1 << ((size - 1).bit_length() - 1))
+        return node_hash(await self._root(low, middle), await self._root(middle, high))
+
+    async def _stored(self, low: int, high: int) -> bytes | None:
+        """Return the root of a perfect subtree from the edge of a checkpoint that ends before its sibling does."""
+        row = await self._connection.fetchrow(QUERIES.edge_within, high, 2 * high - low)
+        if row is None:
+            return None
+        try:
+            edge = Edge.unpacked(row["size"], row["edge"])
+        except ValueError:
+            return None  # somebody has changed it: the leaves themselves say what they are
+        return edge.hashes[low.bit_count()]  # one hash for each perfect subtree before it, as for each bit of its place
+
+    async def _leaves(self, low: int, high: int) -> Sequence[bytes]:
+        """Return the leaf hashes of a subtree, as far as they are kept; it lies within one block that is read whole."""
+        begin = low - low % AT_ONCE
+        if begin not in self._blocks:
+            rows = await self._connection.fetch(QUERIES.leaf_hashes, begin, begin + AT_ONCE)
+            self._blocks[begin] = {row["leaf_index"]: row["hash"] for row in rows}
+        block = self._blocks[begin]
+        return [block[index] for index in range(low, high) if index in block]

@@ -1,0 +1,1 @@
+"""Handlers of tool calls: requests, claims, outcomes, approvals, dispatch."""

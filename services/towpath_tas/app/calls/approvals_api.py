@@ -1,0 +1,140 @@
+"""Words from outside the loops: raised fences, people's decisions on approvals and on unknown calls (design §7).
+
+Law: a word counts from the commit on that stores it; before that it is not answered. Whoever is refused hears why.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from towpath_contracts.problems.registry import Problem, ProblemError, problem
+from towpath_contracts.runs.views import Done, ResolveGate
+from towpath_contracts.tools.access import FenceAnswer, RaiseFence, SettleCall
+from towpath_contracts.tools.calls import CallStatus
+from towpath_contracts.tools.internal_outcomes import InternalOutcome, RecordOutcome
+from towpath_fabric.crash_points import crash_point, crash_point_sent
+from towpath_fabric.ports import Database
+from towpath_fabric.postgres.pinned_connection import Lane
+from towpath_tas.adapters.ledger_tables import QUERIES, call_from_row, change_calls
+from towpath_tas.app.calls.dispatcher import Sender
+from towpath_tas.app.calls.ledger_store import NOTHING, Book, Entry, Picture
+from towpath_tas.core.approvals import approval_votes
+from towpath_tas.core.calls.call import Call, Step
+from towpath_tas.core.calls.internal_calls import on_recorded
+from towpath_tas.core.calls.settlement import is_live, on_fence, on_settle
+from towpath_tas.core.calls.switch_holds import hold
+
+
+class Settling:
+    """Carries words from outside into the ledger."""
+
+    def __init__(self, pool: Database, book: Book, sender: Sender) -> None:
+        self._pool = pool
+        self._book = book
+        self._sender = sender
+
+    async def raise_fence(self, request: RaiseFence) -> FenceAnswer:
+        """Store a fence, void what has not started, stop the rest; the same question has the same kind of answer."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(QUERIES.lock_fence, request.run_id)
+            row = await connection.fetchrow(QUERIES.raise_fence, request.run_id, request.project, request.fence)
+            stored = await connection.fetch(QUERIES.calls_of_run, request.run_id, request.project)
+            calls = [call_from_row(found) for found in stored]
+            steps = [on_fence(call, request.reason, now=row["at"]) for call in calls]
+            changed = [step for step in steps if step.call is not None]
+            if changed:
+                crash_point("tas.fence_before_change")
+                await change_calls(connection, changed, [])
+            crash_point("tas.fence_before_commit")
+        crash_point("tas.fence_committed")
+        for step in steps:
+            await self._sender.send(step)
+        await crash_point_sent("tas.fence_before_reply")
+        after = [step.call or call for call, step in zip(calls, steps, strict=True)]
+        return _fence_answer(request, row["fence"], after, row["at"])
+
+    async def resolve_approval(self, request: ResolveGate) -> Done:
+        """Store a person's word on an approval, then tell the run; raises ProblemError where it does not count."""
+        found = await self._pool.fetchrow(QUERIES.find_approval, request.approval_id, request.project)
+        if found is None:
+            raise ProblemError(problem("gate_not_found", f"no approval {request.approval_id} in {request.project}"))
+
+        def decide(picture: Picture) -> Step | Problem:
+            if picture.call is None or picture.approval is None:
+                return problem("gate_not_found", "the call is not in the ledger")
+            if picture.approval.approval_id != request.approval_id:
+                if approval_votes.edited_before(picture.call, picture.approval, request):
+                    return NOTHING
+                return problem("gate_settled", "the call has a newer approval, which shows what changed")
+            return approval_votes.resolve(picture.call, picture.approval, request, picture.authorize, now=picture.now)
+
+        entry = await self._settle(found["run_id"], found["execution_id"], request.project, decide)
+        return Done(detail=f"approval {request.approval_id}: {_what_became(entry)}")
+
+    async def settle_call(self, request: SettleCall) -> Done:
+        """Store a person's word on an unknown call, then tell the run; raises ProblemError where nothing is open."""
+
+        def decide(picture: Picture) -> Step | Problem:
+            call = picture.call
+            if call is None or call.project != request.project:
+                return problem("tool_call_not_found", f"no call {request.execution_id} in {request.project}")
+            return on_settle(call, request.verdict, request.actor, request.reason, now=picture.now, fence=picture.fence)
+
+        await self._settle(request.run_id, request.execution_id, request.project, decide)
+        return Done(detail=f"call {request.execution_id}: {request.verdict}")
+
+    async def record_outcome(self, request: RecordOutcome) -> InternalOutcome:
+        """Store what a run says of a call that it applied itself; when this answers it is committed."""
+        refused: list[str] = [""]
+
+        def decide(picture: Picture) -> Step:
+            step, refused[0] = on_recorded(picture.call, request)
+            return step
+
+        await self._settle(request.run_id, request.execution_id, request.project, decide)
+        return InternalOutcome(execution_id=request.execution_id, refused=refused[0])
+
+    async def _settle(
+        self, run_id: UUID, execution_id: UUID, project: str, decide: Callable[[Picture], Step | Problem]
+    ) -> Entry:
+        refused: list[Problem] = []
+
+        def decided(picture: Picture) -> Step:
+            refused.clear()
+            word = decide(picture)
+            if isinstance(word, Problem):
+                refused.append(word)
+                return NOTHING
+            return hold(picture.call, word, picture.holding())
+
+        entry = Entry(run_id=run_id, execution_id=execution_id, project=project, decide=decided, read=True)
+        lane = Lane(self._pool)
+        try:
+            await self._book.apply(lane, [entry])
+        finally:
+            await lane.close()
+        crash_point("tas.word_written")
+        if refused:
+            raise ProblemError(refused[0])
+        if entry.error or entry.contested:
+            raise ProblemError(problem("unavailable", entry.error or "the call is contested", retry_after_s=1))
+        await self._sender.send(entry.step)
+        await crash_point_sent("tas.word_told")
+        return entry
+
+
+def _what_became(entry: Entry) -> str:
+    """Say how far the approval is after the word, or as it was found where the word was a repetition."""
+    found = entry.picture.approval if entry.picture is not None else None
+    approval = entry.step.approvals[-1] if entry.step.approvals else found
+    return approval_votes.standing(approval) if approval is not None else ""
+
+
+def _fence_answer(request: RaiseFence, fence: int, calls: Sequence[Call], now: datetime) -> FenceAnswer:
+    return FenceAnswer(
+        run_id=request.run_id,
+        fence=fence,
+        voided=tuple(call.execution_id for call in calls if call.status is CallStatus.VOID),
+        live=tuple(call.execution_id for call in calls if is_live(call, now)),
+        unknown=tuple(call.execution_id for call in calls if call.status is CallStatus.UNKNOWN and not call.settled_by),
+    )

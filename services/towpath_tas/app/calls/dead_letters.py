@@ -1,0 +1,107 @@
+"""Dead letters of the streams between this service and the workers (design §6).
+
+Law: a worker may speak of deliveries only, and is believed only as far as the ledger agrees, also about whose letter it
+is: one that the ledger does not know is nobody's. What a run hears is the ledger's word. A letter goes back only into a
+stream that is this service's to write.
+"""
+
+from dataclasses import replace
+from uuid import UUID
+
+from towpath_contracts import subjects
+from towpath_contracts.dead_letters import ReportDead, Republish
+from towpath_contracts.facts import MessageDead
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.runs.views import Done
+from towpath_fabric.dead_letters import NOBODY, About, about_of, reported_body, store_reported
+from towpath_fabric.ports import Database, Wire
+from towpath_fabric.postgres.pinned_connection import Lane
+from towpath_fabric.telemetry.logs import Logger
+from towpath_tas.adapters.ledger_tables import QUERIES
+from towpath_tas.app.calls.dispatcher import MESSAGE_ID, Sender
+from towpath_tas.app.calls.ledger_store import Book, Entry, Picture
+from towpath_tas.core.calls.call import Step
+from towpath_tas.core.calls.dead_deliveries import on_dead_delivery
+from towpath_tas.metrics import Metrics
+
+DELIVERIES = "TOOLEXEC"
+OWN_STREAMS = frozenset({DELIVERIES, "TOOLOUT"})
+
+
+class Letters:
+    """Keeps what workers report and sends letters again."""
+
+    def __init__(self, pool: Database, bus: Wire, book: Book, sender: Sender, metrics: Metrics, log: Logger) -> None:
+        self._pool = pool
+        self._bus = bus
+        self._book = book
+        self._sender = sender
+        self._metrics = metrics
+        self._log = log
+
+    async def tell(self, fact: MessageDead) -> bool:
+        """Hand a fact to its run; False where the broker does not take it now."""
+        return await self._bus.store(subjects.run_inbox("tas", fact.run_id), fact.model_dump_json().encode())
+
+    async def report(self, request: ReportDead) -> Done:
+        """Keep a delivery that a worker could not handle, and send the call out again if it waits for just that."""
+        project, toolset = _addressee(request)
+        body = reported_body(request)
+        known = await confirmed(self._pool, about_of(body), addressee=(project, toolset))
+        if not await store_reported(self._pool, request, body, known):
+            self._log.error("too many open dead letters, this one is only counted", stream=DELIVERIES)
+        self._metrics.dead.labels(DELIVERIES).inc()
+        if request.tells and known.run_id is not None and known.effect_id is not None:
+            await self._again(known.run_id, known.effect_id, known.attempt, project, toolset, request.reason)
+        return Done(detail="kept")
+
+    async def _again(
+        self, run_id: UUID, execution_id: UUID, attempt: int, project: str, toolset: str, reason: str
+    ) -> None:
+        times: int = await self._pool.fetchval(QUERIES.dead_deliveries, run_id, execution_id)
+
+        def decide(picture: Picture) -> Step:
+            call = picture.call if picture.call is not None and picture.call.project == project else None
+            return on_dead_delivery(call, attempt, toolset, reason, times=times)
+
+        entry = Entry(run_id=run_id, execution_id=execution_id, project=project, decide=decide, read=True)
+        lane = Lane(self._pool)
+        try:
+            await self._book.apply(lane, [entry])
+        finally:
+            await lane.close()
+        if entry.error or entry.contested:
+            raise ProblemError(problem("unavailable", entry.error or "the call is contested", retry_after_s=1))
+        await self._sender.send(entry.step)
+
+    async def republish(self, request: Republish) -> Done:
+        """Put a dead letter back into its stream; raises ProblemError where it is none of this service's."""
+        row = await self._pool.fetchrow(QUERIES.dead_letter, request.dead_letter_id)
+        if row is None or row["stream"] not in OWN_STREAMS:
+            detail = f"no dead letter {request.dead_letter_id} of {', '.join(sorted(OWN_STREAMS))}"
+            raise ProblemError(problem("not_found", detail))
+        headers = {MESSAGE_ID: f"dead:{request.dead_letter_id}"}
+        if not await self._bus.store(row["subject"], row["body"], headers):
+            raise ProblemError(problem("unavailable", "the broker did not take the letter", retry_after_s=2))
+        return Done(detail=f"sent again on {row['subject']}")
+
+
+async def confirmed(pool: Database, said: About, addressee: tuple[str, str] | None = None) -> About:
+    """Return *said* with the project of its call where the ledger knows that call, else NOBODY.
+
+    *addressee* is project and toolset that the call must be of.
+    """
+    if said.run_id is None or said.effect_id is None:
+        return NOBODY
+    row = await pool.fetchrow(QUERIES.project_of_call, said.run_id, said.effect_id)
+    if row is None or addressee not in (None, (row["project"], row["toolset"])):
+        return NOBODY
+    return replace(said, project=row["project"])
+
+
+def _addressee(request: ReportDead) -> tuple[str, str]:
+    """Return project and toolset of the delivery's subject; raises ProblemError for anything but a delivery."""
+    tokens = request.subject.split(".")
+    if request.stream != DELIVERIES or len(tokens) != 4 or tokens[:2] != ["tool", "exec"]:
+        raise ProblemError(problem("forbidden", "a worker may report deliveries only"))
+    return tokens[2], tokens[3]

@@ -1,0 +1,147 @@
+"""Sends what a stored step wants sent: invocations with their tickets, facts, stops.
+
+Law: nothing is sent before its step is stored, and nothing here is waited for. What gets lost is asked for again by the
+run (design §4), and answered from the ledger.
+"""
+
+import json
+from datetime import datetime
+from uuid import UUID
+
+from towpath_contracts import subjects
+from towpath_contracts.tools.calls import CancelTool, TicketClaims
+from towpath_fabric.crash_points import crash_point, crash_point_sent
+from towpath_fabric.ports import Wire
+from towpath_fabric.tickets import TicketRefusedError, TicketSigner, TicketVerifier
+from towpath_tas.app.calls.ledger_store import Clock
+from towpath_tas.core.calls.call import Call, Dispatch, Step, Stop, Tell
+from towpath_tas.core.calls.internal_calls import is_internal, permitted
+from towpath_tas.metrics import Metrics
+
+MESSAGE_ID = "Nats-Msg-Id"
+
+MAX_TICKETS = 16_384
+"""Tickets remembered, so that an outcome that shows one is recognised without a signature check."""
+
+
+class Tickets:
+    """Makes tickets and recognises them."""
+
+    def __init__(self, signer: TicketSigner, clock: Clock, life_s: int) -> None:
+        self._signer = signer
+        self._verifier = TicketVerifier(signer.public_keys())
+        self._clock = clock
+        self._life_s = life_s
+        self._made: dict[str, TicketClaims] = {}
+
+    def public_keys(self) -> dict[str, str]:
+        """Return the keys that workers check tickets with."""
+        return self._signer.public_keys()
+
+    def now(self) -> datetime | None:
+        """Return the time by which tickets expire; None as long as Postgres has not told it."""
+        return self._clock.now() if self._clock.known else None
+
+    def make(self, call: Call) -> str:
+        """Return the ticket for the current attempt of *call*. It ends with the call's deadline at the latest."""
+        now = self._clock.now().timestamp()
+        claims = TicketClaims.model_construct(
+            execution_id=call.execution_id,
+            attempt=call.attempt,
+            run_id=call.run_id,
+            project=call.project,
+            fence=call.fence,
+            tool=call.tool,
+            args_digest=call.args_digest,
+            effect_class=call.effect_class,
+            policy_version=call.policy_version,
+            issued_at=now,
+            expires_at=min(now + self._life_s, call.deadline.timestamp()),
+            key_id=self._signer.key_id,
+        )
+        ticket = self._signer.sign(claims)
+        while len(self._made) >= MAX_TICKETS:
+            del self._made[next(iter(self._made))]
+        self._made[ticket] = claims
+        return ticket
+
+    def fault(self, ticket: str, execution_id: UUID, attempt: int, run_id: UUID, *, at_start: bool) -> str:
+        """Return what is wrong with *ticket* for this call, or an empty string; *at_start* also looks at its expiry."""
+        claims = self._made.get(ticket)
+        if claims is None:
+            try:
+                claims = self._verifier.open(ticket)
+            except TicketRefusedError as error:
+                return str(error.reason)
+        if (claims.execution_id, claims.attempt, claims.run_id) != (execution_id, attempt, run_id):
+            return "mismatch"
+        return "expired" if at_start and self._clock.now().timestamp() > claims.expires_at else ""
+
+    def opened(self, ticket: str) -> TicketClaims:
+        """Return what a genuine ticket says, however old it is; raises TicketRefusedError."""
+        return self._made.get(ticket) or self._verifier.open(ticket)
+
+
+class Sender:
+    """Publishes the effects of steps."""
+
+    def __init__(self, bus: Wire, tickets: Tickets, metrics: Metrics) -> None:
+        self._bus = bus
+        self._tickets = tickets
+        self._metrics = metrics
+
+    async def send(self, step: Step, root: UUID | None = None) -> None:
+        """Send everything that *step* wants sent; *root* is the run above the call's, whose trace it belongs to."""
+        for effect in step.effects:
+            match effect:
+                case Dispatch() if is_internal(effect.call):
+                    await self._tell(effect.call.run_id, permitted(effect.call))
+                case Dispatch():
+                    await self._dispatch(effect.call, root)
+                case Tell():
+                    await self._tell(effect.run_id, effect.fact)
+                case Stop():
+                    body = CancelTool(execution_id=effect.execution_id, reason=effect.reason).model_dump_json()
+                    subject = subjects.tool_cancel(effect.project, effect.toolset, effect.execution_id)
+                    await self._bus.post(subject, body.encode())
+        self._count(step)
+
+    async def _tell(self, run_id: UUID, fact: str) -> None:
+        crash_point("tas.before_tell")
+        self._metrics.facts.inc()
+        await self._bus.post(subjects.run_inbox("tas", run_id), fact.encode())
+        await crash_point_sent("tas.told")
+
+    async def _dispatch(self, call: Call, root: UUID | None) -> None:
+        crash_point("tas.before_dispatch")
+        self._metrics.dispatches.inc()
+        body = invocation_body(call, self._tickets.make(call), root)
+        headers = {MESSAGE_ID: f"{call.execution_id}:{call.attempt}"}
+        await self._bus.post(subjects.tool_exec(call.project, call.toolset), body, headers)
+        await crash_point_sent("tas.dispatched")
+
+    def _count(self, step: Step) -> None:
+        for note in step.notes:
+            match note.phase:
+                case "decision":
+                    self._metrics.decisions.labels(note.verdict).inc()
+                case "claim":
+                    self._metrics.claims.labels(note.verdict).inc()
+                case "outcome" | "settled":
+                    self._metrics.outcomes.labels(note.verdict).inc()
+                case "evidence":
+                    self._metrics.evidence.inc()
+                case _:
+                    continue
+
+
+def invocation_body(call: Call, ticket: str, root: UUID | None = None) -> bytes:
+    """Return the ToolInvocation of *call* as JSON; the arguments are JSON already and are not read again."""
+    files = f',"workspace":{json.dumps(call.workspace)}' if call.workspace else ""
+    above = f',"root_run_id":"{root}"' if root is not None else ""
+    return (
+        f'{{"schema_version":1,"execution_id":"{call.execution_id}","attempt":{call.attempt},"run_id":"{call.run_id}",'
+        f'"project":{json.dumps(call.project)},"toolset":{json.dumps(call.toolset)},"tool":{json.dumps(call.tool)},'
+        f'"args":{call.args},"effect_class":"{call.effect_class}","timeout_ms":{call.timeout_ms},"ticket":"{ticket}"'
+        f"{files}{above}}}"
+    ).encode()

@@ -1,0 +1,125 @@
+"""`svc.tas.claim_start`: may I start now? Questions that arrive together share one commit.
+
+Law: an answer leaves only after its claim is stored. Where it can't be stored, the answer is `unavailable`, and the
+worker asks again with the same claim id.
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from nats.aio.msg import Msg
+from pydantic import ValidationError
+
+from towpath_contracts.base import Message
+from towpath_contracts.problems.registry import Problem, problem
+from towpath_contracts.rpc import CLAIM_START, PROBLEM_HEADER
+from towpath_contracts.tools.calls import ClaimAnswer, ClaimStart
+from towpath_fabric.crash_points import crash_point, crash_point_sent
+from towpath_fabric.nats.bus import problem_from_validation
+from towpath_fabric.ports import Ear, Wire
+from towpath_fabric.postgres.pinned_connection import Lane
+from towpath_fabric.postgres.pool import DATABASE_DOWN
+from towpath_fabric.telemetry.logs import Logger
+from towpath_tas.app.calls.dispatcher import Sender, Tickets
+from towpath_tas.app.calls.ledger_store import Book, Entry, Picture
+from towpath_tas.core.calls.call import Step
+from towpath_tas.core.calls.claims import on_claim
+from towpath_tas.core.calls.switch_holds import hold_claim
+from towpath_tas.metrics import Metrics
+
+MAX_WAITING = 4_096
+"""Questions in memory; more are dropped unanswered, and their workers ask again."""
+
+REFUSED = ClaimAnswer(granted=False, reason="unavailable")
+
+
+@dataclass(slots=True)
+class Item:
+    """One question on its way."""
+
+    message: Msg
+    asked: ClaimStart
+    fault: str
+    answer: ClaimAnswer = field(default=REFUSED)
+
+    def decide(self, picture: Picture) -> Step:
+        """Ask the core, and keep its answer for when the step is stored."""
+        step, answer = on_claim(picture.call, self.asked, self.fault, now=picture.now, fence=picture.fence)
+        step, self.answer = hold_claim(picture.call, step, answer, picture.holding())
+        return step
+
+
+class Claims:
+    """The loop of claims. One per process; `run` never returns."""
+
+    def __init__(
+        self, bus: Wire, lane: Lane, book: Book, sender: Sender, tickets: Tickets, metrics: Metrics, log: Logger
+    ) -> None:
+        self._bus = bus
+        self._lane = lane
+        self._book = book
+        self._sender = sender
+        self._tickets = tickets
+        self._metrics = metrics
+        self._log = log
+        self._waiting: list[Msg] = []
+        self._arrived = asyncio.Event()
+        self._ear: Ear | None = None
+
+    async def start(self) -> None:
+        """Take questions; replicas share them. Not through FastStream: this is on the way of every effect."""
+        self._ear = await self._bus.listen(CLAIM_START.subject, self._on_asked, shared=True)
+
+    async def stop(self) -> None:
+        """Take no more questions."""
+        if self._ear is not None:
+            await self._ear.stop()
+
+    async def run(self) -> None:
+        """Answer for ever."""
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            messages, self._waiting = self._waiting, []
+            self._metrics.batch.labels("claim").observe(len(messages))
+            crash_point("tas.claim_taken")
+            items = [item for message in messages if (item := await self._parsed(message)) is not None]
+            try:
+                await self._handle(items)
+            except DATABASE_DOWN as error:
+                self._log.warning("postgres is away, claims are not granted", error=str(error))
+                for item in items:
+                    await self._reply(item.message, problem("unavailable", "the ledger can't be reached"))
+
+    async def _on_asked(self, message: Msg) -> None:
+        if len(self._waiting) < MAX_WAITING:
+            self._waiting.append(message)
+            self._arrived.set()
+
+    async def _parsed(self, message: Msg) -> Item | None:
+        try:
+            asked = ClaimStart.model_validate_json(message.data)
+        except ValidationError as error:
+            await self._reply(message, problem_from_validation(error, "ClaimStart"))
+            return None
+        fault = self._tickets.fault(asked.ticket, asked.execution_id, asked.attempt, asked.run_id, at_start=True)
+        return Item(message, asked, fault)
+
+    async def _handle(self, items: list[Item]) -> None:
+        entries = [
+            Entry(run_id=item.asked.run_id, execution_id=item.asked.execution_id, decide=item.decide) for item in items
+        ]
+        await self._book.apply(self._lane, entries)
+        crash_point("tas.claim_before_reply")
+        for item, entry in zip(items, entries, strict=True):
+            if entry.error or entry.contested:
+                await self._reply(item.message, problem("unavailable", entry.error or "the call is contested"))
+            else:
+                await self._sender.send(entry.step)
+                await self._reply(item.message, item.answer)
+                await crash_point_sent("tas.claim_replied")
+
+    async def _reply(self, message: Msg, answer: Message) -> None:
+        headers = {PROBLEM_HEADER: answer.code} if isinstance(answer, Problem) else None
+        if message.reply:
+            await self._bus.post(message.reply, answer.model_dump_json().encode(), headers)

@@ -1,0 +1,142 @@
+"""Setting the stop switch (design §7).
+
+Law: a switch holds from the commit on that stores it, in every replica: the same commit moves the version that each
+decision and each start is stored under. It stands in the audit in that commit too. Waking the runs that wait is a
+courtesy after it: who is not woken asks again by itself.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import UUID
+
+from nats import errors as nats_errors
+
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.rpc import WAKE_PAUSED
+from towpath_contracts.switches import OPERATOR, ListSwitches, SetSwitch, Switch, SwitchList, SwitchSet, WakePaused
+from towpath_fabric.ids import new_run_id
+from towpath_fabric.ports import Database, Wire
+from towpath_fabric.postgres.pool import Queries
+from towpath_fabric.telemetry.logs import Logger
+from towpath_tas.adapters.ledger_tables import QUERIES, call_from_row, platform_audit
+from towpath_tas.app.calls.dispatcher import Sender
+from towpath_tas.core.calls.call import Call, Step, Stop
+from towpath_tas.core.calls.switch_holds import who_of
+from towpath_tas.core.switches import Switches
+
+SWITCHES = Queries.load("towpath_tas.adapters", "switches.sql")
+
+MAX_SWITCHES = 1_000
+"""Open switches of one project: each call may be looked up in all of them once."""
+
+AT_ONCE = 500
+
+
+class SwitchBoard:
+    """Pauses, resumes and lists."""
+
+    def __init__(self, pool: Database, bus: Wire, sender: Sender, log: Logger) -> None:
+        self._pool = pool
+        self._bus = bus
+        self._sender = sender
+        self._log = log
+
+    async def set(self, request: SetSwitch) -> SwitchSet:
+        """Pause or resume; raises ProblemError for a person without the role, or without a reason."""
+        _check(request)
+        switch, changed = await self._store(request)
+        stopping = 0
+        if request.paused and request.stop_running and switch is not None:
+            stopping = await self._stop(request, switch)
+        if changed and not request.paused and switch is not None:
+            await self._wake(request, switch)
+        return SwitchSet(switch=switch, changed=changed, stopping=stopping)
+
+    async def list(self, request: ListSwitches) -> SwitchList:
+        """Return what is paused in a project."""
+        rows = await self._pool.fetch(SWITCHES.open_switches, request.project)
+        return SwitchList(switches=tuple(Switch(**dict(row)) for row in rows))
+
+    async def _store(self, request: SetSwitch) -> tuple[Switch | None, bool]:
+        """Set it and say so in the audit, in one transaction; an equal setting changes no switch."""
+        place = (request.project, request.kind, request.name)
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.fetchrow(QUERIES.lock_project, request.project)
+            if request.paused:
+                await _leave_room(connection, request.project)
+                wanted = (*place, new_run_id(), request.reason, request.actor)
+                row = await connection.fetchrow(SWITCHES.pause, *wanted)
+            else:
+                row = await connection.fetchrow(SWITCHES.resume, *place)
+            if row is None:
+                return await _found(connection, request), False
+            switch = Switch(**dict(row))
+            await connection.execute(QUERIES.move_registry, request.project)
+            word = "paused" if request.paused else "resumed"
+            await connection.execute(QUERIES.add_audit, [_audit(request, switch, word)])
+        return switch, True
+
+    async def _wake(self, request: SetSwitch, switch: Switch) -> None:
+        told = WakePaused(
+            project=request.project, switch_id=switch.switch_id, actor=request.actor, reason=request.reason
+        )
+        try:
+            await self._bus.ask(WAKE_PAUSED, told)
+        except (ProblemError, TimeoutError, nats_errors.Error) as error:
+            self._log.warning("runs that waited for a switch go on by themselves", why=str(error))
+
+    async def _stop(self, request: SetSwitch, switch: Switch) -> int:
+        """Ask every call that runs under *switch* to stop, in the words of who asks; they report what they came to."""
+        switches, stopping = Switches((switch,)), 0
+        why = switch.model_copy(update={"paused_by": request.actor, "reason": request.reason}).told()
+        async for call in self._running(request.project):
+            if switches.holding(who_of(call), call.tool) is not None:
+                stop = Stop(execution_id=call.execution_id, project=call.project, toolset=call.toolset, reason=why)
+                await self._sender.send(Step(effects=(stop,)))
+                stopping += 1
+        return stopping
+
+    async def _running(self, project: str) -> AsyncIterator[Call]:
+        after = (UUID(int=0), UUID(int=0))
+        while rows := await self._pool.fetch(SWITCHES.running_calls, project, *after, AT_ONCE):
+            for row in rows:
+                yield call_from_row(row)
+            after = (rows[-1]["run_id"], rows[-1]["execution_id"])
+
+
+def _check(request: SetSwitch) -> None:
+    if OPERATOR not in request.roles:
+        raise ProblemError(problem("role_missing", f"{request.actor} does not have the role {OPERATOR}"))
+    if not request.reason.strip():
+        raise ProblemError(problem("reason_required", "say why: people who wait read it", remedy="Give a reason."))
+    if request.kind == "project" and request.name != request.project:
+        raise ProblemError(
+            problem("request_invalid", f"this credential acts in {request.project}, and pauses no other")
+        )
+
+
+async def _found(connection: Any, request: SetSwitch) -> Switch | None:
+    """Return the switch as it stands; who stops what runs under one that others have set stands in the audit too."""
+    row = await connection.fetchrow(SWITCHES.find_switch, request.project, request.kind, request.name)
+    switch = None if row is None else Switch(**dict(row))
+    if switch is not None and request.paused and request.stop_running:
+        await connection.execute(QUERIES.add_audit, [_audit(request, switch, "stopping")])
+    return switch
+
+
+async def _leave_room(connection: Any, project: str) -> None:
+    open_now = await connection.fetch(SWITCHES.open_switches, project)
+    if len(open_now) >= MAX_SWITCHES:
+        raise ProblemError(problem("limit_exceeded", f"{len(open_now)} switches are open; resume what is over first"))
+
+
+def _audit(request: SetSwitch, switch: Switch, word: str) -> tuple[Any, ...]:
+    detail = {
+        "switch_id": str(switch.switch_id),
+        "kind": switch.kind,
+        "name": switch.name,
+        "reason": request.reason,
+        "stop_running": request.stop_running,
+    }
+    tool = switch.name if switch.kind == "tool" else ""
+    return platform_audit(request.project, f"switch.{word}", word, actor=request.actor, tool=tool, detail=detail)

@@ -1,0 +1,199 @@
+"""`tool.outcome`: what came of a call. One commit per batch, then facts to the runs and confirmations to the workers.
+
+Law: a worker forgets an outcome only when it is told that the ledger holds it, so a confirmation never leaves before
+the commit; and one that is kept as evidence only, or can't be placed at all, is confirmed too, since sending it again
+would change nothing.
+"""
+
+import asyncio
+from collections import defaultdict
+from dataclasses import dataclass
+from uuid import UUID
+
+from nats.aio.msg import Msg
+from pydantic import ValidationError
+
+from towpath_contracts.base import Message
+from towpath_contracts.problems.registry import said_of
+from towpath_contracts.rpc import CONFIRM_HEADER
+from towpath_contracts.tools.calls import OutcomeConfirmed, ToolOutcome, outcome_key
+from towpath_fabric.crash_points import crash_point, crash_point_sent
+from towpath_fabric.dead_letters import NOBODY, About, DeadLetters, about_of
+from towpath_fabric.nats.pull_consumer import ack, age_s, deliveries, nak
+from towpath_fabric.ports import Feed, Wire
+from towpath_fabric.postgres.pinned_connection import Lane
+from towpath_fabric.postgres.pool import DATABASE_DOWN
+from towpath_fabric.telemetry.logs import Logger
+from towpath_tas.app.calls.dead_letters import confirmed
+from towpath_tas.app.calls.dispatcher import Sender, Tickets
+from towpath_tas.app.calls.ledger_store import Book, Entry, Picture
+from towpath_tas.core.calls.call import Step
+from towpath_tas.core.calls.outcomes import on_outcome
+from towpath_tas.core.calls.switch_holds import hold
+from towpath_tas.metrics import Metrics
+
+DATABASE_WAIT_S = 0.25
+CONTESTED_S = 0.2
+
+
+class Named(Message):
+    """What of an outcome names it to its worker; the rest may be unreadable."""
+
+    execution_id: UUID
+    attempt: int
+    late: bool = False
+
+
+@dataclass(slots=True)
+class Item:
+    """One outcome on its way; `fault` says what is wrong with its ticket."""
+
+    message: Msg
+    outcome: ToolOutcome
+    fault: str
+
+    def decide(self, picture: Picture) -> Step:
+        """Ask the core."""
+        step = on_outcome(
+            picture.call,
+            self.outcome,
+            self.fault,
+            picture.authorize,
+            now=picture.now,
+            approval=picture.approval,
+            fence=picture.fence,
+        )
+        return hold(picture.call, step, picture.holding())
+
+    def entry(self) -> Entry:
+        """Return what the book has to do."""
+        again = deliveries(self.message) > 1 or self.outcome.status == "ticket_expired"
+        return Entry(run_id=self.outcome.run_id, execution_id=self.outcome.execution_id, decide=self.decide, read=again)
+
+
+class Outcomes:
+    """The loop of tool outcomes. One per process; `run` never returns."""
+
+    def __init__(
+        self,
+        consumer: Feed,
+        lane: Lane,
+        book: Book,
+        sender: Sender,
+        tickets: Tickets,
+        bus: Wire,
+        dead: DeadLetters,
+        metrics: Metrics,
+        log: Logger,
+        *,
+        batch_size: int,
+    ) -> None:
+        self._consumer = consumer
+        self._lane = lane
+        self._book = book
+        self._sender = sender
+        self._tickets = tickets
+        self._bus = bus
+        self._dead = dead
+        self._metrics = metrics
+        self._log = log
+        self._batch_size = batch_size
+
+    async def run(self) -> None:
+        """Handle outcomes for ever."""
+        while True:
+            messages = await self._consumer.take(self._batch_size)
+            self._metrics.batch.labels("outcome").observe(len(messages))
+            crash_point("tas.outcome_taken")
+            items = [item for message in messages if (item := await self._parsed(message)) is not None]
+            while items:
+                try:
+                    await self._handle(items)
+                    items = []
+                except DATABASE_DOWN as error:
+                    self._log.warning("postgres is away, outcomes wait", error=str(error))
+                    self._consumer.paused = True
+                    await asyncio.sleep(DATABASE_WAIT_S)
+            self._consumer.paused = False
+
+    async def _parsed(self, message: Msg) -> Item | None:
+        try:
+            outcome = ToolOutcome.model_validate_json(message.data)
+        except ValidationError as error:
+            reason = f"not a tool outcome: {said_of(error)}"
+            if await self._dead.set_aside(message, reason, await self._whose(message)):
+                await self._confirm_unreadable(message)
+            return None
+        fault = self._tickets.fault(
+            outcome.ticket, outcome.execution_id, outcome.attempt, outcome.run_id, at_start=False
+        )
+        return Item(message, outcome, fault)
+
+    async def _whose(self, message: Msg) -> About:
+        """Return whose outcome it is, as far as the ledger knows the call that it names: anybody may name a run."""
+        try:
+            return await confirmed(self._dead.pool, about_of(message.data))
+        except DATABASE_DOWN:
+            return NOBODY  # the letter can't be stored now either, so the message comes again
+
+    async def _confirm_unreadable(self, message: Msg) -> None:
+        """Let the worker forget an outcome that can never be taken, where it can be seen which one it was."""
+        subject = _confirm_to(message)
+        if not subject:
+            return
+        try:
+            named = Named.model_validate_json(message.data)
+        except ValidationError:
+            return
+        await self._confirm(subject, outcome_key(named.execution_id, named.attempt, late=named.late))
+
+    async def _confirm(self, subject: str, *keys: str) -> None:
+        await self._bus.post(subject, OutcomeConfirmed(keys=keys).model_dump_json().encode())
+
+    def _entry(self, item: Item) -> Entry:
+        """What memory knows of a call is not what came of its approval, which the run may have missed."""
+        entry = item.entry()
+        known = self._book.remembered(item.outcome.execution_id)
+        entry.read = entry.read or (known is not None and known.approval_id is not None)
+        return entry
+
+    async def _handle(self, items: list[Item]) -> None:
+        entries = [self._entry(item) for item in items]
+        await self._book.apply(self._lane, entries)
+        crash_point("tas.outcome_written")
+        confirmed: dict[str, list[str]] = defaultdict(list)
+        for item, entry in zip(items, entries, strict=True):
+            if await self._finish(item, entry) and (subject := _confirm_to(item.message)):
+                confirmed[subject].append(item.outcome.key)
+        for subject, keys in confirmed.items():
+            await self._confirm(subject, *keys)
+            await crash_point_sent("tas.outcome_confirmed")
+
+    async def _finish(self, item: Item, entry: Entry) -> bool:
+        """Send and acknowledge; say whether the outcome has found its place."""
+        if entry.error:
+            # Once it is set aside it has found its place: the worker would send it again for ever.
+            return await self._dead.failed(item.message, entry.error, About(run_id=entry.run_id))
+        if entry.contested:
+            await nak(item.message, CONTESTED_S)
+            return False
+        await self._sender.send(entry.step)
+        self._metrics.stay_seconds.labels("outcome").observe(age_s(item.message))
+        await crash_point_sent("tas.outcome_before_ack")
+        if entry.step.dead:
+            await self._dead.set_aside(item.message, entry.step.dead, About(run_id=entry.run_id))
+        else:
+            await ack(item.message)
+            await crash_point_sent("tas.outcome_acked")
+        return True
+
+
+def _confirm_to(message: Msg) -> str:
+    """Return the subject on which the worker waits, or an empty string where none may be written to."""
+    subject: str = (message.headers or {}).get(CONFIRM_HEADER, "")
+    return subject if _is_inbox(subject) else ""
+
+
+def _is_inbox(subject: str) -> bool:
+    """A worker names where it listens; anywhere else would let it speak with this service's voice."""
+    return subject.startswith(("tool.confirm.", "_INBOX")) and not any(sign in subject for sign in " *>\r\n\t")

@@ -1,0 +1,182 @@
+"""What is known of a run when it matters where a value of a call comes from (design §7, provenance).
+
+Law: read only for calls whose answer rests on it, in one query for all runs of a batch; an ended call tells nothing
+new, so what was read once is kept. What could not be read makes values unknown, never trusted.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from towpath_tas.adapters.origin_tables import (
+    Output,
+    Reader,
+    Task,
+    read_blob,
+    read_outputs,
+    read_spec,
+    read_tasks,
+    unread,
+)
+from towpath_tas.core.provenance.provenance import Knowledge, Source
+
+MAX_RUNS = 256
+"""Runs that are remembered; one that comes back later is read again."""
+
+MAX_CHARS = 32_000_000
+"""Text of tool output that all remembered runs hold together."""
+
+MAX_SPECS = 4_096
+MAX_ABOVE = 16
+"""Runs above a run, whose child or fork it is, that are looked at."""
+
+FIRST_STEP = 1
+EARLIER = "earlier agents"
+"""Who told a later step of a plan something, as a denial says it."""
+
+MAX_PAGES = 8
+"""Pages of calls read of one run: more calls than these no run makes before its limits end it."""
+
+
+@dataclass(slots=True)
+class _Run:
+    project: str
+    knowledge: Knowledge = field(default_factory=Knowledge)
+    seen: set[UUID] = field(default_factory=set)
+    kept: bool = False
+
+
+class Origins:
+    """Reads and keeps what runs have seen."""
+
+    def __init__(self) -> None:
+        self._runs: dict[UUID, _Run] = {}
+        self._specs: dict[tuple[str, str, int], tuple[bool, tuple[str, ...]]] = {}
+
+    async def of(self, source: Reader, wanted: Mapping[UUID, str]) -> dict[UUID, Knowledge]:
+        """Return what is known now of these runs, named with their projects; raises what `DATABASE_DOWN` lists."""
+        runs = {run_id: self._known(run_id, project) for run_id, project in wanted.items()}
+        fresh = [run_id for run_id, run in runs.items() if not run.kept]
+        if fresh:
+            tasks = await read_tasks(source, fresh)
+            for run_id in fresh:
+                await self._begin(source, runs[run_id], tasks.get(run_id))
+        await self._read(source, runs)
+        for run_id, run in runs.items():
+            if run.kept:
+                self._runs.pop(run_id, None)
+                self._runs[run_id] = run  # the last one now: the first is forgotten first
+        self._make_room()
+        return {run_id: run.knowledge for run_id, run in runs.items()}
+
+    def _known(self, run_id: UUID, project: str) -> _Run:
+        found = self._runs.get(run_id)
+        return found if found is not None and found.project == project else _Run(project)
+
+    async def _begin(self, source: Reader, run: _Run, task: Task | None) -> None:
+        """Take what the caller said, and what a fork or a child knows: calls that runs above it made before it began.
+
+        What a child was told to do, a model may have written: its root's task vouches, and that of no run between. A
+        later step of a plan or workflow is told what agents before it answered, which nobody vouches for.
+        """
+        if task is None or task.project != run.project:
+            return
+        run.kept = True
+        vouching: Task | None = None
+        for _ in range(MAX_ABOVE):
+            vouching = None if task.born else vouching or task
+            if task.parent is None:
+                if vouching is not None:
+                    _take_task(run.knowledge, vouching)
+                return
+            above, before = task.parent
+            await self._read(source, {above: run}, before=before)
+            found = (await read_tasks(source, [above])).get(above)
+            if found is None or found.project != run.project:
+                break
+            if found.composed and task.born and before > FIRST_STEP + 1:
+                for text in task.texts:
+                    run.knowledge.add_untrusted(Source(EARLIER, before - 1), text)
+            task = found
+        run.knowledge.missed()  # whose child the run may be is not known: nothing that it was told vouches
+
+    async def _read(self, source: Reader, runs: Mapping[UUID, _Run], *, before: int | None = None) -> None:
+        for _ in range(MAX_PAGES):
+            known = [execution_id for run in runs.values() for execution_id in run.seen]
+            outputs = await read_outputs(source, list(runs), known)
+            for output in outputs:
+                run = runs[output.run_id]
+                if output.execution_id in run.seen:
+                    continue
+                if output.project == run.project and (before is None or output.step < before):
+                    await self._take(source, run.knowledge, output)
+                run.seen.add(output.execution_id)  # only now: another lane that asks meanwhile reads it itself
+            if not unread(outputs):
+                return
+        for run in runs.values():
+            run.knowledge.missed()
+
+    async def _take(self, source: Reader, known: Knowledge, output: Output) -> None:
+        fact, seen = output.fact, Source(output.tool, output.step)
+        if fact.get("settled_by"):
+            _take_words(known, fact)
+            return
+        if fact.get("type") == "tool.denied":
+            return  # why somebody said no names what shall not be, and so vouches for nothing
+        failure = fact.get("failure")
+        if failure:
+            known.add_untrusted(seen, f"{failure.get('message', '')} {failure.get('hint', '')}")
+        trusted, fields = await self._trust(source, output)
+        if fact.get("blob"):
+            data, whole = await read_blob(source, output.project, str(fact.get("result_digest")))
+            await asyncio.to_thread(_take_blob, known, seen, data, whole=whole, trusted=trusted, fields=fields)
+        elif fact.get("result") is not None:
+            known.add_output(seen, fact["result"], trusted=trusted, fields=fields)
+
+    async def _trust(self, source: Reader, output: Output) -> tuple[bool, tuple[str, ...]]:
+        """Return what the tool's definition of that call promised of its output."""
+        key = (output.project, output.tool, output.tool_version)
+        found = self._specs.get(key)
+        if found is None:
+            spec = await read_spec(source, *key)
+            found = (spec.get("trusted_output") is True, tuple(spec.get("trusted_fields") or ()))
+            if len(self._specs) >= MAX_SPECS:
+                self._specs.clear()
+            self._specs[key] = found
+        return found
+
+    def _make_room(self) -> None:
+        chars = sum(run.knowledge.chars for run in self._runs.values())
+        while self._runs and (len(self._runs) > MAX_RUNS or chars > MAX_CHARS):
+            oldest = next(iter(self._runs))
+            chars -= self._runs.pop(oldest).knowledge.chars
+
+
+def _take_task(known: Knowledge, task: Task) -> None:
+    for text in task.texts:
+        known.add_task(text)
+    known.add_task("", task.inputs)
+
+
+def _take_words(known: Knowledge, fact: Mapping[str, Any]) -> None:
+    """A person has said that the call happened: their words are as good as the task's (those of a "no" are not)."""
+    result = fact.get("result")
+    if isinstance(result, dict):
+        known.add_task(str(result.get("reason", "")))
+
+
+def _take_blob(
+    known: Knowledge, seen: Source, data: bytes, *, whole: bool, trusted: bool, fields: Sequence[str]
+) -> None:
+    """Take a large result; one that was not read whole, or is no JSON, is text that nobody vouches for."""
+    try:
+        if whole:
+            known.add_output(seen, json.loads(data), trusted=trusted, fields=fields)
+            return
+    except (ValueError, RecursionError):  # the bytes are a worker's: what is in them is anybody's guess
+        whole = False
+    known.missed()
+    known.add_untrusted(seen, data.decode("utf-8", "replace"))

@@ -1,0 +1,1 @@
+"""Handlers around the permission matrix: versions, questions, differences, the tool registry."""

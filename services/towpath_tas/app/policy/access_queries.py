@@ -1,0 +1,166 @@
+"""Questions about rights: dry runs, what an agent may do, what tools there are (design §7, API).
+
+Law: a question changes nothing and is answered by the same rules that decide.
+"""
+
+import asyncio
+from typing import Any
+
+from towpath_contracts.canonical import canonical_json
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.tools.access import (
+    AccessVerdict,
+    CheckAccess,
+    CheckGrant,
+    DescribeTools,
+    GetPermissions,
+    GrantChecked,
+    Permission,
+    Permissions,
+    ToolProposal,
+    ToolsDescribed,
+)
+from towpath_contracts.tools.calls import ToolSpec
+from towpath_contracts.tools.grants import chain_of, opens
+from towpath_tas.adapters.cel import compile_grant
+from towpath_tas.adapters.ledger_tables import QUERIES, read_rates
+from towpath_tas.app.calls.value_origins import Origins
+from towpath_tas.app.policy.policy_cache import Laws
+from towpath_tas.app.policy.policy_warnings import Advice
+from towpath_tas.core.authorization import Asked
+from towpath_tas.core.policy.grants import grant_problems
+from towpath_tas.core.policy.matrix import Rule, Who
+from towpath_tas.core.teams import delegates_in
+
+MAX_PROPOSALS = 200
+"""Told at once: a person looks at them one by one."""
+
+MAX_PROPOSAL_CHARS = 300_000
+"""Of their specs together: one message carries them."""
+
+_TOLD = ("version", "digest", "status", "reason", "owner", "worker", "held", "proposed_at")
+
+
+class Access:
+    """Answers questions about rights."""
+
+    def __init__(self, pool: Any, laws: Laws) -> None:
+        self._pool = pool
+        self._laws = laws
+        self._origins = Origins()
+        self._advice = Advice(pool, laws)
+
+    async def check(self, request: CheckAccess) -> AccessVerdict:
+        """Say what the matrix would say to a call, and how every rule for the tool was weighed."""
+        law = await self._laws.fresh(self._pool, request.project)
+        who = Who(request.network, request.agent_key, request.agent_type, request.caller, request.project)
+        try:
+            text = canonical_json(request.args)
+        except ValueError as error:
+            raise ProblemError(problem("request_invalid", f"args: {error}")) from error
+        asked = Asked(
+            run_id=request.run_id,
+            project=request.project,
+            who=who,
+            step=request.step,
+            tool=request.tool,
+            operation=request.operation or "call",
+            args=request.args,
+            args_text=text,
+            labels=request.labels,
+            grants=chain_of((), request.grant),
+            spent_usd=request.spent_usd,
+            origin=request.origin,
+        )
+        if request.run_id is not None:
+            known = await self._origins.of(self._pool, {request.run_id: request.project})
+            asked = law.traced(asked, known[request.run_id])
+        ruling = law.rule(asked, request.used)
+        if request.rates and ruling.rated:
+            keys = [(request.project, rate) for rate in ruling.rated]
+            rates = {rule: used for (_, rule), used in (await read_rates(self._pool, keys)).items()}
+            ruling = law.rule(asked, request.used, rates)
+        tool = law.registry.tools.get(request.tool)
+        operation = tool.spec.operation if tool else asked.operation
+        denial = ruling.denial
+        return AccessVerdict(
+            verdict=ruling.effect,
+            rule=ruling.rule,
+            reason=ruling.reason,
+            violation_type=denial.violation_type if denial else "",
+            policy_version=ruling.policy_version,
+            allowed_tools=denial.allowed_tools if denial else (),
+            suggestion=denial.suggestion if denial else "",
+            trace=law.matrix.trace(
+                who,
+                request.tool,
+                operation,
+                asked.context(),
+                discovered=tool is not None and tool.spec.discovered,
+            ),
+            denial=denial,
+            origins=asked.traced.shown() if asked.traced is not None else (),
+            hints=await self._advice.about_question(who, request.tool, law),
+        )
+
+    async def permissions(self, request: GetPermissions) -> Permissions:
+        """List every tool that some rule opens to, or bars from, this agent, whoever calls; a lead's delegates too."""
+        law = await self._laws.fresh(self._pool, request.project)
+        who = Who(request.network, request.agent_key, request.agent_type, "*", request.project)
+        found = []
+        for spec in (*(tool.spec for tool in law.registry.tools.values()), *await self._delegates(request)):
+            rules = law.matrix.candidates(who, spec.name, spec.operation, discovered=spec.discovered)
+            if rules:
+                found.append(_permission(spec.name, spec.operation, rules))
+        return Permissions(policy_version=law.matrix.version, permissions=tuple(found))
+
+    async def _delegates(self, request: GetPermissions) -> tuple[ToolSpec, ...]:
+        """Return the tools of a team's lead, which nobody registers: they come with the network that is in force."""
+        spec = await self._pool.fetchval(QUERIES.network_spec, request.project, request.network)
+        return () if spec is None else delegates_in(spec, request.agent_key)
+
+    async def describe(self, request: DescribeTools) -> ToolsDescribed:
+        """Return current specs; names without one are left out, and those that the grants leave no way to."""
+        law = await self._laws.fresh(self._pool, request.project)
+        known = law.registry.tools
+        names = known.keys() if request.names is None else set(request.names)
+        tools = [
+            tool for name, tool in known.items() if name in names and opens(request.grants, name, tool.spec.operation)
+        ]
+        return ToolsDescribed(
+            tools=tuple(tool.spec for tool in tools),
+            versions={tool.spec.name: tool.version for tool in tools},
+            held={tool.spec.name: tool.held_by for tool in tools if tool.held_by},
+            proposals=await self._proposals(request.project) if request.proposals else (),
+        )
+
+    async def check_grant(self, request: CheckGrant) -> GrantChecked:
+        """Say what is wrong with the conditions of a grant, all at once; what they may see is told, if not that."""
+        problems = await asyncio.to_thread(grant_problems, request.grant, compile_grant)
+        return GrantChecked(problems=problems)
+
+    async def _proposals(self, project: str) -> tuple[ToolProposal, ...]:
+        """Return what waits for a policy admin, and what was refused and is still offered."""
+        found: list[ToolProposal] = []
+        room = MAX_PROPOSAL_CHARS
+        for row in await self._pool.fetch(QUERIES.proposals, project, MAX_PROPOSALS):
+            room -= len(row["spec"])
+            if room < 0:
+                break
+            spec = ToolSpec.model_validate_json(row["spec"])
+            found.append(ToolProposal(spec=spec, **{name: row[name] for name in _TOLD}))
+        return tuple(found)
+
+
+def _permission(tool: str, operation: str, rules: tuple[Rule, ...]) -> Permission:
+    """The strictest effect that holds without conditions, else the one that conditions may give."""
+    certain = {rule.effect for rule in rules if rule.when is None}
+    possible = {rule.effect for rule in rules}
+    verdict = "deny"
+    if "deny" not in certain:
+        verdict = "require_approval" if "require_approval" in certain else "allow" if "allow" in possible else verdict
+        if verdict == "deny" and "require_approval" in possible:
+            verdict = "require_approval"
+    conditional = any(rule.when is not None for rule in rules) and "deny" not in certain
+    names = tuple(rule.name for rule in rules)
+    return Permission(tool=tool, operation=operation, verdict=verdict, conditional=conditional, rules=names)

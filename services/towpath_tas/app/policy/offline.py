@@ -1,0 +1,64 @@
+"""`python -m towpath_tas.app.policy.offline`: what a policy file says to a test's cases, without a platform.
+
+Law: JSON in (`test`, and perhaps `policy`, as texts), JSON out, nothing else is read or written. It is how the command
+line asks the code that decides, which it may not import.
+"""
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from towpath_contracts.problems.registry import ProblemDetail
+from towpath_tas.adapters.cel import compile_condition, compile_grant
+from towpath_tas.core.policy.expectations import Answer, Expectations, answer, fits, read_expectations
+from towpath_tas.core.policy.matrix import Matrix
+from towpath_tas.core.policy.policy_file import read_policy
+
+
+def answered(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the cases with their lines and, where a policy was given, their results; or what is wrong with a file."""
+    read = read_expectations(asked["test"])
+    if read.found is None:
+        return {"file": "test", "problems": _problems(read.problems)}
+    found = read.found
+    said = {
+        "cases": [
+            {**case.model_dump(mode="json"), "line": line} for case, line in zip(found.cases, read.lines, strict=True)
+        ],
+        "policy": found.policy,
+    }
+    if asked.get("policy") is None:
+        return said
+    policy = read_policy(asked["policy"], compile_condition)
+    if policy.problems:
+        return {"file": "policy", "problems": _problems(policy.problems)}
+    return {**said, "results": _results(Matrix(policy.rules, compile_condition), found)}
+
+
+def _results(matrix: Matrix, found: Expectations) -> list[dict[str, Any]]:
+    return [_result(answer(matrix, case, compile_grant), case) for case in found.cases]
+
+
+def _result(said: Answer, case: Any) -> dict[str, Any]:
+    return {
+        "ok": fits(case, said),
+        "verdict": said.verdict,
+        "rule": said.rule,
+        "reason": said.reason,
+        "trace": [one.model_dump(mode="json") for one in said.trace],
+    }
+
+
+def _problems(found: tuple[ProblemDetail, ...]) -> list[dict[str, Any]]:
+    return [one.model_dump(mode="json") for one in found]
+
+
+def main() -> int:
+    """Answer what stands on stdin; returns the exit code."""
+    sys.stdout.write(json.dumps(answered(json.loads(sys.stdin.read()))))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,222 @@
+"""The matrix as a thing that people change: apply, show, follow a file (design §7, matrix).
+
+Law: a policy is applied whole or not at all, every version is kept, and every change is in the audit in the same
+transaction. An equal text is no change.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from towpath_contracts.canonical import digest_text
+from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
+from towpath_contracts.tools.access import ApplyPolicy, GetPolicy, PolicyApplied, PolicyView
+from towpath_fabric.postgres.pool import DATABASE_DOWN
+from towpath_fabric.telemetry.logs import Logger
+from towpath_tas.adapters.cel import compile_condition
+from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit
+from towpath_tas.app.policy.policy_cache import Laws
+from towpath_tas.app.policy.policy_warnings import Advice
+from towpath_tas.core.policy.matrix import Rule
+from towpath_tas.core.policy.policy_file import read_policy, rule_from_row, rule_row
+
+FILE_LOOK_S = 0.5
+FILE = "file"
+"""Who applies the policy file, in the audit and beside the versions."""
+
+MAX_NAMED = 50
+"""Rules named in one audit entry; a larger change is told by its numbers."""
+
+
+class Policies:
+    """Applies and shows matrices."""
+
+    def __init__(self, pool: Any, laws: Laws) -> None:
+        self._pool = pool
+        self._advice = Advice(pool, laws)
+
+    async def apply(self, request: ApplyPolicy) -> PolicyApplied:
+        """Store a matrix as the next version.
+
+        Raises ProblemError `policy_invalid` with everything that is wrong, with `strict` also what probably is, and
+        `policy_moved` where another version than the one that was named is in force.
+        """
+        found = await asyncio.to_thread(read_policy, request.text, compile_condition)
+        if found.problems:
+            raise _refused(request, found.problems)
+        advised = await self._advice.about(request.project, found)
+        if request.strict and advised.warnings:
+            raise _refused(request, advised.warnings)
+        text_digest = digest_text(request.text)
+        async with self._pool.acquire() as connection, connection.transaction():
+            state = await connection.fetchrow(QUERIES.lock_project, request.project)
+            current = await connection.fetchrow(QUERIES.policy, request.project)
+            version = state["policy_version"]
+            if request.if_version not in {None, version}:
+                detail = f"version {version} is in force, not {request.if_version}; nothing was changed"
+                raise ProblemError(problem("policy_moved", detail))
+            changed = current is None or current["digest"] != text_digest
+            if changed and not request.dry_run:
+                version += 1
+                await self._store(connection, request, version, text_digest, found.rules)
+        return PolicyApplied(
+            version=version,
+            digest=text_digest,
+            rules=len(found.rules),
+            changed=changed,
+            warnings=tuple(warning.detail for warning in advised.warnings),
+            hints=advised.hints,
+        )
+
+    async def show(self, request: GetPolicy) -> PolicyView:
+        """Return the matrix in force, version 0 where none was ever applied; or a version; ProblemError if unknown."""
+        if request.version is None:
+            row = await self._pool.fetchrow(QUERIES.policy, request.project)
+        else:
+            row = await self._pool.fetchrow(QUERIES.policy_version, request.project, request.version)
+        if row is None and request.version is None:
+            return PolicyView(version=0, digest="", text="")
+        if row is None:
+            raise ProblemError(problem("version_not_found", f"the matrix has no version {request.version}"))
+        rules = await self._pool.fetch(QUERIES.rules, request.project, row["version"])
+        return PolicyView(
+            version=row["version"],
+            digest=row["digest"],
+            text=row["text"],
+            applied_at=row["applied_at"],
+            applied_by=row["applied_by"],
+            note=row["note"],
+            rules=tuple(json.loads(rule["rule"]) for rule in rules),
+        )
+
+    async def last_of(self, project: str, actor: str, source: str) -> str:
+        """Return the digest of what *actor* applied last from *source*; empty where that was nothing."""
+        found: str | None = await self._pool.fetchval(QUERIES.policy_of_file, project, actor, source)
+        return found or ""
+
+    async def _store(
+        self, connection: Any, request: ApplyPolicy, version: int, text_digest: str, rules: Sequence[Rule]
+    ) -> None:
+        before = await connection.fetch(QUERIES.rules, request.project, version - 1)
+        await connection.execute(
+            QUERIES.add_policy,
+            *(request.project, version, text_digest, request.text, len(rules), request.source, request.note),
+            request.actor,
+        )
+        await connection.execute(
+            QUERIES.add_rules,
+            request.project,
+            version,
+            list(range(len(rules))),
+            [rule.name for rule in rules],
+            [rule.effect for rule in rules],
+            [rule.tool for rule in rules],
+            [rule.operation for rule in rules],
+            [json.dumps(rule_row(rule)) for rule in rules],
+        )
+        await connection.execute(QUERIES.move_policy, request.project, version)
+        detail = {
+            "digest": text_digest,
+            "source": request.source,
+            "note": request.note,
+            **_difference([rule_from_row(json.loads(row["rule"])) for row in before], rules),
+        }
+        entry = platform_audit(
+            request.project, "policy.applied", "applied", actor=request.actor, version=version, detail=detail
+        )
+        await connection.execute(QUERIES.add_audit, [entry])
+
+
+class PolicyFile:
+    """Follows a file: applies it whenever it changes, also while nobody looked; a bad one changes nothing.
+
+    A file that says what it said when it was last applied is no change: what people have changed since stays, also
+    over a restart.
+    """
+
+    def __init__(self, policies: Policies, path: Path, project: str, log: Logger) -> None:
+        self._policies = policies
+        self._path = path
+        self._project = project
+        self._log = log
+        self._applied: tuple[int, int] | None = None
+        self._missing = False
+
+    async def run(self) -> None:
+        """Look for ever."""
+        while True:
+            await self.look()
+            await asyncio.sleep(FILE_LOOK_S)
+
+    async def look(self) -> None:
+        """Apply the file if it is not the one applied last."""
+        stamp = await asyncio.to_thread(_stamp, self._path)
+        if stamp is None:
+            if not self._missing:
+                self._log.warning("policy file is missing, the last policy stays in force", file=str(self._path))
+            self._missing = True
+            return
+        self._missing = False
+        if stamp == self._applied:
+            return
+        try:
+            text = await asyncio.to_thread(self._path.read_text, "utf-8")
+            if await self._policies.last_of(self._project, FILE, str(self._path)) == digest_text(text):
+                self._applied = stamp
+                return
+            applied = await self._policies.apply(
+                ApplyPolicy(project=self._project, actor=FILE, text=text, source=str(self._path))
+            )
+        except (OSError, ValueError) as error:
+            if isinstance(error, UnicodeDecodeError | ValueError):
+                self._applied = stamp
+            self._log.error("policy refused", file=str(self._path), problem=str(error))
+        except ProblemError as error:
+            self._applied = stamp
+            self._refused(error)
+        except DATABASE_DOWN as error:
+            self._log.warning("postgres is away, the policy file waits", error=str(error))
+        else:
+            self._applied = stamp
+            self._told(applied)
+
+    def _refused(self, error: ProblemError) -> None:
+        self._log.error("policy refused", file=self._path.name, problems=len(error.problem.errors))
+        for entry in error.problem.errors:
+            self._log.error("policy problem", file=self._path.name, at=entry.pointer, problem=entry.detail)
+
+    def _told(self, applied: PolicyApplied) -> None:
+        for warning in (*applied.warnings, *applied.hints):
+            self._log.info("policy warning", warning=warning)
+        if applied.changed:
+            self._log.info("policy applied", version=applied.version, rules=applied.rules, file=self._path.name)
+
+
+def _refused(request: ApplyPolicy, problems: Sequence[ProblemDetail]) -> ProblemError:
+    where = f" in {request.source}" if request.source else ""
+    return ProblemError(problem("policy_invalid", f"{len(problems)} problem(s){where}", errors=tuple(problems)))
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+def _difference(before: Sequence[Rule], after: Sequence[Rule]) -> Mapping[str, Any]:
+    old = {rule.name: rule.digest for rule in before}
+    new = {rule.name: rule.digest for rule in after}
+    added = sorted(new.keys() - old.keys())
+    removed = sorted(old.keys() - new.keys())
+    altered = sorted(name for name in old.keys() & new.keys() if old[name] != new[name])
+    return {
+        "rules": len(after),
+        "added": added[:MAX_NAMED],
+        "removed": removed[:MAX_NAMED],
+        "altered": altered[:MAX_NAMED],
+        "counts": {"added": len(added), "removed": len(removed), "altered": len(altered)},
+    }

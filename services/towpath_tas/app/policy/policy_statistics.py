@@ -1,0 +1,63 @@
+"""How often what was decided, and how it ended (design §7, API; behaviours 002.3: usage statistics).
+
+Law: figures are counted from the audit, never kept beside it. A window is a range of the audit's ids, so a short one
+costs little however long the audit is; a huge one is cut at its old end, and the answer says so.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+from towpath_contracts.tools.policy import Figures, GetStatistics, Statistics
+from towpath_tas.adapters.ledger_tables import QUERIES
+from towpath_tas.app.policy.policy_diff import HISTORY, SLACK, entry_at, moved
+
+MAX_SCANNED = 1_000_000
+"""Entries counted for one answer: a few seconds of Postgres."""
+
+MAX_ROWS = 1_000
+DAY = timedelta(days=1)
+COUNTS = (
+    *("allowed", "denied", "gated", "approved", "refused", "expired"),
+    *("succeeded", "failed", "unknown", "void"),
+)
+
+
+class Figuring:
+    """Answers how often."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+
+    async def statistics(self, request: GetStatistics) -> Statistics:
+        """Count the window by the dimensions that are asked for; 1,000 groups at most, the largest."""
+        until = request.until or await self._pool.fetchval(QUERIES.now)
+        since = request.since or moved(until, -DAY)
+        first = await entry_at(self._pool, since, -SLACK)
+        end = await entry_at(self._pool, until, SLACK)
+        complete = end - first <= MAX_SCANNED
+        if not complete:
+            first = end - MAX_SCANNED
+            since = max(since, await self._pool.fetchval(HISTORY.entry_time, first))
+        by = list(dict.fromkeys(request.by))
+        rows = await self._pool.fetch(HISTORY.statistics, request.project, first, end, since, until, by, MAX_ROWS)
+        whole = [row for row in rows if row["whole"]]
+        return Statistics(
+            since=since,
+            until=until,
+            by=tuple(by),
+            total=_figures(whole[0], ()),
+            rows=tuple(_figures(row, by) for row in rows if not row["whole"]),
+            complete=complete,
+        )
+
+
+def _figures(row: Any, by: "list[Any] | tuple[()]") -> Figures:
+    counts: dict[str, int] = {name: row[name] for name in COUNTS}
+    decided = counts["allowed"] + counts["denied"] + counts["gated"]
+    ended = counts["succeeded"] + counts["failed"] + counts["unknown"]
+    return Figures(
+        key={name: row[name] for name in by},
+        **counts,
+        denial_rate=counts["denied"] / decided if decided else None,
+        success_rate=counts["succeeded"] / ended if ended else None,
+    )

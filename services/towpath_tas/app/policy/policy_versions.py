@@ -1,0 +1,152 @@
+"""The matrix's past and its single rules: versions, the change log, going back, changing one rule (design §7, API).
+
+Law: nothing here stores a matrix by itself. Going back and changing a rule make a whole new text and apply it like any
+other, on top of the version that it was made from.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.tools.access import ApplyPolicy, GetPolicy, PolicyApplied
+from towpath_contracts.tools.policy import (
+    ChangeRule,
+    ListVersions,
+    PolicyChange,
+    PolicyChanges,
+    PolicyVersion,
+    PolicyVersions,
+    RollBack,
+    RuleChange,
+    RuleChanged,
+)
+from towpath_tas.adapters.cel import compile_condition
+from towpath_tas.adapters.ledger_tables import QUERIES
+from towpath_tas.app.policy.policies import Policies
+from towpath_tas.app.policy.policy_diff import HISTORY
+from towpath_tas.core.policy.rule_edits import EMPTY, Edited, put_rule, remove_rule
+
+TRIES = 4
+"""Rounds against others who change the same matrix; then whoever asks is told that it moves."""
+
+MAX_CHANGES = 200
+"""Changed rules listed for one version; a larger change is told by its number."""
+
+
+class Versions:
+    """Answers questions about versions, and makes new ones out of old ones."""
+
+    def __init__(self, pool: Any, policies: Policies) -> None:
+        self._pool = pool
+        self._policies = policies
+
+    async def list_versions(self, request: ListVersions) -> PolicyVersions:
+        """Return a page of versions, newest first."""
+        rows = await self._page(request)
+        state = await self._pool.fetchrow(QUERIES.project_state, request.project)
+        page = rows[: request.limit]
+        return PolicyVersions(
+            current=state["policy_version"] if state else 0,
+            versions=tuple(PolicyVersion.model_validate(dict(row)) for row in page),
+            next_before=page[-1]["version"] if len(rows) > request.limit else None,
+        )
+
+    async def changes(self, request: ListVersions) -> PolicyChanges:
+        """Return a page of the change log, newest first: who, when, why, and rule by rule what changed."""
+        rows = await self._page(request)
+        page = rows[: request.limit]
+        wanted = {row["version"] - back for row in page for back in (0, 1)}
+        rules: dict[int, list[JsonObject]] = {version: [] for version in wanted}
+        for row in await self._pool.fetch(HISTORY.rules_of_versions, request.project, sorted(wanted)):
+            rules[row["version"]].append(json.loads(row["rule"]))
+        return PolicyChanges(
+            changes=tuple(_change(row, rules[row["version"] - 1], rules[row["version"]]) for row in page),
+            next_before=page[-1]["version"] if len(rows) > request.limit else None,
+        )
+
+    async def roll_back(self, request: RollBack) -> PolicyApplied:
+        """Apply the text of an older version as a new one; raises ProblemError as `apply`, or `version_not_found`."""
+        old = await self._policies.show(GetPolicy(project=request.project, version=request.version))
+        return await self._policies.apply(
+            ApplyPolicy(
+                project=request.project,
+                actor=request.actor,
+                text=old.text,
+                source=f"version {request.version}",
+                note=request.note or f"back to version {request.version}",
+                dry_run=request.dry_run,
+                if_version=request.if_version,
+            )
+        )
+
+    async def change_rule(self, request: ChangeRule) -> RuleChanged:
+        """Put one rule in or take one out.
+
+        Raises ProblemError `policy_invalid`, `rule_not_found`, and `policy_moved` where the version that was named is
+        not in force, or others kept changing the matrix.
+        """
+        for _ in range(TRIES):
+            now = await self._policies.show(GetPolicy(project=request.project))
+            edited = await asyncio.to_thread(_edited, now.text, request)
+            asked = ApplyPolicy(
+                project=request.project,
+                actor=request.actor,
+                text=edited.text,
+                source=f"rule {request.name}",
+                note=request.note,
+                dry_run=request.dry_run,
+                if_version=now.version if request.if_version is None else request.if_version,
+            )
+            try:
+                applied = await self._policies.apply(asked)
+            except ProblemError as error:
+                if error.problem.code != "policy_moved" or request.if_version is not None:
+                    raise
+            else:
+                return RuleChanged(**applied.model_dump(), rewritten=edited.rewritten)
+        raise ProblemError(problem("policy_moved", "others keep changing the matrix; try again"))
+
+    async def _page(self, request: ListVersions) -> Sequence[Any]:
+        rows: Sequence[Any] = await self._pool.fetch(
+            HISTORY.versions, request.project, request.before, request.limit + 1
+        )
+        return rows
+
+
+def _edited(text: str, request: ChangeRule) -> Edited:
+    text = text or EMPTY
+    if request.rule is None:
+        edited = remove_rule(text, request.name, compile_condition)
+        if edited is None:
+            raise ProblemError(problem("rule_not_found", f"there is no rule named {request.name}"))
+    else:
+        edited = put_rule(text, request.name, request.rule, compile_condition)
+    if edited.problems:
+        count = len(edited.problems)
+        raise ProblemError(problem("policy_invalid", f"{count} problem(s)", errors=edited.problems))
+    return edited
+
+
+def _change(row: Any, before: Sequence[JsonObject], after: Sequence[JsonObject]) -> PolicyChange:
+    changes = _rule_changes({rule["name"]: rule for rule in before}, {rule["name"]: rule for rule in after})
+    more = max(0, len(changes) - MAX_CHANGES)
+    return PolicyChange.model_validate({**dict(row), "changes": tuple(changes[:MAX_CHANGES]), "more": more})
+
+
+def _rule_changes(before: Mapping[str, JsonObject], after: Mapping[str, JsonObject]) -> list[RuleChange]:
+    changes = []
+    for name in sorted(before.keys() | after.keys()):
+        old, new = before.get(name), after.get(name)
+        if old is None:
+            changes.append(RuleChange(name=name, change="added", after=new))
+        elif new is None:
+            changes.append(RuleChange(name=name, change="removed", before=old))
+        else:
+            # An older release stored fewer members: what it did not know is what a rule without it says.
+            fields = tuple(key for key in new if key != "digest" and key in old and old[key] != new[key])
+            if fields:
+                changes.append(RuleChange(name=name, change="altered", fields=fields, before=old, after=new))
+    return changes

@@ -1,0 +1,109 @@
+"""A second matrix that is weighed for live calls and never obeyed (design §7, policy diff).
+
+Law: setting one is audited and holds from the next batch on, because it moves the registry's version like everything
+else that decisions are made with. What it would have said otherwise is an audit entry of phase `shadow` beside the
+decision, written in the same commit.
+"""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from towpath_contracts.canonical import digest_text
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.tools.policy import DiffExample, DiffGroup, GetShadow, SetShadow, ShadowView, merge_groups
+from towpath_tas.adapters.cel import compile_condition
+from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit
+from towpath_tas.app.policy.policy_diff import HISTORY
+from towpath_tas.core.policy.policy_file import read_policy, rule_row
+from towpath_tas.core.policy.recorded_calls import CHANGES
+
+MAX_DIVERGENCES = 10_000
+"""Divergences counted for one report, the newest; more than that nobody needs to decide."""
+
+
+class Shadow:
+    """Sets shadows and reports what they found."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+
+    async def set(self, request: SetShadow) -> ShadowView:
+        """Set or, without a text, end the shadow; raises ProblemError `policy_invalid`."""
+        if request.text is None:
+            return await self._end(request)
+        found = await asyncio.to_thread(read_policy, request.text, compile_condition)
+        if found.problems:
+            count = len(found.problems)
+            raise ProblemError(problem("policy_invalid", f"{count} problem(s)", errors=found.problems))
+        said = digest_text(request.text)
+        rules = json.dumps([rule_row(rule) for rule in found.rules])
+        detail = {"digest": said, "rules": len(found.rules), "source": request.source, "note": request.note}
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.fetchrow(QUERIES.lock_project, request.project)
+            await connection.execute(
+                HISTORY.set_shadow, request.project, True, said, rules, request.source, request.note, request.actor
+            )
+            await self._changed(connection, request, "policy.shadow_set", detail)
+        return await self.view(GetShadow(project=request.project))
+
+    async def view(self, request: GetShadow) -> ShadowView:
+        """Return the shadow that was set last, and what it has said otherwise since it was set."""
+        row = await self._pool.fetchrow(HISTORY.shadow_state, request.project)
+        if row is None:
+            return ShadowView(on=False)
+        found = await self._pool.fetch(HISTORY.divergences, request.project, row["since_entry"], MAX_DIVERGENCES + 1)
+        counted = found[:MAX_DIVERGENCES]
+        return ShadowView(
+            on=row["active"],
+            digest=row["digest"],
+            rules=row["rules"],
+            source=row["source"],
+            note=row["note"],
+            set_by=row["set_by"],
+            set_at=row["set_at"],
+            divergences=len(counted),
+            groups=_groups(counted),
+            more=len(found) > MAX_DIVERGENCES,
+        )
+
+    async def _end(self, request: SetShadow) -> ShadowView:
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.fetchrow(QUERIES.lock_project, request.project)
+            ended = await connection.fetchval(HISTORY.end_shadow, request.project, request.actor, request.note)
+            if ended is not None:
+                detail = {"digest": ended, "note": request.note}
+                await self._changed(connection, request, "policy.shadow_ended", detail)
+        return await self.view(GetShadow(project=request.project))
+
+    async def _changed(self, connection: Any, request: SetShadow, phase: str, detail: Any) -> None:
+        await connection.execute(QUERIES.move_registry, request.project)
+        entry = platform_audit(request.project, phase, "applied", actor=request.actor, detail=detail)
+        await connection.execute(QUERIES.add_audit, [entry])
+
+
+def _groups(rows: Sequence[Any]) -> tuple[DiffGroup, ...]:
+    return merge_groups(_group(row) for row in rows)
+
+
+def _group(row: Any) -> DiffGroup:
+    """One divergence. Its verdict reads `allow->deny`: what was decided, and what the shadow would have."""
+    was, _, now = row["verdict"].partition("->")
+    example = DiffExample(
+        run_id=row["run_id"],
+        execution_id=row["execution_id"],
+        at=row["at"],
+        version_then=row["policy_version"],
+        rule_then=row["rule"],
+        rule_now=json.loads(row["detail"]).get("rule"),
+    )
+    return DiffGroup(
+        change=CHANGES[now],
+        was=was,
+        network=row["network"],
+        agent_key=row["agent_key"],
+        tool=row["tool"],
+        calls=1,
+        examples=(example,),
+    )

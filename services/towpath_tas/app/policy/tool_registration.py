@@ -1,0 +1,198 @@
+"""Workers offer tools; a policy admin decides about the doubtful ones (design §7, registration is a proposal).
+
+Law: a registration is taken or left per tool, in one transaction with its audit, and every accepted change moves the
+registry's version, so that no decision rests on an outdated definition.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nats import errors as nats_errors
+from nats.js.errors import NotFoundError
+
+from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
+from towpath_contracts.runs.views import Done
+from towpath_contracts.streams import exec_consumer
+from towpath_contracts.tools.access import ToolProposalDecision
+from towpath_contracts.tools.calls import RegisterTools, ToolSpec, ToolsRegistered, ToolStanding
+from towpath_contracts.tools.child_tools import built_in
+from towpath_contracts.tools.internal_tools import PLATFORM_TOOLSET
+from towpath_fabric.nats.bus import Bus
+from towpath_fabric.nats.streams import ensure_consumer, ensure_streams
+from towpath_tas.adapters.cel import matches
+from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit
+from towpath_tas.app.calls.dispatcher import Tickets
+from towpath_tas.core.tools.arguments import Arguments
+from towpath_tas.core.tools.registry import ToolVersion, drifted, judge, spec_digest
+
+MAX_TOOLS = 512
+"""Tools in one registration; a worker with more is several workers."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is stored of one tool: its current version, its newest number, and what awaits or was refused by digest.
+
+    `held_by` is the version that holds the calls of the current one, or 0.
+    """
+
+    current: ToolVersion | None = None
+    newest: int = 0
+    held_by: int = 0
+    undecided: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+
+class Tools:
+    """Takes registrations and decisions about them."""
+
+    def __init__(self, pool: Any, bus: Bus, tickets: Tickets, *, trusting: bool) -> None:
+        self._pool = pool
+        self._bus = bus
+        self._tickets = tickets
+        self._trusting = trusting
+
+    async def register(self, request: RegisterTools) -> ToolsRegistered:
+        """Take a worker's proposal, and make sure that its queue exists; raises ProblemError for an unusable one."""
+        _check(request)
+        await self._ensure_queue(request.project, request.toolset)
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.fetchrow(QUERIES.lock_project, request.project)
+            known = await _known(connection, request.project, [spec.name for spec in request.tools])
+            standings: list[ToolStanding] = []
+            audits: list[tuple[Any, ...]] = []
+            moved = False
+            for spec in request.tools:
+                standing = await self._take(connection, request, spec, known[spec.name], audits)
+                standings.append(standing)
+                held = await self._hold(connection, request, spec, standing, known[spec.name], audits)
+                moved = moved or held or standing.status == "accepted"
+            if moved:
+                await connection.execute(QUERIES.move_registry, request.project)
+            if audits:
+                await connection.execute(QUERIES.add_audit, audits)
+        return ToolsRegistered(
+            standings=tuple(standings), ticket_keys=self._tickets.public_keys(), now=self._tickets.now()
+        )
+
+    async def decide(self, request: ToolProposalDecision) -> Done:
+        """Accept or refuse a pending proposal."""
+        status = "accepted" if request.accept else "refused"
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.fetchrow(QUERIES.lock_project, request.project)
+            found = await connection.fetchval(
+                QUERIES.decide_tool,
+                *(request.project, request.name, request.version, status, request.actor, request.reason),
+            )
+            if found is None:
+                what = f"no pending proposal of {request.name} with version {request.version}"
+                raise ProblemError(problem("not_found", what))
+            if request.accept:
+                await connection.execute(QUERIES.release_tool, request.project, request.name, request.version)
+                await connection.execute(QUERIES.move_registry, request.project)
+            detail = {"version": request.version, "reason": request.reason}
+            entry = platform_audit(
+                request.project, f"tool.{status}", status, actor=request.actor, tool=request.name, detail=detail
+            )
+            await connection.execute(QUERIES.add_audit, [entry])
+        return Done(detail=f"{request.name} version {request.version}: {status}")
+
+    async def _ensure_queue(self, project: str, toolset: str) -> None:
+        """A broker that lost its data has no streams either: then everything is declared again."""
+        consumer = exec_consumer(project, toolset)
+        try:
+            try:
+                await ensure_consumer(self._bus.nc, consumer)
+            except NotFoundError:
+                await ensure_streams(self._bus.nc, (consumer,))
+        except (TimeoutError, nats_errors.Error) as error:
+            raise ProblemError(problem("unavailable", "the toolset's queue can't be made", retry_after_s=1)) from error
+
+    async def _hold(
+        self,
+        connection: Any,
+        request: RegisterTools,
+        spec: ToolSpec,
+        standing: ToolStanding,
+        known: _Known,
+        audits: list[tuple[Any, ...]],
+    ) -> bool:
+        """Hold the calls of a tool that is not what was accepted, or let them go on; say whether that changed."""
+        holds = standing.version if drifted(spec, known.current) else 0
+        if holds == known.held_by:
+            return False
+        await connection.execute(QUERIES.hold_tool, request.project, spec.name, holds)
+        phase, verdict = ("tool.drifted", "held") if holds else ("tool.restored", "released")
+        detail = {"version": holds or standing.version, "was_held_by": known.held_by, "definition": spec.definition}
+        audits.append(
+            platform_audit(request.project, phase, verdict, actor=request.worker, tool=spec.name, detail=detail)
+        )
+        return True
+
+    async def _take(
+        self, connection: Any, request: RegisterTools, spec: ToolSpec, known: _Known, audits: list[tuple[Any, ...]]
+    ) -> ToolStanding:
+        said = spec_digest(spec)
+        standing = judge(spec, request.owner, known.current, trusting=self._trusting)
+        if standing.status == "unchanged" and known.current is not None:
+            return ToolStanding(name=spec.name, version=known.current.version, digest=said, status="unchanged")
+        if standing.status == "pending" and said in known.undecided:
+            version, reason = known.undecided[said]
+            return ToolStanding(name=spec.name, version=version, digest=said, status="pending", reason=reason)
+        version = known.newest + 1
+        await connection.execute(
+            QUERIES.add_tool,
+            *(request.project, spec.name, version, said, spec.model_dump_json(), standing.status, standing.reason),
+            *(spec.toolset, request.owner, request.worker),
+        )
+        detail = {"version": version, "digest": said, "owner": request.owner, "reason": standing.reason}
+        phase = "tool.proposed" if standing.status == "pending" else "tool.registered"
+        audits.append(
+            platform_audit(request.project, phase, standing.status, actor=request.worker, tool=spec.name, detail=detail)
+        )
+        return ToolStanding(
+            name=spec.name, version=version, digest=said, status=standing.status, reason=standing.reason
+        )
+
+
+def _check(request: RegisterTools) -> None:
+    """Refuse a registration that could never work, with everything that is wrong with it."""
+    problems = []
+    if len(request.tools) > MAX_TOOLS:
+        problems.append(ProblemDetail(pointer="/tools", detail=f"at most {MAX_TOOLS} tools at once"))
+    names = [spec.name for spec in request.tools]
+    for place, spec in enumerate(request.tools[:MAX_TOOLS]):
+        problems.extend(_spec_problems(spec, f"/tools/{place}", request.toolset, names.count(spec.name)))
+    if problems:
+        raise ProblemError(problem("request_invalid", f"{len(problems)} problem(s)", errors=tuple(problems)))
+
+
+def _spec_problems(spec: ToolSpec, at: str, toolset: str, times: int) -> list[ProblemDetail]:
+    problems = []
+    if spec.toolset == PLATFORM_TOOLSET or spec.internal or built_in(spec.name) is not None:
+        said = f"{spec.name}: names, toolset and kind of the platform's own tools are taken"
+        problems.append(ProblemDetail(pointer=f"{at}/name", code="tool_reserved", detail=said))
+    if spec.toolset != toolset:
+        problems.append(ProblemDetail(pointer=f"{at}/toolset", detail=f"{spec.name} is not of toolset {toolset}"))
+    if times > 1:
+        problems.append(ProblemDetail(pointer=f"{at}/name", detail=f"{spec.name} is offered {times} times"))
+    try:
+        Arguments(spec.parameters, matches)
+    except ValueError as error:
+        problems.append(ProblemDetail(pointer=f"{at}/parameters", detail=f"{spec.name}: {error}"))
+    return problems
+
+
+async def _known(connection: Any, project: str, names: Sequence[str]) -> dict[str, _Known]:
+    known = {name: _Known() for name in names}
+    for row in await connection.fetch(QUERIES.tool_versions, project, list(names)):
+        one = known[row["name"]]
+        one.newest = max(one.newest, row["version"])
+        if row["status"] == "accepted":
+            spec = ToolSpec.model_validate_json(row["spec"])
+            one.current = ToolVersion(spec=spec, version=row["version"], digest=row["digest"], owner=row["owner"])
+        else:
+            reason = row["reason"] if row["status"] == "pending" else f"refused: {row['reason']}"
+            one.undecided[row["digest"]] = (row["version"], reason)
+        one.held_by = row["version"] if row["held"] else one.held_by
+    return known

@@ -1,0 +1,1 @@
+"""Approvals: what one is bound to, who may vote, what the votes decide."""

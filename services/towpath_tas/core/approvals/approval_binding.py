@@ -1,0 +1,106 @@
+"""What an approval is bound to, and what changed since (design §7, approval).
+
+Law: the digest covers every bound field, and the arguments by their own digest. What changed is told before → after,
+arguments field by field, bounded: a person reads it, and arguments may be huge.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.canonical import canonical_json, digest
+from towpath_contracts.facts import FieldChange
+from towpath_tas.core.authorization import Ruling
+from towpath_tas.core.calls.call import Call
+
+MAX_CHANGES = 50
+"""Changes that are listed one by one; what is beyond is only counted."""
+
+MAX_VALUE_CHARS = 400
+"""A longer value is shown by its beginning; both whole values are in the approvals."""
+
+_NOTHING = object()
+
+
+def binding(call: Call, ruling: Ruling) -> JsonObject:
+    """Return everything that an approval of *call* is bound to."""
+    return {
+        "tool": call.tool,
+        "args_digest": call.args_digest,
+        "tool_version": ruling.tool.digest if ruling.tool else "",
+        "rules": [list(pair) for pair in ruling.basis],
+        "agent": call.agent_key,
+        "snapshot": call.snapshot_digest,
+    }
+
+
+def binding_digest(bound: Mapping[str, Any]) -> str:
+    """Return the digest that stands for *bound*."""
+    return digest(bound)
+
+
+def changes(before: Mapping[str, Any], after: Mapping[str, Any], args: tuple[str, str]) -> tuple[FieldChange, ...]:
+    """Return what differs between two bindings; *args* are the arguments of both as JSON, empty where not known."""
+    found = list(_changed(before, after, args))
+    if len(found) > MAX_CHANGES:
+        found = [*found[:MAX_CHANGES], FieldChange(field=f"and {len(found) - MAX_CHANGES} more")]
+    return tuple(found)
+
+
+def in_words(change: FieldChange) -> str:
+    """Say one change on one line: `arguments.amount: 500 → 50`."""
+    if change.before is None and change.after is None:
+        return change.field
+    return f"{change.field}: {_word(change.before)} → {_word(change.after)}"
+
+
+def _changed(before: Mapping[str, Any], after: Mapping[str, Any], args: tuple[str, str]) -> Iterator[FieldChange]:
+    for name in ("tool", "agent", "snapshot", "tool_version"):
+        if before.get(name) != after.get(name):
+            yield FieldChange(field=name, before=before.get(name), after=after.get(name))
+    if before.get("args_digest") != after.get("args_digest"):
+        yield from _arguments(before, after, args)
+    yield from _rules(before.get("rules") or [], after.get("rules") or [])
+
+
+def _arguments(before: Mapping[str, Any], after: Mapping[str, Any], args: tuple[str, str]) -> Iterator[FieldChange]:
+    old, new = (json.loads(text) if text else _NOTHING for text in args)
+    if old is _NOTHING or new is _NOTHING or old == new:
+        yield FieldChange(field="arguments", before=before.get("args_digest"), after=after.get("args_digest"))
+        return
+    yield from _differing("arguments", old, new)
+
+
+def _differing(place: str, old: Any, new: Any) -> Iterator[FieldChange]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in (*old, *(name for name in new if name not in old)):
+            yield from _differing(f"{place}.{name}", old.get(name, _NOTHING), new.get(name, _NOTHING))
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for number, pair in enumerate(zip(old, new, strict=True)):
+            yield from _differing(f"{place}.{number}", *pair)
+    elif type(old) is not type(new) or old != new:
+        yield FieldChange(field=place, before=_shown(old), after=_shown(new))
+
+
+def _rules(before: list[Any], after: list[Any]) -> Iterator[FieldChange]:
+    old, new = ({str(name): said for name, said in rules} for rules in (before, after))
+    for name in (*old, *(name for name in new if name not in old)):
+        if old.get(name) != new.get(name):
+            yield FieldChange(field=f"rules.{name}", before=old.get(name), after=new.get(name))
+
+
+def _shown(value: Any) -> Any:
+    if value is _NOTHING:
+        return None
+    text = canonical_json(value)
+    return value if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]}…"
+
+
+def _word(value: Any) -> str:
+    """A digest is told by its beginning: nobody compares 64 characters by eye."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, str):
+        return f"{value[:19]}…" if value.startswith("sha256:") and len(value) > 20 else value
+    return canonical_json(value)

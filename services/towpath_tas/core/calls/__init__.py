@@ -1,0 +1,1 @@
+"""The life of one tool call, from the request to its end."""

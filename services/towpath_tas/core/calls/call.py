@@ -1,0 +1,221 @@
+"""What the ledger knows of one call, and what a step of its life leaves behind.
+
+Law: values only. A `Call` is one ledger row; a `Step` says what to store and what to send once it is stored. `revision`
+counts the changes of a row: a step is stored only where nobody else changed the row meanwhile.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from towpath_contracts.tools.calls import CallStatus, EffectClass
+from towpath_tas.core.policy.matrix import OnExpiry, Rate
+
+FINAL = frozenset({CallStatus.DENIED, CallStatus.SUCCEEDED, CallStatus.FAILED, CallStatus.UNKNOWN, CallStatus.VOID})
+"""States that answer a repeated request from the ledger."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """One worker's wish to start, and the answer. `until` is the end of a granted lease, `at` when it was granted."""
+
+    claim_id: UUID
+    attempt: int
+    worker: str
+    granted: bool
+    reason: str = ""
+    until: datetime | None = None
+    at: datetime | None = None
+    probe: Literal["", "required", "preferred"] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One ledger row. `context` is JSON: the labels and the grant that a later authorization needs again.
+
+    `fact` is what was last told to the run about this call, as JSON, and is told again on a repeat. `accepted` names
+    whose outcome was taken; `settled_by` the person who settled an unknown call, also by letting it run again.
+    Where `edited_by` has changed the arguments, `args` and `args_digest` are the changed ones, and `asked_digest` is
+    that of the arguments which the run asked for and goes on asking for; else it is empty.
+    """
+
+    run_id: UUID
+    execution_id: UUID
+    project: str
+    network: str
+    snapshot_digest: str
+    agent_key: str
+    agent_type: str
+    caller: str
+    step: int
+    call_index: int
+    tool: str
+    operation: str
+    toolset: str
+    tool_version: int
+    effect_class: EffectClass
+    timeout_ms: int
+    args: str
+    args_digest: str
+    context: str
+    status: CallStatus
+    fence: int
+    attempt: int
+    deadline: datetime
+    policy_version: int
+    rule: str | None = None
+    approval_id: UUID | None = None
+    approvals: int = 0
+    claims: tuple[Claim, ...] = ()
+    fact: str | None = None
+    accepted: str = ""
+    settled_by: str = ""
+    asked_digest: str = ""
+    edited_by: str = ""
+    revision: int = 1
+
+    @property
+    def workspace(self) -> str:
+        """The digest of the list of files that the tool works with; empty for most calls."""
+        if '"workspace"' not in self.context:
+            return ""
+        return str(json.loads(self.context).get("workspace", ""))
+
+    def changed(self, **values: Any) -> "Call":
+        """Return the next revision of this row with *values*."""
+        return replace(self, revision=self.revision + 1, **values)
+
+    @property
+    def holder(self) -> Claim | None:
+        """The claim that was granted last for the current attempt; None where none was."""
+        for claim in reversed(self.claims):
+            if claim.granted and claim.attempt == self.attempt:
+                return claim
+        return None
+
+    @property
+    def last_granted(self) -> Claim | None:
+        """The claim that was granted last, whatever the attempt: the newest start that may have had an effect."""
+        return next((claim for claim in reversed(self.claims) if claim.granted), None)
+
+    @property
+    def ever_claimed(self) -> bool:
+        """Whether any attempt may have begun to run: then its fate can't be called "not started"."""
+        return any(claim.granted for claim in self.claims)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vote:
+    """One person's word on an approval. Who has `edited` the arguments has also approved the call as it is now."""
+
+    actor: str
+    verdict: Literal["approved", "denied", "edited"]
+    reason: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """What people say about exactly one call. `bound` is the JSON of everything that `digest` covers.
+
+    `quorum` different people with `role` must approve. `args` are the arguments that were shown, as JSON; empty in rows
+    that are older than the column. `revisions` counts how often the call, or what decides it, has changed before this
+    approval. `edited_by` names who made these arguments, if a person did.
+    """
+
+    approval_id: UUID
+    run_id: UUID
+    execution_id: UUID
+    project: str
+    status: str
+    digest: str
+    bound: str
+    rule: str
+    reason: str
+    requested_by: str
+    expires_at: datetime
+    decided_by: str = ""
+    decided_at: datetime | None = None
+    decided_reason: str = ""
+    args: str = ""
+    gate_type: Literal["approval", "manual"] = "approval"
+    role: str = "approver"
+    quorum: int = 1
+    on_expiry: OnExpiry = "deny"
+    revisions: int = 0
+    edited_by: str = ""
+    votes: tuple[Vote, ...] = ()
+
+    @property
+    def in_favour(self) -> tuple[str, ...]:
+        """Who has said yes, each once."""
+        return tuple(dict.fromkeys(vote.actor for vote in self.votes if vote.verdict != "denied"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """An audit entry about a call. One that is `always` kept does not depend on a change of the row."""
+
+    phase: str
+    verdict: str
+    call: Call
+    actor: str = ""
+    detail: Mapping[str, Any] | None = None
+    always: bool = False
+
+    def detail_text(self) -> str:
+        """The detail as JSON."""
+        return json.dumps(self.detail, separators=(",", ":"), default=str) if self.detail else "{}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatch:
+    """Send this call to whoever runs it: its toolset, or the run itself where the tool is internal."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tell:
+    """Send a fact, as JSON, to a run."""
+
+    run_id: UUID
+    fact: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Ask whoever runs this call to stop."""
+
+    project: str
+    toolset: str
+    execution_id: UUID
+    reason: str
+
+
+Effect = Dispatch | Tell | Stop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What one message makes of a call: the row as it becomes (None: unchanged), what to record, what to send.
+
+    `decides` marks a step that rests on the matrix: it is stored only under the policy version that it was made with.
+    `voted` is the word that the last of `approvals` takes in; `edits` says that its arguments become the call's.
+    `counted` names the limited rules that this call uses up once, `rated` those with a rate. `dead` is the
+    reason to set the message aside.
+    """
+
+    call: Call | None = None
+    notes: tuple[Note, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    approvals: tuple[Approval, ...] = ()
+    voted: Vote | None = None
+    edits: bool = False
+    counted: tuple[str, ...] = ()
+    rated: tuple[Rate, ...] = ()
+    decides: bool = False
+    dead: str = ""

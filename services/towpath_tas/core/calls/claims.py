@@ -1,0 +1,101 @@
+"""Who may start a call right now (design §7, a call).
+
+Law: `irreversible` has one claim until a person says retry; `idempotent` and `reconcilable` have one at a time, the
+next when the lease of the last is over, and a `reconcilable` call is probed before it runs again. A claim that is not
+clearly granted means: do not run. A refusal changes nothing, so asking again with the same claim id is always safe.
+"""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Literal
+
+from towpath_contracts.tools.calls import CallStatus, ClaimAnswer, ClaimStart, EffectClass
+from towpath_tas.core.calls.call import Call, Claim, Note, Step
+from towpath_tas.core.calls.ledger import lease_over
+
+Probing = Literal["", "required", "preferred"]
+
+START_BY_MS = 5_000
+"""Between the answer and the start of the tool; a worker that slept longer must not start (design §7, cancel)."""
+
+LEASE_SLACK_MS = 10_000
+"""On top of the tool's timeout: for starting, for stopping, and for the outcome to arrive."""
+
+
+def on_claim(
+    call: Call | None, asked: ClaimStart, fault: str, *, now: datetime, fence: int = 0
+) -> tuple[Step, ClaimAnswer]:
+    """Return the answer to a claim, and what it makes of the call.
+
+    *fault* says what is wrong with the ticket (`TicketFault`), and is empty for a good one; *fence* is the stored one.
+    """
+    reason = _refusal(call, asked, fault, now=now, fence=fence)
+    if call is None or reason:
+        return _refused(call, asked, reason or "unknown_call")
+    if call.effect_class is EffectClass.PURE:
+        return Step(), _granted(call, asked, "")
+    until = now + timedelta(milliseconds=call.timeout_ms + LEASE_SLACK_MS)
+    holder = call.holder
+    if holder is not None and holder.claim_id == asked.claim_id:
+        kept = tuple(replace(claim, until=until) if claim is holder else claim for claim in call.claims)
+        return Step(call=call.changed(claims=kept)), _granted(call, asked, holder.probe)
+    claim = Claim(
+        claim_id=asked.claim_id,
+        attempt=call.attempt,
+        worker=asked.worker,
+        granted=True,
+        until=until,
+        at=now,
+        probe=_probe(call),
+    )
+    started = call.changed(status=CallStatus.STARTED, claims=(*call.claims, claim), settled_by="")
+    detail = {**_detail(asked), "probe": claim.probe} if claim.probe else _detail(asked)
+    note = Note(phase="claim", verdict="granted", call=started, actor=asked.worker, detail=detail)
+    return Step(call=started, notes=(note,)), _granted(call, asked, claim.probe)
+
+
+def _probe(call: Call) -> Probing:
+    """Say whether to ask the tool's probe first. A person's `retry` is for one start; then the rule holds again."""
+    if call.effect_class is not EffectClass.RECONCILABLE or not call.ever_claimed:
+        return ""
+    return "preferred" if call.settled_by else "required"
+
+
+def _refusal(call: Call | None, asked: ClaimStart, fault: str, *, now: datetime, fence: int) -> str:
+    """Return why the claim is refused; an empty string when it is not. Each word is part of the contract."""
+    if call is None:
+        return "unknown_call"
+    if call.status not in {CallStatus.PERMITTED, CallStatus.STARTED}:
+        return str(call.status)
+    if asked.attempt != call.attempt:
+        return "outdated"
+    if fence > call.fence:
+        return "fence_raised"
+    if fault:
+        return f"ticket_{fault}"
+    if now >= call.deadline:
+        return "deadline"
+    holder = call.holder
+    if holder is None or holder.claim_id == asked.claim_id:
+        return ""
+    if call.effect_class is EffectClass.IRREVERSIBLE or not lease_over(call, now):
+        return "claimed"
+    return ""
+
+
+def _refused(call: Call | None, asked: ClaimStart, reason: str) -> tuple[Step, ClaimAnswer]:
+    answer = ClaimAnswer(granted=False, claim_id=asked.claim_id, reason=reason)
+    if call is None:
+        return Step(), answer
+    detail = {**_detail(asked), "reason": reason}
+    note = Note(phase="claim", verdict="refused", call=call, actor=asked.worker, detail=detail, always=True)
+    return Step(notes=(note,)), answer
+
+
+def _granted(call: Call, asked: ClaimStart, probe: Probing) -> ClaimAnswer:
+    lease_ms = call.timeout_ms + LEASE_SLACK_MS
+    return ClaimAnswer(granted=True, claim_id=asked.claim_id, start_by_ms=START_BY_MS, lease_ms=lease_ms, probe=probe)
+
+
+def _detail(asked: ClaimStart) -> dict[str, object]:
+    return {"claim_id": str(asked.claim_id), "attempt": asked.attempt}

@@ -1,0 +1,82 @@
+"""Calls of internal tools: permitted here, applied by the run machine, and closed by its word (design §7).
+
+Law: no worker is asked and no ticket is made. The run's log is the truth about such a call: what it says counts
+whatever a clock or a fence has made of the row meanwhile; a call that was never permitted can't have been applied.
+"""
+
+from towpath_contracts.canonical import digest, json_safe
+from towpath_contracts.facts import ToolFinished, ToolPermitted
+from towpath_contracts.tools.calls import CallStatus
+from towpath_contracts.tools.child_tools import BUILT_IN_TOOLS, ORCHESTRATE
+from towpath_contracts.tools.internal_outcomes import RecordOutcome
+from towpath_contracts.tools.internal_tools import PLATFORM_TOOLSET, PLATFORM_WORKER
+from towpath_tas.core.calls.call import Call, Note, Step
+from towpath_tas.core.calls.run_facts import executed_args
+from towpath_tas.core.tools.registry import ToolVersion, own_tool
+
+APPLIED = "run"
+"""Whose outcome was taken, as the row says it."""
+
+_NEVER = frozenset({CallStatus.DENIED, CallStatus.AWAITING_APPROVAL})
+"""A held call is `requested` again although the run may have had its permission before."""
+
+BUILT_IN: tuple[ToolVersion, ...] = tuple(tool for name in BUILT_IN_TOOLS if (tool := own_tool(name)) is not None)
+"""What every project has without anybody registering it."""
+
+
+def own_tools(*, orchestrate: bool) -> tuple[ToolVersion, ...]:
+    """Return the platform's own tools; those that are switched off are known to nobody (feature E10)."""
+    return tuple(tool for tool in BUILT_IN if orchestrate or tool.spec.name != ORCHESTRATE)
+
+
+def is_internal(call: Call) -> bool:
+    """Say whether the run itself applies *call*."""
+    return call.toolset == PLATFORM_TOOLSET
+
+
+def permitted(call: Call) -> str:
+    """The call may be applied, as JSON; said again for every repeated request until the row has an end."""
+    return ToolPermitted(
+        run_id=call.run_id,
+        fact_id=f"{call.execution_id}:permitted:{call.attempt}",
+        execution_id=call.execution_id,
+        policy_version=call.policy_version,
+        executed_args=executed_args(call),
+        edited_by=call.edited_by,
+    ).model_dump_json(exclude={"contents"})
+
+
+def on_recorded(call: Call | None, outcome: RecordOutcome) -> tuple[Step, str]:
+    """Return what the run's word makes of its call, and why it makes nothing, if so."""
+    if call is None or (call.run_id, call.project) != (outcome.run_id, outcome.project):
+        return Step(), "no such call is in the ledger"
+    if not is_internal(call) or call.tool != outcome.tool:
+        return Step(), "it is no call of an internal tool"
+    if call.accepted:
+        return Step(), ""  # told again: its confirmation was lost
+    if call.status in _NEVER:
+        return Step(), f"the call is {call.status}: it can't have been applied"
+    ended = call.changed(status=CallStatus(outcome.status), fact=_finished(call, outcome), accepted=APPLIED)
+    detail = {"result_digest": digest(json_safe(outcome.result)), "was": str(call.status)}
+    if outcome.failure is not None:
+        detail = {"code": outcome.failure.code, "reason": outcome.failure.message, "was": str(call.status)}
+    note = Note(phase="outcome", verdict=outcome.status, call=ended, actor=PLATFORM_WORKER, detail=detail)
+    return Step(call=ended, notes=(note,)), ""
+
+
+def _finished(call: Call, outcome: RecordOutcome) -> str:
+    result = json_safe(outcome.result)
+    return ToolFinished(
+        run_id=call.run_id,
+        fact_id=f"{call.execution_id}:outcome:{call.attempt}",
+        execution_id=call.execution_id,
+        status=outcome.status,
+        result=result,
+        result_digest=digest(result),
+        failure=outcome.failure,
+        worker=PLATFORM_WORKER,
+        policy_version=call.policy_version,
+        attempt=call.attempt,
+        executed_args=executed_args(call),
+        edited_by=call.edited_by,
+    ).model_dump_json()

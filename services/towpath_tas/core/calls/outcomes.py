@@ -1,0 +1,218 @@
+"""What a worker reports (design §7, a call).
+
+Law: an outcome is accepted from a holder of a granted claim, or, for a pure call, from the first who brings one. Every
+other outcome is evidence: kept in the audit, changing nothing. What the ledger says about the call (its class, its
+arguments) is never taken from an outcome.
+"""
+
+from datetime import datetime
+
+from towpath_contracts.canonical import digest, json_safe
+from towpath_contracts.tools.calls import CallStatus, EffectClass, ToolFailure, ToolOutcome
+from towpath_tas.core.approvals import approvals
+from towpath_tas.core.approvals.approval_binding import binding, binding_digest
+from towpath_tas.core.authorization import Authorize, Ruling, asked_again
+from towpath_tas.core.calls import run_facts
+from towpath_tas.core.calls.call import Approval, Call, Note, Step, Tell
+from towpath_tas.core.calls.ledger import MAX_ATTEMPTS, after_its_gate, dispatch_next, fail, say_again, unknown
+
+NEVER_BEGAN = frozenset({"not_started", "cancelled", "invalid_arguments"})
+"""Failures of workers that don't say whether the function was called; a `cancelled` in the middle is uncertain."""
+
+
+_OPEN = frozenset({CallStatus.PERMITTED, CallStatus.STARTED, CallStatus.UNKNOWN, CallStatus.REQUESTED})
+"""States in which an outcome decides; a call that a switch holds may have been out before."""
+
+
+def on_outcome(
+    call: Call | None,
+    outcome: ToolOutcome,
+    fault: str,
+    authorize: Authorize,
+    *,
+    now: datetime,
+    approval: Approval | None = None,
+    fence: int = 0,
+) -> Step:
+    """Return what an outcome makes of its call.
+
+    *fault* says what is wrong with its ticket, if anything; *fence* is the stored one.
+    """
+    if call is None:
+        return Step(dead="an outcome for a call that is not in the ledger")
+    if fault:
+        return _evidence(call, outcome, f"ticket {fault}", dead=f"an outcome with a ticket that is {fault}")
+    if call.accepted == _key(outcome):
+        return say_again(call)  # the same outcome again: its confirmation was lost
+    if outcome.status == "ticket_expired":
+        return _authorize_again(call, outcome, authorize, now=now, approval=approval, stopped=fence > call.fence)
+    if not _from_holder(call, outcome):
+        return _evidence(call, outcome, "no claim was granted to it")
+    if _unclear(call, outcome):
+        return after_its_gate(approval, _cut_off(call, outcome))
+    if call.status not in _OPEN:
+        return _evidence(call, outcome, f"the call is {call.status} already")  # a person's word stands, too
+    overtaken = _overtaken(call, outcome)
+    if overtaken:
+        return _evidence(call, outcome, overtaken)
+    if _only_this_start_failed(call, outcome):
+        return _not_this_time(call, outcome, late=now >= call.deadline or fence > call.fence)
+    return after_its_gate(approval, _accept(call, outcome))
+
+
+def _overtaken(call: Call, outcome: ToolOutcome) -> str:
+    """Return why an outcome of an earlier start says nothing about the call any more; empty where it still does.
+
+    That one start failed does not say that a later one will; and that it happened says nothing about a second effect
+    that a person let happen.
+    """
+    if call.effect_class is EffectClass.PURE:
+        return ""
+    last = call.last_granted
+    if outcome.status == "failed":
+        waits = call.status in {CallStatus.PERMITTED, CallStatus.REQUESTED}  # a held call is one that will start again
+        again = waits and outcome.attempt < call.attempt
+        later = last is not None and last.claim_id != outcome.claim_id
+        return "a later start of the call decides" if again or later else ""
+    begun = call.status in {CallStatus.STARTED, CallStatus.UNKNOWN}  # lost as well: a person is asked about that start
+    second = begun and last is not None and last.claim_id != outcome.claim_id
+    if second and call.effect_class is EffectClass.IRREVERSIBLE:
+        return "a person let the call run again, and that start decides"
+    return ""
+
+
+def _unclear(call: Call, outcome: ToolOutcome) -> bool:
+    """Say whether the worker cut the call off and can't tell whether it happened: not a failure, but unknown."""
+    may_not_repeat = call.effect_class in {EffectClass.IRREVERSIBLE, EffectClass.RECONCILABLE}
+    return may_not_repeat and outcome.failure is not None and outcome.failure.uncertain
+
+
+def _only_this_start_failed(call: Call, outcome: ToolOutcome) -> bool:
+    """Say whether the outcome is that this start never began, while an earlier one may have happened."""
+    failure = outcome.failure
+    if outcome.probe == "did_not_happen":
+        return False
+    return _never_began(failure) and any(claim.granted and claim.claim_id != outcome.claim_id for claim in call.claims)
+
+
+def _never_began(failure: ToolFailure | None) -> bool:
+    """A code proves nothing where the worker says more: a tool may name its errors as it likes."""
+    if failure is None or failure.uncertain:
+        return False
+    return failure.code in NEVER_BEGAN if failure.began is None else not failure.began
+
+
+def _not_this_time(call: Call, outcome: ToolOutcome, *, late: bool) -> Step:
+    """Go on as had nothing been heard: `failed` would say of the earlier start that it did not happen."""
+    if call.status is CallStatus.UNKNOWN:
+        return _evidence(call, outcome, "an earlier start was never reported")
+    if call.effect_class is EffectClass.IRREVERSIBLE or late or call.attempt >= MAX_ATTEMPTS:
+        return unknown(call, "an earlier attempt was started and never reported, and the last one never began")
+    return dispatch_next(call, "the last attempt never began")
+
+
+def _cut_off(call: Call, outcome: ToolOutcome) -> Step:
+    if call.status not in {CallStatus.PERMITTED, CallStatus.STARTED} or outcome.failure is None:
+        return _evidence(call, outcome, f"the call is {call.status} already")
+    if _overtaken(call, outcome):
+        return _evidence(call, outcome, _overtaken(call, outcome))
+    step = unknown(call, f"{outcome.failure.code}: {outcome.failure.message}", probe=outcome.probe)
+    note = Note(phase="evidence", verdict=outcome.status, call=call, actor=outcome.worker, detail=_detail(outcome))
+    return Step(call=step.call, notes=(*step.notes, note), effects=step.effects)
+
+
+def _accept(call: Call, outcome: ToolOutcome) -> Step:
+    succeeded = outcome.status == "succeeded"
+    result_digest = outcome.result_digest
+    if not outcome.blob:
+        result_digest, outcome = _digested(outcome)
+    ended = call.changed(
+        status=CallStatus.SUCCEEDED if succeeded else CallStatus.FAILED,
+        fact=run_facts.reported(call, outcome, result_digest),
+        accepted=_key(outcome),
+        settled_by="",
+    )
+    note = Note(
+        phase="outcome",
+        verdict=str(ended.status),
+        call=ended,
+        actor=outcome.worker,
+        detail={**_detail(outcome), "result_digest": result_digest},
+    )
+    return Step(call=ended, notes=(note,), effects=(Tell(run_id=ended.run_id, fact=ended.fact or ""),))
+
+
+def _digested(outcome: ToolOutcome) -> tuple[str, ToolOutcome]:
+    """The digest is made here, from what is passed on: a worker's own word for it would prove nothing."""
+    try:
+        return digest(outcome.result), outcome
+    except ValueError:  # NaN and infinities are not JSON, and must not travel on
+        safe = json_safe(outcome.result)
+        return digest(safe), outcome.model_copy(update={"result": safe})
+
+
+def _authorize_again(
+    call: Call, outcome: ToolOutcome, authorize: Authorize, *, now: datetime, approval: Approval | None, stopped: bool
+) -> Step:
+    """The ticket was too old to start with: ask the matrix once more, and send the next attempt."""
+    elsewhere = call.status is not CallStatus.PERMITTED or outcome.attempt != call.attempt
+    if elsewhere or stopped or now >= call.deadline:
+        return Step()  # another attempt is under way, or the next request will find the deadline over or the fence
+    if call.attempt >= MAX_ATTEMPTS:
+        said = f"{call.attempt} tickets ended before a worker could start; check its clock"
+        if call.ever_claimed:
+            return unknown(call, f"an earlier attempt was started and never reported, and {said}")
+        return fail(call, "not_started", said, began=None if call.effect_class is EffectClass.PURE else False)
+    ruling = authorize(asked_again(call))
+    if ruling.effect == "deny" or (ruling.effect == "require_approval" and not covered(call, approval, ruling)):
+        if call.ever_claimed:  # "denied" would say that it did not happen
+            return unknown(call, "it may not run again, and an earlier attempt was started and never reported")
+        if ruling.effect == "deny":
+            return approvals.deny(call, ruling)
+        return approvals.ask(call, ruling, now=now, before=approval)
+    step = dispatch_next(call, "the ticket ended", policy_version=ruling.policy_version, rule=ruling.rule)
+    return Step(call=step.call, notes=step.notes, effects=step.effects, decides=True)
+
+
+def covered(call: Call, approval: Approval | None, ruling: Ruling) -> bool:
+    """Say whether the approval that this call has used up is for exactly what would run now."""
+    if approval is None or approval.status != "consumed":
+        return False
+    return binding_digest(binding(call, ruling)) == approval.digest
+
+
+def _from_holder(call: Call, outcome: ToolOutcome) -> bool:
+    if call.effect_class is EffectClass.PURE:
+        return True
+    return any(claim.granted and claim.claim_id == outcome.claim_id for claim in call.claims)
+
+
+def _evidence(call: Call, outcome: ToolOutcome, why: str, *, dead: str = "") -> Step:
+    note = Note(
+        phase="evidence",
+        verdict=outcome.status,
+        call=call,
+        actor=outcome.worker,
+        detail={**_detail(outcome), "reason": why},
+        always=True,
+    )
+    return Step(notes=(note,), dead=dead)
+
+
+def _key(outcome: ToolOutcome) -> str:
+    return f"{outcome.attempt}:{outcome.claim_id or outcome.worker}{':late' if outcome.late else ''}"
+
+
+def _detail(outcome: ToolOutcome) -> dict[str, object]:
+    detail: dict[str, object] = {
+        "attempt": outcome.attempt,
+        "duration_ms": outcome.duration_ms,
+        "result_bytes": outcome.result_bytes,
+    }
+    if outcome.claim_id is not None:
+        detail["claim_id"] = str(outcome.claim_id)
+    if outcome.failure is not None:
+        detail["code"] = outcome.failure.code
+    if outcome.probe:
+        detail["probe"] = outcome.probe
+    return detail

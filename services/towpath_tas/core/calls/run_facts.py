@@ -1,0 +1,146 @@
+"""What a run is told about its calls, as the JSON that is both stored in the ledger and sent.
+
+Law: a fact is made once and stored with the change that it reports, so that a repeat says the very same thing.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any, Literal
+from uuid import UUID
+
+from towpath_contracts.facts import (
+    ApprovalRequired,
+    ExecutionConflict,
+    FieldChange,
+    GateResolved,
+    ToolDenied,
+    ToolFinished,
+)
+from towpath_contracts.tools.calls import Denial, Doubt, ProbeWord, ToolFailure, ToolOutcome
+from towpath_tas.core.approvals.approval_binding import in_words
+from towpath_tas.core.calls.call import Approval, Call, Claim
+
+
+def finished(
+    call: Call,
+    status: Literal["succeeded", "failed", "unknown", "void"],
+    *,
+    failure: ToolFailure | None = None,
+    result: Any = None,
+    settled_by: str = "",
+    probe: ProbeWord = "",
+) -> str:
+    """A call has ended without a worker's outcome; *probe* is what an outcome that ends nothing has said."""
+    unknown = status == "unknown"
+    last = call.last_granted if unknown else None
+    return ToolFinished(
+        run_id=call.run_id,
+        fact_id=f"{call.execution_id}:{status}:{call.attempt}",
+        execution_id=call.execution_id,
+        status=status,
+        result=result,
+        failure=failure,
+        worker=last.worker if last is not None else "",
+        policy_version=call.policy_version,
+        attempt=call.attempt,
+        settled_by=settled_by,
+        probe=probe,
+        doubt=_doubt(call, last, probe) if unknown else None,
+        executed_args=executed_args(call),
+        edited_by=call.edited_by,
+    ).model_dump_json()
+
+
+def _doubt(call: Call, last: Claim | None, probe: ProbeWord) -> Doubt:
+    starts = sum(claim.granted for claim in call.claims)
+    if last is None:
+        return Doubt(starts=starts, probe=probe)
+    return Doubt(worker=last.worker, claimed_at=last.at, lease_until=last.until, starts=starts, probe=probe)
+
+
+def executed_args(call: Call) -> dict[str, Any] | None:
+    """Return the arguments as a person has changed them; the run knows those that it asked for."""
+    return json.loads(call.args) if call.edited_by else None
+
+
+def reported(call: Call, outcome: ToolOutcome, result_digest: str | None) -> str:
+    """A worker's outcome was accepted. `ticket_expired` is not one."""
+    return ToolFinished(
+        run_id=call.run_id,
+        fact_id=f"{call.execution_id}:outcome:{outcome.attempt}",
+        execution_id=call.execution_id,
+        status="succeeded" if outcome.status == "succeeded" else "failed",
+        result=outcome.result,
+        result_digest=result_digest,
+        result_bytes=outcome.result_bytes,
+        blob=outcome.blob,
+        failure=outcome.failure,
+        duration_ms=outcome.duration_ms,
+        worker=outcome.worker,
+        policy_version=call.policy_version,
+        attempt=outcome.attempt,
+        probe=outcome.probe,
+        executed_args=executed_args(call),
+        edited_by=call.edited_by,
+        changes=outcome.changes,
+        changes_lost=outcome.changes_lost,
+    ).model_dump_json()
+
+
+def denied(call: Call, denial: Denial) -> str:
+    """The call was refused."""
+    return ToolDenied(
+        run_id=call.run_id,
+        fact_id=f"{call.execution_id}:denied",
+        execution_id=call.execution_id,
+        denial=denial,
+        policy_version=call.policy_version,
+    ).model_dump_json()
+
+
+def approval_required(
+    call: Call, approval: Approval, changes: Sequence[FieldChange], origins: Sequence[dict[str, Any]] = ()
+) -> str:
+    """The call waits for a person; *origins* says where its values come from."""
+    return ApprovalRequired(
+        run_id=call.run_id,
+        fact_id=f"{call.execution_id}:approval:{call.approvals}",
+        execution_id=call.execution_id,
+        approval_id=approval.approval_id,
+        rule=approval.rule,
+        reason=approval.reason,
+        tool=call.tool,
+        args=json.loads(call.args),
+        args_digest=call.args_digest,
+        digest=approval.digest,
+        expires_at=approval.expires_at,
+        policy_version=call.policy_version,
+        changes=tuple(map(in_words, changes)),
+        diff=tuple(changes),
+        gate_type=approval.gate_type,
+        role=approval.role,
+        quorum=approval.quorum,
+        on_expiry=approval.on_expiry,
+        revision=approval.revisions,
+        edited_by=approval.edited_by,
+        origins=tuple(origins),
+    ).model_dump_json()
+
+
+def gate_resolved(approval: Approval, verdict: Literal["approved", "denied", "expired"]) -> str:
+    """A person, or the clock, has settled an approval."""
+    return GateResolved(
+        run_id=approval.run_id,
+        fact_id=f"{approval.approval_id}:{verdict}",
+        approval_id=approval.approval_id,
+        verdict=verdict,
+        reason=approval.decided_reason,
+        by=approval.decided_by,
+    ).model_dump_json()
+
+
+def conflict(run_id: UUID, execution_id: UUID, message: str) -> str:
+    """A repeated execution id came with other contents."""
+    return ExecutionConflict(
+        run_id=run_id, fact_id=f"{execution_id}:conflict", execution_id=execution_id, message=message
+    ).model_dump_json()

@@ -1,0 +1,191 @@
+"""The stop switch: calls that would go out wait in the ledger instead (design §7).
+
+    permitted, about to be sent or claimed ── a switch holds it ──► requested (held: no ticket of it is good any more)
+    requested ── asked for again, and nothing holds it ──────────► permitted, by the rules as they are then
+
+Law: a switch decides only *when*. What is refused is refused at once, what runs goes on, and what is held is authorized
+anew before it goes out: a pause opens nothing. An approval that was given is used up when its call is first held, so a
+long pause can't let it expire; it covers the call later only if nothing of what it was shown has changed.
+"""
+
+import json
+from dataclasses import replace
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from towpath_contracts.facts import CallPaused, GateResolved
+from towpath_contracts.switches import Switch, paused_gate
+from towpath_contracts.tools.calls import CallStatus, ClaimAnswer, ToolRequest
+from towpath_tas.core.approvals import approvals
+from towpath_tas.core.authorization import Asked, Authorize, Ruling, as_edited
+from towpath_tas.core.calls.call import Approval, Call, Dispatch, Note, Step, Tell
+from towpath_tas.core.calls.ledger import on_request, unknown
+from towpath_tas.core.calls.outcomes import covered
+from towpath_tas.core.policy.matrix import Who
+from towpath_tas.core.tools.registry import promised
+
+RELEASED_GRACE = timedelta(minutes=10)
+"""What a call that goes on may take to start, on top of its timeout: as long as a new one may wait for a worker."""
+
+HELD = "paused"
+"""The word of a refused claim."""
+
+
+HELD_BACK = "held"
+"""The verdict of an entry about a next attempt that a switch keeps from going out."""
+
+
+def hold(before: Call | None, step: Step, switch: Switch | None) -> Step:
+    """Return *step*, or where it would send its call out under *switch* the step that lets the call wait instead.
+
+    Whatever is sent out again rests on the switches as well: it is stored only if they are still those of now.
+    """
+    sent = next((effect.call for effect in step.effects if isinstance(effect, Dispatch)), None)
+    if sent is None:
+        return step
+    if switch is None:
+        return replace(step, call=step.call or sent.changed(), decides=True)
+    held = _held(before, step.call or sent.changed(), switch)
+    notes = tuple(_undone(note) for note in step.notes if note.phase != "decision")
+    others = tuple(effect for effect in step.effects if not isinstance(effect, Dispatch))
+    return replace(
+        step,
+        call=held,
+        notes=(*(replace(note, call=held) for note in notes), _waits(held, switch)),
+        effects=(*others, *_tell(held)),
+        decides=True,
+    )
+
+
+def _undone(note: Note) -> Note:
+    """An attempt that does not go out: why the one before ended stays on record, it may be a worker's word."""
+    return replace(note, verdict=HELD_BACK) if note.phase == "dispatch" else note
+
+
+def hold_claim(call: Call | None, step: Step, answer: ClaimAnswer, switch: Switch | None) -> tuple[Step, ClaimAnswer]:
+    """Return the answer to a claim under *switch*: a new start is refused and its call waits, what runs goes on."""
+    starts = step.call is not None and call is not None and len(step.call.claims) > len(call.claims)
+    if switch is None or call is None or not starts:
+        return (replace(step, decides=True) if starts else step), answer
+    held = _held(call, call.changed(), switch)
+    refused = Note(phase="claim", verdict="refused", call=held, actor=step.notes[0].actor, detail={"reason": HELD})
+    waits = Step(call=held, notes=(refused, _waits(held, switch)), effects=_tell(held), decides=True)
+    none = {"granted": False, "reason": HELD, "start_by_ms": 0, "lease_ms": 0, "probe": ""}
+    return waits, answer.model_copy(update=none)
+
+
+def on_held_request(
+    call: Call | None,
+    request: ToolRequest,
+    asked: Asked,
+    args_digest: str,
+    authorize: Authorize,
+    switch: Switch | None,
+    *,
+    now: datetime,
+    fence: int = 0,
+    approval: Approval | None = None,
+) -> Step:
+    """Return what a request makes of its call (`ledger.on_request`), with *switch* holding it or nothing (None)."""
+    if call is None or call.status is not CallStatus.REQUESTED:
+        step = on_request(call, request, asked, args_digest, authorize, now=now, fence=fence, approval=approval)
+        return hold(call, step, switch)
+    until = max(call.deadline, request.deadline, now + timedelta(milliseconds=call.timeout_ms) + RELEASED_GRACE)
+    free = replace(call, status=CallStatus.PERMITTED, deadline=until)
+    step = on_request(free, request, asked, args_digest, authorize, now=now, fence=fence, approval=approval)
+    if not any(isinstance(effect, Dispatch) for effect in step.effects):
+        return step  # a conflict, or its run was stopped meanwhile
+    if switch is not None:
+        return _still_held(call, switch)
+    return _release(call, asked if not call.edited_by else as_edited(asked, call), authorize, approval, now, until)
+
+
+def who_of(call: Call) -> Who:
+    """Return who asks for a stored call."""
+    return Who(call.network, call.agent_key, call.agent_type, call.caller, call.project)
+
+
+def _held(before: Call | None, call: Call, switch: Switch) -> Call:
+    """Return *call* as one that waits; a ticket that may be out for it is made worthless by the next attempt."""
+    out = before is not None and before.status in {CallStatus.PERMITTED, CallStatus.STARTED}
+    again = out and before is not None and call.attempt == before.attempt
+    held = replace(call, status=CallStatus.REQUESTED, attempt=call.attempt + 1 if again else call.attempt)
+    return replace(held, fact=paused_fact(held, switch))
+
+
+def _still_held(call: Call, switch: Switch) -> Step:
+    """Say it again; where another switch holds the call by now, that one is told from here on.
+
+    The row is touched, so that it is not said by a replica that has not heard of the switch being opened.
+    """
+    moved = call.changed(fact=paused_fact(call, switch))
+    notes = () if moved.fact == call.fact else (_waits(moved, switch),)
+    return Step(call=moved, notes=notes, effects=_tell(moved), decides=True)
+
+
+def _release(
+    call: Call, asked: Asked, authorize: Authorize, approval: Approval | None, now: datetime, until: datetime
+) -> Step:
+    ruling = authorize(asked)
+    refused = ruling.effect == "deny"
+    if refused or (ruling.effect == "require_approval" and not covered(call, approval, ruling)):
+        if call.ever_claimed:  # "denied" would say that it did not happen
+            return unknown(call, "it may not run again, and an earlier attempt was started and never reported")
+        if refused:
+            return approvals.deny(call, ruling)
+        return approvals.ask(call, ruling, now=now, before=approval)
+    released = _permitted(call, ruling, until)
+    detail = {"held_by": str(_switch_of(call))}
+    return Step(
+        call=released,
+        notes=(Note(phase="decision", verdict="allow", call=released, detail=detail),),
+        effects=(*_resumed(call), Dispatch(call=released)),
+        decides=True,
+    )
+
+
+def _permitted(call: Call, ruling: Ruling, until: datetime) -> Call:
+    spec = ruling.tool.spec if ruling.tool else None
+    return call.changed(
+        status=CallStatus.PERMITTED,
+        policy_version=ruling.policy_version,
+        rule=ruling.rule,
+        fact=None,
+        deadline=until,
+        tool_version=ruling.tool.version if ruling.tool else call.tool_version,
+        effect_class=promised(spec) if spec else call.effect_class,
+        timeout_ms=spec.timeout_ms if spec else call.timeout_ms,
+        toolset=spec.toolset if spec else call.toolset,
+    )
+
+
+def paused_fact(call: Call, switch: Switch) -> str:
+    """Return what the run is told of a held call."""
+    fact_id = f"{call.execution_id}:paused:{switch.switch_id}"
+    return CallPaused(
+        run_id=call.run_id, fact_id=fact_id, execution_id=call.execution_id, tool=call.tool, switch=switch
+    ).model_dump_json()
+
+
+def _switch_of(call: Call) -> UUID | None:
+    told = json.loads(call.fact or "{}").get("switch")
+    return UUID(told["switch_id"]) if isinstance(told, dict) else None
+
+
+def _resumed(call: Call) -> tuple[Tell, ...]:
+    """Tell the run that the switch holds its call no more: whoever resumed may not have reached it."""
+    switch_id = _switch_of(call)
+    if switch_id is None:
+        return ()
+    gate = paused_gate(call.run_id, call.execution_id, switch_id)
+    fact = GateResolved(run_id=call.run_id, fact_id=f"{gate}:resumed", gate_id=gate, verdict="resumed")
+    return (Tell(run_id=call.run_id, fact=fact.model_dump_json()),)
+
+
+def _waits(call: Call, switch: Switch) -> Note:
+    detail = {"switch_id": str(switch.switch_id), "kind": switch.kind, "name": switch.name, "reason": switch.reason}
+    return Note(phase="held", verdict="waits", call=call, actor=switch.paused_by, detail=detail)
+
+
+def _tell(call: Call) -> tuple[Tell, ...]:
+    return (Tell(run_id=call.run_id, fact=call.fact),) if call.fact else ()

@@ -1,0 +1,223 @@
+"""What is left to an agent that was refused: other tools, other agents, a person (feature C9, design §7).
+
+Law: what is named is really open, by the rules, the chain of grants and the network as they are. Where arguments or a
+limit decide, it is said (`conditional`), since nobody knows the arguments of a call that was not asked for. An agent
+that is named as a specialist may make the very call that was refused.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.networks.spec import Snapshot
+from towpath_contracts.tools.calls import Alternative, Denial, Escalation, Specialist, ToolSpec
+from towpath_contracts.tools.grants import Grants, names
+from towpath_tas.core.denials import MAX_ALLOWED, Violation
+from towpath_tas.core.policy.conditions import Compiler, Met, Scene
+from towpath_tas.core.policy.grants import granted
+from towpath_tas.core.policy.matrix import Matrix, Rule, Used, Verdict, Who, names_discovered
+
+HELPED_BY_OTHERS = frozenset(
+    {Violation.PERMISSION, Violation.TOOL_UNKNOWN, Violation.NOT_GRANTED, Violation.LIMIT, Violation.DRIFTED}
+)
+"""Violations after which another tool or another agent may help; after the rest the call itself must change."""
+
+MAX_SPECIALISTS = 5
+"""Agents named; the first of them is the one to ask."""
+
+_CALL_BOUND = re.compile(r"\b(?:args|origin)\b")
+"""Conditions that name these can't be answered for another call than the one that was asked for."""
+
+Opening = Literal["allow", "require_approval"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Colleague:
+    """An agent of a network, as far as others have to know it."""
+
+    key: str
+    agent_type: str
+    tools: frozenset[str]
+    routes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """Who was refused, under which grants, and what the conditions saw of the call."""
+
+    who: Who
+    grants: Grants
+    context: Mapping[str, Any]
+
+
+Crew = Mapping[str, Colleague]
+"""The agents of one snapshot by their keys; an empty one is not known."""
+
+
+def crew_of(snapshot: Snapshot) -> Crew:
+    """Return the agents of *snapshot*."""
+    return {
+        key: Colleague(
+            key=key,
+            agent_type=agent.agent_type,
+            tools=frozenset(agent.equipped_tools),
+            routes=frozenset(agent.allowed_routes),
+        )
+        for key, agent in snapshot.agents.items()
+    }
+
+
+def alternatives(
+    asked: Refused, specs: Iterable[ToolSpec], matrix: Matrix, compiler: Compiler, crew: Crew
+) -> tuple[Alternative, ...]:
+    """Return what of *specs*, nearest first, the refused agent may do instead; only what its network gives it."""
+    own = crew.get(asked.who.agent)
+    scene = Scene({**asked.context, "args": {}, "origin": {}})
+    found: list[Alternative] = []
+    for spec in specs:
+        if own is not None and spec.name not in own.tools:
+            continue
+        standing = _standing(asked, spec, matrix, compiler, scene)
+        if standing is not None:
+            found.append(standing)
+        if len(found) == MAX_ALLOWED:
+            break
+    return tuple(found)
+
+
+def specialists(
+    asked: Refused, spec: ToolSpec, matrix: Matrix, compiler: Compiler, crew: Crew, used: Used
+) -> tuple[Specialist, ...]:
+    """Return the agents of the network that may make this very call, those first to whom a route leads."""
+    own = crew.get(asked.who.agent)
+    routes = own.routes if own is not None else frozenset[str]()
+    found = []
+    for other in crew.values():
+        if other.key == asked.who.agent or spec.name not in other.tools:
+            continue
+        who = replace(asked.who, agent=other.key, agent_type=other.agent_type)
+        scene = Scene({**asked.context, "agent": {"key": other.key, "type": other.agent_type}})
+        if not granted(asked.grants, spec.name, spec.operation, scene, compiler):
+            continue
+        verdict = matrix.decide(who, spec.name, spec.operation, scene, used, discovered=spec.discovered)
+        if verdict.effect != "deny" and verdict.rule is not None:
+            found.append(_specialist(other.key, verdict.effect, verdict.rule, reachable=other.key in routes))
+    found.sort(key=lambda one: (not one.reachable, one.verdict, one.agent_key))
+    return tuple(found[:MAX_SPECIALISTS])
+
+
+def escalation(violation: str, verdict: Verdict | None) -> Escalation:
+    """Say which person could open what was refused, if any."""
+    match violation:
+        case Violation.PERMISSION if verdict is not None:
+            return _by_rules(verdict)
+        case Violation.LIMIT:
+            return Escalation(role="policy_admin", rule=_name(verdict), why="a limit is used up")
+        case Violation.APPROVAL_EXPIRED:
+            return Escalation(role="approver", why="nobody answered in time; asking again asks again")
+        case Violation.APPROVAL_DENIED:
+            return Escalation(why="a person has said no")
+        case Violation.NOT_GRANTED:
+            return Escalation(why="the task was submitted with fewer rights, and only another task can have more")
+        case Violation.ARGUMENTS | Violation.TOOL_UNKNOWN | Violation.OPERATION_UNKNOWN:
+            return Escalation(why="nobody can permit a call that can't be made")
+        case _:
+            return Escalation(role="policy_admin", why="a policy admin has to look at it")
+
+
+def with_rungs(
+    denial: Denial, others: tuple[Alternative, ...], agents: tuple[Specialist, ...], person: Escalation
+) -> Denial:
+    """Return *denial* with the rungs of the ladder, and with words for them that a model reads."""
+    words = [denial.suggestion] if denial.suggestion else []
+    if agents:
+        words.append(_of_specialist(agents[0]))
+    if person.role == "approver" and person.rule is not None:
+        words.append(f"A person may approve it: {person.why}.")
+    changes = {
+        "alternatives": others,
+        "allowed_tools": denial.allowed_tools or tuple(one.tool for one in others),
+        "specialists": agents,
+        "escalation": person,
+        "suggestion": " ".join(words),
+    }
+    return denial.model_copy(update=changes)
+
+
+def _standing(asked: Refused, spec: ToolSpec, matrix: Matrix, compiler: Compiler, scene: Scene) -> Alternative | None:
+    """Say how *spec* stands with the agent that asked, whatever the arguments; None where it is closed to it."""
+    lets = _granted(asked.grants, spec, compiler, scene)
+    rules = matrix.candidates(asked.who, spec.name, spec.operation, discovered=spec.discovered)
+    sure = [rule for rule in rules if not _depends(rule.when) and matrix.applies(rule, scene)]
+    maybe = [rule for rule in rules if _depends(rule.when)]
+    opening = [rule for rule in (*sure, *maybe) if rule.effect != "deny"]
+    if spec.discovered and not any(map(names_discovered, opening)):
+        return None
+    if lets is Met.NO or not opening or any(rule.effect == "deny" for rule in sure):
+        return None
+    asks = [rule for rule in sure if rule.effect == "require_approval"]
+    allows = [rule for rule in opening if rule.effect == "allow"]
+    rule = (asks or allows or opening)[0]
+    bound = _depends(rule.when) or any(one.effect != rule.effect for one in maybe) or _limited(sure)
+    if spec.discovered and not any(map(names_discovered, sure)):
+        bound = True
+    return Alternative(
+        tool=spec.name,
+        operation=spec.operation,
+        verdict="allow" if rule.effect == "allow" else "require_approval",
+        conditional=bound or lets is Met.UNCLEAR,
+        why=_why(rule),
+    )
+
+
+def _granted(grants: Sequence[Sequence[JsonObject]], spec: ToolSpec, compiler: Compiler, scene: Scene) -> Met:
+    """Say whether the chain lets some call of *spec* through: for sure, perhaps, or never."""
+    worst = Met.YES
+    for grant in grants:
+        entries = [entry for entry in grant if names(entry, spec.name, spec.operation)]
+        certain = [entry for entry in entries if not _depends(entry.get("when"))]
+        if granted((tuple(certain),), spec.name, spec.operation, scene, compiler):
+            continue
+        if len(certain) == len(entries):
+            return Met.NO
+        worst = Met.UNCLEAR
+    return worst
+
+
+def _depends(when: object) -> bool:
+    return when is not None and _CALL_BOUND.search(str(when)) is not None
+
+
+def _limited(rules: Iterable[Rule]) -> bool:
+    limits = ((rule.max_calls_per_run, rule.rate_calls, rule.max_cost_per_run_usd) for rule in rules)
+    return any(limit is not None for each in limits for limit in each)
+
+
+def _why(rule: Rule) -> str:
+    opens = "allows it" if rule.effect == "allow" else "lets a person approve it"
+    return f"rule {rule.name} {opens}" + (f" where {rule.when}" if rule.when else "")
+
+
+def _specialist(key: str, effect: str, rule: Rule, *, reachable: bool) -> Specialist:
+    verdict: Opening = "allow" if effect == "allow" else "require_approval"
+    return Specialist(agent_key=key, verdict=verdict, reachable=reachable, why=_why(rule))
+
+
+def _of_specialist(one: Specialist) -> str:
+    may = "may do it" if one.verdict == "allow" else "may do it once a person approves"
+    return f"Agent {one.agent_key} {may}: hand over to it." if one.reachable else f"Agent {one.agent_key} {may}."
+
+
+def _by_rules(verdict: Verdict) -> Escalation:
+    near = next((rule for rule in verdict.unmet if rule.effect == "require_approval"), None)
+    if verdict.rule is None and near is not None:
+        return Escalation(role="approver", rule=near.name, why=_why(near))
+    if verdict.rule is not None:
+        return Escalation(role="policy_admin", rule=verdict.rule.name, why="this rule stands against it")
+    return Escalation(role="policy_admin", why="no rule opens it")
+
+
+def _name(verdict: Verdict | None) -> str | None:
+    return None if verdict is None or verdict.limited is None else verdict.limited.name

@@ -1,0 +1,140 @@
+"""What a refused agent hears: why, what it may use instead, and what to try (behaviours 002.3).
+
+Law: a denial is material for the model's next decision. It names only tools that this agent may really use, nearest
+first, and never says more about a rule than its name and condition.
+"""
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+from towpath_contracts.tools.calls import Denial, ToolSpec
+from towpath_contracts.tools.grants import Grants, opens
+from towpath_tas.core.policy.matrix import Matrix, Rule, Verdict, Who
+
+MAX_ALLOWED = 10
+"""Names told; a model chooses badly from long lists."""
+
+
+class Violation:
+    """The stable names of the reasons."""
+
+    PERMISSION = "permission_denied"
+    TOOL_UNKNOWN = "tool_unknown"
+    OPERATION_UNKNOWN = "operation_unknown"
+    ARGUMENTS = "invalid_arguments"
+    NOT_GRANTED = "not_granted"
+    LIMIT = "limit_exceeded"
+    APPROVAL_DENIED = "approval_denied"
+    APPROVAL_EXPIRED = "approval_expired"
+    DRIFTED = "tool_drifted"
+
+
+def allowed_tools(matrix: Matrix, who: Who, specs: Iterable[ToolSpec], grants: Grants, wanted: str) -> tuple[str, ...]:
+    """Return the tools that rules and *grants* open to *who*, perhaps on conditions, nearest to *wanted* first."""
+
+    def rules(spec: ToolSpec) -> tuple[Rule, ...]:
+        return matrix.candidates(who, spec.name, spec.operation, discovered=spec.discovered)
+
+    granted = [spec for spec in specs if spec.name != wanted and opens(grants, spec.name, spec.operation)]
+    return rank([spec for spec in granted if _open(rules(spec))], wanted)
+
+
+def rank(specs: Sequence[ToolSpec], wanted: str) -> tuple[str, ...]:
+    """Return the names of *specs*, nearest to *wanted* first: same family, then similar name, then alphabet."""
+    family = wanted.rpartition(".")[0]
+
+    def distance(spec: ToolSpec) -> tuple[bool, float, str]:
+        same_family = bool(family) and spec.name.rpartition(".")[0] == family
+        likeness = difflib.SequenceMatcher(None, spec.name, wanted).ratio()
+        return (not same_family, -round(likeness, 3), spec.name)
+
+    return tuple(spec.name for spec in sorted(specs, key=distance)[:MAX_ALLOWED])
+
+
+def denied_by_matrix(verdict: Verdict, tool: str, operation: str, allowed: tuple[str, ...]) -> Denial:
+    """Say why the matrix refused, and what would pass."""
+    rule = verdict.rule
+    if verdict.limited is not None:
+        reason = _limit_words(verdict, verdict.limited, tool)
+        return _denial(Violation.LIMIT, reason, verdict.limited.name, allowed, "Go on with the results you have.")
+    if rule is not None:
+        reason = f"{tool} ({operation}) is denied by rule {rule.name}"
+        return _denial(Violation.PERMISSION, reason, rule.name, allowed, _suggest(verdict.unmet, allowed))
+    if verdict.unmet:
+        reason = f"no rule allows {tool} ({operation}) with these arguments"
+    else:
+        reason = f"no rule allows {tool} ({operation}) to this agent"
+    return _denial(Violation.PERMISSION, reason, None, allowed, _suggest(verdict.unmet, allowed))
+
+
+def _limit_words(verdict: Verdict, rule: Rule, tool: str) -> str:
+    if verdict.limit == "rate":
+        rate = f"{rule.rate_calls} calls in {rule.rate_per_s} s"
+        return f"rule {rule.name} lets {rate} through for the whole project, and they are used up for now"
+    if verdict.limit == "cost":
+        most = f"US$ {rule.max_cost_per_run_usd:g}"
+        return f"rule {rule.name} lets {tool} run only while the run has cost less than {most}, as far as is known"
+    return f"{tool} was called {rule.max_calls_per_run} times in this run already, which is the limit of {rule.name}"
+
+
+def denied_unknown(tool: str, known: Sequence[str], allowed: tuple[str, ...]) -> Denial:
+    """Say that there is no such tool, and which was probably meant."""
+    near = difflib.get_close_matches(tool, [name for name in known if name in allowed], n=1)
+    suggestion = f"Did you mean {near[0]}?" if near else _suggest((), allowed)
+    return _denial(Violation.TOOL_UNKNOWN, f"there is no tool named {tool}", None, allowed, suggestion)
+
+
+def denied_arguments(tool: str, problems: Sequence[str]) -> Denial:
+    """Say what is wrong with the arguments; another tool would not help."""
+    reason = f"the arguments of {tool} are not valid: " + "; ".join(problems)
+    return _denial(Violation.ARGUMENTS, reason, None, (), f"Call {tool} again with corrected arguments.")
+
+
+def denied_drifted(tool: str, version: int) -> Denial:
+    """Say that a server defines its tool anew, and that nobody has accepted that yet."""
+    reason = f"{tool} is not what was accepted under this name: its calls are held until version {version} is accepted"
+    suggestion = "A policy admin has to look at it; go on with other tools, or respond with what is missing."
+    return _denial(Violation.DRIFTED, reason, None, (), suggestion)
+
+
+def denied_grant(tool: str, operation: str) -> Denial:
+    """Say that the task itself was submitted with fewer rights."""
+    reason = f"this task was not granted {tool} ({operation})"
+    return _denial(Violation.NOT_GRANTED, reason, None, (), "Use only what this task was granted, or respond.")
+
+
+def denied_by_person(tool: str, reason: str, rule: str, *, expired: bool) -> Denial:
+    """Say that a person refused, in that person's words, or that nobody answered in time."""
+    if expired:
+        said = f"nobody approved {tool} in time"
+        return _denial(Violation.APPROVAL_EXPIRED, said, rule, (), "Find another way, or respond with what is missing.")
+    return _denial(Violation.APPROVAL_DENIED, reason, rule, (), "Do not ask for the same again; take the reason in.")
+
+
+def denied_lost(tool: str) -> Denial:
+    """Say that the approval which this call waited for is gone."""
+    return _denial(Violation.APPROVAL_EXPIRED, f"the approval of {tool} is gone", None, (), "Find another way.")
+
+
+def denied_unsettled(tool: str, times: int, rule: str) -> Denial:
+    """Say that what a person decided about kept changing, until nobody was asked any more."""
+    said = f"{tool}, or what decides about it, changed {times} times while it waited for a person"
+    return _denial(Violation.APPROVAL_EXPIRED, said, rule, (), "Find another way, or respond with what is missing.")
+
+
+def _denial(violation: str, reason: str, rule: str | None, allowed: tuple[str, ...], suggestion: str) -> Denial:
+    return Denial(violation_type=violation, reason=reason, rule=rule, allowed_tools=allowed, suggestion=suggestion)
+
+
+def _suggest(unmet: tuple[Rule, ...], allowed: tuple[str, ...]) -> str:
+    for rule in unmet:
+        if rule.effect == "allow":
+            return f"Rule {rule.name} would allow it where {rule.when}."
+    if allowed:
+        return f"Try {allowed[0]}, which this agent may use."
+    return "No tool is open to this agent here; hand over to another agent, or respond."
+
+
+def _open(rules: Sequence[Rule]) -> bool:
+    denied = any(rule.effect == "deny" and rule.when is None for rule in rules)
+    return not denied and any(rule.effect != "deny" for rule in rules)

@@ -1,0 +1,1 @@
+"""The permission matrix: reading, checking, editing and evaluating it."""

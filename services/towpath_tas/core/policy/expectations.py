@@ -1,0 +1,170 @@
+"""Expected verdicts: a file of questions with the answers that a matrix must give (`towpath policy test`).
+
+Law: a case is answered by the matrix and the grants alone, by the code that decides live calls; the tool's schema and
+the registry have no part in it, so a test needs no platform. A file with any problem is refused whole.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import yaml
+from pydantic import Field, ValidationError
+
+from towpath_contracts.base import ClientMessage, ClientValue, JsonObject
+from towpath_contracts.canonical import canonical_json
+from towpath_contracts.problems.registry import ProblemDetail, words_of
+from towpath_contracts.tools.access import RuleTrace
+from towpath_contracts.tools.grants import chain_of
+from towpath_tas.core.authorization import Asked
+from towpath_tas.core.denials import Violation
+from towpath_tas.core.policy.conditions import Compiler
+from towpath_tas.core.policy.grants import granted
+from towpath_tas.core.policy.matrix import Effect, Matrix, Used, Who
+
+MAX_CASES = 10_000
+NO_RULE = ""
+"""As a case's `rule`: no rule may have decided, which is how most calls are denied."""
+
+_LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class CaseWho(ClientValue):
+    """Who asks, in the words of a rule's `who`."""
+
+    project: str = "default"
+    network: str = ""
+    agent: str = ""
+    agent_type: str = ""
+    caller: str = "anonymous"
+
+
+class Case(ClientValue):
+    """One call and what must be said to it; without `rule` any rule may say it.
+
+    `operation` is the tool's word for the call. `used` counts the run's earlier calls by the name of a limited rule,
+    `rates` what a rule with a rate has let through in the window that is open.
+    """
+
+    name: str = Field(default="", max_length=256)
+    who: CaseWho = CaseWho()
+    tool: str
+    operation: str = "call"
+    args: JsonObject = Field(default_factory=dict)
+    labels: dict[str, str] = Field(default_factory=dict)
+    step: int = 1
+    origin: JsonObject = Field(default_factory=dict)
+    grant: tuple[JsonObject, ...] | None = None
+    used: dict[str, int] = Field(default_factory=dict)
+    rates: dict[str, int] = Field(default_factory=dict)
+    spent_usd: float | None = None
+    discovered: bool = False
+    verdict: Literal["allow", "deny", "require_approval"]
+    rule: str | None = None
+
+
+class Expectations(ClientMessage):
+    """A test file: `kind: PolicyTest`, perhaps the `policy` it is about (a path beside it), and its cases."""
+
+    kind: Literal["PolicyTest"]
+    policy: str | None = None
+    cases: tuple[Case, ...] = Field(min_length=1, max_length=MAX_CASES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectationsFile:
+    """What reading found: the expectations with the line of every case, or the problems."""
+
+    found: Expectations | None = None
+    lines: tuple[int, ...] = ()
+    problems: tuple[ProblemDetail, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a matrix says to a case, and how every rule for the tool was weighed."""
+
+    verdict: Effect
+    rule: str | None
+    reason: str = ""
+    trace: tuple[RuleTrace, ...] = ()
+
+
+def read_expectations(text: str) -> ExpectationsFile:
+    """Read a test file; every problem is told with its line."""
+    try:
+        root = yaml.compose(text, Loader=_LOADER)
+        written = yaml.load(text, Loader=_LOADER)  # noqa: S506 - the loader is a safe one
+    except (yaml.YAMLError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}: " if mark is not None else ""
+        said = getattr(error, "problem", None) or str(error)
+        return ExpectationsFile(problems=(ProblemDetail(code="yaml", detail=f"{where}not YAML: {said}"),))
+    if not isinstance(written, Mapping):
+        said = "a test is a mapping; start with 'kind: PolicyTest'"
+        return ExpectationsFile(problems=(ProblemDetail(code="kind", detail=said),))
+    lines = _lines(root)
+    try:
+        found = Expectations.model_validate(dict(written))
+    except ValidationError as error:
+        return ExpectationsFile(problems=tuple(_told(one, lines) for one in error.errors(include_url=False)))
+    return ExpectationsFile(found=found, lines=lines)
+
+
+def answer(matrix: Matrix, case: Case, compile_grant: Compiler) -> Answer:
+    """Return what *matrix* says to *case*."""
+    who = Who(case.who.network, case.who.agent, case.who.agent_type, case.who.caller, case.who.project)
+    asked = Asked(
+        run_id=None,
+        project=case.who.project,
+        who=who,
+        step=case.step,
+        tool=case.tool,
+        operation=case.operation,
+        args=case.args,
+        args_text=canonical_json(case.args),
+        labels=case.labels,
+        grants=chain_of((), case.grant),
+        spent_usd=case.spent_usd,
+    )
+    context = {**asked.context(), "origin": case.origin}
+    if not granted(asked.grants, case.tool, case.operation, context, compile_grant):
+        return Answer(verdict="deny", rule=None, reason=Violation.NOT_GRANTED)
+    used = Used(calls=case.used, rates=case.rates, spent_usd=case.spent_usd)
+    verdict = matrix.decide(who, case.tool, case.operation, context, used, discovered=case.discovered)
+    return Answer(
+        verdict=verdict.effect,
+        rule=verdict.rule.name if verdict.rule else None,
+        reason=Violation.LIMIT if verdict.limited else "",
+        trace=matrix.trace(who, case.tool, case.operation, context, discovered=case.discovered),
+    )
+
+
+def fits(case: Case, said: Answer) -> bool:
+    """Say whether *said* is what *case* expects."""
+    if said.verdict != case.verdict:
+        return False
+    return case.rule is None or case.rule == (said.rule or NO_RULE)
+
+
+def failures(matrix: Matrix, cases: Sequence[Case], compile_grant: Compiler) -> tuple[tuple[int, Answer], ...]:
+    """Return the place and the answer of every case that *matrix* does not answer as expected."""
+    answers = ((place, answer(matrix, case, compile_grant)) for place, case in enumerate(cases))
+    return tuple((place, said) for place, said in answers if not fits(cases[place], said))
+
+
+def _lines(root: yaml.Node | None) -> tuple[int, ...]:
+    if not isinstance(root, yaml.MappingNode):
+        return ()
+    listed = [value for key, value in root.value if key.value == "cases"]
+    if not listed or not isinstance(listed[0], yaml.SequenceNode):
+        return ()
+    return tuple(node.start_mark.line + 1 for node in listed[0].value)
+
+
+def _told(error: Any, lines: Sequence[int]) -> ProblemDetail:
+    where = error["loc"]
+    line = ""
+    if len(where) > 1 and where[0] == "cases" and isinstance(where[1], int) and where[1] < len(lines):
+        line = f"line {lines[where[1]]}: "
+    return ProblemDetail(pointer="/" + "/".join(map(str, where)), code=error["type"], detail=line + words_of(error))

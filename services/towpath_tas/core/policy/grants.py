@@ -1,0 +1,47 @@
+"""What a task was granted, put to one call (design §7).
+
+Law: every grant of the chain must let the call through, by an entry whose names cover it and whose condition is exactly
+true. A condition that can't be compiled, errs or answers anything else lets nothing through.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.problems.registry import ProblemDetail
+from towpath_contracts.tools.grants import Grants, names
+from towpath_tas.core.policy.conditions import Compiler, Met
+
+
+def granted(grants: Grants, tool: str, operation: str, context: Mapping[str, Any], compiler: Compiler) -> bool:
+    """Say whether all of *grants* let a call with *context* through."""
+    return all(_lets(grant, tool, operation, context, compiler) for grant in grants)
+
+
+def grant_problems(grant: Sequence[JsonObject], compiler: Compiler) -> tuple[ProblemDetail, ...]:
+    """Return what is wrong with the conditions of a task's own *grant*, each at its place in the task."""
+    found = []
+    for place, entry in enumerate(grant):
+        when = entry.get("when")
+        if when is None:
+            continue
+        try:
+            compiler(str(when))
+        except ValueError as error:
+            found.append(ProblemDetail(pointer=f"/grant/{place}/when", code="condition", detail=str(error)))
+    return tuple(found)
+
+
+def _lets(
+    grant: Sequence[JsonObject], tool: str, operation: str, context: Mapping[str, Any], compiler: Compiler
+) -> bool:
+    return any(names(entry, tool, operation) and _met(entry.get("when"), context, compiler) for entry in grant)
+
+
+def _met(when: object, context: Mapping[str, Any], compiler: Compiler) -> bool:
+    if when is None:
+        return True
+    try:
+        return compiler(str(when))(context) is Met.YES
+    except ValueError:
+        return False

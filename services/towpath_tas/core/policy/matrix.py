@@ -1,0 +1,306 @@
+"""The permission matrix: who may do what with which tool (design §7).
+
+Law: deny beats approval beats allow, and no rule means deny. The order of the rules in the file decides nothing but
+which of several equal rules is named. A rule whose limit is used up denies: a limit is a limit, not the end of a
+rule.
+"""
+
+import fnmatch
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from towpath_contracts.tools.access import RuleTrace
+from towpath_tas.core.policy.conditions import Compiler, Condition, Met, Scene
+
+Effect = Literal["allow", "deny", "require_approval"]
+OnExpiry = Literal["deny", "escalate"]
+Limit = Literal["calls", "rate", "cost"]
+
+PARTS = ("tool", "operation", "project", "network", "agent", "agent_type", "caller")
+"""What of a call a rule's patterns are put to, in this order."""
+
+MAX_REMEMBERED = 20_000
+"""Distinct (who, tool) pairs whose rules are remembered; callers choose some of the names, so memory must be
+bounded."""
+
+DEFAULT_EXPIRES_S = 86_400
+"""How long an approval may wait where its rule does not say: a day (design §5)."""
+
+
+_TOOLSET_HEAD = re.compile(r"[A-Za-z0-9_-]+\.")
+"""How a pattern begins that names a toolset: `files.*`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One rule of the matrix. The globs know `*`, `?` and `[…]`; `digest` is that of the rule's whole content.
+
+    `quorum` people must approve, and `on_expiry` says what happens where they do not in time. `rate_calls` in any
+    window of `rate_per_s` seconds are permitted to the whole project. Costs are US dollars. With `discovered` a pattern
+    that begins with a toolset's name opens the discovered tools of it too.
+    """
+
+    name: str
+    effect: Effect
+    project: str = "*"
+    network: str = "*"
+    agent: str = "*"
+    agent_type: str = "*"
+    caller: str = "*"
+    tool: str = "*"
+    operation: str = "*"
+    when: str | None = None
+    max_calls_per_run: int | None = None
+    rate_calls: int | None = None
+    rate_per_s: int | None = None
+    max_cost_per_run_usd: float | None = None
+    expires_s: int = DEFAULT_EXPIRES_S
+    quorum: int = 1
+    on_expiry: OnExpiry = "deny"
+    discovered: bool = False
+    note: str = ""
+    owner: str = ""
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """Who asks."""
+
+    network: str
+    agent: str
+    agent_type: str
+    caller: str
+    project: str = ""
+
+
+class Rate(NamedTuple):
+    """One use of a rule that lets `calls` through in a window of `per_s` seconds."""
+
+    rule: str
+    calls: int
+    per_s: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Used:
+    """What was used already, by rule name: `calls` in this run, `rates` in the project's window that is open now.
+
+    `spent_usd` is what the run has cost; None where a price is unknown, which no rule about costs lets through.
+    """
+
+    calls: Mapping[str, int] = field(default_factory=dict)
+    rates: Mapping[str, int] = field(default_factory=dict)
+    spent_usd: float | None = None
+
+
+NOTHING_USED = Used()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What the matrix says: the effect, the rule named for it, every rule that had a part in it, and the limits used.
+
+    `limited` is the rule whose limit is used up, where that is the reason, and `limit` says which of its limits.
+    `unmet` is the condition of an allowing rule that was not met, for the suggestion.
+    """
+
+    effect: Effect
+    rule: Rule | None = None
+    deciding: tuple[Rule, ...] = ()
+    counted: tuple[Rule, ...] = ()
+    rated: tuple[Rate, ...] = ()
+    limited: Rule | None = None
+    limit: Limit | None = None
+    unmet: tuple[Rule, ...] = ()
+
+
+class Matrix:
+    """The rules of one policy version, compiled. Conditions are compiled when they are first needed."""
+
+    def __init__(self, rules: Sequence[Rule], compiler: Compiler, version: int = 0) -> None:
+        """Take the *rules* in the order of their file."""
+        self.rules = tuple(rules)
+        self.version = version
+        self._compiler = compiler
+        self._tests = {id(rule): _tests(rule) for rule in self.rules}
+        self._exact: dict[str, list[tuple[int, Rule]]] = {}
+        self._wild: list[tuple[int, Rule]] = []
+        for place, rule in enumerate(self.rules):
+            if _is_exact(rule.tool):
+                self._exact.setdefault(rule.tool, []).append((place, rule))
+            else:
+                self._wild.append((place, rule))
+        self._found: dict[tuple[Who, str, str, bool], tuple[Rule, ...]] = {}
+        self._conditions: dict[str, Condition] = {}
+        self.names_run = any(rule.when is not None and "run" in rule.when for rule in self.rules)
+        self.names_origin = any(rule.when is not None and "origin" in rule.when for rule in self.rules)
+
+    def candidates(self, who: Who, tool: str, operation: str, *, discovered: bool = False) -> tuple[Rule, ...]:
+        """Return the rules that speak of this *who*, *tool* and *operation*, whatever their conditions say.
+
+        Of a *discovered* tool a rule gives rights only where it names it.
+        """
+        key = (who, tool, operation, discovered)
+        found = self._found.get(key)
+        if found is None:
+            near = sorted([*self._exact.get(tool, ()), *self._wild], key=lambda placed: placed[0])
+            found = tuple(rule for _, rule in near if not self._misses(rule, who, tool, operation))
+            if discovered:
+                found = _of_discovered(found)
+            if len(self._found) >= MAX_REMEMBERED:
+                self._found.clear()
+            self._found[key] = found
+        return found
+
+    def decide(
+        self,
+        who: Who,
+        tool: str,
+        operation: str,
+        context: Mapping[str, Any],
+        used: Used = NOTHING_USED,
+        *,
+        discovered: bool = False,
+    ) -> Verdict:
+        """Return the verdict for a call with *context*, after what was *used* of the limits already."""
+        context = context if isinstance(context, Scene) else Scene(context)
+        matched: dict[Effect, list[Rule]] = {"deny": [], "require_approval": [], "allow": []}
+        unmet = []
+        for rule in self.candidates(who, tool, operation, discovered=discovered):
+            if self.applies(rule, context):
+                matched[rule.effect].append(rule)
+            elif rule.effect != "deny":
+                unmet.append(rule)
+        if discovered and not any(map(names_discovered, (*matched["require_approval"], *matched["allow"]))):
+            matched["require_approval"] = matched["allow"] = []  # what only restricts gives no right
+        return _weigh(matched, used, tuple(unmet))
+
+    def trace(
+        self, who: Who, tool: str, operation: str, context: Mapping[str, Any], *, discovered: bool = False
+    ) -> tuple[RuleTrace, ...]:
+        """Say of every rule for this tool how it was weighed."""
+        said = []
+        for rule in self.rules:
+            misses = self._misses(rule, who, tool, operation)
+            if misses.startswith("tool "):
+                continue
+            if misses:
+                said.append(RuleTrace(rule=rule.name, effect=rule.effect, matched=False, detail=misses))
+                continue
+            if discovered and rule.effect == "allow" and not names_discovered(rule):
+                detail = f"{tool} was discovered, and the rule does not name it"
+                said.append(RuleTrace(rule=rule.name, effect=rule.effect, matched=False, detail=detail))
+                continue
+            met = self._met(rule, context)
+            detail = "" if rule.when is None else f"condition {met.value}: {rule.when}"
+            said.append(
+                RuleTrace(rule=rule.name, effect=rule.effect, matched=self.applies(rule, context), detail=detail)
+            )
+        return tuple(said)
+
+    def _misses(self, rule: Rule, who: Who, tool: str, operation: str) -> str:
+        """Return the first part of *rule* that does not match, or an empty string where all do."""
+        values = (tool, operation, who.project, who.network, who.agent, who.agent_type, who.caller)
+        for place, fits in self._tests[id(rule)]:
+            if not fits(values[place]):
+                name = PARTS[place]
+                return f"{name} {values[place]!r} is not {getattr(rule, name)!r}"
+        return ""
+
+    def applies(self, rule: Rule, context: Mapping[str, Any]) -> bool:
+        """Say whether the condition of *rule* holds; one that is unclear holds only where the rule restricts."""
+        met = self._met(rule, context)
+        return met is Met.YES if rule.effect == "allow" else met is not Met.NO
+
+    def _met(self, rule: Rule, context: Mapping[str, Any]) -> Met:
+        return Met.YES if rule.when is None else self.met(rule.when, context)
+
+    def met(self, when: str, context: Mapping[str, Any]) -> Met:
+        """Weigh one condition, compiled once."""
+        condition = self._conditions.get(when)
+        if condition is None:
+            try:
+                condition = self._conditions[when] = self._compiler(when)
+            except ValueError:  # it compiled when it was applied; a library that has changed since must not allow
+                return Met.UNCLEAR
+        return condition(context)
+
+
+def _weigh(matched: Mapping[Effect, Sequence[Rule]], used: Used, unmet: tuple[Rule, ...]) -> Verdict:
+    if matched["deny"]:
+        deciding = tuple(matched["deny"])
+        return Verdict(effect="deny", rule=deciding[0], deciding=deciding, unmet=unmet)
+    passing = (*matched["require_approval"], *matched["allow"])
+    counted = tuple(rule for rule in passing if rule.max_calls_per_run is not None)
+    rated = tuple(_rate(rule) for rule in passing if rule.rate_calls is not None)
+    for rule in passing:
+        limit = _limit(rule, used)
+        if limit is not None:
+            return Verdict(
+                effect="deny",
+                rule=rule,
+                deciding=(rule,),
+                counted=counted,
+                rated=rated,
+                limited=rule,
+                limit=limit,
+                unmet=unmet,
+            )
+    effect: Effect = "require_approval" if matched["require_approval"] else "allow"
+    deciding = tuple(matched[effect])
+    if not deciding:
+        return Verdict(effect="deny", unmet=unmet)
+    return Verdict(effect=effect, rule=deciding[0], deciding=deciding, counted=counted, rated=rated, unmet=unmet)
+
+
+def _limit(rule: Rule, used: Used) -> Limit | None:
+    """Return the limit of *rule* that is used up; None where it has room, or has no limits."""
+    if rule.max_calls_per_run is not None and used.calls.get(rule.name, 0) >= rule.max_calls_per_run:
+        return "calls"
+    if rule.rate_calls is not None and used.rates.get(rule.name, 0) >= rule.rate_calls:
+        return "rate"
+    most = rule.max_cost_per_run_usd
+    if most is not None and not (used.spent_usd is not None and used.spent_usd < most):
+        return "cost"
+    return None
+
+
+def _rate(rule: Rule) -> Rate:
+    return Rate(rule.name, rule.rate_calls or 0, rule.rate_per_s or 1)
+
+
+def _tests(rule: Rule) -> tuple[tuple[int, Callable[[str], object]], ...]:
+    """Return what a call must fit, by place in `PARTS`; what fits everything is left out."""
+    patterns = ((place, getattr(rule, name)) for place, name in enumerate(PARTS))
+    return tuple((place, _fits(pattern)) for place, pattern in patterns if pattern != "*")
+
+
+def _fits(pattern: str) -> Callable[[str], object]:
+    return pattern.__eq__ if _is_exact(pattern) else _glob(pattern).fullmatch
+
+
+def names_discovered(rule: Rule) -> bool:
+    """Say whether *rule* may open a discovered tool that it matches: it names the tool, or its toolset on purpose."""
+    return _is_exact(rule.tool) or (rule.discovered and _TOOLSET_HEAD.match(rule.tool) is not None)
+
+
+def _of_discovered(found: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    kept = tuple(rule for rule in found if rule.effect != "allow" or names_discovered(rule))
+    opened = any(rule.effect != "deny" and names_discovered(rule) for rule in kept)
+    return kept if opened else tuple(rule for rule in kept if rule.effect == "deny")
+
+
+def _is_exact(pattern: str) -> bool:
+    return not any(sign in pattern for sign in "*?[")
+
+
+def _glob(pattern: str) -> re.Pattern[str]:
+    return re.compile(fnmatch.translate(pattern))
+
+
+def glob_matches(pattern: str, value: str) -> bool:
+    """Say whether the glob *pattern* covers *value*, case and all."""
+    return fnmatch.fnmatchcase(value, pattern)

@@ -1,0 +1,88 @@
+"""What a rule's patterns cover, compared with each other and with known names.
+
+Law: `covers` is never wrong when it says yes; it may say no where only a closer look would find that one covers the
+other, since what rests on it is advice.
+"""
+
+import difflib
+from collections.abc import Collection, Sequence
+
+from towpath_tas.core.policy.matrix import glob_matches
+
+_SIGNS = "*?["
+
+
+def is_pattern(text: str) -> bool:
+    """Say whether *text* is more than one plain name."""
+    return any(sign in text for sign in _SIGNS)
+
+
+def covers(wide: str, narrow: str) -> bool:
+    """Say whether everything that *narrow* matches is matched by *wide* too."""
+    if wide in ("*", narrow):
+        return True
+    if not is_pattern(narrow):
+        return glob_matches(wide, narrow)
+    if "?" in wide or "[" in wide or "[" in narrow:
+        return False
+    return glob_matches(wide, narrow)  # what `*` of the narrow one may stand for falls to a `*` of the wide one
+
+
+def matching(pattern: str, names: Collection[str]) -> list[str]:
+    """Return those of *names* that *pattern* matches."""
+    if not is_pattern(pattern):
+        return [pattern] if pattern in names else []
+    return [name for name in names if glob_matches(pattern, name)]
+
+
+def meant(pattern: str, names: Sequence[str]) -> str:
+    """Return a question after the name that was probably meant, or an empty string."""
+    near = difflib.get_close_matches(pattern, names, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def simpler(pattern: str) -> str:
+    """Return the plainest spelling of *pattern*: `**` is `*`, `[a]` is `a`, `*?` is `?*`."""
+    pieces = [piece[1] if _is_one_letter(piece) else piece for piece in _pieces(pattern)]
+    changed = True
+    while changed:
+        changed = False
+        for place in range(len(pieces) - 1):
+            if pieces[place : place + 2] == ["*", "*"]:
+                del pieces[place]
+            elif pieces[place : place + 2] == ["*", "?"]:
+                pieces[place : place + 2] = ["?", "*"]
+            else:
+                continue
+            changed = True
+            break
+    return "".join(pieces)
+
+
+def never_closes(pattern: str) -> bool:
+    """Say whether *pattern* has a `[` that no `]` closes: it then stands for itself, and no name has one."""
+    place = pattern.find("[")
+    while place >= 0:
+        start = place + 2 if pattern[place + 1 : place + 2] == "!" else place + 1
+        end = pattern.find("]", start + 1)
+        if end < 0:
+            return True
+        place = pattern.find("[", end)
+    return False
+
+
+def _pieces(pattern: str) -> list[str]:
+    """Return the letters, signs and whole classes (`[…]`) that *pattern* is made of; what never closes is letters."""
+    pieces, place = [], 0
+    while place < len(pattern):
+        end = place + 1
+        if pattern[place] == "[":
+            start = place + 2 if pattern[place + 1 : place + 2] == "!" else place + 1
+            end = pattern.find("]", start + 1) + 1 or place + 1  # the first letter of a class may be a `]` itself
+        pieces.append(pattern[place:end])
+        place = end
+    return pieces
+
+
+def _is_one_letter(piece: str) -> bool:
+    return len(piece) == 3 and piece[0] == "[" and piece[1] not in "!*?["

@@ -1,0 +1,231 @@
+"""What is probably wrong with a matrix that can be read: names that nobody has, rules that never decide (design §7).
+
+Law: advice only. Nothing here changes what a rule means; a policy may be applied before its tools and networks exist.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from towpath_contracts.problems.registry import ProblemDetail
+from towpath_contracts.tools.calls import ToolSpec
+from towpath_contracts.tools.child_tools import DELEGATE
+from towpath_tas.core.policy.condition_analysis import never_true
+from towpath_tas.core.policy.matrix import PARTS, Rule, Who, glob_matches
+from towpath_tas.core.policy.patterns import covers, is_pattern, matching, meant, never_closes, simpler
+
+MAX_PAIRS = 1_000_000
+"""Pairs of rules that are compared: about a second."""
+
+MAX_WARNINGS = 200
+"""More than this nobody reads."""
+
+_ARGUMENT = re.compile(r"\bargs\.([A-Za-z_]\w*)|\bargs\[['\"]([^'\"]*)['\"]\]")
+_LIMITS = (
+    *("max_calls_per_run", "rate_calls", "rate_per_s", "max_cost_per_run_usd", "quorum", "on_expiry", "expires_s"),
+    "discovered",
+)
+
+
+HINTS = frozenset({"not_equipped"})
+"""Kinds of findings that may well be meant so."""
+
+Finding = tuple[str, str]
+"""The kind of a finding, and what is said of it."""
+
+
+class Agent(NamedTuple):
+    """What a network says of one agent, as far as rules can speak of it."""
+
+    key: str
+    kind: str = ""
+    tools: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the names of a project's rules are looked up in: its tools, and its networks' agents."""
+
+    project: str = ""
+    tools: Mapping[str, ToolSpec] = field(default_factory=dict)
+    networks: Mapping[str, Sequence[Agent]] = field(default_factory=dict)
+
+
+def check(rules: Sequence[Rule], lines: Sequence[int], around: Surroundings) -> tuple[ProblemDetail, ...]:
+    """Return everything that is probably wrong with *rules*, which begin at *lines* of their file."""
+    found = []
+    for place, (code, detail) in _all(rules, around):
+        line = f"line {lines[place]}: " if place < len(lines) else ""
+        name = rules[place].name
+        found.append(ProblemDetail(pointer=f"/rules/{place}", code=code, detail=f"{line}rule {name}: {detail}"))
+        if len(found) == MAX_WARNINGS:
+            break
+    return tuple(found)
+
+
+def _all(rules: Sequence[Rule], around: Surroundings) -> Iterator[tuple[int, Finding]]:
+    for place, rule in enumerate(rules):
+        looks = [_spelling(rule)]
+        if not around.project or glob_matches(rule.project, around.project):
+            looks += [_tools(rule, around), _people(rule, around), _arguments(rule, around), _never_true(rule, around)]
+        yield from ((place, finding) for look in looks for finding in look)
+    yield from _names(rules)
+    yield from _unreachable(rules)
+
+
+def unknown_people(who: Who, tool: str, rules: Sequence[Rule], around: Surroundings) -> tuple[str, ...]:
+    """Say what a question about *tool* and the *rules* that speak of it name and nobody has: networks and agents."""
+    said = []
+    if who.network not in around.networks:
+        said.append(f"no published network is named {who.network!r}{meant(who.network, list(around.networks))}")
+    else:
+        agents = [agent.key for agent in around.networks[who.network]]
+        if who.agent not in agents:
+            said.append(f"{who.network} has no agent {who.agent!r}{meant(who.agent, agents)}")
+    for rule in rules:
+        if glob_matches(rule.project, around.project) and glob_matches(rule.tool, tool):
+            said += [f"rule {rule.name}: {detail}" for code, detail in _people(rule, around) if code not in HINTS]
+    return tuple(said[:MAX_WARNINGS])
+
+
+def _spelling(rule: Rule) -> Iterator[Finding]:
+    for part in PARTS:
+        pattern = getattr(rule, part)
+        if never_closes(pattern):
+            yield "spelling", f"{part} {pattern!r} has a '[' that never closes, so it matches no name"
+        elif (plain := simpler(pattern)) != pattern:
+            yield "spelling", f"{part} {pattern!r} is spelt {plain!r}"
+
+
+def _tools(rule: Rule, around: Surroundings) -> Iterator[Finding]:
+    known = matching(rule.tool, around.tools)
+    if not known and rule.tool.startswith(DELEGATE):
+        return  # a team's delegates are called after its members
+    if not known:
+        yield "tool_unknown", f"no registered tool matches {rule.tool!r}{meant(rule.tool, list(around.tools))}"
+        return
+    operations = sorted({around.tools[name].operation for name in known})
+    if not matching(rule.operation, operations):
+        had = ", ".join(operations)
+        yield "operation_unknown", f"no tool that matches {rule.tool!r} has operation {rule.operation!r}, only {had}"
+
+
+def _people(rule: Rule, around: Surroundings) -> Iterator[Finding]:
+    if rule.network == rule.agent == rule.agent_type == "*":
+        return
+    networks = matching(rule.network, around.networks)
+    if not networks:
+        asked = meant(rule.network, list(around.networks))
+        yield "network_unknown", f"no published network matches {rule.network!r}{asked}"
+        return
+    agents = [agent for name in networks for agent in around.networks[name]]
+    named = [agent for agent in agents if glob_matches(rule.agent, agent.key)]
+    meant_ones = [agent for agent in named if glob_matches(rule.agent_type, agent.kind)]
+    if not named:
+        asked = meant(rule.agent, [agent.key for agent in agents])
+        yield "agent_unknown", f"no agent of {_listed(networks)} matches {rule.agent!r}{asked}"
+    elif not meant_ones:
+        asked = meant(rule.agent_type, [agent.kind for agent in named if agent.kind])
+        yield "agent_type_unknown", f"no agent that it names is of a type that matches {rule.agent_type!r}{asked}"
+    elif rule.effect != "deny" and not any(matching(rule.tool, agent.tools) for agent in meant_ones):
+        yield "not_equipped", f"no agent that it names is equipped with a tool that matches {rule.tool!r}"
+
+
+def _arguments(rule: Rule, around: Surroundings) -> Iterator[Finding]:
+    """An argument that no tool takes is missing in every call: the condition is then never clear."""
+    tools = [around.tools[name] for name in matching(rule.tool, around.tools)]
+    if rule.when is None or not tools or any(_is_open(tool) for tool in tools):
+        return
+    taken = sorted({name for tool in tools for name in tool.parameters.get("properties", {})})
+    for name in dict.fromkeys(first or second for first, second in _ARGUMENT.findall(rule.when)):
+        if name not in taken:
+            yield (
+                "argument_unknown",
+                f"no tool that matches {rule.tool!r} takes an argument {name!r}{meant(name, taken)}",
+            )
+
+
+def _never_true(rule: Rule, around: Surroundings) -> Iterator[Finding]:
+    """What is no boolean is never true: where it has to be, an allowing rule never applies, and any other always."""
+    tools = [around.tools[name] for name in matching(rule.tool, around.tools)]
+    if rule.when is None:
+        return
+    for part, kind in never_true(rule.when, [tool.parameters for tool in tools]):
+        then = "never applies" if rule.effect == "allow" else "applies whatever the arguments are"
+        yield "never_true", f"{part} is {kind}, never the boolean true, so the rule {then}; compare it with something"
+
+
+def _is_open(tool: ToolSpec) -> bool:
+    schema = tool.parameters
+    closed = schema.get("additionalProperties") is False and isinstance(schema.get("properties"), dict)
+    return not closed or any(word in schema for word in ("patternProperties", "allOf", "anyOf", "oneOf", "$ref"))
+
+
+def _names(rules: Sequence[Rule]) -> Iterator[tuple[int, Finding]]:
+    """One spelling of everything: of rules' names, and of whom and what they speak."""
+    seen: dict[tuple[str, str], str] = {}
+    for place, rule in enumerate(rules):
+        for part in ("name", *PARTS):
+            word = getattr(rule, part)
+            if is_pattern(word):
+                continue
+            first = seen.setdefault((part, re.sub(r"[-_]", "", word).casefold()), word)
+            if first != word:
+                said = f"{part} {word!r} and, above, {first!r} differ in their spelling only"
+                yield place, ("spelling", said)
+
+
+def _unreachable(rules: Sequence[Rule]) -> Iterator[tuple[int, Finding]]:
+    wild = [rule for rule in rules if is_pattern(rule.tool)]
+    exact: dict[str, list[Rule]] = {}
+    for rule in rules:
+        if not is_pattern(rule.tool):
+            exact.setdefault(rule.tool, []).append(rule)
+    places = {id(rule): place for place, rule in enumerate(rules)}
+    left = MAX_PAIRS
+    for place, rule in enumerate(rules):
+        others = [*exact.get(rule.tool, ()), *wild]
+        left -= len(others)
+        if left < 0:
+            yield place, ("unchecked", "from here on no rule was looked at for being unreachable: there are too many")
+            return
+        for other in others:
+            finding = _beaten(rule, other, above=places[id(other)] < place) if other is not rule else None
+            if finding is not None:
+                yield place, finding
+                break
+
+
+def _beaten(rule: Rule, other: Rule, *, above: bool) -> Finding | None:
+    """Say why *rule* never decides because of *other*; of two equal ones the lower is told."""
+    if other.when not in {None, rule.when} or not all(covers(getattr(other, p), getattr(rule, p)) for p in PARTS):
+        return None
+    same = rule.when == other.when and all(getattr(rule, part) == getattr(other, part) for part in PARTS)
+    if rule.effect == other.effect:
+        if same and above and all(getattr(rule, name) == getattr(other, name) for name in _LIMITS):
+            return "duplicate_rule", f"it says the same as {other.name!r}"
+        wider = rule.effect == "deny" and not same
+        return ("unreachable", f"it adds nothing to {other.name!r}, which denies more") if wider else None
+    if other.effect == "deny":
+        said = f"{other.name!r} denies"
+    elif rule.effect == "allow" and other.effect == "require_approval" and not _has_a_say(rule, other):
+        said = f"{other.name!r} asks a person"
+    else:
+        return None
+    if same:
+        return "contradiction", f"{said} the same calls, so it never decides"
+    return "unreachable", f"it never decides: {said} wherever it applies"
+
+
+def _has_a_say(rule: Rule, other: Rule) -> bool:
+    """Whether an allowing rule matters beside one that asks: by its limits, or by opening a discovered tool."""
+    limited = any(
+        getattr(rule, name) is not None for name in ("max_calls_per_run", "rate_calls", "max_cost_per_run_usd")
+    )
+    names = rule.discovered or (not is_pattern(rule.tool) and is_pattern(other.tool))
+    return limited or names
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

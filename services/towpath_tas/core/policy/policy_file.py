@@ -1,0 +1,309 @@
+"""The matrix as people write it: YAML, checked whole (design §7).
+
+Law: a file with any problem is refused, and every problem is told at once with its line, so that one look mends it.
+YAML anchors are refused: a permission must be readable where it stands.
+"""
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import yaml
+
+from towpath_contracts.canonical import digest
+from towpath_contracts.problems.registry import ProblemDetail
+from towpath_tas.core.policy.conditions import Compiler
+from towpath_tas.core.policy.matrix import DEFAULT_EXPIRES_S, OnExpiry, Rule
+
+MAX_RULES = 10_000
+MAX_PROBLEMS = 100
+"""More than this is noise: the file is of another kind."""
+
+MIN_EXPIRES_S, MAX_EXPIRES_S = 60, 30 * 86_400
+MAX_CALLS = 1_000_000
+MAX_WINDOW_S = 31 * 86_400
+MAX_QUORUM = 10
+MAX_COST_USD = 1_000_000
+_EFFECTS = ("allow", "deny", "require_approval")
+_ON_EXPIRY: tuple[OnExpiry, ...] = ("deny", "escalate")
+_WHO = ("project", "network", "agent", "agent_type", "caller")
+_KEYS = (
+    *("name", "who", "tool", "operation", "effect", "when", "max_calls_per_run", "rate", "max_cost_per_run_usd"),
+    *("expires_s", "quorum", "on_expiry", "discovered", "note", "owner"),
+)
+_RATE = ("calls", "per_s")
+_TOP = ("kind", "rules", "version", "note")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,127}")
+_GLOB = re.compile(r"[A-Za-z0-9_.:/*?\[\]!-]{1,128}")
+_LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(slots=True)
+class PolicyFile:
+    """What reading found: the rules with the lines where they begin, or the problems. Never both."""
+
+    rules: tuple[Rule, ...] = ()
+    lines: tuple[int, ...] = ()
+    problems: tuple[ProblemDetail, ...] = ()
+
+
+@dataclass(slots=True)
+class _Findings:
+    problems: list[ProblemDetail] = field(default_factory=list)
+
+    def add(self, node: yaml.Node | None, pointer: str, code: str, detail: str) -> None:
+        if len(self.problems) < MAX_PROBLEMS:
+            line = "" if node is None else f"line {node.start_mark.line + 1}: "
+            self.problems.append(ProblemDetail(pointer=pointer, code=code, detail=line + detail))
+
+
+def read_policy(text: str, compiler: Compiler) -> PolicyFile:
+    """Read a policy; conditions are compiled with *compiler* to check them."""
+    found = _Findings()
+    root = _compose(text, found)
+    placed: list[tuple[Rule, int]] = []
+    if root is not None:
+        placed = _document(root, compiler, found)
+    if found.problems:
+        return PolicyFile(problems=tuple(found.problems))
+    return PolicyFile(rules=tuple(rule for rule, _ in placed), lines=tuple(line for _, line in placed))
+
+
+def rule_row(rule: Rule) -> dict[str, Any]:
+    """Return *rule* as plain JSON, for the table and for readers."""
+    return asdict(rule)
+
+
+def rule_from_row(row: Mapping[str, Any]) -> Rule:
+    """Return the rule of a stored row; unknown members of a newer release are left out."""
+    known = Rule.__dataclass_fields__
+    return Rule(**{name: value for name, value in row.items() if name in known})
+
+
+def _compose(text: str, found: _Findings) -> yaml.Node | None:
+    try:
+        for event in yaml.parse(text, Loader=_LOADER):
+            if isinstance(event, yaml.AliasEvent):
+                where = "" if event.start_mark is None else f"line {event.start_mark.line + 1}: "
+                detail = f"{where}anchors and aliases are not allowed in a policy"
+                found.problems.append(ProblemDetail(code="alias", detail=detail))
+                return None
+        node = yaml.compose(text, Loader=_LOADER)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}: " if mark is not None else ""
+        what = getattr(error, "problem", None) or str(error)
+        found.problems.append(ProblemDetail(code="yaml", detail=f"{where}not YAML: {what}"))
+        return None
+    if node is None:
+        found.problems.append(ProblemDetail(code="empty", detail="the policy is empty; start with 'kind: Policy'"))
+    return node
+
+
+def _document(root: yaml.Node, compiler: Compiler, found: _Findings) -> list[tuple[Rule, int]]:
+    top = _mapping(root, "", _TOP, found)
+    if top is None:
+        return []
+    kind = top.get("kind")
+    if kind is None or _text(kind, "/kind", found) != "Policy":
+        found.add(kind or root, "/kind", "kind", "a policy begins with 'kind: Policy'")
+    listed = top.get("rules")
+    if listed is None:
+        found.add(
+            root, "/rules", "missing", "'rules' is missing; without rules everything is denied: write 'rules: []'"
+        )
+        return []
+    if not isinstance(listed, yaml.SequenceNode):
+        found.add(listed, "/rules", "type", "'rules' must be a list")
+        return []
+    if len(listed.value) > MAX_RULES:
+        found.add(listed, "/rules", "too_many", f"{len(listed.value)} rules, at most {MAX_RULES} are allowed")
+        return []
+    placed = [
+        (rule, node.start_mark.line + 1)
+        for place, node in enumerate(listed.value)
+        if (rule := _rule(node, f"/rules/{place}", compiler, found)) is not None
+    ]
+    _unique_names(listed.value, found)
+    return placed
+
+
+def _unique_names(nodes: Sequence[yaml.Node], found: _Findings) -> None:
+    """Look at what is written, so that a name is missed neither beside another mistake nor in a broken rule."""
+    seen: set[str] = set()
+    for place, node in enumerate(nodes):
+        name = _written_name(node)
+        if name in seen:
+            found.add(node, f"/rules/{place}/name", "duplicate", f"a rule named {name!r} stands above")
+        if name:
+            seen.add(name)
+
+
+def _written_name(node: yaml.Node) -> str:
+    """Return the name that a rule gives itself; nothing where it has none."""
+    if not isinstance(node, yaml.MappingNode):
+        return ""
+    names = (value for key, value in node.value if isinstance(key, yaml.ScalarNode) and key.value == "name")
+    first = next(names, None)
+    return str(first.value) if isinstance(first, yaml.ScalarNode) else ""
+
+
+def _rule(node: yaml.Node, at: str, compiler: Compiler, found: _Findings) -> Rule | None:
+    before = len(found.problems)
+    parts = _mapping(node, at, _KEYS, found)
+    if parts is None:
+        return None
+    values: dict[str, Any] = {}
+    name = _required(parts, "name", node, at, found)
+    if name is not None and not _NAME.fullmatch(name):
+        found.add(parts["name"], f"{at}/name", "name", f"{name!r} is not a name: letters, digits and _ . : / - only")
+    effect = _required(parts, "effect", node, at, found)
+    if effect is not None and effect not in _EFFECTS:
+        found.add(parts["effect"], f"{at}/effect", "effect", f"{effect!r} is not one of {', '.join(_EFFECTS)}")
+    who = _mapping(parts["who"], f"{at}/who", _WHO, found) if "who" in parts else {}
+    for key, glob in [*(who or {}).items(), *((key, parts[key]) for key in ("tool", "operation") if key in parts)]:
+        values[key] = _globbed(glob, f"{at}/{'who/' if key in _WHO else ''}{key}", found)
+    for key in ("note", "owner"):
+        if key in parts:
+            values[key] = _text(parts[key], f"{at}/{key}", found) or ""
+    if "when" in parts:
+        values["when"] = _condition(parts["when"], f"{at}/when", compiler, found)
+    _limits(parts, effect, at, values, found)
+    _asking(parts, effect, at, values, found)
+    if "discovered" in parts:
+        values["discovered"] = _discovered(parts, effect, at, found)
+    if len(found.problems) > before:
+        return None
+    content = {"name": name, "effect": effect, **values}
+    return Rule(
+        **content, digest=digest({key: value for key, value in content.items() if key not in {"note", "owner"}})
+    )
+
+
+def _discovered(parts: Mapping[str, yaml.Node], effect: str | None, at: str, found: _Findings) -> bool:
+    """Read `discovered`: it says something only where a pattern names a toolset, and where the rule gives a right."""
+    node = parts["discovered"]
+    if _text(node, f"{at}/discovered", found) not in {"true", "false"}:
+        found.add(node, f"{at}/discovered", "type", "must be true or false")
+    elif effect == "deny":
+        found.add(node, f"{at}/discovered", "useless", "a deny rule holds for discovered tools as well")
+    elif not re.match(r"[A-Za-z0-9_-]+\.", str(parts["tool"].value) if "tool" in parts else ""):
+        found.add(node, f"{at}/discovered", "toolset", "'tool' must begin with the toolset's name, like 'files.*'")
+    return str(node.value) == "true"
+
+
+def _limits(
+    parts: Mapping[str, yaml.Node], effect: str | None, at: str, values: dict[str, Any], found: _Findings
+) -> None:
+    for key in ("max_calls_per_run", "rate", "max_cost_per_run_usd"):
+        if key in parts and effect == "deny":
+            found.add(parts[key], f"{at}/{key}", "useless", "a deny rule has no limit")
+    if "max_calls_per_run" in parts:
+        values["max_calls_per_run"] = _whole(parts["max_calls_per_run"], f"{at}/max_calls_per_run", 1, MAX_CALLS, found)
+    if "rate" in parts:
+        _rate(parts["rate"], f"{at}/rate", values, found)
+    if "max_cost_per_run_usd" in parts:
+        values["max_cost_per_run_usd"] = _cost(parts["max_cost_per_run_usd"], f"{at}/max_cost_per_run_usd", found)
+
+
+def _rate(node: yaml.Node, at: str, values: dict[str, Any], found: _Findings) -> None:
+    rate = _mapping(node, at, _RATE, found)
+    if rate is None:
+        return
+    for key, most in (("calls", MAX_CALLS), ("per_s", MAX_WINDOW_S)):
+        if key not in rate:
+            found.add(node, f"{at}/{key}", "missing", f"{key!r} is missing: write 'rate: {{calls: 10, per_s: 60}}'")
+        else:
+            values[f"rate_{key}"] = _whole(rate[key], f"{at}/{key}", 1, most, found)
+
+
+def _asking(
+    parts: Mapping[str, yaml.Node], effect: str | None, at: str, values: dict[str, Any], found: _Findings
+) -> None:
+    for key in ("expires_s", "quorum", "on_expiry"):
+        if key in parts and effect != "require_approval":
+            what = "expires" if key == "expires_s" else f"has '{key}'"
+            found.add(parts[key], f"{at}/{key}", "useless", f"only a require_approval rule {what}")
+    if "expires_s" in parts:
+        seconds = _whole(parts["expires_s"], f"{at}/expires_s", MIN_EXPIRES_S, MAX_EXPIRES_S, found)
+        values["expires_s"] = DEFAULT_EXPIRES_S if seconds is None else seconds
+    if "quorum" in parts:
+        values["quorum"] = _whole(parts["quorum"], f"{at}/quorum", 1, MAX_QUORUM, found)
+    if "on_expiry" in parts:
+        said = _text(parts["on_expiry"], f"{at}/on_expiry", found)
+        if said is not None and said not in _ON_EXPIRY:
+            detail = f"{said!r} is not one of {', '.join(_ON_EXPIRY)}"
+            found.add(parts["on_expiry"], f"{at}/on_expiry", "on_expiry", detail)
+        values["on_expiry"] = said
+
+
+def _mapping(node: yaml.Node, at: str, allowed: Sequence[str], found: _Findings) -> dict[str, yaml.Node] | None:
+    if not isinstance(node, yaml.MappingNode):
+        found.add(node, at, "type", "must be a mapping, like 'key: value'")
+        return None
+    parts: dict[str, yaml.Node] = {}
+    for key_node, value in node.value:
+        key = str(key_node.value) if isinstance(key_node, yaml.ScalarNode) else "?"
+        if key not in allowed:
+            near = difflib.get_close_matches(key, allowed, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(allowed)}"
+            found.add(key_node, f"{at}/{key}", "unknown_key", f"unknown key {key!r}{hint}")
+        elif key in parts:
+            found.add(key_node, f"{at}/{key}", "duplicate", f"{key!r} is given twice")
+        else:
+            parts[key] = value
+    return parts
+
+
+def _required(parts: Mapping[str, yaml.Node], key: str, node: yaml.Node, at: str, found: _Findings) -> str | None:
+    if key not in parts:
+        found.add(node, f"{at}/{key}", "missing", f"{key!r} is missing")
+        return None
+    return _text(parts[key], f"{at}/{key}", found)
+
+
+def _text(node: yaml.Node, at: str, found: _Findings) -> str | None:
+    if isinstance(node, yaml.ScalarNode) and node.tag != "tag:yaml.org,2002:null":
+        return str(node.value)
+    found.add(node, at, "type", "must be text")
+    return None
+
+
+def _globbed(node: yaml.Node, at: str, found: _Findings) -> str | None:
+    text = _text(node, at, found)
+    if text is not None and not _GLOB.fullmatch(text):
+        found.add(node, at, "glob", f"{text!r} is not a pattern: letters, digits, _ . : / - and * ? [ ] only")
+    return text
+
+
+def _whole(node: yaml.Node, at: str, least: int, most: int, found: _Findings) -> int | None:
+    text = _text(node, at, found)
+    if text is None:
+        return None
+    if not re.fullmatch(r"\d{1,9}", text) or not least <= int(text) <= most:
+        found.add(node, at, "range", f"must be a whole number from {least} to {most}, not {text!r}")
+        return None
+    return int(text)
+
+
+def _cost(node: yaml.Node, at: str, found: _Findings) -> float | None:
+    text = _text(node, at, found)
+    if text is None:
+        return None
+    if not re.fullmatch(r"\d{1,7}(\.\d{1,6})?", text) or not 0 < float(text) <= MAX_COST_USD:
+        detail = f"must be US dollars such as 0.50, above 0 and at most {MAX_COST_USD}, not {text!r}"
+        found.add(node, at, "range", detail)
+        return None
+    return float(text)
+
+
+def _condition(node: yaml.Node, at: str, compiler: Compiler, found: _Findings) -> str | None:
+    text = _text(node, at, found)
+    if text is not None:
+        try:
+            compiler(text)
+        except ValueError as error:
+            found.add(node, at, "condition", str(error))
+    return text

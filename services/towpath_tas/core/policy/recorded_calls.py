@@ -1,0 +1,165 @@
+"""What another matrix would have said to recorded calls (design §7, policy diff; the shadow).
+
+Law: only what the matrix decided is weighed again; a call that was refused before the matrix was asked stays refused
+whatever its rules. Limits are not replayed: a call that a limit stopped is left out and counted, and the limits of the
+other matrix are looked through, because what was used up of them depends on calls that it would have let through.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import cast
+
+from towpath_contracts.tools.calls import ToolSpec
+from towpath_contracts.tools.policy import MAX_EXAMPLES, MAX_EXAMPLES_AT_ONCE, Change, DiffExample, DiffGroup
+from towpath_contracts.tools.policy import Verdict as Word
+from towpath_tas.core.authorization import Asked, asked_again
+from towpath_tas.core.calls.call import Call
+from towpath_tas.core.denials import Violation
+from towpath_tas.core.policy.conditions import Compiler
+from towpath_tas.core.policy.matrix import Effect, Matrix, Rule, Verdict
+from towpath_tas.core.provenance.provenance_messages import matters, members, unread
+
+CHANGES: dict[Effect, Change] = {
+    "deny": "newly_denied",
+    "allow": "newly_allowed",
+    "require_approval": "newly_gated",
+}
+"""What a difference is called, by what would be said now."""
+
+FORGOTTEN = "forgotten"
+"""The ledger no longer has the call: its arguments are gone."""
+
+EDITED = "edited"
+"""A person changed the arguments, so what was decided first was about others."""
+
+UNREAD = "origin_unread"
+"""The matrix asks where a value came from, and nobody looked when the call was decided."""
+
+_Key = tuple[str, str, str, str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """A recorded first decision about *call*; None where the ledger no longer has it."""
+
+    call: Call | None
+    at: datetime
+    verdict: str
+    rule: str | None
+    policy_version: int
+
+
+def unlimited(rules: Iterable[Rule], compiler: Compiler, version: int = 0) -> Matrix:
+    """Return the matrix of *rules* without their limits."""
+    without = [
+        replace(rule, max_calls_per_run=None, rate_calls=None, rate_per_s=None, max_cost_per_run_usd=None)
+        for rule in rules
+    ]
+    return Matrix(without, compiler, version)
+
+
+class Weighing:
+    """Weighs recorded decisions by one matrix and counts what differs. Its memory grows with groups, not calls."""
+
+    def __init__(self, matrix: Matrix, specs: Mapping[str, ToolSpec], examples: int = MAX_EXAMPLES) -> None:
+        """Take the *matrix*, and what is registered of the tools."""
+        self._matrix = matrix
+        self._specs = specs
+        self._examples = examples
+        self._groups: dict[_Key, list[DiffExample]] = {}
+        self._counts: Counter[_Key] = Counter()
+        self._named = 0
+        self.left_out: Counter[str] = Counter()
+        self.calls = 0
+
+    def add(self, recorded: Recorded) -> None:
+        """Weigh one decision again."""
+        why = _not_weighed(recorded)
+        call = recorded.call
+        if why is not None or call is None:
+            self.left_out[why or FORGOTTEN] += 1
+            return
+        asked = with_origin(self._matrix, asked_again(call), call.operation, self._specs.get(call.tool))
+        if asked is None:
+            self.left_out[UNREAD] += 1
+            return
+        self.calls += 1
+        verdict = said(self._matrix, asked, call.operation, self._specs.get(call.tool))
+        if verdict.effect == recorded.verdict:
+            return
+        key = (CHANGES[verdict.effect], recorded.verdict, call.network, call.agent_key, call.tool)
+        self._counts[key] += 1
+        examples = self._groups.setdefault(key, [])
+        if len(examples) < self._examples and self._named < MAX_EXAMPLES_AT_ONCE:
+            self._named += 1
+            examples.append(_example(call, recorded, verdict.rule.name if verdict.rule else None))
+
+    def groups(self) -> tuple[DiffGroup, ...]:
+        """Return what differs, in no particular order."""
+        return tuple(
+            DiffGroup(
+                change=cast("Change", change),
+                was=cast("Word", was),
+                network=network,
+                agent_key=agent,
+                tool=tool,
+                calls=self._counts[change, was, network, agent, tool],
+                examples=tuple(examples),
+            )
+            for (change, was, network, agent, tool), examples in self._groups.items()
+        )
+
+
+def said(matrix: Matrix, asked: Asked, operation: str, spec: ToolSpec | None) -> Verdict:
+    """Return what *matrix* says to a call."""
+    found = spec is not None and spec.discovered
+    return matrix.decide(asked.who, asked.tool, operation, asked.context(), discovered=found)
+
+
+def with_origin(matrix: Matrix, asked: Asked, operation: str, spec: ToolSpec | None) -> Asked | None:
+    """Return *asked* with what is known of its values' origin; None where *matrix* would have to know more.
+
+    Where a value came from is only looked up for calls where a rule or a person asks, so most records don't say.
+    """
+    if asked.origin is not None or not matrix.names_origin:
+        return asked
+    near = matrix.candidates(asked.who, asked.tool, operation)
+    naming = [rule.when for rule in near if rule.when is not None and members(rule.when)]
+    if not naming:
+        return asked
+    if spec is None or matters(naming, spec):
+        return None
+    return replace(asked, origin=unread(spec))
+
+
+def _not_weighed(recorded: Recorded) -> str | None:
+    """Return why another matrix could not have changed *recorded*; None where it could."""
+    call = recorded.call
+    if call is None:
+        return FORGOTTEN
+    if call.edited_by:
+        return EDITED
+    if recorded.verdict != "deny":
+        return None
+    violation = _violation(call)
+    return None if violation == Violation.PERMISSION else violation
+
+
+def _violation(call: Call) -> str:
+    """Why a call was denied at once: what the run was told of it stays in the ledger."""
+    denial = json.loads(call.fact or "{}").get("denial") or {}
+    return str(denial.get("violation_type") or Violation.PERMISSION)
+
+
+def _example(call: Call, recorded: Recorded, rule_now: str | None) -> DiffExample:
+    return DiffExample(
+        run_id=call.run_id,
+        execution_id=call.execution_id,
+        at=recorded.at,
+        version_then=recorded.policy_version,
+        rule_then=recorded.rule,
+        rule_now=rule_now,
+    )

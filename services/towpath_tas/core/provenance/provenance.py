@@ -1,0 +1,386 @@
+"""Where the values of a call come from: the task, a system of record, untrusted output, or nowhere known (design §7).
+
+Law: a value is trusted only for what it wholly is: the task's own text says it, or a field of a system of record equals
+it. That it also stands in untrusted output takes nothing away. What is not seen counts as not known, never as trusted.
+What this can't see (paraphrase, derived values, encodings, side channels) is said in docs/tool-access.md.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.tools.calls import EffectClass, ToolSpec
+from towpath_tas.core.provenance.value_matching import (
+    MIN_HIDDEN,
+    Said,
+    is_pointers,
+    pointers,
+    same_forms,
+    unhidden,
+    without_scheme,
+    words,
+)
+
+FIXED, TASK, RECORD, UNKNOWN, UNTRUSTED = "fixed", "task", "record", "unknown", "untrusted"
+WORDS = (FIXED, TASK, RECORD, UNKNOWN, UNTRUSTED)
+"""Where a value comes from, best first. `fixed` is a choice that the tool's own schema lists, or nothing at all."""
+
+MAX_LEAVES = 500
+"""Values of one call that are looked at; those after count as unknown."""
+
+MAX_PIECES = 200
+"""Parts of one text that are looked for in untrusted output; more of them are as suspect as they could be."""
+
+MIN_COPIED = 16
+"""Letters and digits of a sentence that make its being copied more than chance."""
+
+MAX_RUN_CHARS = 4_000_000
+"""Text of tool output that is kept of one run; what comes after is not seen, and said so."""
+
+_BETWEEN = re.compile("[,;]")
+"""What stands between the addresses of a list; after anything else, programs differ on where one ends."""
+
+MAX_SHOWN = 50
+NONE: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a value was seen: `tool` is empty for the task."""
+
+    tool: str = ""
+    step: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """One value of a call, and where it comes from: `arg` is the argument that holds it.
+
+    `piece` is the part of a longer text that decided; `pointers` are the words of all that points somewhere in it.
+    """
+
+    path: str
+    arg: str
+    word: str
+    sink: bool = False
+    source: Source | None = None
+    piece: str = ""
+    pointers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    path: str
+    names: tuple[str, ...]
+    value: Any
+
+
+@dataclass(slots=True)
+class _Output:
+    """Text that one call returned, as it is searched."""
+
+    source: Source
+    letters: str
+    words: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where every value of one call comes from, and what its tool may do with them.
+
+    `whole` says that nothing of the run was too large to be looked at; `looked` that the tool has anything to guard.
+    """
+
+    told: tuple[Told, ...]
+    args: tuple[str, ...] = ()
+    whole: bool = True
+    looked: bool = True
+    writes: bool = True
+    hazards: tuple[str, ...] = ()
+
+    def context(self) -> JsonObject:
+        """Return what conditions see as `origin`."""
+        sinks = [one.word for one in self.told if one.sink]
+        pointed = [word for one in self.told for word in one.pointers] if self.looked else []
+        args: dict[str, list[str]] = {name: [] for name in self.args}
+        for one in self.told:
+            args.setdefault(one.arg, []).append(one.word)
+        return {
+            "worst": worst(one.word for one in self.told),
+            "worst_sink": worst(sinks),
+            "worst_pointer": worst(pointed),
+            "sinks": sorted(set(sinks), key=WORDS.index),
+            "pointers": sorted(set(pointed), key=WORDS.index),
+            "args": {name: worst(found) for name, found in args.items()},
+            "whole": self.whole,
+            "writes": self.writes,
+            "hazards": list(self.hazards),
+        }
+
+    def shown(self) -> tuple[JsonObject, ...]:
+        """Return what a person who decides sees: sinks first, then the worst, without the values themselves."""
+        ranked = sorted(self.told, key=lambda one: (not one.sink, -WORDS.index(one.word)))
+        return tuple(_shown(one) for one in ranked[:MAX_SHOWN])
+
+    def doubtful(self) -> tuple[Told, ...]:
+        """Return the values that nothing vouches for, sinks first."""
+        return tuple(
+            sorted(
+                (one for one in self.told if one.word in {UNKNOWN, UNTRUSTED} or UNTRUSTED in one.pointers),
+                key=lambda one: (not one.sink, -WORDS.index(one.word)),
+            )
+        )
+
+
+@dataclass(slots=True)
+class Knowledge:
+    """What the platform itself has seen in one run. It only grows."""
+
+    whole: bool = True
+    chars: int = 0
+    _said: list[Said] = field(default_factory=list)
+    _given: dict[str, Source] = field(default_factory=dict)
+    _record: dict[str, Source] = field(default_factory=dict)
+    _outputs: list[_Output] = field(default_factory=list)
+    _records: list[_Output] = field(default_factory=list)
+
+    def add_task(self, text: str, inputs: Any = None) -> None:
+        """Take the caller's own words: the *text* vouches for what it says, each of the *inputs* for what it is."""
+        self._said.append(Said(text))
+        for leaf in _leaves(inputs):
+            for form in same_forms(leaf.value):
+                self._given.setdefault(form, Source())
+
+    def add_output(self, source: Source, result: Any, *, trusted: bool, fields: Sequence[str] = ()) -> None:
+        """Take what a tool returned: all of it *trusted*, or only what stands at *fields*."""
+        patterns = [tuple(path.split(".")) for path in fields]
+        untrusted: list[str] = []
+        vouched: list[str] = []
+        for leaf in _leaves(result, keys=True):
+            if leaf.value is None or isinstance(leaf.value, bool):
+                continue
+            if self.chars > MAX_RUN_CHARS:
+                self.whole = False
+                break
+            self.chars += len(str(leaf.value))
+            if trusted or any(_covers(pattern, leaf.names) for pattern in patterns):
+                for form in same_forms(leaf.value):
+                    self._record.setdefault(form, source)
+                vouched.append(str(leaf.value))
+            else:
+                untrusted.append(str(leaf.value))
+        self._hide(self._outputs, source, untrusted)
+        self._hide(self._records, source, vouched)
+
+    def add_untrusted(self, source: Source, text: str) -> None:
+        """Take text that nobody vouches for, such as what a tool said when it failed."""
+        self.chars += len(text)
+        self._hide(self._outputs, source, [text])
+
+    def missed(self) -> None:
+        """Note that something of the run could not be looked at whole."""
+        self.whole = False
+
+    def look(self, path: str, arg: str, value: Any, *, sink: bool = False, fixed: frozenset[str] = NONE) -> Told:
+        """Say where one *value* of *arg* comes from; *fixed* are the `same_forms` that the tool's schema lists."""
+        word, source = self._known(value, fixed, exact=sink)
+        if isinstance(value, str) and word in {None, UNTRUSTED}:
+            return self._parts(Told(path=path, arg=arg, word=word or UNKNOWN, sink=sink, source=source), value)
+        found = word or UNKNOWN
+        pointed = (found,) if isinstance(value, str) and is_pointers(value) else ()
+        return Told(path=path, arg=arg, word=found, sink=sink, source=source, pointers=pointed)
+
+    def origin(self, spec: ToolSpec, args: Mapping[str, Any]) -> Origin:
+        """Say where every value of a call of *spec* with *args* comes from."""
+        declared = spec.parameters.get("properties", {})
+        names = frozenset((*_property_names(spec.parameters), *(() if declared else args)))  # else names are data
+        shared = spec.parameters.get("$defs", {})
+        fixed = {name: frozenset(_fixed(declared.get(name), shared)) for name in args}
+        sinks = None if spec.sinks is None else [tuple(path.split(".")) for path in spec.sinks]
+        told: list[Told] = []
+        for leaf in _leaves(args, keys=True, known=names):
+            if len(told) == MAX_LEAVES:
+                told.append(Told(path="…", arg=leaf.names[0], word=UNTRUSTED, sink=True, pointers=(UNTRUSTED,)))
+                break
+            sink = spec.effect_class is not EffectClass.PURE
+            if sinks is not None:
+                sink = any(_covers(pattern, leaf.names) for pattern in sinks)
+            arg = leaf.names[0]
+            told.append(self.look(leaf.path, arg, leaf.value, sink=sink, fixed=fixed[arg]))
+        return Origin(told=tuple(told), args=tuple(args), whole=self.whole, **about(spec))
+
+    def _known(self, value: Any, fixed: frozenset[str], *, exact: bool = False) -> tuple[str | None, Source | None]:
+        if value is None or isinstance(value, bool) or value == "":
+            return FIXED, None
+        forms = same_forms(value, named=exact)
+        if any(said.names(value) if exact else said.holds(value) for said in self._said):
+            return TASK, Source()
+        for form in forms:
+            if form in self._given:
+                return TASK, Source()
+        for form in forms:
+            if form in self._record:
+                return RECORD, self._record[form]
+        if not forms.isdisjoint(fixed):
+            return FIXED, None
+        if exact and any(said.holds(value) for said in self._said):
+            return None, None  # a short number that the task says, but not as what it is used for
+        source = self._hidden(value)
+        return (None, None) if source is None else (UNTRUSTED, source)
+
+    def _parts(self, told: Told, text: str) -> Told:
+        """Look inside a text that nothing vouches for as a whole: what in it points somewhere, its sentences."""
+        pointed: list[str] = []
+        suspect: tuple[Source | None, str] | None = None
+        for piece in pointers(text):
+            word, source = self._known(piece, NONE)
+            if len(pointed) == MAX_PIECES:
+                pointed.append(UNTRUSTED)
+                suspect = suspect or (source, f"more than {MAX_PIECES} addresses")
+                break
+            pointed.append(word or UNKNOWN)
+            if word == UNTRUSTED:
+                suspect = suspect or (source, piece)
+        told = replace(told, pointers=tuple(pointed))
+        if told.word == UNTRUSTED:
+            return told
+        suspect = suspect or self._copied(text)
+        if suspect is not None:
+            return replace(told, word=UNTRUSTED, source=suspect[0], piece=suspect[1])
+        listed = [item.strip() for item in _BETWEEN.split(text)] if pointed and is_pointers(text) else []
+        known = [self._known(item, NONE, exact=told.sink)[0] if is_pointers(item) else None for item in listed]
+        return replace(told, word=worst(word or UNKNOWN for word in known)) if known else told
+
+    def _copied(self, text: str) -> tuple[Source, str] | None:
+        for place, piece in enumerate(dict.fromkeys(_sentences(text))):
+            letters = unhidden(piece)
+            if place == MAX_PIECES:
+                return None
+            if len(letters) >= MIN_COPIED:
+                source = next((output.source for output in self._outputs if letters in output.letters), None)
+                if source is not None and not any(said.holds(piece) for said in self._said):
+                    return source, piece
+        return None
+
+    def _hidden(self, value: Any) -> Source | None:
+        text = str(value)
+        letters = unhidden(without_scheme(text)) or unhidden(text) or text
+        short = len(letters) < MIN_HIDDEN
+        names = same_forms(value)
+        if isinstance(value, str):
+            names = words(text) if short else NONE
+        # An address inside a longer field of a record was written by whoever wrote that text.
+        pointing = bool(self._records) and isinstance(value, str) and not short and is_pointers(value)
+        outputs = [*self._outputs, *self._records] if pointing else self._outputs
+        for output in outputs:
+            if (not short and letters in output.letters) or not names.isdisjoint(output.words):
+                return output.source
+        return None
+
+    @staticmethod
+    def _hide(outputs: list[_Output], source: Source, texts: Sequence[str]) -> None:
+        if texts:
+            known = frozenset(word for text in texts for word in words(text))
+            outputs.append(_Output(source, "\0".join(unhidden(text) for text in texts), known))
+
+
+def looked_at(spec: ToolSpec) -> bool:
+    """Say whether any argument of this tool can be a sink."""
+    return bool(spec.sinks) if spec.sinks is not None else spec.effect_class is not EffectClass.PURE
+
+
+def about(spec: ToolSpec) -> dict[str, Any]:
+    """Return what an `Origin` says of the tool itself."""
+    writes = spec.effect_class is not EffectClass.PURE
+    return {"looked": looked_at(spec), "writes": writes, "hazards": tuple(str(hazard) for hazard in spec.hazards)}
+
+
+def worst(found: Iterable[str]) -> str:
+    """Return the worst of these words; `fixed` where there are none."""
+    return max(found, key=WORDS.index, default=FIXED)
+
+
+def stated(words_by_arg: Mapping[str, str], spec: ToolSpec) -> Origin:
+    """Return the origin that a test of a policy states: the word of each argument by its name or path."""
+    sinks = spec.sinks if spec.sinks is not None else tuple(words_by_arg) if spec.effect_class != "pure" else ()
+    tops = {path.partition(".")[0] for path in sinks}
+    return Origin(
+        **about(spec),
+        told=tuple(
+            Told(path=path, arg=_first(path), word=word, sink=_first(path) in tops, pointers=(word,))
+            for path, word in words_by_arg.items()
+            if word in WORDS
+        ),
+    )
+
+
+def _shown(one: Told) -> JsonObject:
+    shown: JsonObject = {"path": one.path, "from": one.word, "sink": one.sink}
+    if one.source is not None and one.source.tool:
+        shown |= {"tool": one.source.tool, "step": one.source.step}
+    if one.piece:
+        shown["piece"] = one.piece[:200]
+    return shown
+
+
+def _leaves(
+    value: Any, path: str = "", names: tuple[str, ...] = (), *, keys: bool = False, known: frozenset[str] = frozenset()
+) -> Iterator[_Leaf]:
+    """Yield every value inside *value*; with *keys* also names of members that are data, not in *known*."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            below = f"{path}.{name}" if path else str(name)
+            if keys and name not in known:
+                yield _Leaf(f"{below} (name)", (*names, str(name)), name)
+            yield from _leaves(inner, below, (*names, str(name)), keys=keys, known=known)
+    elif isinstance(value, list | tuple):
+        for place, inner in enumerate(value):
+            yield from _leaves(inner, f"{path}[{place}]", names, keys=keys, known=known)
+    elif value is not None or names:
+        yield _Leaf(path, names, value)
+
+
+def _covers(pattern: tuple[str, ...], names: tuple[str, ...]) -> bool:
+    if len(pattern) > len(names):
+        return False
+    return all(wanted in {"*", name} for wanted, name in zip(pattern, names, strict=False))
+
+
+def _first(path: str) -> str:
+    return path.partition(" ")[0].partition(".")[0].partition("[")[0]
+
+
+def _property_names(schema: Any) -> Iterator[str]:
+    if isinstance(schema, Mapping):
+        listed = schema.get("properties")
+        if isinstance(listed, Mapping):
+            yield from map(str, listed)
+        for inner in schema.values():
+            yield from _property_names(inner)
+    elif isinstance(schema, list):
+        for inner in schema:
+            yield from _property_names(inner)
+
+
+def _fixed(schema: Any, shared: Mapping[str, Any], depth: int = 8) -> Iterator[str]:
+    """Yield the forms of every value that *schema* itself lists: an enum, a constant, a default."""
+    if isinstance(schema, Mapping):
+        listed = schema.get("enum")
+        for value in (schema.get("const"), schema.get("default"), *(listed if isinstance(listed, list) else ())):
+            if isinstance(value, str | int | float):
+                yield from same_forms(value)
+        reference = str(schema.get("$ref", ""))
+        if reference.startswith("#/$defs/") and depth:
+            yield from _fixed(shared.get(reference.removeprefix("#/$defs/")), shared, depth - 1)
+        for inner in schema.values():
+            yield from _fixed(inner, shared, depth)
+    elif isinstance(schema, list):
+        for inner in schema:
+            yield from _fixed(inner, shared, depth)
+
+
+def _sentences(text: str) -> Iterator[str]:
+    for line in text.splitlines():
+        yield from (part.strip() for part in line.replace("? ", ". ").replace("! ", ". ").split(". ") if part.strip())

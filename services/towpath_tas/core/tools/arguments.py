@@ -1,0 +1,132 @@
+"""Are these arguments what the tool's schema asks for?
+
+Law: checked before any condition sees them, so that a rule never weighs what the tool would not take. Schemas come from
+workers and arguments from models: neither may make the check slow (patterns run in a linear engine, given from outside)
+or make it fetch anything (references lead nowhere outside the schema).
+"""
+
+import functools
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+from jsonschema import Draft202012Validator, SchemaError
+from jsonschema.exceptions import ValidationError
+from jsonschema.protocols import Validator
+from jsonschema.validators import extend
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+from towpath_tas.core.tools.plain_schema import compile_plain
+
+_NAMES_ONLY = frozenset({"required", "additionalProperties", "unevaluatedProperties", "dependentRequired"})
+"""Checks of an object whose message holds the names of its members, not their values."""
+
+Matches = Callable[[str, str], bool]
+"""`matches(pattern, text)`: is the pattern found in the text? Raises ValueError for a pattern it does not know."""
+
+MAX_ARGS_CHARS = 262_144
+"""Larger arguments belong into a blob (design §8, inline limit)."""
+
+MAX_DEPTH = 64
+"""Deeper arguments are an attack on whoever walks them, not data."""
+
+MAX_SCHEMA_CHARS = 65_536
+MAX_ERRORS = 5
+"""A model mends a few mistakes at a time; more would fill its context."""
+
+
+class Arguments:
+    """Checks arguments against one tool's schema."""
+
+    def __init__(self, schema: Mapping[str, Any], matches: Matches) -> None:
+        """Compile *schema*; raises ValueError saying what is wrong with it."""
+        if len(json.dumps(schema)) > MAX_SCHEMA_CHARS:
+            msg = f"the schema is longer than {MAX_SCHEMA_CHARS} characters"
+            raise ValueError(msg)
+        try:
+            Draft202012Validator.check_schema(schema)
+        except SchemaError as error:
+            msg = f"not a JSON Schema: {error.message} at {error.json_path}"
+            raise ValueError(msg) from error
+        for pattern in _patterns(schema):
+            matches(pattern, "")
+        self._fits = compile_plain(schema)
+        self._validator = _validator_class(matches)(schema, registry=Registry())
+
+    def problems(self, args: Mapping[str, Any], text: str, hidden: Collection[str] = ()) -> list[str]:
+        """Return what is wrong with *args*, whose JSON is *text*; an empty list when nothing is.
+
+        A model reads this, so the values of *hidden* parameters, which the system filled in, are never told.
+        """
+        if len(text) > MAX_ARGS_CHARS:
+            return [f"the arguments have {len(text)} characters, at most {MAX_ARGS_CHARS} are allowed"]
+        if _deeper(args, MAX_DEPTH):
+            return [f"the arguments are nested deeper than {MAX_DEPTH} levels"]
+        if self._fits is not None and self._fits(args):
+            return []
+        try:
+            if self._validator.is_valid(args):
+                return []
+            found = sorted(self._validator.iter_errors(args), key=lambda error: list(map(str, error.absolute_path)))
+        except (Unresolvable, RecursionError, ValueError) as error:
+            return [f"the tool's schema can't be applied: {type(error).__name__}"]
+        return [_told(error, hidden) for error in found[:MAX_ERRORS]]
+
+
+def _told(error: ValidationError, hidden: Collection[str]) -> str:
+    where = ".".join(str(part) for part in error.absolute_path) or "arguments"
+    if error.absolute_path and error.absolute_path[0] in hidden:
+        return f"{error.absolute_path[0]}: not valid; the system fills it in"
+    if isinstance(error.instance, dict | list) and error.validator not in _NAMES_ONLY:
+        return f"{where}: does not satisfy {error.validator}"  # the full message would repeat everything inside
+    return f"{where}: {error.message[:300]}"
+
+
+@functools.cache
+def _validator_class(matches: Matches) -> Callable[..., Validator]:
+    """Making the class costs 2 ms, and every tool of every project wants it."""
+
+    def pattern(_: Any, wanted: str, instance: Any, __: Any) -> Iterator[ValidationError]:
+        if isinstance(instance, str) and not matches(wanted, instance):
+            yield ValidationError(f"{instance[:100]!r} does not match {wanted!r}")
+
+    def pattern_properties(
+        validator: Any, wanted: Mapping[str, Any], instance: Any, _: Any
+    ) -> Iterator[ValidationError]:
+        if isinstance(instance, dict):
+            for rule, schema in wanted.items():
+                for key, value in instance.items():
+                    if matches(rule, key):
+                        yield from validator.descend(value, schema, path=key, schema_path=rule)
+
+    keywords = {"pattern": pattern, "patternProperties": pattern_properties}
+    extended: Callable[..., Validator] = extend(Draft202012Validator, keywords)  # type: ignore[no-untyped-call]
+    return extended
+
+
+def _patterns(schema: Any) -> Iterator[str]:
+    if isinstance(schema, Mapping):
+        found = schema.get("pattern")
+        if isinstance(found, str):
+            yield found
+        several = schema.get("patternProperties")
+        if isinstance(several, Mapping):
+            yield from several
+            if "additionalProperties" in schema or "unevaluatedProperties" in schema:
+                # The library answers "is this property additional?" with its own, backtracking engine.
+                msg = "patternProperties can't be combined with additionalProperties here"
+                raise ValueError(msg)
+        for value in schema.values():
+            yield from _patterns(value)
+    elif isinstance(schema, list):
+        for value in schema:
+            yield from _patterns(value)
+
+
+def _deeper(value: Any, levels: int) -> bool:
+    if isinstance(value, dict):
+        return levels == 0 or any(_deeper(inner, levels - 1) for inner in value.values())
+    if isinstance(value, list):
+        return levels == 0 or any(_deeper(inner, levels - 1) for inner in value)
+    return False

@@ -1,0 +1,197 @@
+"""The tools of a project, and what becomes of a worker's proposal (design §7, registration is a proposal).
+
+Law: nobody makes a tool less strict by saying so. A weaker effect class, trusted output, a new report, a lost
+`sensitive` or another owner waits for a policy admin; everything that only adds or tightens is taken at once. A
+discovered tool that its server defines anew waits too, and holds the calls meanwhile: the one that was accepted is not
+there any more.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from towpath_contracts.canonical import digest
+from towpath_contracts.tools.calls import EffectClass, ToolSpec
+from towpath_contracts.tools.child_tools import DELEGATE, built_in
+from towpath_contracts.tools.internal_tools import PLATFORM_OWNER
+from towpath_tas.core.tools.arguments import Arguments, Matches
+
+_STRICTNESS = {
+    EffectClass.PURE: 0,
+    EffectClass.IDEMPOTENT: 1,
+    EffectClass.RECONCILABLE: 2,
+    EffectClass.IRREVERSIBLE: 3,
+}
+
+
+Found = TypeVar("Found")
+
+OWN_VERSION = 2
+"""Of the definitions of the platform's own tools: raise it with any change of them, so that approvals of before are
+void."""
+
+_LATER: Mapping[str, object] = {
+    "has_probe": False,
+    "discovered": False,
+    "sinks": None,
+    "hazards": [],
+    "trusted_fields": [],
+    "definition": "",
+    "cost_usd": 0.0,
+    "reports": "",
+    "internal": False,
+    "workspace": "",
+}
+"""Members of a spec that came after the first stored digests, with what they are where a worker does not set them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolVersion:
+    """One stored version of a tool. `held_by` is the version that its server offers instead and nobody accepted."""
+
+    spec: ToolSpec
+    version: int
+    digest: str
+    owner: str = ""
+    held_by: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What becomes of a proposal: stored as `accepted` or `pending`, or nothing new (`unchanged`).
+
+    `holds` says that the calls of the version before wait for the decision too.
+    """
+
+    status: Literal["accepted", "unchanged", "pending"]
+    reason: str = ""
+    holds: bool = False
+
+
+def own_tool(name: str) -> ToolVersion | None:
+    """Return the platform's own tool of that name; None where there is none."""
+    spec = built_in(name)
+    if spec is None:
+        return None
+    return ToolVersion(spec=spec, version=OWN_VERSION, digest=spec_digest(spec), owner=PLATFORM_OWNER)
+
+
+class Known(dict[str, Found]):
+    """What is known by the names of tools. A team's delegates, which nobody registers, are looked up by their kind."""
+
+    def __init__(self, found: Mapping[str, Found], delegate: Callable[[ToolVersion], Found]) -> None:
+        """Take what is *found* of registered tools; *delegate* gives the same of one of the platform's own."""
+        super().__init__(found)
+        self._delegate = delegate
+
+    def __missing__(self, name: str) -> Found:
+        """Return what is known of a delegate; raises KeyError for any other name."""
+        tool = own_tool(name) if name.startswith(DELEGATE) else None
+        if tool is None:
+            raise KeyError(name)
+        return self._delegate(tool)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return what is known of *name*, also of a delegate; else *default*."""
+        try:
+            return self[name]
+        except KeyError:
+            return default
+
+
+class Registry:
+    """The accepted tools of one project, at one version of the registry."""
+
+    def __init__(self, tools: Iterable[ToolVersion], matches: Matches, version: int = 0) -> None:
+        """Take the current version of every tool; schemas are compiled when they are first needed."""
+        self.tools: Mapping[str, ToolVersion] = Known({tool.spec.name: tool for tool in tools}, lambda own: own)
+        self.version = version
+        self._matches = matches
+        self._arguments: dict[str, Arguments] = {}
+
+    def specs(self) -> Mapping[str, ToolSpec]:
+        """Return what the tools are called and take."""
+        return Known({name: tool.spec for name, tool in self.tools.items()}, lambda own: own.spec)
+
+    def arguments(self, tool: ToolVersion) -> Arguments:
+        """Return the check of *tool*'s arguments; raises ValueError for a schema that can't be used."""
+        found = self._arguments.get(tool.spec.name)
+        if found is None:
+            found = self._arguments[tool.spec.name] = Arguments(tool.spec.parameters, self._matches)
+        return found
+
+
+def spec_digest(spec: ToolSpec) -> str:
+    """Return the digest of everything that a spec says; what is younger than stored digests counts only where set."""
+    said = spec.model_dump(mode="json")
+    return digest({name: value for name, value in said.items() if name not in _LATER or value != _LATER[name]})
+
+
+def promised(spec: ToolSpec) -> EffectClass:
+    """Return what may be done about a call of *spec*: without its probe, `reconcilable` can't be reconciled."""
+    unprobed = spec.effect_class is EffectClass.RECONCILABLE and not spec.has_probe
+    return EffectClass.IRREVERSIBLE if unprobed else spec.effect_class
+
+
+def judge(spec: ToolSpec, owner: str, current: ToolVersion | None, *, trusting: bool) -> Standing:
+    """Return what becomes of *spec*, proposed by *owner*, beside the *current* version.
+
+    *trusting* is the embedded platform, where the person who starts a worker is the policy admin; but it was not that
+    person who changed what a server says.
+    """
+    if current is not None and current.digest == spec_digest(spec) and current.owner == owner:
+        return Standing(status="unchanged")
+    doubts = _doubts(spec, owner, current)
+    if drifted(spec, current):
+        reason = "; ".join(["its server defines it anew", *doubts])
+        return Standing(status="pending", reason=reason, holds=True)
+    if doubts and not trusting:
+        return Standing(status="pending", reason="; ".join(doubts))
+    return Standing(status="accepted", reason="; ".join(doubts))
+
+
+def drifted(spec: ToolSpec, current: ToolVersion | None) -> bool:
+    """Say whether *spec* is a discovered tool that is not what was accepted under its name."""
+    return spec.discovered and current is not None and spec.definition != current.spec.definition
+
+
+def _doubts(spec: ToolSpec, owner: str, current: ToolVersion | None) -> list[str]:
+    if current is None:
+        return ["trusted output is claimed"] if spec.trusted_output or spec.trusted_fields else []
+    old = current.spec
+    doubts = []
+    if _STRICTNESS[promised(spec)] < _STRICTNESS[promised(old)]:
+        doubts.append(f"the effect class would weaken from {promised(old)} to {promised(spec)}")
+    if _claims_trust(spec, old):
+        doubts.append("trusted output is claimed")
+    doubts.extend(_unguarded(spec, old))
+    if old.sensitive and not spec.sensitive:
+        doubts.append("it would no longer count as sensitive")
+    if spec.reports and spec.reports != old.reports:
+        doubts.append(f"its results would count as {spec.reports}: goals are measured by them")
+    if old.discovered and not spec.discovered:
+        doubts.append("it would no longer count as discovered")
+    if spec.operation != old.operation:
+        doubts.append(f"the operation would change from {old.operation} to {spec.operation}")
+    if owner != current.owner:
+        doubts.append(f"the owner would change from {current.owner} to {owner}")
+    if spec.toolset != old.toolset:
+        doubts.append(f"the toolset would change from {old.toolset} to {spec.toolset}")
+    return doubts
+
+
+def _claims_trust(spec: ToolSpec, old: ToolSpec) -> bool:
+    if old.trusted_output:
+        return False
+    return spec.trusted_output or not set(spec.trusted_fields) <= set(old.trusted_fields)
+
+
+def _unguarded(spec: ToolSpec, old: ToolSpec) -> list[str]:
+    """Say which arguments would no longer be looked at as destinations, and which hazards would be forgotten."""
+    doubts = []
+    if spec.sinks is not None and (old.sinks is None or not set(old.sinks) <= set(spec.sinks)):
+        doubts.append(f"only {', '.join(spec.sinks) or 'no argument'} would count as a sink")
+    lost = sorted(set(old.hazards) - set(spec.hazards))
+    if lost:
+        doubts.append(f"it would no longer be known to {', '.join(lost)}")
+    return doubts

@@ -1,0 +1,112 @@
+"""The hot parts of one replica, put together on whatever stands for the database and the broker.
+
+Law: the only place that knows which of them needs which other. `__main__` gives it Postgres and NATS; the simulation
+gives it tables and a broker in memory, so that what is simulated is what runs.
+"""
+
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from towpath_contracts import rpc
+from towpath_contracts.base import Message
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_fabric.dead_letters import DeadLetters, Tell
+from towpath_fabric.ports import Database, Feed, Wire
+from towpath_fabric.postgres.pinned_connection import Lane
+from towpath_fabric.postgres.pool import DATABASE_DOWN
+from towpath_fabric.telemetry.logs import Logger
+from towpath_fabric.telemetry.recorder import Telemetry
+from towpath_fabric.tickets import TicketSigner
+from towpath_tas.app.calls.approvals_api import Settling
+from towpath_tas.app.calls.dead_letters import Letters
+from towpath_tas.app.calls.dispatcher import Sender, Tickets
+from towpath_tas.app.calls.ledger_store import Book, Clock
+from towpath_tas.app.calls.start_claims import Claims
+from towpath_tas.app.calls.stop_switches import SwitchBoard
+from towpath_tas.app.calls.tool_outcomes import Outcomes
+from towpath_tas.app.calls.tool_requests import Requests
+from towpath_tas.app.policy.policy_cache import Laws
+from towpath_tas.core.calls.internal_calls import own_tools
+from towpath_tas.metrics import Metrics
+from towpath_tas.settings import TasSettings
+
+Handler = Callable[[Any], Awaitable[Message]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """Where a replica touches the world: `asked` are tool requests, `ended` outcomes."""
+
+    pool: Database
+    bus: Wire
+    asked: Feed
+    ended: Feed
+    telemetry: Telemetry | None = None
+
+
+def serve(bus: Wire, method: rpc.Method, handler: Handler) -> None:
+    """Answer *method*; while Postgres is away the answer is `unavailable`, so that nobody waits for a timeout."""
+
+    async def reachable(request: Any) -> Message:
+        try:
+            return await handler(request)
+        except DATABASE_DOWN as error:
+            raise ProblemError(problem("unavailable", "the ledger can't be reached", retry_after_s=2)) from error
+
+    bus.answer(method, reachable)
+
+
+class Parts:
+    """One replica's way of a call: first `learn_time`, then `answer` and `claims.start`, then all `loops` for ever."""
+
+    def __init__(
+        self, ports: Ports, signer: TicketSigner, settings: TasSettings, metrics: Metrics, log: Logger
+    ) -> None:
+        self._ports = ports
+        self._metrics = metrics
+        self._log = log
+        pool, bus, size = ports.pool, ports.bus, settings.batch_size
+        self.laws = Laws(metrics, own_tools(orchestrate=settings.agent_orchestrate_enabled))
+        clock = Clock()
+        self.book = book = Book(self.laws, clock, metrics, log, cache_calls=settings.cache_calls)
+        self.tickets = Tickets(signer, clock, settings.ticket_life_s)
+        sender = Sender(bus, self.tickets, metrics)
+        self._settling = Settling(pool, book, sender)
+        self._switches = SwitchBoard(pool, bus, sender, log)
+        self.letters = Letters(pool, bus, book, sender, metrics, log)
+        requests = Requests(
+            *(ports.asked, Lane(pool), book, sender, self._dead("TOOLREQ", self.letters.tell), metrics, log),
+            batch_size=size,
+            telemetry=ports.telemetry,
+        )
+        outcomes = Outcomes(
+            *(ports.ended, Lane(pool), book, sender, self.tickets, bus, self._dead("TOOLOUT")),
+            *(metrics, log),
+            batch_size=size,
+        )
+        self.claims = Claims(bus, Lane(pool), book, sender, self.tickets, metrics, log)
+        self.loops: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (
+            requests.run,
+            outcomes.run,
+            self.claims.run,
+        )
+
+    async def learn_time(self) -> None:
+        """Ask Postgres for its time, before anything else."""
+        await self.book.learn_time(self._ports.pool)
+
+    def answer(self) -> None:
+        """Answer the orchestrator and people about calls."""
+        bus = self._ports.bus
+        serve(bus, rpc.RAISE_FENCE, self._settling.raise_fence)
+        serve(bus, rpc.RESOLVE_APPROVAL, self._settling.resolve_approval)
+        serve(bus, rpc.SETTLE_CALL, self._settling.settle_call)
+        serve(bus, rpc.RECORD_OUTCOME, self._settling.record_outcome)
+        serve(bus, rpc.SET_SWITCH, self._switches.set)
+        serve(bus, rpc.LIST_SWITCHES, self._switches.list)
+        serve(bus, rpc.DEAD_LETTER_CALLS, self.letters.report)
+        serve(bus, rpc.REPUBLISH, self.letters.republish)
+
+    def _dead(self, stream: str, tell: Tell | None = None) -> DeadLetters:
+        return DeadLetters(self._ports.pool, stream, self._metrics.dead, self._log, tell)

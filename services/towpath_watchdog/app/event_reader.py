@@ -1,0 +1,71 @@
+"""Takes the events of runs from the stream, and reports what they show.
+
+Law: a batch is acknowledged when it is remembered, and nothing is judged while more is about to come: what was true an
+hour ago is no news. A report that the broker did not take is made again when the run moves.
+"""
+
+import asyncio
+from collections.abc import Iterable
+
+from nats.aio.msg import Msg
+from pydantic import ValidationError
+
+from towpath_contracts.runs.raw_events import EventBatch
+from towpath_fabric.nats.pull_consumer import PullConsumer, ack
+from towpath_fabric.telemetry.logs import Logger
+from towpath_watchdog.app.fact_reporter import Metrics, Reporter
+from towpath_watchdog.app.run_sweep import Looker
+from towpath_watchdog.core.run_memory import Memory
+from towpath_watchdog.settings import WatchdogSettings
+
+BACKLOG = 1_000
+"""With more messages than this to come, what is remembered is old: judging waits."""
+
+
+class EventReader:
+    """Remembers what the stream brings, and judges the runs it is about."""
+
+    def __init__(
+        self,
+        consumer: PullConsumer,
+        memory: Memory,
+        looker: Looker,
+        reporter: Reporter,
+        settings: WatchdogSettings,
+        metrics: Metrics,
+        log: Logger,
+    ) -> None:
+        self._consumer = consumer
+        self._memory = memory
+        self._looker = looker
+        self._reporter = reporter
+        self._settings = settings
+        self._metrics = metrics
+        self._log = log
+
+    async def run(self) -> None:
+        """Take events for ever."""
+        linger_s = self._settings.watchdog_linger_ms / 1000
+        while True:
+            messages = await self._consumer.take(self._settings.watchdog_batch)
+            if len(messages) < self._settings.watchdog_batch and linger_s:
+                await asyncio.sleep(linger_s)
+                messages += self._consumer.take_now(self._settings.watchdog_batch - len(messages))
+            for batch in self._read(messages):
+                if not self._memory.take(batch):
+                    self._looker.ask_for(batch.run_id, batch.project, batch.entries[-1].seq)
+            await ack(messages[-1])  # stands for all before it (`ack_all`)
+            self._metrics.followed.set(len(self._memory))
+            if int(messages[-1].metadata.num_pending or 0) <= BACKLOG:
+                await self._reporter.judge()
+
+    def _read(self, messages: Iterable[Msg]) -> list[EventBatch]:
+        batches = []
+        for message in messages:
+            try:
+                batches.append(EventBatch.model_validate_json(message.data))
+            except ValidationError:
+                self._metrics.events.labels("unreadable").inc()
+                self._log.warning("an event can't be read", subject=message.subject[:200])
+        self._metrics.events.labels("read").inc(len(batches))
+        return batches

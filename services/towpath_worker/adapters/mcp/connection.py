@@ -1,0 +1,203 @@
+"""One live connection to an MCP server: listing its tools, calling one, and noticing its end.
+
+Law: a server may ask nothing of us. What it asks (elicitation, sampling, roots) is refused by the SDK, because no such
+capability is declared, and noted; what it answers is read as data, and checked within bounds before it is believed.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import TracebackType
+from typing import Any, Self, cast
+
+import mcp_types
+from mcp.client.client import Client
+from mcp.client.subscriptions import SubscriptionLost
+from mcp.shared.dispatcher import ProgressFnT
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
+from pydantic import TypeAdapter
+
+from towpath_fabric.telemetry.logs import Logger
+from towpath_worker.adapters.mcp.vetting import MAX_TOOLS
+
+MAX_PAGES = 16
+"""Of a listing; a server that never ends it has no tools here."""
+
+META_EXECUTION = "io.towpath/execution_id"
+META_ATTEMPT = "io.towpath/attempt"
+
+
+_ANSWER: TypeAdapter[mcp_types.CallToolResult | mcp_types.InputRequiredResult] = TypeAdapter(
+    mcp_types.CallToolResult | mcp_types.InputRequiredResult
+)
+
+
+class ListingRefusedError(Exception):
+    """A server's list of tools that is not believed; the text says why."""
+
+
+class Connection:
+    """A connected server. `over` is set when it takes no new calls, `idle` while it has none.
+
+    `fault` says why it was retired where that is the server's fault.
+    """
+
+    def __init__(self, log: Logger) -> None:
+        self._log = log
+        self._client: Client | None = None
+        self._calls = 0
+        self.over = asyncio.Event()
+        self.ended = asyncio.Event()
+        self.idle = asyncio.Event()
+        self.idle.set()
+        self.changed = asyncio.Event()
+        self.fault = ""
+
+    @property
+    def client(self) -> Client:
+        """The SDK's client; RuntimeError before `open`."""
+        if self._client is None:
+            msg = "the connection is not open"
+            raise RuntimeError(msg)
+        return self._client
+
+    @asynccontextmanager
+    async def open(
+        self, transport: AbstractAsyncContextManager[Any], mode: str, version: str
+    ) -> AsyncIterator["Connection"]:
+        """Connect for the length of the block, which must be entered and left in one task."""
+        client = Client(
+            _watched(transport, self),
+            mode=mode,
+            cache=None,
+            client_info=mcp_types.Implementation(name="towpath", version=version),
+            message_handler=self._on_message,
+        )
+        async with client:
+            self._client = client
+            yield self
+
+    def retire(self, fault: str = "") -> None:
+        """Take no new calls: what hangs in the server ends with the connection, once the other calls have ended.
+
+        *fault* says what is wrong with the server; without one it is well, and may be connected to again at once.
+        """
+        if not self.over.is_set():  # who retired it first knows why
+            self.fault = fault
+        self.over.set()
+
+    async def list_tools(self) -> list[mcp_types.Tool]:
+        """Return every tool that the server names; raises ListingRefusedError, or what a call raises."""
+        found: list[mcp_types.Tool] = []
+        cursor: str | None = None
+        for _ in range(MAX_PAGES):
+            params = mcp_types.PaginatedRequestParams(cursor=cursor)
+            page = await self.client.session.list_tools(params=params)
+            found.extend(page.tools)
+            cursor = page.next_cursor
+            if cursor is None:
+                return found
+            if len(found) > 4 * MAX_TOOLS:
+                break
+        msg = f"the server's list of tools does not end: {len(found)} so far"
+        raise ListingRefusedError(msg)
+
+    async def call(
+        self, tool: str, args: dict[str, Any], meta: dict[str, Any], progress: ProgressFnT
+    ) -> mcp_types.CallToolResult | mcp_types.InputRequiredResult:
+        """Call *tool* and return the answer as it came. A call that is cut off retires the connection."""
+        params = mcp_types.CallToolRequestParams(
+            name=tool, arguments=args, _meta=cast("mcp_types.RequestParamsMeta", meta)
+        )
+        request = mcp_types.CallToolRequest(params=params)
+        self._calls += 1
+        self.idle.clear()
+        try:
+            return await self.client.session.send_request(request, _ANSWER, progress_callback=progress)
+        except asyncio.CancelledError:
+            self.retire()
+            raise
+        finally:
+            self._calls -= 1
+            if not self._calls:
+                self.idle.set()
+
+    async def watch_changes(self) -> None:
+        """Hear of changed tools where the protocol needs to be asked for it (2026-07-28); ends when it can't be."""
+        capability = self.client.server_capabilities.tools
+        modern = self.client.session.discover_result is not None
+        if not modern or capability is None or not capability.list_changed:
+            return
+        try:
+            async with self.client.listen(tools_list_changed=True) as changes:
+                async for _ in changes:
+                    self.changed.set()
+        except (MCPError, SubscriptionLost, TimeoutError) as error:
+            self._log.info("the server no longer says when its tools change", error=type(error).__name__)
+
+    async def _on_message(self, message: Any) -> None:
+        if isinstance(message, mcp_types.ToolListChangedNotification):
+            self.changed.set()
+
+    def saw(self, item: Any) -> None:
+        """Note what the server asks of us: it is refused, and somebody should know."""
+        if isinstance(item, SessionMessage) and isinstance(item.message, mcp_types.JSONRPCRequest):
+            self._log.warning("the server asks for something and is refused", method=item.message.method[:64])
+
+    def saw_end(self) -> None:
+        """Note that nobody answers any more."""
+        self.ended.set()
+        self.over.set()
+
+
+@asynccontextmanager
+async def _watched(transport: AbstractAsyncContextManager[Any], connection: Connection) -> AsyncIterator[Any]:
+    async with transport as (incoming, outgoing):
+        yield _Watched(incoming, connection), outgoing
+
+
+class _Watched:
+    """The stream of what a server sends, with somebody who looks at it."""
+
+    def __init__(self, inner: Any, connection: Connection) -> None:
+        self._inner = inner
+        self._connection = connection
+
+    @property
+    def last_context(self) -> Any:
+        """The context of the sender, where the stream carries one."""
+        return getattr(self._inner, "last_context", None)
+
+    async def receive(self) -> Any:
+        """Return the next item."""
+        item = await self._inner.receive()
+        self._connection.saw(item)
+        return item
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        await self._inner.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            item = await self._inner.__anext__()
+        except StopAsyncIteration:
+            self._connection.saw_end()
+            raise
+        self._connection.saw(item)
+        return item
+
+    async def __aenter__(self) -> Self:
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        self._connection.saw_end()
+        left: bool | None = await self._inner.__aexit__(kind, error, trace)
+        return left

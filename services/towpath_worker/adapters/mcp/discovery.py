@@ -1,0 +1,143 @@
+"""From what a server lists to what is offered to the platform: specs, refusals, and warnings for people.
+
+Law: every discovered tool is irreversible, untrusted and closed until somebody here says otherwise. Its `definition` is
+the digest of all that the server said, so that nothing about it can change unseen.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+import mcp_types
+from pydantic import ValidationError
+
+from towpath_contracts.base import JsonObject
+from towpath_contracts.canonical import canonical_json, digest
+from towpath_contracts.tools.calls import EffectClass, ToolSpec
+from towpath_worker.adapters.mcp.config import ServerConfig, ToolOverride
+from towpath_worker.adapters.mcp.vetting import (
+    MAX_TOOLS,
+    ToolRefusedError,
+    check_name,
+    check_schema,
+    clean_text,
+    skeleton,
+    suspicions,
+)
+
+MAX_OFFER_BYTES = 300_000
+"""Of all tools of a server together: they travel in one message, and checking a schema takes its time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A tool that can be offered. `tool` is its name with the server; `hints` is what the server claims of it."""
+
+    tool: str
+    spec: ToolSpec
+    output_schema: JsonObject | None
+    hints: JsonObject = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discovered:
+    """The tools of one listing: offered, refused with the reason, and left out by the operator."""
+
+    found: tuple[Found, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+def discover(toolset: str, config: ServerConfig, listed: Sequence[mcp_types.Tool]) -> Discovered:
+    """Sort what a server lists. Tools whose names could be taken for each other are refused, all of them."""
+    wanted = [tool for tool in listed if config.takes(tool.name)]
+    alike = Counter(skeleton(tool.name) for tool in wanted)
+    found: list[Found] = []
+    refused: dict[str, str] = {}
+    room = MAX_OFFER_BYTES
+    for place, tool in enumerate(wanted):
+        try:
+            check_name(tool.name)
+            if alike[skeleton(tool.name)] > 1:
+                _refuse("its name can be taken for another tool's of this server")
+            if place >= MAX_TOOLS:
+                _refuse(f"a server may have {MAX_TOOLS} tools; leave some out with allow or deny")
+            room -= len(tool.model_dump_json(by_alias=True, exclude_none=True))  # before anything costs time
+            if room < 0:
+                _refuse(f"the tools of this server are longer than {MAX_OFFER_BYTES} bytes together")
+            found.append(_found(toolset, config, tool))
+        except ToolRefusedError as error:
+            refused[tool.name[:64].encode("ascii", "backslashreplace").decode()] = str(error)
+    names = {tool.name for tool in listed}
+    return Discovered(
+        found=tuple(found),
+        refused=refused,
+        left_out=tuple(sorted(name[:64] for name in names if not config.takes(name))),
+        missing=tuple(sorted(set(config.tools) - names)),
+    )
+
+
+def definition_of(tool: mcp_types.Tool) -> str:
+    """Return the digest of everything that the server says of *tool*; ValueError where it is not plain JSON."""
+    said = tool.model_dump(by_alias=True, mode="json", exclude_none=True, exclude={"icons", "meta"})
+    return digest(said)
+
+
+def _found(toolset: str, config: ServerConfig, tool: mcp_types.Tool) -> Found:
+    said = config.override(tool.name)
+    described = clean_text(tool.description or "")
+    warnings = [*described.warnings, *suspicions(described.text)]
+    hints = tool.annotations.model_dump(by_alias=True, exclude_none=True) if tool.annotations is not None else {}
+    try:
+        spec = _spec(toolset, config, tool, said, described.text)
+    except (ValidationError, ValueError) as error:
+        if isinstance(error, ToolRefusedError):
+            raise
+        _refuse(f"it can't be offered: {str(error)[:300]}")
+    return Found(
+        tool=tool.name,
+        spec=spec,
+        output_schema=_output_schema(tool, warnings),
+        hints=hints,
+        warnings=tuple(warnings),
+    )
+
+
+def _spec(toolset: str, config: ServerConfig, tool: mcp_types.Tool, said: ToolOverride, described: str) -> ToolSpec:
+    return ToolSpec(
+        name=f"{toolset}.{tool.name}",
+        toolset=toolset,
+        description=described if said.description is None else said.description,
+        parameters=check_schema(tool.input_schema),
+        operation=said.operation,
+        effect_class=EffectClass(said.effect_class),
+        timeout_ms=round((said.timeout or config.timeout) * 1000),
+        trusted_output=said.trusted_output,
+        trusted_fields=said.trusted_fields,
+        sinks=said.sinks,
+        hazards=said.hazards,
+        sensitive=said.sensitive,
+        polling=said.polling,
+        reports=said.reports,
+        summary=said.summary,
+        discovered=True,
+        definition=definition_of(tool),
+    )
+
+
+def _output_schema(tool: mcp_types.Tool, warnings: list[str]) -> JsonObject | None:
+    if tool.output_schema is None:
+        return None
+    try:
+        canonical_json(tool.output_schema)
+        return check_schema(tool.output_schema, of_arguments=False)
+    except (ToolRefusedError, ValueError) as error:
+        warnings.append(f"its output schema is not used: {error}")
+        return None
+
+
+def _refuse(why: str) -> NoReturn:
+    raise ToolRefusedError(why)

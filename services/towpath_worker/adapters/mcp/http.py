@@ -1,0 +1,114 @@
+"""An MCP server over streamable HTTP: the SDK speaks the protocol, this side bounds what comes and names what failed.
+
+Law: an answer is read up to a limit and no further; whatever fails between here and the server becomes a JSON-RPC error
+whose code says what is known (`towpath_worker.adapters.mcp.codes`), for that one request alone. No proxy, cookie or
+password comes from the worker's environment, and no redirect leaves the server.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import JSONRPCError, jsonrpc_message_adapter
+from pydantic import ValidationError
+
+from towpath_worker.adapters.mcp.codes import LOST, NOT_SENT, REFUSED, SESSION_GONE, TOO_LARGE
+
+CONNECT_S = 10.0
+SESSION_HEADER = "mcp-session-id"
+
+
+@asynccontextmanager
+async def http_transport(url: str, headers: Mapping[str, str], limit: int) -> AsyncIterator[Any]:
+    """Speak with the server at *url*, sending *headers* with every request; at most *limit* bytes of an answer."""
+    timeout = httpx2.Timeout(CONNECT_S, read=None)  # how long a call may take is the call's own business
+    tls = httpx2.create_ssl_context(trust_env=False)
+    guarded = GuardedTransport(httpx2.AsyncHTTPTransport(verify=tls, trust_env=False), limit)
+    async with (
+        httpx2.AsyncClient(headers=dict(headers), timeout=timeout, transport=guarded, trust_env=False) as client,
+        streamable_http_client(url, http_client=client, max_sse_event_size=limit) as streams,
+    ):
+        yield streams
+
+
+class GuardedTransport(httpx2.AsyncBaseTransport):
+    """Passes requests on and makes every failure of a POST an answer that the SDK gives to its one caller."""
+
+    def __init__(self, inner: httpx2.AsyncBaseTransport, limit: int) -> None:
+        self._inner = inner
+        self._limit = limit
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send *request*; of a POST every fault becomes a JSON-RPC error."""
+        if request.method != "POST":
+            return await self._inner.handle_async_request(request)
+        try:
+            response = await self._inner.handle_async_request(request)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
+            return _fault(request, NOT_SENT, f"the server can't be reached: {type(error).__name__}")
+        except httpx2.TransportError as error:
+            return _fault(request, LOST, f"the connection broke: {type(error).__name__}")
+        if response.status_code < 400 and _is_stream(response):
+            return response
+        return await self._whole(request, response)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._inner.aclose()
+
+    async def _whole(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+        """Read an answer that is no event stream, within the limit, and judge its status."""
+        data = bytearray()
+        try:
+            async for piece in response.aiter_bytes():
+                data += piece
+                if len(data) > self._limit:
+                    return _fault(request, TOO_LARGE, f"the answer is longer than {self._limit} bytes")
+        except (httpx2.TransportError, httpx2.DecodingError) as error:
+            return _fault(request, LOST, f"the answer broke off: {type(error).__name__}")
+        finally:
+            await response.aclose()
+        status = response.status_code
+        if status >= 400 and not (_is_json(response) and _is_error(bytes(data))):
+            return _refusal(request, status)
+        # What was unpacked here is not unpacked again.
+        kept = [(name, value) for name, value in response.headers.raw if name.lower() not in _NOT_KEPT]
+        return httpx2.Response(status, headers=kept, content=bytes(data), request=request)
+
+
+NOTHING_DONE = frozenset({*range(400, 408), *range(410, 418), 421, 422, 423, 424, 426, 428, 429, 431, 451})
+"""Statuses that refuse a request before anything is done with it. 408, 409, 425 and what no standard knows (such as
+499) also come from what stands between, about a server that may be at work."""
+
+_NOT_KEPT = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
+
+
+def _is_stream(response: httpx2.Response) -> bool:
+    return response.headers.get("content-type", "").lower().startswith("text/event-stream")
+
+
+def _is_json(response: httpx2.Response) -> bool:
+    return response.headers.get("content-type", "").lower().startswith("application/json")
+
+
+def _is_error(data: bytes) -> bool:
+    """Say whether the server itself answered with a JSON-RPC error, as the SDK will read it."""
+    try:
+        return isinstance(jsonrpc_message_adapter.validate_json(data, by_name=False), JSONRPCError)
+    except ValidationError:
+        return False
+
+
+def _refusal(request: httpx2.Request, status: int) -> httpx2.Response:
+    if status == 404 and SESSION_HEADER in request.headers:
+        return _fault(request, SESSION_GONE, "the server knows this session no more", status)
+    code = REFUSED if status in NOTHING_DONE else LOST
+    return _fault(request, code, f"the server answered HTTP {status}", status)
+
+
+def _fault(request: httpx2.Request, code: int, message: str, status: int = 502) -> httpx2.Response:
+    """Return an answer with a JSON-RPC error, which the SDK hands to who asked."""
+    body = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
+    return httpx2.Response(status, json=body, request=request)

@@ -1,0 +1,203 @@
+"""An MCP server as a child process: one JSON message per line, both ways.
+
+Law: the child gets the environment that its operator wrote and no more of the worker's; it leads a process group of its
+own, which dies with the connection; what it prints is bounded, line by line, and what it says on its standard error
+goes to the log without secrets.
+"""
+
+import asyncio
+import contextlib
+import re
+import signal
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import mcp_types
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
+
+from towpath.process import GRACE_S, plain_environment, signal_group
+from towpath_fabric.clock import monotonic
+from towpath_fabric.telemetry.logs import Logger
+from towpath_worker.adapters.mcp.codes import TOO_LARGE
+from towpath_worker.adapters.mcp.secrets import Secrets
+from towpath_worker.adapters.mcp.vetting import clean_text
+
+CLOSE_S = 1.0
+"""How long a server may take to end by itself once its standard input is closed."""
+
+REAPED_S = 2.0
+LOOK_S = 0.05
+LAST_WORDS_S = 0.2
+"""For reading what a server wrote before it ended."""
+
+MAX_LINE_CHARS = 500
+"""Of one line on standard error, as it is logged."""
+
+MAX_LINES_PER_S = 20
+"""Logged of a server; the rest is counted."""
+
+_ID = re.compile(rb'"id"\s*:\s*(\d{1,15})')
+_PIECE = 64 * 1024
+
+Incoming = SessionMessage | Exception
+Streams = tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What to start. `environment` comes on top of PATH, HOME and the locale."""
+
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    folder: Path
+    max_line_bytes: int
+
+
+@asynccontextmanager
+async def stdio_transport(program: Program, secrets: Secrets, log: Logger) -> AsyncIterator[Streams]:
+    """Start *program* and speak with it; OSError where it can't be started. At the end its whole group is gone."""
+    process = await _start(program)
+    incoming, to_session = anyio.create_memory_object_stream[Incoming](0)[::-1]
+    from_session, outgoing = anyio.create_memory_object_stream[SessionMessage](0)[::-1]
+    tasks = [
+        asyncio.create_task(_read(process, to_session, program.max_line_bytes), name="mcp stdout"),
+        asyncio.create_task(_write(process, from_session, to_session), name="mcp stdin"),
+        asyncio.create_task(_tell_errors(process, secrets, log), name="mcp stderr"),
+        asyncio.create_task(_notice_end(process, to_session), name="mcp end"),
+    ]
+    try:
+        yield incoming, outgoing
+    finally:
+        try:
+            await _end(process, tasks)
+        finally:  # a second cancel may end the wait, and must leave nothing open
+            for stream in (incoming, to_session, from_session, outgoing):
+                stream.close()
+
+
+async def _start(program: Program) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *program.command,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=program.folder,
+        env={**plain_environment(), **program.environment},
+        start_new_session=True,
+        limit=_PIECE,
+    )
+
+
+async def _exited(process: asyncio.subprocess.Process) -> None:
+    """Wait for the end of the server itself; `wait` would also wait for children of it that hold its pipes."""
+    while process.returncode is None:  # noqa: ASYNC110 - asyncio has no event for it
+        await asyncio.sleep(LOOK_S)
+
+
+async def _notice_end(process: asyncio.subprocess.Process, to_session: MemoryObjectSendStream[Incoming]) -> None:
+    """Tell the session that nobody answers any more, after what the server said last."""
+    await _exited(process)
+    await asyncio.sleep(LAST_WORDS_S)
+    to_session.close()
+
+
+async def _read(process: asyncio.subprocess.Process, to_session: MemoryObjectSendStream[Incoming], limit: int) -> None:
+    """Hand over every line that is a message; of one that is too long only whose answer it was."""
+    assert process.stdout is not None
+    line = bytearray()
+    skipping = False
+    with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, ConnectionError), to_session:
+        while piece := await process.stdout.read(_PIECE):
+            *ended, rest = piece.split(b"\n")
+            for part in ended:
+                line += part
+                if not skipping and line.strip() and not await _hand_over(bytes(line), to_session, limit):
+                    return
+                line.clear()
+                skipping = False
+            line += rest
+            if len(line) > limit and not skipping:
+                if not await _hand_over(bytes(line), to_session, limit):
+                    return
+                skipping = True
+            if skipping:
+                line.clear()
+
+
+async def _hand_over(line: bytes, to_session: MemoryObjectSendStream[Incoming], limit: int) -> bool:
+    """Give the message of a line to the session; False where it can't be told whose answer was too long."""
+    if len(line) > limit:
+        found = _ID.search(line[:200])
+        if found is None:
+            return False
+        error = mcp_types.ErrorData(code=TOO_LARGE, message=f"the answer is longer than {limit} bytes")
+        await to_session.send(
+            SessionMessage(mcp_types.JSONRPCError(jsonrpc="2.0", id=int(found.group(1)), error=error))
+        )
+        return True
+    try:
+        message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValidationError:
+        return True  # not a message, such as a line of a log: servers print there by mistake
+    await to_session.send(SessionMessage(message))
+    return True
+
+
+async def _write(
+    process: asyncio.subprocess.Process,
+    from_session: MemoryObjectReceiveStream[SessionMessage],
+    to_session: MemoryObjectSendStream[Incoming],
+) -> None:
+    assert process.stdin is not None
+    try:
+        async for sent in from_session:
+            text = sent.message.model_dump_json(by_alias=True, exclude_unset=True)
+            process.stdin.write(text.encode() + b"\n")
+            await process.stdin.drain()
+    except (ConnectionError, anyio.ClosedResourceError, RuntimeError):
+        to_session.close()  # a server that takes nothing in will not answer either
+
+
+async def _tell_errors(process: asyncio.subprocess.Process, secrets: Secrets, log: Logger) -> None:
+    """Log what the server says on its standard error, a little of it."""
+    assert process.stderr is not None
+    line = bytearray()
+    second, told, left_out = 0.0, 0, 0
+    while piece := await process.stderr.read(_PIECE):
+        *ended, rest = piece.split(b"\n")
+        for part in ended:
+            text = bytes((line + part)[: 4 * MAX_LINE_CHARS]).decode("utf-8", "replace")
+            line.clear()
+            if monotonic() - second >= 1:
+                second, told = monotonic(), 0
+            told += 1
+            if told > MAX_LINES_PER_S:
+                left_out += 1
+            elif text.strip():
+                log.info("server says", text=clean_text(secrets.hide(text), MAX_LINE_CHARS).text, left_out=left_out)
+                left_out = 0
+        line = (line + rest)[: 4 * MAX_LINE_CHARS]
+
+
+async def _end(process: asyncio.subprocess.Process, tasks: "list[asyncio.Task[None]]") -> None:
+    """Close, ask, kill: the whole group, however this ends."""
+    waiting = asyncio.create_task(_exited(process))
+    try:
+        if process.stdin is not None:
+            process.stdin.close()
+        await asyncio.wait({waiting}, timeout=CLOSE_S)
+        if process.returncode is None and signal_group(process.pid, signal.SIGTERM):
+            await asyncio.wait({waiting}, timeout=GRACE_S)
+    finally:
+        signal_group(process.pid, signal.SIGKILL)  # also children that outlive the server itself
+        try:
+            await asyncio.wait({waiting, *tasks}, timeout=REAPED_S)
+        finally:
+            for task in (*tasks, waiting):
+                task.cancel()
+            await asyncio.gather(*tasks, waiting, return_exceptions=True)

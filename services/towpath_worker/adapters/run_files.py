@@ -1,0 +1,149 @@
+"""The files of a run in a folder of this machine, for the time of one call (feature D6).
+
+Law: the platform says by the call's ticket which files these are, and every file is what its digest says. What a tool
+changed goes back as a change set, which the run may refuse; nothing outlives the call.
+"""
+
+import asyncio
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+from towpath_contracts.canonical import digest_text
+from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.rpc import BLOB_GET_CALLS
+from towpath_contracts.tools.calls import BlobChunk, ToolInvocation
+from towpath_contracts.tools.internal_outcomes import CallBlob
+from towpath_contracts.tools.workspace import (
+    MAX_FILE_BYTES,
+    MAX_FILES,
+    MAX_NAMES_BYTES,
+    ChangesLost,
+    FileChange,
+    PathRefusedError,
+    clean_path,
+)
+from towpath_fabric.nats.bus import Bus
+from towpath_worker.adapters.blobs import put_blob
+from towpath_worker.core.results import Result, ResultRefusedError
+
+ANSWER_S = 5.0
+TRIES = 4
+PAUSE_S = 0.5
+READ_ONLY = 0o444
+MAX_SHOWN = 256
+"""Characters of a path that an outcome names."""
+
+
+class ChangesLostError(Exception):
+    """What the tool changed can't be handed over; `lost` says why. The call has happened all the same."""
+
+    def __init__(self, code: str, path: str = "") -> None:
+        self.lost = ChangesLost(code=code, path=path[:MAX_SHOWN].encode("utf-8", "replace").decode())
+        super().__init__(f"{code}: {path}")
+
+
+class RunFiles:
+    """The files of the run of *invocation*, in the folder *place*."""
+
+    def __init__(self, bus: Bus, invocation: ToolInvocation, place: Path) -> None:
+        self._bus = bus
+        self._invocation = invocation
+        self.folder = place / "workspace"
+        self._digests: dict[str, str] = {}
+
+    async def fetch(self) -> None:
+        """Write the files; raises ResultRefusedError `workspace_unavailable`, whatever went wrong."""
+        try:
+            await self._fetch()
+        except (OSError, ValueError) as error:  # a full disk, or a list that is none
+            said = f"the run's files could not be written: {type(error).__name__}"
+            raise ResultRefusedError("workspace_unavailable", said) from error
+
+    async def _fetch(self) -> None:
+        self.folder.mkdir()
+        if not self._invocation.workspace:
+            return
+        files: dict[str, Any] = json.loads(await self._blob(self._invocation.workspace))
+        for path, about in files.items():
+            data = await self._blob(about["digest"])
+            place = self.folder / clean_path(path)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(data)
+            if about["read_only"]:
+                place.chmod(READ_ONLY)
+            self._digests[path] = about["digest"]
+
+    async def changed(self) -> tuple[FileChange, ...]:
+        """Return what is different now, its texts stored; raises ChangesLostError where not all of it can be taken."""
+        try:
+            found = await asyncio.to_thread(self._read)
+        except OSError as error:
+            raise ChangesLostError("workspace_unreadable", _inside(error, self.folder)) from error
+        changes = [FileChange(path=path) for path in sorted(set(self._digests) - set(found))]
+        written = {path: digest_text(data) for path, data in sorted(found.items())}
+        written = {path: digest for path, digest in written.items() if self._digests.get(path) != digest}
+        changes += [FileChange(path=path, digest=digest, size=len(found[path])) for path, digest in written.items()]
+        if len(changes) > MAX_FILES or sum(len(change.path) for change in changes) > MAX_NAMES_BYTES:
+            raise ChangesLostError("workspace_full")
+        for path, digest in written.items():
+            await self._store(path, Result(value=None, data=found[path], digest=digest))
+        return tuple(changes)
+
+    async def _store(self, path: str, text: Result) -> None:
+        try:
+            await put_blob(self._bus, self._invocation, text)
+        except ResultRefusedError as error:
+            raise ChangesLostError(error.code, path) from error
+
+    def _read(self) -> dict[str, bytes]:
+        """Read every plain file; links lead out of the copy and are left out."""
+        found: dict[str, bytes] = {}
+        for place in sorted(self.folder.rglob("*")):
+            if place.is_symlink() or not place.is_file():
+                continue
+            path = place.relative_to(self.folder).as_posix()
+            if len(found) >= MAX_FILES or place.stat().st_size > MAX_FILE_BYTES:
+                raise ChangesLostError("workspace_full", path)
+            data = place.read_bytes()
+            try:
+                clean_path(path)
+                data.decode()
+            except (PathRefusedError, UnicodeDecodeError) as error:
+                raise ChangesLostError("changes_refused", path) from error
+            found[path] = data
+        return found
+
+    async def _blob(self, digest: str) -> bytes:
+        parts: list[bytes] = []
+        while True:
+            request = CallBlob(digest=digest, index=len(parts), ticket=self._invocation.ticket)
+            chunk = await self._ask(request)
+            parts.append(base64.b64decode(chunk.data_base64))
+            if len(parts) >= chunk.total:
+                break
+        data = b"".join(parts)
+        if digest_text(data) != digest:
+            raise ResultRefusedError("workspace_unavailable", f"the bytes of {digest} are others")
+        return data
+
+    async def _ask(self, request: CallBlob) -> BlobChunk:
+        for turn in range(TRIES):
+            try:
+                answer: BlobChunk = await self._bus.ask(BLOB_GET_CALLS, request, timeout_s=ANSWER_S)
+            except ProblemError as error:
+                if not error.problem.retryable or turn == TRIES - 1:
+                    said = f"the run's files can't be had: {error.problem.code}"
+                    raise ResultRefusedError("workspace_unavailable", said) from error
+            else:
+                return answer
+            await asyncio.sleep(PAUSE_S)
+        msg = "unreachable: the last turn answers or raises"
+        raise AssertionError(msg)
+
+
+def _inside(error: OSError, folder: Path) -> str:
+    """Name the file that *error* is about as the run knows it; nothing of this machine."""
+    place = Path(str(error.filename or ""))
+    return place.relative_to(folder).as_posix() if place.is_relative_to(folder) else ""

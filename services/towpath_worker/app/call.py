@@ -1,0 +1,118 @@
+"""One call on its way through the worker, and the running of its function.
+
+Law: a call occupies its slot until its function has really ended, also when nobody waits for it any more.
+"""
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any, Literal
+from uuid import UUID
+
+from nats.aio.msg import Msg
+
+from towpath.tools import AnyTool
+from towpath_contracts.base import JsonObject
+from towpath_contracts.tools.calls import ToolInvocation
+from towpath_fabric.clock import monotonic
+from towpath_worker.core.results import CutOffError
+
+GRACE_S = 5.0
+"""How long after its time an interrupted async function may take to end before it counts as hung.
+
+More than a program gets after SIGTERM (`towpath.process.GRACE_S`), less than the lease has over the tool's own time.
+"""
+
+
+class Stage(Enum):
+    """How far a call is."""
+
+    CHECKING = auto()
+    RUNNING = auto()
+    REPORTING = auto()
+    ABANDONED = auto()
+    """Reported as timed out while its function still runs."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Call:
+    """One execution in this process. `deliveries` are the messages to acknowledge, newest last."""
+
+    invocation: ToolInvocation
+    deliveries: list[Msg]
+    stage: Stage = Stage.CHECKING
+    claim_id: UUID | None = None
+    began_s: float = 0.0
+    until_s: float = 0.0
+    lease_until_s: float = float("inf")
+    probing: Literal["", "required", "preferred"] = ""
+    beat_s: float = 0.0
+    stop: threading.Event = field(default_factory=threading.Event)
+    cancel_reason: str | None = None
+    task: "asyncio.Task[None] | None" = None
+    thread: "Future[tuple[bool, Any]] | None" = None
+
+    @property
+    def key(self) -> str:
+        """How outcomes are confirmed: `execution_id:attempt`; `:late` follows for one after the first."""
+        return key_of(self.invocation)
+
+    @property
+    def overrun(self) -> bool:
+        """Whether a plain function still runs in its thread although nobody waits for it."""
+        return self.task is None and self.thread is not None and not self.thread.done()
+
+    @property
+    def hung(self) -> bool:
+        """Whether an async function goes on although it was interrupted."""
+        running = self.stage is Stage.RUNNING or self.stage is Stage.ABANDONED
+        return running and self.task is not None and monotonic() > self.until_s + GRACE_S
+
+    def cancel(self, reason: str) -> None:
+        """Ask the call to stop: an async function is interrupted, a plain one is told through its context."""
+        self.cancel_reason = reason or "cancelled"
+        self.stop.set()
+        if self.stage is Stage.RUNNING and self.task is not None and self.thread is None:
+            self.task.cancel()
+
+
+def key_of(invocation: ToolInvocation) -> str:
+    """Return `execution_id:attempt`."""
+    return f"{invocation.execution_id}:{invocation.attempt}"
+
+
+async def call_function(tool: AnyTool, arguments: JsonObject, timeout_s: float, threads: Executor, call: Call) -> Any:
+    """Run the function for at most *timeout_s*; raises CutOffError, or whatever the function raises."""
+    scope = asyncio.timeout(timeout_s)
+    try:
+        async with scope:
+            if tool.is_async:
+                return await tool.function(**arguments)
+            return await _in_thread(tool.function, arguments, threads, call)
+    except TimeoutError as error:
+        if not scope.expired():
+            raise
+        call.stop.set()
+        msg = f"the tool did not end within {timeout_s:g} s"
+        raise CutOffError(msg) from error
+
+
+async def _in_thread(function: Callable[..., Any], arguments: JsonObject, threads: Executor, call: Call) -> Any:
+    context = contextvars.copy_context()
+    call.thread = threads.submit(context.run, contained, function, arguments)
+    succeeded, value = await asyncio.wrap_future(call.thread)
+    if not succeeded:
+        raise value
+    return value
+
+
+def contained(function: Callable[..., Any], arguments: JsonObject) -> tuple[bool, Any]:
+    """Return what the function returned or raised: StopIteration and SystemExit must not travel through a future."""
+    try:
+        return True, function(**arguments)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - every exception of a user's function is a result
+        return False, error

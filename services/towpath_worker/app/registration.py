@@ -1,0 +1,162 @@
+"""Offering tools to TAS: at the start, when the connection came back, and when the worker's queue is missing.
+
+Law: registration is a proposal; what TAS makes of a tool is its business (design §7). Its answer carries the keys that
+tickets are checked with, so nothing runs before the first answer.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterable
+
+from towpath.toolbox import Toolbox
+from towpath.tools import AnyTool
+from towpath_contracts.base import Token
+from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.rpc import REGISTER_TOOLS
+from towpath_contracts.subjects import for_toolset
+from towpath_contracts.tools.calls import RegisterTools, ToolsRegistered
+from towpath_fabric.clock import monotonic, wall
+from towpath_fabric.nats.bus import Bus
+from towpath_fabric.telemetry.logs import Logger
+from towpath_fabric.tickets import TicketVerifier
+
+FIRST_PAUSE_S = 0.2
+LONGEST_PAUSE_S = 5.0
+KEYS_FRESH_S = 5.0
+"""A ticket of an unknown key makes the keys be asked for again, but not more often than this."""
+
+REFUSED = "refused"
+_PLACE = re.compile(r"^/tools/(\d{1,4})/")
+
+CLOCK_OFF_S = 60.0
+"""A clock that differs by more is worth a warning; what people read from this worker then has odd times."""
+
+
+class Registration:
+    """Registers the toolsets of one worker and keeps the ticket keys."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        toolbox: Toolbox,
+        *,
+        worker: str,
+        owner: str,
+        project: Token,
+        log: Logger,
+    ) -> None:
+        self._bus = bus
+        self._log = log
+        self._toolbox = toolbox
+        self._who = {"worker": worker, "owner": owner, "project": project}
+        self._asked_s = float("-inf")
+        self._turn = asyncio.Lock()
+        self._known: dict[str, str] = {}
+        self.verifier = TicketVerifier({})
+        self._told: tuple[float, float] | None = None
+        self.done = False
+        """Whether TAS has answered at least once."""
+
+    async def keep_trying(self) -> None:
+        """Register, waiting for TAS as long as it takes."""
+        pause_s = FIRST_PAUSE_S
+        while True:
+            try:
+                return await self.register()
+            except ProblemError as error:
+                self._log.warning("tools are not registered yet", code=error.problem.code, detail=error.problem.detail)
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+
+    async def register(self) -> None:
+        """Offer every toolset once, and learn the keys; raises ProblemError. One at a time."""
+        async with self._turn:
+            self._asked_s = monotonic()
+            for toolset, tools in self._toolbox.toolsets().items():
+                answer = await self._propose(toolset, tools)
+                self.verifier.learn(answer.ticket_keys)
+                self._take_clock(answer)
+                for one, standing in zip(_offerable(tools), answer.standings, strict=False):
+                    one.standing = standing.status
+                self._report(toolset, answer)
+            self.done = True
+
+    async def _propose(self, toolset: str, tools: tuple[AnyTool, ...]) -> ToolsRegistered:
+        """Offer one toolset; a discovered tool that TAS can't take is left out, so that it doesn't bar the others."""
+        while True:
+            offered = _offerable(tools)
+            proposal = RegisterTools(toolset=toolset, tools=tuple(one.spec for one in offered), **self._who)
+            try:
+                subject = for_toolset(REGISTER_TOOLS.subject, proposal.project, toolset)
+                answer = await self._bus.ask_subject(subject, proposal, ToolsRegistered)
+            except ProblemError as error:
+                bad = _blamed(error, offered)
+                if not bad:
+                    raise
+                for one, detail in bad:
+                    one.standing = REFUSED
+                    self._log.warning("a discovered tool is refused", toolset=toolset, tool=one.name, detail=detail)
+            else:
+                return answer
+
+    async def rebind(self) -> None:
+        """Register because the queue is missing: TAS makes it again. Raises TimeoutError where TAS can't be asked."""
+        try:
+            await self.register()
+        except ProblemError as error:
+            msg = f"TAS did not take the registration: {error.problem.code}"
+            raise TimeoutError(msg) from error
+
+    async def learn_keys(self) -> bool:
+        """Ask for the keys again, unless that was done just now; say whether it was worth trying again."""
+        if monotonic() - self._asked_s < KEYS_FRESH_S:
+            return False
+        try:
+            await self.register()
+        except ProblemError:
+            return False
+        return True
+
+    def now_s(self) -> float:
+        """Return the platform's time in seconds since the epoch: as TAS told it, moved on by the monotonic clock.
+
+        Two machines' clocks are never compared: this one's is used only where TAS has not told its time.
+        """
+        if self._told is None:
+            return wall().timestamp()
+        at_s, heard_s = self._told
+        return at_s + monotonic() - heard_s
+
+    def _take_clock(self, answer: ToolsRegistered) -> None:
+        if answer.now is None:
+            return
+        off_s = wall().timestamp() - answer.now.timestamp()
+        if abs(off_s) > CLOCK_OFF_S and self._told is None:
+            self._log.warning("this machine's clock is off; the platform's is used", off_s=round(off_s))
+        self._told = answer.now.timestamp(), monotonic()
+
+    def _report(self, toolset: str, answer: ToolsRegistered) -> None:
+        """Log what changed since the last answer."""
+        for name, status, reason in _changes(answer, self._known):
+            say = self._log.warning if status == "pending" else self._log.info
+            say("tool registered", toolset=toolset, tool=name, status=status, reason=reason)
+
+
+def _offerable(tools: Iterable[AnyTool]) -> tuple[AnyTool, ...]:
+    return tuple(one for one in tools if one.standing != REFUSED)
+
+
+def _blamed(error: ProblemError, offered: tuple[AnyTool, ...]) -> list[tuple[AnyTool, str]]:
+    """Return the discovered tools that a refused proposal names; none where another one is wrong too."""
+    if error.problem.code != "request_invalid":
+        return []
+    places = [(_PLACE.match(one.pointer), one.detail) for one in error.problem.errors]
+    found = [(offered[int(match[1])], said) for match, said in places if match and int(match[1]) < len(offered)]
+    return found if len(found) == len(places) and all(one.spec.discovered for one, _ in found) else []
+
+
+def _changes(answer: ToolsRegistered, known: dict[str, str]) -> Iterable[tuple[str, str, str]]:
+    for standing in answer.standings:
+        if known.get(standing.name) != (now := f"{standing.version}:{standing.status}"):
+            known[standing.name] = now
+            yield standing.name, standing.status, standing.reason

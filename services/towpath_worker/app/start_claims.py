@@ -1,0 +1,84 @@
+"""Asking to start: `svc.tas.claim_start`, before anything that is not pure.
+
+Law: no answer means "do not run, ask again with the same claim_id"; the time to start in counts from when the question
+was sent, on this process's monotonic clock (design §7).
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.rpc import CLAIM_START
+from towpath_contracts.tools.calls import ClaimAnswer, ClaimStart
+from towpath_fabric.clock import monotonic, wall
+from towpath_fabric.nats.bus import Bus
+
+ANSWER_S = 2.0
+"""How long one question waits; TAS answers in milliseconds."""
+
+LONGEST_PAUSE_S = 3.0
+
+EXPIRED = "ticket_expired"
+"""The refusal that means: authorise this call again."""
+
+UNAVAILABLE = "unavailable"
+"""The refusal that means: TAS could not store the claim; ask again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What came of asking. A granted claim must start by `start_by_s` and end by `lease_until_s` (monotonic).
+
+    `probe` says whether the tool's probe is asked first, and what an unclear answer means (`ClaimAnswer`).
+    """
+
+    granted: bool
+    reason: str = ""
+    start_by_s: float = 0.0
+    lease_until_s: float = 0.0
+    probe: Literal["", "required", "preferred"] = ""
+
+    @property
+    def expired(self) -> bool:
+        """Whether the ticket ran out, so that the call has to be authorised again."""
+        return not self.granted and self.reason == EXPIRED
+
+
+def wall_s() -> float:
+    """Return this machine's time in seconds since the epoch."""
+    return wall().timestamp()
+
+
+async def claim_start(bus: Bus, question: ClaimStart, expires_at: float, now_s: Callable[[], float] = wall_s) -> Claim:
+    """Ask until there is an answer, or the ticket has expired (*expires_at*, seconds since the epoch, by *now_s*)."""
+    pause_s = 0.1
+    while True:
+        asked_s = monotonic()
+        answer = await _ask(bus, question)
+        if answer is not None:
+            return Claim(
+                granted=answer.granted,
+                reason=answer.reason,
+                start_by_s=asked_s + answer.start_by_ms / 1000,
+                lease_until_s=asked_s + answer.lease_ms / 1000,
+                probe=answer.probe,
+            )
+        await asyncio.sleep(pause_s)
+        pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+        if now_s() > expires_at:
+            return Claim(granted=False, reason=EXPIRED)
+
+
+async def _ask(bus: Bus, question: ClaimStart) -> ClaimAnswer | None:
+    """Return TAS's word, or None where there is none yet."""
+    try:
+        answer: ClaimAnswer = await bus.ask(CLAIM_START, question, timeout_s=ANSWER_S)
+    except ProblemError as error:
+        if error.problem.retryable or error.problem.code == "internal":
+            return None
+        return ClaimAnswer(granted=False, reason=error.problem.code)
+    if answer.claim_id not in (None, question.claim_id):
+        return None  # the answer to another question is no leave to start this call
+    return None if not answer.granted and answer.reason == UNAVAILABLE else answer

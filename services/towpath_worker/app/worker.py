@@ -1,0 +1,311 @@
+"""The worker: pulls invocations of its toolsets and runs as many at once as it has slots.
+
+Law: one execution runs at most once at a time in this process; a delivery is acknowledged only after the ledger holds
+its outcome, or TAS refused to let it start (design §7).
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+from uuid import uuid4
+
+from nats.aio.msg import Msg
+from prometheus_client import CollectorRegistry
+from pydantic import ValidationError
+
+from towpath.hooks import Hook, Hooks, Moment
+from towpath.toolbox import Toolbox
+from towpath.tools import AnyTool
+from towpath_contracts import subjects
+from towpath_contracts.streams import exec_consumer
+from towpath_contracts.strict_json import fault_of
+from towpath_contracts.tools.calls import CancelTool, ToolInvocation
+from towpath_fabric.crash_points import crash_point
+from towpath_fabric.nats.bus import Bus
+from towpath_fabric.nats.pull_consumer import PullConsumer, nak
+from towpath_fabric.telemetry.logs import Logger
+from towpath_fabric.telemetry.recorder import Telemetry
+from towpath_worker.app.call import Call, Stage, key_of
+from towpath_worker.app.call_execution import Performer
+from towpath_worker.app.call_runner import MALFORMED, CallServer
+from towpath_worker.app.call_slots import Slots
+from towpath_worker.app.maintenance import Tender
+from towpath_worker.app.outcome_outbox import Outbox
+from towpath_worker.app.registration import Registration
+from towpath_worker.metrics import WorkerMetrics
+
+DEFAULT_CONCURRENCY = 16
+
+OTHER_ATTEMPT_DELAY_S = 1.0
+"""Until a new attempt is looked at again while an older one of the same call still runs here."""
+
+CANCEL_WAIT_S = 1.0
+"""How long calls that were cut off at the end of the process may take to notice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    """How a worker runs. `name` is this process; `owner` answers for the tools and is the same for all replicas.
+
+    `project` is the one whose calls it takes.
+    """
+
+    name: str
+    owner: str = "worker"
+    project: str = "default"
+    concurrency: int = DEFAULT_CONCURRENCY
+
+
+class ToolSource(Protocol):
+    """Finds the tools of a toolset while the worker runs. `settled` is set once it knows them, or knows why not."""
+
+    toolset: str
+    settled: asyncio.Event
+
+    @property
+    def up(self) -> bool:
+        """Whether its tools can be called now."""
+
+    @property
+    def held(self) -> int:
+        """How many of its tools nobody has accepted as they are."""
+
+    async def run(self, offer: Callable[[str, tuple[Any, ...]], None]) -> None:
+        """Find tools for ever, and hand over all of them whenever they change."""
+
+
+class Worker:
+    """Serves the tools of a toolbox. `run` until cancelled; `drain` before that for a clean end."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        toolbox: Toolbox,
+        *,
+        options: WorkerOptions,
+        log: Logger,
+        registry: CollectorRegistry,
+        hooks: tuple[Hook, ...] = (),
+        telemetry: Telemetry | None = None,
+        sources: Sequence[ToolSource] = (),
+    ) -> None:
+        self._telemetry = telemetry
+        self._sources = tuple(sources)
+        self._offered = asyncio.Event()
+        self._bus = bus
+        self._toolbox = toolbox
+        self._options = options
+        self._log = log
+        self._metrics = WorkerMetrics(registry)
+        self._hooks = Hooks(hooks, self._hook_failed)
+        self._threads = ThreadPoolExecutor(options.concurrency, thread_name_prefix="tool")
+        self._slots = Slots(options.concurrency)
+        self._moved = asyncio.Event()
+        self._toolsets = tuple(dict.fromkeys((*toolbox.toolsets(), *(source.toolset for source in sources))))
+        place = subjects.tool_confirm(options.project, self._toolsets[0], uuid4().hex)
+        self._outbox = Outbox(bus, self._moved, place)
+        self._registration = Registration(
+            bus, toolbox, worker=options.name, owner=options.owner, project=options.project, log=log
+        )
+        self._server = self._make_server()
+
+    def _make_server(self) -> CallServer:
+        performer = Performer(
+            self._bus,
+            worker=self._options.name,
+            threads=self._threads,
+            hooks=self._hooks,
+            metrics=self._metrics,
+            log=self._log,
+            telemetry=self._telemetry,
+        )
+        return CallServer(
+            self._bus,
+            self._toolbox,
+            worker=self._options.name,
+            project=self._options.project,
+            registration=self._registration,
+            performer=performer,
+            outbox=self._outbox,
+            metrics=self._metrics,
+            log=self._log,
+        )
+
+    async def run(self) -> None:
+        """Register, then take and run calls until cancelled."""
+        await self._outbox.open()
+        for toolset in self._toolsets:
+            cancelled = subjects.tool_cancel_of(self._options.project, toolset)
+            await self._bus.nc.subscribe(cancelled, cb=self._on_cancel)
+        tender = Tender(
+            self._bus,
+            slots=self._slots,
+            outbox=self._outbox,
+            server=self._server,
+            registration=self._registration,
+            metrics=self._metrics,
+        )
+        try:
+            async with asyncio.TaskGroup() as group:
+                await self._find_tools(group)
+                await self._registration.keep_trying()
+                await self._hooks.tell(Moment(name="start", worker=self._options.name))
+                for toolset in self._toolbox.toolsets():
+                    group.create_task(self._pull(toolset), name=f"pull {toolset}")
+                group.create_task(tender.run(), name="tend")
+        finally:
+            self._server.close()
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _find_tools(self, group: asyncio.TaskGroup) -> None:
+        """Start what finds tools and wait until each has found its own, or failed to: that one goes on trying."""
+        for source in self._sources:
+            self._toolbox.offer(source.toolset, ())
+            self._metrics.source_up.labels(source.toolset).set_function(partial(_is_up, source))
+            self._metrics.held.labels(source.toolset).set_function(partial(_held, source))
+            group.create_task(source.run(self._take_offer), name=f"find {source.toolset}")
+        for source in self._sources:
+            await source.settled.wait()
+        if self._sources:
+            group.create_task(self._register_offers(), name="register what was found")
+
+    def _take_offer(self, toolset: str, tools: tuple[AnyTool, ...]) -> None:
+        taken = self._toolbox.offer(toolset, tools)
+        if taken:
+            self._log.warning("discovered tools have the names of others and are left out", tools=taken)
+        self._offered.set()
+
+    async def _register_offers(self) -> None:
+        while True:
+            await self._offered.wait()
+            self._offered.clear()
+            await self._registration.keep_trying()
+
+    async def ready(self) -> None:
+        """Return when calls can be taken; raises RuntimeError with the reason when not."""
+        if not self._registration.done:
+            msg = "TAS has not answered the registration yet"
+            raise RuntimeError(msg)
+        if self._slots.free <= 0 and all(call.overrun or call.hung for call in self._slots):
+            msg = "every slot is held by a call whose time is over"
+            raise RuntimeError(msg)
+
+    @property
+    def overrun(self) -> bool:
+        """Whether functions still run that nobody waits for; only the end of the process stops them."""
+        return any(call.overrun or call.hung for call in self._slots)
+
+    async def drain(self, grace_s: float) -> None:
+        """Take nothing new, let what runs end for *grace_s* seconds, and give the rest to other workers."""
+        for consumer in self._slots.consumers:
+            await consumer.stop()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                await self._quiet()
+        left = {call: call.task for call in self._slots if call.task is not None}
+        for call, task in left.items():
+            await nak(call.deliveries[-1], 0)
+            task.cancel()
+        if left:
+            await asyncio.wait(left.values(), timeout=CANCEL_WAIT_S)
+        await self._outbox.hand_back()
+        await self._hooks.tell(Moment(name="finished", worker=self._options.name))
+        self._log.info("drained", handed_back=len(left) + len(self._outbox))
+
+    async def _quiet(self) -> None:
+        """Wait until nothing runs and every outcome is confirmed."""
+        while self._outbox or any(call.task and call.stage is not Stage.ABANDONED for call in self._slots):
+            self._moved.clear()
+            await self._moved.wait()
+
+    async def _pull(self, toolset: str) -> None:
+        consumer = PullConsumer(
+            self._bus.nc,
+            exec_consumer(self._options.project, toolset),
+            window=self._options.concurrency,
+            rebind=self._registration.rebind,
+        )
+        self._slots.consumers.append(consumer)
+        await consumer.start()
+        while True:
+            await self._slots.wait_room()
+            await consumer.take(0)  # waits until something is here and takes nothing: the room may be gone by then
+            for message in consumer.take_now(self._slots.free):
+                await self._begin(message, toolset)
+
+    async def _begin(self, message: Msg, toolset: str) -> None:
+        """Start the call of a delivery, or add the delivery to the call that is here already."""
+        try:
+            invocation = ToolInvocation.model_validate_json(message.data)
+        except ValidationError:
+            return await self._server.refuse(message, MALFORMED)
+        fault = fault_of(invocation.args, allow_nul=True)
+        if fault is not None:  # NaN has no digest, so no ticket can be for it
+            return await self._server.refuse(message, MALFORMED, detail=fault)
+        if await self._outbox.attach(key_of(invocation), message):
+            return None
+        here = self._slots.find(invocation.execution_id)
+        if here is not None and here.invocation.attempt == invocation.attempt:
+            here.deliveries.append(message)
+            return None
+        if here is not None:  # TAS must hear of the attempt that still runs here before another one begins
+            return await nak(message, OTHER_ATTEMPT_DELAY_S)
+        crash_point("worker.taken")
+        call = Call(invocation=invocation, deliveries=[message])
+        self._slots.occupy(call)
+        call.task = asyncio.create_task(self._server.serve(call, toolset))
+        call.task.add_done_callback(partial(self._served, call))
+        return None
+
+    def _served(self, call: Call, task: "asyncio.Task[None]") -> None:
+        """Free the slot once the function has really ended; report what should not happen."""
+        call.task = None
+        self._moved.set()
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._metrics.refused.labels("internal").inc()
+            self._log.error("a call failed outside its tool", execution_id=call.key, exc_info=error)
+        if call.thread is None or call.thread.done():
+            self._slots.vacate(call)
+        else:
+            loop = asyncio.get_running_loop()
+            call.thread.add_done_callback(lambda _: self._thread_ended(loop, call))
+
+    def _thread_ended(self, loop: asyncio.AbstractEventLoop, call: Call) -> None:
+        """Free the slot of an overrun call; called in its thread, perhaps after the loop has closed."""
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(self._overrun_ended, call)
+
+    def _overrun_ended(self, call: Call) -> None:
+        self._slots.vacate(call)
+        self._server.report_overrun(call)
+
+    async def _on_cancel(self, message: Msg) -> None:
+        try:
+            asked = CancelTool.model_validate_json(message.data)
+        except ValidationError:
+            return  # not a cancel: nothing is stopped
+        call = self._slots.find(asked.execution_id)
+        if call is not None and message.subject == _cancelled_on(call):
+            call.cancel(asked.reason)
+
+    def _hook_failed(self, hook: Hook, error: BaseException) -> None:
+        self._metrics.hook_failures.labels(hook.moment).inc()
+        self._log.warning("a hook failed", moment=hook.moment, error=type(error).__name__)
+
+
+def _cancelled_on(call: Call) -> str:
+    said = call.invocation
+    return subjects.tool_cancel(said.project, said.toolset, said.execution_id)
+
+
+def _is_up(source: ToolSource) -> float:
+    return float(source.up)
+
+
+def _held(source: ToolSource) -> float:
+    return float(source.held)

@@ -1,0 +1,104 @@
+"""What a call gives back: results as JSON with a digest, exceptions as ToolFailure.
+
+Law: the model and the record never see a traceback; equal results have equal digests.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from towpath.arguments import ArgumentsInvalidError
+from towpath.errors import ToolError
+from towpath.secrets import SecretMissingError
+from towpath_contracts.canonical import canonical_json, digest_text
+from towpath_contracts.strict_json import MAX_VALUE_DEPTH, check_json
+from towpath_contracts.tools.calls import INLINE_RESULT_BYTES, MAX_RESULT_BYTES, ToolFailure
+from towpath_fabric.redaction import hidden, redacted
+
+MAX_MESSAGE_CHARS = 2_000
+"""Of a failure's text: enough to act on; the model pays for every character."""
+
+
+class CutOffError(Exception):
+    """The call did not end within its time."""
+
+
+class OutcomeLostError(CutOffError):
+    """The call was given to somebody outside, who did not say what came of it; `code` says how that was lost."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class ResultRefusedError(Exception):
+    """What the tool returned can't be a result; `code` says why."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """A result as it travels: `value` is plain JSON, `data` its canonical text."""
+
+    value: Any
+    data: bytes
+    digest: str
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it is too large for the message and travels as a blob."""
+        return len(self.data) > INLINE_RESULT_BYTES
+
+
+def encode_result(returned: Any) -> Result:
+    """Turn what a tool returned into JSON; raises ResultRefusedError `result_invalid` or `result_too_large`."""
+    try:
+        value = hidden(to_jsonable_python(returned, inf_nan_mode="constants"))
+        data = canonical_json(value).encode()
+    except (PydanticSerializationError, ValueError, RecursionError) as error:
+        raise ResultRefusedError("result_invalid", f"the tool returned something that is not JSON: {error}") from error
+    if len(data) > MAX_RESULT_BYTES:
+        said = f"the result has {len(data)} bytes, at most {MAX_RESULT_BYTES} are taken; return less, or a reference"
+        raise ResultRefusedError("result_too_large", said)
+    # Readers of JSON stop at some depth: an outcome that none of them can read would be said again for ever.
+    fault = check_json(data, max_depth=MAX_VALUE_DEPTH, allow_nul=True)  # the platform replaces U+0000
+    if fault is not None:
+        raise ResultRefusedError("result_invalid", f"the tool returned what others can't read: {fault}")
+    return Result(value=value, data=data, digest=digest_text(data))
+
+
+def failure_of(error: BaseException) -> ToolFailure:
+    """Say why a call has no result."""
+    match error:
+        case ToolError():
+            return ToolFailure(
+                code=error.code,
+                message=_cut(error.message),
+                retryable=error.retryable,
+                hint=_cut(error.hint),
+                external=error.external,
+            )
+        case ArgumentsInvalidError():
+            hint = "Correct the arguments and call again."
+            return ToolFailure(code="invalid_arguments", message=_cut(str(error)), hint=hint)
+        case SecretMissingError():
+            hint = "Nothing was done. Whoever runs the worker has to provide the secret."
+            return ToolFailure(code="secret_missing", message=_cut(str(error)), hint=hint)
+        case OutcomeLostError():
+            return ToolFailure(code=error.code, message=_cut(str(error)), retryable=True, external=True)
+        case CutOffError():
+            return ToolFailure(code="tool_timeout", message=_cut(str(error)), retryable=True, external=True)
+        case ResultRefusedError():
+            return ToolFailure(code=error.code, message=_cut(str(error)))
+        case _:
+            said = f"{type(error).__name__}: {error}".removesuffix(": ")
+            return ToolFailure(code="tool_exception", message=_cut(said), external=isinstance(error, OSError))
+
+
+def _cut(text: str) -> str:
+    clean = redacted(text).encode("utf-8", "replace").decode()  # lone surrogates can't travel
+    return clean if len(clean) <= MAX_MESSAGE_CHARS else clean[: MAX_MESSAGE_CHARS - 1] + "…"
