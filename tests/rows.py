@@ -28,8 +28,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from tests.mutation.mutations import Mutation, mutated_file, printed
 from tests.mutation.symbols import MutationError
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).parents[1]
 TABLE = ROOT / "tests" / "rows.yaml"
 ROWS = (
     *(f"A{number}" for number in range(1, 16)),

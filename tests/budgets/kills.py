@@ -17,7 +17,7 @@ from uuid import UUID
 
 import asyncpg
 from nats.aio.msg import Msg
-from tests.support.orchestrator_peers import NETWORK, Peers, connected, respond, use
+from tests.support.orchestrator.orchestrator_peers import NETWORK, Peers, connected, respond, use
 from tests.support.service_process import ServiceProcess, started
 
 from towpath_contracts import rpc

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.support.engine_machine import Machine, agent, respond, route, snapshot, tool, types, use, use_all
+from tests.support.engine.machine import Machine, agent, respond, route, snapshot, tool, types, use, use_all
 
 from towpath_contracts.canonical import digest
 from towpath_contracts.decisions.decision import decision_adapter, decision_schema

@@ -1,7 +1,7 @@
 """Features A9-A12 and the pure part of A15, row by row: the logs, the context, the guards, the dry invoke."""
 
 import pytest
-from tests.support.engine_machine import RUN, Machine, respond, route, snapshot, use, use_all
+from tests.support.engine.machine import RUN, Machine, respond, route, snapshot, use, use_all
 
 from towpath_contracts.events import log as ev
 from towpath_contracts.networks.spec import DEFAULT_CONTEXT_LIMIT, NetworkSpec

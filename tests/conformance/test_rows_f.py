@@ -3,18 +3,17 @@
 import ast
 import tomllib
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from pydantic import ValidationError
+from tests.support.places import ROOT
 
 from towpath_contracts.canonical import digest
 from towpath_contracts.decisions.decision import CallTools, ToolCall, decision_adapter
 from towpath_contracts.tools.calls import ToolRequest
 
-ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
 

@@ -10,10 +10,10 @@ import httpx2
 import pytest
 import pytest_asyncio
 from pydantic import BaseModel
-from tests.support.gemini_server import Answer, GeminiServer, gemini
-from tests.support.marked_runs import NETWORK, platform_of, publish
-from tests.support.model_servers import DIALECTS
-from tests.support.otlp_receiver import Receiver, otlp_receiver
+from tests.support.decider.gemini_server import Answer, GeminiServer, gemini
+from tests.support.decider.model_servers import DIALECTS
+from tests.support.platform.marked_runs import NETWORK, platform_of, publish
+from tests.support.platform.otlp_receiver import Receiver, otlp_receiver
 from tests.support.waiting import eventually
 
 from towpath import Client, RefusedError

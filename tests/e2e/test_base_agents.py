@@ -12,8 +12,9 @@ import httpx2
 import nats
 import pytest
 import pytest_asyncio
-from tests.support.sample_agents import BROKEN, PLACE, SECRET
+from tests.support.places import EXAMPLES, TESTS
 from tests.support.waiting import eventually
+from tests.support.worker.sample_agents import BROKEN, PLACE, SECRET
 
 from towpath_contracts import subjects
 from towpath_contracts.facts import DecisionMade
@@ -26,8 +27,8 @@ from towpath_embedded.servers.postgres_identity import temporary_folder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "base_agent"
-SAMPLES = Path(__file__).parents[1] / "support" / "sample_agents.py"
+EXAMPLE = EXAMPLES / "base_agent"
+SAMPLES = TESTS / "support" / "worker" / "sample_agents.py"
 FINAL = {"completed", "failed", "escalated", "abandoned", "cancelled", "timed_out"}
 HIDDEN = "correct-horse-battery"
 ACK_WAIT_S = 2.0

@@ -11,8 +11,9 @@ import asyncpg
 import httpx2
 import nats
 from pydantic import SecretStr
-from tests.support.gemini_server import fails, gemini
-from tests.support.otlp_receiver import otlp_receiver
+from tests.support.decider.gemini_server import fails, gemini
+from tests.support.places import TESTS
+from tests.support.platform.otlp_receiver import otlp_receiver
 
 from towpath_contracts.authority import USERS
 from towpath_contracts.streams import STREAMS
@@ -23,7 +24,7 @@ from towpath_gateway.adapters.key_store import NewKey
 from towpath_gateway.core.api_keys import SCOPES
 from towpath_gateway.settings import GatewaySettings
 
-TOOLS = Path(__file__).parents[1] / "support" / "telltale_tools.py"
+TOOLS = TESTS / "support" / "worker" / "secret_tools.py"
 POLICY = "kind: Policy\nrules:\n  - {name: telltale, tool: 'telltale.*', effect: allow}\n"
 AGENT = {"key": "a", "is_default": True, "allow_respond": True, "equipped_tools": ["telltale.fail", "telltale.whisper"]}
 SPEC = {"name": "telltale", "agents": [{**AGENT, "prompt_template": "Tell."}]}

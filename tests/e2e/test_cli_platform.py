@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.places import ROOT
 
 from towpath.cli import gate_watch, main
 from towpath.client.client import Client
 from towpath_embedded.servers.postgres_identity import temporary_folder
 
-ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "examples" / "support"
 TOWPATH = Path(sys.executable).parent / "towpath"
 MESSAGE = "Please refund order 8812, it arrived broken."
@@ -31,7 +31,7 @@ Ask = Callable[..., tuple[int, Any]]
 def server() -> Iterator[str]:
     """The address of a platform that serves the sample."""
     with temporary_folder() as folder:
-        command = [sys.executable, "-m", "tests.support.sample_platform", folder]
+        command = [sys.executable, "-m", "tests.support.platform.sample_platform", folder]
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         assert process.stdout is not None
         try:

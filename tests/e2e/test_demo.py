@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.gemini_server import gemini, says
+from tests.support.decider.gemini_server import gemini, says
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).parents[2]
 TOWPATH = Path(sys.executable).parent / "towpath"
 COLD_LIMIT_S = 60
 START_LIMIT_S = 90

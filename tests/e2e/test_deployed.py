@@ -21,13 +21,13 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.support.places import ROOT
 
 from towpath.cli import main
 from towpath_embedded.servers.ports import free_port
 from towpath_embedded.servers.postgres import Postgres
 from towpath_embedded.servers.postgres_identity import temporary_folder
 
-ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 SAMPLE = ROOT / "examples" / "support"
 BIN = Path(sys.executable).parent

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 import pytest_asyncio
 import yaml
+from tests.support.places import ROOT
 
 from towpath import Client
 from towpath.cli import main
@@ -28,7 +29,6 @@ from towpath_embedded.servers.postgres_identity import temporary_folder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-ROOT = Path(__file__).parents[2]
 EXAMPLES = {
     name: ROOT / "examples" / name / "README.md" for name in ("research_team", "document_pipeline", "self_planning")
 }

@@ -4,14 +4,14 @@ import asyncio
 import json
 import uuid
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 import pytest_asyncio
 from pydantic import SecretStr
-from tests.support.sse import frames
+from tests.support.gateway.sse import frames
+from tests.support.places import EXAMPLES
 
 from towpath_embedded.platform import Platform
 from towpath_embedded.roles import WorkerCommand
@@ -23,7 +23,7 @@ from towpath_gateway.settings import GatewaySettings
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-SAMPLE = Path(__file__).parents[2] / "examples" / "support"
+SAMPLE = EXAMPLES / "support"
 
 
 def use(tool: str, **params: Any) -> dict[str, Any]:

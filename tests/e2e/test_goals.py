@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.support.goal_place import EXAMPLE, PASSES, TESTED, Place, goal_place, respond, use
+from tests.support.platform.goal_platform import EXAMPLE, PASSES, TESTED, Place, goal_place, respond, use
 
 from towpath import Client, Goal, RefusedError
 from towpath_readings.goals import GoalStep, TaskState

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+from tests.support.places import EXAMPLES
 
 from towpath_embedded.networks import NetworkFolder
 from towpath_embedded.platform import Platform
 from towpath_embedded.roles import WorkerCommand
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "mcp"
+EXAMPLE = EXAMPLES / "mcp"
 FINAL = {"completed", "failed", "escalated", "abandoned", "cancelled", "timed_out"}
 
 

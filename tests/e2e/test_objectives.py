@@ -11,7 +11,8 @@ from typing import Any
 import httpx2
 import pytest
 import pytest_asyncio
-from tests.support.objective_runs import CLERK, DONE, SUMMARY, VERDICT, comparable, plan, prompts, use
+from tests.support.places import EXAMPLES, TESTS
+from tests.support.platform.objective_runs import CLERK, DONE, SUMMARY, VERDICT, comparable, plan, prompts, use
 
 from towpath import Client, Objective, RefusedError
 from towpath.cli import workspaces
@@ -24,9 +25,9 @@ from towpath_embedded.servers.postgres_identity import temporary_folder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "background_review"
+EXAMPLE = EXAMPLES / "background_review"
 SCRIPT = json.loads((EXAMPLE / "script.json").read_text())
-DESK_TOOLS = Path(__file__).parents[1] / "support" / "desk_tools.py"
+DESK_TOOLS = TESTS / "support" / "worker" / "workspace_tools.py"
 FINAL = {"completed", "failed", "escalated", "abandoned", "cancelled", "timed_out"}
 SERVICES = ("orchestrator", "decider", "tas", "log_writer", "gateway", "nats", "postgres")
 

@@ -15,8 +15,9 @@ import httpx2
 import pytest
 import pytest_asyncio
 import yaml
-from tests.support.otlp_receiver import Receiver, otlp_receiver
-from tests.support.sse import frames
+from tests.support.gateway.sse import frames
+from tests.support.places import EXAMPLES
+from tests.support.platform.otlp_receiver import Receiver, otlp_receiver
 from tests.support.waiting import eventually
 
 from towpath import Client, RefusedError, plan
@@ -28,7 +29,7 @@ from towpath_embedded.servers.postgres_identity import temporary_folder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-SAMPLE = Path(__file__).parents[2] / "examples" / "support"
+SAMPLE = EXAMPLES / "support"
 CLIENT_TRACE, CLIENT_SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 SECRET = "the customer said something private"
 SERVICES = {f"towpath-{name}" for name in ("gateway", "orchestrator", "decider", "tas", "worker")}

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.support.places import ROOT
 
 from towpath import Client
 
-ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 PAGES = ("README.md", "docs/README.md", "docs/operations.md", "docs/reliability.md")
 EXAMPLES = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("examples/*/README.md"))

@@ -13,9 +13,10 @@ import nats
 import pytest
 import pytest_asyncio
 from pydantic import BaseModel
-from tests.support.engine_machine import route
-from tests.support.goal_place import respond, use
-from tests.support.objective_runs import prompts_in
+from tests.support.engine.machine import route
+from tests.support.places import TESTS
+from tests.support.platform.goal_platform import respond, use
+from tests.support.platform.objective_runs import prompts_in
 
 from towpath import Agent, Client, RefusedError, Swarm
 from towpath_contracts.events.log import LogEntry
@@ -27,7 +28,7 @@ from towpath_embedded.servers.postgres_identity import temporary_folder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-TOOLS = Path(__file__).parents[1] / "support" / "swarm_tools.py"
+TOOLS = TESTS / "support" / "worker" / "swarm_tools.py"
 POLICY = """
 kind: Policy
 rules:

@@ -9,6 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 import pytest_asyncio
+from tests.support.places import TESTS
 
 from towpath.cli import main
 from towpath_embedded.platform import Platform
@@ -17,7 +18,7 @@ from towpath_embedded.servers.postgres_identity import temporary_folder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-TOOLS = Path(__file__).parents[1] / "support" / "watched_tools.py"
+TOOLS = TESTS / "support" / "worker" / "watched_tools.py"
 NETWORK = {
     "name": "watched",
     "agents": [

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.support.places import ROOT
 
 _PRODUCT = ("libs", "services")
 _DOCUMENTS = (*_PRODUCT, "deploy")

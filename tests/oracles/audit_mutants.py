@@ -13,8 +13,8 @@ import sys
 import time
 from collections import Counter
 
-from tests.support.audit_log import PROJECT, AuditLog, Forger, audit_log, fill
-from tests.support.audit_mutants import inside, outside
+from tests.support.tas.audit_log import PROJECT, AuditLog, Forger, audit_log, fill
+from tests.support.tas.audit_mutants import inside, outside
 
 from towpath_audit.report import Report
 from towpath_audit.verifier import verify

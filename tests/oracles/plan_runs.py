@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.oracles.plan_rules import Happened
 from tests.oracles.plan_shapes import NAMES, SWARM, Case
-from tests.support.engine_machine import RUN, START, agent, snapshot, task
+from tests.support.engine.machine import RUN, START, agent, snapshot, task
 
 from towpath_contracts import facts
 from towpath_contracts.decisions.request import DecisionKind

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
+from tests.support.places import ROOT
 
 from towpath_tas.adapters.cel import compile_condition, compile_grant
 from towpath_tas.core.policy.expectations import Case, failures, read_expectations
 from towpath_tas.core.policy.matrix import Matrix
 from towpath_tas.core.policy.policy_file import read_policy
 
-SAMPLE = Path(__file__).parents[2] / "examples/policies/shop-test.yaml"
+SAMPLE = ROOT / "examples/policies/shop-test.yaml"
 EFFECTS = ("allow", "deny", "require_approval")
 ONLY_ASKED = ("quorum", "expires_s", "on_expiry")
 LIMITS = ("max_calls_per_run", "rate", "max_cost_per_run_usd")

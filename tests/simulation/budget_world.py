@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from tests.simulation.budget_rows import Place
 from tests.simulation.mutants import Mutants
-from tests.simulation.people import PROJECT, Client, Decider
+from tests.simulation.outside.message_bus import Delivery, SimBus
+from tests.simulation.outside.people import PROJECT, Client, Decider
 from tests.simulation.scenery import NETWORK, Wishes
-from tests.simulation.wire import Delivery, SimBus
+from tests.simulation.tables.budget_rows import Place
 from tests.simulation.world import World
 
 from towpath_contracts import subjects

@@ -3,7 +3,7 @@
 import random
 from typing import Any
 
-from tests.support.engine_machine import respond, route, use, use_all
+from tests.support.engine.machine import respond, route, use, use_all
 
 from towpath_contracts.decisions.request import DecisionKind, DecisionRequest
 from towpath_contracts.networks.goal import Criterion, GoalSettings, GoalTask

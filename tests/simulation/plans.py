@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 from tests.simulation.children import Sender
-from tests.support.engine_machine import agent, respond, snapshot, use, use_all
+from tests.support.engine.machine import agent, respond, snapshot, use, use_all
 
 from towpath_contracts.decisions.request import DecisionKind, DecisionRequest
 from towpath_contracts.networks.plan import PlanTask

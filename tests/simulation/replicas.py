@@ -6,9 +6,9 @@ from typing import Any
 
 import asyncpg
 from prometheus_client import CollectorRegistry
-from tests.simulation.clockwork import Clockwork, Process
-from tests.simulation.database import Database, Pool
-from tests.simulation.wire import Feed, SimBus
+from tests.simulation.outside.clock import Clockwork, Process
+from tests.simulation.outside.message_bus import Feed, SimBus
+from tests.simulation.tables.database import Database, Pool
 
 from towpath_contracts import rpc
 from towpath_contracts.streams import INBOX_CONSUMER, TASKS_CONSUMER, TOOLOUT_CONSUMER, TOOLREQ_CONSUMER

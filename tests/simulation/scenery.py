@@ -5,14 +5,14 @@ import random
 from typing import Any
 
 from tests.simulation.children import ONLY_EXPERTS, ran
-from tests.simulation.database import BEGAN
 from tests.simulation.goals import sought
-from tests.simulation.ledger_rows import LedgerRows
 from tests.simulation.objectives import OWN, pursued
-from tests.simulation.people import PROJECT
+from tests.simulation.outside.people import PROJECT
 from tests.simulation.plans import network_of
-from tests.simulation.run_rows import RunRows
-from tests.support.engine_machine import agent, respond, route, snapshot, tool, use, use_all
+from tests.simulation.tables.database import BEGAN
+from tests.simulation.tables.ledger_rows import LedgerRows
+from tests.simulation.tables.run_rows import RunRows
+from tests.support.engine.machine import agent, respond, route, snapshot, tool, use, use_all
 
 from towpath_contracts.canonical import canonical_json, digest
 from towpath_contracts.decisions.request import DecisionRequest

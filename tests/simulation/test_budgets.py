@@ -8,12 +8,12 @@ from collections import Counter
 from uuid import UUID
 
 import pytest
-from tests.simulation.broker import Broker
 from tests.simulation.budget_world import DECIDES
 from tests.simulation.budgets import MUST_BE_ZERO, lived
-from tests.simulation.clockwork import Clockwork
 from tests.simulation.coverage import Seen
 from tests.simulation.mutants import BUDGET_MUTANTS
+from tests.simulation.outside.broker import Broker
+from tests.simulation.outside.clock import Clockwork
 
 from towpath_contracts import subjects
 

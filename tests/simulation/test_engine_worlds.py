@@ -5,8 +5,8 @@ A failure names its seed; `lived(seed)` repeats it exactly.
 
 from collections import Counter
 
-from tests.support.engine_machine import RUN, Machine, snapshot
-from tests.support.engine_world import Seeded, World
+from tests.support.engine.machine import RUN, Machine, snapshot
+from tests.support.engine.world import Seeded, World
 
 from towpath_contracts import facts
 

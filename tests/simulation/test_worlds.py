@@ -7,15 +7,14 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from tests.simulation.coverage import MUST_HAPPEN
 from tests.simulation.mutants import CHILD_MUTANTS, MUTANTS
 from tests.simulation.run import live
 from tests.simulation.world import CHILDREN_FROM, GOALS_FROM, OBJECTIVES_FROM, PLANS_FROM
+from tests.support.places import ROOT
 
-ROOT = Path(__file__).parents[2]
 PARTS, PART = 4, 105
 RARE = frozenset({"fence_refused", "late_start_refused", "row_locked", "stale_worker"})
 """Seen in about one world of fifteen or twenty."""

@@ -10,8 +10,8 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from tests.simulation.broker import Stored
 from tests.simulation.families import Families
+from tests.simulation.outside.broker import Stored
 
 from towpath_contracts.events.log import FINAL_STATUSES, LogEntry, event_adapter
 from towpath_contracts.facts import AnyFact, ToolPermitted, fact_adapter

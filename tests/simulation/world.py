@@ -12,25 +12,25 @@ from typing import Any
 from uuid import UUID
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from tests.simulation.broker import Broker
-from tests.simulation.budget_rows import BudgetRows
 from tests.simulation.children import Sender
-from tests.simulation.clockwork import Clockwork, Process
 from tests.simulation.coverage import Seen
-from tests.simulation.database import BEGAN, Database
-from tests.simulation.disasters import Disasters, Killed, crash_points_call
-from tests.simulation.ledger_rows import LedgerRows
 from tests.simulation.mutants import Mutants
-from tests.simulation.operator import Operator
-from tests.simulation.origin_rows import OriginRows
-from tests.simulation.people import Act, Client, Decider, Outside, Person, Worker
+from tests.simulation.outside.broker import Broker
+from tests.simulation.outside.clock import Clockwork, Process
+from tests.simulation.outside.disasters import Disasters, Killed, crash_points_call
+from tests.simulation.outside.message_bus import SimBus
+from tests.simulation.outside.operator import Operator
+from tests.simulation.outside.people import Act, Client, Decider, Outside, Person, Worker
 from tests.simulation.plans import Planner, worked
 from tests.simulation.replicas import CALL_METRICS, RUN_METRICS, Replica, start_orchestrator, start_tas
-from tests.simulation.run_rows import RunRows
 from tests.simulation.scenery import NETWORK, PLAN_NETWORK, Wishes, furnish
-from tests.simulation.switch_rows import SwitchRows
+from tests.simulation.tables.budget_rows import BudgetRows
+from tests.simulation.tables.database import BEGAN, Database
+from tests.simulation.tables.ledger_rows import LedgerRows
+from tests.simulation.tables.origin_rows import OriginRows
+from tests.simulation.tables.run_rows import RunRows
+from tests.simulation.tables.switch_rows import SwitchRows
 from tests.simulation.verdict import Judge
-from tests.simulation.wire import SimBus
 
 from towpath_contracts.canonical import digest
 from towpath_contracts.tools.calls import ToolInvocation

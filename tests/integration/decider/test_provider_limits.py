@@ -1,0 +1,169 @@
+"""Limits of a provider, kept by all deciders together: real processes, a real broker, and a server that counts."""
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+import structlog
+from prometheus_client import CollectorRegistry
+from tests.support.decider.counting_model import counting
+from tests.support.decider.decision_requests import POOL, Asking, eventually, shorten_ack_wait
+from tests.support.decider.decisions import RESPOND, as_text, context, request
+from tests.support.service_process import ServiceProcess, service_process
+
+from towpath_contracts import subjects
+from towpath_contracts.decisions.provider_limits import ProviderLimit
+from towpath_contracts.decisions.request import CALL_UNASKED, DecisionRequest
+from towpath_contracts.facts import DecisionFailed, DecisionMade
+from towpath_contracts.ids import request_id
+from towpath_contracts.streams import decide_consumer
+from towpath_decider.app.provider_limiter import Limiter
+from towpath_decider.core.conversation import CallFailure, Question, Turn
+from towpath_embedded.servers.nats import Nats
+from towpath_fabric.nats.bus import Bus
+from towpath_fabric.nats.kv_register import Registers
+from towpath_fabric.nats.streams import ensure_streams
+from towpath_fabric.settings import Settings
+
+TEXT = as_text(RESPOND)
+PATIENT_S = 90.0
+
+
+@pytest.fixture
+async def asking(nats_server: Nats) -> AsyncIterator[Asking]:
+    nc = await nats.connect(nats_server.url())
+    await ensure_streams(nc, (decide_consumer(POOL),))
+    asking = Asking(nc)
+    await nc.subscribe(subjects.RUN_INBOX_ALL, cb=asking.on_fact)
+    yield asking
+    await nc.close()
+
+
+def decider(stack: ExitStack, folder: Path, url: str, model: str, **limit: int) -> ServiceProcess:
+    limits = json.dumps({"local": limit})
+    settings = {"local_url": model, "decider_deltas": "0", "provider_limits": limits}
+    return stack.enter_context(service_process("decider", folder, url, **settings))
+
+
+async def ask_all(asking: Asking, count: int, **changes: Any) -> None:
+    for number in range(count):
+        run = uuid.UUID(int=(1 << 100) + number)
+        wanted = {"model": "local:m", "run_id": run, "request_id": request_id(run, 1, "decide", 0), **changes}
+        await asking.ask(request(**wanted))
+
+
+def made(asking: Asking) -> set[uuid.UUID]:
+    return {fact.run_id for fact in asking.facts if isinstance(fact, DecisionMade)}
+
+
+async def test_two_deciders_never_have_more_calls_at_once_than_their_provider_allows(
+    nats_server: Nats, folder: Path, asking: Asking
+) -> None:
+    """Also after one of them is killed with calls under way, whose places come back to the other."""
+    await shorten_ack_wait(asking, 8.0)
+    patient = {"timeout_ms": 170_000, "lease_ms": 180_000}
+    with counting(TEXT, takes_s=0.3, tokens=100) as model, ExitStack() as stack:
+        first, second = (decider(stack, folder, nats_server.url(), model.url, concurrency=3) for _ in range(2))
+        for process in (first, second):
+            await process.wait_ready()
+        await ask_all(asking, 30, **patient)
+        await eventually(lambda: model.calls >= 6, PATIENT_S)
+        first.kill()
+        await eventually(lambda: len(made(asking)) == 30, PATIENT_S)
+        assert model.most == 3
+
+
+async def test_tokens_of_a_minute_are_not_exceeded_and_who_finds_no_place_is_asked_anew(
+    nats_server: Nats, folder: Path, asking: Asking
+) -> None:
+    """Two deciders, a minute of 3,000 tokens, 30 calls of 400: whoever is not let in comes back unasked."""
+    with counting(TEXT, takes_s=0.1, tokens=400) as model, ExitStack() as stack:
+        for process in [decider(stack, folder, nats_server.url(), model.url, tokens_per_minute=3_000) for _ in "ab"]:
+            await process.wait_ready()
+        await ask_all(asking, 30, timeout_ms=20_000, lease_ms=25_000)
+        await eventually(lambda: len(asking.facts) == 30, PATIENT_S)
+    unasked = [fact for fact in asking.facts if isinstance(fact, DecisionFailed)]
+    assert {fact.code for fact in unasked} == {CALL_UNASKED}
+    assert {fact.usage.model_calls for fact in unasked} == {0}
+    assert model.calls == len(made(asking))
+    assert 2 <= model.calls <= 3_000 // 400
+
+
+async def test_what_waits_for_a_limited_provider_is_no_wait_for_another(
+    nats_server: Nats, folder: Path, asking: Asking
+) -> None:
+    """As many requests as the decider has places wait for the next minute of theirs; another provider answers now."""
+    patient = {"timeout_ms": 170_000, "lease_ms": 180_000}
+    limits = json.dumps({"local": {"requests_per_minute": 1}})
+    with counting(TEXT, takes_s=0.0, tokens=10) as model, ExitStack() as stack:
+        settings = {"local_url": model.url, "decider_deltas": "0", "decider_concurrency": "4"}
+        process = stack.enter_context(
+            service_process("decider", folder, nats_server.url(), provider_limits=limits, **settings)
+        )
+        await process.wait_ready()
+        await ask_all(asking, 5, **patient)
+        await eventually(lambda: len(made(asking)) == 1, PATIENT_S)
+        run = uuid.uuid4()
+        await asking.ask(request(model="none:m", run_id=run, request_id=request_id(run, 1, "decide", 0), **patient))
+        await eventually(lambda: any(fact.run_id == run for fact in asking.facts), PATIENT_S)
+        assert model.calls == 1
+        process.kill()
+
+
+async def limiter(stack: Any, url: str, limit: ProviderLimit, tasks: list[asyncio.Task[None]]) -> Limiter:
+    bus = Bus("decider", Settings(nats_url=url))
+    await bus.connect()
+    stack.append(bus)
+    found = Limiter({"local": limit}, Registers(bus, "providers"), structlog.get_logger(), CollectorRegistry())
+    tasks += [asyncio.create_task(loop()) for loop in found.loops]
+    return found
+
+
+def wanted(caller: str = "me") -> tuple[DecisionRequest, Question]:
+    asked = request(model="local:m", caller=caller, run_id=uuid.uuid4(), timeout_ms=170_000, context=context())
+    return asked, Question(instructions="Decide.", turns=(Turn(role="user", text="Go."),))
+
+
+async def test_a_pause_that_one_decider_is_told_of_holds_for_all_and_callers_take_turns(
+    nats_server: Nats, asking: Asking
+) -> None:
+    """Two limiters on one broker; the provider refuses one for its rate, and names a time."""
+    buses: list[Bus] = []
+    tasks: list[asyncio.Task[None]] = []
+    limit = ProviderLimit(concurrency=1)
+    one, other = [await limiter(buses, nats_server.url(), limit, tasks) for _ in range(2)]
+    try:
+        place = await one.enter(*wanted())
+        order: list[str] = []
+
+        async def call(caller: str) -> None:
+            held = await one.enter(*wanted(caller))
+            order.append(caller)
+            one.leave(held, None)
+
+        waiting = [asyncio.create_task(call(caller)) for caller in ("flood", "flood", "flood", "other")]
+        await asyncio.sleep(0)
+        one.leave(place, None)
+        async with asyncio.timeout(PATIENT_S):
+            await asyncio.gather(*waiting)
+        assert order == ["flood", "other", "flood", "flood"]
+        last = await one.enter(*wanted())
+        refused = CallFailure(code="model_rate_limited", message="slowly", retryable=True, retry_after_s=45.0)
+        one.leave(last, refused)
+        assert one.paused_s("local") > 30
+        waiter = asyncio.create_task(other.enter(*wanted()))
+        await eventually(lambda: other.paused_s("local") > 20, PATIENT_S)
+        assert not waiter.done()
+        waiter.cancel()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for bus in buses:
+            await bus.close()

@@ -1,0 +1,400 @@
+"""The decider over real NATS: requests in, facts out, and what happens when something in between dies (design §8)."""
+
+import asyncio
+import base64
+import json
+import signal
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+from nats.aio.msg import Msg
+from prometheus_client import CollectorRegistry
+from tests.support.decider.decision_requests import (
+    POOL,
+    Asking,
+    all_acknowledged,
+    delivered,
+    eventually,
+    pending,
+    shorten_ack_wait,
+)
+from tests.support.decider.decisions import RESPOND, USE_TOOL, as_text, context, request
+from tests.support.decider.gemini_server import gemini, says
+from tests.support.service_process import ServiceProcess, service_process
+
+from towpath_contracts import subjects
+from towpath_contracts.canonical import digest_text
+from towpath_contracts.decisions.request import (
+    DecisionRequest,
+    LlmCall,
+    RenderedPrompt,
+    RenderPrompt,
+    ScriptPosition,
+    TokenDelta,
+)
+from towpath_contracts.facts import DecisionFailed, DecisionMade
+from towpath_contracts.ids import request_id
+from towpath_contracts.problems.registry import Problem
+from towpath_contracts.rpc import BLOB_GET_RUNS, DEAD_LETTER_RUNS, PROBLEM_HEADER, RENDER_PROMPT
+from towpath_contracts.streams import decide_consumer
+from towpath_decider.adapters.script_source import BlobScripts, FileScripts
+from towpath_decider.adapters.scripted import ScriptedProvider
+from towpath_decider.app.decider import Decider
+from towpath_decider.app.decision_service import Asker
+from towpath_embedded.servers.nats import Nats
+from towpath_fabric import request_loop
+from towpath_fabric.nats.bus import Bus
+from towpath_fabric.nats.streams import ensure_streams
+from towpath_fabric.settings import Settings
+from towpath_fabric.telemetry.logs import configure
+
+
+@pytest.fixture
+async def asking(nats_server: Nats) -> AsyncIterator[Asking]:
+    nc = await nats.connect(nats_server.url())
+    await ensure_streams(nc, (decide_consumer(POOL),))
+    asking = Asking(nc)
+    await nc.subscribe(subjects.RUN_INBOX_ALL, cb=asking.on_fact)
+    await nc.subscribe(BLOB_GET_RUNS.subject, cb=asking.on_blob_get)
+    await nc.subscribe(DEAD_LETTER_RUNS.subject, cb=asking.on_dead)
+    yield asking
+    await nc.close()
+
+
+@pytest.fixture
+async def decider(nats_server: Nats, folder: Path, asking: Asking) -> AsyncIterator[ServiceProcess]:
+    with service_process("decider", folder, nats_server.url(), allow_scripts="1", script_dir=str(folder)) as process:
+        await process.wait_ready()
+        yield process
+
+
+def numbered(number: int, **changes: Any) -> DecisionRequest:
+    run = uuid.UUID(int=(1 << 100) + number)
+    return request(run_id=run, request_id=request_id(run, 1, "decide", 0), **changes)
+
+
+async def test_a_scripted_request_becomes_a_fact_and_is_acknowledged(asking: Asking, decider: ServiceProcess) -> None:
+    wanted = request(script=asking.script([USE_TOOL, RESPOND]))
+    await asking.ask(wanted)
+    (fact,) = await asking.until(1)
+    assert isinstance(fact, DecisionMade)
+    assert fact.decision == USE_TOOL
+    assert (fact.run_id, fact.request_id, fact.attempt) == (wanted.run_id, wanted.request_id, 1)
+    assert fact.script is not None
+    assert (fact.script.queue, fact.script.index) == ("*", 0)
+    assert (fact.cost.usd, fact.cost.price_known, fact.cost.price_source) == (0.0, True, "scripted")
+    assert fact.raw_digest == digest_text(as_text(USE_TOOL).replace(": ", ":").replace(", ", ","))
+    assert asking.message_ids == [f"{wanted.request_id}:1"]
+    await all_acknowledged(asking)
+    assert 'towpath_decisions_total{provider="scripted",result="made"} 1.0' in await decider.metrics()
+
+
+async def test_a_script_is_fetched_once_and_positions_come_from_the_request(
+    asking: Asking, decider: ServiceProcess
+) -> None:
+    entries = [USE_TOOL, {**RESPOND, "agent": "triage"}]
+    for number in range(10):
+        await asking.ask(numbered(number, script=asking.script(entries, {"*": 1})))
+    facts = await asking.until(10)
+    assert {fact.decision["action"] for fact in facts if isinstance(fact, DecisionMade)} == {"RESPOND"}
+    assert asking.blobs_asked == 2  # the two pieces of one script
+    await asking.ask(numbered(10, script=asking.script(entries, {"*": 1, "triage": 2})))
+    last = (await asking.until(11))[-1]
+    assert isinstance(last, DecisionFailed)
+    assert last.code == "script_exhausted"
+    assert last.message == "the script of 2 entries has nothing left for agent triage"
+
+
+async def test_raw_entries_go_through_repair_and_unknown_actions_are_refused(
+    asking: Asking, decider: ServiceProcess
+) -> None:
+    await asking.ask(numbered(1, script=asking.script([{"raw": ["no idea", as_text(RESPOND)]}])))
+    (repaired,) = await asking.until(1)
+    assert isinstance(repaired, DecisionMade)
+    assert repaired.usage.model_calls == 2
+    await asking.ask(numbered(2, script=asking.script([{"action": "DANCE", "action_details": {}}])))
+    refused = (await asking.until(2))[-1]
+    assert isinstance(refused, DecisionFailed)
+    assert refused.code == "invalid_output"
+    assert "DANCE" in refused.message
+    assert refused.script is not None
+
+
+async def test_b12_what_a_model_writes_is_told_while_it_writes_and_a_quick_answer_is_not(
+    asking: Asking, decider: ServiceProcess
+) -> None:
+    """Row B12: pieces of a decision on core NATS, in order, with attempt and writer; of no assessment."""
+    heard: list[TokenDelta] = []
+
+    async def hear(message: Msg) -> None:
+        heard.append(TokenDelta.model_validate_json(message.data))
+
+    await asking.nc.subscribe(subjects.RUN_TOKENS_ALL, cb=hear)
+    slow = {**RESPOND, "delay_ms": 600}
+    judged = {"kind": "confidence", "confidence": 0.9, "delay_ms": 300}
+    await asking.ask(numbered(1, script=asking.script([slow]), attempt=3))
+    await asking.ask(numbered(2, script=asking.script([RESPOND])))
+    await asking.ask(numbered(3, script=asking.script([judged]), kind="confidence"))
+    await asking.until(3)
+    await asking.nc.flush()
+    written = as_text(RESPOND).replace(": ", ":").replace(", ", ",")
+    await eventually(lambda: "".join(one.text for one in heard) == written)
+    assert [one.index for one in heard] == list(range(len(heard))) and 2 <= len(heard) <= 14
+    assert {(one.run_id, one.attempt, one.writer, one.agent_key) for one in heard} == {
+        (numbered(1).run_id, 3, heard[0].writer, context().agent_key)
+    }
+
+
+async def test_a_slow_call_holds_nobody_up(asking: Asking, decider: ServiceProcess) -> None:
+    slow = asking.script([{**RESPOND, "delay_ms": 3_000}])
+    quick = asking.script([RESPOND])
+    for number in range(20):
+        await asking.ask(numbered(number, script=slow))
+    for number in range(20, 60):
+        await asking.ask(numbered(number, script=quick))
+    facts = await asking.until(40)
+    assert {fact.run_id for fact in facts[:40]} == {numbered(number).run_id for number in range(20, 60)}
+    await asking.until(60)
+    await all_acknowledged(asking)
+
+
+async def test_a_request_that_comes_twice_is_answered_from_memory(asking: Asking, decider: ServiceProcess) -> None:
+    script = asking.script([{"raw": ["bad", as_text(RESPOND)]}])
+    await asking.ask(request(script=script))
+    await asking.until(1)
+    await asking.ask(request(script=script, attempt=2))
+    first, second = await asking.until(2)
+    assert isinstance(first, DecisionMade)
+    assert isinstance(second, DecisionMade)
+    assert (second.attempt, second.usage) == (2, first.usage)
+    assert asking.message_ids[1].endswith(":2")
+    assert 'towpath_decisions_total{provider="scripted",result="made"} 1.0' in await decider.metrics()
+
+
+async def test_a_decider_that_is_stopped_hands_its_requests_back(
+    asking: Asking, decider: ServiceProcess, nats_server: Nats, folder: Path
+) -> None:
+    await asking.ask(request(script=asking.script([{**RESPOND, "delay_ms": 8_000}])))
+    await eventually(lambda: asking.blobs_asked == 2)
+    decider.terminate()
+    with service_process("decider", folder, nats_server.url(), allow_scripts="1") as second:
+        await second.wait_ready()
+        (fact,) = await asking.until(1)
+        assert isinstance(fact, DecisionMade)
+        assert asking.blobs_asked == 4  # the second decider asked for the script again: it made the decision
+        assert decider.process.wait(15) in (0, -signal.SIGTERM)  # uvicorn raises the signal again at its end
+
+
+async def test_a_request_of_a_killed_decider_is_answered_by_another(
+    asking: Asking, nats_server: Nats, folder: Path
+) -> None:
+    await shorten_ack_wait(asking, 2)
+    with service_process("decider", folder, nats_server.url(), allow_scripts="1") as first:
+        await first.wait_ready()
+        slow = asking.script([{**RESPOND, "delay_ms": 1_500}])
+        await asking.ask(request(script=slow))
+        counted = numbered(1, script=slow, max_calls=4)
+        await asking.ask(counted)
+        await eventually(lambda: asking.blobs_asked >= 2)
+        await delivered(asking, 2)
+        first.kill()
+    assert asking.facts == []
+    with service_process("decider", folder, nats_server.url(), allow_scripts="1") as second:
+        await second.wait_ready()
+        facts = {fact.run_id: fact for fact in await asking.until(2)}
+        await all_acknowledged(asking)
+    lost = facts.pop(counted.run_id)  # with a budget nobody is asked twice in one attempt: the first may have been paid
+    assert isinstance(lost, DecisionFailed)
+    assert (lost.code, lost.attempt, lost.usage.model_calls) == ("call_lost", 1, 0)
+    (fact,) = facts.values()
+    assert isinstance(fact, DecisionMade)
+    assert len(asking.facts) == 2
+
+
+async def test_a_script_from_a_file_is_played(asking: Asking, decider: ServiceProcess, folder: Path) -> None:
+    (folder / "demo.json").write_text(json.dumps([USE_TOOL, RESPOND]))
+    await asking.ask(request(model="scripted:demo", script=ScriptPosition(cursors={"*": 1})))
+    (fact,) = await asking.until(1)
+    assert isinstance(fact, DecisionMade)
+    assert fact.decision == RESPOND
+
+
+async def test_scripts_are_refused_where_they_are_not_allowed(asking: Asking, nats_server: Nats, folder: Path) -> None:
+    with service_process("decider", folder, nats_server.url()) as process:
+        await process.wait_ready()
+        await asking.ask(request(script=asking.script([RESPOND])))
+        (fact,) = await asking.until(1)
+    assert isinstance(fact, DecisionFailed)
+    assert fact.code == "script_not_allowed"
+    assert asking.blobs_asked == 0
+
+
+async def test_a_script_that_is_not_what_its_digest_says_is_refused(asking: Asking, decider: ServiceProcess) -> None:
+    script = asking.script([RESPOND])
+    assert script.digest is not None
+    asking.scripts[script.digest] = b'[{"action": "RESPOND", "action_details": {"payload": "forged"}}]'
+    await asking.ask(request(script=script))
+    (fact,) = await asking.until(1)
+    assert isinstance(fact, DecisionFailed)
+    assert fact.code == "script_invalid"
+
+
+async def test_malformed_requests_are_reported_and_taken_out(asking: Asking, decider: ServiceProcess) -> None:
+    js = asking.nc.jetstream()
+    await js.publish(subjects.decide(POOL), b"\xff\x00 no json")
+    await js.publish(subjects.decide(POOL), b"{}")
+    half = json.dumps({"run_id": str(request().run_id), "request_id": str(request().request_id), "attempt": 3})
+    await js.publish(subjects.decide(POOL), half.encode())
+    endless = request(timeout_ms=1, lease_ms=1).model_dump_json().replace('_ms":1', '_ms":' + "9" * 400)
+    await js.publish(subjects.decide(POOL), endless.encode())
+    await asking.ask(numbered(1, script=asking.script([RESPOND])))
+    assert isinstance((await asking.until(1))[-1], DecisionMade)
+    await all_acknowledged(asking)
+    assert {(letter.stream, letter.subject, letter.tells) for letter in asking.dead} == {
+        ("DECIDE", subjects.decide(POOL), True)
+    }
+    bodies = [base64.b64decode(letter.body_base64) for letter in asking.dead]
+    assert bodies == [b"\xff\x00 no json", b"{}", half.encode(), endless.encode()]
+    assert len({letter.delivery for letter in asking.dead}) == 4
+
+
+async def test_a_gemini_decision_is_logged_with_bodies_under_debug(
+    asking: Asking, nats_server: Nats, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged: list[LlmCall] = []
+
+    async def on_log(message: Msg) -> None:
+        logged.append(LlmCall.model_validate_json(message.data))
+
+    await asking.nc.subscribe(subjects.LOG_LLM_CALL, cb=on_log)
+    monkeypatch.setenv("GEMINI_API_KEY", "secret-key")
+    with (
+        gemini(says(as_text(RESPOND))) as model,
+        service_process("decider", folder, nats_server.url(), gemini_base_url=model.url) as process,
+    ):
+        await process.wait_ready()
+        await asking.ask(request(model="gemini:gemini-2.5-flash", debug=True))
+        (fact,) = await asking.until(1)
+        await eventually(lambda: len(logged) == 1)
+    assert isinstance(fact, DecisionMade)
+    assert logged[0].raw_text == as_text(RESPOND)
+    assert logged[0].prompt_digest == fact.prompt_digest
+    assert "secret-key" not in process.log.read_text()
+
+
+async def test_the_prompt_of_an_agent_can_be_shown(asking: Asking, decider: ServiceProcess) -> None:
+    async def ask(base: str) -> Msg:
+        body = RenderPrompt(context=context(base_prompt=base)).model_dump_json().encode()
+        return await asking.nc.request(RENDER_PROMPT.subject, body, timeout=5)
+
+    shown = RenderedPrompt.model_validate_json((await ask("You are {{ agent_key }}.")).data)
+    assert shown.prompt.startswith("You are triage.\n\n# Constraints")
+    assert shown.digest == digest_text(shown.prompt)
+    refused = await ask("{{ nothing }}")
+    assert (refused.headers or {})[PROBLEM_HEADER] == "prompt_invalid"
+    assert "'nothing' is unknown" in Problem.model_validate_json(refused.data).detail
+
+
+@pytest.fixture
+async def in_process(nats_server: Nats, asking: Asking) -> AsyncIterator[Callable[[], Awaitable[Decider]]]:
+    """Start a decider inside the test, where its waits can be shortened."""
+    settings = Settings.load(nats_url=nats_server.url(), log_level="error")
+    bus = Bus("decider", settings)
+    started: list[tuple[Decider, list[asyncio.Task[None]]]] = []
+
+    async def start() -> Decider:
+        await bus.connect()
+        scripted = ScriptedProvider(blobs=BlobScripts(bus), files=FileScripts(None), allowed=True)
+        decider = Decider(
+            bus,
+            Asker({"scripted": scripted}),
+            configure("decider", settings),
+            CollectorRegistry(),
+            pool=POOL,
+            concurrency=4,
+        )
+        await decider.start()
+        loops = [asyncio.create_task(decider.take_requests()), asyncio.create_task(decider.keep_alive())]
+        started.append((decider, loops))
+        return decider
+
+    yield start
+    for decider, loops in started:
+        await decider.stop()
+        for loop in loops:
+            loop.cancel()
+        await asyncio.gather(*loops, return_exceptions=True)
+    await bus.close()
+
+
+async def test_a_long_call_is_kept_alive_and_made_once(
+    asking: Asking, in_process: Callable[[], Awaitable[Decider]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(request_loop, "PROGRESS_EVERY_S", 0.2)
+    monkeypatch.setattr(request_loop, "BEAT_S", 0.1)
+    await shorten_ack_wait(asking, 1)
+    await in_process()
+    await asking.ask(request(script=asking.script([{**RESPOND, "delay_ms": 2_500}])))
+    await asking.until(1)
+    await all_acknowledged(asking)
+    info = await asking.nc.jetstream().consumer_info("DECIDE", decide_consumer(POOL).durable)
+    assert (info.num_redelivered or 0) == 0
+    assert len(asking.facts) == 1
+
+
+async def test_no_more_is_fetched_than_can_begin(asking: Asking, in_process: Callable[[], Awaitable[Decider]]) -> None:
+    await in_process()
+    slow = asking.script([{**RESPOND, "delay_ms": 600}])
+    for number in range(10):
+        await asking.ask(numbered(number, script=slow))
+    await eventually(lambda: asking.blobs_asked == 2)
+    await asyncio.sleep(0.3)
+    info = await asking.nc.jetstream().consumer_info("DECIDE", decide_consumer(POOL).durable)
+    assert (info.num_ack_pending, info.num_pending) == (4, 6)
+    await asking.until(10)
+    await all_acknowledged(asking)
+
+
+async def test_a_fact_that_could_not_be_stored_is_stored_later_and_only_then_acknowledged(
+    asking: Asking, in_process: Callable[[], Awaitable[Decider]]
+) -> None:
+    await in_process()
+    js = asking.nc.jetstream()
+    await js.delete_stream("INBOX")
+    await asking.ask(request(script=asking.script([RESPOND])))
+    await eventually(lambda: asking.blobs_asked == 2)
+    await asyncio.sleep(0.5)
+    assert await pending(asking) == 1
+    await ensure_streams(asking.nc)
+    await all_acknowledged(asking)
+    assert (await js.stream_info("INBOX")).state.messages == 1
+
+
+async def test_an_outage_of_the_platform_is_no_answer_to_a_request(
+    asking: Asking, in_process: Callable[[], Awaitable[Decider]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(request_loop, "AWAY_PAUSE_S", 0.05)
+    await in_process()
+    asking.database_is_away = True
+    await asking.ask(request(script=asking.script([RESPOND])))
+    await eventually(lambda: asking.blobs_refused >= 5)  # more often than a conversation has attempts
+    assert asking.facts == []
+    asking.database_is_away = False
+    (fact,) = await asking.until(1)
+    assert isinstance(fact, DecisionMade)
+    await all_acknowledged(asking)
+
+
+async def test_a_consumer_that_vanished_is_made_again(
+    asking: Asking, in_process: Callable[[], Awaitable[Decider]]
+) -> None:
+    await in_process()
+    js = asking.nc.jetstream()
+    await js.delete_stream("DECIDE")
+    await ensure_streams(asking.nc)
+    await asking.ask(request(script=asking.script([RESPOND])))
+    assert isinstance((await asking.until(1))[0], DecisionMade)

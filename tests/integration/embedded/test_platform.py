@@ -1,0 +1,205 @@
+"""The platform's servers under one roof: what is killed comes back at the same address with the same data."""
+
+import asyncio
+import json
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from uuid import UUID
+
+import asyncpg
+import nats
+import nats.errors
+import pytest
+from nats.aio.client import Client
+
+from towpath_contracts import subjects
+from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.streams import CONSUMERS, STREAMS
+from towpath_embedded.chaos.broker_store import DAMAGES
+from towpath_embedded.platform import Platform
+from towpath_embedded.state import read_state
+
+
+@pytest.fixture
+async def servers(folder: Path) -> AsyncIterator[Platform]:
+    """A platform with NATS and Postgres only."""
+    platform = Platform(folder, durable=False)
+    try:
+        await platform.start_servers()
+        yield platform
+    finally:
+        await platform.stop()
+
+
+async def connected(platform: Platform, user: str = "deploy") -> Client:
+    """Connect as *user*; the server may be starting just now."""
+    prefix = f"_INBOX_{user}".encode()
+    return await nats.connect(platform.nats_url_of(user), inbox_prefix=prefix, reconnect_time_wait=0.1)
+
+
+async def streams(platform: Platform) -> set[str | None]:
+    connection = await connected(platform)
+    try:
+        return {info.config.name for info in await connection.jetstream().streams_info()}
+    finally:
+        await connection.close()
+
+
+async def count(dsn: str, query: str) -> int:
+    connection = await asyncpg.connect(dsn)
+    try:
+        return int(await connection.fetchval(query))
+    finally:
+        await connection.close()
+
+
+async def test_the_servers_are_migrated_and_have_every_stream(servers: Platform) -> None:
+    assert await count(servers.dsn(), "SELECT count(*) FROM public.towpath_migration") > 0
+    assert await streams(servers) == {spec.name for spec in STREAMS}
+
+
+async def test_every_service_is_itself_in_the_database(servers: Platform) -> None:
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await count(servers.dsn("gateway"), "SELECT count(*) FROM tas.audit_entry")
+
+
+async def test_killed_servers_come_back_where_they_were(servers: Platform) -> None:
+    addresses = servers.dsn(), servers.nats_url_of("deploy")
+    servers.kill("postgres")
+    servers.kill("nats")
+    await servers.wait_ready()
+    assert (servers.dsn(), servers.nats_url_of("deploy")) == addresses
+    assert await streams(servers) == {spec.name for spec in STREAMS}
+    assert await count(servers.dsn(), "SELECT count(*) FROM public.towpath_migration") > 0
+    assert {name: state.restarts for name, state in servers.processes.items()} == {"postgres": 1, "nats": 1}
+    told = read_state(servers.data)
+    assert told is not None
+    assert told["processes"]["nats"]["pid"] == servers.processes["nats"].pid
+
+
+async def test_postgres_comes_back_after_kill_upon_kill(servers: Platform) -> None:
+    for restarts in range(1, 4):
+        servers.kill("postgres")
+        await servers.wait_ready()
+        assert servers.processes["postgres"].restarts >= restarts
+    assert await count(servers.dsn(), "SELECT 1") == 1
+
+
+async def test_a_held_server_keeps_its_address_when_it_is_released(servers: Platform) -> None:
+    address = servers.dsn()
+    await servers.hold("postgres", gracefully=True)
+    with pytest.raises(OSError, match=r"No such file|refused"):
+        await count(address, "SELECT 1")
+    servers.release("postgres")
+    await servers.wait_ready()
+    assert await count(address, "SELECT 1") == 1
+
+
+async def served(platform: Platform) -> None:
+    """Wait until every stream is there and every consumer answers."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                if await streams(platform) == {spec.name for spec in STREAMS} and await consumers_answer(platform):
+                    return
+            except (OSError, nats.errors.Error):
+                pass
+            await asyncio.sleep(0.1)
+
+
+async def consumers_answer(platform: Platform) -> bool:
+    connection = await connected(platform)
+    try:
+        for spec in CONSUMERS:
+            await connection.jetstream().consumer_info(spec.stream, spec.durable)
+        return True
+    finally:
+        await connection.close()
+
+
+async def test_a_broker_that_lost_its_data_has_every_stream_again(servers: Platform) -> None:
+    await servers.hold("nats")
+    lost = servers.nats.store.rename(servers.data / "lost")
+    servers.release("nats")
+    await served(servers)
+    assert lost.is_dir()
+
+
+async def fill(platform: Platform) -> None:
+    """Leave some messages in the store."""
+    connection = await connected(platform)
+    orchestrator = await connected(platform, "orchestrator")
+    try:
+        for number in range(20):
+            await orchestrator.publish(subjects.run_inbox("gateway", UUID(int=number)), b"x" * 100)
+        await orchestrator.flush()
+        while not (await connection.jetstream().stream_info("INBOX")).state.messages:  # noqa: ASYNC110 - a level
+            await asyncio.sleep(0.05)
+    finally:
+        await orchestrator.close()
+        await connection.close()
+
+
+async def test_a_damaged_store_is_mended_or_set_aside(servers: Platform, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    aside = servers.nats.folder / "store.damaged"
+    for name in (
+        "no-folder",
+        "zero-consumers",
+        "cut-tails",
+    ):  # the others: tests/e2e/faults/test_servers.py and towpath chaos
+        damage = DAMAGES[name]
+        caplog.clear()
+        await fill(servers)
+        await servers.hold("nats")
+        damage.do(servers.nats.store)
+        servers.release("nats")
+        await served(servers)
+        assert aside.exists() == damage.server_refuses, name
+        assert ("goes on with an empty one" in caplog.text) == damage.server_refuses, name
+        if aside.is_dir():
+            shutil.rmtree(aside)
+        aside.unlink(missing_ok=True)
+
+
+async def test_a_broker_whose_files_are_deleted_under_it_is_started_again(
+    servers: Platform, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    await fill(servers)
+    before = servers.processes["nats"].pid
+    shutil.rmtree(servers.nats.store)
+    async with asyncio.timeout(60):
+        while servers.processes["nats"].pid in {before, None}:  # noqa: ASYNC110 - a child tells nobody
+            await asyncio.sleep(0.1)
+    await served(servers)
+    assert "were deleted while it ran" in caplog.text
+    shutil.rmtree(servers.nats.folder / "store.damaged", ignore_errors=True)  # what it wrote on its way out
+
+
+async def test_a_second_platform_on_the_same_data_is_refused_and_harms_nothing(servers: Platform) -> None:
+    with pytest.raises(ProblemError) as refused:
+        await Platform(servers.data).start()
+    assert refused.value.problem.code == "already_up"
+    assert await count(servers.dsn(), "SELECT 1") == 1
+    assert read_state(servers.data) is not None
+
+
+async def test_the_state_file_tells_no_password(servers: Platform) -> None:
+    passwords = json.loads((servers.data / "nats" / "passwords.json").read_text())
+    told = (servers.data / "state.json").read_text()
+    assert not any(password in told for password in passwords.values())
+
+
+async def test_a_cancelled_start_leaves_nothing_running(folder: Path) -> None:
+    platform = Platform(folder, durable=False)
+    starting = asyncio.create_task(platform.start())
+    async with asyncio.timeout(20):
+        while not any(state.pid for state in platform.processes.values()):  # noqa: ASYNC110 - a process sets no event
+            await asyncio.sleep(0.01)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert platform.processes == {}
+    assert read_state(folder) is None

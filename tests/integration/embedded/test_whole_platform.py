@@ -1,0 +1,207 @@
+"""The whole platform with its real services: two of each under kills, and `up` as people use it."""
+
+import asyncio
+import json
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+from tests.support.places import EXAMPLES
+
+from towpath_embedded.networks import NetworkFolder
+from towpath_embedded.platform import Platform
+from towpath_embedded.roles import DATABASE_ROLES, WorkerCommand
+
+SAMPLE = EXAMPLES / "support"
+TWO_OF_EACH = {"orchestrator": 2, "decider": 2, "tas": 2, "log_writer": 2}
+TIMEOUT_S = 60.0
+FINAL = {"completed", "failed", "escalated", "abandoned", "cancelled", "timed_out"}
+
+
+def sample_worker(folder: Path) -> WorkerCommand:
+    return WorkerCommand(modules=(str(SAMPLE / "tools.py"),), builtin=True, directory=folder)
+
+
+async def submit(client: httpx2.AsyncClient, key: str) -> str:
+    body = {
+        "network": "support",
+        "user_message": "Please refund order 8812.",
+        "script": json.loads((SAMPLE / "script.json").read_text()),
+        "idempotency_key": key,
+    }
+    response = await client.post("/v1/runs", json=body)
+    assert response.status_code == 202, response.text
+    return str(response.json()["run_id"])
+
+
+async def approve_open_gates(client: httpx2.AsyncClient) -> None:
+    for gate in (await client.get("/v1/gates")).json()["gates"]:
+        await client.post(f"/v1/gates/{gate['gate_id']}/approve", json={"reason": "checked with the customer"})
+
+
+async def ended(client: httpx2.AsyncClient, run_id: str) -> dict[str, Any]:
+    """Approve whatever waits until the run has ended; a part of the platform may be away meanwhile."""
+    async with asyncio.timeout(TIMEOUT_S):
+        while True:
+            try:
+                await approve_open_gates(client)
+                run: dict[str, Any] = (await client.get(f"/v1/runs/{run_id}")).json()
+            except (httpx2.HTTPError, KeyError):
+                run = {}
+            if run.get("status") in FINAL:
+                return run
+            await asyncio.sleep(0.1)
+
+
+async def test_a_run_ends_though_every_process_is_killed_once(folder: Path) -> None:
+    async with Platform(
+        folder,
+        replicas=TWO_OF_EACH,
+        workers=[sample_worker(folder)],
+        role_environment={"tas": {"TOWPATH_POLICY_FILE": str(SAMPLE / "policy.yaml")}},
+        durable=False,
+        starts="fork",  # two dozen starts; how they are started makes no difference to how they are replaced
+    ) as platform:
+        assert {"orchestrator", "orchestrator-2", "tas-2", "worker", "gateway"} <= set(platform.processes)
+        told: list[str] = []
+        await NetworkFolder(SAMPLE, platform.gateway_url, told.append).publish_changed()
+        assert told == ["network.yaml: network support version 1"]
+        async with httpx2.AsyncClient(base_url=platform.gateway_url, timeout=10) as client:
+            run_id = await submit(client, "once")
+            waiting = asyncio.create_task(ended(client, run_id))
+            for name in list(platform.processes):
+                platform.kill(name)
+            assert (await waiting)["status"] == "completed"
+            assert await submit(client, "once") == run_id
+        await platform.wait_ready()
+        assert all(state.restarts >= 1 for state in platform.processes.values())
+
+
+def environment_of(pid: int | None) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+    return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+async def test_a_worker_is_added_to_a_platform_that_runs(folder: Path) -> None:
+    async with Platform(folder, workers=[sample_worker(folder)], durable=False, starts="fork") as platform:
+        names = await platform.add_worker(sample_worker(folder))
+        assert names == ["worker-2"]
+        assert platform.processes["worker-2"].pid is not None
+
+
+class Reader:
+    """Reads a stream in the background, so that a test can wait for a line."""
+
+    def __init__(self, stream: Any) -> None:
+        self._lines: queue.Queue[str] = queue.Queue()
+        self.thread = threading.Thread(target=self._read, args=(stream,), daemon=True)
+        self.thread.start()
+
+    def _read(self, stream: Any) -> None:
+        for line in stream:
+            self._lines.put(line.rstrip())
+
+    def wait_for(self, text: str) -> str:
+        deadline = time.monotonic() + TIMEOUT_S
+        seen: list[str] = []
+        while time.monotonic() < deadline:
+            try:
+                seen.append(self._lines.get(timeout=0.2))
+            except queue.Empty:
+                continue
+            if text in seen[-1]:
+                return seen[-1]
+        raise AssertionError(f"{text!r} was not told; told was: {seen}")
+
+
+@contextmanager
+def up(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], Reader, Reader]]:
+    """A running `up`; ended with Ctrl-C."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "towpath_embedded", "up", "--port", "auto", "--nats-port", "auto", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "NO_COLOR": "1"},
+    )
+    out, err = Reader(process.stdout), Reader(process.stderr)
+    try:
+        yield process, out, err
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(TIMEOUT_S)
+        out.thread.join(TIMEOUT_S)
+        err.thread.join(TIMEOUT_S)
+        for stream in (process.stdout, process.stderr):
+            assert stream is not None
+            stream.close()
+
+
+def test_up_tells_what_matters_stops_in_order_and_goes_on_with_the_runs_it_left_unfinished(folder: Path) -> None:
+    project = folder / "shop"
+    shutil.copytree(SAMPLE, project)
+    policy, network = project / "policy.yaml", project / "network.yaml"
+    words = ("--worker", str(project / "tools.py"), "--policy", str(policy), "--networks", str(project))
+    with up(folder, "--json", *words) as (process, out, err):
+        ready = json.loads(out.wait_for("gateway_url"))
+        assert set(ready["processes"]) >= {"gateway", "orchestrator", "decider", "tas", "log_writer", "worker"}
+        assert ready["data"] == str(folder / ".towpath")
+        assert_own_credentials({name: entry["pid"] for name, entry in ready["processes"].items()})
+        err.wait_for("network support version 1")
+        run_id = asyncio.run(_submit_and_wait_for_the_gate(ready["gateway_url"]))
+        policy.write_text(policy.read_text().replace("<= 100", "<= 50").replace("> 100", "> 50"))
+        err.wait_for("policy applied")
+        policy.write_text("rules: [")
+        err.wait_for("policy refused")
+        network.write_text(network.read_text().replace("max_steps: 10", "max_steps: 12"))
+        err.wait_for("network support version 2")
+        network.write_text(network.read_text().replace("is_default: true", "is_default: false"))
+        err.wait_for("not published")
+        os.kill(ready["processes"]["decider"]["pid"], signal.SIGKILL)
+        err.wait_for("decider was ended by SIGKILL")
+        err.wait_for("decider is back")
+        os.kill(ready["pid"], signal.SIGINT)
+        assert "unfinished runs are kept; they go on with the next start: 1 waiting" in err.wait_for("stopping")
+    assert process.returncode == 0
+    assert not any(Path(f"/proc/{entry['pid']}").exists() for entry in ready["processes"].values())
+    words = ("--worker", str(SAMPLE / "tools.py"), "--policy", str(SAMPLE / "policy.yaml"), "--networks", str(SAMPLE))
+    with up(folder, *words) as (_, out, _):
+        shown = out.wait_for("API").split()
+        assert "nats://127.0.0.1:" in out.wait_for("NATS")
+        assert "Ctrl-C stops all" in out.wait_for("ready in")
+        assert asyncio.run(_end(shown[1].removesuffix("/v1"), run_id))["status"] == "completed"
+
+
+def assert_own_credentials(pids: dict[str, int]) -> None:
+    """A role gets its own credentials and no other."""
+    for name, pid in pids.items():
+        if name in {"nats", "postgres"}:
+            continue
+        environment = environment_of(pid)
+        assert environment["TOWPATH_NATS_USER"] == ("tools_1" if name == "worker" else name)
+        assert ("TOWPATH_DATABASE_URL" in environment) == (name in DATABASE_ROLES)
+        assert ("TOWPATH_TICKET_KEY_FILE" in environment) == (name == "tas")
+
+
+async def _submit_and_wait_for_the_gate(gateway_url: str) -> str:
+    async with httpx2.AsyncClient(base_url=gateway_url, timeout=10) as client, asyncio.timeout(TIMEOUT_S):
+        run_id = await submit(client, "kept")
+        while not (await client.get("/v1/gates")).json()["gates"]:  # noqa: ASYNC110 - another process
+            await asyncio.sleep(0.1)
+        return run_id
+
+
+async def _end(gateway_url: str, run_id: str) -> dict[str, Any]:
+    async with httpx2.AsyncClient(base_url=gateway_url, timeout=10) as client:
+        return await ended(client, run_id)

@@ -1,0 +1,108 @@
+"""What each NATS credential may say and hear is exactly what tests/authority/nats.yaml says, and no reply widens it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+
+import nats
+import pytest
+from nats.aio.msg import Msg
+from tests.support.platform.nats_rights import (
+    ANSWER,
+    CREDENTIALS,
+    Trial,
+    broker,
+    jetstream,
+    own_inbox,
+    rights,
+    spoken,
+    system,
+    written,
+)
+from tests.support.waiting import eventually
+
+from towpath_contracts.authority import CORE
+from towpath_contracts.streams import exec_consumer
+from towpath_contracts.subjects import tool_exec
+from towpath_embedded.servers.nats import Nats
+from towpath_embedded.servers.postgres_identity import temporary_folder
+from towpath_fabric.nats.streams import ensure_consumer, ensure_streams
+
+OUTSIDE = sorted(user for user, credential in CREDENTIALS.items() if credential.account != CORE)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Nats]:
+    with temporary_folder() as folder:
+        started = broker(folder)
+        asyncio.run(started.start())
+        try:
+            yield started
+        finally:
+            asyncio.run(started.stop())
+
+
+async def test_the_broker_allows_what_the_file_says_and_nothing_else(server: Nats) -> None:
+    assert await rights(server) == written(), "python -m tests.support.platform.nats_rights write, and read the diff"
+
+
+@pytest.mark.parametrize("user", OUTSIDE)
+async def test_no_reply_carries_an_answer_where_its_asker_may_not_speak(server: Nats, user: str) -> None:
+    """Whoever asks names where the answer goes: in one account, the answerer would speak there with its own rights."""
+    async with Trial(server, user) as trial:
+        tried = [*spoken(), *jetstream(), *system()]
+        mine = set(await trial.say(tried))
+        for question in [subject for subject in mine if not subject.startswith("$JS.")]:
+            for place in tried:
+                await trial.nc.publish(question, b"question", reply=place)
+            await trial.settle()
+        await eventually(lambda: any(data == ANSWER for _, data in trial.heard))
+        await trial.settle()
+        spoke = {subject for subject, data in trial.heard if data == ANSWER and not subject.startswith("_R_.")}
+        assert spoke <= mine
+
+
+async def test_a_pull_carries_no_call_to_others(server: Nats) -> None:
+    """A worker asks for its next call and names somebody else's place as its own; its own place does hear."""
+    toolset = ("shop", "billing")
+    admin = await nats.connect(server.url("deploy"), inbox_prefix=b"_INBOX_deploy")
+    await ensure_streams(admin)
+    await ensure_consumer(admin, exec_consumer(*toolset))
+    await admin.close()
+    ask = f"$JS.API.CONSUMER.MSG.NEXT.TOOLEXEC.{exec_consumer(*toolset).durable}"
+    async with Trial(server, "billing") as worker, Trial(server, "worker") as other:
+        await other.listen([f"{own_inbox('worker')}.victim"])
+        targets = ["tool.request", "tool.exec.shop.mail", "run.inbox.tas.x", "_INBOX_tas.x"]
+        strayed: list[str] = []
+        for target in targets:  # a delivery bears the subject of its stream, wherever it goes
+            await worker.witness.subscribe(target, cb=noting(target, strayed))
+        for _ in [*targets, "victim", "mine"]:
+            await worker.witness.publish(tool_exec(*toolset), b"call")
+        await worker.settle()
+        for target in [*targets, f"{own_inbox('worker')}.victim"]:
+            await worker.nc.publish(ask, b"1", reply=target)
+        await worker.listen([f"{own_inbox('billing')}.me.mine"])
+        await worker.nc.publish(ask, b"1", reply=f"{own_inbox('billing')}.me.mine")
+        await eventually(lambda: (tool_exec(*toolset), b"call") in worker.own)
+        await other.settle()
+        assert (other.own, strayed) == ([], [])
+
+
+def noting(place: str, found: list[str]) -> Callable[[Msg], Awaitable[None]]:
+    """Return what notes that something came to *place*."""
+
+    async def note(_message: Msg) -> None:
+        found.append(place)
+
+    return note
+
+
+@pytest.mark.parametrize("user", OUTSIDE)
+async def test_nobody_outside_hears_more_than_the_file_says(server: Nats, user: str) -> None:
+    """What is said among the core services reaches only who may subscribe it."""
+    async with Trial(server, user) as trial:
+        allowed = set(await trial.listen(spoken()))
+        for subject in spoken():
+            await trial.witness.publish(subject, b"said")
+        await trial.settle()
+        outside = {subject for subject in allowed if not subject.startswith("_")}
+        assert {subject for subject, _ in trial.own} == outside

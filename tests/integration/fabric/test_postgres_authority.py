@@ -1,0 +1,95 @@
+"""What the services' Postgres roles may do is exactly what tests/authority/postgres.yaml says, asked and tried."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import asyncpg
+from tests.support.platform.postgres_rights import ROLES, rights, written
+
+TRIED = ("SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE")
+_COLUMNS = (
+    "SELECT attname AS name FROM pg_attribute WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped"
+    " ORDER BY attnum"
+)
+_TABLES = (
+    "SELECT format('%s.%s', n.nspname, c.relname) AS name, c.relkind = 'v' AS view FROM pg_class c"
+    " JOIN pg_namespace n ON n.oid = c.relnamespace"
+    " WHERE c.relkind IN ('r', 'p', 'v', 'm') AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'"
+)
+
+
+async def test_the_catalog_grants_what_the_file_says_and_nothing_else(database: Callable[..., str]) -> None:
+    connection = await asyncpg.connect(database())
+    try:
+        assert await rights(connection) == written(), (
+            "python -m tests.support.platform.postgres_rights write, and read the diff"
+        )
+    finally:
+        await connection.close()
+
+
+async def test_every_statement_on_every_table_is_refused_unless_the_file_has_it(database: Callable[..., str]) -> None:
+    connection = await asyncpg.connect(database())
+    tried = 0
+    wrong: list[str] = []
+    try:
+        tables = [(row["name"], row["view"]) for row in await connection.fetch(_TABLES)]
+        for role in ROLES:
+            said: dict[str, str] = written()[role]["tables"]
+            for table, view in tables:
+                columns = [row["name"] for row in await connection.fetch(_COLUMNS, table)]
+                for verb, statement, column in statements(table, columns, view=view):
+                    tried += 1
+                    if await allowed(connection, role, statement) != listed(said.get(table, ""), verb, column):
+                        wrong.append(f"{role}: {statement}")
+    finally:
+        await connection.close()
+    assert wrong == []
+    assert tried > 1_000
+
+
+async def test_a_function_with_its_owners_rights_says_where_it_looks(database: Callable[..., str]) -> None:
+    connection = await asyncpg.connect(database())
+    try:
+        loose = await connection.fetch(
+            "SELECT p.oid::regprocedure::text AS name FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace"
+            " WHERE p.prosecdef AND n.nspname IN ('runs', 'tas', 'gateway', 'history')"
+            " AND NOT EXISTS (SELECT FROM unnest(p.proconfig) said WHERE said LIKE 'search_path=%')"
+        )
+        assert [row["name"] for row in loose] == []
+    finally:
+        await connection.close()
+
+
+def statements(table: str, columns: list[str], *, view: bool) -> list[tuple[str, str, str]]:
+    """Every kind of statement on *table*, as (verb, statement, column); EXPLAIN checks rights and changes nothing."""
+    found = [("SELECT", f'EXPLAIN SELECT "{column}" FROM {table}', column) for column in columns]
+    if view:
+        return found
+    found += [("UPDATE", f'EXPLAIN UPDATE {table} SET "{column}" = DEFAULT', column) for column in columns]
+    found += [("INSERT", f"EXPLAIN INSERT INTO {table} DEFAULT VALUES", "")]
+    return [*found, ("DELETE", f"EXPLAIN DELETE FROM {table}", ""), ("TRUNCATE", f"TRUNCATE {table}", "")]
+
+
+def listed(said: str, verb: str, column: str) -> bool:
+    """Say whether the file's words allow *verb*, on *column* where one is named."""
+    words = dict(re.findall(r"(\w+)(?:\(([^)]*)\))?", said.replace(", ", ",")) if said else [])
+    if verb not in words:
+        return False
+    return not words[verb] or not column or column in words[verb].split(",")
+
+
+async def allowed(connection: Any, role: str, statement: str) -> bool:
+    """Try *statement* as *role* and take it back; any refusal but for want of rights is an error of this test."""
+    transaction = connection.transaction()
+    await transaction.start()
+    try:
+        await connection.execute(f"SET LOCAL ROLE {role}")
+        await connection.execute(statement)
+    except asyncpg.InsufficientPrivilegeError:
+        return False
+    else:
+        return True
+    finally:
+        await transaction.rollback()

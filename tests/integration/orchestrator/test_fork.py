@@ -1,0 +1,83 @@
+"""A run forked from a step shares what came before, repeats none of it, and goes on live."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from tests.integration.orchestrator.test_replay import change
+from tests.integration.orchestrator.test_task_runs import ended, publish, submit, three_steps
+from tests.support.orchestrator.orchestrator_peers import Peers, connected, orchestrator
+
+from towpath_contracts import rpc
+from towpath_contracts.events.log import RunForked
+from towpath_contracts.runs.records import ForkOptions, ForkRun, ReplayRuns
+from towpath_contracts.runs.views import GetEvents
+
+
+@pytest.fixture
+async def peers(nats_server: Any) -> AsyncIterator[Peers]:
+    async with connected(nats_server.url()) as nc:
+        found = Peers(nc, three_steps)
+        await found.start()
+        yield found
+        await found.stop()
+
+
+async def fork(peers: Peers, run_id: str, step: int, project: str = "default", **options: Any) -> dict[str, Any]:
+    request = ForkRun(
+        project=project, run_id=run_id, caller="bob", actor="bob", options=ForkOptions(from_step=step, **options)
+    )
+    answer: dict[str, Any] = json.loads(
+        (await peers.raw(rpc.FORK_RUN.subject, request.model_dump_json().encode())).data
+    )
+    return answer
+
+
+async def test_a_fork_shares_the_past_and_repeats_none_of_it(database: Any, nats_server: Any, peers: Peers) -> None:
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        await publish(peers)
+        parent = (await submit(peers))["run_id"]
+        await ended(peers, parent)
+        done = [request.execution_id for request in peers.requests]
+        accepted = await fork(peers, parent, 2, note="Be brief.", idempotency_key="k")
+        assert (await fork(peers, parent, 2, note="Be brief.", idempotency_key="k"))["run_id"] == accepted["run_id"]
+        assert (await fork(peers, parent, 1, idempotency_key="k"))["code"] == "idempotency_conflict"
+        assert [str(action.run_id) for action in peers.actions] == [accepted["run_id"]], (
+            "the audit names runs that exist"
+        )
+
+        view = await ended(peers, accepted["run_id"])
+        assert (view.status, view.step, view.caller, view.final) == ("completed", 3, "bob", {"message": "done"})
+        assert (str(view.forked_from.run_id), view.forked_from.step) == (parent, 2)
+        (asked,) = [request for request in peers.requests if str(request.run_id) == accepted["run_id"]]
+        assert (asked.step, asked.execution_id in done, len(done)) == (2, False, 2)
+        shown = next(d for d in peers.decisions if str(d.run_id) == accepted["run_id"])
+        assert (shown.step, shown.context.notes) == (2, ("Be brief.",))
+        assert [output.text for output in shown.context.outputs] == ['{"text":"step 1"}']
+        first = peers.actions[0]
+        assert (first.action, first.actor, str(first.run_id)) == ("run.forked", "bob", accepted["run_id"])
+        assert first.detail == {"parent": parent, "from_step": 2}
+
+        page = await peers.ask(rpc.EVENTS, GetEvents(project="default", run_id=accepted["run_id"]))
+        assert isinstance(page.entries[1].event, RunForked) and page.entries[1].event.by == "bob"
+        replayed = await peers.ask(rpc.REPLAY_RUNS, ReplayRuns(project="default"))
+        assert (replayed.runs, replayed.identical) == (2, 2)
+
+        other = await fork(peers, parent, 3, script=[{"action": "RESPOND"}])
+        assert other["status"] in ("queued", "running")
+        assert (await ended(peers, other["run_id"])).status == "completed"
+        script = next(d for d in peers.decisions if str(d.run_id) == other["run_id"])
+        assert script.model == "scripted:task" and script.script is not None and script.script.cursors == {}
+
+        assert (await fork(peers, parent, 4))["code"] == "fork_refused"
+        assert (await fork(peers, parent, 9))["code"] == "fork_refused"
+        assert (await fork(peers, parent, 2, project="other"))["code"] == "run_not_found"
+        assert (await fork(peers, accepted["run_id"], 1))["code"] == "fork_refused"
+        peers.answer_tools = False
+        waiting = (await submit(peers))["run_id"]
+        await peers.until(lambda: any(str(request.run_id) == waiting for request in peers.requests))
+        assert "step 1 is not over" in (await fork(peers, waiting, 2))["detail"]
+        await change(database(), "DELETE FROM runs.network_version")
+        assert (await fork(peers, parent, 2))["code"] == "version_not_found"
+        assert {action.action for action in peers.actions} == {"run.forked"}

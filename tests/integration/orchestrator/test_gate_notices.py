@@ -1,0 +1,252 @@
+"""Notices of gates reach a real receiver from a real database: at least once, whoever dies on the way (design §7)."""
+
+import asyncio
+import base64
+import dataclasses
+import hashlib
+import hmac
+import json
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+import structlog
+from tests.conftest import DatabaseUrl
+from tests.support.gateway.web import Web, web
+from tests.support.waiting import eventually
+
+from towpath_contracts.gate_notices import ListNotices, RetryNotice
+from towpath_contracts.problems.registry import ProblemError
+from towpath_fabric.postgres.pool import open_pool
+from towpath_orchestrator.adapters.webhooks import Webhook
+from towpath_orchestrator.app.loop.webhook_delivery import LEASE_S, TIMEOUT_S, Noticing
+
+KEY = b"k" * 24
+TAKEN = b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n"
+OPEN = (
+    "INSERT INTO runs.gate"
+    " (gate_id, run_id, project, network, gate_type, status, reason, detail, opened_at, expires_at)"
+    " VALUES ($1, $2, 'shop', 'support', $4, 'pending', 'somebody looks', $3, now(), now() + interval '1 day')"
+)
+CLOSE = "UPDATE runs.gate SET status = 'denied', verdict = 'denied', closed_by = 'paula', closed_at = now()"
+SOON = "UPDATE runs.notice SET due_at = now() WHERE status = 'pending'"
+
+
+def answering(status: str, more: str = "") -> bytes:
+    return f"HTTP/1.1 {status}\r\n{more}content-length: 0\r\nconnection: close\r\n\r\n".encode()
+
+
+class Place:
+    """A database with gates, a receiver, and as many replicas as a test wants."""
+
+    def __init__(self, pool: Any, receiver: Web) -> None:
+        self.pool = pool
+        self.receiver = receiver
+        kinds = ("gate.opened", "gate.closed")
+        self.webhook = Webhook(name="ops", url=receiver.url("/h"), secrets=(KEY,), projects=("shop",), kinds=kinds)
+
+    def replica(self, *webhooks: Webhook, try_s: float = TIMEOUT_S) -> Noticing:
+        log = structlog.get_logger()
+        return Noticing(self.pool, webhooks or (self.webhook,), log, look_s=0.02, try_s=try_s)
+
+    @asynccontextmanager
+    async def running(self, *replicas: Noticing) -> AsyncIterator[None]:
+        tasks = [asyncio.create_task(replica.run()) for replica in replicas or (self.replica(),)]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def open(self, count: int = 1, gate_type: str = "approval") -> list[uuid.UUID]:
+        gates = [uuid.uuid4() for _ in range(count)]
+        detail = json.dumps({"tool": "orders.refund", "args": {"card": "4111"}})
+        await self.pool.executemany(OPEN, [(gate, uuid.uuid4(), detail, gate_type) for gate in gates])
+        return gates
+
+    def told(self) -> list[dict[str, Any]]:
+        return [json.loads(asked.body) for asked in self.receiver.asked]
+
+    async def statuses(self) -> list[tuple[str, int, str]]:
+        rows = await self.pool.fetch("SELECT status, tries, error FROM runs.notice ORDER BY created_at")
+        return [tuple(row) for row in rows]
+
+    async def until(self, ready: Callable[[list[tuple[str, int, str]]], bool]) -> None:
+        async with asyncio.timeout(60):
+            while not ready(await self.statuses()):  # noqa: ASYNC110 - the database does not tell
+                await asyncio.sleep(0.05)
+
+
+@pytest.fixture
+async def place(database: DatabaseUrl) -> AsyncIterator[Place]:
+    pool = await open_pool(database("orchestrator"), 4, "test")
+    try:
+        async with web(lambda _asked: TAKEN) as receiver:
+            yield Place(pool, receiver)
+    finally:
+        await pool.close()
+
+
+async def test_a_gate_is_told_when_it_opens_and_when_it_closes_signed_and_without_arguments(place: Place) -> None:
+    (gate,) = await place.open()
+    async with place.running():
+        await eventually(lambda: len(place.receiver.asked) == 1)
+        await place.pool.execute(CLOSE)
+        await eventually(lambda: len(place.receiver.asked) == 2)
+        await place.until(lambda rows: [row[0] for row in rows] == ["sent", "sent"])
+    opened, closed = place.receiver.asked
+    assert json.loads(opened.body)["data"]["gate_id"] == str(gate)
+    assert json.loads(closed.body)["data"]["closed_by"] == "paula"
+    assert b"4111" not in opened.body + closed.body
+    assert opened.headers["webhook-id"] != closed.headers["webhook-id"]
+    content = f"{opened.headers['webhook-id']}.{opened.headers['webhook-timestamp']}.".encode() + opened.body
+    signature = base64.b64encode(hmac.digest(KEY, content, hashlib.sha256)).decode()
+    assert opened.headers["webhook-signature"] == f"v1,{signature}"
+    stored = await place.pool.fetch("SELECT notice::text AS whole FROM runs.notice")
+    assert not any(KEY.decode() in row["whole"] or "127.0.0.1" in row["whole"] for row in stored)
+
+
+async def test_replicas_share_the_work_and_each_notice_is_sent_once(place: Place) -> None:
+    gates = await place.open(40)
+    async with place.running(*(place.replica() for _ in range(3))):
+        await place.until(lambda rows: [row[0] for row in rows] == ["sent"] * 40)
+    assert sorted(one["data"]["gate_id"] for one in place.told()) == sorted(map(str, gates))
+
+
+async def test_what_a_sender_took_down_with_it_comes_again_under_the_same_id(place: Place) -> None:
+    place.receiver.answer = lambda _asked: b""  # taken in, and never answered
+    await place.open()
+    async with place.running():
+        await eventually(lambda: len(place.receiver.asked) == 1)
+    ((status, tries, _),) = await place.statuses()
+    assert (status, tries) == ("pending", 1), "it died in the middle, and nobody knows whether it was heard"
+    lease = "SELECT extract(epoch FROM due_at - now())::float FROM runs.notice"
+    assert 0 < await place.pool.fetchval(lease) <= LEASE_S
+    place.receiver.answer = lambda _asked: TAKEN
+    await place.pool.execute(SOON)
+    async with place.running():
+        await place.until(lambda rows: rows == [("sent", 2, "")])
+    first, second = place.receiver.asked
+    assert first.headers["webhook-id"] == second.headers["webhook-id"]
+
+
+async def test_a_refusal_is_tried_again_and_a_redirect_is_never_followed(place: Place) -> None:
+    elsewhere = f"location: {place.receiver.url('/metadata')}\r\n"
+    answers = [answering("302 Found", elsewhere), answering("500 Oops"), TAKEN]
+    place.receiver.answer = lambda _asked: answers[min(len(place.receiver.asked), 3) - 1]
+    await place.open()
+    async with place.running():
+        await place.until(lambda rows: rows == [("pending", 1, "it answered 302")])
+        await place.pool.execute(SOON)
+        await place.until(lambda rows: rows == [("pending", 2, "it answered 500")])
+        await place.pool.execute(SOON)
+        await place.until(lambda rows: rows == [("sent", 3, "")])
+    assert {asked.path for asked in place.receiver.asked} == {"/h"}
+
+
+async def test_who_wants_nothing_more_is_left_alone_and_a_person_may_try_again(place: Place) -> None:
+    place.receiver.answer = lambda _asked: answering("410 Gone")
+    await place.open()
+    replica = place.replica()
+    async with place.running(replica):
+        await place.until(lambda rows: rows == [("dead", 1, "it answered 410")])
+        (notice,) = (await replica.list(ListNotices(project="shop"))).notices
+        assert (notice.webhook, notice.kind, notice.error) == ("ops", "gate.opened", "it answered 410")
+        assert (await replica.list(ListNotices(project="other", status=None))).notices == ()
+        with pytest.raises(ProblemError, match="not_found"):
+            await replica.retry(RetryNotice(project="other", notice_id=notice.notice_id))
+        place.receiver.answer = lambda _asked: TAKEN
+        await replica.retry(RetryNotice(project="shop", notice_id=notice.notice_id))
+        await place.until(lambda rows: rows == [("sent", 1, "")])
+
+
+async def test_an_old_sender_has_no_say_in_a_newer_try(place: Place) -> None:
+    await place.open()
+    held = asyncio.Event()
+    gone = asyncio.Event()
+
+    async def slow(request: httpx2.Request) -> httpx2.Response:
+        held.set()
+        await gone.wait()
+        return httpx2.Response(500, request=request)
+
+    replica = place.replica()
+    assert await replica.gather() is False
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(slow)) as stuck, httpx2.AsyncClient() as quick:
+        late = asyncio.create_task(replica.send_due(stuck, place.webhook))
+        await held.wait()
+        await place.pool.execute(SOON)
+        assert await replica.send_due(quick, place.webhook) == 1
+        gone.set()
+        await late
+    assert await place.statuses() == [("sent", 2, "")]
+
+
+async def test_without_webhooks_nothing_is_kept_and_whoever_comes_later_hears_nothing_old(place: Place) -> None:
+    await place.open(3)
+    silent = Noticing(place.pool, (), structlog.get_logger())
+    assert await silent.gather() is False
+    await place.open()
+    async with place.running():
+        await place.until(lambda rows: [row[0] for row in rows] == ["sent"])
+    assert len(place.told()) == 1
+
+
+async def test_gates_of_a_switch_crowd_out_no_approval_and_are_looked_at_once(place: Place) -> None:
+    await place.open(300, "paused")
+    (gate,) = await place.open()
+    async with place.running():
+        await place.until(lambda rows: rows == [("sent", 1, "")])
+        await place.pool.execute(CLOSE)
+        await place.until(lambda rows: rows == [("sent", 1, "")] * 2)
+    assert {one["data"]["gate_id"] for one in place.told()} == {str(gate)}
+    left = "SELECT count(*) FROM runs.gate WHERE noticed <> status"
+    assert await place.pool.fetchval(left) == 0, "closed ones are done with too"
+
+
+async def test_a_receiver_that_drips_its_answer_ends_with_its_time(place: Place) -> None:
+    left = asyncio.Event()
+
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nx: ")
+            while not writer.is_closing():
+                writer.write(b"x")
+                await writer.drain()
+                await asyncio.sleep(0.05)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            return
+        finally:
+            writer.close()
+            left.set()
+
+    server = await asyncio.start_server(drip, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/h"
+    await place.open()
+    try:
+        async with place.running(place.replica(dataclasses.replace(place.webhook, url=url), try_s=1.0)):
+            await place.until(lambda rows: rows == [("pending", 1, "TimeoutError")])
+            await asyncio.wait_for(left.wait(), 60)
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
+async def test_notices_of_a_webhook_that_left_the_file_are_dead_after_a_day(place: Place) -> None:
+    await place.open()
+    assert await place.replica().gather() is False
+    other = dataclasses.replace(place.webhook, name="other")
+    async with place.running(place.replica(other)):
+        await place.open()
+        await place.until(lambda rows: ("sent", 1, "") in rows)
+    assert sorted(await place.statuses()) == [("pending", 0, ""), ("sent", 1, "")], "another replica may know it"
+    await place.pool.execute("UPDATE runs.notice SET due_at = now() - interval '25 hours' WHERE status = 'pending'")
+    async with place.running(place.replica(other)):
+        await place.until(lambda rows: ("dead", 0, "the webhook is no longer in the file") in rows)
+    assert len(place.receiver.asked) == 1
+    assert await place.pool.fetchval("SELECT ended_at IS NOT NULL FROM runs.notice WHERE status = 'dead'")

@@ -1,0 +1,103 @@
+"""A project sees nothing of another: every subject that a client or the gateway asks."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import pytest
+from tests.support.orchestrator.orchestrator_peers import NETWORK, Peers, connected, orchestrator, respond, use
+
+from towpath_contracts import rpc
+from towpath_contracts.base import Message
+from towpath_contracts.canonical import digest
+from towpath_contracts.networks.spec import PublishNetwork
+from towpath_contracts.runs.views import CancelRun, GetEvents, GetRun, ListGates, ListRuns, PreviewPrompt, ResolveGate
+from towpath_contracts.tools.access import GetPolicy
+from towpath_contracts.tools.calls import BlobGet
+
+
+@pytest.fixture
+async def peers(nats_server: Any) -> AsyncIterator[Peers]:
+    async with connected(nats_server.url()) as nc:
+        found = Peers(nc, lambda request: use("x") if request.step < 2 else respond("done"))
+        await found.start()
+        yield found
+        await found.stop()
+
+
+async def refused(peers: Peers, subject: str, body: bytes) -> str:
+    reply = await peers.raw(subject, body)
+    assert reply.headers is not None, reply.data
+    return str(reply.headers[rpc.PROBLEM_HEADER])
+
+
+async def add_caller(dsn: str, caller: str, project: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute("INSERT INTO gateway.principal (caller, project) VALUES ($1, $2)", caller, project)
+    finally:
+        await connection.close()
+
+
+def foreign(run_id: str) -> list[tuple[rpc.Method, Message, str]]:
+    mine = {"project": "default", "run_id": run_id}
+    return [
+        (rpc.GET_RUN, GetRun(**mine), "run_not_found"),
+        (rpc.EVENTS, GetEvents(**mine), "run_not_found"),
+        (rpc.CANCEL_RUN, CancelRun(**mine, actor="eve"), "run_not_found"),
+        (rpc.GET_NETWORK, PreviewPrompt(project="default", network="solo"), "network_not_found"),
+        (rpc.PREVIEW_PROMPT, PreviewPrompt(project="default", network="solo"), "network_not_found"),
+        (
+            rpc.RESOLVE_GATE,
+            ResolveGate(project="default", gate_id=run_id, verdict="approved", actor="eve"),
+            "gate_not_found",
+        ),
+    ]
+
+
+async def test_a_project_sees_nothing_of_another(database: Any, nats_server: Any, peers: Peers) -> None:
+    await add_caller(database(), "bob", "p2")
+    peers.answer_tools = False
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        await peers.ask(rpc.PUBLISH_NETWORK, PublishNetwork(project="p2", actor="bob", spec=NETWORK))
+        task = json.dumps({"network": "solo", "user_message": "hi"}).encode()
+        assert await refused(peers, "task.submit", task) == "network_not_found"
+        assert await refused(peers, "task.submit.mallory", task) == "caller_unknown"
+        accepted = json.loads((await peers.raw("task.submit.bob", task)).data)
+        run_id = accepted["run_id"]
+        assert accepted["project"] == "p2"
+
+        own = json.dumps({"run_id": run_id}).encode()
+        for verb in ("get", "events", "cancel"):
+            assert await refused(peers, f"task.{verb}.anonymous", own) == "run_not_found"
+        assert json.loads((await peers.raw("task.get.bob", own)).data)["run_id"] == run_id
+        sneaky = json.dumps({"run_id": run_id, "project": "p2"}).encode()
+        assert await refused(peers, "task.get.anonymous", sneaky) == "request_invalid"
+
+        for method, request, code in foreign(run_id):
+            assert await refused(peers, method.subject, request.model_dump_json().encode()) == code, method
+        assert not (await peers.ask(rpc.LIST_RUNS, ListRuns(project="default"))).runs
+        assert not (await peers.ask(rpc.LIST_NETWORKS, GetPolicy(project="default"))).networks
+        assert not (await peers.ask(rpc.LIST_GATES, ListGates(project="default", status=None))).gates
+        assert [run.run_id.hex for run in (await peers.ask(rpc.LIST_RUNS, ListRuns(project="p2"))).runs] == [
+            run_id.replace("-", "")
+        ]
+
+
+async def test_a_run_reaches_only_the_blobs_of_its_own_project(database: Any, nats_server: Any, peers: Peers) -> None:
+    await add_caller(database(), "bob", "p2")
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        for project in ("default", "p2"):
+            await peers.ask(rpc.PUBLISH_NETWORK, PublishNetwork(project=project, actor="x", spec=NETWORK))
+        plain = {"network": "solo", "user_message": "hi"}
+        mine = json.loads((await peers.raw("task.submit", json.dumps(plain).encode())).data)["run_id"]
+        script = [respond("secret")]
+        task = json.dumps({**plain, "script": script}).encode()
+        theirs = json.loads((await peers.raw("task.submit.bob", task)).data)["run_id"]
+        name = digest(script)
+        wanted = BlobGet(digest=name, run_id=theirs)
+        assert (await peers.ask(rpc.BLOB_GET_RUNS, wanted)).digest == name
+        for run_id in (mine, None):
+            body = BlobGet(digest=name, run_id=run_id).model_dump_json().encode()
+            assert await refused(peers, rpc.BLOB_GET_RUNS.subject, body) == "not_found"

@@ -1,0 +1,262 @@
+"""The orchestrator as a process, with real NATS and Postgres and peers that speak its protocol."""
+
+import json
+import shutil
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import pytest
+from tests.support.orchestrator.orchestrator_peers import NETWORK, Peers, connected, orchestrator, respond, use
+from tests.support.waiting import eventually
+
+from towpath_contracts import rpc
+from towpath_contracts.networks.spec import PublishNetwork
+from towpath_contracts.runs.views import CancelRun, GetEvents, GetRun, ListRuns
+from towpath_contracts.tasks import SubmitTask
+
+
+def three_steps(request: Any) -> dict[str, Any]:
+    return use(f"step {request.step}") if request.step < 3 else respond("done")
+
+
+@pytest.fixture
+async def peers(nats_server: Any) -> AsyncIterator[Peers]:
+    async with connected(nats_server.url()) as nc:
+        found = Peers(nc, three_steps)
+        await found.start()
+        yield found
+        await found.stop()
+
+
+async def publish(peers: Peers) -> None:
+    await peers.ask(rpc.PUBLISH_NETWORK, PublishNetwork(project="default", actor="test", spec=NETWORK))
+
+
+async def submit(peers: Peers, **options: Any) -> Any:
+    task = SubmitTask(network="solo", user_message="hello", **options)
+    reply = await peers.raw("task.submit", task.model_dump_json().encode())
+    return json.loads(reply.data)
+
+
+async def ended(peers: Peers, run_id: str) -> Any:
+    for _ in range(10):
+        view = await peers.ask(rpc.GET_RUN, GetRun(project="default", run_id=run_id, wait_ms=5_000))
+        if view.ended_at is not None:
+            return view
+    raise AssertionError(view)
+
+
+async def test_a_task_runs_to_its_answer(database: Any, nats_server: Any, peers: Peers) -> None:
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        await publish(peers)
+        accepted = await submit(peers)
+        view = await ended(peers, accepted["run_id"])
+        assert (view.status, view.reason, view.final, view.step) == ("completed", "responded", {"message": "done"}, 3)
+        page = await peers.ask(rpc.EVENTS, GetEvents(project="default", run_id=accepted["run_id"]))
+        assert [entry.seq for entry in page.entries] == list(range(1, page.seq + 1))
+        facts = await stored_facts(database(), accepted["run_id"])
+        assert facts == [
+            "run.admitted",
+            "decision.made",
+            "tool.finished",
+            "decision.made",
+            "tool.finished",
+            "decision.made",
+        ]
+
+
+async def stored_facts(dsn: str, run_id: str) -> list[str]:
+    connection = await asyncpg.connect(dsn)
+    try:
+        rows = await connection.fetch(
+            "SELECT fact->>'type' AS t FROM runs.run_fact WHERE run_id = $1 ORDER BY first_seq", run_id
+        )
+    finally:
+        await connection.close()
+    return [row["t"] for row in rows]
+
+
+async def test_a_repeated_key_gives_the_same_run_and_another_body_a_conflict(
+    database: Any, nats_server: Any, peers: Peers
+) -> None:
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        await publish(peers)
+        first = await submit(peers, idempotency_key="k")
+        again = await submit(peers, idempotency_key="k")
+        assert (again["run_id"], again["duplicate"]) == (first["run_id"], True)
+        other = await submit(peers, idempotency_key="k", debug=True)
+        assert (other["code"], other["run_id"]) == ("idempotency_conflict", first["run_id"])
+
+
+async def test_an_enqueued_task_runs_and_a_bad_one_is_set_aside(database: Any, nats_server: Any, peers: Peers) -> None:
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        await publish(peers)
+        js = peers.nc.jetstream()
+        await js.publish("task.enqueue.anonymous", json.dumps({"network": "solo", "user_message": "hi"}).encode())
+        await js.publish("task.enqueue.anonymous", b'{"network": "nowhere", "user_message": "hi"}')
+        await js.publish("task.enqueue.anonymous", b"not json")
+        await peers.until(lambda: len(peers.decisions) >= 3)
+        page = await peers.ask(rpc.LIST_RUNS, ListRuns(project="default"))
+        assert (await ended(peers, str(page.runs[0].run_id))).status == "completed"
+        connection = await asyncpg.connect(database())
+        reasons = [row["reason"] for row in await connection.fetch("SELECT reason FROM runs.dead_letter ORDER BY 1")]
+        await connection.close()
+        assert [reason.split(":")[0] for reason in reasons] == ["network_not_found", "not a task"]
+
+
+async def test_a_killed_orchestrator_leaves_no_run_behind(database: Any, nats_server: Any, peers: Peers) -> None:
+    peers.answer_tools = False
+    async with orchestrator(database("orchestrator"), nats_server.url()) as process:
+        await publish(peers)
+        runs = [(await submit(peers))["run_id"] for _ in range(5)]
+        await peers.until(lambda: len(peers.requests) >= 5)
+        process.kill()
+        for request in peers.requests[:3]:
+            await peers.finish(request)
+    peers.answer_tools = True
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        views = [await ended(peers, run_id) for run_id in runs]
+    assert {view.status for view in views} == {"completed"}
+
+
+async def test_a_cancelled_run_raises_its_fence_and_ends(database: Any, nats_server: Any, peers: Peers) -> None:
+    peers.answer_tools = False
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        await publish(peers)
+        run_id = (await submit(peers))["run_id"]
+        await peers.until(lambda: bool(peers.requests))
+        await peers.ask(rpc.CANCEL_RUN, CancelRun(project="default", run_id=run_id, actor="me", reason="enough"))
+        view = await ended(peers, run_id)
+    assert (view.status, view.final["error"]) == ("cancelled", "cancelled")
+    assert [fence.fence for fence in peers.fences][:1] == [1]
+
+
+async def test_hostile_facts_are_set_aside_and_the_run_is_untouched(
+    database: Any, nats_server: Any, peers: Peers
+) -> None:
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        await publish(peers)
+        peers.answer_tools = False
+        run_id = (await submit(peers))["run_id"]
+        await peers.until(lambda: bool(peers.requests))
+        request = peers.requests[0]
+        finished = json.dumps(
+            {
+                "type": "tool.finished",
+                "run_id": run_id,
+                "execution_id": str(request.execution_id),
+                "status": "succeeded",
+            }
+        )
+        for source, body in (
+            ("tas", b"\xff{"),
+            ("tas", b"{}"),
+            ("decider", finished.encode()),
+            ("tas", finished.replace(run_id, run_id[:-1] + "0").encode()),
+            ("gateway", b"[" * 1000),
+        ):
+            await peers.send(source, request.run_id, body)
+        await peers.finish(request)
+        peers.answer_tools = True
+        view = await ended(peers, run_id)
+    assert view.status == "completed"
+    connection = await asyncpg.connect(database())
+    assert await connection.fetchval("SELECT count(*) FROM runs.dead_letter") >= 4
+    await connection.close()
+
+
+async def test_a_prompt_that_the_decider_would_refuse_is_not_published(
+    database: Any, nats_server: Any, peers: Peers
+) -> None:
+    agents = [
+        {**NETWORK["agents"][0], "prompt_template": text} for text in ("{% for x in tools %}{% endfor %}", "{{ y }}")
+    ]
+    spec = {"name": "bad", "agents": [agents[0], {**agents[1], "key": "b", "is_default": False}]}
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        request = PublishNetwork(project="default", actor="test", spec=spec)
+        reply = await peers.raw(rpc.PUBLISH_NETWORK.subject, request.model_dump_json().encode())
+    found = json.loads(reply.data)
+    assert (found["code"], [entry["code"] for entry in found["errors"]]) == ("network_invalid", ["prompt_invalid"] * 2)
+    assert [entry["pointer"] for entry in found["errors"]] == ["/agents/0/prompt_template", "/agents/1/prompt_template"]
+
+
+async def test_what_fits_no_message_is_refused_or_ends_its_own_run(
+    database: Any, nats_server: Any, peers: Peers
+) -> None:
+    peers.decide = lambda request: use("x" * 300_000) if request.step == 1 else respond("done")
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        await publish(peers)
+        assert (await submit(peers, system_params={"p": "x" * 40_000}))["code"] == "request_too_large"
+        view = await ended(peers, (await submit(peers))["run_id"])
+        assert (view.status, view.step) == ("completed", 2)
+        page = await peers.ask(rpc.EVENTS, GetEvents(project="default", run_id=view.run_id))
+        assert "decision_missed" in [entry.event.type for entry in page.entries]
+
+
+def deep(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+async def test_hostile_tasks_networks_and_decisions_stop_no_orchestrator(
+    database: Any, nats_server: Any, peers: Peers
+) -> None:
+    peers.decide = lambda request: respond("done") if request.step > 1 else {**use("x"), "action_reasoning": deep(150)}
+    async with orchestrator(database("orchestrator"), nats_server.url()) as process:
+        await publish(peers)
+        js = peers.nc.jetstream()
+        nan = b'{"network": "solo", "user_message": "x", "system_params": {"x": NaN}}'
+        await js.publish("task.enqueue.anonymous", nan)
+        assert json.loads((await peers.raw("task.submit", nan)).data)["code"] == "request_malformed"
+        assert (await submit(peers, model="agent:foo bar"))["code"] == "model_unknown"
+        with_nul = b'{"network": "solo", "user_message": "x", "idempotency_key": "a\\u0000b"}'
+        assert json.loads((await peers.raw("task.submit", with_nul)).data)["code"] == "request_malformed"
+        endless = PublishNetwork(
+            project="default", actor="t", spec={**NETWORK, "name": "endless", "timeout_ms": 10**15}
+        )
+        reply = await peers.raw(rpc.PUBLISH_NETWORK.subject, endless.model_dump_json().encode())
+        assert json.loads(reply.data)["code"] == "network_invalid"
+        assert (await ended(peers, (await submit(peers))["run_id"])).status == "completed"
+        assert process.process.poll() is None
+
+
+async def test_a_log_that_can_not_be_read_parks_its_run_alone(database: Any, nats_server: Any, peers: Peers) -> None:
+    peers.answer_tools = False
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        await publish(peers)
+        broken = (await submit(peers))["run_id"]
+        await peers.until(lambda: bool(peers.requests))
+    connection = await asyncpg.connect(database())
+    await connection.execute(
+        'UPDATE runs.run_event SET event = \'{"type": "from_the_future"}\' WHERE run_id = $1 AND seq = 3', broken
+    )
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        await peers.finish(peers.requests[0])
+        peers.answer_tools = True
+        assert (await ended(peers, (await submit(peers))["run_id"])).status == "completed"
+        status = await connection.fetchval("SELECT status FROM runs.run WHERE run_id = $1", broken)
+    await connection.close()
+    assert status == "quarantined"
+
+
+async def test_what_is_pending_is_said_again_at_once_when_the_broker_lost_everything(
+    database: Any, nats_server: Any, peers: Peers
+) -> None:
+    """The attempt stays the same, so it is not the reconciler's resend after the lease, which raises it."""
+    peers.answer_decisions = False
+    async with orchestrator(database("orchestrator"), nats_server.url()):
+        await publish(peers)
+        run_id = (await submit(peers))["run_id"]
+        await eventually(lambda: len(peers.decisions) == 1)
+        nats_server.process.kill()
+        nats_server.process.wait()
+        shutil.rmtree(nats_server.store)
+        peers.decisions.clear()
+        peers.answer_decisions = True
+        await nats_server.start()
+        view = await ended(peers, run_id)
+        assert view.status == "completed"
+        assert peers.decisions[0].attempt == 1

@@ -1,0 +1,107 @@
+"""Proofs in a real Postgres: of what was decided before a bundle, and of single entries without the rest of the log."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from tests.conftest import DatabaseUrl
+from tests.support.tas.audit_log import (
+    PROJECT,
+    AuditLog,
+    Forger,
+    always,
+    asked_by_a_run,
+    audit_log,
+    call_entries,
+    fill,
+    sizes,
+)
+
+from towpath_audit.proof import verify_proof
+from towpath_audit.verifier import verify
+from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.tools.audit import ProveRun
+from towpath_fabric.clock import wall
+from towpath_fabric.ids import new_run_id
+from towpath_tas.app.audit import tree_paths
+from towpath_tas.app.audit.audit_proofs import Proving
+from towpath_tas.app.audit.retention import Retention
+
+
+@pytest.fixture
+async def log(database: DatabaseUrl) -> AsyncIterator[AuditLog]:
+    """The log of a database of the test's own."""
+    async with audit_log(database(), database("tas")) as found:
+        yield found
+
+
+def codes(lines: list[str], **more: Any) -> list[str]:
+    """What verifying finds, in order."""
+    return [fault.code for fault in verify(lines, **more).faults]
+
+
+async def test_what_was_decided_before_a_bundle_is_shown_and_proved_in_it(log: AuditLog) -> None:
+    """Only where the log says that retention dropped what was before is a missing decision a remark."""
+    await fill(log, 30)
+    run_id = new_run_id()
+    await asked_by_a_run(log, run_id, 2)
+    calls = [always(call_entries(run_id, n)) for n in range(2)]
+    await log.write(calls[0][0])
+    before = await log.sealer.current()
+    since = wall()
+    await log.write(*calls[0][1:])
+    bundle = await log.export(since=since)
+    trusted = {"checkpoints": [before.note], "keys": [log.notes.public.fingerprint]}
+    assert verify(bundle, **trusted).faults == []
+    forged = Forger(bundle, log.notes)
+    (place,) = [n for n, line in enumerate(forged.body) if line["kind"] == "earlier"]
+    hidden = forged.copy()
+    del hidden.body[place]
+    assert codes(hidden.lines(), **trusted) == ["effect_without_decision"] * 2
+    for field, value in (("leaf", 0), ("proof", []), ("proof", [before.edge.root.hex()])):
+        torn = forged.copy()
+        torn.body[place][field] = value
+        assert codes(torn.lines(), **trusted) == ["earlier_unproved", *["effect_without_decision"] * 2]
+    await log.write(calls[1][0])
+    cut = await log.sealer.current()
+    await log.owner("UPDATE tas.audit_seal SET at = at - interval '40 days'")
+    await log.write(calls[1][1])
+    assert await Retention(log.pool, log.sealer._log, keep_days=30).drop() == cut.edge.size
+    late = (await log.sealer.current()).at
+    await log.write(*calls[1][2:])
+    for asked in ({}, {"since": late}):
+        report = verify(await log.export(**asked), **trusted)
+        assert report.faults == []
+        assert any("retention dropped" in note for note in report.notes), asked
+
+
+async def test_an_entry_is_proved_without_the_rest_of_the_log(log: AuditLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    await fill(log, 90)
+    (row, *_) = await log.owner("SELECT run_id, execution_id FROM tas.audit_record WHERE phase = 'claim' LIMIT 1")
+    proving, key = Proving(log.pool, log.sealer), log.notes.public.fingerprint
+    asked = {"project": PROJECT, "run_id": row["run_id"]}
+    made = await proving.prove(ProveRun(**asked, execution_id=row["execution_id"]))
+    assert made.entries == 3
+    report = verify_proof(made.proof, checkpoints=log.kept.notes, keys=[key])
+    assert (report.faults, report.notes, report.figures["entries"]) == ([], [], 3)
+    monkeypatch.setattr(tree_paths, "AT_ONCE", 4)  # so that a small log is read as a large one is
+    for size in sizes(log.kept.notes, log.notes):
+        made = await proving.prove(ProveRun(**asked, size=size))
+        assert verify_proof(made.proof, checkpoints=log.kept.notes, keys=[key]).faults == []
+    said = json.loads(made.proof)
+    said["entries"][1]["entry"]["verdict"] = "refused"
+    assert [one.code for one in verify_proof(json.dumps(said)).faults] == ["entry_unproved"]
+    said["entries"].pop(1)
+    said["entries"][0]["payload"]["detail"] = '{"amount": 1}'
+    assert [one.code for one in verify_proof(json.dumps(said)).faults] == ["payload_changed"]
+    assert any("no checkpoint from outside" in note for note in verify_proof(made.proof).notes)
+    assert [one.code for one in verify_proof(made.proof, keys=["sha256:00"]).faults] == ["checkpoint_signature"]
+    with pytest.raises(ProblemError, match="no entry"):
+        await proving.prove(ProveRun(project="bank", run_id=row["run_id"]))
+    cut = sizes(log.kept.notes, log.notes)[1]
+    await log.owner("UPDATE tas.audit_seal SET at = at - interval '40 days' WHERE size <= $1", cut)
+    assert await Retention(log.pool, log.sealer._log, keep_days=30).drop() == cut
+    (kept, *_) = await log.owner("SELECT run_id FROM tas.audit_record WHERE run_id IS NOT NULL LIMIT 1")
+    made = await proving.prove(ProveRun(project=PROJECT, run_id=kept["run_id"]))
+    assert verify_proof(made.proof, keys=[key]).faults == []

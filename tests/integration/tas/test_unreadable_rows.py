@@ -1,0 +1,96 @@
+"""Outcomes that TAS can't read: stored as dead letters, and confirmed, so that their worker does not send for ever."""
+
+import json
+import uuid
+from collections.abc import Awaitable, Callable
+
+from nats.aio.msg import Msg
+from tests.support.tas.tas_caller import query
+from tests.support.tas.tas_running import Running, shared_tas, tas
+
+from towpath_contracts import rpc, subjects
+from towpath_embedded.chaos.hostile import BODIES
+
+__all__ = ["shared_tas", "tas"]
+
+
+async def test_an_unreadable_outcome_that_names_its_call_is_confirmed_once_it_is_stored(tas: Running) -> None:
+    caller = tas.caller
+    invocation = await caller.call("orders.find")
+    named = {"execution_id": str(invocation.execution_id), "attempt": invocation.attempt}
+    await send(tas, {**named, "status": "happy"})
+    await caller.confirmation(f"{invocation.execution_id}:1")
+    assert await dead_letters(tas, str(invocation.execution_id)) == 1
+    await caller.confirmation(await caller.report(invocation), times=2)
+
+
+async def test_only_what_can_be_named_is_confirmed_and_only_to_an_inbox(tas: Running) -> None:
+    caller = tas.caller
+    invocation = await caller.call("orders.find")
+    await send(tas, {"execution_id": str(invocation.execution_id), "status": "happy"})
+    await send(tas, {"execution_id": "no id", "attempt": 1, "run_id": str(invocation.run_id)})
+    overheard: list[bytes] = []
+    listening = await caller.nc.subscribe("elsewhere", cb=_keep(overheard))
+    await caller.nc.flush()
+    await send(tas, {"execution_id": str(invocation.execution_id), "attempt": 7}, confirm_to="elsewhere")
+    await caller.confirmation(await caller.report(invocation))
+    await caller.nc.flush()
+    assert (caller.confirmed, overheard) == ([f"{invocation.execution_id}:1"], [])
+    await listening.unsubscribe()
+
+
+async def test_no_request_stops_the_service_whatever_it_says_of_itself(tas: Running) -> None:
+    """Every body of the hostile corpus, then some that name what no column can hold: calls go on."""
+    js = tas.caller.nc.jetstream()
+    named = {"run_id": str(uuid.uuid4()), "execution_id": str(uuid.uuid4())}
+    odd: list[dict[str, object]] = [{**named, "attempt": 10**40}, {**named, "attempt": -1, "project": "a\0b"}]
+    bodies = [*BODIES, *(json.dumps(body).encode() for body in odd)]
+    for subject in (subjects.TOOL_REQUEST, subjects.TOOL_OUTCOME):
+        for body in bodies:
+            await js.publish(subject, body, timeout=5)
+    await tas.caller.confirmation(await tas.caller.report(await tas.caller.call("orders.find")))
+    found = await query(
+        tas.dsn, "SELECT stream, project FROM runs.dead_letter WHERE position($1::bytea IN body) > 0", rb'a\u0000b"}'
+    )
+    assert {letter["stream"] for letter in found} == {"TOOLREQ", "TOOLOUT"}
+    assert {letter["project"] for letter in found} == {None}
+
+
+async def test_an_unreadable_outcome_is_its_projects_only_where_the_ledger_knows_the_call(tas: Running) -> None:
+    caller = tas.caller
+    invocation = await caller.call("orders.find")
+    mine = {"run_id": str(invocation.run_id), "execution_id": str(invocation.execution_id), "attempt": 1}
+    strange = {**mine, "execution_id": str(uuid.uuid4()), "attempt": 2}
+    for body in (mine, strange):
+        await send(tas, {**body, "status": "happy", "project": "other"})
+    await caller.confirmation(f"{strange['execution_id']}:2")
+    kept = await query(
+        tas.dsn,
+        "SELECT run_id, project FROM runs.dead_letter WHERE stream = 'TOOLOUT' AND position($1::bytea IN body) > 0"
+        " ORDER BY dead_letter_id",
+        str(invocation.run_id).encode(),
+    )
+    found = [(letter["run_id"], letter["project"]) for letter in kept]
+    assert found == [(invocation.run_id, invocation.project), (None, None)]
+
+
+async def send(tas: Running, body: dict[str, object], confirm_to: str = "") -> None:
+    headers = {rpc.CONFIRM_HEADER: confirm_to or tas.caller.inbox}
+    js = tas.caller.nc.jetstream()
+    await js.publish(subjects.TOOL_OUTCOME, json.dumps(body).encode(), timeout=5, headers=headers)
+
+
+async def dead_letters(tas: Running, words: str) -> int:
+    found = await query(
+        tas.dsn,
+        "SELECT count(*) AS n FROM runs.dead_letter WHERE stream = 'TOOLOUT' AND position($1::bytea IN body) > 0",
+        words.encode(),
+    )
+    return int(found[0]["n"])
+
+
+def _keep(into: list[bytes]) -> Callable[[Msg], Awaitable[None]]:
+    async def keep(message: Msg) -> None:
+        into.append(message.data)
+
+    return keep

@@ -1,0 +1,292 @@
+"""What comes of a call: results, failures, arguments, limits, logs, hooks."""
+
+import asyncio
+import json
+import time
+
+import pytest
+from tests.support.tas.tas_peer import TasPeer
+from tests.support.waiting import eventually
+from tests.support.worker import worker_tools
+from tests.support.worker.running_worker import serving
+from tests.support.worker.worker_tools import CALLS, RUNNING
+
+from towpath.hooks import Moment, hook
+from towpath_contracts.canonical import digest, digest_text
+from towpath_contracts.tools.calls import INLINE_RESULT_BYTES, MAX_RESULT_BYTES
+from towpath_embedded.servers.nats import Nats
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    CALLS.clear()
+    RUNNING.update(now=0, most=0)
+    worker_tools.RELEASE.clear()
+
+
+async def test_a_result_comes_back_as_json_with_its_digest(nats_server: Nats) -> None:
+    async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()):
+        outcome = await tas.call("add", {"a": 1, "b": 2})
+        assert (outcome.status, outcome.result) == ("succeeded", {"total": 3})
+        assert outcome.result_digest == digest({"total": 3})
+        assert outcome.result_bytes == len('{"total":3}')
+        assert (outcome.worker, outcome.tool, outcome.claim_id) == ("worker-1", "add", None)
+        await tas.all_acknowledged()
+
+
+async def test_a_plain_function_runs_in_a_thread(nats_server: Nats) -> None:
+    async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()):
+        assert (await tas.call("add_slowly", {"a": 1, "b": 2})).result == 3
+        assert CALLS[0].startswith("tool")
+
+
+async def test_a_tool_that_is_not_pure_is_claimed_before_it_runs(nats_server: Nats) -> None:
+    async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()):
+        outcome = await tas.call("pay", {"amount": 5}, effect_class="irreversible")
+        (claim,) = tas.claims
+        assert (claim.execution_id, claim.claim_id) == (outcome.execution_id, outcome.claim_id)
+        assert claim.ticket == outcome.ticket
+        assert outcome.result == {"paid": 5, "key": str(outcome.execution_id), "attempt": 1}
+
+
+async def test_every_toolset_of_a_worker_is_registered_and_served(nats_server: Nats) -> None:
+    async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()):
+        outcome = await tas.call("elsewhere", {"who": "me"}, toolset="second")
+        assert outcome.result == "me"
+        assert {one.toolset for one in tas.registered} == {"default", "second"}
+        (spec,) = next(one for one in tas.registered if one.toolset == "second").tools
+        assert spec.system_params == ("who",)
+
+
+async def test_arguments_that_do_not_fit_are_a_failure_and_nothing_runs(nats_server: Nats) -> None:
+    async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()):
+        outcome = await tas.call("add", {"a": "one", "c": 3})
+        assert outcome.failure is not None
+        assert outcome.failure.code == "invalid_arguments"
+        for place in ("a: ", "b: ", "c: "):
+            assert place in outcome.failure.message
+        assert CALLS == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "message", "external"),
+    [
+        ("exit", "tool_exception", "SystemExit: 3", False),
+        ("stop_iteration", "tool_exception", "StopIteration", False),
+        ("connection", "tool_exception", "ConnectionRefusedError: nobody there", True),
+        ("cancelled", "tool_exception", "CancelledError", False),
+        ("timeout", "tool_exception", "TimeoutError: its own", True),
+        ("nan", "result_invalid", "not JSON", False),
+        ("object", "result_invalid", "not JSON", False),
+        ("loop", "result_invalid", "not JSON", False),
+        ("x", "tool_exception", "ValueError: secret x", False),
+    ],
+)
+async def test_whatever_a_tool_raises_or_returns_is_an_outcome(
+    nats_server: Nats, kind: str, code: str, message: str, external: bool
+) -> None:
+    async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()):
+        failure = (await tas.call("fail", {"kind": kind})).failure
+        assert failure is not None
+        assert (failure.code, failure.external) == (code, external)
+        assert message in failure.message
+        assert "Traceback" not in failure.message
+        assert (await tas.call("add", {"a": 1, "b": 1})).status == "succeeded"
+
+
+@pytest.mark.parametrize("kind", ["not_started", "code_cancelled", "invalid_arguments"])
+async def test_whether_a_call_began_is_not_for_its_tool_to_say(nats_server: Nats, kind: str) -> None:
+    async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()):
+        said = (await tas.call("fail", {"kind": kind})).failure
+        assert said is not None and (said.code, said.began) == (kind.removeprefix("code_"), True)
+        never = (await tas.call("fail", {})).failure
+        assert never is not None and (never.code, never.began) == ("invalid_arguments", False)
+
+
+async def test_a_tool_error_keeps_what_it_says(nats_server: Nats) -> None:
+    async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()):
+        failure = (await tas.call("fail", {"kind": "tool_error"})).failure
+        assert failure is not None
+        assert failure.model_dump() == {
+            "code": "order_unknown",
+            "message": "No order 7",
+            "retryable": True,
+            "hint": "Search first",
+            "external": True,
+            "uncertain": False,
+            "began": True,
+        }
+
+
+@pytest.mark.parametrize("kind", ["stop_iteration", "exit"])
+async def test_what_a_thread_raises_is_an_outcome_too(nats_server: Nats, kind: str) -> None:
+    async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()):
+        failure = (await tas.call("fail_in_a_thread", {"kind": kind})).failure
+        assert failure is not None
+        assert failure.code == "tool_exception"
+
+
+async def test_a_large_result_is_stored_in_pieces_and_named_by_its_digest(nats_server: Nats) -> None:
+    size = 600_000
+    async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()):
+        outcome = await tas.call("large", {"size": size})
+        whole = b"".join(part for _, part in sorted(tas.blobs[outcome.result_digest or ""].items()))
+        assert whole == json.dumps("x" * size).encode()
+        assert digest_text(whole) == outcome.result_digest
+        assert (outcome.blob, outcome.result, outcome.result_bytes) == (True, None, size + 2)
+
+
+async def test_a_result_at_the_limit_travels_inline_and_one_byte_more_does_not(nats_server: Nats) -> None:
+    async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()):
+        assert not (await tas.call("large", {"size": INLINE_RESULT_BYTES - 2})).blob
+        assert (await tas.call("large", {"size": INLINE_RESULT_BYTES - 1})).blob
+
+
+async def test_a_result_over_the_limit_is_a_failure(nats_server: Nats) -> None:
+    async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()):
+        failure = (await tas.call("large", {"size": MAX_RESULT_BYTES})).failure
+        assert failure is not None
+        assert failure.code == "result_too_large"
+        assert tas.blobs == {}
+
+
+@pytest.mark.parametrize("name", ["hang", "hang_in_a_thread"])
+async def test_a_call_that_does_not_end_in_time_is_a_timeout(nats_server: Nats, name: str) -> None:
+    async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()):
+        began = time.monotonic()
+        failure = (await tas.call(name)).failure
+        assert failure is not None
+        assert (failure.code, failure.retryable) == ("tool_timeout", True)
+        assert time.monotonic() - began < 20  # by themselves the tools take half a minute and more
+        worker_tools.RELEASE.set()
+
+
+async def test_a_timeout_of_what_cannot_be_undone_warns_against_a_repeat(nats_server: Nats) -> None:
+    async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()):
+        failure = (await tas.call("pay_and_hang", effect_class="irreversible")).failure
+        assert failure is not None
+        assert (failure.code, failure.retryable) == ("tool_timeout", False)
+        assert "may have happened" in failure.hint
+
+
+async def test_a_thread_that_runs_over_keeps_its_slot_until_it_ends(nats_server: Nats) -> None:
+    async with TasPeer(nats_server.url()) as tas, serving(nats_server.url(), concurrency=1) as held:
+        await tas.call("hang_in_a_thread")
+        assert held.worker.overrun
+        with pytest.raises(RuntimeError, match="every slot"):
+            await held.worker.ready()
+        next_call = await tas.dispatch(tas.invocation("add", {"a": 1, "b": 1}))
+        await asyncio.sleep(0.5)
+        assert tas.outcomes_of(next_call) == []
+        worker_tools.RELEASE.set()
+        assert (await tas.outcome(next_call)).status == "succeeded"
+        await held.worker.ready()
+
+
+async def test_an_async_tool_that_ignores_its_end_is_reported_as_timed_out(nats_server: Nats) -> None:
+    async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()):
+        call = await tas.dispatch(tas.invocation("ignore_the_end", {}))
+        failure = (await tas.outcome(call)).failure
+        assert failure is not None
+        assert failure.code == "tool_timeout"
+        await asyncio.sleep(2)  # it ends now, and says "late"
+        assert {one.status for one in tas.outcomes_of(call)} == {"failed"}
+
+
+async def test_no_more_calls_run_at_once_than_allowed(nats_server: Nats) -> None:
+    async with TasPeer(nats_server.url()) as tas, serving(nats_server.url(), concurrency=3):
+        calls = [await tas.dispatch(tas.invocation("crowd", {"seconds": 0.05})) for _ in range(20)]
+        for call in calls:
+            await tas.outcome(call)
+        assert RUNNING["most"] == 3
+        await tas.all_acknowledged()
+
+
+async def test_f5_a_full_worker_leaves_the_rest_to_others(nats_server: Nats) -> None:
+    url = nats_server.url()
+    async with TasPeer(url) as tas, serving(url, concurrency=2) as full:
+        calls = [await tas.dispatch(tas.invocation("crowd", {"seconds": 3})) for _ in range(2)]
+        await eventually(lambda: RUNNING["now"] == 2)
+        more = [await tas.dispatch(tas.invocation("add", {"a": 1, "b": n})) for n in range(4)]
+        async with serving(url, name="worker-2"):
+            for call in more:
+                assert (await tas.outcome(call, within_s=2.5)).worker == "worker-2"
+        for call in calls:
+            assert (await tas.outcome(call)).worker == "worker-1"
+        assert full.count("towpath_worker_outcomes_total", tool="crowd", status="succeeded") == 2
+
+
+async def test_a_cancelled_async_call_stops_and_says_so(nats_server: Nats) -> None:
+    async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()):
+        call = await tas.dispatch(tas.invocation("pay_slowly", {"seconds": 30}, effect_class="idempotent"))
+        await eventually(lambda: CALLS != [])
+        await tas.cancel(call, "the run was cancelled")
+        failure = (await tas.outcome(call, within_s=3)).failure
+        assert failure is not None
+        assert (failure.code, failure.message) == ("cancelled", "the run was cancelled")
+        await tas.all_acknowledged()
+
+
+async def test_a_cancelled_plain_call_is_told_through_its_context(nats_server: Nats) -> None:
+    async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()):
+        call = await tas.dispatch(tas.invocation("look_at_the_stop", {}))
+        await eventually(lambda: CALLS != [])
+        await tas.cancel(call)
+        failure = (await tas.outcome(call, within_s=3)).failure
+        assert failure is not None
+        assert failure.code == "stopped"
+
+
+async def test_what_a_tool_logs_is_told_and_never_harms_it(nats_server: Nats) -> None:
+    async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()):
+        heard = await tas.nc.subscribe("log.tool.default.default")
+        await tas.nc.flush()
+        outcome = await tas.call("talk", {"text": "hello"})
+        assert outcome.status == "succeeded"
+        line = json.loads((await heard.next_msg(timeout=3)).data)
+        assert (line["level"], line["message"], line["tool"]) == ("warning", "hello", "talk")
+        assert line["execution_id"] == str(outcome.execution_id)
+        assert line["fields"]["number"] == 1
+
+
+async def test_hooks_hear_every_call_and_a_failing_one_is_contained(nats_server: Nats) -> None:
+    heard: list[str] = []
+
+    @hook("pre_tool_call")
+    async def before(moment: Moment) -> None:
+        heard.append(f"before {moment.tool}")
+
+    @hook("pre_tool_call")
+    def broken(moment: Moment) -> None:
+        raise RuntimeError("a hook of the user's")
+
+    @hook("post_tool_call")
+    def after(moment: Moment) -> None:
+        heard.append(f"after {moment.tool} {moment.status}")
+
+    @hook("error")
+    async def failed(moment: Moment) -> None:
+        heard.append(f"error {moment.failure.code if moment.failure else ''}")
+
+    @hook("start")
+    async def started(moment: Moment) -> None:
+        heard.append(f"start {moment.worker}")
+
+    @hook("finished")
+    async def finished(moment: Moment) -> None:
+        heard.append("finished")
+
+    hooks = (before, broken, after, failed, started, finished)
+    async with TasPeer(nats_server.url()) as tas, serving(nats_server.url(), hooks=hooks) as held:
+        assert (await tas.call("add", {"a": 1, "b": 2})).status == "succeeded"
+        assert (await tas.call("fail", {"kind": "tool_error"})).status == "failed"
+        assert held.count("towpath_worker_hook_failures_total", moment="pre_tool_call") == 2
+    assert heard == [
+        "start worker-1",
+        "before add",
+        "after add succeeded",
+        "before fail",
+        "error order_unknown",
+        "after fail failed",
+        "finished",
+    ]

@@ -1,0 +1,249 @@
+"""What a process has of the broker: its bus, and the feeds that its loops take from."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from tests.simulation.outside.broker import Broker, Queue, Stored
+from tests.simulation.outside.clock import Process
+
+from towpath_contracts.base import Message
+from towpath_contracts.problems.registry import Problem, ProblemError, problem
+from towpath_contracts.rpc import PROBLEM_HEADER, Method
+from towpath_contracts.streams import ConsumerSpec
+from towpath_fabric.nats.bus import problem_from_validation
+from towpath_fabric.postgres.pool import DATABASE_DOWN
+
+REPLY = "Reply-To"
+
+
+class Heard:
+    """A message as handlers see it."""
+
+    def __init__(self, bus: "SimBus", subject: str, data: bytes, headers: dict[str, str], reply: str = "") -> None:
+        self.subject = subject
+        self.data = data
+        self.headers = headers
+        self.reply = reply or headers.get(REPLY, "")
+        self._client: Any = bus
+
+
+class Delivery(Heard):
+    """A message of a stream; what is said about it goes back to the broker."""
+
+    def __init__(self, feed: "Feed", queue: Queue, message: Stored, life: int) -> None:
+        super().__init__(feed.bus, message.subject, message.data, message.headers, "ack")
+        self._queue, self._stored, self._life = queue, message, life
+        self._client = self
+        sequence = SimpleNamespace(stream=message.seq)
+        self.metadata = SimpleNamespace(
+            sequence=sequence, num_delivered=message.deliveries, timestamp=Broker.timestamp(message)
+        )
+        self._broker = feed.bus.broker
+
+    async def publish(self, _reply: str, word: bytes) -> None:
+        """Tell the broker."""
+        if not self._broker_away():
+            self._broker.word(self._queue, self._stored.seq, self._life, word)
+
+    def _broker_away(self) -> bool:
+        return not self._broker.up
+
+
+class Feed:
+    """Messages of one consumer that wait in a process."""
+
+    def __init__(
+        self, bus: "SimBus", spec: ConsumerSpec, window: int = 256, arrived: asyncio.Event | None = None
+    ) -> None:
+        self.bus = bus
+        self.process = bus.process
+        self._paused = False
+        self.promised = 0
+        self._window = window
+        self._ready: deque[Delivery] = deque()
+        self._arrived = arrived or asyncio.Event()
+        self._queue = bus.broker.declare(spec)
+        self._queue.feeds.append(self)
+        bus.broker.offer_all(self._queue)
+
+    @property
+    def paused(self) -> bool:
+        """Whether nothing more is wanted for the time being."""
+        return self._paused
+
+    @paused.setter
+    def paused(self, value: bool) -> None:
+        self._paused = value
+        if not value:
+            self._ask()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the broker may send more."""
+        return not self._paused and self.promised + len(self._ready) < self._window
+
+    @property
+    def waiting(self) -> int:
+        return len(self._ready)
+
+    def receive(self, queue: Queue, message: Stored, life: int) -> None:
+        """Take a delivery."""
+        self.promised = max(0, self.promised - 1)
+        self._ready.append(Delivery(self, queue, message, life))
+        self._arrived.set()
+
+    async def take(self, most: int) -> list[Delivery]:
+        while not self._ready:
+            self._ask()
+            self._arrived.clear()
+            await self._arrived.wait()
+        return self.take_now(most)
+
+    def take_now(self, most: int) -> list[Delivery]:
+        taken = [self._ready.popleft() for _ in range(min(most, len(self._ready)))]
+        if not self._paused and taken:
+            self._ask()
+        return taken
+
+    def _ask(self) -> None:
+        broker = self.bus.broker
+        if broker.up and self._queue.messages:
+            broker.loop.call_in(broker.loop.outside, 0.0005, broker.offer_all, self._queue)
+
+
+class SimBus:
+    """The bus of one process."""
+
+    def __init__(self, broker: Broker, process: Process, role: str) -> None:
+        self.broker = broker
+        self.process = process
+        self.role = role
+        self.outages: tuple[type[BaseException], ...] = DATABASE_DOWN
+        self.complaints: list[str] = []
+        self._inboxes = 0
+        broker.clients += 1
+        self.number = broker.clients  # as a client's inboxes are its own: a process started anew has others
+
+    @property
+    def connected(self) -> bool:
+        return self.broker.up
+
+    @property
+    def reconnects(self) -> int:
+        return self.broker.lives
+
+    def new_inbox(self) -> str:
+        self._inboxes += 1
+        return f"_INBOX_{self.process.name}.{self.number}.{self._inboxes}"
+
+    async def post(self, subject: str, body: bytes, headers: Mapping[str, str] | None = None) -> bool:
+        if not self.broker.up:
+            return False
+        self.broker.publish(body, subject, dict(headers or {}), None)
+        return True
+
+    async def store(
+        self, subject: str, body: bytes, headers: Mapping[str, str] | None = None, timeout_s: float = 2.0
+    ) -> bool:
+        if not self.broker.up:
+            return False
+        loop = self.broker.loop
+        word: asyncio.Future[bool] = loop.create_future()
+        process = self.process
+
+        def stored(answer: bool) -> None:
+            loop.call_in(process, 0.0005, _settle, word, answer)
+
+        self.broker.publish(body, subject, dict(headers or {}), stored)
+        timer = loop.call_later(timeout_s, _settle, word, False)
+        try:
+            return await word
+        finally:
+            timer.cancel()
+
+    async def ask(self, method: Method, request: Message, timeout_s: float = 5.0) -> Any:
+        return await self.ask_subject(method.subject, request, method.answer, timeout_s=timeout_s)
+
+    async def ask_subject(self, subject: str, request: BaseModel, answer: Any, timeout_s: float = 5.0) -> Any:
+        loop = self.broker.loop
+        if not self.broker.up:
+            raise ProblemError(problem("unavailable", f"no broker for {subject}", retry_after_s=2))
+        inbox = self.new_inbox()
+        reply: asyncio.Future[Any] = loop.create_future()
+        heard = lambda _subject, data, headers: _settle(reply, (data, headers))  # noqa: E731
+        self.broker.subscribe(self.process, inbox, "", heard)
+        self.broker.publish(request.model_dump_json().encode(), subject, {REPLY: inbox}, None)
+        timer = loop.call_later(timeout_s, _settle, reply, None)
+        try:
+            said = await reply
+        finally:
+            timer.cancel()
+            self.broker.subscribers.pop(inbox, None)
+        if said is None:
+            raise ProblemError(problem("unavailable", f"no answer on {subject}", retry_after_s=2))
+        data, headers = said
+        if PROBLEM_HEADER in headers:
+            raise ProblemError(Problem.model_validate_json(data))
+        return answer.model_validate_json(data)
+
+    async def listen(self, subject: str, callback: Callable[[Any], Awaitable[None]], *, shared: bool = False) -> "Ear":
+        """Call *callback* for every message on *subject*; replicas of a role share them if *shared*."""
+
+        def heard(said: str, data: bytes, headers: dict[str, str]) -> None:
+            task = self.broker.loop.create_task(callback(Heard(self, said, data, headers)), name=f"on {subject}")
+            task.add_done_callback(self._ended)
+
+        self.broker.subscribe(self.process, subject, self.role if shared else "", heard)
+        return Ear()
+
+    def answer(self, method: Method, handler: Callable[[Any], Awaitable[Message]]) -> None:
+        self.answer_subject(method.subject, method.request, lambda request, _subject: handler(request))
+
+    def answer_subject(self, subject: str, request: Any, handler: Callable[..., Awaitable[Message]], **_: Any) -> None:
+        async def serve(message: Heard) -> None:
+            reply: Message
+            try:
+                reply = await handler(request.model_validate_json(message.data), message.subject)
+            except ValidationError as error:
+                reply = problem_from_validation(error, request.__name__)
+            except ProblemError as error:
+                reply = error.problem
+            except self.outages as error:
+                reply = problem("unavailable", f"{subject}: {type(error).__name__}", retry_after_s=2)
+            headers = {PROBLEM_HEADER: reply.code} if isinstance(reply, Problem) else {}
+            await self.post(message.reply, reply.model_dump_json().encode(), headers)
+
+        self._serving = [*getattr(self, "_serving", []), (subject, serve)]
+
+    async def answer_in_turns(
+        self, words: tuple[str, ...], request: Any, handler: Callable[..., Awaitable[Message]], _rules: Any
+    ) -> Callable[[], Awaitable[None]]:
+        """Every task is taken at once: who comes first is not what is tested here."""
+        for word in words:
+            self.answer_subject(word, request, handler)
+        return self.serve
+
+    async def serve(self) -> None:
+        """Begin to answer."""
+        for subject, handler in getattr(self, "_serving", []):
+            await self.listen(subject, handler, shared=True)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and task.exception() is not None and not self.process.dead:
+            self.complaints.append(f"{self.process.name}: {task.exception()!r}")
+
+
+class Ear:
+    """A subscription."""
+
+    async def stop(self) -> None:
+        """Hear no more; a killed process is forgotten by the broker."""
+
+
+def _settle(future: "asyncio.Future[Any]", value: Any) -> None:
+    if not future.done():
+        future.set_result(value)

@@ -1,0 +1,45 @@
+"""What the tool-access service reads of a run to tell where values come from, in memory.
+
+Law: as the SQL: the first event and no other, and ended calls that are not known yet, in the order of their steps.
+"""
+
+from typing import Any
+from uuid import UUID
+
+from tests.simulation.tables.database import Database, Session
+from tests.simulation.tables.ledger_rows import LedgerRows
+from tests.simulation.tables.run_rows import RunRows
+
+from towpath_tas.adapters.origin_tables import QUERIES
+
+Row = dict[str, Any]
+TOLD = ("run_id", "execution_id", "project", "tool", "tool_version", "step", "fact")
+
+
+class OriginRows:
+    """Tasks and outputs, as they stand in the tables of the others."""
+
+    def __init__(self, database: Database, ledger: LedgerRows, runs: RunRows) -> None:
+        self._ledger = ledger
+        self._runs = runs
+        database.statements |= {text: getattr(self, name) for name, text in QUERIES._statements.items()}
+
+    def read_tasks(self, _session: Session, run_ids: list[UUID]) -> list[Row]:
+        first = ((run_id, self._runs.events[run_id].get(1)) for run_id in run_ids)
+        return [{"run_id": r, "created": row["event"]} for r, row in first if row and row["type"] == "run_created"]
+
+    def read_outputs(self, _session: Session, run_ids: list[UUID], known: list[UUID], most: int) -> list[Row]:
+        found = []
+        for run_id in run_ids:
+            calls = [self._ledger.calls[key] for key in self._ledger.by_run[run_id] if key not in known]
+            over = [call for call in calls if call["status"] in ("succeeded", "failed", "denied")]
+            over.sort(key=lambda call: (call["step"], call["call_index"]))
+            found += [{name: call[name] for name in TOLD} for call in over[:most]]
+        return found
+
+    def spec_of(self, _session: Session, project: str, name: str, _version: int) -> list[Row]:
+        return [{"spec": row["spec"]} for row in self._ledger.tools_of[project] if row["name"] == name]
+
+    def head_of_blob(self, _session: Session, project: str, digest: str, most: int) -> list[Row]:
+        data = self._runs.blobs.get((project, digest))
+        return [] if data is None else [{"size": len(data), "head": data[:most]}]

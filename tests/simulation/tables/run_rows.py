@@ -1,0 +1,370 @@
+"""The tables of schema `runs` in memory, and what the orchestrator's statements do to them.
+
+Law: the same conditions as in queries.sql: a run moves only from the seq that was expected, an event has its seq once,
+a key makes one run. The names of the methods are those of the statements.
+"""
+
+import json
+from collections import Counter, defaultdict
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from tests.simulation.tables.database import Database, Session, refuse_twice
+
+from towpath_contracts.switches import PAUSED
+from towpath_fabric.postgres.pool import Queries
+from towpath_orchestrator.adapters import run_store
+from towpath_orchestrator.adapters.run_store import QUERIES
+
+ACTIVE = ("running", "cancelling")
+ALIVE = ("queued", "running", "waiting", "cancelling")
+CLAIMED_FOR = timedelta(seconds=5)
+
+Row = dict[str, Any]
+
+
+_TIMES = ("wake_at", "started_at")
+
+
+class RunRows:
+    """Runs, their events, facts, gates, keys, snapshots and dead letters."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.runs: dict[UUID, Row] = {}
+        self.events: dict[UUID, dict[int, Row]] = defaultdict(dict)
+        self.facts: dict[UUID, dict[int, Row]] = defaultdict(dict)
+        self.gates: dict[UUID, Row] = {}
+        self.keys: dict[tuple[str, str, str], Row] = {}
+        self.saved: dict[UUID, Row] = {}
+        self.snapshots: dict[str, str] = {}
+        self.versions: list[Row] = []
+        self.blobs: dict[tuple[str, str], bytes] = {}
+        self.dead_letters: list[Row] = []
+        self.failures: dict[tuple[str, int], int] = defaultdict(int)
+        self.callers: dict[str, str] = {}
+        self.over_at: dict[UUID, datetime] = {}
+        self.ignore_seq = False
+        self.budget_version = 0
+        database.statements |= {
+            text: getattr(self, name)
+            for queries in (QUERIES, Queries.load("towpath_orchestrator.adapters", "records.sql"))
+            for name, text in queries._statements.items()
+            if hasattr(self, name)
+        }
+        database.statements[run_store.COMMIT] = self.commit
+        database.statements[run_store.COMMIT_WITH_GATES] = self.commit
+        database.statements[run_store.COMMIT_WITH_CHILDREN] = self.commit_with_children
+
+    def now(self, _session: Session) -> list[Any]:
+        return [(self.database.now(),)]
+
+    def now_and_budgets(self, _session: Session) -> list[Row]:
+        return [{"now": self.database.now(), "budgets": self.budget_version}]
+
+    def times(self, _session: Session, run_ids: list[UUID]) -> list[Row]:
+        seen = {"now": self.database.now(), "budgets": self.budget_version}
+        found: list[Row] = [{**seen, "run_id": r, "seq": self.runs[r]["seq"]} for r in run_ids if r in self.runs]
+        return found or [{**seen, "run_id": None, "seq": None}]
+
+    def commit(self, _session: Session, *v: Any) -> list[Row]:
+        """`commit_batch`, with `commit_gates` where its two values are there; the last is what it knows of limits."""
+        if self.outdated(v[-1]):
+            return []
+        v = v[:-1]
+        names = ("run_id", "expected", "seq", "status", "reason", "fence", "wake_at", "agent_key", "step")
+        wanted = {row[0]: row for row in zip(*v[:12], strict=True)}
+        at = v[12]
+        moved = {r: row for r, row in wanted.items() if r in self.runs and self._expected(r, row[1])}
+        told = [row for row in zip(*v[13:17], strict=True) if row[0] in moved]
+        kept = [row for row in zip(*v[17:20], strict=True) if row[0] in moved]
+        for run_id, seq, _type, _text in told:
+            if not self.ignore_seq:
+                refuse_twice(self.events[run_id], seq, "run_event_pkey")
+        for run_id, first, _text in kept:
+            if not self.ignore_seq:
+                refuse_twice(self.facts[run_id], first, "run_fact_pkey")
+        for run_id, row in moved.items():
+            values = dict(zip(names, row, strict=False))
+            del values["expected"]
+            ends = {"started_at": row[9], "ended_at": row[10], "outcome": row[11], "updated_at": at}
+            if row[10] is not None and self.runs[run_id]["ended_at"] is None:
+                self.over_at[run_id] = self.database.now()
+            self.runs[run_id].update(values | ends)
+        self._tell(told, at)
+        self._keep(kept, at, v[20])
+        if len(v) > 21:
+            self._gates(moved, at, json.loads(v[21]), json.loads(v[22]))
+        return [{"run_id": run_id} for run_id in moved]
+
+    def commit_with_children(self, session: Session, *v: Any) -> list[Row]:
+        """`commit_batch` with `commit_gates` and `commit_children`."""
+        moved = self.commit(session, *v[:23], v[-1])
+        parents, at = {str(row["run_id"]) for row in moved}, v[12]
+        born = {row["run_id"]: row for row in json.loads(v[23]) if row["parent_run_id"] in parents}
+        for name, row in born.items():
+            times = {key: None if row[key] is None else datetime.fromisoformat(row[key]) for key in _TIMES}
+            ids = {key: UUID(row[key]) for key in ("run_id", "parent_run_id", "root_run_id")}
+            ends = {"reason": "", "fence": 0, "ended_at": None, "outcome": None, "created_at": at, "updated_at": at}
+            self.runs[UUID(name)] = {**row, "labels": json.dumps(row["labels"]), **ids, **times, **ends}
+            self.database.seen.note("child_born")
+        told = [one for one in json.loads(v[24]) if one["run_id"] in born]
+        self._tell([(UUID(one["run_id"]), one["seq"], one["type"], one["event"]) for one in told], at)
+        return moved
+
+    def child_told(self, _session: Session, run_id: UUID, parent: UUID) -> list[Row]:
+        run = self.runs.get(run_id)
+        if run is None or run.get("parent_run_id") != parent:
+            return []
+        names = ("seq", "status", "reason", "outcome")
+        return [{**{name: run[name] for name in names}, "ended": run["ended_at"] is not None}]
+
+    def outdated(self, budgets: int) -> bool:
+        """Say whether limits were set since version *budgets*."""
+        if budgets != self.budget_version:
+            self.database.seen.note("limits_moved")
+        return budgets != self.budget_version
+
+    def _expected(self, run_id: UUID, seq: int) -> bool:
+        if self.runs[run_id]["seq"] == seq:
+            return True
+        self.database.seen.note("seq_conflict")
+        return self.ignore_seq
+
+    def _tell(self, rows: list[Any], at: datetime) -> None:
+        for run_id, seq, kind, text in rows:
+            json.loads(text)
+            self.events[run_id][seq] = {"seq": seq, "at": at, "type": kind, "event": text}
+            self.database.seen.say(f"{at:%H:%M:%S.%f} log {str(run_id)[-4:]} {seq} {kind} {text[:160]}")
+
+    def _keep(self, rows: list[Any], at: datetime, version: str) -> None:
+        for run_id, first, text in rows:
+            self.facts[run_id][first] = {"first_seq": first, "at": at, "fact": text, "engine_version": version}
+
+    def _gates(self, moved: dict[UUID, Any], at: datetime, opened: list[Row], closed: list[Row]) -> None:
+        """All three parts see the table as it was before the statement, as CTEs do."""
+        before = set(self.gates)
+        for gate in closed:
+            found = self.gates.get(UUID(gate["gate_id"]))
+            if UUID(gate["run_id"]) in moved and found is not None:
+                found.update(status=gate["status"], verdict=gate["verdict"], closed_at=at, closed_by=gate["by"])
+                found["closed_reason"] = gate["reason"]
+        named = {UUID(gate["gate_id"]) for gate in closed}
+        for gate_id in before - named:
+            found = self.gates[gate_id]
+            if found["run_id"] in moved and moved[found["run_id"]][10] is not None and found["status"] == "pending":
+                found.update(status="void", closed_at=at, closed_reason="the run ended")
+        for gate in opened:
+            if UUID(gate["run_id"]) in moved:
+                self.gates.setdefault(UUID(gate["gate_id"]), _gate_row(gate, at))
+                self.database.seen.note(f"gate_{gate['gate_type']}")
+
+    def create_runs(self, _session: Session, *v: Any) -> list[Row]:
+        names = ("run_id", "project", "network", "version", "snapshot_digest", "status", "seq", "wake_at", "caller")
+        names += ("priority", "agent_key", "step", "max_steps", "user_message", "labels", "debug", "started_at")
+        at = v[19]
+        made: set[UUID] = set()
+        for row in zip(*v[:19], v[28], strict=True):
+            values = dict(zip(names, row[:17], strict=True))
+            key, digest = row[17], row[18]
+            full = (values["project"], values["caller"], key)
+            if key is not None and full in self.keys:
+                continue
+            if key is not None:
+                self.keys[full] = {"run_id": values["run_id"], "request_digest": digest, "created_at": at}
+            ends = {"reason": "", "fence": 0, "ended_at": None, "outcome": None, "created_at": at, "updated_at": at}
+            values["kind"] = row[19]
+            values |= {"parent_run_id": None, "root_run_id": None, "depth": 0}
+            self.runs[values["run_id"]] = {**values, **ends}
+            made.add(values["run_id"])
+        self._tell([row for row in zip(*v[20:24], strict=True) if row[0] in made], at)
+        self._keep([row for row in zip(*v[24:27], strict=True) if row[0] in made], at, v[27])
+        return [{"run_id": run_id} for run_id in made]
+
+    def idempotent_run(self, _session: Session, project: str, caller: str, key: str) -> list[Row]:
+        found = self.keys.get((project, caller, key))
+        if found is None:
+            return []
+        run = self.runs[found["run_id"]]
+        fields = ("run_id", "project", "network", "version", "status", "created_at")
+        return [{"request_digest": found["request_digest"], **{name: run[name] for name in fields}}]
+
+    def load_run(self, _session: Session, run_id: UUID, version: str) -> list[Row]:
+        run = self.runs.get(run_id)
+        if run is None:
+            return []
+        saved = self.saved.get(run_id)
+        fits = saved is not None and saved["engine_version"] == version
+        if fits:
+            self.database.seen.note("loaded_from_snapshot")
+        return [
+            {
+                "snapshot_digest": run["snapshot_digest"],
+                "snapshot_seq": saved["seq"] if fits and saved else None,
+                "state": saved["state"] if fits and saved else None,
+                "task": self.events[run_id][1]["event"],
+            }
+        ]
+
+    def load_tail(self, _session: Session, run_id: UUID, after: int) -> list[Row]:
+        return [row for seq, row in sorted(self.events[run_id].items()) if seq > after]
+
+    def events_page(self, session: Session, run_id: UUID, after: int, limit: int) -> list[Row]:
+        return self.load_tail(session, run_id, after)[:limit]
+
+    def save_snapshot(self, _session: Session, run_id: UUID, seq: int, version: str, state: str) -> list[Row]:
+        old = self.saved.get(run_id)
+        if old is None or old["seq"] < seq or old["engine_version"] != version:
+            self.saved[run_id] = {"seq": seq, "engine_version": version, "state": state}
+        return []
+
+    def park_unreadable(self, _session: Session, run_id: UUID) -> list[Row]:
+        run = self.runs[run_id]
+        if run["ended_at"] is None:
+            run.update(status="quarantined", reason="log_unreadable", wake_at=None)
+        return []
+
+    def move_wake(self, _session: Session, ids: list[UUID], seqs: list[int], wakes: list[Any]) -> list[Row]:
+        for run_id, seq, wake in zip(ids, seqs, wakes, strict=True):
+            if self.runs[run_id]["seq"] == seq:
+                self.runs[run_id]["wake_at"] = wake
+        return []
+
+    def claim_overdue(self, _session: Session, limit: int) -> list[Row]:
+        now = self.database.now()
+        due = [run for run in self.runs.values() if run["wake_at"] is not None and run["wake_at"] <= now]
+        due.sort(key=lambda run: run["wake_at"])
+        for run in due[:limit]:
+            run["wake_at"] = now + CLAIMED_FOR
+        return [{"run_id": run["run_id"]} for run in due[:limit]]
+
+    def moved_lately(self, _session: Session, seconds: float, most: int) -> list[Row]:
+        since = self.database.now() - timedelta(seconds=seconds)
+        late = [run for run in self.runs.values() if run["status"] in ACTIVE and run["updated_at"] > since]
+        late.sort(key=lambda run: run["updated_at"], reverse=True)
+        return [{"run_id": run["run_id"]} for run in late[:most]]
+
+    def load_counts(self, _session: Session, limit: int) -> list[Row]:
+        queues = Counter([run["caller"] for run in self.runs.values() if run["status"] == "queued"][:limit])
+        held: dict[tuple[str, str], int] = defaultdict(int)
+        parents = {run.get("parent_run_id") for run in self.runs.values() if run["status"] in ALIVE}
+        for run_id, run in self.runs.items():
+            if run["status"] in ACTIVE and run_id not in parents:
+                held[run["caller"], run["network"]] += 1
+        waiting = sum(run["status"] == "waiting" for run in self.runs.values())
+        counts: Row = {"queued": queues.total(), "waiting": waiting, "budgets": self.budget_version}
+        counts["queues"] = json.dumps({caller: waits for caller, waits in queues.items() if waits * 100 >= limit})
+        rows: list[Row] = [{**counts, "caller": c, "network": n, "active": count} for (c, n), count in held.items()]
+        return rows or [{**counts, "caller": None, "network": None, "active": None}]
+
+    def next_queued(self, _session: Session, room: int, *_rules: Any) -> list[Row]:
+        """Fairness is not what is tested here: the oldest first."""
+        names = ("run_id", "caller", "network")
+        waiting = sorted(tuple(run[name] for name in names) for run in self.runs.values() if run["status"] == "queued")
+        return [dict(zip(names, found, strict=True)) for found in waiting[:room]]
+
+    def project_of_caller(self, _session: Session, caller: str) -> list[Row]:
+        return [{"project": self.callers[caller]}] if caller in self.callers else []
+
+    def network_version(self, _session: Session, project: str, name: str, version: int | None) -> list[Row]:
+        fits = [
+            row
+            for row in self.versions
+            if (row["project"], row["name"]) == (project, name) and version in (None, row["version"])
+        ]
+        return fits[-1:]
+
+    def snapshot(self, _session: Session, digest: str) -> list[Row]:
+        return [{"snapshot": self.snapshots[digest]}] if digest in self.snapshots else []
+
+    def add_blob(self, _session: Session, project: str, digest: str, data: bytes, _size: int) -> list[Row]:
+        self.blobs.setdefault((project, digest), data)
+        return []
+
+    def texts(self, _session: Session, project: str, digests: list[str], limit: int) -> list[Row]:
+        held = {digest: data for digest in digests if (data := self.blobs.get((project, digest))) is not None}
+        found, total = [], 0
+        for digest, data in sorted(held.items(), key=lambda blob: (len(blob[1]), blob[0])):
+            total += len(data)
+            if total <= limit:
+                found.append({"digest": digest, "data": data})
+        return found
+
+    def text_sizes(self, _session: Session, project: str, digests: list[str]) -> list[Row]:
+        held = [(digest, self.blobs.get((project, digest))) for digest in digests]
+        return [{"digest": digest, "size": len(data)} for digest, data in held if data is not None]
+
+    def whole_run(self, _session: Session, run_id: UUID, project: str) -> list[Row]:
+        run = self.runs.get(run_id)
+        if run is None or run["project"] != project:
+            return []
+        found = json.loads(self.events[run_id][1]["event"]).get("forked_from")
+        return [{**run, "forked_from": None if found is None else json.dumps(found)}]
+
+    def waits_of_run(self, _session: Session, run_id: UUID) -> list[Row]:
+        return [gate for gate in self._open_gates() if gate["run_id"] == run_id]
+
+    def paused_gates(self, _session: Session, project: str, switch_id: str, after: UUID, limit: int) -> list[Row]:
+        paused = [gate for gate in self._open_gates() if gate["gate_type"] == PAUSED and gate["project"] == project]
+        held = [gate for gate in paused if json.loads(gate["detail"])["switch"]["switch_id"] == switch_id]
+        return sorted((gate for gate in held if gate["gate_id"] > after), key=lambda gate: gate["gate_id"])[:limit]
+
+    def _open_gates(self) -> list[Row]:
+        found = [gate for gate in self.gates.values() if gate["status"] == "pending"]
+        return sorted(found, key=lambda gate: (gate["opened_at"], gate["gate_id"]))
+
+    def run_seq(self, _session: Session, run_id: UUID, project: str | None) -> list[Row]:
+        run = self.runs.get(run_id)
+        if run is None or project not in (None, run["project"]):
+            return []
+        return [{"seq": run["seq"], "status": run["status"]}]
+
+    def list_gates(
+        self,
+        _session: Session,
+        project: str,
+        status: str | None,
+        run_id: UUID | None,
+        gate_id: UUID | None,
+        paused: bool,
+        after: UUID | None,
+        limit: int,
+    ) -> list[Row]:
+        begin = None if after is None else self.gates[after]
+        fits = [
+            {**gate, "votes": None}
+            for gate in self.gates.values()
+            if gate["project"] == project
+            and status in (None, gate["status"])
+            and run_id in (None, gate["run_id"])
+            and gate_id in (None, gate["gate_id"])
+            and (paused or gate["gate_type"] != "paused")
+            and (begin is None or (gate["opened_at"], gate["gate_id"]) > (begin["opened_at"], begin["gate_id"]))
+        ]
+        return sorted(fits, key=lambda gate: (gate["opened_at"], gate["gate_id"]))[:limit]
+
+    def nothing(self, _session: Session, *_values: Any) -> list[Row]:
+        """Housekeeping that no simulated run is long enough to need."""
+        return []
+
+    ensure_partitions = forget_old_keys = forget_failures = nothing
+
+    def add_dead_letter(self, _session: Session, *v: Any) -> list[Row]:
+        names = ("stream", "subject", "run_id", "reason", "body", "failures", "project", "effect_id", "delivery", "cut")
+        self.dead_letters.append(dict(zip(names, v[:-1], strict=True)))
+        self.database.seen.note("dead_letter")
+        return [{"there_is": True}]
+
+    def count_failure(self, _session: Session, stream: str, sequence: int) -> list[Row]:
+        self.failures[stream, sequence] += 1
+        return [{"failures": self.failures[stream, sequence]}]
+
+
+def _gate_row(gate: Row, at: datetime) -> Row:
+    ids = {name: UUID(gate[name]) if gate[name] else None for name in ("gate_id", "run_id", "execution_id")}
+    ids["approval_id"] = UUID(gate["approval_id"]) if gate["approval_id"] else None
+    texts = {name: gate[name] for name in ("project", "network", "gate_type", "status", "reason")}
+    ends = {"closed_at": None, "closed_by": "", "closed_reason": "", "verdict": ""}
+    expires = datetime.fromisoformat(gate["expires_at"])
+    return {**ids, **texts, "detail": gate["detail"], "opened_at": at, "expires_at": expires, **ends}

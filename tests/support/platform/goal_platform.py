@@ -1,0 +1,120 @@
+"""A platform on which runs pursue goals: the sample, tools whose results are written beforehand, and a client."""
+
+import asyncio
+import contextlib
+import shutil
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+from tests.support.places import ROOT
+
+from towpath import Client
+from towpath_contracts.events.log import FINAL_STATUSES
+from towpath_embedded.networks import NetworkFolder
+from towpath_embedded.platform import Platform
+from towpath_embedded.roles import WorkerCommand
+from towpath_embedded.servers.postgres_identity import temporary_folder
+
+EXAMPLE = ROOT / "examples" / "goal"
+PASSES = {"when": "tests.failed == 0"}
+
+NETWORK = """\
+kind: Network
+name: lab
+goal: {validate_steps: false}
+agents:
+  - key: coder
+    is_default: true
+    allow_respond: true
+    allowed_routes: [senior]
+    equipped_tools: [lab.edit, lab.test, lab.build, lab.publish]
+  - key: senior
+    allow_respond: true
+    allowed_routes: [coder]
+    equipped_tools: [lab.publish]
+"""
+POLICY = """
+  - {name: lab-work, who: {network: lab}, tool: 'lab.*', effect: allow, when: "agent.key == 'coder' && true"}
+  - {name: lab-publish, who: {network: lab, agent: coder}, tool: lab.publish, effect: deny}
+  - {name: lab-senior, who: {network: lab, agent: senior}, tool: lab.publish, effect: allow, when: args.n < 10}
+  - {name: lab-ask, who: {network: lab, agent: senior}, tool: lab.publish, effect: require_approval, when: args.n == 7}
+"""
+
+
+def use(tool: str, agent: str = "", /, **params: Any) -> dict[str, Any]:
+    decision = {
+        "action": "USE_TOOL",
+        "action_reasoning": f"try {tool}",
+        "action_details": {"tool_name": tool, "tool_params": params},
+    }
+    return {**decision, "agent": agent} if agent else decision
+
+
+def respond(payload: Any) -> dict[str, Any]:
+    return {"action": "RESPOND", "action_reasoning": "I am done", "action_details": {"payload": payload}}
+
+
+TESTED = use("lab.test", passed=4, failed=0)
+
+
+class Place:
+    """The platform, and what is asked of it."""
+
+    def __init__(self, client: httpx2.AsyncClient, sdk: Client) -> None:
+        self.client = client
+        self.sdk = sdk
+
+    async def pursue(self, script: list[Any], *criteria: Any, network: str = "lab", **more: Any) -> str:
+        """Submit a goal; `settings` are the goal's, everything else the task's."""
+        settings = more.pop("settings", {})
+        goal = {"goal": "Make it work.", "acceptance_criteria": [*criteria], "settings": settings}
+        answer = await self.client.post("/v1/runs", json={"network": network, "goal": goal, "script": script, **more})
+        assert answer.status_code == 202, answer.text
+        return str(answer.json()["run_id"])
+
+    async def until(self, run_id: str, *statuses: str) -> dict[str, Any]:
+        """Wait until the run has one of *statuses*, or ended."""
+        wanted = {*statuses, *FINAL_STATUSES}
+        async with asyncio.timeout(90):
+            while True:
+                view = dict((await self.client.get(f"/v1/runs/{run_id}", headers={"Prefer": "wait=1"})).json())
+                if view["status"] in wanted:
+                    return view
+
+    async def events(self, run_id: str, kind: str) -> list[dict[str, Any]]:
+        page = (await self.client.get(f"/v1/runs/{run_id}/events", params={"limit": 1_000})).json()
+        return [{**one["event"], "at": one["at"]} for one in page["entries"] if one["event"]["type"] == kind]
+
+    async def gate(self, run_id: str) -> dict[str, Any]:
+        """Wait for the one gate that is open."""
+        await self.until(run_id, "waiting")
+        page = (await self.client.get("/v1/gates", params={"run_id": run_id})).json()
+        (gate,) = page["gates"]
+        return dict(gate)
+
+    async def say(self, gate: dict[str, Any], verdict: str, reason: str = "") -> httpx2.Response:
+        return await self.client.post(
+            f"/v1/gates/{gate['gate_id']}/resolve", json={"verdict": verdict, "reason": reason}
+        )
+
+
+@contextlib.asynccontextmanager
+async def goal_place() -> AsyncIterator[Place]:
+    """Start the platform with both networks published."""
+    with temporary_folder() as folder:
+        shutil.copytree(EXAMPLE, folder / "networks")
+        (folder / "networks" / "lab.yaml").write_text(NETWORK)
+        (folder / "policy.yaml").write_text((EXAMPLE / "policy.yaml").read_text() + POLICY)
+        modules = (str(EXAMPLE / "tools.py"), str(ROOT / "tests" / "support" / "worker" / "goal_tools.py"))
+        workers = [WorkerCommand(modules=modules, environment={"GOAL_FOLDER": str(folder / "project")})]
+        policy = {"tas": {"TOWPATH_POLICY_FILE": str(folder / "policy.yaml")}}
+        async with Platform(
+            folder / "d", role_environment=policy, workers=workers, durable=False, starts="fork"
+        ) as platform:
+            told: list[str] = []
+            await NetworkFolder(folder / "networks", platform.gateway_url, told.append).publish_changed()
+            assert len([one for one in told if one.endswith("version 1")]) == 2, told
+            address = platform.gateway_url
+            async with httpx2.AsyncClient(base_url=address, timeout=60) as client, Client(address) as sdk:
+                yield Place(client, sdk)

@@ -1,0 +1,43 @@
+"""A platform that serves the sample, as a process of its own: for tests that use it from outside, without a loop.
+
+`python -m tests.support.platform.sample_platform FOLDER` prints the address of the gateway once all is ready, and
+stops on SIGTERM. Its services are forked: how they are started is the matter of other tests.
+"""
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+from tests.support.places import EXAMPLES
+
+from towpath_embedded.networks import NetworkFolder
+from towpath_embedded.platform import Platform
+from towpath_embedded.roles import WorkerCommand
+
+SAMPLE = EXAMPLES / "support"
+
+
+async def serve(folder: Path) -> None:
+    """Serve until told to stop."""
+    stopped = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+    platform = Platform(
+        folder / "data",
+        environment={"SHOP_DATABASE": str(folder / "orders.sqlite3")},
+        role_environment={"tas": {"TOWPATH_POLICY_FILE": str(SAMPLE / "policy.yaml")}},
+        workers=[WorkerCommand(modules=(str(SAMPLE / "tools.py"),))],
+        durable=False,
+        starts="fork",
+    )
+    async with platform:
+        told: list[str] = []
+        await NetworkFolder(SAMPLE, platform.gateway_url, told.append).publish_changed()
+        assert told == ["network.yaml: network support version 1"], told
+        sys.stdout.write(f"{platform.gateway_url}\n")
+        sys.stdout.flush()
+        await stopped.wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(Path(sys.argv[1])))

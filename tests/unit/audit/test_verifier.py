@@ -1,0 +1,242 @@
+"""The verifier on hand-made bundles: what it says of each fault, and that nothing at all makes it fail or be fooled."""
+
+import json
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.support.tas.audit_log import ORIGIN, signer
+
+from towpath_audit import bundle
+from towpath_audit.entries import Entry, Payload
+from towpath_audit.merkle import Edge
+from towpath_audit.notes import Checkpoint
+from towpath_audit.proof import Proved, is_proof, verify_proof, written_proof
+from towpath_audit.verifier import MAX_FAULTS, verify
+
+KEY = signer()
+RUN = "0192f3a0-0000-7000-8000-000000000001"
+CALL = "0192f3a0-0000-7000-8000-0000000000aa"
+
+
+def made(
+    *changes: dict[str, Any], extra: tuple[bundle.Line, ...] = (), tail: tuple[bundle.Line, ...] = ()
+) -> list[str]:
+    """A bundle with one entry for each of *changes*, sealed two by two."""
+    edge, body = Edge(), [bundle.policy("p", 1, "sha256:00", ""), bundle.step(CALL, RUN, 3, kept=True), *extra]
+    for number, change in enumerate(changes):
+        payload = Payload(salt=bytes(16), args_digest="", detail=json.dumps(change.pop("detail", {})))
+        payload = change.pop("payload", payload)
+        said: dict[str, Any] = {
+            "entry_id": number,
+            "at": "2026-11-22T09:00:00.000000Z",
+            "project": "p",
+            "run_id": RUN,
+            "phase": "x",
+            "execution_id": CALL,
+            "verdict": "",
+            "tool": "t",
+            "operation": "",
+            "network": "",
+            "agent_key": "",
+            "caller": "",
+            "actor": "",
+            "rule": None,
+            "policy_version": 1,
+            "commitment": payload.commitment(),
+        }
+        erased = change.pop("erased", False)
+        entry = Entry(**{**said, **change})
+        body.append(bundle.leaf(number, entry, None if erased else payload, entry.leaf_hash()))
+        edge = edge.extended([entry.leaf_hash()])
+        if number % 2 or number == len(changes) - 1:
+            body.append(bundle.checkpoint(KEY.note(Checkpoint(ORIGIN, edge.size, edge.root).text())))
+    head = bundle.header(
+        *(), origin=ORIGIN, project="p", since=None, until=None, edge=Edge(), size=edge.size, keys=[KEY.public],
+        exported_at="", exported_by="ann",
+    )  # fmt: skip
+    lines = [bundle.written(line) for line in (head, *body, *tail)]
+    return [*lines, bundle.page(0, "", lines, KEY, last=True)]
+
+
+ALLOW = {"phase": "decision", "verdict": "allow"}
+CONSUMED = {"phase": "approval.consumed", "verdict": "allow"}
+CLAIM = {"phase": "claim", "verdict": "granted"}
+DONE = {"phase": "outcome", "verdict": "succeeded"}
+
+
+def found(lines: list[str]) -> list[tuple[str, int | None]]:
+    return [(fault.code, fault.entry_id) for fault in verify(lines).faults]
+
+
+@pytest.mark.parametrize(
+    ("entries", "faults"),
+    [
+        ([ALLOW, CLAIM, DONE], []),
+        ([{"phase": "decision", "verdict": "require_approval"}, CONSUMED, DONE], []),
+        ([{"phase": "decision", "verdict": "deny", "policy_version": 0}], []),
+        ([{"phase": "outcome", "verdict": "void"}], []),
+        ([{"phase": "evidence", "verdict": "succeeded"}], []),
+        ([CLAIM, ALLOW], [("effect_without_decision", 0)]),
+        ([{"phase": "decision", "verdict": "deny"}, DONE], [("effect_without_decision", 1)]),
+        ([{"phase": "decision", "verdict": "require_approval"}, DONE], [("effect_without_decision", 1)]),
+        ([{**ALLOW, "policy_version": 2}], [("decision_without_policy", 0)]),
+        ([{**ALLOW, "project": "q"}], [("decision_without_policy", 0)]),
+        ([{**ALLOW, "execution_id": RUN}], [("decision_without_run_event", 0)]),
+        ([{"entry_id": 7}, {"entry_id": 7}], [("entry_twice", 7)]),
+        ([{"erased": True}], [("payload_missing", 0)]),
+        ([{"erased": True}, {"phase": "audit.erased", "detail": {"entries": [0]}}], []),
+        ([{"erased": True}, {"phase": "audit.erased", "detail": {"entries": [5]}}], [("payload_missing", 0)]),
+        ([{"erased": True}, {"phase": "audit.erased", "detail": {"entries": [0]}, "erased": True}],
+         [("payload_missing", 0), ("payload_missing", 1)]),
+        ([{"erased": True}, {"phase": "audit.erased", "detail": ["entries"]}], [("payload_missing", 0)]),
+    ],
+)  # fmt: skip
+def test_the_record_is_whole_or_it_is_said_where_not(entries: list[dict[str, Any]], faults: list[Any]) -> None:
+    assert found(made(*(dict(entry) for entry in entries))) == faults
+
+
+def test_a_run_that_is_not_kept_is_said_and_not_held_against_anybody() -> None:
+    lines = made(dict(ALLOW), extra=(bundle.step(CALL, RUN, None, kept=False),))
+    report = verify(lines)
+    assert report.holds
+    assert any("not kept" in note for note in report.notes)
+    assert found(made(dict(ALLOW), extra=(bundle.step(CALL, RUN, None, kept=True),))) == [
+        ("decision_without_run_event", 0)
+    ]
+
+
+def test_a_call_of_the_ledger_needs_its_decision_here() -> None:
+    effect = bundle.effect(execution_id=CALL, tool="t")
+    assert found(made(dict(ALLOW), tail=(effect,))) == []
+    assert found(made(dict(DONE, verdict="void"), tail=(effect,))) == [("effect_without_decision", None)]
+
+
+def test_places_are_said_in_words() -> None:
+    lines = made(*({} for _ in range(6)))
+    del lines[6]
+    report = verify(lines)
+    assert report.faults[0].place.startswith("leaf 2, line 7")
+    assert {"code", "place", "message", "line", "leaf", "last_leaf", "entry_id"} == set(report.faults[0].as_json())
+    assert verify([]).faults[0].place == "the bundle"
+
+
+def test_an_endless_list_of_faults_is_cut() -> None:
+    assert len(verify(["x"] * (MAX_FAULTS + 50)).faults) == MAX_FAULTS
+
+
+GOOD = made(dict(ALLOW), dict(CLAIM), dict(DONE), {}, {})
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(data=st.data())
+@settings(max_examples=150, deadline=None)
+def test_whatever_a_line_holds_it_ends_in_a_report_that_doubts(data: st.DataObject) -> None:
+    lines = list(GOOD)
+    at = data.draw(st.integers(0, len(lines) - 1))
+    line = json.loads(lines[at])
+    field = data.draw(st.sampled_from(sorted(line)))
+    value = data.draw(JSON)
+    strange = data.draw(st.sampled_from(["field", "line", "text", "bytes"]))
+    if strange == "field":
+        line[field] = value
+    lines[at] = {
+        "field": bundle.written(line),
+        "line": bundle.written({"kind": field, "value": value}),
+        "text": data.draw(st.text(max_size=20)),
+        "bytes": data.draw(st.sampled_from(["[" * 3_000, "1" * 5_000, '{"kind":"leaf","leaf":1e999}', '"\\ud800"'])),
+    }[strange]
+    report = verify(lines, checkpoints=["x\n"])
+    assert lines == GOOD or not report.holds
+    json.dumps(report.as_json())
+
+
+def with_header(**changes: Any) -> list[str]:
+    """The good one with another header, signed as if it had been exported so."""
+    lines = [bundle.written({**json.loads(GOOD[0]), **changes}), *GOOD[1:-1]]
+    return [*lines, bundle.page(0, "", lines, KEY, last=True)]
+
+
+DEEP: Any = json.loads("[" * 400 + "]" * 400)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"size": size} for size in (float("inf"), float("nan"), 5.0, "5", True, None, -1, 2**70)),
+        *({"first": first} for first in (0.0, False, "0", float("inf"), -1)),
+        *({"edge": edge} for edge in ("", {}, [1], None)),
+        *({name: ["x"]} for name in ("origin", "project", "since", "until", "exported_at", "exported_by")),
+        {"since": "yesterday"},
+        {"keys": DEEP},
+    ],
+)
+def test_a_header_of_another_kind_is_a_fault_whoever_signed_it(changes: dict[str, Any]) -> None:
+    report = verify(with_header(**changes))
+    assert not report.holds
+    json.dumps(report.as_json(), allow_nan=False)
+
+
+def test_it_is_said_what_part_of_the_log_a_bundle_shows() -> None:
+    asked = {"since": "2026-11-01T00:00:00.000000Z", "until": "2026-11-22T00:00:00.000000Z", "exported_by": "eve"}
+    report = verify(with_header(**asked))
+    assert report.holds
+    assert asked.items() <= report.figures.items()
+    assert report.figures["project"] == "p"
+    assert any("from 2026-11-01T" in note and "to 2026-11-22T" in note for note in report.notes)
+    assert not any("shows project" in note for note in verify(GOOD).notes), "all of it is shown"
+
+
+@pytest.mark.parametrize("detail", ["[" * 200_000, "1" * 5_000, '{"entries":[Infinity]}', '{"entries":[true]}'])
+def test_a_detail_of_another_kind_erases_nothing_and_stops_nothing(detail: str) -> None:
+    payload = Payload(salt=bytes(16), args_digest="", detail=detail)
+    own = {"phase": "audit.erased", "payload": payload}
+    assert found(made({}, {"erased": True}, own)) == [("payload_missing", 1)]
+
+
+def test_lines_as_deep_as_can_be_read_stop_nothing() -> None:
+    limit = sys.getrecursionlimit()
+    for depth in range(limit - 120, limit):
+        deep = "[" * depth + "]" * depth
+        for kind in ("page", "effect", "step", "policy", "leaf"):
+            names = {"page": "x", "leaf": "payload"}.get(kind, "project")
+            text = f'{{"execution_id":{deep},"kind":"{kind}","{names}":{deep}}}'
+            assert not verify([*GOOD[:-1], text, GOOD[-1]]).holds
+
+
+def test_the_good_one_holds() -> None:
+    assert verify(GOOD).faults == []
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"keys": [], "checkpoint": 3, "entries": []}', "[" * 9_000, '{"keys": 3}', "\ud800"]
+)
+def test_what_is_no_proof_proves_nothing_and_stops_nothing(text: str) -> None:
+    report = verify_proof(text, checkpoints=["x\n"])
+    assert not report.holds
+    json.dumps(report.as_json())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"leaf": leaf} for leaf in (True, "0", None, -1, 2**70, 1.5)),
+        *({"path": path} for path in (None, [1], ["zz"], ["00"], "00", [DEEP])),
+        *({"entry": entry} for entry in (None, [], {}, DEEP)),
+        *({"payload": payload} for payload in ("x", {}, [], 3)),
+    ],
+)
+def test_an_entry_of_another_kind_is_not_proved(changes: dict[str, Any]) -> None:
+    entry = Entry.read(next(json.loads(line)["entry"] for line in GOOD if '"kind":"leaf"' in line))
+    note = KEY.note(Checkpoint(KEY.public.name, 1, entry.leaf_hash(), None).text())
+    text = written_proof(note, [KEY.public], [Proved(leaf=0, entry=entry, payload=None, path=())])
+    assert verify_proof(text).holds and is_proof(text)
+    said = json.loads(text)
+    said["entries"][0] |= changes
+    assert [fault.code for fault in verify_proof(json.dumps(said)).faults] == ["entry_unproved"]

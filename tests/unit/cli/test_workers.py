@@ -1,0 +1,146 @@
+"""Workers' credentials of a deployed broker: made, changed and removed with their rights and their password."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.support.places import ROOT
+
+from towpath.cli import main
+from towpath.cli.credentials import authority_configuration, load
+from towpath_contracts.authority import ANY, worker_rights
+from towpath_contracts.problems.registry import ProblemError
+
+DEPLOY = ROOT / "deploy"
+NATS = Path(sys.executable).parent / "nats-server"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as `deploy/make-secrets` leaves it."""
+    folder = tmp_path_factory.mktemp("deploy")
+    for name in ("credentials.yaml", "authority.conf", "make-secrets"):
+        (folder / name).write_bytes((DEPLOY / name).read_bytes())
+    subprocess.run(["bash", folder / "make-secrets"], check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture
+def deploy(made: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return shutil.copytree(made, tmp_path / "deploy")
+
+
+def said(deploy: Path, *words: str) -> int:
+    return main(["workers", "credential", *words, "--deploy", str(deploy), "-o", "json"])
+
+
+def passwords(deploy: Path) -> dict[str, str]:
+    lines = (deploy / "secrets" / "nats.env").read_text("utf-8").splitlines()
+    return dict(line.split("=", 1) for line in lines)
+
+
+def test_a_credential_is_added_with_rights_and_a_password_that_nobody_sees(
+    deploy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert said(deploy, "add", "billing", "--project", "shop", "--toolset", "billing", "--toolset", "invoices") == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)["credentials"]}
+    assert rows["billing"] == {"name": "billing", "project": "shop", "toolsets": ["billing", "invoices"]}
+    written = (deploy / "authority.conf").read_text("utf-8")
+    assert written == authority_configuration(load(deploy / "credentials.yaml").users())
+    assert "exec_shop=invoices" in written
+    password = passwords(deploy)["NATS_PASSWORD_BILLING"]
+    assert (deploy / "secrets" / "billing.env").read_text("utf-8") == f"TOWPATH_NATS_PASSWORD={password}\n"
+    assert (deploy / "secrets" / "billing.env").stat().st_mode & 0o077 == 0
+    assert password not in written
+
+
+def test_a_credential_before_its_secrets_is_kept_and_it_is_said_what_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("credentials.yaml", "authority.conf", "make-secrets"):
+        (tmp_path / name).write_bytes((DEPLOY / name).read_bytes())
+    assert said(tmp_path, "add", "billing", "--toolset", "billing") == 0
+    assert f"make it: {tmp_path / 'make-secrets'}" in capsys.readouterr().err
+    subprocess.run(["bash", tmp_path / "make-secrets"], check=True, capture_output=True)
+    assert passwords(tmp_path)["NATS_PASSWORD_BILLING"]
+    (tmp_path / "secrets" / "nats.env").unlink()
+    before = (tmp_path / "credentials.yaml").read_text("utf-8")
+    assert said(tmp_path, "add", "mail", "--toolset", "mail") == 2
+    assert (tmp_path / "credentials.yaml").read_text("utf-8") == before
+
+
+def test_the_broker_reads_what_was_added(deploy: Path) -> None:
+    said(deploy, "add", "billing-eu", "--project", "shop", "--toolset", "billing")
+    (deploy / "nats.conf").write_bytes((DEPLOY / "nats.conf").read_bytes())
+    command = [NATS, "-t", "-c", deploy / "nats.conf"]
+    done = subprocess.run(command, env=passwords(deploy), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_changed_credential_keeps_its_password_and_a_removed_one_leaves_nothing(deploy: Path) -> None:
+    said(deploy, "add", "billing", "--project", "shop", "--toolset", "billing")
+    password = passwords(deploy)["NATS_PASSWORD_BILLING"]
+    said(deploy, "add", "billing", "--project", "shop", "--toolset", "mail")
+    assert passwords(deploy)["NATS_PASSWORD_BILLING"] == password
+    assert "exec_shop=billing" not in (deploy / "authority.conf").read_text("utf-8")
+    assert said(deploy, "remove", "billing") == 0
+    assert "NATS_PASSWORD_BILLING" not in passwords(deploy)
+    assert not (deploy / "secrets" / "billing.env").exists()
+    assert "billing" not in (deploy / "authority.conf").read_text("utf-8")
+    assert said(deploy, "remove", "billing") != 0
+
+
+def test_a_removed_credential_takes_no_password_of_a_longer_name_with_it(deploy: Path) -> None:
+    for name in ("bill", "billing", "bill-eu"):
+        said(deploy, "add", name, "--toolset", "billing")
+    before = passwords(deploy)
+    assert said(deploy, "remove", "bill") == 0
+    assert passwords(deploy) == {name: one for name, one in before.items() if name != "NATS_PASSWORD_BILL"}
+    assert not (deploy / "secrets" / "bill.env").exists()
+    assert (deploy / "secrets" / "billing.env").exists()
+
+
+@pytest.mark.parametrize("name", ["gateway", "WORKER"])
+def test_a_name_that_somebody_else_has_is_refused(deploy: Path, name: str) -> None:
+    before = (deploy / "authority.conf").read_text("utf-8")
+    assert said(deploy, "add", name, "--toolset", "billing") != 0
+    assert (deploy / "authority.conf").read_text("utf-8") == before
+
+
+def test_names_that_are_no_part_of_a_subject_are_refused_with_their_place(
+    deploy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = (deploy / "credentials.yaml").read_text("utf-8")
+    assert said(deploy, "add", "billing", "--project", "shop.>", "--toolset", "*") == 2
+    told = capsys.readouterr().err
+    assert "/workers/billing/project" in told and "/workers/billing/toolsets/0" in told
+    assert (deploy / "credentials.yaml").read_text("utf-8") == before
+
+
+def test_a_list_that_says_the_impossible_is_refused_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / "credentials.yaml").write_text("workers: {a: {project: 'b c', toolsets: []}}")
+    with pytest.raises(ProblemError, match="workers"):
+        load(tmp_path / "credentials.yaml")
+
+
+def test_a_credential_for_every_toolset_of_one_project_can_not_be() -> None:
+    with pytest.raises(ValueError, match="named toolsets"):
+        worker_rights("billing", "shop", (ANY,))
+
+
+def test_an_agent_has_a_credential_for_itself_alone(deploy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["agents", "credential", "add", "critic-1", "--agent", "critic", "--project", "shop"]
+    assert main([*words, "--deploy", str(deploy), "-o", "json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["credentials"]
+    assert row == {"name": "critic-1", "project": "shop", "agent": "critic"}
+    written = (deploy / "authority.conf").read_text("utf-8")
+    assert "run.inbox.agent.agent_shop=critic.*" in written
+    assert passwords(deploy)["NATS_PASSWORD_CRITIC_1"] not in written
+    assert said(deploy, "add", "critic-1", "--toolset", "mail") == 2, "a name is one user's"
+    assert main(["agents", "credential", "remove", "critic-1", "--deploy", str(deploy), "-o", "json"]) == 0
+    assert "agent_shop=critic" not in (deploy / "authority.conf").read_text("utf-8")
+    assert "NATS_PASSWORD_CRITIC_1" not in passwords(deploy)

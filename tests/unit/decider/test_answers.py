@@ -1,0 +1,112 @@
+"""Reading what models write (feature A5)."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.decider.decisions import RESPOND, USE_TOOL, as_text, check_decision
+
+from towpath_decider.core.answer_checks import schema_check
+from towpath_decider.core.answers import Accepted, Refused, find_object, read_answer
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        as_text(RESPOND),
+        f"```json\n{as_text(RESPOND)}\n```",
+        f"```\n{as_text(RESPOND)}```",
+        f"Here you are:\n```JSON\r\n{as_text(RESPOND)}\n```\nAnything else?",
+        f"I think {{maybe}} this: {as_text(RESPOND)} and that is all.",
+        f"\ufeff  {as_text(RESPOND)}\n\n",
+    ],
+)
+def test_an_object_is_found_in_fences_and_prose(text: str) -> None:
+    assert find_object(text) == Accepted(value=RESPOND)
+
+
+def test_braces_and_quotes_inside_strings_do_not_end_the_object() -> None:
+    text = 'so: {"a": "} \\" {", "b": {"c": "\\\\"}} done }'
+    assert find_object(text) == Accepted(value={"a": '} " {', "b": {"c": "\\"}})
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "empty"),
+        ("   \n", "empty"),
+        ("I am not sure.", "not JSON"),
+        ("[1]", "a JSON object is wanted, not list"),
+        ('{"action": "RESPOND"', "not JSON"),
+        ('{"a": NaN}', "not JSON"),
+        ('{"a": 1e999}', "a number is too large"),
+        ('{"a": -1e999}', "a number is too large"),
+        ('{"a":' + "[" * 48 + "]" * 48 + "}", "more than 48 levels"),
+        ('{"a":' * 49 + "1" + "}" * 49, "more than 48 levels"),
+        ("```json\n" + '{"a":' * 49 + "1" + "}" * 49 + "\n```", "not JSON"),
+        ("so: " + '{"a":' * 49 + "1" + "}" * 49, "not JSON"),
+        ('{"a": "\\u0000"}', "U\\+0000"),
+        ('{"\\u0000": 1}', "U\\+0000"),
+        ('{"a": "\\ud800"}', "not JSON"),
+        ('{"a":' + "[" * 500 + "]" * 500 + "}", "recursion"),
+        ("{" * 100_000, "not JSON"),
+    ],
+)
+def test_what_is_no_usable_object_is_refused_with_a_reason(text: str, reason: str) -> None:
+    found = find_object(text)
+    assert isinstance(found, Refused)
+    assert re.search(reason, found.reason)
+
+
+def test_an_answer_may_be_as_deep_as_values_may() -> None:
+    assert isinstance(find_object('{"a":' * 48 + "1" + "}" * 48), Accepted)
+
+
+@given(st.text(alphabet=st.sampled_from('{}"\\`\n abc:1,[]')) | st.text())
+def test_reading_never_raises(text: str) -> None:
+    assert isinstance(read_answer(text, check_decision), Accepted | Refused)
+
+
+@pytest.mark.parametrize("decision", [USE_TOOL, RESPOND])
+def test_a_decision_is_accepted_as_it_was_written(decision: dict[str, object]) -> None:
+    assert read_answer(as_text(decision), check_decision) == Accepted(value=decision)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"action": "DANCE"}, "DANCE"),
+        ({"surprise": 1}, "surprise: Extra inputs are not permitted"),
+        ({"action_details": {}}, "payload: Field required"),
+        ({"action_details": {"payload": 7}}, "payload: Input should be a valid dictionary"),
+        ({"action_details": {"payload": {}, "more": 1}}, "more: Extra inputs"),
+    ],
+)
+def test_unknown_actions_and_fields_are_refused(change: dict[str, object], reason: str) -> None:
+    read = read_answer(as_text({**RESPOND, **change}), check_decision)
+    assert isinstance(read, Refused)
+    assert reason in read.reason
+
+
+def test_a_string_payload_is_a_decision() -> None:
+    assert check_decision({**RESPOND, "action_details": {"payload": "hello"}}) == ""
+
+
+def test_other_answers_are_held_against_their_schema() -> None:
+    check = schema_check(
+        {"type": "object", "properties": {"confidence": {"type": "number"}}, "required": ["confidence"]}
+    )
+    assert not isinstance(check, Refused)
+    assert check({"confidence": 0.5}) == ""
+    assert "is not of type 'number'" in check({"confidence": "high"})
+
+
+def test_a_schema_that_is_none_is_refused() -> None:
+    assert isinstance(schema_check({"type": 7}), Refused)
+
+
+def test_a_schema_never_leads_outside() -> None:
+    check = schema_check({"$ref": "http://127.0.0.1:9/schema.json"})
+    assert not isinstance(check, Refused)
+    assert "which is not part of it" in check({})

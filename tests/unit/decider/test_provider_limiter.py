@@ -1,0 +1,208 @@
+"""Waiting at a provider's limit: nobody's end costs another a place, and who waits stands in nobody's way."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import structlog
+from prometheus_client import CollectorRegistry
+from tests.support.decider.decision_requests import eventually
+from tests.support.decider.decisions import request
+
+from towpath_contracts.decisions.provider_limits import ProviderLimit, ProviderUse
+from towpath_contracts.decisions.request import CALL_UNASKED, Usage
+from towpath_contracts.facts import DecisionFailed
+from towpath_decider.app import provider_limiter as limits
+from towpath_decider.app.decision_service import Asker
+from towpath_decider.app.provider_limiter import Gate, Limiter, NoTurnError, Place
+from towpath_decider.core.conversation import CallFailure, Question, Reply, Turn
+from towpath_decider.core.rate_policy import LONGEST_PAUSE_S
+from towpath_decider.core.usage import NOTHING
+from towpath_fabric.clock import monotonic
+from towpath_fabric.fair_queue import Owner
+from towpath_fabric.nats.bus import Bus
+from towpath_fabric.nats.kv_register import Reading, Registers
+from towpath_fabric.settings import Settings
+
+ME = Owner(caller="me", root=uuid4())
+GO = Question(instructions="Decide.", turns=(Turn(role="user", text="Go."),))
+PATIENT_S = 60.0
+
+
+class Shelf(Registers):
+    """One register that is kept here; its time can be moved."""
+
+    def __init__(self) -> None:
+        super().__init__(Bus("decider", Settings(nats_url="nats://127.0.0.1:1")), "providers")
+        self.body: bytes | None = None
+        self.revision = 0
+
+    def now(self) -> float:
+        return limits.monotonic()
+
+    async def sync(self) -> None:
+        """Nothing is away."""
+
+    async def read(self, _name: str) -> Reading:
+        return Reading(body=self.body, revision=self.revision)
+
+    async def write(self, _name: str, body: bytes, revision: int) -> bool:
+        if revision != self.revision:
+            return False
+        self.body, self.revision = body, revision + 1
+        return True
+
+    @property
+    def use(self) -> ProviderUse:
+        return ProviderUse() if self.body is None else ProviderUse.model_validate_json(self.body)
+
+
+@asynccontextmanager
+async def running(*loops: Any) -> AsyncIterator[list[asyncio.Task[None]]]:
+    tasks = [asyncio.create_task(loop()) for loop in loops]
+    try:
+        yield tasks
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def gate_of(shelf: Shelf, **limit: int) -> Gate:
+    return Gate("local", ProviderLimit(**limit), shelf, structlog.get_logger())
+
+
+async def entered(gate: Gate, tokens: int = 10) -> None:
+    async with asyncio.timeout(PATIENT_S):
+        await gate.enter(ME, tokens)
+
+
+async def test_who_is_cancelled_while_another_call_ends_takes_no_place_with_it() -> None:
+    """The turn of a call that ran out of time comes in the very moment in which it is not yet out of the queue."""
+    gate = gate_of(Shelf(), concurrency=1)
+    async with running(gate.run):
+        await entered(gate)
+        late = asyncio.create_task(gate.enter(ME, 10))
+        next_one = asyncio.create_task(gate.enter(ME, 10))
+        await asyncio.sleep(0)
+        late.cancel()
+        gate.leave(10, 10)
+        async with asyncio.timeout(PATIENT_S):
+            await next_one
+        assert (await asyncio.gather(late, return_exceptions=True))[0].__class__ is asyncio.CancelledError
+        gate.leave(10, 10)
+        await entered(gate)
+
+
+async def test_tokens_that_a_call_left_over_are_given_back_where_only_they_are_limited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ahead = [0.0]
+    monkeypatch.setattr(limits, "monotonic", lambda: monotonic() + ahead[0])
+    monkeypatch.setattr(limits, "RENEW_S", 0.01)
+    shelf = Shelf()
+    gate = gate_of(shelf, tokens_per_minute=10_000)
+    async with running(gate.run):
+        await entered(gate, 5_000)
+        gate.leave(5_000, 200)
+        await eventually(lambda: not shelf.use.holders, PATIENT_S)  # no slots any more, and nothing waits
+        ahead[0] = 10.0
+        await eventually(lambda: sum(one.tokens for one in shelf.use.given) == 200, PATIENT_S)
+
+
+def test_a_time_that_a_provider_asks_for_is_bounded_here_too() -> None:
+    gate = gate_of(Shelf(), concurrency=1)
+    gate.leave(0, 0, 86_400.0)
+    assert LONGEST_PAUSE_S - 5 < gate.paused_s <= LONGEST_PAUSE_S
+
+
+async def test_a_register_that_cannot_be_read_is_an_empty_one() -> None:
+    shelf = Shelf()
+    shelf.body, shelf.revision = b"\xff{not a register", 7
+    gate = gate_of(shelf, concurrency=1)
+    async with running(gate.run) as (loop,):
+        waiting = asyncio.create_task(entered(gate))
+        await asyncio.wait((loop, waiting), return_when=asyncio.FIRST_COMPLETED, timeout=PATIENT_S)
+        assert waiting.done()
+        assert not loop.done()
+    assert shelf.revision > 7
+
+
+def limiter_of(places: int, held: list[int] | None = None) -> Limiter:
+    limit = {"local": ProviderLimit(concurrency=1)}
+    found = Limiter(limit, Shelf(), structlog.get_logger(), CollectorRegistry(), places=places)
+    if held is not None:
+        found.lend_to(held.append)
+    return found
+
+
+async def test_who_waits_for_a_limited_provider_gives_its_place_to_others_and_who_is_too_many_soon_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two may stand aside; a third waits in its place, but not for half of its step's time."""
+    monkeypatch.setattr(limits, "CROWDED_S", 0.05)
+    held: list[int] = []
+    limiter = limiter_of(2, held)
+    asked = request(model="local:m", timeout_ms=600_000)
+    async with running(*limiter.loops), asyncio.timeout(PATIENT_S):
+        place = await limiter.enter(asked, GO)
+        held.clear()
+        aside = [asyncio.create_task(limiter.enter(asked, GO)) for _ in range(2)]
+        await asyncio.sleep(0)
+        assert held == [-1, -1]
+        with pytest.raises(NoTurnError):
+            await limiter.enter(asked, GO)
+        begun = asyncio.create_task(limiter.enter(asked, GO, begun=True))  # what was paid already waits all the same
+        await asyncio.sleep(0.1)
+        for waiting in (*aside, begun):
+            limiter.leave(place, None)
+            place = await waiting
+    assert held == [-1, -1, -1, 1, 1, 1]
+
+
+class Wrong:
+    """A provider whose answers are never of the form; it is asked again, or fails for a while."""
+
+    def __init__(self, said: Reply | CallFailure) -> None:
+        self.said = said
+
+    async def complete(self, _request: Any, _question: Question, _hear: Any) -> Reply | CallFailure:
+        return self.said
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+class OneTurn(Limiter):
+    """Lets one call in, and no other."""
+
+    def __init__(self) -> None:
+        super().__init__({}, Shelf(), structlog.get_logger(), CollectorRegistry())
+        self.turns = 1
+
+    async def enter(self, request: Any, question: Question, *, begun: bool = False) -> Place:
+        self.turns -= 1
+        if self.turns < 0:
+            provider = "local"
+            raise NoTurnError(provider)
+        return await super().enter(request, question, begun=begun)
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        (Reply(text="no idea", usage=Usage(model_calls=1), cost=NOTHING), "invalid_output"),
+        (CallFailure(code="model_unavailable", message="503", retryable=True), "model_unavailable"),
+    ],
+)
+async def test_a_request_that_was_paid_is_not_said_to_be_unasked(said: Reply | CallFailure, code: str) -> None:
+    """It would be asked anew, and paid anew, without an end; what its first call said is its answer."""
+    limiter = OneTurn()
+    asker = Asker({"local": Wrong(said)}, sleep=lambda _seconds: asyncio.sleep(0), limiter=limiter)
+    first, second = [(await asker.answer(request(model="local:m"))).fact for _ in "ab"]
+    assert isinstance(first, DecisionFailed)
+    assert isinstance(second, DecisionFailed)
+    assert (first.code, second.code) == (code, CALL_UNASKED)

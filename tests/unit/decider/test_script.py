@@ -1,0 +1,120 @@
+"""Scripts: whose entry is next, and what it says (design §8)."""
+
+import json
+
+import pytest
+from tests.support.decider.decisions import LOOKUP, RESPOND, USE_TOOL, as_text, context
+
+from towpath_contracts.decisions.request import OfferedTool, ScriptUse
+from towpath_decider.core.answer_schema import ANY_OBJECT, answer_schema, simplified
+from towpath_decider.core.script import Script
+
+
+def test_entries_are_played_in_order_from_the_cursors() -> None:
+    script = Script([USE_TOOL, RESPOND])
+    first = script.next_line("triage", {})
+    assert first is not None
+    assert first.use == ScriptUse(queue="*", index=0)
+    assert json.loads(first.text(0)) == USE_TOOL
+    second = script.next_line("triage", {"*": 1})
+    assert second is not None
+    assert json.loads(second.text(0)) == RESPOND
+    assert script.next_line("triage", {"*": 2}) is None
+
+
+def test_an_agent_reads_its_own_queue_and_the_common_one_by_lowest_index() -> None:
+    script = Script([{**RESPOND, "agent": "billing"}, USE_TOOL, {**USE_TOOL, "agent": "triage"}, RESPOND])
+    uses = []
+    cursors: dict[str, int] = {}
+    for agent in ("triage", "triage", "billing", "billing"):
+        line = script.next_line(agent, cursors)
+        assert line is not None
+        uses.append((line.use.queue, line.use.index))
+        cursors[line.use.queue] = line.use.index + 1
+    assert uses == [("*", 1), ("triage", 2), ("billing", 0), ("*", 3)]
+    assert script.next_line("triage", cursors) is None
+
+
+def test_the_agent_and_the_delay_are_not_part_of_the_decision() -> None:
+    line = Script([{**RESPOND, "agent": "triage", "delay_ms": 20}]).next_line("triage", {})
+    assert line is not None
+    assert json.loads(line.text(0)) == RESPOND
+    assert line.delay_ms == 20
+
+
+@pytest.mark.parametrize(
+    ("entry", "texts"),
+    [
+        ({"raw": "so: {"}, ["so: {", "so: {"]),
+        ({"raw": ["bad", as_text(RESPOND)]}, ["bad", as_text(RESPOND)]),
+        ({"raw": [{"action": "X"}], "agent": "triage"}, ['{"action":"X"}', '{"action":"X"}']),
+        ("just text", ["just text", "just text"]),
+        (7, ["7", "7"]),
+        ({"raw": []}, ["[]", "[]"]),
+    ],
+)
+def test_a_script_may_say_anything_a_model_may(entry: object, texts: list[str]) -> None:
+    line = Script([entry]).next_line("triage", {})
+    assert line is not None
+    assert [line.text(0), line.text(1)] == texts
+
+
+@pytest.mark.parametrize("delay", [-1, "soon", None, True])
+def test_a_senseless_delay_is_none(delay: object) -> None:
+    line = Script([{**RESPOND, "delay_ms": delay}]).next_line("triage", {})
+    assert line is not None
+    assert line.delay_ms in (0, 1)
+
+
+@pytest.mark.parametrize("data", [b"{}", b"no json", b'"text"', b"[1,"])
+def test_a_script_that_is_no_array_is_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"array|expected|EOF"):
+        Script.parse(data)
+
+
+def test_the_answer_schema_offers_what_the_agent_may_do() -> None:
+    schema = answer_schema(context())
+    assert schema["properties"]["action"]["enum"] == ["USE_TOOL", "ROUTE_TO_AGENT", "RESPOND"]
+    call, _, route, respond = schema["properties"]["action_details"]["anyOf"]
+    assert call["properties"]["tool_name"]["enum"] == ["crm.lookup"]
+    assert call["properties"]["tool_params"]["required"] == ["customer"]
+    assert route["properties"]["target_agent_name"]["enum"] == ["billing"]
+    assert respond["properties"]["payload"] == ANY_OBJECT
+
+
+def test_a_tool_schema_is_told_in_the_words_that_gemini_takes() -> None:
+    schema = {
+        "$defs": {"City": {"type": "object", "properties": {"name": {"const": "Paris", "default": "Paris"}}}},
+        "type": "object",
+        "properties": {
+            "city": {"$ref": "#/$defs/City"},
+            "days": {"type": "integer", "exclusiveMinimum": 0, "maximum": 9},
+            "unit": {"oneOf": [{"enum": ["c", "f"]}, {"type": "null"}]},
+            "flag": {"type": "boolean", "const": True},
+        },
+        "required": ["city", "gone"],
+        "additionalProperties": False,
+    }
+    assert simplified(schema) == {
+        "type": "object",
+        "properties": {
+            "city": {"type": "object", "properties": {"name": {"enum": ["Paris"]}}, "required": []},
+            "days": {"type": "integer", "maximum": 9},
+            "unit": {"anyOf": [{"enum": ["c", "f"]}, {"type": "null"}]},
+            "flag": {"type": "boolean"},
+        },
+        "required": ["city"],
+    }
+
+
+def test_a_schema_that_refers_to_itself_ends() -> None:
+    node = {"type": "object", "properties": {name: {"$ref": "#/$defs/N"} for name in "abcdefgh"}}
+    schema = {"$defs": {"N": node}, "$ref": "#/$defs/N"}
+    assert simplified(schema) == ANY_OBJECT
+
+
+def test_with_many_tools_their_parameters_are_left_to_the_prompt() -> None:
+    tools = tuple(OfferedTool(name=f"t{n}", parameters=LOOKUP.parameters) for n in range(40))
+    call = answer_schema(context(tools=tools))["properties"]["action_details"]["anyOf"][0]
+    assert len(call["properties"]["tool_name"]["enum"]) == 40
+    assert call["properties"]["tool_params"] == ANY_OBJECT

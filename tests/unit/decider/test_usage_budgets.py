@@ -1,0 +1,75 @@
+"""What the decider does where a run has a budget: no more calls than allowed, and no call that nobody counts."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.support.decider.decisions import RESPOND, as_text, check_decision, context, request
+
+from towpath_contracts.decisions.request import Usage
+from towpath_contracts.facts import DecisionFailed, DecisionMade
+from towpath_decider.app.decision_service import Asker
+from towpath_decider.core.conversation import Ask, CallFailure, GaveUp, Question, Reply, converse
+from towpath_decider.core.prompt import render
+from towpath_decider.core.usage import NOTHING
+from towpath_engine.requests.effects import CALLS
+
+ONE = Usage(input_tokens=3, output_tokens=2, total_tokens=5, model_calls=1)
+GOOD = Reply(text=as_text(RESPOND), usage=ONE, cost=NOTHING)
+BAD = Reply(text="no idea", usage=ONE, cost=NOTHING)
+LATER = CallFailure(code="model_unavailable", message="503", retryable=True, usage=Usage(model_calls=1))
+
+
+def calls(most: int, *said: Reply | CallFailure) -> tuple[int, Any]:
+    """Return how often the model is asked when it answers like this, the last answer for ever, and what comes of it."""
+    dialogue, asked, answers = converse(render(context()), check_decision, most), 0, list(said)
+    step = next(dialogue)
+    while True:
+        try:
+            if isinstance(step, Ask):
+                asked += 1
+                step = dialogue.send(answers[min(asked, len(answers)) - 1])
+            else:
+                step = dialogue.send(None)
+        except StopIteration as over:
+            return asked, over.value
+
+
+@pytest.mark.parametrize("said", [(BAD,), (LATER,), (LATER, LATER, BAD, BAD), (BAD, LATER, LATER, LATER)])
+def test_budget_no_attempt_takes_more_calls_than_are_reserved(said: tuple[Any, ...]) -> None:
+    """Four calls at most by the decider's own rule, as the run machine reserves; one where one is allowed."""
+    asked, result = calls(0, *said)
+    assert asked <= CALLS
+    assert isinstance(result, GaveUp)
+    assert calls(1, *said)[0] == 1
+
+
+class Told:
+    """A provider that says what it is told to, and hangs when it has nothing left to say."""
+
+    def __init__(self, *said: Reply | CallFailure) -> None:
+        self.said = list(said)
+
+    async def complete(self, _request: Any, _question: Question, _hear: Any) -> Reply | CallFailure:
+        if not self.said:
+            await asyncio.sleep(60)
+        return self.said.pop(0)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+async def answered(max_calls: int, *said: Reply | CallFailure) -> DecisionMade | DecisionFailed:
+    asker = Asker({"scripted": Told(*said)}, sleep=lambda _seconds: asyncio.sleep(0))
+    asked = request(model="scripted:task", timeout_ms=200, max_calls=max_calls)
+    return (await asker.answer(asked)).fact
+
+
+async def test_budget_calls_that_end_without_a_word_are_told() -> None:
+    fact = await answered(4, LATER)
+    assert isinstance(fact, DecisionFailed)
+    assert (fact.code, fact.uncounted, fact.usage.model_calls) == ("model_timeout", 2, 2)
+    fact = await answered(4, LATER, GOOD)
+    assert isinstance(fact, DecisionMade)
+    assert (fact.uncounted, fact.usage.model_calls, fact.usage.total_tokens) == (1, 2, 5)
+    assert (await answered(0, LATER, GOOD)).uncounted == 0

@@ -1,0 +1,116 @@
+"""The state machine of a composed run: its table, and the paths that runs take through it (feature E6)."""
+
+from typing import Any, get_args
+
+import pytest
+from tests.support.engine.plan_machine import PlanRun, ask, block, step
+
+from towpath_contracts.events import log as ev
+from towpath_contracts.events.plan_events import PlanState, PlanTrigger
+from towpath_engine.handlers.plan.status import OVER, TABLE, IllegalTransitionError, move, target_of
+from towpath_engine.handlers.transition import Transition
+
+STATES: tuple[PlanState, ...] = get_args(PlanState)
+TRIGGERS: tuple[PlanTrigger, ...] = get_args(PlanTrigger)
+
+
+def test_e6_the_table_has_the_sources_words_and_no_way_out_of_an_end() -> None:
+    """Row E6: FSM states and events of the source; next-step and all-done have their own."""
+    assert {state for pair, state in TABLE.items()} | {"plan_init"} == set(STATES)
+    assert {trigger for _state, trigger in TABLE} == set(TRIGGERS)
+    assert not any(state in OVER for state, _trigger in TABLE)
+    for state in set(STATES) - OVER:
+        assert {target_of(state, trigger) for trigger in ("timeout", "cancelled", "panic")} == {"failed"}
+    reached, left = {"plan_init"}, [("plan_init")]
+    while left:
+        source = left.pop()
+        new = {target for (state, _), target in TABLE.items() if state == source} - reached
+        reached |= new
+        left += new
+    assert reached == set(STATES), "every state can be reached"
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("trigger", TRIGGERS)
+def test_e6_what_is_not_in_the_table_is_refused(state: PlanState, trigger: PlanTrigger) -> None:
+    if (state, trigger) in TABLE:
+        assert target_of(state, trigger) in STATES
+    else:
+        with pytest.raises(IllegalTransitionError, match=f"{trigger} is not possible in {state}"):
+            target_of(state, trigger)
+
+
+def test_e6_an_illegal_trigger_writes_nothing() -> None:
+    run = PlanRun(step("ann"))
+    transition = Transition(state=run.state, now=run.now)
+    with pytest.raises(IllegalTransitionError):
+        move(transition, "all_done")
+    assert transition.entries == []
+
+
+def test_e6_every_transition_of_a_plan_that_succeeds_is_in_its_log() -> None:
+    """Row E6: every transition in the event log and observable."""
+    run = PlanRun(step("ann"), block(ask("bob"), ask("cid")))
+    run.end()
+    run.end(0)
+    run.end(1)
+    moved = run.events(ev.PlanMoved)
+    assert [(one.trigger, one.target, one.step_id) for one in moved] == [
+        ("start_plan", "planner_active", ""),
+        ("planner_finished", "plan_validated", ""),
+        ("dispatch_step", "dispatching_step", "step_01"),
+        ("step_dispatched", "awaiting_results", "step_01"),
+        ("step_succeeded", "merging_results", "step_01"),
+        ("next_step", "dispatching_step", "step_02"),
+        ("step_dispatched", "awaiting_results", "step_02"),
+        ("parallel_complete", "merging_results", "step_02"),
+        ("all_done", "completed", ""),
+    ]
+    assert run.path[-1] == "completed" and run.state.composition is not None
+    assert run.state.composition.phase == "completed"
+
+
+def broken(run: PlanRun) -> None:
+    run.end(status="failed", reason="loop_detected", final={"message": "again and again"})
+
+
+def late(run: PlanRun) -> None:
+    while not run.state.is_final:
+        run.wake()
+
+
+def cancelled(run: PlanRun) -> None:
+    run.cancel()
+    run.end(status="cancelled")
+
+
+@pytest.mark.parametrize(
+    ("happens", "trigger", "status", "reason", "code"),
+    [
+        (broken, "step_failed", "failed", "plan_failed", "loop_detected"),
+        (late, "timeout", "timed_out", "deadline_exceeded", "deadline_exceeded"),
+        (cancelled, "cancelled", "cancelled", "cancelled", "cancelled"),
+    ],
+)
+def test_e6_every_end_has_its_trigger_and_says_what_became_of_every_step(
+    happens: Any, trigger: str, status: str, reason: str, code: str
+) -> None:
+    """Row E6: failure, timeout and cancel end in `failed`; row E5: later steps are skipped."""
+    run = PlanRun(step("ann", result_key="one"), step("bob", id="two"), block(ask("cid"), id="three"))
+    run.end(final={"n": 1})
+    happens(run)
+    assert run.triggers[-1] == trigger and run.path[-1] == "failed"
+    assert (run.state.status, run.finished.reason) == (status, reason)
+    assert run.statuses == {"step_01": "success", "two": "failed", "three": "skipped"}
+    assert run.output["success"] is False and run.output["bindings"] == {"one": {"n": 1}}
+    (error,) = run.output["errors"]
+    assert (error["step_id"], error["error"]["code"]) == ("two", code)
+    assert run.events(ev.PlanMoved)[-1].error["code"] == code
+
+
+def test_e6_a_run_that_is_ended_by_anything_else_panics_with_its_reason() -> None:
+    run = PlanRun(prompt="Do it.")
+    run.miss("model_unavailable", "nobody answers")
+    assert (run.triggers[-1], run.path[-1], run.finished.reason) == ("panic", "failed", "model_unavailable")
+    assert run.output["steps"] == [] and run.output["success"] is False
+    assert run.output["errors"][0]["error"]["code"] == "model_unavailable"

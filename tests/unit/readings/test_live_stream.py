@@ -1,0 +1,91 @@
+"""A run in the words of a conversation, made of its log: what is told, in which order, and what is left out."""
+
+import pytest
+from tests.support.engine.machine import Machine, respond, route, use, use_all
+
+from towpath.client.streams import known_types
+from towpath.errors import RefusedError
+from towpath_readings.stream.live import EVENT_TYPES, StreamEvent, Streaming
+
+
+def streamed(
+    machine: Machine, *, detailed: bool = True, event_types: frozenset[str] | None = None
+) -> list[StreamEvent]:
+    told = Streaming(detailed=detailed, event_types=event_types)
+    return [one for entry in machine.entries for one in told.of(entry)]
+
+
+def in_words(events: list[StreamEvent]) -> list[str]:
+    return [" ".join(filter(None, (one.type, getattr(one, "phase", ""), getattr(one, "status", "")))) for one in events]
+
+
+def answered() -> Machine:
+    """A run that calls a system-filled tool among two, is refused once, and answers."""
+    machine = Machine(system_params={"account": "acme", "token": "secret-token"})
+    machine.decide(use_all(("echo", {"text": "a"}), ("pay", {"amount": "5"})))
+    machine.finish(1, result={"paid": True}, duration_ms=7)
+    machine.fail(0, message="broken")
+    machine.decide(use("ghost"))
+    machine.decide(respond("all well"))
+    return machine
+
+
+def test_b12_a_stream_is_in_order_and_calls_and_texts_come_whole() -> None:
+    """Row B12: text, tool_call, tool_result, step, reasoning, usage, status, error events; order; whole calls."""
+    events = streamed(answered())
+    assert in_words(events) == [
+        *("status starting", "status running", "step started"),
+        *("reasoning", "usage", "tool_call", "tool_call", "status waiting_for_tool", "tool_result", "tool_result"),
+        *("step completed", "step started", "reasoning", "usage", "error"),
+        *("step completed", "step started", "reasoning", "text", "usage", "step completed", "status completed"),
+    ]
+    calls = [one for one in events if one.type == "tool_call"]
+    assert [(one.tool, one.arguments) for one in calls] == [("echo", {"text": "a"}), ("pay", {"amount": "5"})]
+    paid, broken = (one for one in events if one.type == "tool_result")
+    assert (paid.success, paid.result, paid.duration_ms, paid.call_id) == (True, {"paid": True}, 7, calls[1].call_id)
+    assert (broken.success, broken.error, broken.call_id) == (False, "tool_exception: broken", calls[0].call_id)
+    assert [(one.text, one.step) for one in events if one.type == "text"] == [("all well", 3)]
+    assert [one.recoverable for one in events if one.type == "error"] == [True]
+    assert [one.seq for one in events] == sorted(one.seq for one in events)
+    assert "secret-token" not in "".join(one.model_dump_json() for one in events)
+
+
+def test_b12_the_error_that_ended_a_run_comes_before_its_status_and_past_every_filter() -> None:
+    """Row B12: error events; `detailed` flag, filter; same loop checks as run."""
+    machine = Machine()
+    for _ in range(4):
+        machine.decide(use("echo", text="same"))
+        if machine.state.calls and not machine.state.is_final and machine.requests:
+            machine.finish(result="same")
+    assert machine.finished.reason == "loop_detected"
+    whole = streamed(machine)
+    assert in_words(whole)[-2:] == ["error", "status error"]
+    assert (whole[-2].type, whole[-1].type) == ("error", "status")
+    for narrow in (streamed(machine, detailed=False), streamed(machine, event_types=frozenset({"tool_call"}))):
+        assert in_words(narrow) == ["tool_call", "tool_call", "error"]
+    assert streamed(machine, detailed=False, event_types=frozenset({"text"}))[:-1] == []
+
+
+def test_b12_a_step_is_told_once_whatever_is_asked_within_it_and_a_denial_is_a_result() -> None:
+    machine = Machine()
+    machine.decide(use("echo", text="x"))
+    machine.deny()
+    machine.decide(route("expert"))
+    machine.decide(respond({"a": [1]}))
+    events = streamed(machine, event_types=frozenset({"step", "tool_result", "text"}))
+    steps = [(one.phase, one.step, one.agent_key) for one in events if one.type == "step"]
+    assert steps == [
+        *(("started", 1, "triage"), ("completed", 1, "triage")),
+        *(("started", 2, "triage"), ("completed", 2, "triage")),
+        *(("started", 3, "expert"), ("completed", 3, "expert")),
+    ]
+    (denied,) = (one for one in events if one.type == "tool_result")
+    assert not denied.success and denied.error.startswith("permission_denied: ")
+    assert [one.text for one in events if one.type == "text"] == ['{"a":[1]}']
+
+
+def test_b12_a_filter_takes_the_words_there_are() -> None:
+    assert known_types(None) is None
+    assert known_types(["text", "usage"]) == {"text", "usage"} < EVENT_TYPES
+    with pytest.raises(RefusedError, match="a stream has no mood; it has error, reasoning"):
+        known_types(["text", "mood"])

@@ -1,0 +1,148 @@
+"""The rules that no other tool holds: lengths, documented names, no stubs, no registry addresses (CONTRIBUTING.md)."""
+
+import ast
+import functools
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.places import ROOT
+
+FUNCTION_LINES = 70
+FILE_LINES = 400
+UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
+REGISTRIES = re.compile(
+    r"pypi\." + r"org|pythonhosted\." + r"org|registry\.npmjs|docker\." + r"io|ghcr\." + r"io|quay\." + r"io"
+    r"|gcr\." + r"io|proxy\.golang|crates\." + r"io|index-url|extra-index|find-links"
+)
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@functools.cache
+def tracked() -> tuple[Path, ...]:
+    """Return every file that belongs to the repository and exists."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
+    return tuple(path for name in listed.split("\0") if name and (path := ROOT / name).is_file())
+
+
+def modules(*folders: str) -> list[Path]:
+    """Return the Python files below *folders*."""
+    return [path for path in tracked() if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in folders]
+
+
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    """Return the tree of a file, which several rules look at."""
+    return ast.parse(path.read_text("utf-8"))
+
+
+@functools.cache
+def functions(path: Path) -> tuple[Function, ...]:
+    """Return every function of a file, nested ones too."""
+    return tuple(node for node in ast.walk(parsed(path)) if isinstance(node, Function))
+
+
+def place(path: Path, node: Function | ast.ClassDef) -> str:
+    """Return where *node* is, for a person to click on."""
+    return f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
+
+
+def public(body: list[ast.stmt]) -> Iterator[Function | ast.ClassDef]:
+    """Return the public functions and classes of a module or class body, and those inside its classes."""
+    for node in body:
+        if isinstance(node, Function | ast.ClassDef) and not node.name.startswith("_"):
+            yield node
+            if isinstance(node, ast.ClassDef):
+                yield from public(node.body)
+
+
+def overloads(node: Function | ast.ClassDef) -> bool:
+    """Say whether *node* only declares a signature or a rule whose promise stands elsewhere."""
+    names = {ast.unparse(decorator).split("(")[0].rpartition(".")[2] for decorator in node.decorator_list}
+    return bool(names & {"overload", "override"})
+
+
+def does_nothing(node: Function) -> bool:
+    """Say whether *node* consists of `pass`, `...` or NotImplementedError."""
+    body = [part for part in node.body if not (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant))]
+    return all(isinstance(part, ast.Pass) or "NotImplementedError" in ast.unparse(part) for part in body)
+
+
+def protocol_methods(path: Path) -> set[int]:
+    """Return the lines of methods that a Protocol declares, or an abstract class asks for."""
+    classes = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.ClassDef)]
+    protocols = [node for node in classes if any("Protocol" in ast.unparse(base) for base in node.bases)]
+    asked = {part.lineno for node in protocols for part in node.body if isinstance(part, Function)}
+    methods = [part for node in classes for part in node.body if isinstance(part, Function)]
+    return asked | {part.lineno for part in methods if "abstractmethod" in map(ast.unparse, part.decorator_list)}
+
+
+CODE = ("libs", "services", "tests", "bench", "examples", "deploy", "docs")
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    long = [
+        f"{place(path, node)}: {lines} lines"
+        for path in modules(*CODE)
+        for node in functions(path)
+        if (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > FUNCTION_LINES
+    ]
+    assert long == []
+
+
+def test_no_file_is_longer_than_its_limit() -> None:
+    sizes = {str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines()) for path in modules(*CODE)}
+    assert {name: lines for name, lines in sizes.items() if lines > FILE_LINES} == {}
+
+
+def test_everything_public_is_documented() -> None:
+    bare = []
+    for path in modules("libs", "services"):
+        tree = parsed(path)
+        if ast.get_docstring(tree) is None:
+            bare.append(str(path.relative_to(ROOT)))
+        bare += [place(path, n) for n in public(tree.body) if ast.get_docstring(n) is None and not overloads(n)]
+    assert bare == []
+
+
+def test_no_function_only_pretends() -> None:
+    empty = [
+        place(path, node)
+        for path in modules("libs", "services", "examples", "bench")
+        for node in functions(path)
+        if does_nothing(node) and node.lineno not in protocol_methods(path) and not overloads(node)
+    ]
+    assert empty == []
+
+
+def test_nothing_is_left_unfinished() -> None:
+    left = [
+        f"{path.relative_to(ROOT)}:{number} {line.strip()[:80]}"
+        for path in modules(*CODE)
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if UNFINISHED.search(line)
+    ]
+    assert left == []
+
+
+def test_no_file_names_a_package_registry() -> None:
+    named = []
+    for path in tracked():
+        try:
+            text = path.read_text("utf-8")
+        except UnicodeDecodeError:
+            continue  # a binary file names nothing that a tool would read
+        if path != Path(__file__) and REGISTRIES.search(text):
+            named.append(str(path.relative_to(ROOT)))
+    assert named == []
+
+
+@pytest.mark.parametrize(
+    ("source", "verdict"),
+    [("def f():\n    '''Say.'''\n    pass", True), ("def f():\n    ...", True), ("def f():\n    return 1", False)],
+)
+def test_the_rule_against_pretending_knows_a_stub(source: str, verdict: bool) -> None:
+    (node,) = (part for part in ast.walk(ast.parse(source)) if isinstance(part, Function))
+    assert does_nothing(node) is verdict

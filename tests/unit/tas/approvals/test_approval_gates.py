@@ -1,0 +1,71 @@
+"""What was said at a gate is told again: to who repeats the word, and to a run that may have missed it."""
+
+import json
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from tests.support.tas.tas_calls import NOW, after, ask, decide, outcome, ruling, waiting, word
+
+from towpath_contracts.problems.registry import Problem
+from towpath_contracts.tools.calls import CallStatus
+from towpath_tas.core.approvals import approvals
+from towpath_tas.core.calls.call import Approval, Call, Claim, Dispatch, Step, Tell
+from towpath_tas.core.calls.outcomes import on_outcome
+
+
+def said_at_the_gate(verdict: str) -> tuple[Call, Approval, Step]:
+    call, approval = waiting()
+    step = decide(call, approval, word(approval, verdict, reason="no"), now=after(10))
+    assert isinstance(step, Step)
+    assert step.call is not None
+    return step.call, step.approvals[0], step
+
+
+def facts(step: Step) -> list[dict[str, Any]]:
+    return [json.loads(effect.fact) for effect in step.effects if isinstance(effect, Tell)]
+
+
+@pytest.mark.parametrize("status", ["approved", "consumed", "denied"])
+def test_the_same_word_of_the_same_person_is_told_again_and_changes_nothing(status: str) -> None:
+    verdict = "denied" if status == "denied" else "approved"
+    call, approval, first = said_at_the_gate(verdict)
+    settled = replace(approval, status=status)
+    again = word(settled, verdict, reason="no")
+    assert decide(call, settled, again, now=after(15)) == Step(effects=first.effects)
+    eve = decide(call, settled, again.model_copy(update={"actor": "eve"}), now=after(15))
+    assert isinstance(eve, Problem)
+    other = "approved" if status == "denied" else "denied"
+    assert isinstance(decide(call, settled, word(settled, other, reason="no"), now=after(15)), Problem)
+
+
+def test_a_run_that_asks_again_after_its_gate_hears_first_what_was_said_there() -> None:
+    call, approval, _ = said_at_the_gate("approved")
+    used = ask(call, ruled=ruling("require_approval"), approval=approval, now=after(20))
+    assert used.call is not None
+    consumed = used.approvals[0]
+    again = ask(used.call, approval=consumed, now=after(25))
+    assert [fact["verdict"] for fact in facts(again)] == ["approved"]
+    assert [effect.call for effect in again.effects if isinstance(effect, Dispatch)] == [used.call]
+    ended = used.call.changed(status=CallStatus.FAILED, fact='{"type": "tool.finished"}')
+    assert [fact["type"] for fact in facts(ask(ended, approval=consumed))] == ["gate.resolved", "tool.finished"]
+
+
+def test_a_run_that_missed_its_gate_hears_of_it_before_the_outcome() -> None:
+    call, approval, _ = said_at_the_gate("approved")
+    used = ask(call, ruled=ruling("require_approval"), approval=approval, now=after(20))
+    assert used.call is not None
+    claim = Claim(claim_id=uuid4(), attempt=used.call.attempt, worker="w1", granted=True, until=after(60))
+    running = used.call.changed(status=CallStatus.STARTED, claims=(claim,))
+    said = outcome(running, claim.claim_id)
+    step = on_outcome(running, said, "", lambda _: ruling(), now=after(30), approval=used.approvals[0])
+    assert [fact["type"] for fact in facts(step)] == ["gate.resolved", "tool.finished"]
+
+
+def test_a_call_that_had_no_gate_says_nothing_of_one() -> None:
+    call, approval = waiting()
+    assert approvals.say_again(None) == ()
+    assert approvals.say_again(approval) == ()
+    assert approvals.say_again(replace(approval, status="void")) == ()
+    assert [fact["type"] for fact in facts(ask(call, approval=approval, now=NOW))] == ["approval.required"]

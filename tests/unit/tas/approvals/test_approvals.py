@@ -1,0 +1,227 @@
+"""What the ledger makes of approvals: bound to one exact call, used once, by enough different people (design §7)."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.support.tas.tas_calls import NOW, after, ask, decide, request, ruling, version, waiting, word
+
+from towpath_contracts.problems.registry import Problem
+from towpath_contracts.tools.calls import CallStatus, EffectClass
+from towpath_tas.core.approvals.approval_binding import MAX_CHANGES, binding, changes, in_words
+from towpath_tas.core.approvals.approvals import MAX_REVISIONS
+from towpath_tas.core.calls.call import Approval, Call, Dispatch, Step, Tell
+
+HALF = {"order_id": "A-1", "amount": 5}
+
+
+def facts(step: Step) -> list[dict[str, Any]]:
+    return [json.loads(effect.fact) for effect in step.effects if isinstance(effect, Tell)]
+
+
+def dispatched(step: Step) -> list[Call]:
+    return [effect.call for effect in step.effects if isinstance(effect, Dispatch)]
+
+
+def become(step: Step) -> Call:
+    assert step.call is not None
+    return step.call
+
+
+def approved(approval: Approval, call: Call) -> tuple[Call, Approval]:
+    step = decide(call, approval, word(approval), now=after(10))
+    assert isinstance(step, Step)
+    return become(step), step.approvals[0]
+
+
+def test_an_approval_is_used_up_by_the_permission() -> None:
+    call, approval = waiting()
+    assert facts(ask(call, approval=approval))[0]["type"] == "approval.required", "still waiting: asked again"
+    call, approval = approved(approval, call)
+    step = ask(call, ruled=ruling("require_approval"), approval=approval, now=after(20))
+    assert become(step).status is CallStatus.PERMITTED
+    assert step.approvals[0].status == "consumed"
+    assert [fact["verdict"] for fact in facts(step)] == ["approved"]
+    assert dispatched(step) == [step.call]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"basis": (("rule-1", "d2"),)}, "rules.rule-1: d1 → d2"),
+        ({"basis": (("rule-1", "d1"), ("rule-2", "x"))}, "rules.rule-2: nothing → x"),
+        ({"tool": version(EffectClass.IRREVERSIBLE, 2)}, "tool_version: "),
+    ],
+)
+def test_drift_voids_an_approval_and_asks_anew(change: dict[str, Any], words: str) -> None:
+    call, approval = approved(*reversed(waiting()))
+    step = ask(call, ruled=ruling("require_approval", **change), approval=approval, now=after(20))
+    assert become(step).status is CallStatus.AWAITING_APPROVAL
+    assert [one.status for one in step.approvals] == ["void", "pending"]
+    assert step.approvals[1].approval_id != approval.approval_id
+    (said,) = facts(step)[0]["changes"]
+    assert said.startswith(words)
+    assert dispatched(step) == []
+
+
+def test_a_rule_that_denies_now_beats_an_approval() -> None:
+    call, approval = approved(*reversed(waiting()))
+    step = ask(call, ruled=ruling("deny"), approval=approval, now=after(20))
+    assert (become(step).status, step.approvals[0].status) == (CallStatus.DENIED, "void")
+
+
+def test_a_denial_reaches_the_model_in_the_persons_words() -> None:
+    call, approval = waiting()
+    step = decide(call, approval, word(approval, "denied", reason="too much"), now=NOW)
+    assert isinstance(step, Step)
+    told = ask(step.call, approval=step.approvals[0])
+    assert [fact["type"] for fact in facts(told)] == ["gate.resolved", "tool.denied"]
+    assert facts(told)[1]["denial"]["reason"] == "too much"
+
+
+def test_an_approval_expires_as_denied() -> None:
+    call, approval = waiting()
+    step = ask(call, approval=approval, now=after(3_601))
+    assert become(step).status is CallStatus.DENIED
+    assert [fact.get("verdict") for fact in facts(step)] == ["expired", None]
+    late_yes = decide(call, approval, word(approval), now=after(3_601))
+    assert isinstance(late_yes, Problem)
+
+
+def test_a_yes_does_not_stay_good_for_ever() -> None:
+    call, approval = approved(*reversed(waiting()))
+    step = ask(call, ruled=ruling("require_approval"), approval=approval, now=after(3_601))
+    assert become(step).status is CallStatus.DENIED
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"verdict": "happened"}, "verdict_invalid"),
+        ({"roles": ("viewer",)}, "role_missing"),
+        ({"actor": "anna"}, "requester_may_not_approve"),
+        ({"verdict": "denied", "reason": " "}, "reason_required"),
+        ({"digest": "sha256:other"}, "digest_changed"),
+    ],
+)
+def test_a_word_that_does_not_count(change: dict[str, Any], code: str) -> None:
+    call, approval = waiting()
+    answer = decide(call, approval, word(approval, **change), now=NOW)
+    assert isinstance(answer, Problem)
+    assert answer.code == code
+
+
+def test_a_requester_may_deny_the_own_call() -> None:
+    call, approval = waiting()
+    assert isinstance(decide(call, approval, word(approval, "denied", actor="anna"), now=NOW), Step)
+
+
+def test_an_approval_is_settled_once() -> None:
+    call, approval = approved(*reversed(waiting()))
+    answer = decide(call, approval, word(approval, "denied"), now=NOW)
+    assert isinstance(answer, Problem)
+    assert answer.code == "gate_settled"
+
+
+@pytest.mark.parametrize(
+    ("field", "change", "ruled"),
+    [
+        ("tool", {"tool": "orders.wipe"}, {}),
+        ("arguments.amount", {"args": '{"amount":99,"order_id":"A-1"}', "args_digest": "sha256:99"}, {}),
+        ("arguments", {"args_digest": "sha256:tampered"}, {}),
+        ("agent", {"agent_key": "intern"}, {}),
+        ("snapshot", {"snapshot_digest": "sha256:later"}, {}),
+        ("tool_version", {}, {"tool": version(EffectClass.IRREVERSIBLE, 2)}),
+        ("rules.rule-1", {}, {"basis": (("rule-1", "d2"),)}),
+        ("rules.rule-2", {}, {"basis": (("rule-1", "d1"), ("rule-2", "x"))}),
+        ("rules.rule-1", {}, {"basis": (("rule-3", "d1"),)}),
+    ],
+)
+def test_whatever_an_approval_is_bound_to_may_not_change_under_it(
+    field: str, change: dict[str, Any], ruled: dict[str, Any]
+) -> None:
+    call, approval = approved(*reversed(waiting()))
+    said = {"tool": call.tool, "agent_key": call.agent_key, "snapshot_digest": call.snapshot_digest}
+    asked = {name: value for name, value in {**said, **change}.items() if name in said}
+    other = replace(call, **change)
+    step = ask(other, request(**asked), ruling("require_approval", **ruled), approval=approval, now=after(20))
+    if "args_digest" in change:
+        assert step.dead, "the run asks for something else than the row says"
+        step = ask(
+            replace(other, asked_digest=call.args_digest, edited_by="mallory"),
+            ruled=ruling("require_approval", **ruled),
+            approval=approval,
+            now=after(20),
+        )
+    assert dispatched(step) == []
+    assert [one.status for one in step.approvals] == ["void", "pending"]
+    assert field in [one["field"] for one in facts(step)[0]["diff"]]
+    assert facts(step)[0]["revision"] == 1
+
+
+def test_a_run_can_not_ask_under_another_snapshot() -> None:
+    call, approval = approved(*reversed(waiting()))
+    step = ask(call, request(snapshot_digest="sha256:later"), ruling("allow"), approval=approval)
+    assert "snapshot" in step.dead and step.call is None
+
+
+def test_a_diff_says_before_and_after_and_stays_readable() -> None:
+    call, _ = waiting()
+    one = binding(call, ruling())
+    other = {**one, "args_digest": "sha256:x", "agent": "intern", "rules": [["rule-2", "sha256:" + "a" * 64]]}
+    args = ('{"to":["a","b"],"deep":{"x":1},"gone":true}', '{"to":["a","c"],"deep":{"x":1.5},"new":null}')
+    words = [in_words(change) for change in changes(one, other, args)]
+    assert words == [
+        "agent: billing → intern",
+        "arguments.to.1: b → c",
+        "arguments.deep.x: 1 → 1.5",
+        "arguments.gone: true → nothing",
+        "arguments.new",
+        "rules.rule-1: d1 → nothing",
+        "rules.rule-2: nothing → sha256:aaaaaaaaaaaa…",
+    ]
+    many = tuple(json.dumps({f"k{n}": number for n in range(200)}) for number in (1, 2))
+    found = changes(one, {**one, "args_digest": "y"}, (many[0], many[1]))
+    assert (len(found), found[-1].field) == (MAX_CHANGES + 1, "and 150 more")
+    (long,) = changes(one, {**one, "args_digest": "y"}, ('{"a":"x"}', json.dumps({"a": "y" * 9_000})))
+    assert len(long.after) < 500
+    assert changes(one, {**one, "args_digest": "y"}, ("", "{}"))[0].after == "y", "an older approval knows no arguments"
+
+
+def test_the_strictest_of_the_deciding_rules_says_how_an_approval_goes() -> None:
+    step = ask(None, ruled=ruling("require_approval", quorum=3, on_expiry="escalate", expires_s=60))
+    (approval,) = step.approvals
+    assert (approval.quorum, approval.on_expiry, approval.expires_at) == (3, "escalate", after(60))
+    (note,) = step.notes
+    assert note.detail is not None and note.detail["quorum"] == 3
+
+
+def test_an_edit_moves_the_call_and_leaves_what_the_run_asks_for() -> None:
+    call, approval = waiting()
+    step = decide(call, approval, word(approval, "edit", args=HALF), now=after(5))
+    assert isinstance(step, Step)
+    moved = become(step)
+    assert (moved.asked_digest, moved.edited_by, json.loads(moved.args)) == (call.args_digest, "paula", HALF)
+    assert [one.status for one in step.approvals] == ["void", "approved"] and step.edits and step.decides
+    assert [fact["type"] for fact in facts(step)] == ["approval.required", "gate.resolved"]
+    used = ask(moved, ruled=ruling("require_approval"), approval=step.approvals[1], now=after(6))
+    assert [json.loads(one.args) for one in dispatched(used)] == [HALF]
+    again = decide(moved, step.approvals[1], word(approval, "edit", args=HALF), now=after(6))
+    assert isinstance(again, Problem), "the same edit of the approval that it made is no edit"
+
+
+def test_edits_come_to_an_end_with_a_gate_that_takes_none() -> None:
+    call, approval = waiting()
+    for number in range(1, MAX_REVISIONS + 2):
+        args = {"order_id": "A-1", "amount": number}
+        strict = ruling("require_approval", quorum=2)
+        step = decide(call, approval, word(approval, "edit", args=args, actor=f"p{number}"), ruled=strict)
+        assert isinstance(step, Step)
+        call, approval = become(step), step.approvals[-1]
+        manual = number > MAX_REVISIONS
+        assert (approval.gate_type, len(approval.votes)) == (("manual", 0) if manual else ("approval", 1))
+    refused = decide(call, approval, word(approval, "edit", args=HALF), ruled=strict)
+    assert isinstance(refused, Problem) and refused.code == "revisions_used_up"
+    yes = decide(call, approval, word(approval), ruled=strict)
+    assert isinstance(yes, Step) and yes.approvals[0].status == "pending"

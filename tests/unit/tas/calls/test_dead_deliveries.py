@@ -1,0 +1,46 @@
+"""What a delivery that nobody can read makes of its call (design §6)."""
+
+import pytest
+from tests.support.tas.tas_calls import permitted
+
+from towpath_contracts.tools.calls import CallStatus, EffectClass
+from towpath_tas.core.calls.call import Step
+from towpath_tas.core.calls.dead_deliveries import MAX_DEAD_DELIVERIES, on_dead_delivery
+from towpath_tas.core.calls.ledger import MAX_ATTEMPTS
+
+
+@pytest.mark.parametrize(
+    ("attempt", "times", "fails"),
+    [
+        (1, 1, False),
+        (MAX_ATTEMPTS - 1, 1, False),  # the others ran out of time, and were no dead deliveries
+        (MAX_ATTEMPTS - 1, MAX_DEAD_DELIVERIES, True),
+        (MAX_DEAD_DELIVERIES, MAX_DEAD_DELIVERIES, True),
+        (MAX_ATTEMPTS, 1, True),
+    ],
+)
+def test_a_call_fails_after_dead_deliveries_and_not_after_attempts(attempt: int, times: int, fails: bool) -> None:
+    call = permitted().changed(attempt=attempt)
+    step = on_dead_delivery(call, attempt, call.toolset, "malformed", times=times)
+    assert step.call is not None
+    assert step.call.status is (CallStatus.FAILED if fails else CallStatus.PERMITTED)
+    assert step.call.attempt == (attempt if fails else attempt + 1)
+
+
+@pytest.mark.parametrize(
+    ("effect_class", "said"),
+    [(EffectClass.IRREVERSIBLE, "the call did not happen"), (EffectClass.PURE, "it is not known whether the call ran")],
+)
+def test_only_what_is_known_is_said_of_a_call_that_failed(effect_class: EffectClass, said: str) -> None:
+    """A pure call starts without a claim: another copy of its delivery may be running."""
+    call = permitted(effect_class)
+    step = on_dead_delivery(call, call.attempt, call.toolset, "malformed", times=MAX_DEAD_DELIVERIES)
+    assert step.call is not None and step.call.fact is not None
+    assert said in step.call.fact
+
+
+def test_what_is_not_the_calls_own_delivery_changes_nothing() -> None:
+    call = permitted()
+    assert on_dead_delivery(None, 1, call.toolset, "r", times=9) == Step()
+    assert on_dead_delivery(call, call.attempt + 1, call.toolset, "r", times=9) == Step()
+    assert on_dead_delivery(call, call.attempt, "elsewhere", "r", times=9) == Step()

@@ -1,0 +1,197 @@
+"""Calls of the platform's own tools in the ledger: permitted, applied by the run, closed by its word (design §7)."""
+
+import json
+from typing import Any
+
+import pytest
+from tests.support.tas.tas_calls import RUN, ask, outcome, request, ruling
+
+from towpath_contracts.canonical import canonical_json
+from towpath_contracts.facts import ToolFinished, ToolPermitted, fact_adapter
+from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.tools.calls import CallStatus, EffectClass, RegisterTools, ToolFailure, ToolSpec
+from towpath_contracts.tools.internal_outcomes import RecordOutcome
+from towpath_contracts.tools.internal_tools import INTERNAL_TOOLS, PLATFORM_TOOLSET
+from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
+from towpath_tas.app.policy.tool_registration import _check
+from towpath_tas.core.authorization import Asked, Law, Ruling
+from towpath_tas.core.calls.call import Call, Dispatch
+from towpath_tas.core.calls.internal_calls import BUILT_IN, is_internal, on_recorded, permitted
+from towpath_tas.core.calls.ledger import void
+from towpath_tas.core.calls.run_facts import reported
+from towpath_tas.core.denial_alternatives import Colleague
+from towpath_tas.core.policy.matrix import Matrix, Rule, Who
+from towpath_tas.core.policy.policy_checks import Surroundings, check
+from towpath_tas.core.teams import agents_of, delegates_in
+from towpath_tas.core.tools.registry import Registry, own_tool
+
+PLAN = next(one for one in BUILT_IN if one.spec.name == "plan_setup")
+ALLOWED = ruling(tool=PLAN, effect_class=EffectClass.IDEMPOTENT)
+
+
+def permitted_call(**changes: Any) -> Call:
+    step = ask(None, request(tool="plan_setup", toolset=PLATFORM_TOOLSET), ALLOWED)
+    assert step.call is not None and isinstance(step.effects[0], Dispatch)
+    return step.call.changed(**changes) if changes else step.call
+
+
+def told(call: Call, status: str = "succeeded", **more: Any) -> RecordOutcome:
+    body = {"run_id": RUN, "project": "default", "execution_id": call.execution_id, "tool": "plan_setup", **more}
+    return RecordOutcome.model_validate({"status": status, "result": {"plan_status": "active"}, **body})
+
+
+def test_a_permitted_call_is_told_to_its_run_and_to_no_worker() -> None:
+    call = permitted_call()
+    assert is_internal(call) and call.status is CallStatus.PERMITTED
+    fact = fact_adapter.validate_json(permitted(call))
+    assert isinstance(fact, ToolPermitted) and fact.execution_id == call.execution_id and fact.contents == {}
+    assert "contents" not in json.loads(permitted(call))
+
+
+def test_the_word_of_the_run_closes_the_row_once() -> None:
+    call = permitted_call()
+    step, refused = on_recorded(call, told(call))
+    assert not refused and step.call is not None and step.call.status is CallStatus.SUCCEEDED
+    assert [(note.phase, note.verdict) for note in step.notes] == [("outcome", "succeeded")]
+    again, refused = on_recorded(step.call, told(call))
+    assert again.call is None and not refused, "its confirmation was lost"
+    failure = ToolFailure(code="plan_missing", message="none")
+    failed, _ = on_recorded(call, told(call, "failed", failure=failure))
+    assert failed.call is not None and failed.call.status is CallStatus.FAILED
+
+
+def test_what_was_applied_counts_although_a_fence_came_between() -> None:
+    voided = void(permitted_call()).call
+    assert voided is not None and voided.status is CallStatus.VOID
+    step, refused = on_recorded(voided, told(voided))
+    assert not refused and step.call is not None and step.call.status is CallStatus.SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    "changes", [{"status": CallStatus.DENIED}, {"status": CallStatus.AWAITING_APPROVAL}, {"toolset": "orders"}]
+)
+def test_what_was_never_permitted_or_is_a_workers_is_not_closed(changes: dict[str, Any]) -> None:
+    call = permitted_call(**changes)
+    step, refused = on_recorded(call, told(call))
+    assert step.call is None and refused
+    assert on_recorded(None, told(call))[1]
+    other = told(call).model_copy(update={"project": "another"})
+    assert on_recorded(permitted_call(), other)[1]
+
+
+def test_no_worker_may_offer_what_looks_like_a_tool_of_the_platform() -> None:
+    mine = ToolSpec(name="mine", toolset="mine")
+    for spec in (
+        INTERNAL_TOOLS["plan_setup"].model_copy(update={"toolset": "mine"}),
+        mine.model_copy(update={"internal": True}),
+        mine.model_copy(update={"toolset": PLATFORM_TOOLSET}),
+    ):
+        with pytest.raises(ProblemError) as refused:
+            _check(RegisterTools(toolset=spec.toolset, worker="w", owner="o", tools=(spec,)))
+        assert refused.value.problem.errors[0].code == "tool_reserved"
+    _check(RegisterTools(toolset="mine", worker="w", owner="o", tools=(mine,)))
+
+
+def test_a_run_hears_why_changes_of_its_files_are_lost() -> None:
+    call = permitted_call()
+    said = outcome(call, changes_lost={"code": "workspace_full", "path": "big.txt"})
+    fact = fact_adapter.validate_json(reported(call, said, None))
+    assert isinstance(fact, ToolFinished) and fact.status == "succeeded"
+    assert fact.changes_lost == said.changes_lost is not None
+    assert "changes_lost" not in reported(call, outcome(call), None), "and nothing is said where nothing is lost"
+
+
+ROWS = (
+    Rule(name="team", tool="delegate_to_*", operation="delegate", agent="lead", effect="allow", digest="d"),
+    Rule(name="not-eve", tool="delegate_to_eve", effect="deny", digest="e"),
+    Rule(name="plans", tool="agent_orchestrate", operation="orchestrate", effect="require_approval", digest="f"),
+)
+LAW = Law(Matrix(ROWS, compile_condition, 1), Registry(BUILT_IN, matches, 1), compile_grant)
+
+
+def may(tool: str, agent: str = "lead", operation: str = "call", law: Law = LAW, **args: Any) -> Ruling:
+    return law.rule(
+        Asked(
+            run_id=RUN,
+            project="default",
+            who=Who("crew", agent, "", "anna"),
+            step=1,
+            tool=tool,
+            operation=operation,
+            args=args,
+            args_text=canonical_json(args),
+            labels={},
+        )
+    )
+
+
+def test_b11_delegates_are_permitted_by_rules_like_any_tool() -> None:
+    """Row B11: `delegate_to_<name>(task)` needs a rule; nobody registers it."""
+    allowed = may("delegate_to_ann", task="count")
+    assert (allowed.effect, allowed.rule) == ("allow", "team")
+    assert allowed.tool is not None and allowed.tool.spec.internal and not allowed.tool.spec.trusted_output
+    assert may("delegate_to_ann", operation="delegate", task="count").effect == "allow"
+    for ruling_, violation in (
+        (may("delegate_to_eve", task="count"), "permission_denied"),
+        (may("delegate_to_ann", "ann", task="count"), "permission_denied"),
+        (may("delegate_to_ann", operation="read", task="count"), "operation_unknown"),
+        (may("delegate_to_ann", task=""), "invalid_arguments"),
+        (may("delegate_to_ann", task="count", model="x"), "invalid_arguments"),
+        (may("delegate_to_", task="count"), "tool_unknown"),
+    ):
+        assert ruling_.effect == "deny" and ruling_.denial is not None
+        assert ruling_.denial.violation_type == violation
+    assert "delegate_to_ann (delegate)" in may("delegate_to_ann", "ann", task="count").reason
+
+
+def test_e1_a_plan_by_the_tool_is_held_against_its_schema_and_the_rules() -> None:
+    """Row E1: `plan` XOR `prompt`, timeout_ms and max_parallel of at least 1 and at most what holds anyway."""
+    plan = {"steps": [{"type": "agent", "agent": {"agent_key": "ann"}}]}
+    assert may("agent_orchestrate", plan=plan).effect == "require_approval"
+    assert may("agent_orchestrate", prompt="Do it.", timeout_ms=1, max_parallel=4).rule == "plans"
+    wrong: tuple[dict[str, Any], ...] = (
+        {},
+        {"plan": plan, "prompt": "Do it."},
+        {"prompt": "Do it.", "max_parallel": 0},
+        {"prompt": "Do it.", "max_parallel": 5},
+        {"prompt": "Do it.", "timeout_ms": 0},
+        {"plan": {"steps": []}},
+        {"plan": {"steps": [{"type": "agent"}] * 13}},
+        {"prompt": "Do it.", "depth": 9},
+    )
+    for args in wrong:
+        denial = may("agent_orchestrate", **args).denial
+        assert denial is not None and denial.violation_type == "invalid_arguments", args
+
+
+def test_a_lead_that_is_denied_hears_of_members_whom_it_may_ask() -> None:
+    law = Law(Matrix(ROWS, compile_condition, 1), Registry(BUILT_IN, matches, 1), compile_grant)
+    tools = frozenset({"delegate_to_ann", "delegate_to_eve", "plan_setup"})
+    law.crews = {"": {"lead": Colleague(key="lead", agent_type="", tools=tools, routes=frozenset())}}
+    denial = may("plan_setup", law=law, objective="o", steps=[]).denial
+    assert denial is not None and denial.allowed_tools == ("delegate_to_ann",)
+
+
+def test_a_delegate_that_ran_for_hours_is_closed_by_the_word_of_its_run() -> None:
+    """Its row stays permitted as long as its child runs: nothing but a request looks at its clock, and none is made."""
+    own = own_tool("delegate_to_ann")
+    step = ask(None, request(tool="delegate_to_ann", toolset=PLATFORM_TOOLSET, args={"task": "x"}), ruling(tool=own))
+    assert step.call is not None and step.call.status is CallStatus.PERMITTED
+    late = void(step.call).call
+    assert late is not None
+    failure = ToolFailure(code="delegation_failed", message="Delegation to 'ann' failed: cancelled", began=True)
+    ended, refused = on_recorded(late, told(late, "failed", tool="delegate_to_ann", failure=failure))
+    assert not refused and ended.call is not None and ended.call.status is CallStatus.FAILED
+
+
+def test_b11_a_rule_for_a_lead_of_a_team_speaks_of_tools_that_it_has() -> None:
+    """Row B11: advice about a matrix knows who leads a team; a network of before without one is looked at as ever."""
+    team = {"name": "crew", "swarm": {"mode": "team"}, "agents": [{"key": key} for key in ("lead", "ann", "eve")]}
+    agents = {agent.key: agent.tools for agent in agents_of(json.dumps(team))}
+    assert agents == {"lead": ("delegate_to_ann", "delegate_to_eve"), "ann": (), "eve": ()}
+    assert [spec.name for spec in delegates_in(json.dumps(team), "lead")] == list(agents["lead"])
+    plain = {"name": "n", "agents": [{"key": "a", "equipped_tools": ["echo"]}]}
+    assert [agent.tools for agent in agents_of(json.dumps(plain))] == [("echo",)]
+    around = Surroundings(project="default", networks={"crew": agents_of(json.dumps(team))})
+    rules = [Rule(name="ask", network="crew", agent="lead", tool="delegate_to_*", effect="allow", digest="d")]
+    assert check(rules, [1], around) == ()

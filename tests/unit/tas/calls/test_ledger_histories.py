@@ -1,0 +1,270 @@
+"""Hostile histories: any messages in any order, at any time, and a world that does what granted claims let it do.
+
+The judge knows only what leaves the ledger (dispatches, answers, facts) and checks after every message.
+"""
+
+import json
+import uuid
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.support.tas.tas_calls import NOW, RUN, after, ask, claim, decide, outcome, request, ruling, word
+
+from towpath_contracts.problems.registry import Problem
+from towpath_contracts.tools.calls import CallStatus, EffectClass, ToolFailure
+from towpath_tas.core.authorization import Asked, Ruling
+from towpath_tas.core.calls.call import FINAL, Approval, Call, Dispatch, Step, Tell
+from towpath_tas.core.calls.claims import on_claim
+from towpath_tas.core.calls.outcomes import on_outcome
+from towpath_tas.core.calls.settlement import on_fence, on_settle
+
+WORKERS = [uuid.uuid5(RUN, f"claim:{n}") for n in range(4)]
+EFFECTS = ("allow", "allow", "allow", "deny", "require_approval")
+EFFECT = st.sampled_from(["allow"] * 5 + ["require_approval"] * 2 + ["deny"])
+CLASSES = st.sampled_from([*EffectClass, EffectClass.IRREVERSIBLE, EffectClass.IRREVERSIBLE, EffectClass.IDEMPOTENT])
+
+
+class Histories(RuleBasedStateMachine):
+    """One call, several workers, one person, a clock, and a policy that somebody edits."""
+
+    @initialize(effect_class=CLASSES, effect=EFFECT)
+    def begin(self, effect_class: EffectClass, effect: str) -> None:
+        self.effect_class, self.effect, self.basis = effect_class, effect, "d1"
+        self.call: Call | None = None
+        self.approval: Approval | None = None
+        self.fence = 0
+        self.seconds = 0.0
+        self.approved_digest = ""
+        self.granted: dict[UUID, tuple[int, float]] = {}
+        self.begun: set[tuple[UUID, int]] = set()
+        self.never_began: set[UUID] = set()
+        self.retries = 0
+        self.dispatched: list[Call] = []
+        self.told: list[dict[str, Any]] = []
+        self.final_fact: str | None = None
+
+    @rule(effect_class=CLASSES, effect=EFFECT)
+    @precondition(lambda self: self.call is not None and self.call.status in FINAL)
+    def another_call(self, effect_class: EffectClass, effect: str) -> None:
+        """So that a history goes on when its call has ended."""
+        self.begin(effect_class, effect)
+
+    @property
+    def now(self) -> datetime:
+        return after(self.seconds)
+
+    def law(self, _: Asked | None = None) -> Ruling:
+        return ruling(self.effect, self.effect_class, basis=(("rule-1", self.basis),))
+
+    @rule(seconds=st.sampled_from([0.5, 16.0, 16.0, 30.0, 200.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.seconds += seconds
+
+    @rule(effect=st.sampled_from(EFFECTS), basis=st.sampled_from(["d1", "d2"]), really=st.integers(0, 3))
+    def somebody_edits_the_policy(self, effect: str, basis: str, really: int) -> None:
+        if really == 0:  # seldom, or hardly any call would ever get far
+            self.effect, self.basis = effect, basis
+
+    @rule(later=st.sampled_from([300, 300, 300, 600]), same=st.sampled_from([True, True, True, True, False]))
+    def the_run_asks(self, later: int, same: bool) -> None:
+        said = request(deadline=after(later), args={"order_id": "A-1" if same or self.call is None else "B"})
+        step = ask(self.call, said, self.law(), now=self.now, fence=self.fence, approval=self.approval)
+        if self.call is not None and not same:
+            assert step.dead, "another call under the same id is refused"
+            assert step.call is None
+        self.take(step)
+
+    @rule(
+        worker=st.sampled_from(WORKERS),
+        behind=st.sampled_from([0, 0, 0, 1]),
+        expired=st.sampled_from([False, False, False, True]),
+    )
+    @precondition(lambda self: self.dispatched)
+    def a_worker_claims(self, worker: UUID, behind: int, expired: bool) -> None:
+        assert self.call is not None
+        asked = claim(self.call, worker, attempt=max(1, self.call.attempt - behind))
+        before = dict(self.granted)
+        step, answer = on_claim(self.call, asked, "expired" if expired else "", now=self.now, fence=self.fence)
+        assert not (answer.granted and self.fence), "nothing of a stopped run starts"
+        assert not (answer.granted and (expired or asked.attempt != self.call.attempt)), "an outdated ticket is refused"
+        if answer.granted and self.effect_class is not EffectClass.PURE:
+            self.judge_grant(worker, before, step)
+            reconciled = self.effect_class is EffectClass.RECONCILABLE
+            probed = reconciled and bool(self.begun - {(worker, self.call.attempt)})
+            assert bool(answer.probe) is probed, "what may have happened is looked for before it runs again"
+            assert answer.probe != "preferred" or self.retries, "only a person lets it run on an unclear probe"
+            self.never_began.discard(worker)
+            self.begun.add((worker, self.call.attempt))
+            self.granted.pop(worker, None)  # the newest comes last
+            self.granted[worker] = (self.call.attempt, self.seconds + answer.lease_ms / 1000)
+        self.take(step)
+
+    def judge_grant(self, worker: UUID, before: dict[UUID, tuple[int, float]], step: Step) -> None:
+        assert self.call is not None
+        assert self.call.status in {CallStatus.PERMITTED, CallStatus.STARTED}, "nothing final is started"
+        assert step.call is not None, "a grant is always stored"
+        assert self.now < self.call.deadline, "nothing starts after the deadline"
+        others = [held for holder, held in before.items() if holder != worker]
+        if self.effect_class is EffectClass.IRREVERSIBLE:
+            assert len(others) <= self.retries, "at most one claim per person's word"
+        else:
+            live = [holder for holder in before if holder not in {worker, *self.never_began}]
+            assert all(before[holder][1] <= self.seconds for holder in live), "one live claim at a time"
+
+    @rule(
+        worker=st.sampled_from(WORKERS),
+        status=st.sampled_from(["succeeded", "failed", "not_started", "ticket_expired"]),
+        behind=st.sampled_from([0, 0, 0, 1]),
+        forged=st.sampled_from([False, False, False, True]),
+        really=st.integers(0, 2),
+    )
+    @precondition(lambda self: self.dispatched)
+    def a_worker_reports(self, worker: UUID, status: str, behind: int, forged: bool, really: int) -> None:
+        assert self.call is not None
+        if really != 0:  # workers get lost now and then
+            return
+        attempt = max(1, self.call.attempt - behind)
+        more: dict[str, Any] = {"status": status, "attempt": attempt, "result": str(worker)}
+        if status == "not_started":
+            more |= {"status": "failed", "failure": ToolFailure(code=status, message="late", began=False)}
+            if not forged and self.call.status not in FINAL - {CallStatus.UNKNOWN}:
+                self.never_began.add(worker)
+        said = outcome(self.call, worker, **more)
+        fault = "forged" if forged else ""
+        step = on_outcome(self.call, said, fault, self.law, now=self.now, approval=self.approval, fence=self.fence)
+        if step.call is not None and step.call.status in {CallStatus.SUCCEEDED, CallStatus.FAILED} and not forged:
+            held = self.effect_class is EffectClass.PURE or worker in self.granted or status == "ticket_expired"
+            assert held, "only a holder's outcome counts"
+            self.judge_report(worker, step.call, status)
+        assert not (forged and step.call is not None), "a forged ticket changes nothing"
+        self.take(step)
+
+    def judge_report(self, worker: UUID, call: Call, status: str) -> None:
+        """A failure of one start never speaks for another one that may have happened."""
+        if self.effect_class is EffectClass.PURE or call.status is CallStatus.SUCCEEDED:
+            return
+        newest = list(self.granted)[-1] if self.granted else worker
+        assert worker == newest or status == "ticket_expired", "an earlier start failed, a later one may not have"
+        others = set(self.granted) - self.never_began - {worker}
+        assert status != "not_started" or not others, "it did not begin, but another start may have"
+
+    @rule(really=st.integers(0, 5))
+    @precondition(lambda self: self.call is not None)
+    def the_run_is_cancelled(self, really: int) -> None:
+        assert self.call is not None
+        if really != 0:
+            return
+        self.fence = 1
+        self.take(on_fence(self.call, "cancelled", now=self.now))
+
+    @rule(verdict=st.sampled_from(["approved", "denied"]), actor=st.sampled_from(["paula", "paula", "anna"]))
+    @precondition(lambda self: self.approval is not None)
+    def a_person_decides(self, verdict: str, actor: str) -> None:
+        assert self.call is not None
+        assert self.approval is not None
+        said = decide(self.call, self.approval, word(self.approval, verdict, actor=actor), now=self.now)
+        if isinstance(said, Step):
+            assert actor != "anna" or verdict == "denied"
+            self.approved_digest = self.approval.digest if verdict == "approved" else ""
+            self.take(said)
+
+    @rule(verdict=st.sampled_from(["happened", "did_not_happen", "retry"]))
+    @precondition(lambda self: self.call is not None and self.call.status is CallStatus.UNKNOWN)
+    def a_person_settles(self, verdict: Any) -> None:
+        assert self.call is not None
+        step = on_settle(self.call, verdict, "paula", "looked", now=self.now, fence=self.fence)
+        if isinstance(step, Problem):
+            assert (verdict, self.fence) == ("retry", 1), "a person's word counts, but for a retry of a stopped run"
+            return
+        self.retries += verdict == "retry"
+        self.final_fact = None
+        self.take(step)
+
+    def take(self, step: Step) -> None:
+        """Store a step as the book would, and look at what it sends."""
+        before = self.call
+        if step.call is not None:
+            assert step.call.revision == (before.revision if before else 0) + 1, "one revision per step"
+            self.judge_change(before, step)
+            self.call = step.call
+            for changed in step.approvals:
+                self.approval = changed
+        for effect in step.effects:
+            match effect:
+                case Dispatch(call=call):
+                    self.judge_dispatch(step, call)
+                case Tell(fact=fact):
+                    self.judge_fact(json.loads(fact), fact)
+                case _:
+                    continue
+
+    def judge_change(self, before: Call | None, step: Step) -> None:
+        assert step.call is not None
+        if step.call.status is CallStatus.FAILED and self.granted and before is not None:
+            assert before.accepted != step.call.accepted or step.call.settled_by, (
+                "only a report or a person says failed"
+            )
+        if before is not None and before.status in FINAL:
+            assert before.status is CallStatus.UNKNOWN, f"{before.status} became {step.call.status}"
+            assert not before.settled_by, "a person's word is final"
+        if step.call.status is CallStatus.FAILED and step.call.fact and '"not_started"' in step.call.fact:
+            assert not set(self.granted) - self.never_began, "what may have begun is never called not started"
+        if step.call.status in {CallStatus.VOID, CallStatus.DENIED, CallStatus.AWAITING_APPROVAL}:
+            assert not self.granted, "of what may have begun it is never said that it did not"
+
+    def judge_dispatch(self, step: Step, call: Call) -> None:
+        assert call == self.call, "what is sent is what is stored"
+        assert call.status in {CallStatus.PERMITTED, CallStatus.STARTED}
+        assert not any(fact["type"] == "tool.denied" for fact in self.told), "what was denied is never sent"
+        assert self.fence == 0, "a stopped run sends nothing"
+        if self.effect_class is EffectClass.IRREVERSIBLE:
+            assert len(self.granted) <= self.retries, "what may have happened is not sent again"
+        if step.decides and call.attempt == 1:
+            covered = self.approval is not None and self.approval.status == "consumed"
+            assert self.effect == "allow" or covered, "sent against the law"
+        if step.approvals and self.effect == "require_approval":
+            assert step.approvals[0].digest == self.approved_digest, "an approval is for exactly one call"
+        self.dispatched.append(call)
+
+    def judge_fact(self, fact: dict[str, Any], text: str) -> None:
+        self.told.append(fact)
+        if fact["type"] not in {"tool.finished", "tool.denied"}:
+            return
+        if self.final_fact is not None and '"unknown"' not in self.final_fact:
+            assert text == self.final_fact, "the end of a call is told once and for all"
+        self.final_fact = text
+
+    @invariant()
+    def the_row_makes_sense(self) -> None:
+        if getattr(self, "call", None) is None:
+            return
+        assert self.call is not None
+        if self.call.status in FINAL:
+            assert self.call.fact, "an end can always be told again"
+        if self.call.status is CallStatus.STARTED:
+            assert self.call.holder is not None
+        if self.call.status is CallStatus.AWAITING_APPROVAL:
+            assert self.approval is not None
+            assert self.approval.status in {"pending", "approved", "denied"}
+
+    def teardown(self) -> None:
+        """Whatever happened, asking again after every clock has run out ends the call (or it waits for a person)."""
+        if not hasattr(self, "call"):
+            return
+        for _ in range(3):
+            self.seconds += 10_000
+            self.the_run_asks(300, same=True)
+        assert self.call is not None
+        assert self.call.status in FINAL | {CallStatus.AWAITING_APPROVAL}, self.call.status
+
+
+TestHistories = Histories.TestCase
+TestHistories.settings = settings(max_examples=300, stateful_step_count=50, deadline=None)
+
+
+def test_the_clock_of_the_histories_is_the_ledgers() -> None:
+    assert after(0) == NOW

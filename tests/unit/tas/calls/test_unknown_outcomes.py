@@ -1,0 +1,208 @@
+"""Starts of one call that overtake each other: a claim, its probe, a person's word, and what comes late (design §7)."""
+
+import json
+import uuid
+from typing import Any
+
+import pytest
+from tests.support.tas.tas_calls import NOW, after, ask, claim, outcome, permitted, ruling, version
+
+from towpath_contracts.tools.calls import CallStatus, EffectClass, ToolFailure, ToolSpec
+from towpath_tas.adapters.ledger_tables import _claims_from, _claims_text
+from towpath_tas.core.authorization import Asked, Ruling
+from towpath_tas.core.calls.call import Call, Dispatch, Step, Tell
+from towpath_tas.core.calls.claims import on_claim
+from towpath_tas.core.calls.outcomes import on_outcome
+from towpath_tas.core.calls.settlement import on_settle
+from towpath_tas.core.tools.registry import judge, promised, spec_digest
+
+FIRST, SECOND, THIRD = (uuid.uuid5(uuid.NAMESPACE_OID, name) for name in ("first", "second", "third"))
+OVER = after(16)
+"""The tool's 5 s and 10 s on top."""
+
+
+def allow(_: Asked) -> Ruling:
+    return ruling()
+
+
+def start(call: Call, claim_id: uuid.UUID, seconds: float = 0) -> tuple[Call, str]:
+    step, answer = on_claim(call, claim(call, claim_id), "", now=after(seconds))
+    assert answer.granted and step.call is not None, answer
+    return step.call, answer.probe
+
+
+def heard(call: Call, claim_id: uuid.UUID | None, **said: Any) -> Step:
+    return on_outcome(call, outcome(call, claim_id, **said), "", allow, now=OVER)
+
+
+def become(step: Step) -> Call:
+    assert step.call is not None
+    return step.call
+
+
+def fact(step: Step) -> dict[str, Any]:
+    (told,) = [effect.fact for effect in step.effects if isinstance(effect, Tell)]
+    return dict(json.loads(told))
+
+
+def lost(effect_class: EffectClass) -> Call:
+    """A call whose first start was never reported."""
+    return become(ask(start(permitted(effect_class), FIRST)[0], now=OVER))
+
+
+def retried() -> Call:
+    step = on_settle(lost(EffectClass.IRREVERSIBLE), "retry", "ann", "not there", now=OVER)
+    assert isinstance(step, Step)
+    return become(step)
+
+
+def test_a_first_start_is_not_probed_and_a_second_one_is() -> None:
+    call, probe = start(permitted(EffectClass.RECONCILABLE), FIRST)
+    assert probe == ""
+    again = become(ask(call, now=OVER))
+    assert (again.status, again.attempt) == (CallStatus.PERMITTED, 2)
+    started, probe = start(again, SECOND, 17)
+    assert probe == "required"
+    asked_twice = on_claim(started, claim(started, SECOND), "", now=after(18))[1]
+    assert asked_twice.probe == "required", "the same question has the same answer"
+    assert start(lost(EffectClass.IDEMPOTENT), SECOND, 17)[1] == ""
+
+
+def test_after_a_retry_an_unclear_probe_does_not_stop_that_one_start() -> None:
+    call, _ = start(permitted(EffectClass.RECONCILABLE), FIRST)
+    said = ToolFailure(code="outcome_unknown", message="the probe could not tell", uncertain=True)
+    doubted = become(heard(call, FIRST, status="failed", failure=said, probe="unclear"))
+    assert doubted.status is CallStatus.UNKNOWN
+    step = on_settle(doubted, "retry", "ann", "", now=OVER)
+    assert isinstance(step, Step)
+    started, probe = start(become(step), SECOND, 17)
+    assert (probe, started.settled_by) == ("preferred", "")
+    assert on_claim(started, claim(started, SECOND), "", now=after(18))[1].probe == "preferred"
+    later = become(ask(started, now=after(40)))
+    assert start(later, THIRD, 41)[1] == "required", "a person's word is for one start"
+
+
+def test_a_doubt_tells_what_is_known() -> None:
+    call, _ = start(permitted(EffectClass.RECONCILABLE), FIRST, 1)
+    said = ToolFailure(code="outcome_unknown", message="the probe could not tell: no page", uncertain=True)
+    told = fact(heard(call, FIRST, status="failed", failure=said, probe="unclear"))
+    assert (told["status"], told["attempt"], told["worker"], told["probe"]) == ("unknown", 1, "w1", "unclear")
+    assert "no page" in told["failure"]["message"]
+    doubt = told["doubt"]
+    assert (doubt["worker"], doubt["starts"], doubt["probe"]) == ("w1", 1, "unclear")
+    assert doubt["claimed_at"].startswith("2026-11-22T12:00:01") and doubt["lease_until"].startswith(
+        "2026-11-22T12:00:16"
+    )
+
+
+@pytest.mark.parametrize("verdict", ["happened", "did_not_happen"])
+def test_a_persons_word_is_marked_as_one(verdict: Any) -> None:
+    step = on_settle(lost(EffectClass.IRREVERSIBLE), verdict, "ann", "looked", now=OVER)
+    assert isinstance(step, Step)
+    assert (fact(step)["settled_by"], become(step).settled_by) == ("ann", "ann")
+    late = heard(become(step), FIRST)
+    assert (late.call, [note.phase for note in late.notes]) == (None, ["evidence"]), "and a late outcome is evidence"
+
+
+def test_an_outcome_that_comes_before_the_retry_began_spares_it() -> None:
+    step = heard(retried(), FIRST, attempt=1)
+    assert become(step).status is CallStatus.SUCCEEDED and become(step).settled_by == ""
+    refused = on_claim(become(step), claim(become(step), SECOND), "", now=after(17))[1]
+    assert (refused.granted, refused.reason) == (False, "succeeded")
+
+
+def test_once_the_retry_has_begun_its_own_outcome_decides() -> None:
+    call, _ = start(retried(), SECOND, 17)
+    for status in ("succeeded", "failed"):
+        late = heard(call, FIRST, attempt=1, status=status)
+        assert late.call is None and [note.phase for note in late.notes] == ["evidence"]
+    assert become(heard(call, SECOND, status="failed")).status is CallStatus.FAILED
+
+
+def test_a_retry_that_is_lost_too_stays_in_doubt_whatever_the_first_start_came_to() -> None:
+    lost_again = become(ask(start(retried(), SECOND, 17)[0], now=after(40)))
+    assert lost_again.status is CallStatus.UNKNOWN
+    for status in ("succeeded", "failed"):
+        late = heard(lost_again, FIRST, attempt=1, status=status)
+        assert late.call is None and late.effects == (), "nobody but a person can say what the second start did"
+        (note,) = late.notes
+        assert (note.phase, note.verdict, note.always) == ("evidence", status, True)
+    assert become(heard(lost_again, SECOND)).status is CallStatus.SUCCEEDED, "its own outcome settles it"
+
+
+@pytest.mark.parametrize("effect_class", [EffectClass.IDEMPOTENT, EffectClass.RECONCILABLE])
+def test_an_earlier_start_that_failed_does_not_end_a_later_one(effect_class: EffectClass) -> None:
+    permitted_again = lost(effect_class)
+    assert heard(permitted_again, FIRST, attempt=1, status="failed").call is None
+    call, _ = start(permitted_again, SECOND, 17)
+    assert heard(call, FIRST, attempt=1, status="failed").call is None
+    assert become(heard(call, FIRST, attempt=1)).status is CallStatus.SUCCEEDED, "that it happened is good to know"
+
+
+NEVER = ToolFailure(code="not_started", message="the worker came too late to start; nothing was done", began=False)
+
+
+@pytest.mark.parametrize("code", ["not_started", "cancelled", "invalid_arguments"])
+@pytest.mark.parametrize("effect_class", [EffectClass.IDEMPOTENT, EffectClass.RECONCILABLE])
+def test_a_tool_may_name_its_error_as_it_likes(effect_class: EffectClass, code: str) -> None:
+    call, _ = start(lost(effect_class), SECOND, 17)
+    own = ToolFailure(code=code, message="the order is cancelled", began=True)
+    step = heard(call, SECOND, status="failed", failure=own)
+    assert become(step).status is CallStatus.FAILED and not [e for e in step.effects if isinstance(e, Dispatch)]
+    old = heard(call, SECOND, status="failed", failure=own.model_copy(update={"began": None}))
+    assert become(old).status is CallStatus.PERMITTED, "an older worker's word is taken as it was"
+
+
+def test_what_was_started_is_not_called_not_started_when_its_tickets_run_out() -> None:
+    call = lost(EffectClass.IDEMPOTENT).changed(attempt=20, deadline=after(10_000))
+    step = heard(call, None, status="ticket_expired")
+    assert become(step).status is CallStatus.UNKNOWN
+    fresh = permitted(EffectClass.IDEMPOTENT).changed(attempt=20, deadline=after(10_000))
+    told = fact(heard(fresh, None, status="ticket_expired"))
+    assert (told["failure"]["code"], told["failure"]["began"]) == ("not_started", False)
+
+
+@pytest.mark.parametrize(
+    ("effect_class", "expected"),
+    [
+        (EffectClass.IDEMPOTENT, CallStatus.PERMITTED),
+        (EffectClass.RECONCILABLE, CallStatus.PERMITTED),
+        (EffectClass.IRREVERSIBLE, CallStatus.UNKNOWN),
+    ],
+)
+def test_a_start_that_never_began_says_nothing_about_an_earlier_one(
+    effect_class: EffectClass, expected: CallStatus
+) -> None:
+    again = retried() if effect_class is EffectClass.IRREVERSIBLE else lost(effect_class)
+    call, _ = start(again, SECOND, 17)
+    step = heard(call, SECOND, status="failed", failure=NEVER)
+    assert become(step).status is expected
+    assert bool([e for e in step.effects if isinstance(e, Dispatch)]) is (expected is CallStatus.PERMITTED)
+    clear = heard(call, SECOND, status="failed", failure=NEVER, probe="did_not_happen")
+    assert become(clear).status is CallStatus.FAILED, "unless its probe has just said that nothing happened"
+    alone, _ = start(permitted(effect_class), FIRST)
+    assert become(heard(alone, FIRST, status="failed", failure=NEVER)).status is CallStatus.FAILED
+
+
+def test_a_reconcilable_tool_without_a_probe_is_irreversible() -> None:
+    probed = version(EffectClass.RECONCILABLE).spec
+    bare = probed.model_copy(update={"has_probe": False})
+    assert promised(probed) is EffectClass.RECONCILABLE and promised(bare) is EffectClass.IRREVERSIBLE
+    tool = version(EffectClass.RECONCILABLE)
+    ruled = ruling(tool=type(tool)(spec=bare, version=1, digest="d", owner="team"))
+    assert become(ask(None, ruled=ruled)).effect_class is EffectClass.IRREVERSIBLE
+    current = type(tool)(spec=bare, version=1, digest=spec_digest(bare), owner="team")
+    assert judge(probed, "team", current, trusting=False).status == "pending", "a probe weakens what it promises"
+
+
+def test_a_spec_without_a_probe_has_the_digest_it_always_had() -> None:
+    spec = ToolSpec(name="a", toolset="b")
+    assert spec_digest(spec) == "sha256:fe512d0576fd0ca43a498b65d0c5c9403f5ab20d6eb9b31ab18d65b6d12d3675"
+
+
+def test_claims_are_read_as_they_were_written_also_by_an_older_version() -> None:
+    call, _ = start(lost(EffectClass.RECONCILABLE), SECOND, 17)
+    assert _claims_from(_claims_text(call.claims)) == call.claims
+    old = json.dumps([[str(FIRST), 1, "w1", NOW.isoformat()]])
+    (claimed,) = _claims_from(old)
+    assert (claimed.until, claimed.at, claimed.probe) == (NOW, None, "")

@@ -1,0 +1,140 @@
+"""What a denial names is really open: other tools, other agents, a person (feature C9)."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.unit.tas.policy.test_authorization import TOOLS, asked, spec, stored
+
+from towpath_contracts.tools.calls import Denial
+from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
+from towpath_tas.core.authorization import Asked, Law
+from towpath_tas.core.denial_alternatives import Colleague
+from towpath_tas.core.policy.matrix import Matrix, Rule
+from towpath_tas.core.tools.registry import Registry, ToolVersion
+
+SNAPSHOT = "sha256:n"
+CREW = {
+    "billing": Colleague(
+        key="billing",
+        agent_type="",
+        tools=frozenset({"orders.refund", "orders.find", "mail.send"}),
+        routes=frozenset({"desk"}),
+    ),
+    "desk": Colleague(key="desk", agent_type="", tools=frozenset({"orders.refund"}), routes=frozenset()),
+    "office": Colleague(key="office", agent_type="", tools=frozenset({"orders.refund"}), routes=frozenset()),
+    "guest": Colleague(key="guest", agent_type="", tools=frozenset({"orders.find"}), routes=frozenset()),
+}
+
+
+def rule(name: str, effect: str = "allow", **more: Any) -> Rule:
+    return Rule(**{"name": name, "effect": effect, **more})
+
+
+def denied(
+    *rules: Rule, grants: Any = (), tools: list[ToolVersion] = TOOLS, known: bool = True, **changes: Any
+) -> Denial:
+    law = Law(Matrix(rules, compile_condition, 7), Registry(tools, matches, 3), compile_grant)
+    law.crews = {SNAPSHOT: CREW} if known else {}
+    question: Asked = replace(asked(), grants=grants, snapshot_digest=SNAPSHOT, **changes)
+    ruling = law.rule(question)
+    assert ruling.denial is not None
+    assert law.rule(question) == ruling, "from memory as well"
+    return ruling.denial
+
+
+def others(denial: Denial) -> list[tuple[str, str, bool]]:
+    return [(one.tool, one.verdict, one.conditional) for one in denial.alternatives]
+
+
+def test_only_what_the_agent_is_equipped_with_and_may_use_is_an_alternative() -> None:
+    tools = [*TOOLS, stored(spec("orders.drop")), stored(spec("orders.list"))]
+    wide = rule("wide", tool="*", agent="*", when="args.amount > 100")
+    found = denied(wide, rule("find", tool="orders.find"), rule("no", "deny", tool="orders.drop"), tools=tools)
+    assert others(found) == [("orders.find", "allow", False), ("mail.send", "allow", True)]
+    assert found.alternatives[0].why == "rule find allows it"
+    assert found.allowed_tools == ("orders.find", "mail.send")
+    everywhere = denied(wide, rule("find", tool="orders.find"), tools=tools, known=False)
+    assert {one.tool for one in everywhere.alternatives} == {"orders.find", "orders.drop", "orders.list", "mail.send"}
+
+
+@pytest.mark.parametrize(
+    ("rules", "found"),
+    [
+        ([rule("a", tool="mail.send", when="caller == 'anna'")], [("mail.send", "allow", False)]),
+        ([rule("a", tool="mail.send", when="caller == 'eve'")], []),
+        ([rule("a", tool="mail.send", when="run.labels.team == 'a'")], [("mail.send", "allow", False)]),
+        ([rule("a", tool="mail.send", when="run.labels.nothing == 'a'")], []),
+        ([rule("a", tool="mail.send", max_calls_per_run=3)], [("mail.send", "allow", True)]),
+        ([rule("a", "require_approval", tool="mail.send")], [("mail.send", "require_approval", False)]),
+        (
+            [rule("a", tool="mail.send"), rule("b", "require_approval", tool="mail.*")],
+            [("mail.send", "require_approval", False)],
+        ),
+        ([rule("a", tool="mail.send"), rule("b", "deny", tool="mail.*")], []),
+        (
+            [rule("a", tool="mail.send"), rule("b", "deny", tool="mail.*", when="args.x")],
+            [("mail.send", "allow", True)],
+        ),
+        ([rule("a", tool="mail.send"), rule("b", "deny", tool="mail.*", when="run.nothing")], []),
+    ],
+)
+def test_an_alternative_stands_as_its_rules_do(rules: list[Rule], found: Any) -> None:
+    assert others(denied(*rules)) == found
+
+
+@pytest.mark.parametrize(
+    ("entry", "found"),
+    [
+        ({"tool": "mail.*"}, [("mail.send", "allow", False)]),
+        ({"tool": "mail.*", "when": "args.amount < 3"}, [("mail.send", "allow", True)]),
+        ({"tool": "mail.*", "when": "caller == 'eve'"}, []),
+        ({"tool": "orders.*"}, []),
+    ],
+)
+def test_grants_close_alternatives_too(entry: Any, found: Any) -> None:
+    assert others(denied(rule("a", tool="mail.send"), grants=((entry,), ({"tool": "*"},)))) == found
+
+
+def test_a_discovered_tool_is_an_alternative_only_where_a_rule_names_it() -> None:
+    tools = [*TOOLS[:2], stored(spec("mail.send", discovered=True))]
+    assert others(denied(rule("a", tool="mail.*"), tools=tools)) == []
+    assert others(denied(rule("a", tool="mail.send"), tools=tools)) == [("mail.send", "allow", False)]
+
+
+def test_specialists_may_make_the_very_call_and_whoever_is_near_comes_first() -> None:
+    rules = (
+        rule("office", agent="office", tool="orders.refund", when="args.amount <= 5"),
+        rule("desk", "require_approval", agent="desk", tool="orders.refund"),
+        rule("guest", agent="guest", tool="orders.*"),
+    )
+    found = denied(*rules)
+    assert [(one.agent_key, one.verdict, one.reachable) for one in found.specialists] == [
+        ("desk", "require_approval", True),
+        ("office", "allow", False),
+    ], "the guest has the right, and not the tool"
+    assert found.suggestion.endswith("Agent desk may do it once a person approves: hand over to it.")
+    more = denied(*rules, args={"amount": 6}, args_text='{"amount":6}')
+    assert [one.agent_key for one in more.specialists] == ["desk"]
+    barred = denied(*rules, grants=(({"tool": "orders.refund", "when": "agent.key == 'office'"},),))
+    assert [one.agent_key for one in barred.specialists] == ["office"]
+    assert denied(*rules, known=False).specialists == ()
+
+
+def test_it_says_which_person_could_open_it() -> None:
+    near = denied(rule("ask", "require_approval", tool="orders.refund", when="args.amount > 100"))
+    assert near.escalation is not None
+    assert (near.escalation.role, near.escalation.rule) == ("approver", "ask")
+    assert "A person may approve it: rule ask lets a person approve it where args.amount > 100." in near.suggestion
+    for rules, grants, role, named in (
+        ((), (), "policy_admin", None),
+        ((rule("no", "deny", tool="*"),), (), "policy_admin", "no"),
+        ((rule("a", tool="*"),), ((),), "", None),
+    ):
+        found = denied(*rules, grants=grants).escalation
+        assert found is not None
+        assert (found.role, found.rule) == (role, named)
+        assert found.why
+    wrong = denied(rule("a", tool="*"), args={}, args_text="{}")
+    assert (wrong.violation_type, wrong.escalation is not None and wrong.escalation.role) == ("invalid_arguments", "")
+    assert (wrong.alternatives, wrong.specialists) == ((), ())

@@ -1,0 +1,398 @@
+"""Agents in user code: who may answer what, and what becomes of anything that a person's code can do (row C10)."""
+
+import asyncio
+import json
+import logging
+import threading
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import structlog
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from prometheus_client import CollectorRegistry
+from tests.support.decider.decisions import RUN, context, request
+from tests.support.engine.machine import RUN as MACHINE_RUN
+from tests.support.engine.machine import Machine, respond
+from tests.support.places import ROOT
+from tests.support.waiting import eventually
+
+from towpath import AgentError, AgentRequest, BaseAgent
+from towpath import hooks as hooks_module
+from towpath.agents import methods, operations
+from towpath.agents.lookup import find_agent
+from towpath.agents.threads import Threads
+from towpath.agents.usage_counter import Tally
+from towpath.errors import DeclarationError
+from towpath.hooks import Hook, Hooks, Moment
+from towpath_agent.app import answer_attempts, server
+from towpath_agent.app.answer_attempts import Failure, ask
+from towpath_agent.app.server import AgentOptions, AgentServer
+from towpath_contracts import facts, subjects
+from towpath_contracts.authority import agent_rights
+from towpath_contracts.decisions.request import Cost, DecisionKind, OfferedRoute, Usage
+from towpath_contracts.facts import DecisionFailed, DecisionMade, fact_adapter
+from towpath_fabric.nats.bus import Bus
+from towpath_fabric.request_loop import PlatformAwayError
+from towpath_fabric.settings import Settings
+from towpath_orchestrator.app.loop.inbox import MAX_COUNT, MAX_REASON, Parsed, parse
+
+LOG = structlog.wrap_logger(logging.getLogger("agents"), wrapper_class=structlog.stdlib.BoundLogger)
+CRITIC = subjects.agent_pool("default", "critic")
+
+
+def made(**changes: Any) -> dict[str, Any]:
+    body = {"type": "decision.made", "run_id": str(RUN), "request_id": str(RUN), "attempt": 1, "decision": respond("x")}
+    return {**body, **changes}
+
+
+def parsed(subject: str, body: dict[str, Any]) -> Parsed:
+    return parse(Msg(_client=cast("Client", None), subject=subject, data=json.dumps(body).encode()))
+
+
+def test_a_pool_is_of_one_agent_in_one_project_and_of_no_decider() -> None:
+    assert subjects.pool_of("agent:critic", "shop") == "agent_shop=critic"
+    assert subjects.agent_of_pool("agent_shop=critic") == ("shop", "critic")
+    for model in ("gemini:agent_shop=critic", "scripted:task", "agent:", "agent:a b", "agent:a.b", "agent:a=b"):
+        assert subjects.pool_of(model, "shop") == subjects.DEFAULT_POOL
+    assert subjects.agent_of_pool("default") is None and subjects.agent_of_pool("agent_shop") is None
+    rights = agent_rights("u", "shop", "critic")
+    assert [one for one in rights.publish if one.startswith("run.")] == ["run.inbox.agent.agent_shop=critic.*"]
+    with pytest.raises(ValueError, match="one agent of one project"):
+        agent_rights("u", "shop")
+
+
+def test_who_answers_stands_in_the_subject_and_never_in_the_fact() -> None:
+    lie = made(model="gemini:x", pool="agent_default=poet", script={"queue": "*", "index": 3})
+    item = parsed(subjects.agent_inbox(CRITIC, RUN), lie).item
+    assert item is not None and isinstance(item.fact, DecisionMade)
+    assert (item.fact.pool, item.fact.model, item.fact.script) == (CRITIC, "agent:critic", None)
+    assert fact_adapter.validate_json(item.text) == item.fact, "what is stored is what was believed"
+    assert parsed(f"run.inbox.decider.{RUN}", lie).reason == "decider may not answer for agent_default=poet"
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        f"run.inbox.agent.{RUN}",
+        f"run.inbox.agent.default.{RUN}",
+        f"run.inbox.agent.agent_a.{RUN}",
+        f"run.inbox.decider.{CRITIC}.{RUN}",
+        f"run.inbox.{CRITIC}.{RUN}",
+        "run.inbox.agent",
+        f"run.inbox.agent.{CRITIC}.{RUN}.x",
+    ],
+)
+def test_a_fact_on_no_place_of_an_agent_is_set_aside(subject: str) -> None:
+    assert parsed(subject, made()).item is None
+
+
+def test_an_agent_says_decisions_alone_and_lowers_no_sum() -> None:
+    tool = {"type": "tool.finished", "run_id": str(RUN), "execution_id": str(RUN), "status": "succeeded"}
+    assert parsed(subjects.agent_inbox(CRITIC, RUN), tool).reason == "agent may not send tool.finished"
+    usage, cost = {"input_tokens": -5, "output_tokens": 7}, {"usd": -1.0, "price_known": True}
+    fact = _fact_of(made(usage=usage, cost=cost, duration_ms=-3))
+    assert (fact.usage, fact.cost.usd, fact.cost.price_known) == (Usage(output_tokens=7), None, False)
+    assert fact.duration_ms == 0
+    fact = _fact_of(made(usage={"total_tokens": 10**30}, cost={"usd": 1e300, "price_known": True}))
+    assert (fact.usage.total_tokens, fact.cost.usd) == (MAX_COUNT, None)
+    failed = _fact_of({**made(), "type": "decision.failed", "code": "c" * 999, "message": "m" * 9_999})
+    assert isinstance(failed, DecisionFailed) and (len(failed.code), len(failed.message)) == (128, MAX_REASON)
+    strange = _fact_of(made(decision={"action": "RESPOND", "x": float("nan")}))
+    assert isinstance(strange, DecisionFailed) and strange.code == "invalid_output" and strange.pool == CRITIC
+
+
+def _fact_of(body: dict[str, Any]) -> DecisionMade | DecisionFailed:
+    item = parsed(subjects.agent_inbox(CRITIC, RUN), body).item
+    assert item is not None
+    return cast("DecisionMade | DecisionFailed", item.fact)
+
+
+@pytest.mark.parametrize(
+    ("model", "pool", "believed"),
+    [
+        ("agent:critic", "agent_default=critic", True),
+        ("agent:critic", "agent_default=poet", False),
+        ("agent:critic", "agent_shop=critic", False),
+        ("agent:critic", "", False),
+        ("scripted:task", "agent_default=critic", False),
+        ("scripted:task", "", True),
+    ],
+)
+def test_a_run_believes_only_who_was_asked(model: str, pool: str, believed: bool) -> None:
+    machine = Machine(model=model)
+    known = {"run_id": MACHINE_RUN, "request_id": machine.request_id, "attempt": 1, "pool": pool}
+    answers: list[facts.AnyFact] = [DecisionMade(decision=respond("x"), **known)]
+    answers.append(DecisionFailed(code="agent_failed", message="m", **known))
+    for answer in answers:
+        assert bool(Machine(model=model).feed(answer)) is believed
+
+
+class Odd(BaseAgent):
+    """Does what its `plan` is set to."""
+
+    name = "odd"
+
+    def __init__(self, *says: Any) -> None:
+        self.says = list(says)
+
+    async def plan(self, request: AgentRequest) -> Any:
+        said = self.says.pop(0)
+        if isinstance(said, BaseException):
+            raise said
+        return await said if asyncio.iscoroutine(said) else said
+
+
+async def answer(*says: Any, **changes: Any) -> Any:
+    return await ask(Odd(*says), AgentRequest(request(model="agent:odd", **changes)), LOG)
+
+
+async def test_c10_whatever_user_code_does_is_one_answer_or_one_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """C10: exceptions are failures with a stable code, retryable or not; what is no decision is `invalid_output`."""
+    monkeypatch.setattr(answer_attempts, "WAITS_S", (0.0, 0.0))
+    assert await answer({"action": "RESPOND", "action_details": {"payload": {"m": 1}}}) == {
+        "action": "RESPOND",
+        "action_details": {"payload": {"m": 1}},
+    }
+    deep: list[Any] = []
+    for _ in range(200):
+        deep = [deep]
+    round_trip: dict[str, Any] = {}
+    round_trip["self"] = round_trip
+    for nonsense in (
+        None,
+        "RESPOND",
+        7,
+        {},
+        {"action": "DANCE"},
+        object(),
+        {"a": deep},
+        round_trip,
+        {"a": {1, object()}},
+    ):
+        said = await answer(nonsense)
+        assert isinstance(said, Failure) and said.code == "invalid_output", nonsense
+    large = {"action": "RESPOND", "action_details": {"payload": {"m": "x" * answer_attempts.ANSWER_BYTES}}}
+    assert (await answer(large)).code == "invalid_output"
+    for error in (RuntimeError("r"), SystemExit(3), StopIteration(), asyncio.CancelledError(), KeyError("k")):
+        assert (await answer(error)).code == "agent_failed"
+    assert await answer(AgentError("no_light", "dark")) == Failure("no_light", "dark")
+    again = (AgentError("busy", retryable=True), operations.respond("late"))
+    assert (await answer(*again))["action"] == "RESPOND"
+    three = await answer(*[AgentError("busy", retryable=True)] * 3)
+    assert three == Failure("busy", "busy", retryable=True)
+    assert (await answer(asyncio.sleep(9), timeout_ms=10)).code == "model_timeout"
+
+
+async def test_a_plain_method_that_never_ends_holds_nobody_up() -> None:
+    free = threading.Event()
+
+    class Stuck(Odd):
+        def plan(self, request: AgentRequest) -> Any:  # type: ignore[override] - plain on purpose
+            free.wait(60)
+
+    asked = AgentRequest(request(model="agent:odd", timeout_ms=10))
+    stuck = await asyncio.gather(*(ask(Stuck(), asked, LOG) for _ in range(40)))
+    assert {one.code for one in stuck if isinstance(one, Failure)} == {"model_timeout"}
+    assert all(one.daemon for one in threading.enumerate() if one.name == "agent plan"), "nor the process's end"
+    free.set()
+
+
+async def test_too_many_plain_methods_that_hang_make_the_process_unready_until_they_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No thread is left behind for every further request; what comes meanwhile is handed back for another process."""
+    free, threads = threading.Event(), Threads(most=3)
+    monkeypatch.setattr(methods, "PROCESS", threads)
+    monkeypatch.setattr(server, "PROCESS", threads)
+
+    class Stuck(Odd):
+        def plan(self, request: AgentRequest) -> Any:  # type: ignore[override] - plain on purpose
+            free.wait(60)
+
+    served = AgentServer(
+        Bus("agent", Settings.load()), Stuck(), options=AgentOptions(worker="w"), log=LOG, registry=CollectorRegistry()
+    )
+    served._declared = True
+    asked = request(model="agent:odd", timeout_ms=10)
+    for _ in range(3):
+        await served.ready()
+        assert isinstance((await served.answer(asked)).fact, DecisionFailed)
+    for _ in range(5):
+        with pytest.raises(PlatformAwayError, match="3 calls of plain methods hang"):
+            await served.answer(asked)
+    with pytest.raises(RuntimeError, match="hang"):
+        await served.ready()
+    assert threads.abandoned == 3
+    free.set()
+    await eventually(lambda: threads.abandoned == 0)
+    await served.ready()
+
+
+async def test_b5_the_answer_of_an_agent_is_held_against_its_schema() -> None:
+    """Row B5: structured output validated against a schema, whoever wrote it."""
+    wanted = {"type": "object", "properties": {"score": {"type": "integer"}}, "required": ["score"]}
+    typed = context(respond_schema=wanted)
+    assert await answer(respond({"score": 7}), context=typed) == respond({"score": 7})
+    failure = await answer(respond({"score": "7"}), context=typed)
+    assert isinstance(failure, Failure)
+    assert failure.code == "invalid_output"
+    assert "$.score: '7' is not of type 'integer'" in failure.message
+    swarm = context(run_kind="swarm", routes=(OfferedRoute(agent_key="expert"),), respond_schema=wanted)
+    assert await answer(respond("expert"), context=swarm) == respond("expert"), "it hands over (feature B10)"
+
+
+async def test_a_cancelled_answer_is_cancelled() -> None:
+    task = asyncio.create_task(answer(asyncio.sleep(9)))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_c10_every_kind_of_request_has_a_method_and_a_careful_default() -> None:
+    """C10: plan, replan, validate, evaluate progress and confidence (reflect, summarize): only plan must be written."""
+    said = {kind: await answer(operations.respond("x"), kind=kind) for kind in DecisionKind}
+    assert said[DecisionKind.REPLAN] == said[DecisionKind.DECIDE]
+    assert said[DecisionKind.VALIDATE]["criteria"] == [], "what nobody judged is not met"
+    assert said[DecisionKind.PROGRESS]["progress"] is None
+    assert said[DecisionKind.CONFIDENCE]["confidence"] == 1.0
+    assert said[DecisionKind.REFLECT]["verdict"] == "continue"
+    assert said[DecisionKind.SUMMARIZE]["summary"] and said[DecisionKind.SUMMARIZE]["deliverable"] is None
+
+
+async def test_d2_the_deliverable_factory_runs_once_and_its_failure_is_the_answer() -> None:
+    """D2: deliverable factory (in the SDK, run once; failure = failed run)."""
+    calls: list[int] = []
+
+    class Maker(Odd):
+        async def deliverable(self, request: AgentRequest) -> dict[str, Any]:
+            calls.append(1)
+            if request.step == 2:
+                raise RuntimeError("no paper")
+            return {"pages": 3}
+
+    asked = request(model="agent:odd", kind=DecisionKind.SUMMARIZE)
+    assert (await ask(Maker(), AgentRequest(asked), LOG))["deliverable"] == {"pages": 3}  # type: ignore[index]
+    failed = await ask(Maker(), AgentRequest(asked.model_copy(update={"step": 2})), LOG)
+    assert failed == Failure("deliverable_failed", "the deliverable could not be made: RuntimeError: no paper")
+    assert len(calls) == 2
+
+
+async def test_d2_a_function_is_a_factory_by_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "makers.py"
+    file.write_text(
+        "from towpath.agents.factory import deliverable_factory\n"
+        "@deliverable_factory('maker')\ndef make(request):\n    return {'steps': request.step}\n"
+    )
+    agent, _ = find_agent(f"{file}:make")
+    assert agent.name == "maker"
+    asked = request(model="agent:maker", kind=DecisionKind.SUMMARIZE)
+    said = await ask(agent, AgentRequest(asked), LOG)
+    assert not isinstance(said, Failure) and said["deliverable"] == {"steps": 1}
+    refused = await ask(agent, AgentRequest(request(model="agent:maker")), LOG)
+    assert isinstance(refused, Failure) and refused.code == "factory_only"
+
+
+async def test_the_agent_of_the_docs_is_one(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "agents.md").read_text("utf-8")
+    file = tmp_path / "docs_agents.py"
+    file.write_text(text.partition("```python\n")[2].partition("```")[0])
+    agent, _ = find_agent(f"{file}:Greeter")
+    said = await ask(agent, AgentRequest(request(model="agent:greeter")), LOG)
+    assert not isinstance(said, Failure) and said["action_details"]["tool_name"] == "crm.lookup"
+
+
+async def test_what_the_platform_can_do_is_a_decision_of_its_own_kind_of_run() -> None:
+    moves = [
+        operations.execute_tool("crm.lookup", customer="ada"),
+        operations.execute_tools([("a", {"n": 1}), ("b", {})]),
+        operations.route("billing", context={"why": 1}),
+        operations.respond("done"),
+    ]
+    gate = operations.create_gate("May I?", boats=3)
+    checked = operations.evaluate_confidence(moves[0], 0.4)
+    for move in moves:
+        assert (await answer(move))["action"] == move.action
+    for move in (gate, checked, operations.abandon("no way")):
+        assert (await answer(move)).code == "invalid_output", "a network run knows neither gates nor doubts"
+        said = await answer(move, context=context(run_kind="goal"))
+        assert said["action"] == move.action
+    assert said == {"action": "ABANDON", "action_details": {"rationale": "no way"}}
+    sure = await answer(checked, context=context(run_kind="goal"))
+    assert (sure["request_confidence"], sure["confidence"]) == (True, 0.4)
+
+
+async def test_an_unknown_price_is_unknown_and_nothing_is_earned() -> None:
+    tally = Tally()
+    assert (tally.usage(), tally.cost().usd, tally.cost().price_known) == (Usage(), 0, True)
+    tally.begin("local:a").used(input_tokens=3, output_tokens=4, usd=0.5)
+    assert (tally.usage().total_tokens, tally.usage().model_calls, tally.cost().usd) == (7, 1, 0.5)
+    call = tally.begin("local:b")
+    assert tally.cost() == Cost(usd=None, price_known=False, price_source="agent")
+    for wrong in ({"input_tokens": -1}, {"usd": -0.1}, {"usd": float("nan")}, {"usd": float("inf")}):
+        with pytest.raises(ValueError, match="never below 0"):
+            call.used(**wrong)
+
+
+async def test_b6_a_hook_that_fails_in_any_way_is_contained_and_the_others_hear_in_order() -> None:
+    """B6: a failing hook is contained and reported; order is kept."""
+    heard: list[str] = []
+    failed: list[str] = []
+
+    def hook(number: int, error: BaseException | None) -> Hook:
+        async def hear(moment: Moment) -> None:
+            heard.append(f"{number} {moment.name}")
+            if error is not None:
+                raise error
+
+        return Hook("pre_model_call", hear)
+
+    errors = (None, ValueError(), SystemExit(), asyncio.CancelledError(), StopAsyncIteration(), TimeoutError(), None)
+    hooks = Hooks([hook(*pair) for pair in enumerate(errors)], lambda _, error: failed.append(type(error).__name__))
+    await hooks.tell(Moment(name="pre_model_call"))
+    assert heard == [f"{number} pre_model_call" for number in range(len(errors))]
+    assert failed == [type(error).__name__ for error in errors if error is not None]
+
+
+async def test_b6_a_plain_hook_that_hangs_is_cut_off_and_not_called_on_top(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hooks_module, "HOOK_TIMEOUT_S", 0.5)
+    free, failed, heard = threading.Event(), list[str](), list[str]()
+
+    def hang(moment: Moment) -> None:
+        heard.append("hang")
+        free.wait(60)
+
+    def stop(moment: Moment) -> None:
+        heard.append("stop")
+        raise StopIteration
+
+    hooks = Hooks([Hook("start", hang), Hook("start", stop)], lambda _, error: failed.append(type(error).__name__))
+    for _ in range(3):
+        await hooks.tell(Moment(name="start"))
+    assert heard == ["hang", "stop", "stop", "stop"]
+    assert failed == ["TimeoutError", "StopIteration"] * 3
+    free.set()
+    await eventually(lambda: not any(thread.is_alive() for thread in hooks._cut_off.values()))
+    await hooks.tell(Moment(name="start"))
+    assert heard[-2:] == ["hang", "stop"] and failed[-1:] == ["StopIteration"] and len(failed) == 7
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        ("nothing", "is not MODULE:CLASS"),
+        ("json:JSONEncoder", "no subclass of BaseAgent"),
+        ("towpath:BaseAgent", "does not say how to plan"),
+        ("no_such_module:Agent", "there is no module"),
+    ],
+)
+def test_what_can_not_be_served_is_said_at_the_start(target: str, why: str) -> None:
+    with pytest.raises(DeclarationError, match=why):
+        find_agent(target)
+
+
+def test_a_fact_of_a_decider_is_written_as_it_always_was() -> None:
+    fact = DecisionMade(run_id=RUN, request_id=RUN, attempt=1, decision={})
+    assert "pool" not in json.loads(fact.model_dump_json())
