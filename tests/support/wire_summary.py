@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
-from towpath_contracts.events import event_adapter
+from towpath_contracts.events.log import event_adapter
 from towpath_contracts.facts import fact_adapter
-from towpath_contracts.problems import REGISTRY
+from towpath_contracts.problems.registry import REGISTRY
 from towpath_contracts.streams import STREAMS
 from towpath_fabric.asyncapi import asyncapi_document
 from towpath_fabric.schemas import message_adapters
-from towpath_gateway.app import create_app
+from towpath_gateway.app.application import create_app
 
 FILE = Path(__file__).parents[1] / "golden" / "wire.txt"
 COMMAND = "python -m tests.support.wire_summary write"
