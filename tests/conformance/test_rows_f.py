@@ -3,6 +3,7 @@
 import ast
 import tomllib
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
