@@ -1,6 +1,7 @@
 -- migrate:up
--- One role per service with only the grants it needs (design §9). Roles belong to the whole cluster, so another database
--- may have made them already. Production sets their passwords; the embedded platform trusts its private socket.
+-- One schema per owner, and one role per service with only the grants it needs. Roles belong to the whole cluster, so
+-- another database may have made them already. A deployment sets their passwords; the embedded platform trusts its
+-- private socket.
 DO $$
 DECLARE role_name text;
 BEGIN
@@ -20,7 +21,7 @@ CREATE SCHEMA tas;
 CREATE SCHEMA gateway;
 CREATE SCHEMA history;
 GRANT USAGE ON SCHEMA runs TO towpath_orchestrator, towpath_tas;
-GRANT USAGE ON SCHEMA tas TO towpath_tas;
+GRANT USAGE ON SCHEMA tas TO towpath_tas, towpath_orchestrator;
 GRANT USAGE ON SCHEMA gateway TO towpath_gateway, towpath_orchestrator;
 GRANT USAGE ON SCHEMA history TO towpath_log_writer;
 

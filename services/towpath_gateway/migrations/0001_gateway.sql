@@ -1,5 +1,5 @@
 -- migrate:up
--- Who may call: callers with their one project, their roles, and their keys. Only digests of secrets are kept (design §3).
+-- Who may call: callers with their one project, their roles, and their keys. Only digests of secrets are kept.
 CREATE TABLE gateway.principal (
   caller text PRIMARY KEY CHECK (caller ~ '^[a-zA-Z0-9][a-zA-Z0-9_-]{0,63}$'),
   project text NOT NULL CHECK (project ~ '^[a-zA-Z0-9][a-zA-Z0-9_-]{0,63}$'),

@@ -1,11 +1,11 @@
 -- migrate:up
--- Execution history (design §9): what happened in a run, for people and for analysis. The record is the run log; these
--- tables are made from it and can be made again. The first two have the columns of source design 2 and more.
+-- Execution history: what happened in a run, for people and for analysis. The record is the run log; these tables are
+-- made from it and can be made again.
 
 CREATE TABLE history.agent_execution_history (
   id                uuid PRIMARY KEY,            -- the run id
   agent_id          text NOT NULL,               -- the agent that began
-  task_id           text NOT NULL,               -- the run id again, as source design 2 names it
+  task_id           text NOT NULL,               -- the run id again, under the name that analysts' queries use
   project_id        text NOT NULL,
   kind              text NOT NULL,
   network           text NOT NULL,
@@ -21,9 +21,11 @@ CREATE TABLE history.agent_execution_history (
   escalation_reason text,
   total_cost_usd    numeric(18, 8),              -- NULL while the run goes on, and where a price is unknown
   total_tokens      bigint,
-  state_snapshot    jsonb NOT NULL               -- task and, at the end, the final state
+  state_snapshot    jsonb NOT NULL,              -- task and, at the end, the final state
+  parent_id         uuid                         -- the run that started this one; NULL for one that a caller submitted
 );
 CREATE INDEX agent_execution_history_project ON history.agent_execution_history (project_id, id DESC);
+CREATE INDEX agent_execution_history_parent ON history.agent_execution_history (parent_id) WHERE parent_id IS NOT NULL;
 
 CREATE TABLE history.agent_execution_steps (
   execution_id    uuid NOT NULL REFERENCES history.agent_execution_history (id) ON DELETE CASCADE,
@@ -46,6 +48,8 @@ CREATE TABLE history.agent_execution_steps (
   tokens_used     bigint NOT NULL,
   cost_usd        numeric(18, 8),                -- NULL where a price is unknown
   decisions       jsonb,                         -- by request id: model, usage, cost, digests, time
+  progress        double precision,              -- of a goal: how far it is, 0 to 1
+  confidence      double precision,              -- of a goal: how sure the model is, 0 to 1
   PRIMARY KEY (execution_id, step_number)
 ) WITH (fillfactor = 70);
 
@@ -136,7 +140,11 @@ CREATE TABLE history.sweep (
 );
 INSERT INTO history.sweep (since) VALUES ('epoch');
 
-GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA history TO towpath_log_writer;
+GRANT SELECT, INSERT, UPDATE ON history.agent_execution_history, history.agent_execution_steps, history.tool_execution,
+  history.run_cursor TO towpath_log_writer;
+-- What is only ever added can't be changed; the one row of `sweep` is there already.
+GRANT SELECT, INSERT ON history.llm_call, history.tool_log, history.skipped_event TO towpath_log_writer;
+GRANT SELECT, UPDATE ON history.sweep TO towpath_log_writer;
 
 -- migrate:down
 DROP TABLE history.sweep, history.skipped_event, history.run_cursor, history.tool_log, history.llm_call,

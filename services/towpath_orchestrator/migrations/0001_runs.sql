@@ -1,7 +1,10 @@
 -- migrate:up
--- The run log and everything that belongs to it (design §9). Events and facts are stored as json text: they are written
--- once, read whole and compared byte for byte, so parsing them into jsonb would only cost time.
+-- The run log and everything that belongs to it. Events, facts and states are stored as json text: they are written once,
+-- read whole and compared byte for byte, so parsing them into jsonb would only cost time.
 
+-- RUNS
+
+-- One row per run: what lists show and what the loop looks for. The truth is the log below; this row is written with it.
 CREATE TABLE runs.run (
   run_id          uuid PRIMARY KEY,
   project         text NOT NULL,
@@ -26,13 +29,34 @@ CREATE TABLE runs.run (
   started_at      timestamptz,
   ended_at        timestamptz,
   updated_at      timestamptz NOT NULL,
-  outcome         json
+  outcome         json,
+  parent_run_id   uuid,                          -- these two are NULL for a run that a caller submitted
+  root_run_id     uuid,
+  depth           smallint NOT NULL DEFAULT 0,
+  queue_at        timestamptz                    -- NULL for children, and once the run is admitted
 ) WITH (fillfactor = 60);
 CREATE INDEX run_wake ON runs.run (wake_at) WHERE wake_at IS NOT NULL;
-CREATE INDEX run_queued ON runs.run (priority DESC, run_id) WHERE status = 'queued';
 CREATE INDEX run_live ON runs.run (status) WHERE status IN ('running', 'waiting', 'cancelling');
 CREATE INDEX run_updated ON runs.run (updated_at);
 CREATE INDEX run_project ON runs.run (project, run_id DESC);
+
+-- The place in a caller's queue for a network: when the run came, less so many seconds for each step of its priority.
+-- That order doesn't change while a run waits, so it is an index. Children have no place: they come first, in the order
+-- in which they were started.
+CREATE INDEX run_turn ON runs.run (caller, network, queue_at NULLS FIRST, run_id) WHERE status = 'queued';
+
+-- The runs of a tree are listed by its root; runs without a parent are in none of these three.
+CREATE INDEX run_root ON runs.run (root_run_id, run_id DESC) WHERE root_run_id IS NOT NULL;
+CREATE INDEX run_parent ON runs.run (parent_run_id) WHERE parent_run_id IS NOT NULL;
+-- Which runs wait for children: those take no place among the runs that are admitted.
+CREATE INDEX run_alive ON runs.run (parent_run_id)
+  WHERE parent_run_id IS NOT NULL AND status IN ('queued', 'running', 'waiting', 'cancelling');
+
+-- Quarantined runs may still have calls that run, so a stop looks for them too. Both columns are indexed already, so that
+-- no change of a run costs more; and such runs are few.
+CREATE INDEX run_quarantined ON runs.run (project, run_id) WHERE status = 'quarantined';
+
+-- THE LOG
 
 CREATE TABLE runs.run_event (
   run_id uuid NOT NULL,
@@ -43,6 +67,7 @@ CREATE TABLE runs.run_event (
   PRIMARY KEY (run_id, seq)
 ) PARTITION BY RANGE (run_id);
 
+-- What came from outside and made the events from `first_seq` on: replaying it must give the same events.
 CREATE TABLE runs.run_fact (
   run_id         uuid NOT NULL,
   first_seq      bigint NOT NULL,
@@ -81,6 +106,7 @@ BEGIN
 END $$;
 SELECT runs.ensure_partitions('runs.run_event', 3), runs.ensure_partitions('runs.run_fact', 3);
 
+-- A cache of the log: the state after `seq`, good for one engine version.
 CREATE TABLE runs.run_snapshot (
   run_id         uuid PRIMARY KEY,
   seq            bigint NOT NULL,
@@ -99,26 +125,7 @@ CREATE TABLE runs.idempotency (
 );
 CREATE INDEX idempotency_age ON runs.idempotency (created_at);
 
-CREATE TABLE runs.gate (
-  gate_id       uuid PRIMARY KEY,
-  run_id        uuid NOT NULL,
-  project       text NOT NULL,
-  network       text NOT NULL,
-  gate_type     text NOT NULL,
-  status        text NOT NULL,
-  reason        text NOT NULL,
-  detail        json NOT NULL,
-  execution_id  uuid,
-  approval_id   uuid,
-  opened_at     timestamptz NOT NULL,
-  expires_at    timestamptz NOT NULL,
-  closed_at     timestamptz,
-  closed_by     text NOT NULL DEFAULT '',
-  closed_reason text NOT NULL DEFAULT '',
-  verdict       text NOT NULL DEFAULT ''
-);
-CREATE INDEX gate_open ON runs.gate (project, opened_at) WHERE status = 'pending';
-CREATE INDEX gate_run ON runs.gate (run_id);
+-- NETWORKS AND BLOBS
 
 CREATE TABLE runs.snapshot (
   digest   text PRIMARY KEY,
@@ -136,23 +143,62 @@ CREATE TABLE runs.network_version (
   PRIMARY KEY (project, name, version)
 );
 
+-- A blob belongs to a project like everything else: equal bytes in two projects are two rows.
 CREATE TABLE runs.blob (
-  digest     text PRIMARY KEY,
+  digest     text NOT NULL,
   data       bytea NOT NULL,
   size       integer NOT NULL,
-  created_at timestamptz NOT NULL DEFAULT now()
+  created_at timestamptz NOT NULL DEFAULT now(),
+  project    text NOT NULL,
+  PRIMARY KEY (project, digest)
 );
 
-CREATE TABLE runs.dead_letter (
-  dead_letter_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-  at             timestamptz NOT NULL DEFAULT now(),
-  stream         text NOT NULL,
-  subject        text NOT NULL,
-  run_id         uuid,
-  reason         text NOT NULL,
-  body           bytea NOT NULL,
-  failures       integer NOT NULL DEFAULT 1
+-- GATES AND THEIR NOTICES
+
+CREATE TABLE runs.gate (
+  gate_id       uuid PRIMARY KEY,
+  run_id        uuid NOT NULL,
+  project       text NOT NULL,
+  network       text NOT NULL,
+  gate_type     text NOT NULL,
+  status        text NOT NULL,
+  reason        text NOT NULL,
+  detail        json NOT NULL,
+  execution_id  uuid,
+  approval_id   uuid,
+  opened_at     timestamptz NOT NULL,
+  expires_at    timestamptz NOT NULL,
+  closed_at     timestamptz,
+  closed_by     text NOT NULL DEFAULT '',
+  closed_reason text NOT NULL DEFAULT '',
+  verdict       text NOT NULL DEFAULT '',
+  noticed       text NOT NULL DEFAULT ''         -- the status of the gate that notices were last made of
 );
+CREATE INDEX gate_open ON runs.gate (project, opened_at) WHERE status = 'pending';
+CREATE INDEX gate_run ON runs.gate (run_id);
+CREATE INDEX gate_unnoticed ON runs.gate (opened_at)
+  WHERE noticed = '' OR (noticed = 'pending' AND status <> 'pending');
+
+-- What a webhook is told of a gate, and how that went.
+CREATE TABLE runs.notice (
+  notice_id  uuid PRIMARY KEY,
+  webhook    text NOT NULL,
+  gate_id    uuid NOT NULL,
+  project    text NOT NULL,
+  kind       text NOT NULL CHECK (kind IN ('gate.opened', 'gate.closed')),
+  body       text NOT NULL,
+  status     text NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'sent', 'dead')),
+  tries      integer NOT NULL DEFAULT 0,
+  created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  due_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+  ended_at   timestamptz,
+  error      text NOT NULL DEFAULT ''
+);
+CREATE INDEX notice_due ON runs.notice (webhook, due_at) WHERE status = 'pending';
+CREATE INDEX notice_ended ON runs.notice (ended_at) WHERE status <> 'pending';
+CREATE INDEX notice_project ON runs.notice (project, created_at);
+
+-- MESSAGES THAT NOBODY COULD HANDLE
 
 CREATE TABLE runs.handling_failure (
   stream   text NOT NULL,
@@ -162,17 +208,111 @@ CREATE TABLE runs.handling_failure (
   PRIMARY KEY (stream, sequence)
 );
 
-GRANT SELECT, INSERT, UPDATE ON runs.run, runs.gate, runs.run_snapshot TO towpath_orchestrator;
-GRANT SELECT, INSERT ON runs.run_event, runs.run_fact, runs.snapshot, runs.network_version, runs.blob, runs.dead_letter
+-- A dead letter is settled once, by a person: sent again or thrown away. It is one row however often its message came.
+-- Letters are bounded: open ones of a stream and project are counted before one is added, old ones are deleted, and of
+-- those that others report only the beginning is kept (`cut`). The project is written here, as the run says it, so that
+-- a letter stays that project's when the run is gone.
+CREATE TABLE runs.dead_letter (
+  dead_letter_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  at             timestamptz NOT NULL DEFAULT now(),
+  stream         text NOT NULL,
+  subject        text NOT NULL,
+  run_id         uuid,
+  reason         text NOT NULL,
+  body           bytea NOT NULL,
+  failures       integer NOT NULL DEFAULT 1,
+  project        text,
+  effect_id      uuid,
+  delivery       bigint,
+  status         text NOT NULL DEFAULT 'dead',
+  settled_at     timestamptz,
+  settled_by     text NOT NULL DEFAULT '',
+  settled_reason text NOT NULL DEFAULT '',
+  cut            boolean NOT NULL DEFAULT false,
+  UNIQUE (stream, delivery)
+);
+CREATE INDEX dead_letter_open ON runs.dead_letter (dead_letter_id) WHERE status = 'dead';
+CREATE INDEX dead_letter_room ON runs.dead_letter (stream, (coalesce(project, ''))) WHERE status = 'dead';
+CREATE INDEX dead_letter_effect ON runs.dead_letter (effect_id) WHERE effect_id IS NOT NULL;
+
+-- BUDGETS
+
+-- What people limit. The version beside it tells replicas that something moved.
+CREATE TABLE runs.budget_limit (
+  project     text NOT NULL,
+  kind        text NOT NULL CHECK (kind IN ('caller', 'project')),
+  name        text NOT NULL,
+  per_day     boolean NOT NULL,
+  usd_micros  bigint,
+  tokens      bigint,
+  model_calls bigint,
+  tool_calls  bigint,
+  soft        double precision NOT NULL,
+  on_soft     text NOT NULL CHECK (on_soft IN ('warn', 'gate')),
+  set_by      text NOT NULL,
+  set_at      timestamptz NOT NULL,
+  reason      text NOT NULL DEFAULT '',
+  PRIMARY KEY (project, kind, name, per_day)
+);
+
+CREATE TABLE runs.budget_version (
+  one     boolean PRIMARY KEY DEFAULT true CHECK (one),
+  version bigint NOT NULL
+);
+INSERT INTO runs.budget_version (version) VALUES (0);
+
+-- An account is opened when the first run spends from it, and counts every unit, limited or not. Its limits are copies of
+-- what people set, so that one statement locks, checks and changes it.
+CREATE TABLE runs.budget (
+  project               text NOT NULL,
+  scope                 text NOT NULL CHECK (scope IN ('run', 'agent', 'caller', 'project', 'day')),
+  key                   text NOT NULL,
+  usd_micros_limit      bigint,
+  tokens_limit          bigint,
+  model_calls_limit     bigint,
+  tool_calls_limit      bigint,
+  usd_micros_spent      bigint NOT NULL DEFAULT 0,
+  tokens_spent          bigint NOT NULL DEFAULT 0,
+  model_calls_spent     bigint NOT NULL DEFAULT 0,
+  tool_calls_spent      bigint NOT NULL DEFAULT 0,
+  usd_micros_reserved   bigint NOT NULL DEFAULT 0,
+  tokens_reserved       bigint NOT NULL DEFAULT 0,
+  model_calls_reserved  bigint NOT NULL DEFAULT 0,
+  tool_calls_reserved   bigint NOT NULL DEFAULT 0,
+  usd_micros_estimated  bigint NOT NULL DEFAULT 0,
+  tokens_estimated      bigint NOT NULL DEFAULT 0,
+  model_calls_estimated bigint NOT NULL DEFAULT 0,
+  tool_calls_estimated  bigint NOT NULL DEFAULT 0,
+  soft                  double precision NOT NULL,
+  on_soft               text NOT NULL,
+  opened_at             timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (project, scope, key)
+) WITH (fillfactor = 50);
+
+-- RIGHTS
+
+GRANT SELECT, INSERT, UPDATE ON runs.run, runs.gate, runs.run_snapshot, runs.budget TO towpath_orchestrator;
+GRANT SELECT, INSERT ON runs.run_event, runs.run_fact, runs.snapshot, runs.network_version, runs.blob
   TO towpath_orchestrator;
-GRANT SELECT, INSERT, DELETE ON runs.idempotency TO towpath_orchestrator;
+GRANT SELECT, INSERT, DELETE ON runs.idempotency, runs.dead_letter TO towpath_orchestrator;
+GRANT UPDATE (status, settled_at, settled_by, settled_reason) ON runs.dead_letter TO towpath_orchestrator;
+GRANT SELECT, INSERT, UPDATE, DELETE ON runs.notice, runs.budget_limit TO towpath_orchestrator;
+GRANT SELECT, UPDATE ON runs.budget_version TO towpath_orchestrator;
+
+-- The tool-access service counts failures and keeps letters of its own streams here, and sends those letters again.
 GRANT SELECT, INSERT, UPDATE, DELETE ON runs.handling_failure TO towpath_orchestrator, towpath_tas;
-GRANT SELECT, INSERT ON runs.blob TO towpath_tas;
-GRANT INSERT ON runs.dead_letter TO towpath_tas;
+GRANT SELECT, INSERT ON runs.blob, runs.dead_letter TO towpath_tas;
+-- It looks for running calls in the runs that live, not in its whole ledger: an index of calls by status would be written
+-- with every change of a call, for the sake of a stop that is rare. A denial names the agents that have the right.
+GRANT SELECT (run_id, project, status) ON runs.run TO towpath_tas;
+GRANT SELECT (digest, snapshot) ON runs.snapshot TO towpath_tas;
+
+-- PostgreSQL lets everybody run a new function.
+REVOKE EXECUTE ON FUNCTION runs.ensure_partitions(text, integer), runs.uuid_at(timestamptz) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION runs.ensure_partitions(text, integer) TO towpath_orchestrator, towpath_tas;
 
 -- migrate:down
-DROP TABLE runs.handling_failure, runs.dead_letter, runs.blob, runs.network_version, runs.snapshot, runs.gate,
-  runs.idempotency, runs.run_snapshot, runs.run_fact, runs.run_event, runs.run;
-DROP FUNCTION runs.ensure_partitions(text, integer);
-DROP FUNCTION runs.uuid_at(timestamptz);
+DROP TABLE runs.budget, runs.budget_version, runs.budget_limit, runs.dead_letter, runs.handling_failure, runs.notice,
+  runs.gate, runs.blob, runs.network_version, runs.snapshot, runs.idempotency, runs.run_snapshot, runs.run_fact,
+  runs.run_event, runs.run;
+DROP FUNCTION runs.ensure_partitions(text, integer), runs.uuid_at(timestamptz);

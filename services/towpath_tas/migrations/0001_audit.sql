@@ -1,9 +1,34 @@
 -- migrate:up
--- The audit as a log that proves itself (design §7, audit). An entry is in two halves: `audit_record` is what the log's
--- hashes cover and never goes before its segment does; `audit_payload` holds whatever may be personal, can be erased, and
--- is bound to its record by a salted commitment. Readers see both as `audit_entry`. An entry waits in `audit_unsealed`
--- until a sealer gives it its leaf: no cursor over ids, so an entry whose transaction commits late is never passed over.
-ALTER TABLE tas.audit_entry RENAME TO audit_record;
+-- The audit as a log that proves itself. An entry is in two halves: `audit_record` is what the log's hashes cover and
+-- stays until its segment is dropped; `audit_payload` holds whatever may be personal, can be erased, and is bound to its
+-- record by a salted commitment. Readers see both as `audit_entry`. An entry waits in `audit_unsealed` until it gets its
+-- leaf, not behind a cursor over ids: so an entry whose transaction commits late is never passed over.
+--
+-- Comes before the ledger, whose changes write their entries in their own transactions.
+
+-- TABLES
+
+CREATE TABLE tas.audit_record (
+  entry_id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  at             timestamptz NOT NULL DEFAULT clock_timestamp(),
+  project        text NOT NULL,
+  run_id         uuid,
+  execution_id   uuid,
+  phase          text NOT NULL,
+  verdict        text NOT NULL,
+  tool           text NOT NULL,
+  operation      text NOT NULL,
+  network        text NOT NULL,
+  agent_key      text NOT NULL,
+  caller         text NOT NULL,
+  actor          text NOT NULL,
+  rule           text,
+  policy_version integer NOT NULL,
+  commitment     bytea NOT NULL
+);
+CREATE INDEX audit_run ON tas.audit_record (run_id, entry_id) WHERE run_id IS NOT NULL;
+-- Costs nothing on the way of a call: no other phase is in it.
+CREATE INDEX audit_shadow ON tas.audit_record (project, entry_id) WHERE phase = 'shadow';
 
 CREATE TABLE tas.audit_payload (
   entry_id    bigint PRIMARY KEY,
@@ -32,27 +57,13 @@ CREATE TABLE tas.audit_seal (
   note    text NOT NULL
 );
 CREATE INDEX audit_seal_size ON tas.audit_seal (size);
+-- An export from some time on begins at the last checkpoint before it; there may be one a second.
+CREATE INDEX audit_seal_at ON tas.audit_seal (at);
 
 CREATE TABLE tas.audit_key (
   public_key text PRIMARY KEY,
   first_used timestamptz NOT NULL DEFAULT clock_timestamp()
 );
-
-CREATE FUNCTION tas.audit_commitment(salt bytea, args_digest text, detail text) RETURNS bytea LANGUAGE sql STABLE AS $$
-  SELECT sha256(salt || convert_to(args_digest || E'\n' || detail, 'UTF8'))
-$$;
-
-CREATE FUNCTION tas.audit_field(said text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
-  SELECT CASE WHEN said IS NULL THEN E'-\n' ELSE octet_length(said) || ':' || said || E'\n' END
-$$;
-
-ALTER TABLE tas.audit_record ADD COLUMN commitment bytea;
-INSERT INTO tas.audit_payload (entry_id, salt, args_digest, detail)
-  SELECT entry_id, uuid_send(gen_random_uuid()), args_digest, detail FROM tas.audit_record;
-UPDATE tas.audit_record r SET commitment = tas.audit_commitment(p.salt, p.args_digest, p.detail)
-  FROM tas.audit_payload p WHERE p.entry_id = r.entry_id;
-INSERT INTO tas.audit_unsealed (entry_id) SELECT entry_id FROM tas.audit_record ORDER BY entry_id;
-ALTER TABLE tas.audit_record ALTER COLUMN commitment SET NOT NULL, DROP COLUMN args_digest, DROP COLUMN detail;
 
 CREATE VIEW tas.audit_entry AS
   SELECT r.entry_id, r.at, r.project, r.run_id, r.execution_id, r.phase, r.verdict, r.tool, r.operation, r.network,
@@ -60,28 +71,28 @@ CREATE VIEW tas.audit_entry AS
          coalesce(p.detail, '{}') AS detail, p.entry_id IS NULL AS erased
   FROM tas.audit_record r LEFT JOIN tas.audit_payload p ON p.entry_id = r.entry_id;
 
--- The bytes are those of towpath_audit.entries.Entry.leaf_bytes, hashed as RFC 6962 hashes a leaf.
-CREATE FUNCTION tas.audit_leaf_hash(r tas.audit_record) RETURNS bytea LANGUAGE sql STABLE AS $$
-  SELECT sha256('\x00'::bytea || convert_to(
-    E'towpath-audit-1\n'
-    || tas.audit_field(r.entry_id::text)
-    || tas.audit_field(to_char(r.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
-    || tas.audit_field(r.project) || tas.audit_field(r.run_id::text) || tas.audit_field(r.execution_id::text)
-    || tas.audit_field(r.phase) || tas.audit_field(r.verdict) || tas.audit_field(r.tool)
-    || tas.audit_field(r.operation) || tas.audit_field(r.network) || tas.audit_field(r.agent_key)
-    || tas.audit_field(r.caller) || tas.audit_field(r.actor) || tas.audit_field(r.rule)
-    || tas.audit_field(r.policy_version::text) || tas.audit_field(encode(r.commitment, 'hex')), 'UTF8'))
+-- WRITING
+
+-- With `always` an entry is written whatever becomes of its call; the others only with the call that they belong to.
+CREATE TYPE tas.audit_new AS (
+  always boolean, project text, run_id uuid, execution_id uuid, phase text, verdict text, tool text, operation text,
+  network text, agent_key text, caller text, actor text, rule text, policy_version integer, args_digest text,
+  detail text
+);
+
+CREATE FUNCTION tas.audit_commitment(salt bytea, args_digest text, detail text) RETURNS bytea LANGUAGE sql STABLE AS $$
+  SELECT sha256(salt || convert_to(args_digest || E'\n' || detail, 'UTF8'))
 $$;
 
 -- The only way in: record, payload and place in the queue are written together, and the commitment is made here.
-CREATE OR REPLACE FUNCTION tas.write_audit(written uuid[], audits tas.audit_new[]) RETURNS void
+CREATE FUNCTION tas.write_audit(written uuid[], audits tas.audit_new[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF cardinality(audits) = 0 THEN
     RETURN;
   END IF;
   WITH noted AS MATERIALIZED (
-    SELECT nextval('tas.audit_entry_entry_id_seq') AS entry_id, uuid_send(gen_random_uuid()) AS salt, a.*
+    SELECT nextval('tas.audit_record_entry_id_seq') AS entry_id, uuid_send(gen_random_uuid()) AS salt, a.*
     FROM unnest(audits) a WHERE a.always OR a.execution_id = ANY (written)
   ), paid AS (
     INSERT INTO tas.audit_payload (entry_id, salt, args_digest, detail)
@@ -96,6 +107,72 @@ BEGIN
            tas.audit_commitment(n.salt, n.args_digest, n.detail)
     FROM noted n;
 END $$;
+
+-- What the log says of itself.
+CREATE FUNCTION tas.audit_own_note(of_project text, phase text, by_actor text, detail text) RETURNS tas.audit_new
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  note tas.audit_new;
+BEGIN
+  note.always := true;
+  note.project := of_project;
+  note.phase := phase;
+  note.verdict := split_part(phase, '.', 2);
+  note.tool := '';
+  note.operation := '';
+  note.network := '';
+  note.agent_key := '';
+  note.caller := '';
+  note.actor := by_actor;
+  note.policy_version := 0;
+  note.args_digest := '';
+  note.detail := detail;
+  RETURN note;
+END $$;
+
+-- An entry may also be inserted where it is read.
+CREATE FUNCTION tas.take_audit_entry() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  note tas.audit_new;
+BEGIN
+  note := tas.audit_own_note(NEW.project, NEW.phase, NEW.actor, NEW.detail);
+  note.run_id := NEW.run_id;
+  note.execution_id := NEW.execution_id;
+  note.verdict := NEW.verdict;
+  note.tool := NEW.tool;
+  note.operation := NEW.operation;
+  note.network := NEW.network;
+  note.agent_key := NEW.agent_key;
+  note.caller := NEW.caller;
+  note.rule := NEW.rule;
+  note.policy_version := NEW.policy_version;
+  note.args_digest := NEW.args_digest;
+  PERFORM tas.write_audit('{}', ARRAY[note]);
+  RETURN NEW;
+END $$;
+CREATE TRIGGER take_audit_entry INSTEAD OF INSERT ON tas.audit_entry
+  FOR EACH ROW EXECUTE FUNCTION tas.take_audit_entry();
+
+-- SEALING
+
+-- In this form (`::text ||`) Postgres takes it into the expression around it: a leaf costs 13 us to seal, not 32.
+CREATE FUNCTION tas.audit_field(said text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN said IS NULL THEN E'-\n' ELSE octet_length(said)::text || ':' || said || E'\n' END
+$$;
+
+-- The bytes are those of towpath_audit.entries.Entry.leaf_bytes, hashed as RFC 6962 hashes a leaf.
+CREATE FUNCTION tas.audit_leaf_hash(r tas.audit_record) RETURNS bytea LANGUAGE sql STABLE AS $$
+  SELECT sha256('\x00'::bytea || convert_to(
+    E'towpath-audit-1\n'
+    || tas.audit_field(r.entry_id::text)
+    || tas.audit_field(to_char(r.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))
+    || tas.audit_field(r.project) || tas.audit_field(r.run_id::text) || tas.audit_field(r.execution_id::text)
+    || tas.audit_field(r.phase) || tas.audit_field(r.verdict) || tas.audit_field(r.tool)
+    || tas.audit_field(r.operation) || tas.audit_field(r.network) || tas.audit_field(r.agent_key)
+    || tas.audit_field(r.caller) || tas.audit_field(r.actor) || tas.audit_field(r.rule)
+    || tas.audit_field(r.policy_version::text) || tas.audit_field(encode(r.commitment, 'hex')), 'UTF8'))
+$$;
 
 -- Gives every committed entry that waits its leaf, at most *at_most* of them. The oldest ids go first, so an entry never
 -- gets its leaf before one that it follows from; among those taken together a call's life is in order.
@@ -124,6 +201,8 @@ BEGIN
   SELECT l.leaf_index, l.entry_id, l.hash FROM leaves l ORDER BY l.leaf_index;
 END $$;
 
+-- FORGETTING
+
 -- Erases payloads of a project, and says so in the log in the same transaction. What the log says of itself stays.
 CREATE FUNCTION tas.erase_payloads(of_project text, ids bigint[], by_actor text, why text) RETURNS bigint[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -145,27 +224,6 @@ BEGIN
     PERFORM tas.write_audit('{}', ARRAY[note]);
   END IF;
   RETURN erased;
-END $$;
-
-CREATE FUNCTION tas.audit_own_note(of_project text, phase text, by_actor text, detail text) RETURNS tas.audit_new
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-  note tas.audit_new;
-BEGIN
-  note.always := true;
-  note.project := of_project;
-  note.phase := phase;
-  note.verdict := split_part(phase, '.', 2);
-  note.tool := '';
-  note.operation := '';
-  note.network := '';
-  note.agent_key := '';
-  note.caller := '';
-  note.actor := by_actor;
-  note.policy_version := 0;
-  note.args_digest := '';
-  note.detail := detail;
-  RETURN note;
 END $$;
 
 -- Drops the segments of the log before leaf *cut*: a seal older than a day ends there. The seal itself stays, with the
@@ -197,18 +255,11 @@ BEGIN
   RETURN dropped;
 END $$;
 
--- Where a run's log asked for calls: nothing else of the runs is readable here. An instruction names its calls in full, so
--- looking for the id as text finds them, also beside text that json functions refuse.
-CREATE FUNCTION tas.asked_in_run(of_run uuid, calls uuid[]) RETURNS TABLE (execution_id uuid, seq bigint, kept boolean)
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-  SELECT c.id, (SELECT min(e.seq) FROM runs.run_event e WHERE e.run_id = of_run AND e.type = 'instruction_issued'
-                AND position('"' || c.id::text || '"' IN e.event::text) > 0),
-         EXISTS (SELECT FROM runs.run r WHERE r.run_id = of_run)
-  FROM unnest(calls) AS c (id)
-$$;
+-- READING
 
--- Ids rise with time to within the length of a commit; the lowest and the highest are looked up in the records alone.
-CREATE OR REPLACE FUNCTION tas.entry_at(moment timestamptz) RETURNS bigint
+-- The first entry that is not older than *moment*, found by halving: ids rise with time, to within the length of a
+-- commit, so a window of time is a range of the primary key and needs no index of its own.
+CREATE FUNCTION tas.entry_at(moment timestamptz) RETURNS bigint
 LANGUAGE plpgsql STABLE SET enable_seqscan = off AS $$
 DECLARE
   low bigint;
@@ -232,32 +283,30 @@ BEGIN
   RETURN low;
 END $$;
 
-REVOKE INSERT ON tas.audit_record FROM towpath_tas;
-GRANT SELECT ON tas.audit_record, tas.audit_payload, tas.audit_unsealed, tas.audit_leaf, tas.audit_entry TO towpath_tas;
-GRANT SELECT, INSERT ON tas.audit_seal, tas.audit_key TO towpath_tas;
-REVOKE EXECUTE ON FUNCTION tas.audit_commitment, tas.audit_field, tas.audit_leaf_hash, tas.audit_own_note,
-  tas.take_leaves, tas.erase_payloads, tas.drop_segments, tas.asked_in_run FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION tas.take_leaves, tas.erase_payloads, tas.drop_segments, tas.asked_in_run TO towpath_tas;
+-- Where a run's log asked for calls: nothing else of the runs is readable here. An instruction names its calls in full, so
+-- looking for the id as text finds them, also beside text that json functions refuse.
+CREATE FUNCTION tas.asked_in_run(of_run uuid, calls uuid[]) RETURNS TABLE (execution_id uuid, seq bigint, kept boolean)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  SELECT c.id, (SELECT min(e.seq) FROM runs.run_event e WHERE e.run_id = of_run AND e.type = 'instruction_issued'
+                AND position('"' || c.id::text || '"' IN e.event::text) > 0),
+         EXISTS (SELECT FROM runs.run r WHERE r.run_id = of_run)
+  FROM unnest(calls) AS c (id)
+$$;
+
+-- RIGHTS
+
+-- Nobody but `write_audit`, `take_leaves`, `erase_payloads` and `drop_segments` changes the log; they run as its owner.
+GRANT SELECT ON tas.audit_record, tas.audit_payload, tas.audit_unsealed, tas.audit_leaf TO towpath_tas;
+GRANT SELECT, INSERT ON tas.audit_entry, tas.audit_seal, tas.audit_key TO towpath_tas;
+REVOKE EXECUTE ON FUNCTION tas.audit_commitment, tas.write_audit, tas.audit_own_note, tas.take_audit_entry,
+  tas.audit_field, tas.audit_leaf_hash, tas.take_leaves, tas.erase_payloads, tas.drop_segments, tas.entry_at,
+  tas.asked_in_run FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION tas.write_audit, tas.take_leaves, tas.erase_payloads, tas.drop_segments, tas.entry_at,
+  tas.asked_in_run TO towpath_tas;
 
 -- migrate:down
-DROP FUNCTION tas.asked_in_run, tas.drop_segments, tas.erase_payloads, tas.audit_own_note, tas.take_leaves,
-  tas.audit_leaf_hash;
 DROP VIEW tas.audit_entry;
-ALTER TABLE tas.audit_record ADD COLUMN args_digest text NOT NULL DEFAULT '', ADD COLUMN detail text NOT NULL DEFAULT '{}';
-UPDATE tas.audit_record r SET args_digest = p.args_digest, detail = p.detail FROM tas.audit_payload p
-  WHERE p.entry_id = r.entry_id;
-ALTER TABLE tas.audit_record DROP COLUMN commitment;
-ALTER TABLE tas.audit_record ALTER COLUMN args_digest DROP DEFAULT, ALTER COLUMN detail DROP DEFAULT;
-ALTER TABLE tas.audit_record RENAME TO audit_entry;
-GRANT INSERT ON tas.audit_entry TO towpath_tas;
-CREATE OR REPLACE FUNCTION tas.write_audit(written uuid[], audits tas.audit_new[]) RETURNS void LANGUAGE plpgsql
-SECURITY INVOKER AS $$
-BEGIN
-  INSERT INTO tas.audit_entry (project, run_id, execution_id, phase, verdict, tool, operation, network, agent_key, caller,
-                               actor, rule, policy_version, args_digest, detail)
-    SELECT a.project, a.run_id, a.execution_id, a.phase, a.verdict, a.tool, a.operation, a.network, a.agent_key,
-           a.caller, a.actor, a.rule, a.policy_version, a.args_digest, a.detail
-    FROM unnest(audits) a WHERE a.always OR a.execution_id = ANY (written);
-END $$;
-DROP FUNCTION tas.audit_commitment, tas.audit_field;
-DROP TABLE tas.audit_key, tas.audit_seal, tas.audit_leaf, tas.audit_unsealed, tas.audit_payload;
+DROP FUNCTION tas.asked_in_run, tas.entry_at, tas.drop_segments, tas.erase_payloads, tas.take_leaves, tas.audit_leaf_hash,
+  tas.audit_field, tas.take_audit_entry, tas.audit_own_note, tas.write_audit, tas.audit_commitment;
+DROP TYPE tas.audit_new;
+DROP TABLE tas.audit_key, tas.audit_seal, tas.audit_leaf, tas.audit_unsealed, tas.audit_payload, tas.audit_record;
