@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
+from tests.chaos.mutant_trials import trial
+from tests.chaos.mutants import MUTANTS
 
 from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.chaos.campaign import Campaign, Orders, outside_of, platform_for
 from towpath_embedded.chaos.faults import FAULTS
 from towpath_embedded.chaos.judge import weigh
-from towpath_embedded.chaos.mutant_trials import trial
-from towpath_embedded.chaos.mutants import MUTANTS
 from towpath_embedded.chaos.options import DEFAULT_SEED, ChaosOptions, understand
 from towpath_embedded.chaos.outside import read_marks
 from towpath_embedded.chaos.record import below, read_record

@@ -1,6 +1,6 @@
 """A service without one of its guards is betrayed by the crash that the guard is for; with it, nothing is found.
 
-The same with the services as they are beside the mutants: `python -m towpath_embedded.chaos.mutant_trials`.
+The same with the services as they are beside the mutants: `python -m tests.chaos.mutant_trials`.
 """
 
 import asyncio
@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.chaos.mutant_trials import trial
+from tests.chaos.mutants import MUTANTS, Mutant, MutantError, Patch, put_in_place
 
-from towpath_embedded.chaos.mutant_trials import trial
-from towpath_embedded.chaos.mutants import MUTANTS, Mutant, MutantError, Patch, put_in_place
 from towpath_fabric.crash_points import VARIABLE
 
 
@@ -25,7 +25,7 @@ async def test_every_mutant_is_betrayed_by_the_figure_of_its_fault(folder: Path)
 
 def launched(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TOWPATH_")}
-    command = [sys.executable, "-m", "towpath_embedded.chaos.mutant", *words]
+    command = [sys.executable, "-m", "tests.chaos.mutated_service", *words]
     return subprocess.run(command, env={**kept, **environment}, capture_output=True, text=True, check=False)
 
 

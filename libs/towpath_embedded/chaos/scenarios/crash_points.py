@@ -4,9 +4,10 @@ What must hold: every point is hit; logs, ledgers and answers are those of runs 
 irreversible calls, between the claim and the sending of the outcome; and every mutant is betrayed.
 """
 
+from tests.chaos.mutant_trials import trial
+from tests.chaos.mutants import MUTANTS
+
 from towpath_embedded.chaos.crash_cases import long_rounds, short_rounds
-from towpath_embedded.chaos.mutant_trials import trial
-from towpath_embedded.chaos.mutants import MUTANTS
 from towpath_embedded.chaos.points import points
 from towpath_embedded.chaos.scenarios.catalogue import Figure, Scenario, ScenarioContext, ScenarioReport
 from towpath_embedded.chaos.sweep import sweep

@@ -1,4 +1,4 @@
-"""`python -m towpath_embedded.chaos.mutant_trials [NAME…]`: each mutant meets the crash that its missing guard is for.
+"""`python -m tests.chaos.mutant_trials [NAME…]`: each mutant meets the crash that its missing guard is for.
 
 Law: the scenario is the same for the service as it is and for the mutant; the one has to come out clean, the other has
 to be betrayed by the figure that names its fault.
@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.chaos.mutants import MUTANTS
+
 from towpath_embedded.chaos import points as crash
 from towpath_embedded.chaos.crash_ground import Ground
 from towpath_embedded.chaos.crash_runs import EffectClass, Kind, Task, platform_of
 from towpath_embedded.chaos.judge import weigh
-from towpath_embedded.chaos.mutants import MUTANTS
 from towpath_embedded.chaos.outside import read_marks
 from towpath_embedded.chaos.record import read_record
 from towpath_embedded.chaos.sameness import difference
@@ -160,7 +161,7 @@ async def _judged(ground: Ground, reference: str) -> dict[str, tuple[str, ...]]:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Try mutants, each with the service as it is beside it; returns 1 where one of them is not as it should be."""
-    parser = argparse.ArgumentParser(prog="python -m towpath_embedded.chaos.mutant_trials", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos.mutant_trials", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of: {', '.join(MUTANTS)} (default: all)")
     asked = parser.parse_args(words)
     wrong = 0

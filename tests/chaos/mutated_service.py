@@ -1,4 +1,4 @@
-"""`python -m towpath_embedded.chaos.mutant NAME MODULE [ARGUMENTS]`: runs the service MODULE without one of its guards.
+"""`python -m tests.chaos.mutated_service NAME MODULE [ARGUMENTS]`: runs the service MODULE without one of its guards.
 
 Law: only a process that fault tests started comes this far: without the test-only folder of crash points it refuses.
 """
@@ -7,7 +7,8 @@ import os
 import runpy
 import sys
 
-from towpath_embedded.chaos.mutants import MUTANTS, MutantError, put_in_place
+from tests.chaos.mutants import MUTANTS, MutantError, put_in_place
+
 from towpath_fabric.crash_points import VARIABLE
 
 REFUSED = 3

@@ -1,6 +1,6 @@
 """Broken variants of services: each has one guard turned off, so that it can be shown that the tests bite.
 
-Law: no service knows of this. A mutant exists in a process of its own, started by `towpath_embedded.chaos.mutant` and
+Law: no service knows of this. A mutant exists in a process of its own, started by `tests.chaos.mutated_service` and
 by nothing else, and only where crash points may be armed; what it replaces has to be there, with the parameters that it
 counts on, or the process ends.
 """
@@ -50,7 +50,7 @@ class Mutant:
     @property
     def commands(self) -> dict[str, tuple[str, ...]]:
         """What a `Platform` has to be given as `commands` to run the mutant in place of the service."""
-        return {self.role: (sys.executable, "-m", "towpath_embedded.chaos.mutant", self.name, self.module)}
+        return {self.role: (sys.executable, "-m", "tests.chaos.mutated_service", self.name, self.module)}
 
 
 def _fenceless(original: Any) -> Any:
