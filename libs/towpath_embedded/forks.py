@@ -28,7 +28,7 @@ FORK_TIMEOUT_S = 30.0  # a fork takes milliseconds; whoever does not answer by t
 MODULES = tuple(f"towpath_{role}" for role in roles.START_ORDER)
 """What can be forked: `python -m` with one of these."""
 
-LAUNCHERS = tuple(f"towpath_embedded.chaos.{name}" for name in ("mutant", "next_version", "skewed"))
+LAUNCHERS = tuple(f"towpath_embedded.chaos.{name}" for name in ("next_version", "skewed"))
 """What can be forked too: each changes its process and then becomes one of the modules."""
 
 _READ_AT_START = (

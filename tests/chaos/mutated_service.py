@@ -1,13 +1,15 @@
 """`python -m tests.chaos.mutated_service NAME MODULE [ARGUMENTS]`: runs the service MODULE without one of its guards.
 
-Law: only a process that fault tests started comes this far: without the test-only folder of crash points it refuses.
+Only a process that fault tests started comes this far: without the test-only folder of crash points it refuses.
 """
 
 import os
 import runpy
 import sys
 
-from tests.chaos.mutants import MUTANTS, MutantError, put_in_place
+from tests.chaos.mutants import MUTANTS
+from tests.mutation.in_process import apply
+from tests.mutation.symbols import MutationError
 
 from towpath_fabric.crash_points import VARIABLE
 
@@ -27,8 +29,8 @@ def main(words: list[str]) -> None:
     if module != mutant.module:
         raise SystemExit(_refuse(f"{name} is a mutant of {mutant.module}, not of {module}"))
     try:
-        put_in_place(mutant)
-    except MutantError as error:
+        apply(*mutant.mutations)
+    except MutationError as error:
         raise SystemExit(_refuse(str(error))) from error
     sys.stderr.write(f"this process is broken on purpose: {mutant.summary}\n")
     sys.argv[1:] = arguments

@@ -48,7 +48,6 @@ async def chaos(
     runs: int = 0,
     seed: int = 1,
     long: Flag = False,
-    mutant: str | None = None,
     scenario: Names = (),
     privileged: Flag = False,
     data: Path | None = None,
@@ -71,7 +70,6 @@ async def chaos(
         runs: Further runs that nobody aims at.
         seed: The same seed and network give the same plan.
         long: Freeze processes for longer than every lease; scenarios in their long form.
-        mutant: Turn off one guard of the platform, by name, and show that it is noticed: exit code 1 when it is.
         scenario: Scenarios of the catalogue in place of a campaign: names, or `all`. See --list.
         privileged: The scenarios that need root.
         data: Keep the platform and the outside file in this new folder.
@@ -84,14 +82,12 @@ async def chaos(
         {"faults": faults, "scenario": scenario},
         {"quick": quick, "long": long, "privileged": privileged, "list": list},
     )
-    words += ("--runs", str(runs), "--seed", str(seed), *(("--mutant", mutant) if mutant else ()))
+    words += ("--runs", str(runs), "--seed", str(seed))
     code, found = await _harness(words)
     if json or not out.for_people:
         print(plain_json(found), flush=True)
     elif list:
         _show_list(found, out)
-    elif "mutant" in found:
-        _show_trial(found, out)
     elif "scenarios" in found:
         _show_scenarios(found, out)
     else:
@@ -178,14 +174,6 @@ def _show(found: dict[str, Any], out: Output) -> None:
     out.say("everything held" if held else "not everything held", "green" if held else "red")
 
 
-def _show_trial(found: dict[str, Any], out: Output) -> None:
-    out.say(f"mutant {found['mutant']}: {found['summary']}; it has {found['expected']}")
-    for figure, sentences in found["findings"].items():
-        out.say(f"  {figure} {len(sentences)}, for example {one_line(sentences[0], 300)}")
-    said = "caught, as it has to be" if found["caught"] else "NOT caught: nothing noticed that the guard is missing"
-    out.say(said, "green" if found["caught"] else "red")
-
-
 def _title(fault: str) -> str:
     """Return a fault's name on two lines, so that thirteen of them fit into a terminal."""
     action, _, target = fault.partition(".")
@@ -203,8 +191,6 @@ def _times(figures: Mapping[str, Any]) -> dict[str, Any]:
 
 def _show_list(found: dict[str, Any], out: Output) -> None:
     out.say("faults: " + ", ".join(found["faults"]))
-    out.say("mutants:")
-    out.rows("mutants", found["mutants"], [Column(name, name) for name in ("name", "role", "summary")], empty="none")
     out.say("scenarios:")
     columns = [Column(name, name) for name in ("number", "name", "needs_privileges", "summary")]
     out.rows("scenarios", found["scenarios"], columns, empty="no scenarios")

@@ -19,8 +19,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
-from tests.chaos.mutant_trials import trial
-from tests.chaos.mutants import MUTANTS
 
 from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.chaos.campaign import Campaign, Orders, outside_of, platform_for
@@ -60,7 +58,6 @@ def chaos(
     quick: Flag = False,
     long: Flag = False,
     data: Path | None = None,
-    mutant: str | None = None,
     scenario: Names = (),
     privileged: Flag = False,
     list: Flag = False,  # noqa: A002 - the option's name
@@ -78,7 +75,6 @@ def chaos(
         quick=quick,
         long=long,
         data=data,
-        mutant=mutant,
         scenario=_words(scenario),
         privileged=privileged,
     )
@@ -104,8 +100,7 @@ def _listed() -> dict[str, Any]:
         {"number": s.number, "name": s.name, "needs_privileges": s.needs_privileges, "summary": s.summary}
         for s in catalogue()
     ]
-    mutants = [{"name": m.name, "role": m.role, "summary": m.summary} for m in MUTANTS.values()]
-    return {"faults": [*FAULTS], "mutants": mutants, "scenarios": scenarios}
+    return {"faults": [*FAULTS], "scenarios": scenarios}
 
 
 async def _interruptible(options: ChaosOptions) -> int:
@@ -116,8 +111,6 @@ async def _interruptible(options: ChaosOptions) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, working.cancel)
     asked = understand(options)
-    if asked.mutant is not None:
-        return await _trial(asked.mutant, options)
     if asked.orders is None:
         return await _scenarios(asked.scenarios, options)
     found = await _campaign(asked.orders, options)
@@ -150,27 +143,6 @@ async def _campaign(orders: Orders, options: ChaosOptions) -> dict[str, Any]:
         "phases_s": {name: round(took, 1) for name, took in deeds.seconds.items()},
     }
     return document(found, seed=orders.seed, expected=(*orders.faults, *dict.fromkeys(orders.rare)), facts=facts)
-
-
-async def _trial(name: str, options: ChaosOptions) -> int:
-    """Let a mutant meet the crash that its missing guard is for; the status is 1 when the judge has caught it."""
-    mutant, began = MUTANTS[name], monotonic()
-    _tell(f"{mutant.role} is broken on purpose: {mutant.summary}. This has to fail.")
-    with _folder(options.data) as folder:
-        found = await trial(name, folder)
-    _print(
-        {
-            "mutant": name,
-            "summary": mutant.summary,
-            "expected": f"to be betrayed by {mutant.figure}",
-            "caught": found.as_it_should,
-            "figures": found.figures,
-            "findings": {figure: [*texts] for figure, texts in found.findings.items() if texts},
-            "versions": _versions(),
-            "seconds": round(monotonic() - began, 1),
-        }
-    )
-    return FAILED if found.as_it_should else HELD
 
 
 async def _scenarios(chosen: tuple[Scenario, ...], options: ChaosOptions) -> int:

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.chaos.mutants import MUTANTS
-
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_embedded.chaos.campaign import Orders
 from towpath_embedded.chaos.faults import FAULTS, KILLS, Fault, named_faults
@@ -47,17 +45,15 @@ class ChaosOptions:
     quick: bool = False
     long: bool = False
     data: Path | None = None
-    mutant: str | None = None
     scenario: tuple[str, ...] = ()
     privileged: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What is to be done: a campaign, scenarios of the catalogue, or the trial of a mutant."""
+    """What is to be done: a campaign, or scenarios of the catalogue."""
 
     orders: Orders | None = None
-    mutant: str | None = None
     scenarios: tuple[Scenario, ...] = ()
 
 
@@ -66,18 +62,12 @@ def understand(options: ChaosOptions) -> Asked:
     wrong: list[ProblemDetail] = [*_files(options), *_numbers(options)]
     faults, strange = named_faults(options.faults or ("all",))
     wrong += [_fault("--faults", f"{word} names no fault; there are {', '.join(FAULTS)}") for word in strange]
-    if options.mutant is not None and options.mutant not in MUTANTS:
-        wrong.append(_fault("--mutant", f"there is no mutant {options.mutant}; there are {', '.join(MUTANTS)}"))
-    if options.mutant is not None and (options.scenario or options.privileged or options.network):
-        wrong.append(_fault("--mutant", "a mutant has its own trial: give it no network and no scenario"))
     scenarios = _scenarios(options, wrong)
     workloads = _workloads(options, wrong)
     if wrong:
         raise ProblemError(problem("request_invalid", f"{len(wrong)} problem(s)", errors=tuple(wrong)))
     if options.scenario or options.privileged:
         return Asked(scenarios=scenarios)
-    if options.mutant is not None:
-        return Asked(mutant=options.mutant)
     return Asked(orders=_orders(options, workloads, faults))
 
 

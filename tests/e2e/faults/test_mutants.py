@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 from tests.chaos.mutant_trials import trial
-from tests.chaos.mutants import MUTANTS, Mutant, MutantError, Patch, put_in_place
+from tests.chaos.mutants import MUTANTS
+from tests.mutation.in_process import apply
+from tests.mutation.mutations import Mutation
+from tests.mutation.symbols import MutationError
 
 from towpath_fabric.crash_points import VARIABLE
 
@@ -39,16 +42,14 @@ def test_a_mutant_runs_in_fault_tests_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "takes", "words"),
+    ("symbol", "old", "words"),
     [
-        ("json:no_such_function", (), "is not there any more"),
-        ("no_such_module_here:x", (), "is not there any more"),
-        ("json.decoder:JSONDecoder.no_such_method", (), "is not there any more"),
-        ("json:dumps", ("no_such_parameter",), "does not take no_such_parameter any more"),
+        ("towpath_tas:no_such_function", "x", "towpath_tas has no no_such_function"),
+        ("no_such_package_here:x", "x", "no_such_package_here is no package of the product"),
+        ("towpath_tas:Book.no_such_method", "x", "towpath_tas has no Book.no_such_method"),
+        ("towpath_tas:on_claim", "no_such_parameter", "nowhere, not once"),
     ],
 )
-def test_a_mutant_whose_target_is_gone_fails_loudly(place: str, takes: tuple[str, ...], words: str) -> None:
-    patch = Patch(place=place, make=lambda original: original, takes=takes)
-    mutant = Mutant(name="m", summary="", module="towpath_tas", figure="dup", patches=(patch,))
-    with pytest.raises(MutantError, match=words):
-        put_in_place(mutant)
+def test_a_mutant_whose_target_is_gone_fails_loudly(symbol: str, old: str, words: str) -> None:
+    with pytest.raises(MutationError, match=words):
+        apply(Mutation(symbol=symbol, old=old, new="None"))

@@ -90,12 +90,11 @@ def test_every_problem_of_an_order_is_told_at_once(tmp_path: Path) -> None:
                 long=True,
                 data=tmp_path,
                 scenario=("no-such",),
-                mutant="no-such",
             )
         )
     told = Counter(entry.pointer for entry in caught.value.problem.errors)
     assert set(told) == {
-        *("--decisions", "--tools", "--faults", "--kills", "--runs", "--long", "--data", "--scenario", "--mutant"),
+        *("--decisions", "--tools", "--faults", "--kills", "--runs", "--long", "--data", "--scenario"),
     }
 
 

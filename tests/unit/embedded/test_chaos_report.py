@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from towpath.cli.chaos import _show, _show_list, _show_scenarios, _show_trial
+from towpath.cli.chaos import _show, _show_list, _show_scenarios
 from towpath.cli.output import Output
 from towpath_embedded.chaos.campaign import Deeds, Target
 from towpath_embedded.chaos.faults import Strike
@@ -178,15 +178,6 @@ def test_a_person_sees_the_matrix_the_figures_and_every_problem(
     assert "not everything held" in alarmed
 
 
-@pytest.mark.parametrize(("caught", "said"), [(True, "caught, as it has to be"), (False, "NOT caught")])
-def test_a_mutant_that_nobody_notices_is_no_good_news(
-    caught: bool, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    trial = {"mutant": "m", "summary": "s", "expected": "to be betrayed by dup", "findings": {"dup": ["twice"]}}
-    _show_trial({**trial, "caught": caught}, Output("table"))
-    assert said in capsys.readouterr().out
-
-
 def test_scenarios_ran_or_say_why_they_could_not(capsys: pytest.CaptureFixture[str]) -> None:
     common = {"number": 7, "problems": [], "reason": "", "figures": {}}
     reports = [
@@ -204,9 +195,7 @@ def test_scenarios_ran_or_say_why_they_could_not(capsys: pytest.CaptureFixture[s
 
 def test_what_can_be_asked_for_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     scenario = {"number": 7, "name": "disk-full", "needs_privileges": True, "summary": "full disks"}
-    mutant = {"name": "no_fence_check", "role": "tas", "summary": "no fence"}
-    _show_list({"faults": ["kill.tas"], "mutants": [mutant], "scenarios": [scenario]}, Output("table"))
+    _show_list({"faults": ["kill.tas"], "scenarios": [scenario]}, Output("table"))
     shown = capsys.readouterr().out
     assert "faults: kill.tas" in shown
-    assert "no_fence_check" in shown
     assert "disk-full" in shown

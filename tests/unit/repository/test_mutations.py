@@ -3,9 +3,12 @@
 from pathlib import Path
 
 import pytest
+from tests.chaos.mutant_trials import Trial
+from tests.chaos.mutants import MUTANTS as CHAOS_MUTANTS
 from tests.mutation.in_process import applied, apply
 from tests.mutation.mutations import Mutation, mutated_file, printed
 from tests.mutation.symbols import MutationError
+from tests.simulation.mutants import BUDGET_MUTANTS, CHILD_MUTANTS, MUTANTS
 
 from towpath_contracts.budgets import Amounts
 from towpath_contracts.subjects import task_submit
@@ -155,3 +158,21 @@ def test_what_is_no_function_is_not_mutated_in_a_process_that_runs() -> None:
         apply(Mutation(symbol="towpath_engine:LOOP_THRESHOLD", old="3", new="4"))
     with pytest.raises(MutationError, match="is no Python"):
         apply(Mutation(symbol="towpath_orchestrator:list_runs", old="SELECT *", new="SELECT 1"))
+
+
+CHAOS_MUTATIONS = {f"chaos {name}": mutant.mutations for name, mutant in CHAOS_MUTANTS.items()}
+PROCESS_MUTATIONS = {**MUTANTS, **BUDGET_MUTANTS, **CHILD_MUTANTS, **CHAOS_MUTATIONS}
+
+
+@pytest.mark.parametrize("name", [name for name, mutations in PROCESS_MUTATIONS.items() if mutations])
+def test_every_mutant_of_the_simulation_and_of_chaos_can_be_made_of_the_code_as_it_is(name: str) -> None:
+    with applied(*PROCESS_MUTATIONS[name]):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("mutated", "late", "held"), [(True, True, True), (True, False, False), (False, True, False), (False, False, True)]
+)
+def test_a_mutant_that_nobody_notices_is_no_good_news(mutated: bool, late: bool, held: bool) -> None:
+    findings = {"late": ("permitted after the fence",) if late else (), "dup": ()}
+    assert Trial(name="no_fence_check", mutated=mutated, findings=findings).as_it_should is held
