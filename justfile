@@ -1,0 +1,40 @@
+# The commands of everyday work; `just` alone lists them. Install just with `uv tool install rust-just`.
+
+set shell := ["bash", "-euo", "pipefail", "-c"]
+
+run := "uv run --quiet --group dev"
+
+[private]
+default:
+    @just --list --unsorted
+
+# decides whether a change is done: everything, as in CI
+check:
+    .ci/run
+
+# the inner loop: format, lint, types, directions of imports, unit tests
+fast: lint
+    {{ run }} pytest tests/unit
+
+# all tests, or those that the arguments name
+test *arguments:
+    {{ run }} pytest {{ arguments }}
+
+# one file of tests, in one process
+one file *arguments:
+    {{ run }} pytest -n 0 {{ file }} {{ arguments }}
+
+# formats and mends what can be mended, then says what is left
+lint:
+    {{ run }} ruff format .
+    {{ run }} ruff check --fix .
+    {{ run }} mypy
+    {{ run }} lint-imports
+
+# the whole platform in this terminal
+up *arguments:
+    uv run --quiet towpath up {{ arguments }}
+
+# the documents for programs, into build/docs
+docs folder="build/docs":
+    {{ run }} python -m towpath_fabric.schemas {{ folder }}
