@@ -1,6 +1,6 @@
 """The SDK: define tools, agents and networks; run, stream and watch them.
 
-Law: importing this package costs next to nothing; what a name needs is imported when the name is first used.
+Importing this package costs next to nothing; what a name needs is imported when the name is first used.
 """
 
 import importlib

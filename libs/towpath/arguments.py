@@ -1,6 +1,6 @@
 """Turns a function's signature into the JSON Schema that is offered, and arguments into what the function takes.
 
-Law: what is offered and what is checked come from one pydantic model, so they can't differ; unknown arguments are
+What is offered and what is checked come from one pydantic model, so they can't differ; unknown arguments are
 refused; a parameter that can't be passed by name, or has no type, can't be offered at all.
 """
 

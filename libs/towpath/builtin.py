@@ -1,6 +1,6 @@
 """The built-in toolset: `echo`, `clock.now`, `http.request`.
 
-Law: built-in tools are permitted, ticketed and recorded like any other; nothing is allowed because it ships with us.
+Built-in tools are permitted, ticketed and recorded like any other; nothing is allowed because it ships with us.
 """
 
 import functools

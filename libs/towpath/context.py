@@ -1,6 +1,6 @@
 """What a tool may know about its own call.
 
-Law: a context tells and never decides; everything in it was checked against the ticket before the tool is called.
+A context tells and never decides; everything in it was checked against the ticket before the tool is called.
 """
 
 import threading

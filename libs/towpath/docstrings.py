@@ -1,6 +1,6 @@
 """Reads what a docstring says about a function and its parameters.
 
-Law: three forms are read (`Args:` with indented names, `:param name:`, and `Parameters` underlined with dashes); text
+Three forms are read (`Args:` with indented names, `:param name:`, and `Parameters` underlined with dashes); text
 in no known form stays in the description; nothing here ever fails.
 """
 

@@ -1,6 +1,6 @@
-"""Fetching over HTTP for tools, so that a model can't reach what it should not (reliability.md §4.8).
+"""Fetching over HTTP for tools, so that a model can't reach what it should not.
 
-Law: only hosts that are allowed by name; a name is resolved once and exactly that address is connected to; addresses
+Only hosts that are allowed by name; a name is resolved once and exactly that address is connected to; addresses
 that are not public are refused, also inside IPv6 forms, unless the host is allowed to have one; each redirect is
 checked like the first address; bytes and seconds have a limit.
 """

@@ -11,7 +11,7 @@ ToolError                    a tool says why it has no result; the model reads c
 AgentError                   an agent in user code says why it has no answer, and whether to ask it again
 DeclarationError             a tool, an agent or a network is written in a way that can't be offered
 
-Law: each class names the reaction that fits it.
+Each class names the reaction that fits it.
 """
 
 from towpath_contracts.problems.registry import Problem, ProblemError, problem

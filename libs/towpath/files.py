@@ -1,6 +1,6 @@
 """Reads networks and policies from YAML files, and says in which line something is wrong.
 
-Law: a file is data: only plain YAML is read, a key may be given once, and every problem names `file:line`.
+A file is data: only plain YAML is read, a key may be given once, and every problem names `file:line`.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,6 +1,6 @@
-"""Flows in Python: `a >> b` is one after the other, `(a | b) >> c` two at the same time and then a third (feature B9).
+"""Flows in Python: `a >> b` is one after the other, `(a | b) >> c` two at the same time and then a third.
 
-Law: operators only write down; a flow is checked by the platform that publishes it. Python reads `a | b >> c` as
+Operators only write down; a flow is checked by the platform that publishes it. Python reads `a | b >> c` as
 `a | (b >> c)`, so what can't be meant is refused here, at its line.
 """
 

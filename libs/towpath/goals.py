@@ -1,6 +1,6 @@
-"""Goals in Python: what a run is to reach, and how the platform finds out (features C1-C13).
+"""Goals in Python: what a run is to reach, and how the platform finds out.
 
-Law: a builder only builds. Whether a criterion can be evaluated is said by the platform that takes the task.
+A builder only builds. Whether a criterion can be evaluated is said by the platform that takes the task.
 """
 
 from collections.abc import Sequence

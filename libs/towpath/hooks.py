@@ -1,6 +1,6 @@
-"""Hooks of tool workers and agents: the user's own code around what they do (feature B6).
+"""Hooks of tool workers and agents: the user's own code around what they do.
 
-Law: a hook watches and never decides. One that fails or hangs is contained, counted and reported; the call goes on.
+A hook watches and never decides. One that fails or hangs is contained, counted and reported; the call goes on.
 What a hook hears is on record anyway: no secret that a worker adds to a call, no text of a failure.
 """
 

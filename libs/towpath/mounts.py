@@ -1,6 +1,6 @@
-"""Folders of this host on their way into the workspace of a run, as they are when the task is submitted (feature D6).
+"""Folders of this host on their way into the workspace of a run, as they are when the task is submitted.
 
-Law: nothing outside the allowed roots is read, whatever links say, and nothing is read that the globs leave out. What
+Nothing outside the allowed roots is read, whatever links say, and nothing is read that the globs leave out. What
 travels are texts: the platform never sees this host's paths.
 """
 

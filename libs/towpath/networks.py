@@ -1,6 +1,6 @@
 """Networks written in Python: the same NetworkSpec as in YAML, with short words.
 
-Law: a builder only builds; whether a network makes sense is checked once, by the platform that publishes it.
+A builder only builds; whether a network makes sense is checked once, by the platform that publishes it.
 """
 
 from collections.abc import Iterable, Sequence

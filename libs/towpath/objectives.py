@@ -1,6 +1,6 @@
-"""Objectives in Python: what a background run pursues and hands over, and what came of it (features D1-D3).
+"""Objectives in Python: what a background run pursues and hands over, and what came of it.
 
-Law: a builder only builds; whether an objective can be pursued is said by the platform that takes the task.
+A builder only builds; whether an objective can be pursued is said by the platform that takes the task.
 """
 
 from collections.abc import Mapping, Sequence

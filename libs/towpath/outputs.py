@@ -1,6 +1,6 @@
-"""Typed answers: a pydantic model says what a run answers, and an instance of it comes back (feature B5).
+"""Typed answers: a pydantic model says what a run answers, and an instance of it comes back.
 
-Law: the platform holds the answer against the model's JSON Schema while the run can still mend it; here it is only
+The platform holds the answer against the model's JSON Schema while the run can still mend it; here it is only
 read.
 """
 

@@ -1,6 +1,6 @@
-"""Plans in Python: agents in sequence and in parallel, with results that later steps refer to (features E1, E2, E8).
+"""Plans in Python: agents in sequence and in parallel, with results that later steps refer to.
 
-Law: a builder only builds, and says at once what is wrong with a step, in the words that the platform would use. Which
+A builder only builds, and says at once what is wrong with a step, in the words that the platform would use. Which
 agents there are is known to the platform alone, unless `check` is told.
 """
 

@@ -1,6 +1,6 @@
-"""Probes: what a `reconcilable` tool is asked after a crash, before anything is done again (design §7).
+"""Probes: what a `reconcilable` tool is asked after a crash, before anything is done again.
 
-Law: a probe only looks and never changes anything. Whatever it does not say clearly counts as unclear, and an unclear
+A probe only looks and never changes anything. Whatever it does not say clearly counts as unclear, and an unclear
 call is never run again on a guess: a person is asked.
 """
 

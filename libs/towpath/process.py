@@ -1,6 +1,6 @@
-"""Running another program inside a tool, so that it ends when the call ends (design §7, cancel).
+"""Running another program inside a tool, so that it ends when the call ends.
 
-Law: the program and everything it starts are one process group; a cancel, a timeout and the end of the call signal the
+The program and everything it starts are one process group; a cancel, a timeout and the end of the call signal the
 whole group, and whoever does not end in time is killed. What a program prints has a limit and never fills the memory.
 """
 

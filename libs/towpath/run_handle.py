@@ -1,6 +1,6 @@
-"""`run`: submit a task and have its end, as one call; `run.sync` without asyncio, `run.stream` event by event (B1).
+"""`run`: submit a task and have its end, as one call; `run.sync` without asyncio, `run.stream` event by event.
 
-Law: nothing runs in this process. Every form submits to a platform, so a run looks and is recorded the same.
+Nothing runs in this process. Every form submits to a platform, so a run looks and is recorded the same.
 """
 
 import asyncio
@@ -79,8 +79,8 @@ class Run:
     ) -> RunView:
         """Run *network* and return the finished run; raises RunTimeoutError after *timeout*.
 
-        With the option `output_type`, a pydantic model, the run's `output` is an instance of it (feature B5); with
-        `plan` it says what became of the plan's steps (feature E1).
+        With the option `output_type`, a pydantic model, the run's `output` is an instance of it; with
+        `plan` it says what became of the plan's steps.
         """
         async with Client(server, api_key=api_key, caller=caller) as client:
             name = await _published(client, network, options)

@@ -1,6 +1,6 @@
 """Secrets of tools: named where the tool is declared, read in the worker when a call starts, never sent anywhere.
 
-Law: a reference is code of the worker's operator, so no model, caller or message can choose what is read; the
+A reference is code of the worker's operator, so no model, caller or message can choose what is read; the
 platform's own credentials (TOWPATH_*) can't be named. What was read is taken out of all that the worker says later.
 """
 

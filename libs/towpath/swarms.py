@@ -1,6 +1,6 @@
-"""Swarms in Python: agents that work together in a fixed manner, the same as a network with `swarm:` in YAML (B9-B11).
+"""Swarms in Python: agents that work together in a fixed manner, the same as a network with `swarm:` in YAML.
 
-Law: a builder only builds; whether a swarm makes sense is checked once, by the platform that publishes it.
+A builder only builds; whether a swarm makes sense is checked once, by the platform that publishes it.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,6 +1,6 @@
 """Plain functions of user code, each call in a thread of its own.
 
-Law: a thread that never ends keeps neither others from their turn nor the process from its end; whoever waits may stop
+A thread that never ends keeps neither others from their turn nor the process from its end; whoever waits may stop
 to wait at any time.
 """
 

@@ -1,6 +1,6 @@
 """The tools of one worker, and how they are found in the modules a person names.
 
-Law: a name belongs to one tool; two tools of one name are a mistake that is refused at start, never resolved by order.
+A name belongs to one tool; two tools of one name are a mistake that is refused at start, never resolved by order.
 """
 
 import importlib

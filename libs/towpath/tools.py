@@ -1,6 +1,6 @@
 """`@tool`: a plain typed function becomes something that agents may be allowed to call.
 
-Law: a tool says what it is and the tool-access service decides whether it may run; what is not said is the strictest
+A tool says what it is and the tool-access service decides whether it may run; what is not said is the strictest
 (irreversible, untrusted). The decorated function still is what it was: call it directly in its own tests.
 """
 

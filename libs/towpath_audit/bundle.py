@@ -12,7 +12,7 @@ The file is JSON Lines in UTF-8. Every line is an object with a `kind`:
     effect      a call of the ledger that was let go
     page        the end of a page: the digests of its lines, signed, chained to the page before
 
-Law: a line is written in one way only (sorted keys, no white space), so that its digest is defined; the tree proves the
+A line is written in one way only (sorted keys, no white space), so that its digest is defined; the tree proves the
 leaves, the signatures of the pages prove the rest.
 """
 

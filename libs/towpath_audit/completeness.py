@@ -1,6 +1,6 @@
 """Is the record whole? Every effect has a decision before it, every decision a policy version and a request of a run.
 
-Law: only what the bundle discloses is judged, and what it can't show is counted and said, never guessed. A payload may
+Only what the bundle discloses is judged, and what it can't show is counted and said, never guessed. A payload may
 be gone only where an erasure that stands in the log itself names its entry.
 """
 

@@ -1,6 +1,6 @@
 """What a leaf of the log is the hash of: the fields of an entry, and a commitment to what may be erased.
 
-Law: every field is covered, each with its length, so that no two entries have the same bytes. Whatever may hold
+Every field is covered, each with its length, so that no two entries have the same bytes. Whatever may hold
 personal data lies in the payload; the entry holds only its salted commitment, which tells nothing once salt and payload
 are gone.
 """

@@ -1,6 +1,6 @@
-"""The Merkle tree of RFC 9162 §2 (the hashing of RFC 6962): roots, the right edge of a growing tree, proofs.
+"""The Merkle tree of RFC 9162, section 2 (the hashing of RFC 6962): roots, the right edge of a growing tree, proofs.
 
-Law: a leaf is hashed with a leading 0x00 and a node with 0x01, so that no node can pass for a leaf. The shape of the
+A leaf is hashed with a leading 0x00 and a node with 0x01, so that no node can pass for a leaf. The shape of the
 tree follows from its size alone; nothing is ever rebalanced, so an old tree is always a part of a newer one.
 """
 
@@ -82,7 +82,7 @@ def tree_root(leaves: Sequence[bytes]) -> bytes:
 
 
 def inclusion_proof(leaves: Sequence[bytes], index: int) -> tuple[bytes, ...]:
-    """Return the path from leaf *index* to the root over *leaves*, from the bottom up (RFC 9162 §2.1.3.1)."""
+    """Return the path from leaf *index* to the root over *leaves*, from the bottom up (RFC 9162, section 2.1.3.1)."""
     if not 0 <= index < len(leaves):
         msg = f"there is no leaf {index} in a tree of {len(leaves)}"
         raise ValueError(msg)
@@ -100,7 +100,7 @@ def inclusion_proof(leaves: Sequence[bytes], index: int) -> tuple[bytes, ...]:
 
 
 def check_inclusion(leaf: bytes, index: int, size: int, proof: Sequence[bytes], root: bytes) -> None:
-    """Check that *leaf* is leaf *index* of the tree of *size* leaves with *root* (RFC 9162 §2.1.3.2).
+    """Check that *leaf* is leaf *index* of the tree of *size* leaves with *root* (RFC 9162, section 2.1.3.2).
 
     Raises ProofError.
     """
@@ -125,7 +125,7 @@ def check_inclusion(leaf: bytes, index: int, size: int, proof: Sequence[bytes], 
 
 
 def consistency_proof(leaves: Sequence[bytes], old: int) -> tuple[bytes, ...]:
-    """Return the proof that the tree over *leaves* began with its first *old* leaves (RFC 9162 §2.1.4.1)."""
+    """Return the proof that the tree over *leaves* began with its first *old* leaves (RFC 9162, section 2.1.4.1)."""
     if not 0 < old <= len(leaves):
         msg = f"no tree of {old} leaves lies in one of {len(leaves)}"
         raise ValueError(msg)
@@ -145,7 +145,7 @@ def consistency_proof(leaves: Sequence[bytes], old: int) -> tuple[bytes, ...]:
 
 
 def check_consistency(old: int, new: int, old_root: bytes, new_root: bytes, proof: Sequence[bytes]) -> None:
-    """Check that the tree of *new* leaves began with the tree of *old* leaves (RFC 9162 §2.1.4.2).
+    """Check that the tree of *new* leaves began with the tree of *old* leaves (RFC 9162, section 2.1.4.2).
 
     Raises ProofError. Every tree begins with the empty one, and that needs no proof.
     """

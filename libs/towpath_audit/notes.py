@@ -4,7 +4,7 @@ A note is text that ends in a newline, an empty line, and one line for each sign
 how large a log is and what its root is; ours adds the time as an extension line, because a log that is idle has to say
 so now and then.
 
-Law: a note counts only under a key that the reader knows; the name and the key id on a signature only help to find it.
+A note counts only under a key that the reader knows; the name and the key id on a signature only help to find it.
 """
 
 import base64

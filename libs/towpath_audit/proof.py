@@ -1,6 +1,6 @@
 """The proof of a few entries: that they stand in the log of a signed checkpoint, without the rest of the log.
 
-Law: it proves what it holds and nothing more: that there are no other entries of the call only a bundle can show.
+It proves what it holds and nothing more: that there are no other entries of the call only a bundle can show.
 """
 
 import json

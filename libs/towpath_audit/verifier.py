@@ -1,6 +1,6 @@
-"""Checks a bundle, line by line, and says where the first fault lies (design §7, audit).
+"""Checks a bundle, line by line, and says where the first fault lies.
 
-Law: it believes nothing that it can compute. Each entry is hashed again, the tree is grown leaf by leaf and compared at
+It believes nothing that it can compute. Each entry is hashed again, the tree is grown leaf by leaf and compared at
 every checkpoint, the bundle's own and those from outside; every line is covered by a signed page. Whatever the lines
 hold, it ends with a report and never with an error of its own.
 """

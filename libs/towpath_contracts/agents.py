@@ -1,6 +1,6 @@
-"""How agents in user code come to their requests (design §8).
+"""How agents in user code come to their requests.
 
-Law: an agent's process asks in the name of its own pool alone; the broker holds its credential to that (design §6).
+An agent's process asks in the name of its own pool alone; the broker holds its credential to that.
 """
 
 from towpath_contracts.base import Message, Token

@@ -1,6 +1,6 @@
-"""Which NATS user may publish and subscribe what, and in which account it is: the authority table (reliability.md §4).
+"""Which NATS user may publish and subscribe what, and in which account it is: the authority table.
 
-Law: whatever is not listed is refused by the broker. An account is a broker of its own; what crosses is listed here and
+Whatever is not listed is refused by the broker. An account is a broker of its own; what crosses is listed here and
 nowhere else (`towpath_contracts.broker_accounts`). The core services share one, the gateway has one, each credential of
 a worker, an agent or a client has one of its own, so that no trick with replies reaches what it may not say itself.
 Every user has its own inbox prefix, so that none can read another's answers.

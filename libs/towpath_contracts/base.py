@@ -1,7 +1,7 @@
 """The two kinds of message: between services (tolerant) and from clients (strict).
 
-Law: every message is frozen and says its `schema_version`. Unknown fields are tolerated between services, so that a
-rolling upgrade works, and refused from clients, so that a typing mistake is not silently ignored (design §6).
+Every message is frozen and says its `schema_version`. Unknown fields are tolerated between services, so that a
+rolling upgrade works, and refused from clients, so that a typing mistake is not silently ignored.
 """
 
 from typing import Annotated, Any, TypeVar

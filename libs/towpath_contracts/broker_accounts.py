@@ -1,6 +1,6 @@
 """The broker's accounts, made from the authority table: what each exports, imports, and who is in it.
 
-Law: nothing crosses between accounts but what a user of the importing account may say or hear. Streams are in CORE
+Nothing crosses between accounts but what a user of the importing account may say or hear. Streams are in CORE
 alone. SYS, which could look into every account, has no user.
 """
 

@@ -1,6 +1,6 @@
-"""Budgets: what may be spent, by whom, and what was (design §5).
+"""Budgets: what may be spent, by whom, and what was.
 
-Law: money is counted in whole millionths of a dollar, so that sums are exact. The worst case is reserved before
+Money is counted in whole millionths of a dollar, so that sums are exact. The worst case is reserved before
 anything is asked; what nobody answered for stays spent at that worst case and is marked `estimated`.
 """
 

@@ -1,6 +1,6 @@
 """Canonical JSON and the digests made from it.
 
-Law: equal values have equal bytes, whatever the order of their keys. The form is RFC 8785 in all but number formatting:
+Equal values have equal bytes, whatever the order of their keys. The form is RFC 8785 in all but number formatting:
 keys sorted, no white space, UTF-8; numbers as Python writes them.
 """
 

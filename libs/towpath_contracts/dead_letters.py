@@ -1,4 +1,4 @@
-"""Dead letters: messages that could not be handled, and what a person decides about them (design §6)."""
+"""Dead letters: messages that could not be handled, and what a person decides about them."""
 
 from datetime import datetime
 from typing import Literal

@@ -1,7 +1,7 @@
 """Facts: messages that tell a run that something happened outside.
 
-Law: a fact says what happened, never what to do. Each source may send only its own types (`SOURCE_FACTS`); a fact for
-something that is no longer pending is ignored by the run machine (design §4, §6).
+A fact says what happened, never what to do. Each source may send only its own types (`SOURCE_FACTS`); a fact for
+something that is no longer pending is ignored by the run machine.
 """
 
 from datetime import datetime
@@ -125,7 +125,7 @@ class ToolFinished(FactBase):
 
 
 class ToolPermitted(FactBase):
-    """An internal tool may be applied: by the run machine, as a transition (design §7, internal tools).
+    """An internal tool may be applied: by the run machine, as a transition.
 
     `contents` are the texts of the files that the call reads, by digest; the orchestrator alone fills them in, from the
     blobs that the run's log names. `executed_args` are those that `edited_by` has put in the place of the call's.
@@ -219,7 +219,7 @@ class GateResolved(FactBase):
 
 
 class ExecutionConflict(FactBase):
-    """A repeated execution id came with other contents: the run must not go on (design §7)."""
+    """A repeated execution id came with other contents: the run must not go on."""
 
     type: Literal["execution.conflict"] = "execution.conflict"
     execution_id: UUID

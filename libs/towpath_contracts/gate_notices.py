@@ -1,6 +1,6 @@
-"""Gate notices: what a webhook is told of gates, and what became of telling it (design §7, approval).
+"""Gate notices: what a webhook is told of gates, and what became of telling it.
 
-Law: a notice says that somebody is wanted, and where to look; never the arguments of a call nor what a tool said, which
+A notice says that somebody is wanted, and where to look; never the arguments of a call nor what a tool said, which
 may be anybody's data. Gates that only a switch opens are not told. It is told at least once under one id, so that its
 receiver can tell a repetition.
 """

@@ -1,6 +1,6 @@
 """Glob patterns over paths: `*` and `?` stay within a segment, `**` crosses segments.
 
-Law: a letter of a path costs the same whatever the pattern is, since patterns come from models and paths are many. All
+A letter of a path costs the same whatever the pattern is, since patterns come from models and paths are many. All
 places of the pattern up to which a path may have matched are the bits of one number, and a letter moves them at once:
 nothing is tried twice (Baeza-Yates and Gonnet, "A new approach to text searching", 1992).
 """

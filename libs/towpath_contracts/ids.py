@@ -1,7 +1,7 @@
 """Ids that follow from what they name, so that a repeated transition names the same things again.
 
-Law: nothing here draws randomness. A run id is a UUIDv7 made by the shell; everything below it is a UUIDv5 in the run's
-own namespace (RFC 9562 §5.5, design §7).
+Nothing here draws randomness. A run id is a UUIDv7 made by the shell; everything below it is a UUIDv5 in the run's
+own namespace (RFC 9562, section 5.5).
 """
 
 from uuid import UUID, uuid5
@@ -28,7 +28,7 @@ def effect_id(run_id: UUID, name: str) -> UUID:
 
 
 def trace_id(run_id: UUID) -> int:
-    """Return the OpenTelemetry trace id of a run: the run id itself (design §2)."""
+    """Return the OpenTelemetry trace id of a run: the run id itself."""
     return run_id.int
 
 
@@ -38,7 +38,7 @@ def span_id(run_id: UUID, name: str) -> int:
 
 
 def traceparent(run_id: UUID, name: str, *, trace: UUID | None = None) -> str:
-    """Return the W3C `traceparent` that makes *name* the parent span (W3C Trace Context §3.2).
+    """Return the W3C `traceparent` that makes *name* the parent span (W3C Trace Context, section 3.2).
 
     *trace* is the run that a caller submitted, where *run_id* is below it.
     """

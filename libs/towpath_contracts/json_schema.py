@@ -1,6 +1,6 @@
-"""Is a value what its JSON Schema asks for? (features B5, D2)
+"""Is a value what its JSON Schema asks for?
 
-Law: schemas come from people and values from models, and neither may make the check slow or make it fetch anything.
+Schemas come from people and values from models, and neither may make the check slow or make it fetch anything.
 Patterns run in a linear engine (one that it does not know is not checked), references lead nowhere outside the schema
 and are followed a bounded number of times. jsonschema is loaded at the first check: most processes never make one.
 """

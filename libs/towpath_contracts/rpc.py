@@ -1,6 +1,6 @@
-"""Every request/reply method between services, with its types (design §6, `svc.<service>.<method>`).
+"""Every request/reply method between services, with its types.
 
-Law: an answer is the declared type, or a Problem; a Problem is marked by the header `Towpath-Problem: <code>`, so that
+An answer is the declared type, or a Problem; a Problem is marked by the header `Towpath-Problem: <code>`, so that
 a reader need not guess from the body.
 """
 

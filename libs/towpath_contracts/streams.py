@@ -1,6 +1,6 @@
-"""Every stream and consumer, declared once (design §6).
+"""Every stream and consumer, declared once.
 
-Law: work streams discard new messages when full, so that a flood is refused at the door; `max_deliver` is unlimited,
+Work streams discard new messages when full, so that a flood is refused at the door; `max_deliver` is unlimited,
 since failures are counted in Postgres. Times are seconds, sizes bytes.
 """
 

@@ -1,6 +1,6 @@
 """JSON that everybody can read, store and write again.
 
-Law: JSON libraries let pass what others then choke on: NaN and infinities (also as 1e999), halves of surrogate pairs,
+JSON libraries let pass what others then choke on: NaN and infinities (also as 1e999), halves of surrogate pairs,
 U+0000 (Postgres has no place for it), and deep nesting (recursive readers stop at about 200 levels). What comes from
 outside is refused at the edge, so no process behind it can be stopped by one value.
 """

@@ -1,6 +1,6 @@
-"""Every subject, declared once (design §6).
+"""Every subject, declared once.
 
-Law: no other module spells a subject. A function returns the subject for its arguments; a constant is a filter.
+No other module spells a subject. A function returns the subject for its arguments; a constant is a filter.
 """
 
 import re
@@ -30,7 +30,7 @@ DEFAULT_POOL = "default"
 """The decider pool that serves every model without a pool of its own."""
 
 AGENT = "agent"
-"""The source of facts from agents in user code; also what their models begin with: `agent:<name>` (design §8)."""
+"""The source of facts from agents in user code; also what their models begin with: `agent:<name>`."""
 
 _AGENT_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_-]{0,63}")
 

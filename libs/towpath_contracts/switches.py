@@ -1,6 +1,6 @@
-"""The stop switch: holding back new tool calls of a project, a network, a tool or a caller (design §7).
+"""The stop switch: holding back new tool calls of a project, a network, a tool or a caller.
 
-Law: what is paused waits, and nothing of it is lost: no call is refused, no deadline used up, and an attempt only by
+What is paused waits, and nothing of it is lost: no call is refused, no deadline used up, and an attempt only by
 what was sent out and is called back. What runs already goes on, unless the switch is told to stop it. A change needs a
 person with the role `operator`.
 """

@@ -1,6 +1,6 @@
 """How work comes in: SubmitTask and its answers.
 
-Law: a task is accepted only when RunAccepted is sent, after its run is committed (design §6).
+A task is accepted only when RunAccepted is sent, after its run is committed.
 """
 
 from datetime import datetime
@@ -16,7 +16,7 @@ from towpath_contracts.networks.goal import GoalTask
 from towpath_contracts.networks.plan import PlanTask
 
 MAX_STEPS_CAP = 1_000
-"""Server cap of `max_steps` (design §5)."""
+"""Server cap of `max_steps`."""
 
 MAX_TIMEOUT_MS = 7 * 24 * 3_600_000
 """Server cap of a run's active time: a week."""
@@ -27,7 +27,7 @@ GLOB = r"^[A-Za-z0-9_.:/*?\[\]!-]+$"
 
 
 class GrantRule(ClientValue):
-    """One thing a task may do: it narrows the matrix for this task and never widens it (design §7).
+    """One thing a task may do: it narrows the matrix for this task and never widens it.
 
     `tool` and `operation` are globs of `*`, `?` and `[…]`; `when` is a condition as in the matrix, without macros.
     """
@@ -41,9 +41,9 @@ class SubmitTask(ClientMessage):
     """A task: network + message + options. Accepting it creates a run.
 
     `script` is a JSON array of decisions in wire form, played in order by the scripted provider; `timeout_ms` counts
-    active time; `single_instruction` ends the run after its first instruction (dry invoke, feature A15). The answer of
-    the run satisfies `response_schema`, in place of the one that its agent has (feature B5). A `goal`, a
-    `background` objective or a `plan` makes the run one of that kind (design §5); `mounts` are
+    active time; `single_instruction` ends the run after its first instruction (dry invoke). The answer of
+    the run satisfies `response_schema`, in place of the one that its agent has. A `goal`, a
+    `background` objective or a `plan` makes the run one of that kind; `mounts` are
     files that it finds in its workspace. `budget` is what the run may spend.
     """
 
@@ -90,7 +90,7 @@ class SubmitTask(ClientMessage):
 
     @property
     def kind(self) -> str:
-        """The kind of run that the task makes (design §5)."""
+        """The kind of run that the task makes."""
         kinds = {"goal": self.goal, "background": self.background, "plan": self.plan}
         return next((kind for kind, given in kinds.items() if given is not None), "network")
 

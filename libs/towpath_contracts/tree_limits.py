@@ -1,4 +1,4 @@
-"""The server's caps on trees of runs: no route raises them (design §5; feature E7)."""
+"""The server's caps on trees of runs: no route raises them."""
 
 MAX_DEPTH = 3
 """Children of children of children; the run that a caller submits has depth 0."""

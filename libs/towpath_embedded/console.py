@@ -1,6 +1,6 @@
 """What `towpath up` shows: the table of addresses, one line per thing that matters, problems with their remedy.
 
-Law: with `--json` standard output carries exactly one JSON object; everything else goes to standard error.
+With `--json` standard output carries exactly one JSON object; everything else goes to standard error.
 """
 
 import json

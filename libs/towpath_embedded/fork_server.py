@@ -1,6 +1,6 @@
 """`python -m towpath_embedded.fork_server FD MODULE…`: imports the modules once and forks a process for every start.
 
-Law: nothing runs here that a fork would tear apart: no thread, no event loop, no connection. And the server learns
+Nothing runs here that a fork would tear apart: no thread, no event loop, no connection. And the server learns
 nothing: what a process is told is read in that process, from a socket of its own, so no secret of one role is ever in
 the memory of another. Used by `towpath_embedded.forks` alone.
 """

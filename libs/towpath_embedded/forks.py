@@ -1,6 +1,6 @@
 """Starts services by a fork of a process that has imported them already: for tests, which start hundreds.
 
-Law: what is started so can't be told from what `process.spawn` starts: a child of this process with a pid, a log, a
+What is started so can't be told from what `process.spawn` starts: a child of this process with a pid, a log, a
 session and an environment of its own. Where that can't be promised, `process.spawn` starts it.
 """
 

@@ -1,6 +1,6 @@
 """Follows the logs of the children: all lines for `--logs`, or only what people should know.
 
-Law: reading a log never holds up its writer, and a line is shown as text: control characters are taken out.
+Reading a log never holds up its writer, and a line is shown as text: control characters are taken out.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Publishes the networks that lie in a folder, and again when a file changes.
 
-Law: through the gateway like everybody else. A file that can't be published is told with every problem, and the version
+Through the gateway like everybody else. A file that can't be published is told with every problem, and the version
 that was published before stays.
 """
 

@@ -1,6 +1,6 @@
 """Counts the runs that a stop leaves unfinished, so that Ctrl-C can say what it did to them.
 
-Law: it asks the gateway like everybody else and never holds up the stop; without an answer nothing is said.
+It asks the gateway like everybody else and never holds up the stop; without an answer nothing is said.
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
 """The whole platform on one machine, as one object: `async with Platform(folder) as platform: ...`.
 
-Law: it is the only place that knows which processes there are and what they are told; it is used by `towpath up` and by
+It is the only place that knows which processes there are and what they are told; it is used by `towpath up` and by
 tests alike, so what tests kill is what people run.
 """
 

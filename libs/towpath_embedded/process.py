@@ -1,6 +1,6 @@
 """Child processes that can't outlive their parent, each with a log of its own.
 
-Law: a child is forked from the main thread, because the kernel ties the parent-death signal to the forking *thread*;
+A child is forked from the main thread, because the kernel ties the parent-death signal to the forking *thread*;
 and it leads a session of its own, so that Ctrl-C reaches only the parent, which stops its children in order.
 """
 

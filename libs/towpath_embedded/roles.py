@@ -1,6 +1,6 @@
 """The roles of the platform as child processes: which there are, what each is told, how it shows that it is ready.
 
-Law: a role gets the credentials it needs and no other: only owners of a schema get a database address, each as its own
+A role gets the credentials it needs and no other: only owners of a schema get a database address, each as its own
 user; keys of model providers reach the decider and user code reaches workers and agents, so only those see the whole
 environment.
 """
@@ -38,7 +38,7 @@ STOP_ORDER = (
     "nats",
     "postgres",
 )
-"""Who takes work in stops first; who remembers stops last (design §3)."""
+"""Who takes work in stops first; who remembers stops last."""
 
 _SEES_ALL = frozenset({"decider", "worker", "agent"})
 _INHERITED = (
@@ -175,7 +175,7 @@ def replica_names(role: str, count: int) -> list[str]:
 
 
 def module_command(role: str, *words: str) -> tuple[str, ...]:
-    """The command that starts *role*; services are run, never imported (design §3)."""
+    """The command that starts *role*; services are run, never imported."""
     return (sys.executable, "-m", f"towpath_{role}", *words)
 
 

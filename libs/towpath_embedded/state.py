@@ -1,6 +1,6 @@
 """What a data folder says about the platform that runs on it: a lock, and a file with addresses for other programs.
 
-Law: the lock tells the truth, because the kernel drops it with its owner; the file may be left over from a platform
+The lock tells the truth, because the kernel drops it with its owner; the file may be left over from a platform
 that was killed, so it counts only while the lock is held.
 """
 

@@ -1,6 +1,6 @@
 """Keeps children running: starts them, starts again what dies, stops all in order.
 
-Law: a child that ends without being asked is started again for ever, with a growing pause; only the first start may
+A child that ends without being asked is started again for ever, with a growing pause; only the first start may
 fail. What is held stays down until it is released.
 """
 

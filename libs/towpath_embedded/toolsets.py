@@ -1,6 +1,6 @@
 """What a command of user code serves, so that its credential is for that and for nothing else.
 
-Law: the code itself is asked, by its own program; where that fails the command gets no rights, and its start says why
+The code itself is asked, by its own program; where that fails the command gets no rights, and its start says why
 better than anything here could.
 """
 

@@ -1,7 +1,7 @@
 """What a fact makes of a run: the deciding half of the machine.
 
-Law: any fact in any state returns. A duplicate or stale fact yields no event; what is still pending is sent again by
-its own `resend_at`, so nothing here depends on the order or number of deliveries (design §4, §5).
+Any fact in any state returns. A duplicate or stale fact yields no event; what is still pending is sent again by
+its own `resend_at`, so nothing here depends on the order or number of deliveries.
 """
 
 from datetime import datetime
@@ -73,7 +73,7 @@ def advance(
 
 
 def wake_at(state: RunState) -> datetime | None:
-    """When the reconciler must look at the run again: the earliest resend, gate expiry or deadline (design §4).
+    """When the reconciler must look at the run again: the earliest resend, gate expiry or deadline.
 
     A `timer.fired` at that time always moves it forward.
     """

@@ -1,7 +1,7 @@
 """What one event makes of the state: the remembering half of the machine.
 
-Law: total and blind. Every event is applied as it stands, whether or not `advance` would emit it now; decisions are
-made elsewhere. One `match` says all there is (design §5).
+Total and blind. Every event is applied as it stands, whether or not `advance` would emit it now; decisions are
+made elsewhere. One `match` says all there is.
 """
 
 from datetime import datetime, timedelta

@@ -1,6 +1,6 @@
-"""Folding and replaying stored runs (design §5).
+"""Folding and replaying stored runs.
 
-Law: the same facts give the same events, byte for byte; `replay` says where they do not.
+The same facts give the same events, byte for byte; `replay` says where they do not.
 """
 
 from collections.abc import Iterable

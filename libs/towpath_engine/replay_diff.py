@@ -1,6 +1,6 @@
-"""Comparing a recorded log with what a replay makes of its facts, one event at a time (design §5).
+"""Comparing a recorded log with what a replay makes of its facts, one event at a time.
 
-Law: equal means equal bytes. The one thing that may differ is a field that was added since with its default: messages
+Equal means equal bytes. The one thing that may differ is a field that was added since with its default: messages
 are added to, never renamed. Whatever was recorded must still be read and written.
 """
 

@@ -1,4 +1,4 @@
 """What every service shell needs and no core may see: settings, clock, broker, database, telemetry, health.
 
-Law: fabric knows contracts and the outside world; it knows nothing of runs, tools or policies.
+Fabric knows contracts and the outside world; it knows nothing of runs, tools or policies.
 """

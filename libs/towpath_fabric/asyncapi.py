@@ -1,6 +1,6 @@
-"""The AsyncAPI document of the message bus, made from the tables in contracts (design §6).
+"""The AsyncAPI document of the message bus, made from the tables in contracts.
 
-Law: what is declared is what is described: every subject, stream and request/reply method appears, and nothing else.
+What is declared is what is described: every subject, stream and request/reply method appears, and nothing else.
 """
 
 from collections.abc import Iterable

@@ -1,6 +1,6 @@
 """One question for everybody who asks at the same time.
 
-Law: what is asked while a question is under way is answered by the next one, never by that one: an answer is at least
+What is asked while a question is under way is answered by the next one, never by that one: an answer is at least
 as new as the moment it was asked for.
 """
 

@@ -1,6 +1,6 @@
 """The one place that reads clocks: wall time for recording, monotonic time for waiting.
 
-Law: nothing that decides about a run uses these; a run's time is Postgres's `now()` (design §4). Both clocks hang on
+Nothing that decides about a run uses these; a run's time is Postgres's `now()`. Both clocks hang on
 one source, so that a simulation can put its own time in their place.
 """
 

@@ -1,6 +1,6 @@
-"""Named places where a test may end this process, as a power cut would (reliability.md §5, test 1).
+"""Named places where a test may end this process, as a power cut would.
 
-Law: without the test-only variable a crash point costs one call and does nothing. With it, it names a folder: a file
+Without the test-only variable a crash point costs one call and does nothing. With it, it names a folder: a file
 there that bears the name of a point kills the next process that passes it, once. The file is gone when the point was
 hit, so whoever armed it knows; a number in the file says at which passing. Every hit leaves a line in `.hits`.
 """

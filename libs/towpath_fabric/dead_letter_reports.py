@@ -1,6 +1,6 @@
-"""Dead letters of services without a database: they report a message to the owner of its stream (design §6).
+"""Dead letters of services without a database: they report a message to the owner of its stream.
 
-Law: a message leaves its stream only when the owner has answered that it is kept.
+A message leaves its stream only when the owner has answered that it is kept.
 """
 
 import base64

@@ -1,6 +1,6 @@
-"""What becomes of messages that can't be handled (design §6).
+"""What becomes of messages that can't be handled.
 
-Law: a message is counted only for failures of its own handling, never for a database or broker that is away, nor for a
+A message is counted only for failures of its own handling, never for a database or broker that is away, nor for a
 process that died. Malformed ones are set aside at once, others after five failures; both are stored, and their run
 hears of it, before they leave the stream. What an unreadable message says of itself is checked before it is stored,
 and never says whose it is: the run does.
@@ -31,7 +31,7 @@ from towpath_fabric.telemetry.logs import Logger
 QUERIES = Queries.load("towpath_fabric", "dead_letters.sql")
 
 MAX_FAILURES = 5
-"""Failures of a message's own handling before it becomes a dead letter (design §6)."""
+"""Failures of a message's own handling before it becomes a dead letter."""
 
 MAX_BODY = 1024 * 1024
 """Bytes of a message that are kept: the broker takes no larger ones."""
@@ -42,7 +42,7 @@ MAX_REPORTED_BODY = 16 * 1024
 """Bytes that are kept of a message that others report: their word costs the owner of the stream no more than this."""
 
 MAX_OPEN = 1_000
-"""Open letters of one stream and project; beyond them only a count and a log line are kept (reliability.md §4)."""
+"""Open letters of one stream and project; beyond them only a count and a log line are kept."""
 
 RETRY_S = 0.5
 """Before a message that failed comes again; longer with every failure."""

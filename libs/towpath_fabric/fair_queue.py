@@ -1,6 +1,6 @@
 """What waits, and who is next: callers in turn, then priority and age, then trees of runs in turn. Pure.
 
-Law: every caller that has something waiting is next within as many turns as there are callers. Items cost the same, so
+Every caller that has something waiting is next within as many turns as there are callers. Items cost the same, so
 that turns of one item are a deficit round robin whose quantum is one.
 """
 

@@ -1,6 +1,6 @@
 """Requests that are answered in turns of who asks: a flood of one is not everybody's wait.
 
-Law: nothing is worked on before its turn, and nothing waits in silence: what is too much is answered at once, with
+Nothing is worked on before its turn, and nothing waits in silence: what is too much is answered at once, with
 what *full* says. FastStream hands out one message each time the event loop comes round, in the order of arrival.
 """
 

@@ -1,7 +1,7 @@
 """`/livez`, `/readyz` and `/metrics` of every service, and the watchdog thread that ends a stuck process.
 
-Law: live means the event loop turns; ready means that every check passed just now. A process whose loop has stopped is
-ended from outside the loop, since nothing inside can (reliability.md §0).
+Live means the event loop turns; ready means that every check passed just now. A process whose loop has stopped is
+ended from outside the loop, since nothing inside can.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """New ids: the only place that draws them.
 
-Law: a run id is a UUIDv7 (RFC 9562 §5.7), so that ids sort by time and a range of ids is a range of time (design §9).
+A run id is a UUIDv7 (RFC 9562, section 5.7), so that ids sort by time and a range of ids is a range of time.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
 """Where services touch the world: a database, a wire to the broker, feeds of messages.
 
-Law: what decides, and what keeps the order of commit, send and acknowledge, sees the world through these alone. In a
+What decides, and what keeps the order of commit, send and acknowledge, sees the world through these alone. In a
 process they are asyncpg's pool, `Bus` and `PullConsumer`; in the simulation, tables and a broker in memory.
 """
 

@@ -1,6 +1,6 @@
 """Base prompts: templates of a bounded subset of jinja, compiled once.
 
-Law: a template places the values it is given and chooses between texts, no more. Loops, calls, attributes and
+A template places the values it is given and chooses between texts, no more. Loops, calls, attributes and
 arithmetic are refused, so the time and size of a rendering are bounded by the template and its values: a template of
 one project can't hold up the decisions of another.
 """
@@ -15,7 +15,7 @@ from jinja2.exceptions import SecurityError, TemplateError, UndefinedError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 VARIABLES = ("tools", "routes", "agent_key", "tool_history", "user_message", "display_name")
-"""What a base prompt may name (feature A4)."""
+"""What a base prompt may name."""
 
 MAX_RENDERED_CHARS = 1_000_000
 """A rendered base prompt; about the largest context of today's models, at one character a token."""

@@ -1,6 +1,6 @@
 """Keeps secrets of this process out of what it says about failures.
 
-Law: what an exception or a provider says can hold what the environment was given as a secret (a connection string, the
+What an exception or a provider says can hold what the environment was given as a secret (a connection string, the
 key that was refused); it goes to models, records and people, so every known secret is replaced first.
 """
 

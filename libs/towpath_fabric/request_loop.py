@@ -1,6 +1,6 @@
-"""Requests in, facts out: what deciders and the processes of agents in user code share (design §4, §8).
+"""Requests in, facts out: what deciders and the processes of agents in user code share.
 
-Law: a request is acknowledged only when its fact is stored; until then it stays alive while its answer is worked on,
+A request is acknowledged only when its fact is stored; until then it stays alive while its answer is worked on,
 and comes to another process when this one dies. A request that is here twice is answered once.
 """
 

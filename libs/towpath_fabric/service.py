@@ -1,6 +1,6 @@
 """Runs one service: FastStream application, health paths, background loops, graceful stop.
 
-Law: this is the only place that starts and stops things. Order: database, broker connection, service's own start, RPC
+This is the only place that starts and stops things. Order: database, broker connection, service's own start, RPC
 subscribers, loops; stop in reverse. A loop that ends by an error ends the process, and the supervisor starts it again.
 """
 
@@ -89,7 +89,7 @@ class Service:
         self._address = (settings.health_host, settings.health_port)
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self.stopping = asyncio.Event()
-        """Set as soon as the process is asked to end: long answers say goodbye and end (design §3)."""
+        """Set as soon as the process is asked to end: long answers say goodbye and end."""
 
     def serve_app(self, app: Asgi, host: str, port: int) -> None:
         """Answer HTTP at *host*:*port* with *app*; the health paths there stay the service's own."""

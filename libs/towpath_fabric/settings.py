@@ -1,6 +1,6 @@
 """Settings that every service shares, read from `TOWPATH_*` and nowhere else.
 
-Law: this module is the only reader of the environment. A service adds its own fields in a subclass. Secrets are
+This module is the only reader of the environment. A service adds its own fields in a subclass. Secrets are
 `SecretStr`, so that printing settings never shows them.
 """
 

@@ -1,6 +1,6 @@
-"""Tickets: what the tool-access service signs so that a worker may run one call (design §7).
+"""Tickets: what the tool-access service signs so that a worker may run one call.
 
-Law: a ticket names one call by everything that matters (execution, attempt, run, tool, arguments' digest) and is
+A ticket names one call by everything that matters (execution, attempt, run, tool, arguments' digest) and is
 worthless for any other. Its form is `base64url(json).base64url(signature)`, unpadded; the signature (Ed25519) covers
 the JSON bytes as they travel, so no canonical form is needed. The expiry limits how late a call may *start*; it is
 not the replay guard, which is the claim.

@@ -1,6 +1,6 @@
-"""What became of every tool call of a run, told from its log: the proof that a cancelled run owes (design §7, cancel).
+"""What became of every tool call of a run, told from its log: the proof that a cancelled run owes.
 
-Law: a call is listed as `did_not_happen` only where that is certain. What was cut off in the middle, or was still open
+A call is listed as `did_not_happen` only where that is certain. What was cut off in the middle, or was still open
 when the run ended, is `unknown`; a call that ran and said that it failed is `failed`, and may have left something. A
 tool's own error code proves nothing. A voided pure call may have run: what did not happen is an effect, it has none.
 """

@@ -1,6 +1,6 @@
-"""The execution log and the tool execution log of a run, projected from its events (features A9, A10).
+"""The execution log and the tool execution log of a run, projected from its events.
 
-Law: entries have exactly the shapes and truncations of source design 0; full payloads live only in the tool log, keyed
+Shapes and truncations of entries are part of the API; full payloads live only in the tool log, keyed
 by `execution_id`. A text of at most n characters is kept; a longer one keeps n-1 and one ellipsis.
 """
 
@@ -128,7 +128,7 @@ class _Projection:
                 self._calls[str(call.execution_id)] = call
 
     def _finished_before_their_turn(self, step: int, call_index: int) -> int:
-        """Count the calls of the same decision that come later but finished earlier (feature B7: call order)."""
+        """Count the calls of the same decision that come later but finished earlier."""
         behind = 0
         for place in reversed(self._places):
             if place[0] != step or place[1] < call_index:

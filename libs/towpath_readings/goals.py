@@ -1,6 +1,6 @@
-"""The task state of a goal run with its steps: every field of source design 2, read from the events (feature C2).
+"""The task state of a goal run with its steps: objective, steps, calls, progress, confidence; read from the events.
 
-Law: the log is the truth; this is a reading of it, the same for a run that goes on and for one that ended. Times are
+The log is the truth; this is a reading of it, the same for a run that goes on and for one that ended. Times are
 the log's, money is US dollars, durations are milliseconds.
 """
 
@@ -18,7 +18,7 @@ from towpath_contracts.text import as_text, truncate
 from towpath_readings.execution_log import call_status, response_of
 
 LAST_ERRORS = 10
-"""Errors that are kept of a run, newest last (behaviours 002.2)."""
+"""Errors that are kept of a run, newest last."""
 
 RESULT_CHARS = 2_000
 """Of one result; the whole of it is in the record, by its execution id."""
@@ -293,7 +293,7 @@ class GoalReading:
 
 
 def _shown(action: JsonObject) -> JsonObject:
-    """Leave out what a model may not see: the values that the system filled in (feature A8)."""
+    """Leave out what a model may not see: the values that the system filled in."""
     calls = action.get("calls")
     if calls is None:
         return action

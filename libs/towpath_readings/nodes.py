@@ -1,6 +1,6 @@
-"""The state of a run and a node for every model call, read from its log (feature B3).
+"""The state of a run and a node for every model call, read from its log.
 
-Law: a projection adds nothing: what the log does not say is None. A duration is None until its node has ended.
+A projection adds nothing: what the log does not say is None. A duration is None until its node has ended.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -89,7 +89,7 @@ class RunNodes(Message):
 
 
 def merge_usage(usages: Iterable[Usage]) -> Usage:
-    """Add up *usages* (feature B4)."""
+    """Add up *usages*."""
     counts = [(one.input_tokens, one.output_tokens, one.total_tokens, one.model_calls) for one in usages]
     read, wrote, total, calls = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0, 0, 0)
     return Usage(input_tokens=read, output_tokens=wrote, total_tokens=total, model_calls=calls)

@@ -1,6 +1,6 @@
-"""How a plan or workflow stands, step by step, read from the events of its run (features E1, E6, E8).
+"""How a plan or workflow stands, step by step, read from the events of its run.
 
-Law: the log is the truth; this is a reading of it, the same for a run that goes on and for one that ended. Times are
+The log is the truth; this is a reading of it, the same for a run that goes on and for one that ended. Times are
 the log's, durations are milliseconds.
 """
 

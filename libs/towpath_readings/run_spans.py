@@ -1,6 +1,6 @@
-"""The spans that follow from a run's log: the run, its steps, its tool calls, its children (features A14, E10).
+"""The spans that follow from a run's log: the run, its steps, its tool calls, its children.
 
-Law: made from the log alone, so that any process that has the log can record them, and recording twice gives the same
+Made from the log alone, so that any process that has the log can record them, and recording twice gives the same
 spans. Decisions and previews are events, as short as the execution log shows them.
 """
 

@@ -1,10 +1,10 @@
-"""The spans of a run: their names, their attributes, and their places in the one tree of the run (features A14, E10).
+"""The spans of a run: their names, their attributes, and their places in the one tree of the run.
 
-Law: the trace is the run that a caller submitted, with every run below it, and a span's id follows from its run and
-key; so processes that never talk to each other about tracing record one tree (design §2). Prompts and payloads never
+The trace is the run that a caller submitted, with every run below it, and a span's id follows from its run and
+key; so processes that never talk to each other about tracing record one tree. Prompts and payloads never
 become attributes: digests do, and the previews that the execution log shows become events. `gen_ai.*` follows
 OpenTelemetry's conventions for generative AI, which are still in development; what they have no word for is `towpath.*`
-(experience.md §1.2).
+.
 
     run ── submit (gateway)
      └── step ─┬─ chat (decider)
@@ -226,7 +226,7 @@ def usage_attributes(usage: Usage, cost: Cost) -> dict[str, Attribute | None]:
 
 
 def parse_traceparent(header: str | None) -> SpanLink | None:
-    """Return the span that a W3C `traceparent` names, or None for one that is missing or malformed (§3.2.2)."""
+    """Return the span that a W3C `traceparent` names, or None for one that is missing or malformed."""
     parts = (header or "").strip().split("-")
     if len(parts) < 4 or (parts[0] == "00" and len(parts) != 4):
         return None

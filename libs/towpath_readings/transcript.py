@@ -1,6 +1,6 @@
-"""A run as a conversation: system, history, user; calls and their results (feature B4).
+"""A run as a conversation: system, history, user; calls and their results.
 
-Law: a message list is in the order [system, …history, user], and the history of a run holds its current turn: what was
+A message list is in the order [system, …history, user], and the history of a run holds its current turn: what was
 asked and what was answered. Every result stands after the call that it belongs to, in the order of the calls.
 """
 

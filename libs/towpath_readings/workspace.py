@@ -1,6 +1,6 @@
-"""The workspace and the plan of a run, read from its log: for people, while the run goes on and afterwards (D6).
+"""The workspace and the plan of a run, read from its log: for people, while the run goes on and afterwards.
 
-Law: the log is the truth; this is a reading of it, bounded like the workspace itself.
+The log is the truth; this is a reading of it, bounded like the workspace itself.
 """
 
 from collections.abc import Iterable

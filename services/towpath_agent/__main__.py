@@ -1,6 +1,6 @@
 """`python -m towpath_agent MODULE:CLASS [--count N]`: serves an agent that stands in a module or a file.
 
-Law: the only place where the parts of an agent's process are chosen and put together.
+The only place where the parts of an agent's process are chosen and put together.
 """
 
 import argparse

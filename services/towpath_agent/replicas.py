@@ -1,6 +1,6 @@
 """Several processes of one agent: for agents that compute, since Python uses one core per process.
 
-Law: a process that ends by itself is started again; when this one is told to stop, all are, and it ends after them.
+A process that ends by itself is started again; when this one is told to stop, all are, and it ends after them.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Settings of an agent's process: `TOWPATH_AGENT_*` beside those of every service.
 
-Law: an agent never opens Postgres, whatever its environment says.
+An agent never opens Postgres, whatever its environment says.
 """
 
 from pydantic import Field

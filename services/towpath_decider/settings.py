@@ -1,6 +1,6 @@
 """What the decider is told by its environment.
 
-Law: keys of providers are read here and nowhere else, and are never logged (`SecretStr`).
+Keys of providers are read here and nowhere else, and are never logged (`SecretStr`).
 """
 
 from pathlib import Path

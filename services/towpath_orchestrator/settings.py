@@ -13,7 +13,7 @@ class OrchestratorSettings(Settings):
     """Limits of one orchestrator replica; every replica is given the same."""
 
     max_active_runs: int = 1_000
-    """Runs that are started at the same time; more wait as `queued` (design §4, admission).
+    """Runs that are started at the same time; more wait as `queued`.
 
     A run that waits for a person, or for its children, is not counted.
     """
@@ -49,7 +49,7 @@ class OrchestratorSettings(Settings):
     """Events between two stored snapshots: bounds what a reload reads."""
 
     reconcile_ms: int = 250
-    """How often overdue runs are looked for (design §4)."""
+    """How often overdue runs are looked for."""
 
     webhooks_file: Path | None = None
     """YAML that names who is told of gates (docs/operations.md); without it nobody is."""
@@ -58,7 +58,7 @@ class OrchestratorSettings(Settings):
     """YAML with prices of models that the built-in list lacks, or has wrong (docs/budgets.md)."""
 
     planner_model: str | None = None
-    """Who writes plans that are asked for in words; else the model of the agent that would begin (features E3, E10).
+    """Who writes plans that are asked for in words; else the model of the agent that would begin.
 
     A task that names its model, or brings a script, is planned by that.
     """

@@ -1,6 +1,6 @@
 """The parts of one replica, put together on whatever stands for the database and the broker.
 
-Law: the only place that knows which part needs which other. `__main__` gives it Postgres and NATS; the simulation gives
+The only place that knows which part needs which other. `__main__` gives it Postgres and NATS; the simulation gives
 it tables and a broker in memory, so that what is simulated is what runs.
 """
 

@@ -1,6 +1,6 @@
 """The parts of one replica that make the audit a log: sealer, exports, retention, put together from the settings.
 
-Law: a replica without a sealing key does not start: an audit that is quietly not sealed would prove nothing.
+A replica without a sealing key does not start: an audit that is quietly not sealed would prove nothing.
 """
 
 from towpath_audit.notes import NoteError, Signer

@@ -56,7 +56,7 @@ class TasSettings(Settings):
     """How long entries of the audit are kept; 0: for ever."""
 
     agent_orchestrate_enabled: bool = True
-    """Whether there is a tool `agent_orchestrate`: else no network with it is published and no call permitted (E10)."""
+    """Whether there is a tool `agent_orchestrate`: else no network with it is published and no call permitted."""
 
     batch_size: int = 256
     """Messages that one commit serves at most."""

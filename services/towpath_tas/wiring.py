@@ -1,6 +1,6 @@
 """The hot parts of one replica, put together on whatever stands for the database and the broker.
 
-Law: the only place that knows which of them needs which other. `__main__` gives it Postgres and NATS; the simulation
+The only place that knows which of them needs which other. `__main__` gives it Postgres and NATS; the simulation
 gives it tables and a broker in memory, so that what is simulated is what runs.
 """
 

@@ -1,6 +1,6 @@
 """`python -m towpath_worker [MODULE_OR_FILE…] [--builtin] [--mcp FILE]`: serves the tools that stand in the modules.
 
-Law: the only place where a worker's parts are chosen and put together.
+The only place where a worker's parts are chosen and put together.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """What a worker counts.
 
-Law: labels are toolsets, tools and codes, never ids.
+Labels are toolsets, tools and codes, never ids.
 """
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram

@@ -1,6 +1,6 @@
 """Settings of a tool worker: `TOWPATH_WORKER_*` beside those of every service.
 
-Law: a worker never opens Postgres, whatever its environment says.
+A worker never opens Postgres, whatever its environment says.
 """
 
 from pydantic import Field

@@ -1,6 +1,6 @@
 """`python -m tests.chaos.mutant_trials [NAME…]`: each mutant meets the crash that its missing guard is for.
 
-Law: the scenario is the same for the service as it is and for the mutant; the one has to come out clean, the other has
+The scenario is the same for the service as it is and for the mutant; the one has to come out clean, the other has
 to be betrayed by the figure that names its fault.
 """
 

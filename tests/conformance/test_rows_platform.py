@@ -1,4 +1,4 @@
-"""Rows on the running platform: the HTTP shape of source design 0, one span tree per run, model calls, loops."""
+"""Rows on the running platform: the HTTP shape of POST /run, one span tree per run, model calls, loops."""
 
 import asyncio
 import json

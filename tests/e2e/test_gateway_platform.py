@@ -1,4 +1,4 @@
-"""The HTTP API on the whole platform: features A10, A13, A15 and E9, with keys, approvals and a killed orchestrator."""
+"""The HTTP API on the whole platform: with keys, approvals and a killed orchestrator."""
 
 import asyncio
 import json

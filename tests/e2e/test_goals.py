@@ -266,7 +266,7 @@ async def child_of(place: Place, run_id: str, ready: Callable[[dict[str, Any]], 
 
 
 async def test_a_run_waits_while_its_child_waits_for_people_and_the_tree_shows_both(place: Place) -> None:
-    """Design §5, spawn: a gate stops the active time of the run and of every ancestor that waits on it."""
+    """A gate stops the active time of the run and of every ancestor that waits on it."""
     script = [*ASKS, use("lab.publish", "senior", n=7), {**respond({"published": 7}), "agent": "senior"}]
     run_id = await place.pursue([*script, {**TESTED, "agent": "coder"}], PASSES)
     assert (await place.until(run_id, "waiting"))["status"] == "waiting"
@@ -282,7 +282,7 @@ async def test_a_run_waits_while_its_child_waits_for_people_and_the_tree_shows_b
 
 
 async def test_children_have_ended_before_a_cancelled_run_says_so(place: Place) -> None:
-    """Design §5, spawn: a cancel travels down, and nothing of a child happens after the parent is `cancelled`."""
+    """A cancel travels down, and nothing of a child happens after the parent is `cancelled`."""
     late = {**use("lab.publish", "senior", n=4), "delay_ms": 60_000}
     run_id = await place.pursue([*ASKS, use("lab.publish", "senior", n=3), late], PASSES)
     child = await child_of(place, run_id, lambda one: one["step"] == 2)

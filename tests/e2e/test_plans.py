@@ -1,6 +1,6 @@
 """Rows E8 to E10 on the running platform: one way to run agents, answers that wait or don't, one trace over all.
 
-Also that a run is one trace over all processes, and a receiver that hangs holds up nobody (feature A14).
+Also that a run is one trace over all processes, and a receiver that hangs holds up nobody.
 """
 
 import asyncio

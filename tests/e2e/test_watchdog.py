@@ -1,4 +1,4 @@
-"""The second look at runs, on a whole platform: the watchdog while they go on (C6), their history afterwards (C12)."""
+"""The second look at runs, on a whole platform: the watchdog while they go on, their history afterwards."""
 
 import asyncio
 import json

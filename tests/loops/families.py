@@ -63,7 +63,7 @@ def equal_calls(rng: Random) -> Loop:
 
 @looping
 def equal_calls_with_new_results(rng: Random) -> Loop:
-    """What a call answers does not matter: the third equal one is refused (row B8)."""
+    """What a call answers does not matter: the third equal one is refused."""
     tool, args = rng.choice(READERS), _args(rng)
     return _third([call(tool, args, page(rng)) for _ in range(3 + AFTER_LATEST)])
 
@@ -113,7 +113,7 @@ def equal_errors(rng: Random) -> Loop:
 
 @looping
 def unknown_tools_of_a_tool(rng: Random) -> Loop:
-    """A tool that runs others answers "Unknown tool", each time with another name (behaviours 002.2)."""
+    """A tool that runs others answers "Unknown tool", each time with another name."""
     forms = ("Unknown tool: {}", "unknown tool '{}'", "no such tool {}", "ERROR unknown TOOL ({})")
     return _third([call("fetch", _args(rng), failed(rng.choice(forms).format(word(rng)))) for _ in range(5)])
 
@@ -330,7 +330,7 @@ def carousel(rng: Random) -> Loop:
 
 @looping
 def ping_pong_in_other_words(rng: Random) -> Loop:
-    """Nobody does anything but hand over: five exchanges are enough talk (behaviours 002.4)."""
+    """Nobody does anything but hand over: five exchanges are enough talk."""
     turns = [route(("writer", "lead")[number % 2], f"please {words(rng, 4)}") for number in range(14)]
     return Loop(turns=tuple(turns), earliest=7, latest=11)
 

@@ -1,6 +1,6 @@
 """The seeds of the suite, and a digest over every trace and label that they give.
 
-Law: fixed before the detectors were tuned. A family may be added with a digest of its own; what is here stays.
+Fixed before the detectors were tuned. A family may be added with a digest of its own; what is here stays.
 """
 
 from hashlib import sha256

@@ -48,7 +48,7 @@ def two_agents_work_together(rng: Random) -> tuple[Turn, ...]:
 
 @benign
 def two_agents_talk(rng: Random) -> tuple[Turn, ...]:
-    """Up to five exchanges, each with something new to say (behaviours 002.4)."""
+    """Up to five exchanges, each with something new to say."""
     exchanges = rng.randrange(2, 6)
     return tuple(route(key, f"{key}: {fresh(rng)}") for _ in range(exchanges) for key in ("writer", "lead"))
 

@@ -1,4 +1,4 @@
-"""Recall and precision of the loop detectors on the labelled traces, also with restarts in mid-loop (design §5)."""
+"""Recall and precision of the loop detectors on the labelled traces, also with restarts in mid-loop."""
 
 import pytest
 from tests.loops.labels import LEAST_PRECISION, LEAST_RECALL, SUITE_SEEDS, traces

@@ -1,6 +1,6 @@
 """What a labelled trace is: the turns that a model and its tools take, and where its loop is, if it has one.
 
-Law: a label says what is true of the trace, not what a detector does. It was fixed before the detectors were tuned and
+A label says what is true of the trace, not what a detector does. It was fixed before the detectors were tuned and
 follows from three sentences: the third equal call or error is a loop; a cycle is one after three rounds, long ones
 (four to six steps) with the first step of the third; whatever is slower than that was found too late.
 """

@@ -9,7 +9,7 @@ tell, Google's engine converts it).
 
 `cedarpy` (Cedar) decides whole matrices: `allow` becomes `permit`, `deny` becomes `forbid`, and `require_approval` is
 asked for in two passes. Known to differ, and left out by guards: a condition that errs. Cedar skips such a policy, also
-a `forbid`; here what restricts then applies (design §7). `the_known_difference` shows it.
+a `forbid`; here what restricts then applies. `the_known_difference` shows it.
 """
 
 import argparse

@@ -68,7 +68,7 @@ def _in_set(letters: str, letter: str) -> bool:
 
 
 def answer(text: str, asked: Question) -> Answer:
-    """Answer as the design says (§7), rule by rule, from the text of the policy."""
+    """Answer as the design says, rule by rule, from the text of the policy."""
     if asked.tool not in TOOLS or asked.operation not in ("call", OPERATIONS[asked.tool]) or not _takes(asked):
         return ("deny", None, ())
     met = _met(text, asked)

@@ -94,7 +94,7 @@ def without_limits(text: str) -> str:
 
 
 def now_of(text: str, asked: Question) -> tuple[str, str | None]:
-    """Return what the policy says to *asked*, and the rule named for it (design §7)."""
+    """Return what the policy says to *asked*, and the rule named for it."""
     met = _met(text, asked)
     if met["deny"]:
         return "deny", met["deny"][0]["name"]

@@ -1,6 +1,6 @@
 """Worlds in which everything is limited: many runs spend from the same accounts, and processes die all the time.
 
-Law: the judge knows what models were really paid, from the models themselves. `python -m tests.simulation.budgets`.
+The judge knows what models were really paid, from the models themselves. `python -m tests.simulation.budgets`.
 """
 
 import asyncio

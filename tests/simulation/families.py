@@ -1,6 +1,6 @@
-"""What must hold between runs and the runs they start, whatever happened (design §5, `spawn`).
+"""What must hold between runs and the runs they start, whatever happened.
 
-Law: a child is born once and ends, its parent hears of its end once, and nothing of it begins once its parent is
+A child is born once and ends, its parent hears of its end once, and nothing of it begins once its parent is
 `cancelled`.
 """
 

@@ -1,6 +1,6 @@
 """The judge of a simulated world: what must hold of the tables, the outside and the logs, whatever happened.
 
-Law: it believes nothing that a service says of itself. While the world lives it asks, at every acknowledgement and
+It believes nothing that a service says of itself. While the world lives it asks, at every acknowledgement and
 every effect, whether the record was there first; at the end it compares everything with everything.
 """
 

@@ -1,4 +1,4 @@
-"""Waiting on a predicate with a deadline, never on a sleep (style §4.13)."""
+"""Waiting on a predicate with a deadline, never on a sleep."""
 
 import asyncio
 import time

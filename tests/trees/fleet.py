@@ -1,6 +1,6 @@
 """A network whose runs are trees: workflows of workflows of workflows, with a run for every agent at the bottom.
 
-Law: as in `workload`: scripted decisions, recording tools. Every agent at the bottom makes one call that must not
+As in `workload`: scripted decisions, recording tools. Every agent at the bottom makes one call that must not
 happen twice, and answers with its name; what the whole tree answers follows from that alone.
 """
 

@@ -1,1 +1,1 @@
-"""Agents in user code: `BaseAgent`, what it is asked, what it may answer, and how its process serves it (design §8)."""
+"""Agents in user code: `BaseAgent`, what it is asked, what it may answer, and how its process serves it."""

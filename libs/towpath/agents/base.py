@@ -1,6 +1,6 @@
-"""`BaseAgent`: an agent that thinks in user code and acts through the platform (feature C10).
+"""`BaseAgent`: an agent that thinks in user code and acts through the platform.
 
-Law: an agent proposes and judges, nothing else. The platform's loop calls its methods, checks every answer, asks the
+An agent proposes and judges, nothing else. The platform's loop calls its methods, checks every answer, asks the
 matrix before a tool runs, opens the gates and keeps the record; no method here can go around that. A method keeps no
 state of a run: the next step may be asked of another process.
 """
@@ -70,7 +70,7 @@ class BaseAgent(ABC):
         return Reflection(verdict="continue", note="this agent does not reflect")
 
     async def deliverable(self, request: AgentRequest) -> Deliverable:
-        """Make what a background run hands over, when it ends; an exception here fails the run (feature D2).
+        """Make what a background run hands over, when it ends; an exception here fails the run.
 
         The platform checks it against the task's schema. It may be asked again where this process dies before its
         answer is stored, so it should only compute.

@@ -1,6 +1,6 @@
-"""Deliverable factories: a function that makes what a background run hands over, served like any agent (feature D2).
+"""Deliverable factories: a function that makes what a background run hands over, served like any agent.
 
-Law: it is asked once, at the end; what it gets wrong fails the run. It decides nothing else.
+It is asked once, at the end; what it gets wrong fails the run. It decides nothing else.
 """
 
 from collections.abc import Callable

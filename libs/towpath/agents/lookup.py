@@ -1,6 +1,6 @@
 """Finds the agent that a person names: `module:Class`, or `path/to/file.py:Class`.
 
-Law: what can't be served is refused at the start, with what is wrong and where.
+What can't be served is refused at the start, with what is wrong and where.
 """
 
 import inspect

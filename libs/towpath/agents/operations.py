@@ -1,6 +1,6 @@
-"""What an agent may have the platform do: each function makes a decision, and the platform carries it out (C10).
+"""What an agent may have the platform do: each function makes a decision, and the platform carries it out.
 
-Law: these only build. Whether the tool may run, whether the route is allowed and who is asked at the gate is decided
+These only build. Whether the tool may run, whether the route is allowed and who is asked at the gate is decided
 behind the decision, by validation, the matrix and a person.
 """
 

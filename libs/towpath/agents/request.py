@@ -1,6 +1,6 @@
-"""What an agent is asked: one step of one run, complete (design §8).
+"""What an agent is asked: one step of one run, complete.
 
-Law: everything here was written by the platform; outputs of tools in it are untrusted text all the same. A request
+Everything here was written by the platform; outputs of tools in it are untrusted text all the same. A request
 holds no secret and no handle to the run: what the agent wants done it returns.
 """
 

@@ -1,6 +1,6 @@
 """Threads of user code that nobody waits for any more: a plain method that hangs can't be ended from outside.
 
-Law: there are never more of them than the bound and the answers that are worked on at the same time; beyond the bound
+There are never more of them than the bound and the answers that are worked on at the same time; beyond the bound
 the process takes no work until some have ended, and says so.
 """
 

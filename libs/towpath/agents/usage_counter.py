@@ -1,6 +1,6 @@
 """What an agent says of the models it called itself: tokens and money of one answer.
 
-Law: an unknown price is unknown and never 0; nothing here can make a sum smaller.
+An unknown price is unknown and never 0; nothing here can make a sum smaller.
 """
 
 import math

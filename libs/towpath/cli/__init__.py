@@ -1,6 +1,6 @@
 """The command line: `towpath …`, one file per group of commands.
 
-Law: nothing heavy is imported before the command that needs it runs, so that `towpath --help` answers at once. Whatever
+Nothing heavy is imported before the command that needs it runs, so that `towpath --help` answers at once. Whatever
 came from a model, a tool or a person is printed as plain text, never as markup or terminal codes.
 """
 

@@ -1,6 +1,6 @@
 """`towpath agents`: serve an agent in user code, and make the credentials that a deployed broker knows agents by.
 
-Law: a credential is for one agent of one project; one password, made here, is written where the broker and the agent
+A credential is for one agent of one project; one password, made here, is written where the broker and the agent
 read it and is never printed. The agent itself runs in the program that this process becomes.
 """
 

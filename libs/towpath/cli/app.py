@@ -1,6 +1,6 @@
 """The tree of commands and how one command line is run.
 
-Law: this file knows the commands by name only; a command's module is imported when it is called.
+This file knows the commands by name only; a command's module is imported when it is called.
 """
 
 import os

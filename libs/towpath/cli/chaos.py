@@ -1,7 +1,7 @@
 """`towpath chaos`: kills and starves every part of a platform of its own, and prints what is left of the promises.
 
-Law: the platform that is broken is started for this and thrown away; a platform that runs here is never touched. The
-work is done by `python -m towpath_embedded.chaos` (design §3); this file passes options on and draws the result.
+The platform that is broken is started for this and thrown away; a platform that runs here is never touched. The
+work is done by `python -m towpath_embedded.chaos`; this file passes options on and draws the result.
 """
 
 import asyncio

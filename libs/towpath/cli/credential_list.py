@@ -1,6 +1,6 @@
 """What `workers credential` and `agents credential` have in common: keep, remove and show entries of the list.
 
-Law: an entry that can't be is refused before anything is written; a password is written, and never printed.
+An entry that can't be is refused before anything is written; a password is written, and never printed.
 """
 
 import sys

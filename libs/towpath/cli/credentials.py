@@ -1,6 +1,6 @@
 """Who may connect to a deployed broker besides its services: `deploy/credentials.yaml`, and what is made from it.
 
-Law: the list holds names and what they are for, never a password; `authority.conf` beside it is made from it and the
+The list holds names and what they are for, never a password; `authority.conf` beside it is made from it and the
 authority table alone, so that the broker's rights can be read, reviewed and compared.
 """
 

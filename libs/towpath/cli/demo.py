@@ -1,6 +1,6 @@
 """`towpath demo`: the sample, from an empty machine to a checked record, in one command.
 
-Law: it shows only what the platform recorded, says when no model was asked, and leaves nothing running.
+It shows only what the platform recorded, says when no model was asked, and leaves nothing running.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """`towpath doctor`: what is there, what answers, and what to do about the rest.
 
-Law: it changes nothing and shows no secret; every failing check comes with its remedy.
+It changes nothing and shows no secret; every failing check comes with its remedy.
 """
 
 import sys

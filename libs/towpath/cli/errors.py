@@ -1,6 +1,6 @@
 """How a failure looks on the command line, and which exit code it gives.
 
-Law: 0 ok, 1 the run failed, 2 usage, 3 not found, 4 denied, 5 still waiting, 6 no server answers, 130 interrupted.
+0 ok, 1 the run failed, 2 usage, 3 not found, 4 denied, 5 still waiting, 6 no server answers, 130 interrupted.
 Every message is `code title: detail` and a remedy.
 """
 

@@ -1,6 +1,6 @@
 """`towpath gates watch` and `towpath gates notices`: what waits for people, as it comes and goes.
 
-Law: what is shown is what the platform says when it is asked: the gates that wait for people, page by page, the 10,000
+What is shown is what the platform says when it is asked: the gates that wait for people, page by page, the 10,000
 oldest at most. One that comes and goes between two looks is not told; its run's log has it. Gates that only a switch
 opens are left out: no word of a person settles them. Watching decides nothing.
 """

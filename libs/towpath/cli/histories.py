@@ -1,7 +1,7 @@
 """`towpath runs replay|export|fork`: what a stored run is good for after its end.
 
-Law: replays change nothing. Over the platform they run on its engine; with --file on the engine installed here, which
-is started as a program and never imported (design §3).
+Replays change nothing. Over the platform they run on its engine; with --file on the engine installed here, which
+is started as a program and never imported.
 """
 
 import asyncio

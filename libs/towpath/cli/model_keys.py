@@ -1,6 +1,6 @@
 """Which model providers can be asked from here.
 
-Law: a key is looked for and never shown.
+A key is looked for and never shown.
 """
 
 from pydantic import Field, SecretStr

@@ -1,4 +1,4 @@
-"""Objectives on the command line: the options of `towpath run` that make it pursue one (features D1, D6)."""
+"""Objectives on the command line: the options of `towpath run` that make it pursue one."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,6 +1,6 @@
 """The options that every command takes, and where the platform is that it talks to.
 
-Law: what is given on the command line wins over the environment, the environment over a platform that runs on
+What is given on the command line wins over the environment, the environment over a platform that runs on
 `./.towpath`, and that over the default address.
 """
 

@@ -1,6 +1,6 @@
 """Printing results: tables for people, JSON, JSON lines and YAML for programs.
 
-Law: a table is drawn for a person only, so without `-o` a pipe gets JSON; the fields of JSON are those of the HTTP API.
+A table is drawn for a person only, so without `-o` a pipe gets JSON; the fields of JSON are those of the HTTP API.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Plans on the command line: the options of `towpath run`, and files that hold a plan (features E1, E2)."""
+"""Plans on the command line: the options of `towpath run`, and files that hold a plan."""
 
 import json
 from collections.abc import Iterable

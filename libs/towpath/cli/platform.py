@@ -1,6 +1,6 @@
 """An embedded platform of our own, as a child process: started, found, and always stopped.
 
-Law: it is started with `python -m` (design §3) and told to stop however this process leaves, by an error or Ctrl-C too.
+It is started with `python -m` and told to stop however this process leaves, by an error or Ctrl-C too.
 """
 
 import asyncio

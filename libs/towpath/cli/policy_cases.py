@@ -1,6 +1,6 @@
 """`towpath policy test`: does a matrix answer as it must?
 
-Law: offline, the code that decides live calls answers, started with `python -m` and never imported here (design §3);
+Offline, the code that decides live calls answers, started with `python -m` and never imported here;
 without a policy file the platform is asked, whose tools and schemas then count too.
 """
 

@@ -1,6 +1,6 @@
 """Commands that become another program: `up`, `worker`, `serve`.
 
-Law: services are started with `python -m` and never imported here (design §3); the command line goes on to them as it
+Services are started with `python -m` and never imported here; the command line goes on to them as it
 is, so this file knows none of their options.
 """
 

@@ -1,6 +1,6 @@
 """Following a run: its events as lines for a person or as JSON lines for a program, and asking at its gates.
 
-Law: following never changes a run but by the word a person gives at a gate, and stopping to follow never stops the run.
+Following never changes a run but by the word a person gives at a gate, and stopping to follow never stops the run.
 """
 
 import asyncio

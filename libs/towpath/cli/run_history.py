@@ -1,6 +1,6 @@
 """`towpath runs history`: what the log-writer recorded of a run: the run, and every step with its outcome.
 
-Law: history may lag behind the run, and says how far it has read; the run's own log is `towpath runs events`.
+History may lag behind the run, and says how far it has read; the run's own log is `towpath runs events`.
 """
 
 from typing import Any

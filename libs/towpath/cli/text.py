@@ -1,6 +1,6 @@
 """Text from outside, made safe to print.
 
-Law: models, tools and customers write what we print, so no control character, escape sequence, bidirectional override
+Models, tools and customers write what we print, so no control character, escape sequence, bidirectional override
 or console markup of theirs ever reaches the terminal.
 """
 

@@ -1,6 +1,6 @@
 """Moments as people write them: a time, or how long ago.
 
-Law: a moment without an offset is meant in UTC, as everything that Towpath prints.
+A moment without an offset is meant in UTC, as everything that Towpath prints.
 """
 
 import re

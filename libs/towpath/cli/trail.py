@@ -1,6 +1,6 @@
 """What happened in a run, one line per thing that matters, from its events.
 
-Law: a line says who did what and how it ended; the words of models, tools and people are shown cleaned and shortened.
+A line says who did what and how it ended; the words of models, tools and people are shown cleaned and shortened.
 """
 
 from dataclasses import dataclass, field

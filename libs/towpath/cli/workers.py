@@ -1,6 +1,6 @@
 """`towpath workers credential`: whom a deployed broker lets work, and on which toolsets.
 
-Law: a credential is for named toolsets of one project; one password, made here, is written where the broker and the
+A credential is for named toolsets of one project; one password, made here, is written where the broker and the
 worker read it and is never printed.
 """
 

@@ -1,4 +1,4 @@
-"""`towpath workspace ls|cat|diff|export RUN`: the virtual files of a run, and its plan (feature D6)."""
+"""`towpath workspace ls|cat|diff|export RUN`: the virtual files of a run, and its plan."""
 
 import difflib
 import sys

@@ -1,6 +1,6 @@
 """The audit over HTTP: searching it, exporting it, its checkpoints, erasing payloads.
 
-Law: a method is one operation of the HTTP API, with its answer as a typed message; an export is as many as it takes.
+A method is one operation of the HTTP API, with its answer as a typed message; an export is as many as it takes.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """`Client`: the same methods over HTTP and over NATS.
 
-Law: a refusal is a TowpathError with a stable code and a remedy; how a run ended is a value, never an exception.
+A refusal is a TowpathError with a stable code and a remedy; how a run ended is a value, never an exception.
 """
 
 import asyncio
@@ -167,7 +167,7 @@ class Client:
     async def pursue(
         self, network: str, objective: Objective[Handed] | str, *, timeout: str | float | None = None, **options: Any
     ) -> AgentRunResult[Handed]:
-        """Pursue an objective to its end (features D1-D3); *options* are further fields of SubmitTask.
+        """Pursue an objective to its end; *options* are further fields of SubmitTask.
 
         Raises RefusedError where the platform does not take the task, RunTimeoutError after *timeout*; the run goes on.
         """
@@ -240,7 +240,7 @@ class Client:
         deltas: bool = False,
         children: bool = False,
     ) -> AsyncIterator[StreamEvent]:
-        """Yield a run as it happens: text, tool_call, tool_result, step, reasoning, usage, status and error (B12).
+        """Yield a run as it happens: text, tool_call, tool_result, step, reasoning, usage, status and error.
 
         Without *detailed* only text and tool_call; *event_types* narrows further; the error that ends a run is always
         told. With *deltas* (HTTP only) what the model writes of them comes in pieces before, and `superseded` says

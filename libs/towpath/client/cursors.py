@@ -1,6 +1,6 @@
 """Where a stream over HTTP stands, and what its frames say.
 
-Law: an event is given out once, however often the stream is taken up again; pieces of a model's text as they come.
+An event is given out once, however often the stream is taken up again; pieces of a model's text as they come.
 """
 
 from typing import Any

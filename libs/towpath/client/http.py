@@ -1,6 +1,6 @@
 """The way over HTTP: the gateway's API, with events as a stream that takes itself up again.
 
-Law: only what may be repeated is repeated: reads, and submits under their idempotency key. A stream remembers the last
+Only what may be repeated is repeated: reads, and submits under their idempotency key. A stream remembers the last
 seq it gave out and never gives out an event twice.
 """
 

@@ -1,6 +1,6 @@
 """The way over NATS: requests on `task.<verb>.<caller>`, with the same answers as over HTTP.
 
-Law: the caller's name is part of the subject and the broker checks that the credential may use it; no project is sent,
+The caller's name is part of the subject and the broker checks that the credential may use it; no project is sent,
 since it follows from the caller.
 """
 

@@ -1,6 +1,6 @@
 """The permission matrix as a client sees it: applying, asking, its past, what a change would have done. HTTP only.
 
-Law: a method is one operation of the HTTP API, with its answer as a typed message; only a diff is several, a piece of
+A method is one operation of the HTTP API, with its answer as a typed message; only a diff is several, a piece of
 bounded time each, put together here.
 """
 

@@ -1,6 +1,6 @@
 """What a client does beside runs: networks, gates, audit, tools, dead letters. HTTP only.
 
-Law: a method is one operation of the HTTP API, with its answer as a typed message.
+A method is one operation of the HTTP API, with its answer as a typed message.
 """
 
 from pathlib import Path

@@ -1,6 +1,6 @@
 """How long a client goes on trying while nobody answers.
 
-Law: waits grow and are jittered, so that many clients do not come back at the same instant; contact resets everything.
+Waits grow and are jittered, so that many clients do not come back at the same instant; contact resets everything.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Which platform a client talks to when the code does not say: `TOWPATH_SERVER`, `TOWPATH_API_KEY`.
 
-Law: an argument wins over the environment, and the environment over the platform that runs on `./.towpath`.
+An argument wins over the environment, and the environment over the platform that runs on `./.towpath`.
 """
 
 import json

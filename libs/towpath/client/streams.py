@@ -1,6 +1,6 @@
-"""What streaming a run adds to its events: the words of a conversation, and what a failed run raises (feature B12).
+"""What streaming a run adds to its events: the words of a conversation, and what a failed run raises.
 
-Law: each run of a tree is told by its own log; a piece of a model's text is told where the part is that it begins.
+Each run of a tree is told by its own log; a piece of a model's text is told where the part is that it begins.
 """
 
 from collections.abc import Iterable, Iterator

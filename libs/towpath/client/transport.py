@@ -1,6 +1,6 @@
 """What both ways to a platform can do.
 
-Law: every method may be called again after a lost connection without doing anything twice.
+Every method may be called again after a lost connection without doing anything twice.
 """
 
 from collections.abc import AsyncIterator

@@ -1,6 +1,6 @@
 """A tree of runs read run by run, for ways that can't stream it as one: NATS, and pages.
 
-Law: what comes out is what the gateway streams: each run in order, a child between its start and its end.
+What comes out is what the gateway streams: each run in order, a child between its start and its end.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The workspaces of runs, as people and programs read them (feature D6). HTTP only."""
+"""The workspaces of runs, as people and programs read them. HTTP only."""
 
 from urllib.parse import quote
 from uuid import UUID

@@ -1,6 +1,6 @@
-"""What a model is asked beside decisions, and the shape of its answers (design §5, §8).
+"""What a model is asked beside decisions, and the shape of its answers.
 
-Law: an assessment never moves a run by itself: it is told to the run machine, which decides. An answer that can't be
+An assessment never moves a run by itself: it is told to the run machine, which decides. An answer that can't be
 read fails closed: nothing is valid, nothing has progressed, nobody is confident.
 """
 

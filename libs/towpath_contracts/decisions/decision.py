@@ -1,7 +1,7 @@
 """What a model proposes, in the wire form the model writes, and what the platform makes of it.
 
-Law: a Decision is only a proposal. Unknown actions and unknown fields are refused here; whether an action is allowed is
-the run machine's business, and whether a tool may run is the tool-access service's (design §2, features A5-A7).
+A Decision is only a proposal. Unknown actions and unknown fields are refused here; whether an action is allowed is
+the run machine's business, and whether a tool may run is the tool-access service's.
 """
 
 from typing import Annotated, Any, Literal
@@ -13,11 +13,11 @@ from towpath_contracts.base import ClientValue, JsonObject, Value
 from towpath_contracts.strict_json import MAX_VALUE_DEPTH, NotStrictJsonError, read_strict
 
 MAX_CALLS_PER_DECISION = 10
-"""Tool calls of one decision that may run together; the largest fan-out among the source designs."""
+"""Tool calls of one decision that may run together."""
 
 
 def decoded_arguments(value: Any) -> Any:
-    """Decode arguments that a model wrote as text (feature B5).
+    """Decode arguments that a model wrote as text.
 
     Nothing at all is `{}`; what is no JSON object stays as it is, and `arguments_fault` says why.
     """
@@ -82,7 +82,7 @@ class RouteToAgentDetails(ClientValue):
 
 
 class RespondDetails(ClientValue):
-    """End the run with *payload*; a plain string becomes `{"message": …}` (feature A6)."""
+    """End the run with *payload*; a plain string becomes `{"message": …}`."""
 
     payload: JsonObject
 
@@ -199,7 +199,7 @@ class ToolCall(Value):
     """One call of an instruction: what the platform asks the tool-access service for.
 
     `args` are the merged arguments; `system_params` names those of them that the system filled in, so that nothing
-    written for a model shows them (feature A8).
+    written for a model shows them.
     """
 
     execution_id: UUID
@@ -253,7 +253,7 @@ class AskPerson(Value):
 
 
 Instruction = Annotated[CallTools | Transfer | Finish | GiveUp | AskPerson, Field(discriminator="kind")]
-"""A decision that passed validation: what the platform will do (design §2)."""
+"""A decision that passed validation: what the platform will do."""
 
 instruction_adapter: TypeAdapter[CallTools | Transfer | Finish | GiveUp | AskPerson] = TypeAdapter(Instruction)
 

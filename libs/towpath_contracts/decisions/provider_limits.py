@@ -1,6 +1,6 @@
 """Limits of model providers: what people set, and what deciders tell each other of it (register `providers`).
 
-Law: deciders of two versions share these, so they are added to and never changed. Times are the broker's seconds.
+Deciders of two versions share these, so they are added to and never changed. Times are the broker's seconds.
 """
 
 from pydantic import Field

@@ -1,6 +1,6 @@
 """What the decider is asked and what it answers beside the Decision itself.
 
-Law: a DecisionRequest is complete; the decider keeps no state and knows no permissions (design §8).
+A DecisionRequest is complete; the decider keeps no state and knows no permissions.
 """
 
 from datetime import datetime
@@ -26,7 +26,7 @@ MAX_OUTPUT_TOKENS = 2**31 - 1
 
 
 class DecisionKind(StrEnum):
-    """What kind of answer is wanted (design §8)."""
+    """What kind of answer is wanted."""
 
     DECIDE = "decide"
     REPLAN = "replan"
@@ -65,7 +65,7 @@ class ToolOutput(Value):
 
 
 class OlderOutput(Value):
-    """A tool output that no longer fits the context: id and preview (feature A11)."""
+    """A tool output that no longer fits the context: id and preview."""
 
     execution_id: UUID
     tool: str
@@ -73,7 +73,7 @@ class OlderOutput(Value):
 
 
 class PromptContext(Value):
-    """Everything a prompt is rendered from; the same context always renders the same prompt (feature A4, A11).
+    """Everything a prompt is rendered from; the same context always renders the same prompt.
 
     `run` is what every prompt of a goal or background run shows: goal, criteria, plan, workspace, last calls.
     `assessment` is what an assessment is to judge.
@@ -195,7 +195,7 @@ class LlmCall(Message):
 
 
 class RenderPrompt(Message):
-    """Ask for the prompt an agent would get (feature A15)."""
+    """Ask for the prompt an agent would get."""
 
     context: PromptContext
 

@@ -1,6 +1,6 @@
-"""Events of plans, workspaces and background runs (features D2-D11); part of the union of `events`.
+"""Events of plans, workspaces and background runs; part of the union of `events`.
 
-Law: as there. Contents of files are named by their digests.
+As there. Contents of files are named by their digests.
 """
 
 from typing import Literal
@@ -32,21 +32,21 @@ class WorkspaceChanged(Value):
 
 
 class OutcomeRecorded(Value):
-    """The ledger holds what came of a call that the run applied itself (design §7, internal tools)."""
+    """The ledger holds what came of a call that the run applied itself."""
 
     type: Literal["outcome_recorded"] = "outcome_recorded"
     execution_id: UUID
 
 
 class IterationStarted(Value):
-    """An iteration of a background run begins; `index` counts from 1 and is the step's number (feature D11)."""
+    """An iteration of a background run begins; `index` counts from 1 and is the step's number."""
 
     type: Literal["iteration_started"] = "iteration_started"
     index: int
 
 
 class IterationCompleted(Value):
-    """An iteration is over: what was decided, with which tools, and why it counts as it does (feature D11).
+    """An iteration is over: what was decided, with which tools, and why it counts as it does.
 
     `decision` is the action of the model, empty where none could be had; `failures` those in a row up to now. `reason`
     is completed, refused, failed, timed_out or ended.
@@ -80,7 +80,7 @@ class DeliverableRefused(Value):
 
 
 class Terminated(Value):
-    """A background run comes to its end after `index` iterations; the last event but one (feature D11)."""
+    """A background run comes to its end after `index` iterations; the last event but one."""
 
     type: Literal["terminated"] = "terminated"
     index: int
@@ -104,7 +104,7 @@ BackgroundEvent = (
 
 
 class Reflected(Value):
-    """What a reflection said, and whether the platform followed it (feature D7)."""
+    """What a reflection said, and whether the platform followed it."""
 
     type: Literal["reflected"] = "reflected"
     step: int
@@ -116,7 +116,7 @@ class Reflected(Value):
 
 
 class Summarized(Value):
-    """The last words of a run: its summary, and its deliverable where one was asked for (features D2, D3)."""
+    """The last words of a run: its summary, and its deliverable where one was asked for."""
 
     type: Literal["summarized"] = "summarized"
     summary: str

@@ -1,6 +1,6 @@
-"""Events of budgets: what a run spends from, what was refused, what was corrected (design §5).
+"""Events of budgets: what a run spends from, what was refused, what was corrected.
 
-Law: as for every event, nothing is emitted where no budget is: a run without one has the log it always had.
+As for every event, nothing is emitted where no budget is: a run without one has the log it always had.
 """
 
 from typing import Literal
@@ -14,7 +14,7 @@ from towpath_contracts.decisions.request import Cost, Usage
 
 
 class BudgetApplied(Value):
-    """From here on the run spends from these accounts, at these prices of models (design §5, budgets)."""
+    """From here on the run spends from these accounts, at these prices of models."""
 
     type: Literal["budget_applied"] = "budget_applied"
     scopes: tuple[AppliedScope, ...]

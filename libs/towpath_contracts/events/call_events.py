@@ -1,4 +1,4 @@
-"""Events of tool calls: what came of one, who changed it, why it was denied (design §7)."""
+"""Events of tool calls: what came of one, who changed it, why it was denied."""
 
 from typing import Any, Literal
 from uuid import UUID

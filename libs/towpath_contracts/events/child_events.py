@@ -1,4 +1,4 @@
-"""Events of child runs: born, waiting, ended (design §5, `spawn`)."""
+"""Events of child runs: born, waiting, ended."""
 
 from typing import Literal
 from uuid import UUID
@@ -21,7 +21,7 @@ class ChildStarted(Value):
 
 
 class ChildWaits(Value):
-    """A child waits for people, or no longer: while all that a run waits for do, its time stands still (design §5)."""
+    """A child waits for people, or no longer: while all that a run waits for do, its time stands still."""
 
     type: Literal["child_waits"] = "child_waits"
     child_id: UUID

@@ -1,4 +1,4 @@
-"""Events of decisions: what was asked of a model, what it answered, what was made of it (design §5, §8)."""
+"""Events of decisions: what was asked of a model, what it answered, what was made of it."""
 
 from typing import Literal
 from uuid import UUID
@@ -70,7 +70,7 @@ class DecisionMissed(Value):
 
 
 class DecisionRefused(Value):
-    """Validation refused a decision; `feedback` goes back to the model (status `retry` of feature A7)."""
+    """Validation refused a decision; `feedback` goes back to the model (shown as status `retry`)."""
 
     type: Literal["decision_refused"] = "decision_refused"
     step: int

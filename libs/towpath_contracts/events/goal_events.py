@@ -1,6 +1,6 @@
-"""Events of goal runs: attempts, validation, progress, confidence, and help that was sought (features C1-C9).
+"""Events of goal runs: attempts, validation, progress, confidence, and help that was sought.
 
-Law: as for every event, nothing is emitted where no goal is: a network run has the log it always had.
+As for every event, nothing is emitted where no goal is: a network run has the log it always had.
 """
 
 from datetime import datetime
@@ -15,7 +15,7 @@ ProgressSource = Literal["tests", "artifacts", "model", "none"]
 
 
 class BackedOff(Value):
-    """The next request waits until `until`: attempt number `attempt` of the step must not come at once (feature C4)."""
+    """The next request waits until `until`: attempt number `attempt` of the step must not come at once."""
 
     type: Literal["backed_off"] = "backed_off"
     step: int
@@ -25,7 +25,7 @@ class BackedOff(Value):
 
 
 class StepValidated(Value):
-    """What came of a step of a goal run, after all its attempts (feature C1, C2).
+    """What came of a step of a goal run, after all its attempts.
 
     `source` says who judged: `outcome` (the call failed), `model`, or `none`. `criteria` are the numbers of those that
     are met now; `error_signature` is empty for a step that succeeded.
@@ -43,7 +43,7 @@ class StepValidated(Value):
 
 
 class HelpSought(Value):
-    """A denied action of a goal run leads up a rung of the ladder: alternative, specialist, person (feature C9).
+    """A denied action of a goal run leads up a rung of the ladder: alternative, specialist, person.
 
     `target` is the agent that is asked, or the tools that are named instead.
     """
@@ -57,7 +57,7 @@ class HelpSought(Value):
 
 
 class ProgressMeasured(Value):
-    """How far the goal is, 0 to 1, by `source` tests, artifacts or model, with that source's metrics (feature C7).
+    """How far the goal is, 0 to 1, by `source` tests, artifacts or model, with that source's metrics.
 
     `artifacts` are those that are known by now.
     """
@@ -72,7 +72,7 @@ class ProgressMeasured(Value):
 
 
 class ConfidenceMeasured(Value):
-    """How sure the model is, 0 to 1; what can't be read is 0 (feature C8).
+    """How sure the model is, 0 to 1; what can't be read is 0.
 
     `trigger` is interval, uncertain, requested or failures.
     """

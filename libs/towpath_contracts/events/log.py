@@ -1,7 +1,7 @@
 """Events: the immutable entries of a run's log, `(run_id, seq)`.
 
-Law: an event says what became true for the run; folding the events of a run gives its state. The envelope's `at` is
-Postgres's clock at the transition. Events are added to, never renamed (design §2, §5).
+An event says what became true for the run; folding the events of a run gives its state. The envelope's `at` is
+Postgres's clock at the transition. Events are added to, never renamed.
 """
 
 from datetime import datetime
@@ -112,7 +112,7 @@ class ForkedFrom(Value):
 class RunCreated(Value):
     """The task was accepted; `task` is what the caller asked for, with defaults filled in.
 
-    `grant` is the task's own; `grants` are of the tasks above it, outermost first: rights only narrow (design §7).
+    `grant` is the task's own; `grants` are of the tasks above it, outermost first: rights only narrow.
     `planner_model` writes plans, in place of the agent's model.
     `detectors` is what a child takes over of its parent's loop counters, `spent` what runs above it had cost when it
     was born.
@@ -236,7 +236,7 @@ class LoopDetected(Value):
 
 
 class WatchdogReported(Value):
-    """The watchdog's report was taken (feature C6): what it found, over how many steps, how clearly (0 to 1).
+    """The watchdog's report was taken: what it found, over how many steps, how clearly (0 to 1).
 
     `action` is what it leads to: `nudge` or `gate` at the next step, `resend` of what is overdue, or `note` alone.
     """
@@ -394,7 +394,7 @@ class RunEvents(Message):
 
 
 COMPARISON_IGNORES = frozenset({"effect_resent", "outcome_recorded", "child_waits"})
-"""Left out when the logs of disturbed and undisturbed runs are compared (design §10): they come between by chance."""
+"""Left out when the logs of disturbed and undisturbed runs are compared: they come between by chance."""
 
 FINAL_STATUSES = frozenset({"completed", "failed", "escalated", "abandoned", "cancelled", "timed_out"})
 LIVE_STATUSES = frozenset({"queued", "running", "waiting", "cancelling", "quarantined"})

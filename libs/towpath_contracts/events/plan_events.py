@@ -1,6 +1,6 @@
-"""Events of runs that are composed of child runs: plans and workflows (design §5; feature E6).
+"""Events of runs that are composed of child runs: plans and workflows.
 
-Law: every transition of the composition's state machine is an event, in the words of its source design.
+Every transition of the composition's state machine is an event.
 """
 
 from typing import Literal

@@ -1,6 +1,6 @@
-"""Background objectives: a plan, a workspace, a deliverable (design §5, features D1-D13).
+"""Background objectives: a plan, a workspace, a deliverable.
 
-Law: an objective is short and ASCII; what a run reads and writes lives in its own workspace, never on a host.
+An objective is short and ASCII; what a run reads and writes lives in its own workspace, never on a host.
 """
 
 import unicodedata

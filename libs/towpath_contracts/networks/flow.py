@@ -1,6 +1,6 @@
-"""Flows: in which order the members of a swarm act, written as `a >> b` and `(a | b) >> c` (design §5; feature B9).
+"""Flows: in which order the members of a swarm act, written as `a >> b` and `(a | b) >> c`.
 
-Law: a flow is a row of stages joined by `>>`; a parallel stage stands in parentheses and is a whole stage. A mistake is
+A flow is a row of stages joined by `>>`; a parallel stage stands in parentheses and is a whole stage. A mistake is
 told with its column, counted from 1. Nothing is evaluated: the text is read, and stages come out.
 """
 

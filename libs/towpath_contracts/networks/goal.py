@@ -1,6 +1,6 @@
-"""Goals: what a run is to reach, and how the platform finds out that it has (design §5, features C1-C13).
+"""Goals: what a run is to reach, and how the platform finds out that it has.
 
-Law: a goal is reached when its criteria are met by what happened, never because a model says so.
+A goal is reached when its criteria are met by what happened, never because a model says so.
 """
 
 from typing import Literal
@@ -18,7 +18,7 @@ OUT_OF_TIME = "timeout"
 """The cause of the gate at a goal's deadline: whoever lets it go on gives it its time once more."""
 
 Autonomy = Literal["low", "medium", "high"]
-"""Who is asked when a run is in doubt: low always a person, high only when nothing else is left (feature C13)."""
+"""Who is asked when a run is in doubt: low always a person, high only when nothing else is left."""
 
 
 class Criterion(ClientValue):

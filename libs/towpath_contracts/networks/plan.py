@@ -1,6 +1,6 @@
-"""Plans: agents that run in sequence and in parallel blocks, as child runs (design §5; features E1-E7).
+"""Plans: agents that run in sequence and in parallel blocks, as child runs.
 
-Law: a caller can only lower the limits. What a plan may do is what whoever started it may do.
+A caller can only lower the limits. What a plan may do is what whoever started it may do.
 """
 
 from typing import Any, Literal

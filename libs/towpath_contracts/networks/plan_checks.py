@@ -1,6 +1,6 @@
-"""What is wrong with a plan, all of it at once, each with its path (features E2, E4).
+"""What is wrong with a plan, all of it at once, each with its path.
 
-Law: a plan is checked whole before anything of it starts. Whatever is given, checking never raises, and takes time in
+A plan is checked whole before anything of it starts. Whatever is given, checking never raises, and takes time in
 proportion to its size, which is bounded. Missing ids of steps are filled in first; unknown top-level fields
 are let be.
 """

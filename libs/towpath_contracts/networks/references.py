@@ -1,6 +1,6 @@
-"""References in the texts of a plan: `{{ result.key.field[0] }}` and `{{ bindings.name }}` (feature E4).
+"""References in the texts of a plan: `{{ result.key.field[0] }}` and `{{ bindings.name }}`.
 
-Law: a reference is a path and nothing else: no calls, no filters, no expressions, so there is nothing to escape from.
+A reference is a path and nothing else: no calls, no filters, no expressions, so there is nothing to escape from.
 Reading takes time in proportion to the text.
 """
 

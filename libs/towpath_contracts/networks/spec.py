@@ -1,6 +1,6 @@
 """Networks as people write them, and the snapshot that publishing compiles.
 
-Law: a snapshot is immutable and addressed by its digest; a run keeps the snapshot it started with (design §2).
+A snapshot is immutable and addressed by its digest; a run keeps the snapshot it started with.
 """
 
 from datetime import datetime
@@ -20,10 +20,10 @@ MAX_STEP_TIMEOUT_MS = 3_600_000
 """No model call may take longer than an hour."""
 
 MAX_STEPS = 10
-"""Steps of a run; of a swarm, for each of its agents (design §5)."""
+"""Steps of a run; of a swarm, for each of its agents."""
 
 DEFAULT_CONTEXT_LIMIT = 32_768
-"""Bytes of full tool output that a prompt may hold (feature A11)."""
+"""Bytes of full tool output that a prompt may hold."""
 
 
 class AgentSpec(ClientValue):
@@ -91,7 +91,7 @@ class CompiledAgent(Value):
 
 
 class Snapshot(Value):
-    """An immutable, digest-addressed network (design §2)."""
+    """An immutable, digest-addressed network."""
 
     network: str
     default_agent_key: str

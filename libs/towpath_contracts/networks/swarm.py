@@ -1,6 +1,6 @@
-"""Swarms: networks whose agents work together in a fixed manner (design §5; features B9-B11).
+"""Swarms: networks whose agents work together in a fixed manner.
 
-Law: a swarm is configuration over one run machine: transfers within a run, and child runs; a nested swarm is a child
+A swarm is configuration over one run machine: transfers within a run, and child runs; a nested swarm is a child
 run of its own with the same snapshot.
 """
 
@@ -81,7 +81,7 @@ class CompiledSwarm(Value):
 
     @property
     def max_steps(self) -> int:
-        """Steps that a run of the swarm may take in all, unless its task or network says so (design §5)."""
+        """Steps that a run of the swarm may take in all, unless its task or network says so."""
         return min(MAX_STEPS_CAP, self.agent_steps * self.agent_count)
 
 
@@ -96,7 +96,7 @@ class SwarmTask(Value):
 def named_in(payload: JsonObject, names: tuple[str, ...]) -> str | None:
     """Return which of *names* an answer is, white space around it left out; None for any other answer.
 
-    An answer that hands over is the name alone (feature B10); it is no answer of the run, so no schema of one binds it.
+    An answer that hands over is the name alone; it is no answer of the run, so no schema of one binds it.
     """
     said = payload.get("message")
     if not isinstance(said, str) or len(payload) != 1:

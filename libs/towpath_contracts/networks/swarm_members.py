@@ -1,6 +1,6 @@
-"""Who is in a swarm and in which order, as far as its settings say (design §5; features B9-B11).
+"""Who is in a swarm and in which order, as far as its settings say.
 
-Law: a roster is made of any settings, wrong ones too: what is wrong is said where networks are published.
+A roster is made of any settings, wrong ones too: what is wrong is said where networks are published.
 """
 
 from collections.abc import Iterator, Mapping
@@ -103,7 +103,7 @@ def _everybody(spec: NetworkSpec, settings: SwarmSettings) -> tuple[str, ...]:
 
 
 def delegates_of(rosters: Rosters) -> dict[str, tuple[ToolSpec, ...]]:
-    """Return the tools by which the leads of teams ask the other members, by lead (feature B11)."""
+    """Return the tools by which the leads of teams ask the other members, by lead."""
     said = {agent.key: agent.description for agent in rosters.spec.agents}
     said |= {name: roster.settings.description for name, roster in rosters.by_name.items()}
     found: dict[str, dict[str, ToolSpec]] = {}

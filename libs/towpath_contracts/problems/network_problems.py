@@ -1,4 +1,4 @@
-"""Rows of the problem registry: why a network, or a swarm, can't be published or run (features A1-A4, B9-B11)."""
+"""Rows of the problem registry: why a network, or a swarm, can't be published or run."""
 
 from towpath_contracts.problems.kind import ProblemKind
 

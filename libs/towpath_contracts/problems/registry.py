@@ -1,6 +1,6 @@
 """The problem registry: every refusal has a stable code, a title, a status and a remedy (RFC 9457).
 
-Law: a code is never reused or renamed. Bad input is refused whole, with every problem listed in `errors`.
+A code is never reused or renamed. Bad input is refused whole, with every problem listed in `errors`.
 """
 
 from collections.abc import Iterable

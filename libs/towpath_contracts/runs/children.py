@@ -1,6 +1,6 @@
-"""Child runs: what a run asks of another agent in a run of its own (design §5, `spawn`).
+"""Child runs: what a run asks of another agent in a run of its own.
 
-Law: a child is an ordinary run. Its rights, depth, time and steps are never more than its parent's.
+A child is an ordinary run. Its rights, depth, time and steps are never more than its parent's.
 """
 
 from collections.abc import Mapping, Sequence

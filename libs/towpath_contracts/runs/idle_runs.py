@@ -1,6 +1,6 @@
-"""What the watchdog looks for, and how it asks which runs stand still (design §3, feature C6).
+"""What the watchdog looks for, and how it asks which runs stand still.
 
-Law: the watchdog is the second layer: it reports what it sees, and the run machine decides what becomes of it.
+The watchdog is the second layer: it reports what it sees, and the run machine decides what becomes of it.
 """
 
 from datetime import datetime

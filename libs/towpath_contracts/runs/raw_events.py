@@ -1,6 +1,6 @@
 """Events as readers take them: the envelope is read, the event itself is not yet.
 
-Law: a newer orchestrator may write event types that a reader does not know, and it must get by them (design §6).
+A newer orchestrator may write event types that a reader does not know, and it must get by them.
 """
 
 from uuid import UUID

@@ -1,6 +1,6 @@
 """Stored runs as material: their record for export, what a replay of it said, and forking a run from a step.
 
-Law: a record travels as text, exactly as it is stored, so that a replay elsewhere compares the same bytes (design §5).
+A record travels as text, exactly as it is stored, so that a replay elsewhere compares the same bytes.
 """
 
 from datetime import datetime

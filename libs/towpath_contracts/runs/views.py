@@ -1,7 +1,7 @@
 """What services tell each other about runs, gates and history when asked (`svc.<service>.<method>`).
 
-Law: every request carries the project it acts in, set by the gateway from the credential and never by the client; an
-answer holds nothing of another project (design §2, project).
+Every request carries the project it acts in, set by the gateway from the credential and never by the client; an
+answer holds nothing of another project.
 """
 
 from datetime import datetime
@@ -131,7 +131,7 @@ class EventPage(Message):
 
 
 class SweepRuns(Message):
-    """Which runs changed since `since`? (design §4, readers never trust the stream alone)."""
+    """Which runs changed since `since`?."""
 
     since: datetime
     limit: int = Field(default=500, ge=1, le=5_000)
@@ -252,7 +252,7 @@ class Done(Message):
 
 
 class PreviewPrompt(Message):
-    """The prompt that an agent of a network would get for a message (feature A15)."""
+    """The prompt that an agent of a network would get for a message."""
 
     project: str
     network: str

@@ -1,6 +1,6 @@
-"""Asking the tool-access service: dry runs, permissions, policy versions, audit (design §7, API).
+"""Asking the tool-access service: dry runs, permissions, policy versions, audit.
 
-Law: who may do what is asked of the matrix, never of the caller; a dry run executes nothing and changes nothing.
+Who may do what is asked of the matrix, never of the caller; a dry run executes nothing and changes nothing.
 """
 
 from datetime import datetime
@@ -286,7 +286,7 @@ class RecordAction(Message):
 
 
 class ToolProposalDecision(Message):
-    """A policy admin accepts or refuses a pending tool proposal (design §7)."""
+    """A policy admin accepts or refuses a pending tool proposal."""
 
     project: str
     name: str

@@ -1,6 +1,6 @@
-"""The audit as a log that can be checked: exporting it, its checkpoints, erasing payloads (design §7, audit).
+"""The audit as a log that can be checked: exporting it, its checkpoints, erasing payloads.
 
-Law: an export is read in pieces that any replica can make; whoever reads hands each piece's `cursor` back, and the
+An export is read in pieces that any replica can make; whoever reads hands each piece's `cursor` back, and the
 digest of the last line, which chains the pieces to each other.
 """
 

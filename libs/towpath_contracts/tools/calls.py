@@ -1,7 +1,7 @@
 """Everything said about tools: what a tool is, asking for a call, running it, reporting it.
 
-Law: one tool call has one `execution_id` from the decision to the audit; arguments are compared by digest; whatever is
-undeclared is the strictest (irreversible, untrusted) (design §7).
+One tool call has one `execution_id` from the decision to the audit; arguments are compared by digest; whatever is
+undeclared is the strictest (irreversible, untrusted).
 """
 
 from datetime import datetime
@@ -16,10 +16,10 @@ from towpath_contracts.tools.reports import Reports
 from towpath_contracts.tools.workspace import MAX_FILES, ChangesLost, FileChange
 
 INLINE_RESULT_BYTES = 65_536
-"""A result up to this size travels in the message; a larger one becomes a blob. A quarter of the inline limit of §8."""
+"""A result up to this size travels in the message, a larger one as a blob: a quarter of what a prompt may hold."""
 
 MAX_RESULT_BYTES = 16 * 1024 * 1024
-"""The largest result a tool may return (design §6, svc.blob.put)."""
+"""The largest result a tool may return."""
 
 
 Path = Annotated[str, Field(pattern=r"^[^.\s]+(\.[^.\s]+)*$", max_length=256)]
@@ -27,7 +27,7 @@ Path = Annotated[str, Field(pattern=r"^[^.\s]+(\.[^.\s]+)*$", max_length=256)]
 
 
 class EffectClass(StrEnum):
-    """What may be done about a call whose fate is unclear (design §7)."""
+    """What may be done about a call whose fate is unclear."""
 
     PURE = "pure"
     IDEMPOTENT = "idempotent"
@@ -51,18 +51,18 @@ class ToolSpec(Value):
     """A tool as its worker offers it.
 
     `parameters` is the JSON Schema of all arguments; `system_params` names those that a model never sees and may not
-    set (feature A8). `operation` is the word the matrix knows this call by. `has_probe` says that its worker can find
+    set. `operation` is the word the matrix knows this call by. `has_probe` says that its worker can find
     out whether a call happened; a `reconcilable` tool without one is treated as irreversible. `discovered` says that
-    nobody here wrote the tool: its worker found it (MCP), so only a rule that names it opens it (design §7).
+    nobody here wrote the tool: its worker found it (MCP), so only a rule that names it opens it.
     `definition` is then the digest of all that its server said about it: another one holds the calls.
 
     `trusted_output` makes the whole result a system of record, `trusted_fields` only what stands at these paths of it.
     `sinks` are the paths of the arguments that say where something goes; None is undeclared: then every argument of a
     tool that is not `pure` counts as one. A path is names joined by dots, `*` is any name, lists are not counted, and
-    it covers all beneath it. `cost_usd` is what one call costs; budgets count it (design §5). `reports` is the
-    declared shape of the result, by which a goal's progress is measured (feature C7).
+    it covers all beneath it. `cost_usd` is what one call costs; budgets count it. `reports` is the
+    declared shape of the result, by which a goal's progress is measured.
     `internal` tools are the platform's own: the run machine applies them, no worker does. `workspace` asks for the
-    run's files in a folder: to `read`, or as a `scratch` copy whose changes come back with the outcome (feature D6).
+    run's files in a folder: to `read`, or as a `scratch` copy whose changes come back with the outcome.
     """
 
     name: Name
@@ -90,7 +90,7 @@ class ToolSpec(Value):
 
 
 class CallStatus(StrEnum):
-    """States of a call in the ledger (design §7)."""
+    """States of a call in the ledger."""
 
     REQUESTED = "requested"
     DENIED = "denied"
@@ -121,7 +121,7 @@ class ToolFailure(Value):
 
 
 class Doubt(Value):
-    """What the ledger knows of a call that nobody can answer for: for the person who has to (design §7).
+    """What the ledger knows of a call that nobody can answer for: for the person who has to.
 
     Times are Postgres's; `worker`, `claimed_at` and `lease_until` are of the newest start that was granted.
     """
@@ -165,9 +165,9 @@ class Escalation(Value):
 
 
 class Denial(Value):
-    """Why the tool-access service refused, and what would be allowed (design §7, behaviours 002.3).
+    """Why the tool-access service refused, and what would be allowed.
 
-    The rungs of the ladder (feature C9) in their order: `alternatives`, best first, then `specialists`, then a person
+    The rungs of the ladder in their order: `alternatives`, best first, then `specialists`, then a person
     (`escalation`). `allowed_tools` are the names of the alternatives.
     """
 
@@ -239,7 +239,7 @@ class ToolInvocation(Message):
 
 
 class TicketClaims(Value):
-    """What a ticket says; signed with Ed25519 by the tool-access service (design §7)."""
+    """What a ticket says; signed with Ed25519 by the tool-access service."""
 
     execution_id: UUID
     attempt: int
@@ -352,7 +352,7 @@ class BlobGet(Message):
 
 
 class RegisterTools(Message):
-    """Worker to TAS: a proposal of tools (design §7, registration is a proposal)."""
+    """Worker to TAS: a proposal of tools."""
 
     toolset: Token
     worker: str

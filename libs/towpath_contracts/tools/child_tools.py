@@ -1,6 +1,6 @@
-"""Tools whose calls are child runs: `agent_orchestrate` and `delegate_to_<name>` (design §7; features B11, E1).
+"""Tools whose calls are child runs: `agent_orchestrate` and `delegate_to_<name>`.
 
-Law: they are registered, permitted, limited and audited like any other tool; what runs is a child of the caller, within
+They are registered, permitted, limited and audited like any other tool; what runs is a child of the caller, within
 its rights, depth, time and budget. What they return was written by models, so it is never trusted.
 """
 

@@ -1,6 +1,6 @@
-"""Grants: what one task may use, and how they narrow on the way from task to child run (design §7).
+"""Grants: what one task may use, and how they narrow on the way from task to child run.
 
-Law: a chain of grants lets through what every one of them lets through, so adding one can only take rights away. A
+A chain of grants lets through what every one of them lets through, so adding one can only take rights away. A
 grant without entries lets nothing through; no grant at all narrows nothing.
 """
 
@@ -16,7 +16,7 @@ Grants = tuple[Grant, ...]
 """A chain, outermost first: every grant must let a call through."""
 
 MAX_CHAIN = 16
-"""Grants in one chain: more than the deepest tree of runs has (design §5, depth 3)."""
+"""Grants in one chain: more than the deepest tree of runs has."""
 
 
 class ChainTooLongError(Exception):

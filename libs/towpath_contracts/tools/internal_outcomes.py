@@ -1,6 +1,6 @@
-"""Between a run and its calls beside the way of a worker: outcomes of internal tools, and files of a call (D6).
+"""Between a run and its calls beside the way of a worker: outcomes of internal tools, and files of a call.
 
-Law: what a run has applied itself is its own word, and only the orchestrator may say it; files are had by a ticket.
+What a run has applied itself is its own word, and only the orchestrator may say it; files are had by a ticket.
 """
 
 from typing import Any, Literal
@@ -13,7 +13,7 @@ from towpath_contracts.tools.calls import ToolFailure
 
 
 class RecordOutcome(Message):
-    """Orchestrator to TAS: what came of a call of an internal tool, which the run has applied (design §7)."""
+    """Orchestrator to TAS: what came of a call of an internal tool, which the run has applied."""
 
     run_id: UUID
     project: Token

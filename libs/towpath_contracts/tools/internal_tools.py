@@ -1,6 +1,6 @@
-"""The tools that the platform itself applies: plan and workspace (design §7, internal tools; features D5, D6).
+"""The tools that the platform itself applies: plan and workspace.
 
-Law: they are registered, permitted, limited and audited like any other tool; only who runs them differs: no worker
+They are registered, permitted, limited and audited like any other tool; only who runs them differs: no worker
 does, the run machine applies them as a transition of the run. They reach nothing outside the run, so none of their
 arguments is a destination; what they return came from wherever it came from, so it is never trusted.
 """
@@ -22,7 +22,7 @@ PLATFORM_WORKER = "platform"
 PLAN_OBJECTIVE = 240
 PLAN_TITLE = 160
 PLAN_TEXT = 512
-"""Characters of a step's details, and of each of its notes (behaviours 003.2, planning tool)."""
+"""Characters of a step's details, and of each of its notes."""
 
 MAX_PLAN_STEPS = 64
 MAX_STEP_NOTES = 32

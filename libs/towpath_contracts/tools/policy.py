@@ -1,6 +1,6 @@
-"""The matrix over time: versions, single rules, what a change would have done, the shadow, figures (design §7, API).
+"""The matrix over time: versions, single rules, what a change would have done, the shadow, figures.
 
-Law: a diff and a report are made in pieces that can be merged, so that nobody holds a month of calls in memory, and a
+A diff and a report are made in pieces that can be merged, so that nobody holds a month of calls in memory, and a
 piece says what it left out. Every time is inclusive at its beginning.
 """
 

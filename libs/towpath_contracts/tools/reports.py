@@ -1,6 +1,6 @@
-"""What a tool may report in a declared shape: the outcome of tests, and things that were made (feature C7).
+"""What a tool may report in a declared shape: the outcome of tests, and things that were made.
 
-Law: a report counts only where the tool's spec declares its shape (`ToolSpec.reports`). What can't be read is no
+A report counts only where the tool's spec declares its shape (`ToolSpec.reports`). What can't be read is no
 report: nothing is guessed from words.
 """
 
@@ -26,10 +26,10 @@ MAX_FAULTS = 5
 """Faults of one report that are told; more would fill the context of a model."""
 
 PARTLY = 0.9
-"""The highest progress while a test fails (behaviours 002.1)."""
+"""The highest progress while a test fails."""
 
 MADE = 0.7
-"""The progress that artifacts alone show, where nobody said how many are expected (behaviours 002.1)."""
+"""The progress that artifacts alone show, where nobody said how many are expected."""
 
 
 class _Reported(BaseModel):

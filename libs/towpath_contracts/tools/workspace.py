@@ -1,6 +1,6 @@
-"""The workspace of a run: virtual files, and the rules for their names and sizes (feature D6).
+"""The workspace of a run: virtual files, and the rules for their names and sizes.
 
-Law: a file is a name and the digest of its text; what it holds is a blob. Names are relative and ASCII, and never lead
+A file is a name and the digest of its text; what it holds is a blob. Names are relative and ASCII, and never lead
 out of the workspace. What the caller mounted is read-only.
 """
 
@@ -15,7 +15,7 @@ MAX_DEPTH = 16
 MAX_SEGMENT = 80
 MAX_PATH = MAX_DEPTH * (MAX_SEGMENT + 1)
 MAX_WRITE_CHARS = 48_000
-"""Characters of one write (behaviours 003.2)."""
+"""Characters of one write."""
 
 MAX_FILE_BYTES = 512 * 1024
 """One file, also after many appends: what a call reads travels with its fact."""

@@ -1,6 +1,6 @@
 """`python -m towpath_embedded.chaos`: one campaign, or scenarios of the catalogue; ends with one document of JSON.
 
-Law: progress goes to stderr and the document, or the problem, to stdout; the exit status is 0 where everything held, 1
+Progress goes to stderr and the document, or the problem, to stdout; the exit status is 0 where everything held, 1
 where something did not, 2 where the command line can't be followed. Nothing is left running.
 """
 

@@ -1,6 +1,6 @@
 """Ways in which a broker's files go bad, done to a store whose server is down.
 
-Law: each damage is one that disks, people and restores really do; `server_refuses` says whether nats-server 2.15 can't
+Each damage is one that disks, people and restores really do; `server_refuses` says whether nats-server 2.15 can't
 serve the store afterwards (measured), so that the embedded platform has to set it aside. The others it mends by itself,
 by losing messages.
 """

@@ -1,6 +1,6 @@
 """A campaign: runs on a whole platform, a fault at every boundary of the plan, and the record of what was struck.
 
-Law: every run is submitted under a key, as a client would; the moment of a strike is when the run's own log has reached
+Every run is submitted under a key, as a client would; the moment of a strike is when the run's own log has reached
 the boundary; whatever was started is stopped.
 """
 

@@ -1,6 +1,6 @@
 """A started platform with the clients and the people of the crash-point sweep.
 
-Law: whoever submits or decides asks again under the same key until there is an answer, as any client should; nothing
+Whoever submits or decides asks again under the same key until there is an answer, as any client should; nothing
 here knows which process is dead.
 """
 

@@ -1,6 +1,6 @@
 """The faults that a schedule can strike with, and who strikes.
 
-Law: a fault hits a process of the platform that this process started, and nothing else; what it froze goes on again.
+A fault hits a process of the platform that this process started, and nothing else; what it froze goes on again.
 """
 
 import asyncio

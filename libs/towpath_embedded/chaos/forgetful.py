@@ -2,7 +2,7 @@
 
 Run: `python -m towpath_embedded.chaos.forgetful MOUNTPOINT`, as root; SIGTERM unmounts. It prints `mounted` when it is.
 
-Law: names are durable at once, as on a journaling file system; data and size of a file are durable once the file was
+Names are durable at once, as on a journaling file system; data and size of a file are durable once the file was
 synced. It speaks to the kernel itself (fuse(4)), so it needs no library; everything lies in memory.
 """
 

@@ -1,6 +1,6 @@
-"""Hostile messages on every subject, by every credential that may publish there (reliability.md §5, test 13).
+"""Hostile messages on every subject, by every credential that may publish there.
 
-Law: subjects, schemas and rights come from the code (`samples`); the corpus adds what no schema knows: bytes that are
+Subjects, schemas and rights come from the code (`samples`); the corpus adds what no schema knows: bytes that are
 no JSON, headers that the broker or a client library obeys, replies that would make a service speak elsewhere.
 """
 

@@ -1,6 +1,6 @@
 """The judge of fault tests: compares the outside file, ledger, run log, gates, audit and history.
 
-Law: it imports nothing of a service or of the engine, and it repairs nothing. Its figures are those of the reliability
+It imports nothing of a service or of the engine, and it repairs nothing. Its figures are those of the reliability
 catalogue: lost, dup, audit holes, orphans, double, diff, unknown; each finding is a sentence that names an id.
 """
 

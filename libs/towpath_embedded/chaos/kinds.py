@@ -1,6 +1,6 @@
 """Networks whose runs are of the other kinds, for campaigns: a goal that is checked, an objective with a plan.
 
-Law: as in `workload`: scripted decisions, recording tools. What these runs pass that a network run does not is here:
+As in `workload`: scripted decisions, recording tools. What these runs pass that a network run does not is here:
 assessments, a claim that is not believed, attempts, a denial and the specialist's child run; plan, workspace, summary.
 """
 

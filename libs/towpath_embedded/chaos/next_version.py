@@ -1,6 +1,6 @@
 """`python -m towpath_embedded.chaos.next_version MODULE`: runs a service as itself or as its next version would be.
 
-Law: the next version differs by what a rolling upgrade has to bear: its messages carry fields that this version does
+The next version differs by what a rolling upgrade has to bear: its messages carry fields that this version does
 not know, and its engine has another version number. Which of the two a process is, is decided when it starts, by
 whether the folder of TOWPATH_NEXT_VERSION holds a file of the process's name.
 """

@@ -1,6 +1,6 @@
 """Says again what the platform says: every message of the work streams, up to three times, late and in any order.
 
-Law: a copy is published by the credential that published the first, under another message id, so that neither the
+A copy is published by the credential that published the first, under another message id, so that neither the
 broker's memory nor its rights take it out. What is said is never changed.
 """
 

@@ -1,6 +1,6 @@
 """What `towpath chaos` was asked for, checked as a whole.
 
-Law: every problem of a command line is told at once, before anything is started.
+Every problem of a command line is told at once, before anything is started.
 """
 
 from collections.abc import Iterable

@@ -1,6 +1,6 @@
 """The outside world of fault tests: one file to which tools append a line for everything they really do.
 
-Law: a line is written with one `write` to a file opened for appending, and is on the disk before the tool goes on; so a
+A line is written with one `write` to a file opened for appending, and is on the disk before the tool goes on; so a
 line stands for an effect however the process ends, and nobody can take it back.
 """
 

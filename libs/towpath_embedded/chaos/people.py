@@ -1,6 +1,6 @@
 """The person at the gates: approves what waits, and says of an unknown call what the outside file says.
 
-Law: of an unknown call nothing is said while a process is frozen or has just gone on, because it could still act; and
+Of an unknown call nothing is said while a process is frozen or has just gone on, because it could still act; and
 nothing is guessed: what stands in the file happened, what does not did not.
 """
 

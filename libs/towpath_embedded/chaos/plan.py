@@ -1,6 +1,6 @@
 """Which fault strikes at which event of which run.
 
-Law: a plan is a pure function of the boundaries, the faults, the number of strikes and the seed; the boundaries come
+A plan is a pure function of the boundaries, the faults, the number of strikes and the seed; the boundaries come
 from an undisturbed run of the same network, so the same network and seed give the same plan.
 """
 

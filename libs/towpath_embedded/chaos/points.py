@@ -1,6 +1,6 @@
-"""Crash points: which there are, as the code itself says, and how one is armed (reliability.md §5, test 1).
+"""Crash points: which there are, as the code itself says, and how one is armed.
 
-Law: the list is read from the sources and from nowhere else, without importing a service; so a point that is added is
+The list is read from the sources and from nowhere else, without importing a service; so a point that is added is
 killed at by the next sweep, and one that nobody can reach makes it fail.
 """
 

@@ -1,6 +1,6 @@
 """NATS by hand: says on the wire what no client library would say.
 
-Law: nothing is checked before it is sent; what comes back is kept by the inbox on which it arrived.
+Nothing is checked before it is sent; what comes back is kept by the inbox on which it arrived.
 """
 
 import asyncio

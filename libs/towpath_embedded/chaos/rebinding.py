@@ -1,6 +1,6 @@
 """Replaces a value wherever a name stands for it, also in modules that a fork has imported already.
 
-Law: only for processes that fault tests started, and only before a service runs in them.
+Only for processes that fault tests started, and only before a service runs in them.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """Tools that stand in for a network's own: same name, schema and effect class, and all they do is leave a mark.
 
-Law: a call appends its mark before anything else can go wrong with it; without the two settings the module offers
+A call appends its mark before anything else can go wrong with it; without the two settings the module offers
 nothing. A tool worker imports it like any module of tools.
 """
 

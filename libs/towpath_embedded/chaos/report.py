@@ -1,6 +1,6 @@
 """What a campaign found, as one document: figures, the matrix of faults and boundaries, every finding in words.
 
-Law: no I/O. Whatever should not be stands in `problems`; the campaign has passed when there is none.
+No I/O. Whatever should not be stands in `problems`; the campaign has passed when there is none.
 """
 
 import re

@@ -1,6 +1,6 @@
-"""Whether a run that was killed at came out as the one that was not (design §10, first row).
+"""Whether a run that was killed at came out as the one that was not.
 
-Law: left out are times, attempt numbers, ids that are random, who did the work, and events of timers and resends; all
+Left out are times, attempt numbers, ids that are random, who did the work, and events of timers and resends; all
 else has to be equal, in order. Calls of one step end in any order, so they are compared in the order of the calls.
 """
 

@@ -1,6 +1,6 @@
 """Messages made from their own schemas: valid ones, and valid ones with one thing wrong.
 
-Law: everything comes from the declared channels and the authority table, so that a new subject or field is covered as
+Everything comes from the declared channels and the authority table, so that a new subject or field is covered as
 soon as it exists; the same seed makes the same messages.
 """
 

@@ -1,6 +1,6 @@
 """Runs a role under a wrong clock: `python -m towpath_embedded.chaos.skewed towpath_worker ARGUMENTS`.
 
-Law: only what tells the time of day is moved, as on a machine whose clock is wrong; monotonic time stays. The seconds
+Only what tells the time of day is moved, as on a machine whose clock is wrong; monotonic time stays. The seconds
 stand in a file that is read again for every look, so that a clock can jump while the role runs.
 """
 

@@ -1,6 +1,6 @@
 """Steady work for scenarios that break a server: a platform, runs of marking tools, their end, and the judge's word.
 
-Law: whoever submits asks again under the same key until there is an answer, as any client should; nothing here knows
+Whoever submits asks again under the same key until there is an answer, as any client should; nothing here knows
 what is broken.
 """
 

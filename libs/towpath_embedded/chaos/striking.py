@@ -1,6 +1,6 @@
 """What scenarios that break a server share: the figures of a strike, freezing a process tree, looking from outside.
 
-Law: a strike says what it did in figures and what was wrong in sentences; the judge's findings are always among them.
+A strike says what it did in figures and what was wrong in sentences; the judge's findings are always among them.
 """
 
 import asyncio

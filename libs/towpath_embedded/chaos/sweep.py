@@ -1,6 +1,6 @@
 """`python -m towpath_embedded.chaos.sweep`: kills a process at every crash point and compares with runs left in peace.
 
-Law: a point counts only when its kill took place; every run of the platform is judged, also those that were hit by
+A point counts only when its kill took place; every run of the platform is judged, also those that were hit by
 accident; an unknown outcome counts as explained only where a worker was killed while it held that very call.
 """
 

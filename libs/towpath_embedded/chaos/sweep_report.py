@@ -1,6 +1,6 @@
 """What a crash-point sweep found, in figures and sentences.
 
-Law: an unknown outcome counts as explained only where a worker was killed while it held that very call, and only for a
+An unknown outcome counts as explained only where a worker was killed while it held that very call, and only for a
 class that may never run again.
 """
 

@@ -1,6 +1,6 @@
 """Watching the logs of many runs grow, while everything that could tell of it is being killed.
 
-Law: what is said on NATS is taken as it comes, and Postgres is asked again and again for what was not heard; an entry
+What is said on NATS is taken as it comes, and Postgres is asked again and again for what was not heard; an entry
 counts from the moment at which it was seen first.
 """
 

@@ -1,6 +1,6 @@
 """What runs while the faults strike: networks with scripted decisions, and their tools as recording tools.
 
-Law: no model is asked and no real tool is called, whatever a network names: its models become the script, its tools
+No model is asked and no real tool is called, whatever a network names: its models become the script, its tools
 become marks in the outside file.
 """
 

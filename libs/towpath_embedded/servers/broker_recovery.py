@@ -1,6 +1,6 @@
 """Sees to it that the embedded broker serves every stream, whatever became of its files.
 
-Law: nothing in the broker is the record (design §4), so a store that the server can't serve is set aside whole and the
+Nothing in the broker is the record, so a store that the server can't serve is set aside whole and the
 server goes on with an empty one; what still matters is sent again from Postgres. A full disk is not damage: the store
 stays, and the server is started again once there is room, since a stream that failed to write stays closed till then.
 """

@@ -1,6 +1,6 @@
 """An embedded nats-server: one per platform, on a port that stays the same however often it is started.
 
-Law: the configuration holds the passwords and is readable by its owner only; monitoring answers on the loopback alone.
+The configuration holds the passwords and is readable by its owner only; monitoring answers on the loopback alone.
 """
 
 import json
@@ -69,7 +69,7 @@ class Nats:
 
     @property
     def store(self) -> Path:
-        """The folder with the streams; everything in it may be lost (design §4)."""
+        """The folder with the streams; everything in it may be lost."""
         return self.folder / "store"
 
     def url(self, user: str | None = None) -> str:

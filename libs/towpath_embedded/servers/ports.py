@@ -1,6 +1,6 @@
 """Loopback ports: choosing free ones, and saying who holds a busy one.
 
-Law: a chosen port lies below the range the kernel hands to outgoing connections. Otherwise a client that reconnects to
+A chosen port lies below the range the kernel hands to outgoing connections. Otherwise a client that reconnects to
 a server that is just down can be given the server's own port, connect to itself and keep the server from coming back.
 """
 

@@ -1,6 +1,6 @@
 """An embedded PostgreSQL: the files come from a wheel, the server is ours to start, kill and start again.
 
-Law: it listens on a Unix socket only, and the socket's folder is closed to other users: that folder is the lock, since
+It listens on a Unix socket only, and the socket's folder is closed to other users: that folder is the lock, since
 connections are trusted. A commit is durable when it returns (`fsync` and `synchronous_commit` are on).
 """
 

@@ -1,6 +1,6 @@
-"""Budgets in the run machine: what becomes of a run that may not ask for all it wants (design §5).
+"""Budgets in the run machine: what becomes of a run that may not ask for all it wants.
 
-Law: a run that is refused asks for less, and then ends, with what it has; it is never stopped between an answer and its
+A run that is refused asks for less, and then ends, with what it has; it is never stopped between an answer and its
 record. What can't be said of an answer at once is corrected when it is known, once.
 """
 

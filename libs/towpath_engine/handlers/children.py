@@ -1,6 +1,6 @@
-"""`spawn`: child runs, each an ordinary run with a log of its own (design §5).
+"""`spawn`: child runs, each an ordinary run with a log of its own.
 
-Law: a child is born in the transition that appends `child_started`, with its whole first record; its id follows from
+A child is born in the transition that appends `child_started`, with its whole first record; its id follows from
 the parent, the step and its place, and begins with the time of that transition, as a run id must. Depth, steps, time
 and rights are never more than the parent's. The parent waits for it as for any other effect.
 """
@@ -46,14 +46,14 @@ def depth_of(state: RunState) -> int:
 
 
 def may_spawn(state: RunState) -> bool:
-    """Say whether the run may have children: depth is bounded (design §5)."""
+    """Say whether the run may have children: depth is bounded."""
     return depth_of(state) < MAX_DEPTH
 
 
 def child_id(parent: UUID, step: int, index: int, at: datetime) -> UUID:
-    """Name a child: a UUIDv7 of the moment, whose other bits follow from parent, step and index (RFC 9562 §5.7).
+    """Name a child: a UUIDv7 of the moment, whose other bits follow from its arguments (RFC 9562, section 5.7).
 
-    Children of one moment sort by their index (method 1 of its §6.2: the bits after the time count).
+    Children of one moment sort by their index.
     """
     low = uuid5(parent, f"child:{step}:{index}").int & _RANDOM_BITS
     milliseconds = int(at.timestamp() * 1000) & ((1 << 48) - 1)
@@ -102,7 +102,7 @@ def _carved(event: "ev.ChildStarted") -> tuple[CarveOut, ...]:
 
 
 def kind_of(task: ChildTask) -> str:
-    """Return the kind of run that *task* makes (design §5)."""
+    """Return the kind of run that *task* makes."""
     kinds = {"goal": task.goal, "plan": task.plan, "swarm": task.swarm}
     return next((kind for kind, given in kinds.items() if given is not None), "network")
 

@@ -1,6 +1,6 @@
-"""Goal runs that ask a person when their time is used up, instead of ending (feature C11, gate `timeout`).
+"""Goal runs that ask a person when their time is used up, instead of ending.
 
-Law: only a goal that says `on_timeout: gate` is asked about, and at its deadline, whatever is under way. A call that
+Only a goal that says `on_timeout: gate` is asked about, and at its deadline, whatever is under way. A call that
 has begun comes to its end meanwhile. A question to a model is waited for no longer: a later answer is not used, and the
 question is asked once more when a person lets the run go on, which gives it its whole time once more.
 """

@@ -1,6 +1,6 @@
-"""Asking the decider: for the next decision, for another one of the same step, or for an assessment (design §5, §8).
+"""Asking the decider: for the next decision, for another one of the same step, or for an assessment.
 
-Law: only a request of kind `decide` opens a step. Assessments and further attempts belong to the step they are about,
+Only a request of kind `decide` opens a step. Assessments and further attempts belong to the step they are about,
 and never count against `max_steps`.
 """
 
@@ -28,7 +28,7 @@ def request_assessment(t: Transition, kind: DecisionKind) -> None:
 
 
 def back_off(t: Transition, attempt: int, wait_s: float, reason: str) -> None:
-    """Let the next request of this run wait: the reconciler's timer sends it, there is no other (design §4)."""
+    """Let the next request of this run wait: the reconciler's timer sends it, there is no other."""
     t.emit(ev.BackedOff(step=t.state.step, attempt=attempt, until=t.now + timedelta(seconds=wait_s), reason=reason))
 
 

@@ -1,6 +1,6 @@
-"""How a run ends (design §5).
+"""How a run ends.
 
-Law: an end raises the fence, so that nothing of the run can start any more, and closes every gate.
+An end raises the fence, so that nothing of the run can start any more, and closes every gate.
 """
 
 from typing import Any
@@ -33,7 +33,7 @@ def asks_at_deadline(state: RunState) -> bool:
 
 
 def stopped_by_iteration(t: Transition) -> bool:
-    """End a background run whose iteration takes twice as long as it may (feature D8); says whether it did."""
+    """End a background run whose iteration takes twice as long as it may; says whether it did."""
     due = iteration_due(t.state)
     if due is None or due > t.now:
         return False
@@ -48,7 +48,7 @@ def end_with_error(t: Transition, reason: str, message: str) -> None:
 
 
 def _effects(t: Transition) -> tuple[JsonObject, ...]:
-    """Say what is known now of the calls of the last step (design §7, cancel); `run_effects` tells of all of them."""
+    """Say what is known now of the calls of the last step; `run_effects` tells of all of them."""
     return tuple(
         {"execution_id": str(c.call.execution_id), "tool": c.call.tool, "outcome": c.outcome or "unknown"}
         for c in t.state.calls

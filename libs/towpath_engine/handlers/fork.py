@@ -1,6 +1,6 @@
-"""Forking: a new run that takes over what another one knew before a step (design §5).
+"""Forking: a new run that takes over what another one knew before a step.
 
-Law: what is inherited is knowledge, never work: no call, gate, request, fence, cost or time of the parent is taken
+What is inherited is knowledge, never work: no call, gate, request, fence, cost or time of the parent is taken
 over. The new run's ids follow from its own run id, so nothing that the parent did can be asked for again.
 """
 

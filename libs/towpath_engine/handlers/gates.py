@@ -1,6 +1,6 @@
-"""Gates: when a run waits for a person, and when it stops waiting (design §5, §7).
+"""Gates: when a run waits for a person, and when it stops waiting.
 
-Law: a gate that was opened is always closed in the log, by its resolution, its expiry, the outcome of its call or the
+A gate that was opened is always closed in the log, by its resolution, its expiry, the outcome of its call or the
 end of the run. A gate id is used once: a fact about a closed gate never touches a later one.
 """
 
@@ -17,7 +17,7 @@ from towpath_engine.handlers.transition import Transition
 from towpath_engine.state.run import OpenCall, OpenGate, RunState, Status
 
 UNKNOWN_GATE_HOURS = 24
-"""Expiry of a gate about an unknown effect (design §5: default 24 h)."""
+"""Expiry of a gate about an unknown effect."""
 
 UNKNOWN_EFFECT = "unknown_effect"
 
@@ -25,7 +25,7 @@ ACTS_LATE = (
     "The worker that was given the call may only be frozen, or cut off from the broker: it may still act. Retry only "
     "when you know that it can't."
 )
-"""Shown beside `retry` (design §7, cancel)."""
+"""Shown beside `retry`."""
 
 
 def gate_of(state: RunState, execution_id: UUID) -> OpenGate | None:

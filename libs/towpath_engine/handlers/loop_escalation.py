@@ -1,6 +1,6 @@
-"""The ladder: what is done about a loop, the first time and whenever it goes on (design §5, features C5 and C13).
+"""The ladder: what is done about a loop, the first time and whenever it goes on.
 
-Law: a pure table. Every ladder ends: with a person, with the end of the run, or with words where a detector is not sure
+A pure table. Every ladder ends: with a person, with the end of the run, or with words where a detector is not sure
 enough to end anything.
 """
 
@@ -56,7 +56,7 @@ def _ladder(detector: str, kind: str, autonomy: Autonomy, *, gated: bool) -> tup
         return ("gate",)
     if autonomy == "high":
         return ("nudge", "replan", "stop")
-    # A failed step of a goal run was planned anew already, at each of its attempts (feature C4): now a person is asked.
+    # A failed step of a goal run was planned anew already, at each of its attempts: now a person is asked.
     return ("gate",) if kind == GOAL and detector == "errors" else ("nudge", "replan", "gate")
 
 
@@ -66,7 +66,7 @@ def found(detectors: Detectors) -> Loop | None:
 
 
 def loop_of_calls(detectors: Detectors, signature: str, names: str) -> Loop:
-    """Return the loop of calls that were just asked for once more, and are not run (feature B8)."""
+    """Return the loop of calls that were just asked for once more, and are not run."""
     return Loop(
         detector="calls",
         signature=signature,

@@ -1,6 +1,6 @@
-"""Loops: what is done about one that the detectors found (design §5, features B8 and C5).
+"""Loops: what is done about one that the detectors found.
 
-Law: one loop at a time, in the fixed order of the detectors, and one gate for each. What the detectors count is in
+One loop at a time, in the fixed order of the detectors, and one gate for each. What the detectors count is in
 `detectors`; here the ladder is climbed.
 """
 

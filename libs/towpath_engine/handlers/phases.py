@@ -1,6 +1,6 @@
-"""The phases of a step after its action: act → validate result → reflect → check (design §5).
+"""The phases of a step after its action: act → validate result → reflect → check.
 
-Law: the phases of the run's kind are walked in their order from the first, each time something was answered; what is
+The phases of the run's kind are walked in their order from the first, each time something was answered; what is
 done already for this step says so itself. The first phase that asks for something ends the walk.
 """
 

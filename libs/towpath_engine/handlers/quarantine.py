@@ -1,6 +1,6 @@
-"""Parking a run whose fact the machine can't apply (design §5): it stands still, and the others go on.
+"""Parking a run whose fact the machine can't apply: it stands still, and the others go on.
 
-Law: whoever can't use an answer any more has nobody work for it: the children of a parked run are told to stop until
+Whoever can't use an answer any more has nobody work for it: the children of a parked run are told to stop until
 they have ended, and what they say then is kept for the cancel that the run may still take.
 """
 

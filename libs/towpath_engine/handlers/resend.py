@@ -1,6 +1,6 @@
-"""Sending a pending effect again (design §4).
+"""Sending a pending effect again.
 
-Law: every resend raises the attempt, so that the broker does not take it for a duplicate, and moves `resend_at`
+Every resend raises the attempt, so that the broker does not take it for a duplicate, and moves `resend_at`
 forward, so that the run is not woken twice for one resend.
 """
 

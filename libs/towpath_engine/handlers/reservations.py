@@ -1,6 +1,6 @@
-"""What asking a model can cost at most (design §5, budgets).
+"""What asking a model can cost at most.
 
-Law: stated before anything is asked; the shell reserves it with the transition, or the transition does not happen. It
+Stated before anything is asked; the shell reserves it with the transition, or the transition does not happen. It
 is an upper bound whatever the model does, as long as the decider keeps to the request's own limits.
 """
 

@@ -1,6 +1,6 @@
-"""Gates of a run itself: a person decides whether, and how, it goes on (features C5, C8, C11).
+"""Gates of a run itself: a person decides whether, and how, it goes on.
 
-Law: one gate per cause while it is open. `approved` goes on, `denied` says what to do differently and goes on too, at
+One gate per cause while it is open. `approved` goes on, `denied` says what to do differently and goes on too, at
 most three times; after that, and by `stop` or by expiry at any time, the run ends as escalated.
 """
 
@@ -15,10 +15,10 @@ from towpath_engine.handlers.transition import Transition
 from towpath_engine.state.run import OpenGate, Status
 
 MAX_REVISIONS = 3
-"""Denials of a run's gates; the next gate is a manual one (behaviours 002.4)."""
+"""Denials of a run's gates; the next gate is a manual one."""
 
 RUN_GATE_HOURS = 24
-"""Expiry of a run's gate (design §5: default 24 h)."""
+"""Expiry of a run's gate."""
 
 VERDICTS = ("approved", "denied", "stop")
 MANUAL = "manual"

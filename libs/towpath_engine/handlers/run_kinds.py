@@ -1,6 +1,6 @@
-"""What a kind of run adds to the one step machine (design §5).
+"""What a kind of run adds to the one step machine.
 
-Law: a strategy is a row of functions; it never loops, and never asks for a decision of its own accord outside a phase.
+A strategy is a row of functions; it never loops, and never asks for a decision of its own accord outside a phase.
 A phase says whether it asked for something (then the run waits for the answer and the phases are walked again), a check
 whether it ended the run or made it wait.
 """

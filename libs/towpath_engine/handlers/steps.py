@@ -1,6 +1,6 @@
 """The steps of a run: begin one, act on its decision, join its calls, end the run.
 
-Law: every step passes the same termination checks in the same order (design §5): the fixed order is the order of the
+Every step passes the same termination checks in the same order: the fixed order is the order of the
 lines of `begin_step`. Whatever was refused is fed back and changes nothing else.
 """
 
@@ -66,7 +66,7 @@ def _stopped_by_tool_errors(t: Transition) -> bool:
 
 
 def _force_respond(t: Transition) -> None:
-    """Hand the last step to the agent that must answer (feature A12)."""
+    """Hand the last step to the agent that must answer."""
     limit, spent = t.state.created.max_steps, last_answer_only(t.state)
     if not t.state.snapshot.force_respond or not (spent or (limit > 1 and t.state.step == limit - 1)):
         return
@@ -133,7 +133,7 @@ FEEDBACK_CHARS = 2_000
 
 
 def resend_decision(t: Transition, code: str, feedback: str) -> bool:
-    """Feed a refusal back; nothing else changes (feature A7). Says whether the phases of the step are to be walked."""
+    """Feed a refusal back; nothing else changes. Says whether the phases of the step are to be walked."""
     told = _refuse(t, code, feedback)
     if t.state.created.single_instruction:
         finish(t, Status.FAILED, code, told)
@@ -173,7 +173,7 @@ def _call_tools(t: Transition, instruction: CallTools) -> bool:
 
 
 def _refuse_loop(t: Transition, loop: Loop) -> bool:
-    """The third equal call in a row is not run: tell the model, or climb the ladder further (design §5)."""
+    """The third equal call in a row is not run: tell the model, or climb the ladder further."""
     taken = climb(t, loop)
     if taken in ("nudge", "replan"):
         return resend_decision(t, LOOP_GATE, loop.told)
@@ -200,7 +200,7 @@ def _transfer(t: Transition, instruction: Transfer) -> bool:
 
 
 def finish_instruction(t: Transition) -> None:
-    """End a run of a single instruction with what came of its calls (feature A15)."""
+    """End a run of a single instruction with what came of its calls."""
     results = [
         {"tool": c.call.tool, "execution_id": str(c.call.execution_id), "status": c.status, "result": c.result}
         for c in t.state.calls

@@ -1,6 +1,6 @@
 """One transition in the making: events are appended and folded as they come, effects collected.
 
-Law: the only way to change the state of a transition is to emit an event, so what `advance` saw while it decided is
+The only way to change the state of a transition is to emit an event, so what `advance` saw while it decided is
 exactly what folding the log gives later.
 """
 

@@ -1,6 +1,6 @@
-"""What becomes of the watchdog's reports (design §3, §5; feature C6).
+"""What becomes of the watchdog's reports.
 
-Law: a report about the model is told at the next step and not in the middle of one; a report about the platform makes
+A report about the model is told at the next step and not in the middle of one; a report about the platform makes
 the run look at what is overdue. The same finding is taken once: one that rests on what was seen before its last report
 changes nothing, however often and by how many watchdogs it is told.
 """
@@ -57,7 +57,7 @@ def _is_news(state: RunState, fact: facts.WatchdogReported) -> bool:
 
 
 def _rung(state: RunState, fact: facts.WatchdogReported) -> Rung:
-    """A nudge first, then a person where the kind of run has one to ask; its autonomy moves this (feature C13)."""
+    """A nudge first, then a person where the kind of run has one to ask; its autonomy moves this."""
     if fact.finding not in ABOUT_THE_MODEL:
         return "note" if state.status is Status.QUEUED else "resend"
     again = state.watch.of(fact.key) is not None

@@ -1,6 +1,6 @@
-"""Publishing a network: check the graph, compile the snapshot (features A1-A4).
+"""Publishing a network: check the graph, compile the snapshot.
 
-Law: every problem is reported at once, each with its code; nothing is compiled from a network that has one.
+Every problem is reported at once, each with its code; nothing is compiled from a network that has one.
 """
 
 import re
@@ -134,7 +134,7 @@ def _check_models(spec: NetworkSpec) -> list[ProblemDetail]:
 
 
 def compile_prompt(template: str) -> str:
-    """Turn the placeholders of source design 0 into template variables; `{{ … }}` is left as it is (feature A4)."""
+    """Turn placeholders such as `{tools}` into template variables; `{{ … }}` is left as it is."""
     return _PLACEHOLDER.sub(r"{{ \1 }}", template)
 
 

@@ -1,6 +1,6 @@
-"""Publishing a swarm: check its members, flow and nesting, and compile it (design §5; features B9-B11).
+"""Publishing a swarm: check its members, flow and nesting, and compile it.
 
-Law: every mistake is told at once, each with its code and place. Who leads and who may respond follows from the swarm,
+Every mistake is told at once, each with its code and place. Who leads and who may respond follows from the swarm,
 so nobody has to write it; what somebody wrote all the same must not say otherwise.
 """
 

@@ -1,6 +1,6 @@
-"""What the events of a background run leave in its state (features D4-D9).
+"""What the events of a background run leave in its state.
 
-Law: total and blind, like `evolve`. Calls of one decision are looked at together, in call order, once all have joined.
+Total and blind, like `evolve`. Calls of one decision are looked at together, in call order, once all have joined.
 An iteration that fails in whole or in part counts as one failure; one that succeeds ends the row.
 """
 

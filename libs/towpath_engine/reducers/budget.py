@@ -1,6 +1,6 @@
-"""What each event makes of a run's accounts: reserved when something is asked, settled when it is answered (design §5).
+"""What each event makes of a run's accounts: reserved when something is asked, settled when it is answered.
 
-Law: total and blind, like all remembering. Whatever is no longer waited for and was not answered is lost: it stays
+Total and blind, like all remembering. Whatever is no longer waited for and was not answered is lost: it stays
 spent at its worst case, marked `estimated`. Nothing is ever released because nobody said anything.
 """
 

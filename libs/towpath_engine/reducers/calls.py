@@ -1,6 +1,6 @@
-"""What calls leave in the state: how they are opened, and what is kept of their outcomes (features A9-A11, B7).
+"""What calls leave in the state: how they are opened, and what is kept of their outcomes.
 
-Law: calls of one decision finish in any order and are remembered in call order, all at once when the last one is
+Calls of one decision finish in any order and are remembered in call order, all at once when the last one is
 finished; so a prompt never depends on which worker was faster.
 """
 
@@ -20,7 +20,7 @@ from towpath_readings.effects import outcome_of
 from towpath_readings.execution_log import RESPONSE_CHARS, call_status, response_of, tool_entry
 
 TOOL_RESEND_S = 5
-"""First resend of a tool request (design §4)."""
+"""First resend of a tool request."""
 
 QUEUE_MS = 600_000
 """How long a call may wait for a worker beyond its own timeout before TAS gives it up."""
@@ -163,7 +163,7 @@ def _joined(state: RunState) -> RunState:
 
 
 def with_outputs(state: RunState, outputs: list[ToolOutput]) -> RunState:
-    """Keep full outputs, newest first, while they fit; older ones become previews, then a count (feature A11)."""
+    """Keep full outputs, newest first, while they fit; older ones become previews, then a count."""
     size = sum(_bytes(output.text) for output in outputs)
     limit = state.created.context_limit
     older, count = state.older, state.older_count

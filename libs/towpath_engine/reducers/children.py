@@ -11,7 +11,7 @@ from towpath_engine.state.replace import but
 from towpath_engine.state.run import EffectKind, OpenChild, PendingEffect, RunState
 
 CHILD_RESEND_S = 5
-"""First question to a child that was not heard of (design §4)."""
+"""First question to a child that was not heard of."""
 
 STOP_RESEND_S = 3
 """When a child is told once more to stop; that it may have been asked seldom before is no reason to wait."""
@@ -74,7 +74,7 @@ def _started(state: RunState, event: "ev.ChildStarted", at: datetime) -> RunStat
 
 
 def _ended(state: RunState, event: "ev.ChildEnded") -> RunState:
-    """Once the last one has ended, what they said is remembered in their order, like the outcomes of calls (B7)."""
+    """Once the last one has ended, what they said is remembered in their order, like the outcomes of calls."""
     children = tuple(
         but(
             c,

@@ -1,6 +1,6 @@
-"""The `history` context policy: what the agents of a handoff swarm said and did, in order (design §5, Context; B10).
+"""The `history` context policy: what the agents of a handoff swarm said and did, in order.
 
-Law: a turn is remembered when it is over, so that a call never stands there without its result. What is kept is bounded
+A turn is remembered when it is over, so that a call never stands there without its result. What is kept is bounded
 by the run's `context_limit`: the oldest turns go first, and are counted.
 """
 

@@ -1,6 +1,6 @@
 """What a fork takes over from its parent: what was known, and nothing of what was asked or spent.
 
-Law: the fields here are those of the state, written as JSON into the fork's own log, so that the fork needs its parent
+The fields here are those of the state, written as JSON into the fork's own log, so that the fork needs its parent
 no more: it folds and replays from its own record.
 """
 

@@ -1,4 +1,4 @@
-"""What gates leave in the state: that somebody is waited for, and what a person's word clears (design §5)."""
+"""What gates leave in the state: that somebody is waited for, and what a person's word clears."""
 
 from datetime import datetime, timedelta
 
@@ -10,7 +10,7 @@ from towpath_engine.state.replace import but
 from towpath_engine.state.run import Detectors, EffectKind, OpenGate, PendingEffect, RunState
 
 GATE_RESEND_S = 30
-"""Resend of a tool request whose gate is open (design §4)."""
+"""Resend of a tool request whose gate is open."""
 
 
 def gate_opened(state: RunState, event: "ev.GateOpened", at: datetime) -> RunState:
@@ -58,7 +58,7 @@ def gate_closed(state: RunState, event: "ev.GateClosed", at: datetime) -> RunSta
 
 
 def _run_gate_closed(state: RunState, gate: OpenGate, verdict: str, at: datetime) -> RunState:
-    """A person's word clears what the detectors counted (behaviours 002.2: reset only by success or a person)."""
+    """A person's word clears what the detectors counted."""
     decided = verdict in ("approved", "denied")
     again = decided and gate.key == OUT_OF_TIME
     return but(

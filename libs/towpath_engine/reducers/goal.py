@@ -1,6 +1,6 @@
-"""What the events of a goal run leave in its state (features C1-C9).
+"""What the events of a goal run leave in its state.
 
-Law: total and blind, like `evolve`. Calls of one action are looked at together, in call order, once all have joined.
+Total and blind, like `evolve`. Calls of one action are looked at together, in call order, once all have joined.
 """
 
 from collections.abc import Iterable
@@ -140,7 +140,7 @@ def _with(made: tuple[JsonObject, ...], new: Iterable[JsonObject]) -> tuple[Json
 def _written(state: RunState, goal: GoalState, event: "ev.WorkspaceChanged") -> GoalState:
     """A file of the workspace is an artifact where a criterion names it as one; a deleted one is none any more.
 
-    Other files are the model's own paper: what it writes there says nothing of the goal (features C1, C7).
+    Other files are the model's own paper: what it writes there says nothing of the goal.
     """
     gone = {change.path for change in event.changes if change.digest is None}
     kept = tuple(one for one in goal.artifacts if one["name"] not in gone)
@@ -160,7 +160,7 @@ def _result(call: OpenCall) -> JsonObject:
 
 
 def _validated(state: RunState, goal: GoalState, event: "ev.StepValidated") -> GoalState:
-    """A success lowers the count of failures by one, and ends their row (behaviours 002.1)."""
+    """A success lowers the count of failures by one, and ends their row."""
     kept: JsonObject = {
         "step": event.step,
         "agent": state.agent_key,
@@ -202,7 +202,7 @@ def _measured(goal: GoalState, event: "ev.ProgressMeasured") -> GoalState:
 
 
 def _helped(state: RunState, goal: GoalState) -> GoalState:
-    """What specialists did stands beside what was denied; where one did it, the step is looked at once more (C9).
+    """What specialists did stands beside what was denied; where one did it, the step is looked at once more.
 
     A specialist's word that it is done counts for no more than anybody's: its log must hold a call that succeeded.
     """

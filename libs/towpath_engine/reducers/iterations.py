@@ -1,6 +1,6 @@
 """How long an iteration takes, in active time: past `iteration_timeout_ms` it is late, past twice of it the run fails.
 
-Law: active time stands still while a run waits for people, and so does an iteration (design §5, feature D8).
+Active time stands still while a run waits for people, and so does an iteration.
 """
 
 from datetime import datetime, timedelta

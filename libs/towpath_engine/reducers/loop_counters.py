@@ -1,6 +1,6 @@
 """The counters of the loop detectors: what each step leaves in them.
 
-Law: bounded, and only success, progress or a person's decision takes a count back, never another agent or a restart.
+Bounded, and only success, progress or a person's decision takes a count back, never another agent or a restart.
 What has an external cause neither counts nor clears; a step of nothing but polling leaves no trace but its number.
 """
 
@@ -24,16 +24,16 @@ from towpath_engine.state.replace import but
 from towpath_engine.state.run import Detectors, OpenCall
 
 LOOP_THRESHOLD = 3
-"""Equal signatures in a row that make a loop; fires on the third (design §5)."""
+"""Equal signatures in a row that make a loop; fires on the third."""
 
 CYCLES = (2, 3, 4, 5, 6)
-"""Lengths of the cycles that are looked for (design §5)."""
+"""Lengths of the cycles that are looked for."""
 
 SHORT_CYCLE = 3
 """A cycle of up to this many steps must come round three times; a longer one begin its third round."""
 
 MAX_HANDOFFS = 10
-"""Handoffs in a row without any work: five exchanges (behaviours 002.4); the next one is ping-pong."""
+"""Handoffs in a row without any work: five exchanges; the next one is ping-pong."""
 
 TELLING = 80
 """Characters in a result that make it worth noticing when it comes again: acknowledgements have fewer."""

@@ -1,6 +1,6 @@
-"""What a child run takes over of its parent's counters (behaviours 002.2: subtasks inherit).
+"""What a child run takes over of its parent's counters.
 
-Law: a loop does not end because a subtask goes on with it. What belongs to the parent's own steps and handoffs stays
+A loop does not end because a subtask goes on with it. What belongs to the parent's own steps and handoffs stays
 with the parent.
 """
 

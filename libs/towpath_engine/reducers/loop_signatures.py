@@ -1,6 +1,6 @@
-"""Signatures: what counts as the same call, error, result or handoff (behaviours 002.2).
+"""Signatures: what counts as the same call, error, result or handoff.
 
-Law: signatures are canonical, so neither the order of keys nor the order of calls hides a loop; what differs by itself
+Signatures are canonical, so neither the order of keys nor the order of calls hides a loop; what differs by itself
 (numbers in errors, how long a search took) does not make two things different. They are short: the state keeps them.
 """
 
@@ -27,7 +27,7 @@ _CLASSES = (
     ("timeout", r"\b(time[sd]? ?out|deadline exceeded)\b"),
     ("connection", r"\b(connection|unreachable|connect to|name resolution|broken pipe|reset by peer)\b"),
 )
-"""Classes of errors whose wording varies; an exact comparison missed "Unknown tool: X", then Y (behaviours 002.2)."""
+"""Classes of errors whose wording varies; an exact comparison missed "Unknown tool: X", then Y."""
 
 _PATTERNS = tuple((name, re.compile(pattern, re.IGNORECASE)) for name, pattern in _CLASSES)
 

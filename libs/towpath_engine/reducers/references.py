@@ -1,6 +1,6 @@
 """Large values that travel as references: what a child hands to its parent, and what a plan keeps of results.
 
-Law: the state and the log of a run stay bounded however much its children write. The text itself is stored beside the
+The state and the log of a run stay bounded however much its children write. The text itself is stored beside the
 event that names it, and is never lost; who holds the reference sees how large it is and how it begins.
 """
 

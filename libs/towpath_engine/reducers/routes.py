@@ -1,4 +1,4 @@
-"""To whom the acting agent may hand over (design §5): its routes, or what its handoff swarm says."""
+"""To whom the acting agent may hand over: its routes, or what its handoff swarm says."""
 
 from towpath_contracts.networks.swarm import CompiledSwarm
 from towpath_engine.state.run import RunState

@@ -1,6 +1,6 @@
 """What reports of the watchdog leave in the state.
 
-Law: one finding waits to be told at a time; a newer one takes its place, and the older one stays in the log.
+One finding waits to be told at a time; a newer one takes its place, and the older one stays in the log.
 """
 
 from towpath_contracts.events import log as ev

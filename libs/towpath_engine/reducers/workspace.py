@@ -1,6 +1,6 @@
 """What events of internal tools leave in the state: the desk, and what the ledger still has to be told.
 
-Law: total and blind, like `evolve`.
+Total and blind, like `evolve`.
 """
 
 from datetime import datetime, timedelta
@@ -16,7 +16,7 @@ from towpath_engine.state.run import EffectKind, PendingEffect, RunState
 from towpath_engine.state.workspace import EMPTY, Desk, WorkspaceFile, plan_from
 
 OUTCOME_RESEND_S = 5
-"""First resend of an outcome that the ledger has not confirmed (design §4, as for a tool request)."""
+"""First resend of an outcome that the ledger has not confirmed."""
 
 
 def mounted(files: tuple[FileEntry, ...], at: datetime) -> Desk | None:

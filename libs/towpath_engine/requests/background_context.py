@@ -1,6 +1,6 @@
-"""What a prompt of a background run shows: the snapshot of the seed's design (features D4, D13).
+"""What a prompt of a background run shows: the snapshot of the seed's design.
 
-Law: a pure function of the state, in a fixed order: objective, what the caller added, plan, workspace, the last five
+A pure function of the state, in a fixed order: objective, what the caller added, plan, workspace, the last five
 calls, pending reflections, and how much may still fail.
 """
 

@@ -1,4 +1,4 @@
-"""What the prompts of other runs show beside those of a network run (features B10, C1, C8, D4, D13)."""
+"""What the prompts of other runs show beside those of a network run."""
 
 from towpath_contracts.base import JsonObject
 from towpath_engine.evolve import ACTING

@@ -1,6 +1,6 @@
 """Effects: what the outside must do, and the messages that ask for it.
 
-Law: a message is a pure function of the state and a pending effect, so that a resend after a crash says the same again.
+A message is a pure function of the state and a pending effect, so that a resend after a crash says the same again.
 """
 
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class StoreText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """A message to send once the transition is committed; `effect_id:attempt` is its message id (design §4)."""
+    """A message to send once the transition is committed; `effect_id:attempt` is its message id."""
 
     effect: PendingEffect
     message: DecisionRequest | ToolRequest | RaiseFence | AskChild | RecordOutcome | StoreText

@@ -1,6 +1,6 @@
-"""What the prompts of a goal run show (features C1, C4, C7, C8).
+"""What the prompts of a goal run show.
 
-Law: a pure function of the state, and bounded like it.
+A pure function of the state, and bounded like it.
 """
 
 from towpath_contracts.base import JsonObject
@@ -38,7 +38,7 @@ def goal_assessment(state: RunState, goal: GoalState) -> JsonObject:
 
 
 def confidence_payload(state: RunState) -> JsonObject:
-    """Return what a confidence check is about (behaviours 002.1)."""
+    """Return what a confidence check is about."""
     goal = state.goal or GoalState()
     return {
         "agent_id": state.agent_key,

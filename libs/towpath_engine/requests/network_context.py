@@ -1,4 +1,4 @@
-"""What a model sees: the `epoch` context policy of network runs, a pure function of the state (features A4, A11)."""
+"""What a model sees: the `epoch` context policy of network runs, a pure function of the state."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from towpath_readings.execution_log import INPUT_CHARS
 
 
 def agent_parameters(spec: ToolSpec) -> JsonObject:
-    """Return the tool's schema without the parameters that the system fills in (feature A8)."""
+    """Return the tool's schema without the parameters that the system fills in."""
     if not spec.system_params:
         return spec.parameters
     hidden = set(spec.system_params)

@@ -1,6 +1,6 @@
-"""A plan that a model writes: asked for with tools off, bound to a schema, checked, and mended at most once (E3).
+"""A plan that a model writes: asked for with tools off, bound to a schema, checked, and mended at most once.
 
-Law: what a model wrote is a plan only once `check_plan` finds nothing wrong with it. The planner is offered no
+What a model wrote is a plan only once `check_plan` finds nothing wrong with it. The planner is offered no
 tools, so it can't call itself.
 """
 

@@ -1,6 +1,6 @@
-"""Which files of its workspace a goal declares to be artifacts (feature C7).
+"""Which files of its workspace a goal declares to be artifacts.
 
-Law: whoever sets the goal says what counts as made: a criterion that looks at `artifacts` and names the file. What a
+Whoever sets the goal says what counts as made: a criterion that looks at `artifacts` and names the file. What a
 model writes beside that is no progress, however much of it there is.
 """
 

@@ -1,6 +1,6 @@
-"""Who is asked when a goal run is in doubt (feature C13, behaviours 002.4).
+"""Who is asked when a goal run is in doubt.
 
-Law: autonomy moves the decision between the model and a person. It never moves the threshold below which there is
+Autonomy moves the decision between the model and a person. It never moves the threshold below which there is
 doubt, and it never decides that there is none.
 """
 

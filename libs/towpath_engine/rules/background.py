@@ -1,4 +1,4 @@
-"""What a background run may not do yet, and what there is to reflect upon (features D5, D7)."""
+"""What a background run may not do yet, and what there is to reflect upon."""
 
 from towpath_contracts.decisions.decision import CallTools, ToolCall
 from towpath_engine.reducers.background import FAILED

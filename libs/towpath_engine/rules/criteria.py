@@ -1,6 +1,6 @@
-"""Acceptance criteria: what they see, which are met, and whether the goal is reached (features C1, C3).
+"""Acceptance criteria: what they see, which are met, and whether the goal is reached.
 
-Law: the platform looks at what happened. A model's word counts for the criteria that are texts, and only where it was
+The platform looks at what happened. A model's word counts for the criteria that are texts, and only where it was
 asked for just that in this very step; its own "done" counts for none.
 """
 
@@ -29,7 +29,7 @@ def has_texts(state: RunState) -> bool:
 
 
 def helpers(state: RunState) -> list[OpenChild]:
-    """Return the specialists that did in this step what the acting agent may not (feature C9)."""
+    """Return the specialists that did in this step what the acting agent may not."""
     return [child for child in state.children if child.step == state.step and child.did_subject]
 
 

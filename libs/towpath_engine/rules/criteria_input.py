@@ -1,6 +1,6 @@
-"""What of a long answer acceptance criteria see (feature C1).
+"""What of a long answer acceptance criteria see.
 
-Law: what is looked at is bounded, whatever a tool or a model answers: an expression takes time in proportion to it. A
+What is looked at is bounded, whatever a tool or a model answers: an expression takes time in proportion to it. A
 value within the bounds is seen as it is.
 """
 

@@ -1,6 +1,6 @@
-"""Turns a decision into an instruction, or into feedback (features A5-A8).
+"""Turns a decision into an instruction, or into feedback.
 
-Law: a refusal changes nothing but what the model is told next, and lists every problem of the decision at once.
+A refusal changes nothing but what the model is told next, and lists every problem of the decision at once.
 """
 
 from dataclasses import dataclass
@@ -139,7 +139,7 @@ def _tools(state: RunState, agent: CompiledAgent, proposals: tuple[ToolCallPropo
 
 
 def merge_arguments(spec: ToolSpec, given: JsonObject, system: JsonObject) -> tuple[JsonObject, list[str]]:
-    """Join the model's arguments with the system's; returns the merged ones and every problem found (feature A8)."""
+    """Join the model's arguments with the system's; returns the merged ones and every problem found."""
     properties: dict[str, Any] = spec.parameters.get("properties", {})
     required: list[str] = list(spec.parameters.get("required", []))
     owned = set(spec.system_params)

@@ -1,6 +1,6 @@
-"""What makes an acceptance criterion dear, found before the run begins (features C1, C3).
+"""What makes an acceptance criterion dear, found before the run begins.
 
-Law: how long a criterion takes is bounded by its text, since what it sees is bounded
+How long a criterion takes is bounded by its text, since what it sees is bounded
 (`towpath_engine.rules.criteria_input`). A macro goes over things that are there, and looks at one more thing for each;
 a pattern has few places, since a search takes as long as the text times these.
 """

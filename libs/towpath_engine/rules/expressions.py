@@ -1,6 +1,6 @@
-"""Acceptance criteria as expressions in CEL, the Common Expression Language (features C1, C3; google/cel-spec).
+"""Acceptance criteria as expressions in CEL, the Common Expression Language.
 
-Law: an expression is met only where it is exactly true. An error, a missing name and any other value are not; nothing
+An expression is met only where it is exactly true. An error, a missing name and any other value are not; nothing
 that a caller writes can raise here, read a clock, or take long: one macro at most, over lists that are bounded. What
 is dear in other ways is refused at submit (`towpath_engine.rules.expression_costs`).
 """

@@ -1,4 +1,4 @@
-"""Who may be asked in a composed run: agents of its network, and nested swarms (features B9, E2)."""
+"""Who may be asked in a composed run: agents of its network, and nested swarms."""
 
 from towpath_contracts.networks.spec import Snapshot
 from towpath_contracts.networks.swarm import CompiledSwarm

@@ -1,6 +1,6 @@
-"""What came of the steps of a plan or workflow: reports, results under their names, the output (features E1, E5).
+"""What came of the steps of a plan or workflow: reports, results under their names, the output.
 
-Law: statuses follow from the ends of the children alone. What is kept of results is bounded; what does not fit is a
+Statuses follow from the ends of the children alone. What is kept of results is bounded; what does not fit is a
 reference. Errors say code and message of an end, and nothing of the inside of a child.
 """
 
@@ -165,7 +165,7 @@ def output_of(held: Composition) -> PlanOutput:
 
 
 def stage_said(state: RunState, held: Composition) -> str:
-    """Return what the stage that has just ended gives the next one: its answers in the order of their names (B9).
+    """Return what the stage that has just ended gives the next one: its answers in the order of their names.
 
     They are whole, as the children handed them over, unless they are too large together for an agent to be asked.
     """

@@ -1,6 +1,6 @@
-"""The plan tools: one plan a run, whose steps are set up, added, changed and marked (feature D5, behaviours 003.2).
+"""The plan tools: one plan a run, whose steps are set up, added, changed and marked.
 
-Law: a plan is active, completed (every step is done) or abandoned. Ids are S001, S002, …: the next is the highest
+A plan is active, completed (every step is done) or abandoned. Ids are S001, S002, …: the next is the highest
 number plus one, and a new plan begins at S001. A plan is bounded as a whole: its size decides, whatever it is made of.
 """
 

@@ -1,6 +1,6 @@
-"""Filling the references of a plan's `with` and `prompt` (feature E4).
+"""Filling the references of a plan's `with` and `prompt`.
 
-Law: what is filled in is data: it is never read for references again, so no agent's answer can reach what another one
+What is filled in is data: it is never read for references again, so no agent's answer can reach what another one
 said. What comes out is bounded however often something is referred to.
 """
 

@@ -1,6 +1,6 @@
 """What applying an internal tool gives: a result, or a refusal that the model sees; and what it changes.
 
-Law: a tool that fails changes nothing.
+A tool that fails changes nothing.
 """
 
 from dataclasses import dataclass, field

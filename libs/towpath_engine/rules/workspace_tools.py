@@ -1,6 +1,6 @@
-"""The workspace tools: virtual text files of one run (feature D6, behaviours 003.2).
+"""The workspace tools: virtual text files of one run.
 
-Law: a name never leads out of the workspace, a mounted file is never changed, and a call that fails changes nothing.
+A name never leads out of the workspace, a mounted file is never changed, and a call that fails changes nothing.
 Every write makes a new version, whose text is a blob named by its digest.
 """
 

@@ -1,6 +1,6 @@
-"""What a background run remembers beside the rest of its state (features D4-D9).
+"""What a background run remembers beside the rest of its state.
 
-Law: bounded. Its plan and its files lie on the desk.
+Bounded. Its plan and its files lie on the desk.
 """
 
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from towpath_contracts.base import JsonObject
 
 CALLS_KEPT = 5
-"""Last tool calls of the snapshot that a prompt shows (feature D4)."""
+"""Last tool calls of the snapshot that a prompt shows."""
 
 REFLECTIONS_KEPT = 5
 """Notes of reflections that a prompt shows; they are pending until the next decision is made."""

@@ -1,6 +1,6 @@
-"""What a run has reserved and spent, account by account: the part of its state that budgets need (design §5).
+"""What a run has reserved and spent, account by account: the part of its state that budgets need.
 
-Law: exact and bounded. What is reserved for an attempt is in the log, so that folding it again gives the same accounts
+Exact and bounded. What is reserved for an attempt is in the log, so that folding it again gives the same accounts
 whatever a newer version would reserve; the rows in Postgres change by what changes here, in the same transaction.
 """
 

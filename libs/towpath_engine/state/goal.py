@@ -1,6 +1,6 @@
-"""What a goal run remembers beside the rest of its state (features C1-C9).
+"""What a goal run remembers beside the rest of its state.
 
-Law: bounded. The whole history of steps is in the log; here is what the next step depends on.
+Bounded. The whole history of steps is in the log; here is what the next step depends on.
 """
 
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from towpath_contracts.base import JsonObject
 
 STEPS_KEPT = 5
-"""Last steps shown to assessments (feature C8: the last five)."""
+"""Last steps shown to assessments."""
 
 SIGNATURES_KEPT = 10
-"""Signatures of actions that were tried in this step: each attempt must be another one (feature C4)."""
+"""Signatures of actions that were tried in this step: each attempt must be another one."""
 
 RUNGS_KEPT = 32
 """Tools that were denied, with how far up the ladder that led: a network has few."""

@@ -1,6 +1,6 @@
 """How large the answers of internal tools, and what prompts show of the desk, may be.
 
-Law: an answer is an event, a message to the ledger and a text for a model; none of them may ever be too large for its
+An answer is an event, a message to the ledger and a text for a model; none of them may ever be too large for its
 carrier. What is left out is counted, and lists keep their first entries whole.
 """
 

@@ -1,6 +1,6 @@
 """What the state of a composed run holds: a plan or workflow, how far it is, and what came of its steps.
 
-Law: bounded like the rest of the state: results that are large are kept as references (`composing`).
+Bounded like the rest of the state: results that are large are kept as references (`composing`).
 """
 
 from dataclasses import dataclass, field

@@ -1,6 +1,6 @@
 """The state of a run: what folding its events gives.
 
-Law: frozen (without slots: see `change`), and bounded: nothing here grows with the length of the run's history.
+Frozen (without slots: see `change`), and bounded: nothing here grows with the length of the run's history.
 Whatever is only needed to be read later is in the log, not here.
 """
 
@@ -27,10 +27,10 @@ from towpath_engine.state.watchdog import Watch
 from towpath_engine.state.workspace import Desk
 
 LOG_TAIL = 10
-"""Entries of the execution log that a prompt summarises (feature A11)."""
+"""Entries of the execution log that a prompt summarises."""
 
 OLDER_KEPT = 20
-"""Older outputs that are shown by id and preview; the rest is only counted (feature A11)."""
+"""Older outputs that are shown by id and preview; the rest is only counted."""
 
 
 _NO_USAGE = Usage()
@@ -38,7 +38,7 @@ NO_COST = Cost(usd=0.0, price_known=True)
 
 
 class Status(StrEnum):
-    """Live and final statuses (design §5)."""
+    """Live and final statuses."""
 
     NEW = "new"
     QUEUED = "queued"
@@ -76,7 +76,7 @@ class EffectKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class PendingEffect:
-    """Something asked of the outside and not answered yet (design §4).
+    """Something asked of the outside and not answered yet.
 
     `fence` is that of the moment it was asked for: a resend never carries a newer one, or it would pass a fence that
     was raised to stop it. `dead` counts its messages that nobody could handle. `outcome` is what the ledger is told of
@@ -169,7 +169,7 @@ class OpenGate:
 
 @dataclass(frozen=True, kw_only=True)
 class Detectors:
-    """Counters of the loop detectors; part of the state, so they survive restarts and agent changes (design §5).
+    """Counters of the loop detectors; part of the state, so they survive restarts and agent changes.
 
     `window` are the last steps' signatures, `cycle` those of a cycle that they end with; `handoffs` the last ones
     without work in between, `polls` the polling decisions in a row. `*_told` is the count at which something was done
@@ -302,7 +302,7 @@ class RunState:
 
     @property
     def max_parallel(self) -> int:
-        """How many children it may have at once: the least that plan, swarm, parent and server say (feature E7)."""
+        """How many children it may have at once: the least that plan, swarm, parent and server say."""
         own = self.created
         plan = own.plan.max_parallel if own.plan is not None else None
         swarm = own.swarm.swarm.max_parallel if own.swarm is not None else None
@@ -322,7 +322,7 @@ class RunState:
 
     @property
     def waits_only_for_people(self) -> bool:
-        """Whether every pending effect stands behind a gate, so that active time stands still (design §5)."""
+        """Whether every pending effect stands behind a gate, so that active time stands still."""
         waiting = {name for child in self.children if child.waits for name in (child.child_id, child.execution_id)}
         if (not self.gates and not waiting) or (not self.pending and not self.waits_at_run_gate):
             return False

@@ -1,6 +1,6 @@
 """What a run remembers of the watchdog's reports.
 
-Law: bounded. A report is known by what it is about and by the event at which it was taken.
+Bounded. A report is known by what it is about and by the event at which it was taken.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
-"""What lies on the desk of a run: its plan and the files of its workspace (features D4-D6).
+"""What lies on the desk of a run: its plan and the files of its workspace.
 
-Law: bounded (64 steps, 1,000 files). Contents of files are blobs, named here by their digest.
+Bounded (64 steps, 1,000 files). Contents of files are blobs, named here by their digest.
 """
 
 from dataclasses import dataclass, field
@@ -75,7 +75,7 @@ EMPTY = Desk()
 
 
 def needs_plan(tools: tuple[str, ...], desk: Desk | None) -> bool:
-    """Say whether *tools* may not be used yet: a background run plans before it acts (feature D5)."""
+    """Say whether *tools* may not be used yet: a background run plans before it acts."""
     plan = desk.plan if desk is not None else None
     return (plan is None or plan.status != "active") and not PLAN_TOOLS.issuperset(tools)
 

@@ -1,7 +1,7 @@
 """One NATS connection per service: connect for ever, post, ask, answer.
 
 Law: `post` does not wait for the broker. What it sends is either said again by somebody who remembers (pending effects,
-unconfirmed outcomes) or may be lost by promise; never use it for anything else (design §4).
+unconfirmed outcomes) or may be lost by promise; never use it for anything else.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ MAX_ECHO = 128
 """Characters of a correlation id that an answer repeats."""
 
 PING_INTERVAL_S = 5
-"""With two unanswered pings a frozen broker is noticed in 15 s (reliability.md §2, reconnect)."""
+"""With two unanswered pings a frozen broker is noticed in 15 s."""
 
 
 _QUICKLY: dict[str, Any] = {"reconnect_time_wait": 0.25}

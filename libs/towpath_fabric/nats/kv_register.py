@@ -1,8 +1,8 @@
 """Small values that processes of one role share over the broker: read, and written where nobody wrote meanwhile.
 
-Law: a register is the last message of its subject, written by compare-and-set; nothing is true because of it, and a
+A register is the last message of its subject, written by compare-and-set; nothing is true because of it, and a
 broker that lost them all begins with none. Time is the broker's, read from its stamps: a lower bound, so that whoever
-waits for a moment never thinks it has come too early, and no two machines' clocks are compared (reliability.md §3.3).
+waits for a moment never thinks it has come too early, and no two machines' clocks are compared.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """How a process proves to the broker who it is, and the broker to it: passwords, nkeys, credentials, TLS.
 
-Law: where TLS is asked for, the first byte that goes out is TLS. nats-py on its own speaks in the clear until the
+Where TLS is asked for, the first byte that goes out is TLS. nats-py on its own speaks in the clear until the
 server asks for TLS, so whoever sits between could leave that out and be told the password; a server for Towpath shakes
 hands first (`tls { handshake_first: true }`).
 """

@@ -1,8 +1,8 @@
 """The pull consumer of the hot batch loops: messages wait in memory while the previous batch is committed.
 
-Law: delivery is a hint and an ack is a hint; nothing here makes anything exactly-once. A missing stream or consumer
-means "wait and rebind", never an error (design §6). One long-lived pull request is kept open, so that a message costs
-one hop and no polling; nats-py's own fetch has two bugs that cost seconds (facts.md §4).
+Delivery is a hint and an ack is a hint; nothing here makes anything exactly-once. A missing stream or consumer
+means "wait and rebind", never an error. One long-lived pull request is kept open, so that a message costs
+one hop and no polling; nats-py's own fetch has two bugs that cost seconds.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""Makes the broker's streams and consumers equal to the declared ones (design §6).
+"""Makes the broker's streams and consumers equal to the declared ones.
 
-Law: idempotent; it adds and updates, and never deletes a stream, so no message is lost by a start.
+Idempotent; it adds and updates, and never deletes a stream, so no message is lost by a start.
 """
 
 from nats import errors as nats_errors

@@ -1,6 +1,6 @@
 """Keeps a NATS connection alive whatever other clients put into subjects, replies and headers.
 
-Law: the broker forwards bytes that nats-py takes for text; one message with others ends its reading for good, and the
+The broker forwards bytes that nats-py takes for text; one message with others ends its reading for good, and the
 connection looks well for 15 s more. What can't be read is made readable (subjects, so that it can be set aside) or left
 out (headers, replies). An answer goes to an inbox and nowhere else: who asks would choose what a service publishes.
 Only the clients that are made careful change: nats-py stays as it is for whatever else runs in the process.

@@ -1,7 +1,7 @@
 """Applies plain SQL migrations: `<package>/migrations/NNNN_name.sql`, in dbmate's form (`-- migrate:up`).
 
-Law: an applied file never changes (its checksum is stored); files run in order of (owner's place, number), each in one
-transaction, under one advisory lock, so that two starts at once are harmless (design §9).
+An applied file never changes (its checksum is stored); files run in order of (owner's place, number), each in one
+transaction, under one advisory lock, so that two starts at once are harmless.
 """
 
 import importlib.util

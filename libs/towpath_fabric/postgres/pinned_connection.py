@@ -1,6 +1,6 @@
 """One database connection that one loop keeps.
 
-Law: a lane runs one statement after another and is never shared, so the statements of a hot loop stay prepared and no
+A lane runs one statement after another and is never shared, so the statements of a hot loop stay prepared and no
 loop waits for another's. After any failure of the connection the next use takes a fresh one.
 """
 

@@ -1,6 +1,6 @@
 """Postgres for services: a pool, and statements that live in files.
 
-Law: SQL is a file of named statements beside its owner; Python never builds SQL from values. A statement is found by
+SQL is a file of named statements beside its owner; Python never builds SQL from values. A statement is found by
 its name, `-- name: what_it_does`, and prepared once per connection by asyncpg.
 """
 
@@ -27,7 +27,7 @@ DATABASE_DOWN = (
     asyncpg.InvalidAuthorizationSpecificationError,  # class 28: a login that is taken away or rotated
     TimeoutError,
 )
-"""What is raised while Postgres is away; it says nothing about the message being handled (design §6)."""
+"""What is raised while Postgres is away; it says nothing about the message being handled."""
 
 DATA_AT_FAULT = (asyncpg.DataError,)
 """What is raised for a value that Postgres can't hold, such as U+0000 in a text or a number beyond its column."""

@@ -1,6 +1,6 @@
 """Structured logs: JSON lines in containers, readable lines on a terminal.
 
-Law: a log line carries ids (run_id, seq, execution_id), never payloads, prompts or secrets.
+A log line carries ids (run_id, seq, execution_id), never payloads, prompts or secrets.
 """
 
 import logging

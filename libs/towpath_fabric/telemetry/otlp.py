@@ -1,6 +1,6 @@
 """Spans through OpenTelemetry's SDK to an OTLP/HTTP receiver.
 
-Law: a span enters a bounded queue on the caller's thread and leaves it on the SDK's own; whatever happens there stays
+A span enters a bounded queue on the caller's thread and leaves it on the SDK's own; whatever happens there stays
 there.
 """
 

@@ -1,7 +1,7 @@
 """Recording spans: cheap, bounded, and never in the way.
 
-Law: nothing here raises, blocks or waits. Without `otlp_endpoint` recording does nothing; with a receiver that is down
-or hangs, spans are dropped and counted, and the platform does not notice (feature A14).
+Nothing here raises, blocks or waits. Without `otlp_endpoint` recording does nothing; with a receiver that is down
+or hangs, spans are dropped and counted, and the platform does not notice.
 """
 
 import asyncio

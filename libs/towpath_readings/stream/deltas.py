@@ -1,6 +1,6 @@
-"""Which pieces of a model's text a viewer of a run is told, beside the log that it reads (feature B12).
+"""Which pieces of a model's text a viewer of a run is told, beside the log that it reads.
 
-Law: a viewer never has two answers before it. Of a request the call that began last is told, of a run the request that
+A viewer never has two answers before it. Of a request the call that began last is told, of a run the request that
 was asked last; what was told of another is taken back by one event, and what comes late of it is dropped. Once the log
 has the answer, everything comes from the log.
 """

@@ -1,6 +1,6 @@
-"""A run as it happens, in the words of a conversation: text, calls, results, steps, usage, status (feature B12).
+"""A run as it happens, in the words of a conversation: text, calls, results, steps, usage, status.
 
-Law: a projection of the log, so a stream has the retries and loop checks of every run, shows nothing that is taken back
+A projection of the log, so a stream has the retries and loop checks of every run, shows nothing that is taken back
 later, and is the same however often it is read. Calls and texts come whole: a decision counts once it is valid.
 """
 

@@ -1,6 +1,6 @@
-"""What can be read of a decision while a model still writes it: reasoning, answer, calls (feature B12).
+"""What can be read of a decision while a model still writes it: reasoning, answer, calls.
 
-Law: reading is tolerant and only ever grows: what was given out stays a beginning of what comes later, else nothing
+Reading is tolerant and only ever grows: what was given out stays a beginning of what comes later, else nothing
 more comes of that part. Nothing here is a decision; only a whole answer is checked (`towpath_decider.core.answers`).
 """
 

@@ -1,6 +1,6 @@
-"""The logs of a run and everything below it as one stream, and where a reader of it stands (feature B12).
+"""The logs of a run and everything below it as one stream, and where a reader of it stands.
 
-Law: the events of each run come in order and once, after the `child_started` that began it; a `child_ended` comes after
+The events of each run come in order and once, after the `child_started` that began it; a `child_ended` comes after
 all that the log of the child holds, and for a parked child, which may never end, after what it had logged by then. What
 such a child, or one below a child that ended, logs later is told too. What a cursor says has been told is never told
 again, and nothing else is left out.

@@ -1,6 +1,6 @@
-"""What the hooks of an agent hear (feature B6).
+"""What the hooks of an agent hear.
 
-Law: hooks hear what the platform asked and what the agent proposed, in this order: pre_model_call, the outputs that
+Hooks hear what the platform asked and what the agent proposed, in this order: pre_model_call, the outputs that
 came back, the answer, the calls it proposes, post_model_call. They may hear of a request again that another process
 died over.
 """

@@ -1,6 +1,6 @@
 """One answer of an agent: its attempts, its time, and what came of it.
 
-Law: whatever user code does (returns nonsense, raises, hangs, cancels itself), the result is one answer or one failure
+Whatever user code does (returns nonsense, raises, hangs, cancels itself), the result is one answer or one failure
 with a stable code. Only the end of the process is passed on.
 """
 
@@ -18,7 +18,7 @@ from towpath_fabric.telemetry.logs import Logger
 
 ATTEMPTS = 3
 WAITS_S = (1.0, 2.0)
-"""Between attempts after a failure that its agent calls retryable: like a decider's (design §8)."""
+"""Between attempts after a failure that its agent calls retryable: like a decider's."""
 
 MESSAGE_CHARS = 2_000
 """The longest reason of a failure; it is shown to people and, for `invalid_output`, to the agent."""

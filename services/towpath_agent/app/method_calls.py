@@ -1,6 +1,6 @@
 """Calls the method of an agent that a request asks for, and turns what it returns into the wire's JSON.
 
-Law: what user code returns is a decision or an assessment in form, or it is refused with a reason; what it raises is a
+What user code returns is a decision or an assessment in form, or it is refused with a reason; what it raises is a
 failure with a stable code. A cancellation is never swallowed.
 """
 
@@ -101,7 +101,7 @@ def _check(request: AgentRequest, value: JsonObject) -> None:
 
 
 def _check_payload(request: AgentRequest, decision: Any) -> None:
-    """Hold an answer against the schema that its agent or its task has (feature B5)."""
+    """Hold an answer against the schema that its agent or its task has."""
     if not isinstance(decision, Respond):
         return
     payload = decision.action_details.payload

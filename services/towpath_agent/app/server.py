@@ -1,6 +1,6 @@
 """The process of an agent: takes the requests of its pool, lets the agent answer them, and says what came of it.
 
-Law: the same as a decider's (`towpath_fabric.request_loop`): answered once, kept alive while it is worked on,
+The same as a decider's (`towpath_fabric.request_loop`): answered once, kept alive while it is worked on,
 handed back when the process ends. Only requests for this very agent are answered.
 """
 

@@ -1,6 +1,6 @@
 """`anthropic:`: Claude through Anthropic's SDK.
 
-Law: one question is one HTTP request, unless the API refuses an option that only helps. Structured outputs take closed
+One question is one HTTP request, unless the API refuses an option that only helps. Structured outputs take closed
 objects alone; a decision that holds an open one (any payload) is asked for in words, as the prompt always does.
 """
 
@@ -33,7 +33,7 @@ _OPTIONS = (
 
 
 class ClaudeProvider(SdkProvider):
-    """Asks with thinking off, and with the answer's schema where the API can hold it (feature A5)."""
+    """Asks with thinking off, and with the answer's schema where the API can hold it."""
 
     def __init__(self, *, api_key: SecretStr | None, base_url: str | None = None, log: Logger | None = None) -> None:
         """*base_url* replaces Anthropic's address, for proxies and tests."""
@@ -112,7 +112,7 @@ async def _heard(stream: Any, hear: Hear) -> Any:
 
 
 def messages_of(question: Question) -> list[JsonObject]:
-    """Return the turns, the user's last; the system's words travel beside them (feature B4)."""
+    """Return the turns, the user's last; the system's words travel beside them."""
     roles = {"user": "user", "model": "assistant"}
     return [{"role": roles[turn.role], "content": turn.text} for turn in question.turns]
 

@@ -1,6 +1,6 @@
-"""`gemini:`: Google's Gemini API through google-genai (facts.md §5).
+"""`gemini:`: Google's Gemini API through google-genai.
 
-Law: the library is loaded at the first question, in a thread, since it costs about a second. One question is one HTTP
+The library is loaded at the first question, in a thread, since it costs about a second. One question is one HTTP
 request, unless the model refuses an option that only helps (thinking off, the answer's schema): then it is asked once
 more without it. The key is sent to the API and to nobody else.
 """
@@ -34,7 +34,7 @@ _OPTIONS = (
 
 
 class GeminiProvider:
-    """Asks Gemini in JSON mode, with the answer's schema and thinking off (feature A5)."""
+    """Asks Gemini in JSON mode, with the answer's schema and thinking off."""
 
     def __init__(self, *, api_key: SecretStr | None, base_url: str | None = None, log: Logger | None = None) -> None:
         """*base_url* replaces Google's address, for proxies and tests."""

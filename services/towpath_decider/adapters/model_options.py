@@ -1,6 +1,6 @@
 """Options that only help (a response format, thinking off), and which models' servers do not take them.
 
-Law: an option that a server refuses by name is left out and the question asked again at once; that is part of the same
+An option that a server refuses by name is left out and the question asked again at once; that is part of the same
 attempt. Where the server does not know the option it is never sent to that model again, and the log says so once.
 """
 

@@ -1,6 +1,6 @@
-"""`openai:` and `local:`: chat completions of OpenAI, or of any server that speaks the same (facts.md §5).
+"""`openai:` and `local:`: chat completions of OpenAI, or of any server that speaks the same.
 
-Law: one question is one HTTP request, unless the server refuses an option that only helps. `local:` needs no key, goes
+One question is one HTTP request, unless the server refuses an option that only helps. `local:` needs no key, goes
 past every proxy, and costs nothing; what another server costs is known only by its model's name.
 """
 
@@ -59,7 +59,7 @@ _LOCAL_OPTIONS = (
 
 
 class OpenAiProvider(SdkProvider):
-    """Asks in JSON mode, with the answer's schema and thinking off (feature A5)."""
+    """Asks in JSON mode, with the answer's schema and thinking off."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class OpenAiProvider(SdkProvider):
 
 
 def messages_of(question: Question) -> list[JsonObject]:
-    """Return the question as messages: system, the turns before, the user's last (feature B4)."""
+    """Return the question as messages: system, the turns before, the user's last."""
     roles = {"user": "user", "model": "assistant"}
     turns = [{"role": roles[turn.role], "content": turn.text} for turn in question.turns]
     return [{"role": "system", "content": question.instructions}, *turns]

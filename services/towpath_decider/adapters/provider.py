@@ -1,6 +1,6 @@
 """What every model provider can do.
 
-Law: a provider answers one question and never raises for what a model, a network or a wrong key does: failures are
+A provider answers one question and never raises for what a model, a network or a wrong key does: failures are
 values that say whether asking again can help. It does not wait, retry or repair; `core.conversation` says when to.
 """
 

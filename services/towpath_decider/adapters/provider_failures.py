@@ -1,6 +1,6 @@
-"""What a failed call of a model's API means, one rule for every provider (feature B13).
+"""What a failed call of a model's API means, one rule for every provider.
 
-Law: the API's status and words decide whether asking again can help, the same everywhere. A context that is too long, a
+The API's status and words decide whether asking again can help, the same everywhere. A context that is too long, a
 wrong key and a refused request are never asked twice; a key never stands in a message.
 """
 

@@ -1,6 +1,6 @@
 """Where scripts come from: the task's own, as a blob of the orchestrator, or a file in the script folder.
 
-Law: a blob is what its digest says or it is refused; a file lies in the folder or it is not read.
+A blob is what its digest says or it is refused; a file lies in the folder or it is not read.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ MAX_SCRIPTS = 1_024
 """Scripts kept; runs whose script was dropped fetch it again."""
 
 MAX_SCRIPT_BYTES = 16 * 1024 * 1024
-"""As large as a blob may be (design §6)."""
+"""As large as a blob may be."""
 
 
 class ScriptError(Exception):

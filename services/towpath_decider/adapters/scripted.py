@@ -1,6 +1,6 @@
-"""`scripted:`: plays decisions that somebody wrote. What tests, benches and the keyless demo use (design §8).
+"""`scripted:`: plays decisions that somebody wrote. What tests, benches and the keyless demo use.
 
-Law: a script goes through the same reading, repair and checks as a model's words; it costs nothing and says so. An
+A script goes through the same reading, repair and checks as a model's words; it costs nothing and says so. An
 assessment for which nothing is written gets the neutral answer of its kind, which says that nothing was judged.
 """
 

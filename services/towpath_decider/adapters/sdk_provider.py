@@ -1,6 +1,6 @@
 """What the providers that use an official SDK have in common: OpenAI's and Anthropic's are cut alike.
 
-Law: the SDK is loaded at the first question, in a thread, since it costs about a second. It retries nothing: attempts
+The SDK is loaded at the first question, in a thread, since it costs about a second. It retries nothing: attempts
 are counted in `core.conversation`. It follows no redirect, so the key is sent to the configured address
 and nowhere else.
 """

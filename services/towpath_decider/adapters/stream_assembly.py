@@ -1,6 +1,6 @@
 """Answers that come in pieces over HTTP: read along, and put together as the API would have given them whole.
 
-Law: what is put together is read by the same code as an answer that came whole. A server that does not stream, though
+What is put together is read by the same code as an answer that came whole. A server that does not stream, though
 it was asked to, has answered all the same; one that refuses to is asked again without it.
 """
 

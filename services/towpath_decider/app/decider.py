@@ -1,6 +1,6 @@
 """Requests in, facts out: the decider's side of the broker.
 
-Law: how a request is kept, answered once and acknowledged is the fabric's (`towpath_fabric.request_loop`); what is said
+How a request is kept, answered once and acknowledged is the fabric's (`towpath_fabric.request_loop`); what is said
 of it afterwards, to logs, traces and metrics, is told here and may be lost.
 """
 

@@ -1,6 +1,6 @@
 """One decision from its request to its fact: render, converse, count.
 
-Law: every request ends in exactly one fact, whatever the model, the network or the template does; only an outage of the
+Every request ends in exactly one fact, whatever the model, the network or the template does; only an outage of the
 platform itself ends it without one. Nothing here touches the broker, so it runs the same in a test and in a service.
 """
 

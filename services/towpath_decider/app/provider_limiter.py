@@ -1,6 +1,6 @@
 """Waiting until a provider may be asked: limits that all deciders keep together.
 
-Law: a call that has its place pays no round trip. Slots and a little of the minute are taken ahead, for several calls
+A call that has its place pays no round trip. Slots and a little of the minute are taken ahead, for several calls
 in one write, and given back when they are not used. Whoever has not renewed its lease begins no call.
 """
 

@@ -1,6 +1,6 @@
-"""What a model is writing, told on `run.tokens.<run_id>` while it writes (feature B12).
+"""What a model is writing, told on `run.tokens.<run_id>` while it writes.
 
-Law: telling never holds up, changes or fails a decision. Pieces are gathered for EVERY_S, sent by a loop of their own,
+Telling never holds up, changes or fails a decision. Pieces are gathered for EVERY_S, sent by a loop of their own,
 and dropped when that is behind; an answer that is there sooner is not told in pieces, since the log has it at once.
 """
 

@@ -1,6 +1,6 @@
-"""What an answer must look like: a decision of the run's kind, or the answer to an assessment (feature B5, design §8).
+"""What an answer must look like: a decision of the run's kind, or the answer to an assessment.
 
-Law: every answer is held against what its request asks for, whatever the provider promised. A check says in words for
+Every answer is held against what its request asks for, whatever the provider promised. A check says in words for
 the model what is wrong, and never raises for what a model wrote.
 """
 

@@ -1,6 +1,6 @@
 """The JSON Schema of an answer in the words that providers take.
 
-Law: the schema only helps the model; what counts is the check of its answer. Gemini knows a part of JSON Schema (the
+The schema only helps the model; what counts is the check of its answer. Gemini knows a part of JSON Schema (the
 list is in google-genai's `response_json_schema`), which the others know too, so everything else is left out, references
 are written out, and what is nested too deeply becomes "any object". Claude takes closed objects alone.
 """

@@ -1,6 +1,6 @@
-"""Reading what a model wrote: find the JSON object, then hold it against what was asked for (feature A5).
+"""Reading what a model wrote: find the JSON object, then hold it against what was asked for.
 
-Law: an answer is a decision in form or it is refused with a reason that the model can act on. Unknown actions and
+An answer is a decision in form or it is refused with a reason that the model can act on. Unknown actions and
 unknown fields are refused. Whatever a model writes, reading it takes time in proportion to its length and never raises.
 """
 

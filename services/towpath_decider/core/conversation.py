@@ -1,6 +1,6 @@
-"""The order of attempts for one answer: ask, wait and ask again, ask for repair, give up (design §8, feature B13).
+"""The order of attempts for one answer: ask, wait and ask again, ask for repair, give up.
 
-Law: at most MAX_FAILURES calls that brought no text, with waits of 1 s and 2 s between them; at most one question for
+At most MAX_FAILURES calls that brought no text, with waits of 1 s and 2 s between them; at most one question for
 repair; nothing is asked twice that can't succeed the second time. The generator says what to do next and the shell does
 it, so every order of events can be tried without a model or a clock.
 """
@@ -16,7 +16,7 @@ from towpath_decider.core.prompt import Prompt
 from towpath_decider.core.usage import NO_USAGE, NOTHING
 
 MAX_FAILURES = 3
-"""Calls in total when every one fails; the third failure is the answer (feature B13)."""
+"""Calls in total when every one fails; the third failure is the answer."""
 
 WAITS_S = (1.0, 2.0)
 """Seconds before the second and the third attempt."""

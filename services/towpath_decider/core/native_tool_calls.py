@@ -1,7 +1,7 @@
 """Native tool calls of a model, read as the decision that they mean.
 
-Law: no provider is asked for native calls; where a server makes one of the answer all the same, it is no more than
-another way of writing USE_TOOL. Arguments stay as the model wrote them: reading them is the contract's (feature B5).
+No provider is asked for native calls; where a server makes one of the answer all the same, it is no more than
+another way of writing USE_TOOL. Arguments stay as the model wrote them: reading them is the contract's.
 """
 
 from collections.abc import Iterable

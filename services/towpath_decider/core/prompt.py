@@ -1,6 +1,6 @@
-"""What a model is told: base prompt, constraints, context, in this order (features A4, A5, A11).
+"""What a model is told: base prompt, constraints, context, in this order.
 
-Law: the same context always renders the same prompt. Text that the platform did not write (the user's message, tool
+The same context always renders the same prompt. Text that the platform did not write (the user's message, tool
 output, what another agent handed over) stands between fences whose mark is the text's own digest: no text can hold the
 mark that would close its fence, because it would have to contain its own digest.
 """
@@ -93,7 +93,7 @@ def _wanted(context: PromptContext) -> str:
 
 
 def _value(name: str, context: PromptContext) -> str:
-    """Return what a variable of a base prompt stands for (feature A4)."""
+    """Return what a variable of a base prompt stands for."""
     match name:
         case "tools":
             return _tool_names(context.tools)

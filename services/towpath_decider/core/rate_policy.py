@@ -1,6 +1,6 @@
 """What the deciders of a platform may ask of one provider together: calls at a time, and in a minute. Pure.
 
-Law: the sum of what is given never exceeds the limit. Calls at a time are slots, leased by each decider for seconds; a
+The sum of what is given never exceeds the limit. Calls at a time are slots, leased by each decider for seconds; a
 minute is a sliding one, kept in pieces, and what was given counts for a whole minute from the end of its piece.
 """
 

@@ -1,6 +1,6 @@
-"""Scripts: decisions written beforehand, played instead of a model's (design §8).
+"""Scripts: decisions written beforehand, played instead of a model's.
 
-Law: a script is an array in which the place of an entry is its index. An entry with the `kind` of an assessment belongs
+A script is an array in which the place of an entry is its index. An entry with the `kind` of an assessment belongs
 to that kind's queue, one with `agent` to that agent's queue, every other one to the queue `*`. The next entry is the
 unread one with the lowest index among the agent's own queue and `*`, or in the queue of the assessment's kind alone;
 what was read is told by the asker's cursors, so nothing is remembered here.

@@ -1,6 +1,6 @@
 """Tokens and money of the calls of one request, added up.
 
-Law: an unknown price is unknown and never 0; one call with an unknown price makes the sum unknown.
+An unknown price is unknown and never 0; one call with an unknown price makes the sum unknown.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ NOTHING = Cost(usd=0.0, price_known=True)
 
 
 def add_usage(usages: Iterable[Usage]) -> Usage:
-    """Add up *usages*, attempts that failed included (feature B4)."""
+    """Add up *usages*, attempts that failed included."""
     return merge_usage(usages)
 
 

@@ -1,6 +1,6 @@
 """What is being told about one run on `run.event.<run_id>`.
 
-Law: a feed is a hint. It may miss, repeat and reorder; whoever uses it asks the orchestrator for the truth (design §4).
+A feed is a hint. It may miss, repeat and reorder; whoever uses it asks the orchestrator for the truth.
 It holds little: a reader that is slow loses hints, never events.
 """
 

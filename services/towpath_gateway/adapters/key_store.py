@@ -1,6 +1,6 @@
 """The table of API keys: finding, making, listing and revoking them.
 
-Law: a secret leaves this module once, in the answer to its making. Postgres away means nobody is let in: that is an
+A secret leaves this module once, in the answer to its making. Postgres away means nobody is let in: that is an
 `unavailable`, never a "yes".
 """
 

@@ -1,6 +1,6 @@
 """The other services, as the gateway uses them.
 
-Law: every request carries the project of the credential; nothing here is cached and nothing is decided.
+Every request carries the project of the credential; nothing here is cached and nothing is decided.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ from towpath_readings.effects import TELLS_EFFECTS
 from towpath_readings.spans import SpanLink, submit_span
 
 CHECK_S = 2.0
-"""How often a reader asks for the truth while it waits (design §4)."""
+"""How often a reader asks for the truth while it waits."""
 
 SUBMIT_WAIT_S = 12.0
 """Longer than the orchestrator's own limit, so that its word arrives: it knows whether the task was accepted."""
 
 PAGE = 500
 LLM_CALLS_WAIT_S = 3.0
-"""How long the raw texts of a debug run are waited for; they travel apart from the run and may be lost (design §4)."""
+"""How long the raw texts of a debug run are waited for; they travel apart from the run and may be lost."""
 
 LLM_CALLS_CHARS = 32 * 1024 * 1024
 """How much raw text one answer may hold; a long run's calls beyond it are counted as missing."""

@@ -1,6 +1,6 @@
 """The HTTP application: every operation, every refusal, and its own description.
 
-Law: what is served is what `/openapi.json` says; no page loads anything from another host.
+What is served is what `/openapi.json` says; no page loads anything from another host.
 """
 
 from typing import Any

@@ -22,7 +22,7 @@ SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 1
 
 
 class Metrics:
-    """What the gateway counts. Labels are route templates, never ids (facts.md)."""
+    """What the gateway counts. Labels are route templates, never ids."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.requests = Counter(
@@ -98,7 +98,7 @@ def require_role(principal: Principal, role: str) -> None:
 
 
 def client_span(request: Request) -> SpanLink | None:
-    """Return the client's own span, which becomes a link of the run's trace: the run's id is its trace (design §2)."""
+    """Return the client's own span, which becomes a link of the run's trace: the run's id is its trace."""
     return parse_traceparent(request.headers.get("traceparent"))
 
 

@@ -1,6 +1,6 @@
 """Every refusal as application/problem+json (RFC 9457).
 
-Law: whatever goes wrong, the client gets a problem with a stable code and a remedy; nothing of the inside leaks into
+Whatever goes wrong, the client gets a problem with a stable code and a remedy; nothing of the inside leaks into
 it.
 """
 

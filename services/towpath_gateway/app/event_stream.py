@@ -1,8 +1,8 @@
 """The event stream of a run, or of a run and everything below it: every event once, in order, from the log.
 
-Law: what is sent is exactly the log after what the client has; the bus only makes it fast. A client that reads slowly
+What is sent is exactly the log after what the client has; the bus only makes it fast. A client that reads slowly
 waits for itself alone: logs are read at its pace, and pieces of a model's text that it has no time for are dropped. The
-stream says goodbye when this process stops, and never changes a run: dropping it cancels nothing (design §4).
+stream says goodbye when this process stops, and never changes a run: dropping it cancels nothing.
 """
 
 import asyncio

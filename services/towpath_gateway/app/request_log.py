@@ -1,6 +1,6 @@
 """The outermost layer: measures every request, and logs what nobody expected.
 
-Law: this is the one place of the gateway that catches everything; the client has its problem by then (`errors`). It
+This is the one place of the gateway that catches everything; the client has its problem by then (`errors`). It
 logs where an error came from, never its text, which may hold what a client sent.
 """
 

@@ -1,6 +1,6 @@
 """Submitting a task and waiting for its answer: what `POST /run` and the dry invoke share.
 
-Law: giving up the wait changes nothing; the run goes on, and the problem says where it is (feature E9).
+Giving up the wait changes nothing; the run goes on, and the problem says where it is.
 """
 
 from uuid import UUID

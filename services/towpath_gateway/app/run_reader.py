@@ -1,7 +1,7 @@
 """One run as a viewer reads it: its log in order, and beside it, where asked for, what a model is writing.
 
-Law: what is read is exactly the log after the seq that the reader has; the bus only makes it fast. The run's seq is
-checked every CHECK_S and at its end (design §4). Pieces of a model's text are read only once the log has been.
+What is read is exactly the log after the seq that the reader has; the bus only makes it fast. The run's seq is
+checked every CHECK_S and at its end. Pieces of a model's text are read only once the log has been.
 """
 
 import asyncio

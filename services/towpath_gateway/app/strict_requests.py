@@ -1,6 +1,6 @@
 """Requests as the gateway reads them: bounded, JSON only, strictly parsed.
 
-Law: a body is refused before it is held whole when it is too large, and before it is parsed when it is not JSON. Asking
+A body is refused before it is held whole when it is too large, and before it is parsed when it is not JSON. Asking
 for `application/json` also keeps web pages of other sites out: a browser asks first before it sends that (CORS).
 """
 

@@ -1,7 +1,7 @@
 """API keys and what they allow: `twp_<prefix>.<secret>`.
 
-Law: only the SHA-256 digest of a secret is kept and compared, in constant time. A secret has 256 random bits, so a slow
-hash would protect nothing (reliability.md §4.5). Whatever is not listed is refused.
+Only the SHA-256 digest of a secret is kept and compared, in constant time. A secret has 256 random bits, so a slow
+hash would protect nothing. Whatever is not listed is refused.
 """
 
 import hashlib

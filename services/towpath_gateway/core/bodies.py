@@ -1,6 +1,6 @@
 """Reading a JSON body strictly.
 
-Law: what the gateway lets in can be stored and written again by everybody behind it (`towpath_contracts.strict_json`).
+What the gateway lets in can be stored and written again by everybody behind it (`towpath_contracts.strict_json`).
 """
 
 from typing import Any

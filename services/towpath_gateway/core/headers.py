@@ -1,6 +1,6 @@
 """Reading the headers that change how a request is answered.
 
-Law: a preference may be ignored (RFC 7240), an idempotency key may not; what can't be understood is refused.
+A preference may be ignored (RFC 7240), an idempotency key may not; what can't be understood is refused.
 """
 
 import re

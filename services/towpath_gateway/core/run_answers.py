@@ -1,6 +1,6 @@
-"""The answer of `POST /run`: what source design 0 returns, and what a caller needs to go on.
+"""The answer of `POST /run`: the end of a run, its logs, and what a caller needs to go on.
 
-Law: made from the run and its log alone, so that it can be made again at any time.
+Made from the run and its log alone, so that it can be made again at any time.
 """
 
 from collections.abc import Iterable
@@ -116,5 +116,5 @@ def requests_with_text(calls: Iterable[JsonObject]) -> frozenset[str]:
 
 
 def trace_id_of(run_id: UUID) -> str:
-    """Return the trace id of a run as W3C trace context writes it (design §2)."""
+    """Return the trace id of a run as W3C trace context writes it."""
     return f"{run_id.int:032x}"

@@ -1,6 +1,6 @@
 """The history tables: one transaction per batch, and what a failure of it means.
 
-Law: cursors move in the same transaction as the rows they stand for, and only from where the writer believed them, so
+Cursors move in the same transaction as the rows they stand for, and only from where the writer believed them, so
 no event is ever told twice or left out, however many writers there are. Commits are not waited for on disk: what a
 crash of Postgres takes is read again from the run log.
 """

@@ -1,6 +1,6 @@
 """Answers questions about history.
 
-Law: an answer holds nothing of another project, and fits into one message: what does not is on the next page.
+An answer holds nothing of another project, and fits into one message: what does not is on the next page.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""Finds what the stream lost, and reads it from the run log (design §4: readers never trust the stream alone).
+"""Finds what the stream lost, and reads it from the run log.
 
-Law: every run that the orchestrator moved is in history within seconds, or is asked for again, ever more rarely, while
+Every run that the orchestrator moved is in history within seconds, or is asked for again, ever more rarely, while
 newer ones are still looked for. The time until which all is known to be there is stored, and moves only when it is
 true. An event that can't be read is set aside, like one that can't be stored.
 """

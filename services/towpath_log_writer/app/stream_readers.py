@@ -1,6 +1,6 @@
 """Takes the streams: events and logs, in batches, and acknowledges what is stored.
 
-Law: a batch is acknowledged after its commit. A message that can't be read is acknowledged too: the run log still has
+A batch is acknowledged after its commit. A message that can't be read is acknowledged too: the run log still has
 what it should have said, and the sweep will find it.
 """
 
@@ -158,7 +158,7 @@ class LogReader:
                 return
 
     async def _apart(self, calls: list[LlmCall], logs: list[ToolLog], error: Exception) -> None:
-        """Store each by itself; the one at fault is dropped, which logs may be (design §4)."""
+        """Store each by itself; the one at fault is dropped, which logs may be."""
         if len(calls) + len(logs) == 1:
             self._metrics.messages.labels("LOGS", "dropped").inc()
             self._log.error("a log can't be stored", error=str(error)[:500])

@@ -1,6 +1,6 @@
 """What a batch of events changes, as it is put together.
 
-Law: each row once. A place in the log names the run it speaks of, so that no event can change a row of another.
+Each row once. A place in the log names the run it speaks of, so that no event can change a row of another.
 """
 
 from dataclasses import dataclass, field

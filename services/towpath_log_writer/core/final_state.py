@@ -1,6 +1,6 @@
-"""The final TaskState of source design 2, made from the steps of a run that has ended (feature C12).
+"""The final TaskState of a goal, made from the steps of a run that has ended.
 
-Law: pure, and bounded: of a long run the last steps are told whole, and what was counted is counted over those.
+Pure, and bounded: of a long run the last steps are told whole, and what was counted is counted over those.
 """
 
 import json
@@ -15,7 +15,7 @@ STEPS_TOLD = 200
 """Last steps that a state tells of; ten times the default of goal runs."""
 
 ERRORS_TOLD = 10
-"""Last errors (behaviours 002.2: of a task's failures the last ten are kept)."""
+"""Last errors."""
 
 REASONING_CHARS = 300
 
@@ -64,7 +64,7 @@ def _told(step: Mapping[str, Any]) -> JsonObject:
 
 
 def _failures(steps: Iterable[Mapping[str, Any]]) -> tuple[int, int, list[str]]:
-    """Count failed steps: a success lowers the count by one and ends their row (behaviours 002.1)."""
+    """Count failed steps: a success lowers the count by one and ends their row."""
     count = in_a_row = 0
     errors: list[str] = []
     for step in steps:

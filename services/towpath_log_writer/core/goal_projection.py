@@ -1,6 +1,6 @@
-"""What a goal or background run says of itself: how a step went, how far it is, how sure, and its last words (C12).
+"""What a goal or background run says of itself: how a step went, how far it is, how sure, and its last words.
 
-Law: like `project`: one event, at most one run and one step.
+Like `project`: one event, at most one run and one step.
 """
 
 from collections.abc import Callable

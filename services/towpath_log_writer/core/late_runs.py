@@ -1,6 +1,6 @@
 """Which runs history is late with, and when to ask for one again.
 
-Law: a run that can't be completed is asked for ever more rarely and holds up no other; it is remembered until history
+A run that can't be completed is asked for ever more rarely and holds up no other; it is remembered until history
 has it all, so the time until which nothing is missing never passes it.
 """
 

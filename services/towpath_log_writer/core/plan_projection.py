@@ -1,6 +1,6 @@
-"""What plans and workflows say of their steps (features C12, E10).
+"""What plans and workflows say of their steps.
 
-Law: like `project`: one event, at most one run and one step. A step of a plan is a row like a step of any run, numbered
+Like `project`: one event, at most one run and one step. A step of a plan is a row like a step of any run, numbered
 from 1; what its agents did stands in the rows of their own runs.
 """
 

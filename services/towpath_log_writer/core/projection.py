@@ -1,6 +1,6 @@
-"""From events to rows (design §9, feature C12).
+"""From events to rows.
 
-Law: a pure fold, one event at a time and in seq order. Every event changes at most one run, one step and its tool
+A pure fold, one event at a time and in seq order. Every event changes at most one run, one step and its tool
 calls; unknown events change nothing, so a newer orchestrator does not stop an older log-writer.
 """
 

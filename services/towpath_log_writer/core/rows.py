@@ -1,6 +1,6 @@
 """Rows of history while a batch is put together, and JSON as Postgres can store it.
 
-Law: a row holds only what this batch says about it; None means "nothing said". The statements in queries.sql merge it
+A row holds only what this batch says about it; None means "nothing said". The statements in queries.sql merge it
 with what is stored.
 """
 

@@ -1,6 +1,6 @@
 """Which events of what arrived continue a run's history, and where something is missing.
 
-Law: history of a run grows by the next seq or not at all. What is already held is dropped, what comes after a gap waits
+History of a run grows by the next seq or not at all. What is already held is dropped, what comes after a gap waits
 for the run log to be read: nothing is remembered here.
 """
 

@@ -1,6 +1,6 @@
-"""The accounts in Postgres: opened before they are first spent from, changed by the commit of a batch (design §4, §5).
+"""The accounts in Postgres: opened before they are first spent from, changed by the commit of a batch.
 
-Law: what a transition reserves, gives back and spends is written by the statement that moves its run, or not at all.
+What a transition reserves, gives back and spends is written by the statement that moves its run, or not at all.
 """
 
 import json

@@ -1,5 +1,5 @@
 -- name: commit_charged
--- In the place of `held` in commit_batch, where runs of the batch spend from accounts (design §4, step 3): the accounts
+-- In the place of `held` in commit_batch, where runs of the batch spend from accounts: the accounts
 -- are locked after the run rows, in key order, and a run that does not fit is left out. Runs of one batch are taken in
 -- turn: first those that only give back. What a run gives back that asks for something, too, is nobody else's before it
 -- has moved: where one of its accounts has no room it keeps what it holds in all of them. `alone` says whether the run

@@ -1,4 +1,4 @@
-"""The rows of children that a transition starts, as `commit_children` takes them (design §5)."""
+"""The rows of children that a transition starts, as `commit_children` takes them."""
 
 import json
 from typing import TYPE_CHECKING, Any

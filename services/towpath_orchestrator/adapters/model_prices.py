@@ -1,6 +1,6 @@
 """What models cost at most: the operator's own list first, then that of genai-prices, which needs no network.
 
-Law: an upper bound, fixed in the run's log when its budget is applied; what a call really cost is told by its answer.
+An upper bound, fixed in the run's log when its budget is applied; what a call really cost is told by its answer.
 """
 
 from decimal import Decimal

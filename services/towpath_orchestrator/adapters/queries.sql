@@ -6,7 +6,7 @@ FROM (SELECT 1) AS one LEFT JOIN runs.run r ON r.run_id = ANY ($1::uuid[])
 -- name: commit_wanted
 -- One statement, one commit: every run whose seq is still the expected one moves on, with its events, facts and gates.
 -- Nothing moves where limits were set since the transitions were made ($budgets is the version that they know of): a
--- limit holds from the moment it is set (design §5). Its parts are put together, and numbers given, in run_tables.py.
+-- limit holds from the moment it is set. Its parts are put together, and numbers given, in run_tables.py.
 WITH wanted AS (
   SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::int[], $7::timestamptz[],
                        $8::text[], $9::int[], $10::timestamptz[], $11::timestamptz[], $12::text[])
@@ -15,7 +15,7 @@ WITH wanted AS (
 )
 
 -- name: commit_held
--- Rows are locked in run_id order, so that two orchestrators can't deadlock (design §4, step 3). Where runs spend from
+-- Rows are locked in run_id order, so that two orchestrators can't deadlock. Where runs spend from
 -- accounts, commit_charged of budgets.sql stands in the place of this.
 held AS (
   SELECT r.run_id FROM runs.run r JOIN wanted w ON w.run_id = r.run_id AND w.expected = r.seq
@@ -67,7 +67,7 @@ opened AS (
 
 -- name: commit_children
 -- Joined to commit_batch and commit_gates where a run has children: each is born with its whole record, in the very
--- transition that tells of it (design §5).
+-- transition that tells of it.
 born AS (
   INSERT INTO runs.run (run_id, project, kind, network, version, snapshot_digest, status, seq, wake_at, caller, priority,
                         agent_key, step, max_steps, user_message, labels, debug, created_at, started_at, updated_at,
@@ -162,7 +162,7 @@ ON CONFLICT (run_id) DO UPDATE SET seq = excluded.seq, engine_version = excluded
 WHERE runs.run_snapshot.seq < excluded.seq OR runs.run_snapshot.engine_version <> excluded.engine_version
 
 -- name: park_unreadable
--- A log that can't be folded: the run is parked and nothing wakes it (design §5).
+-- A log that can't be folded: the run is parked and nothing wakes it.
 UPDATE runs.run SET status = 'quarantined', reason = 'log_unreadable', wake_at = NULL, updated_at = now()
 WHERE run_id = $1 AND ended_at IS NULL
 
@@ -207,7 +207,7 @@ LEFT JOIN (SELECT r.caller, r.network, count(*) AS active FROM runs.run r
            GROUP BY r.caller, r.network) AS a ON true
 
 -- name: next_queued
--- Whoever holds least comes next: everybody's first, then everybody's second (design §4, admission); of those who hold
+-- Whoever holds least comes next: everybody's first, then everybody's second; of those who hold
 -- the same, whoever is not among $3, or was served longest ago, which is first in it. Nobody's runs of one network get
 -- more than $2, so that a slow one leaves room for the others. Each queue is read from its front, and no further than it
 -- could be let in: a long one hides nobody and costs nothing. Children have no queue_at and stand in front of what is

@@ -1,6 +1,6 @@
-"""The run tables: read clocks and seqs, load states, commit batches (design §4).
+"""The run tables: read clocks and seqs, load states, commit batches.
 
-Law: a batch is one statement and one commit. A run whose seq moved meanwhile is simply not among the returned ids.
+A batch is one statement and one commit. A run whose seq moved meanwhile is simply not among the returned ids.
 """
 
 import json

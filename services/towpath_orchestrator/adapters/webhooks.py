@@ -1,6 +1,6 @@
 """Webhooks that are told of gates: who they are, and how what they are told is signed (standardwebhooks.com).
 
-Law: addresses come from the operator's file and from nowhere else; a secret is named there and never written. Neither
+Addresses come from the operator's file and from nowhere else; a secret is named there and never written. Neither
 ever stands in a table, a log or an error.
 """
 

@@ -1,6 +1,6 @@
-"""What is wrong with a goal, before a run pursues it (features C1, C3). Pure.
+"""What is wrong with a goal, before a run pursues it. Pure.
 
-Law: a criterion that can't be evaluated, or that nothing in the network could ever meet, is refused at the door; in the
+A criterion that can't be evaluated, or that nothing in the network could ever meet, is refused at the door; in the
 run it would only be unmet, step after step.
 """
 

@@ -1,6 +1,6 @@
-"""What is wrong with an objective or its files, before a run pursues it; and the files as the run begins with (D1, D6).
+"""What is wrong with an objective or its files, before a run pursues it; and the files as the run begins with.
 
-Law: pure. A task is refused whole; what is mounted is read-only, and its texts are stored before the run's first event,
+Pure. A task is refused whole; what is mounted is read-only, and its texts are stored before the run's first event,
 which names their digests alone.
 """
 

@@ -1,6 +1,6 @@
-"""What is wrong with a plan, before a run carries it out (features E2, E3). Pure.
+"""What is wrong with a plan, before a run carries it out. Pure.
 
-Law: a plan is refused whole, with every fault at its place in the task. One that a model is to write is checked when it
+A plan is refused whole, with every fault at its place in the task. One that a model is to write is checked when it
 is written.
 """
 

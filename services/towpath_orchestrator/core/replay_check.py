@@ -1,6 +1,6 @@
-"""Replays stored runs through the engine of this version and says where they would go another way (design §5).
+"""Replays stored runs through the engine of this version and says where they would go another way.
 
-Law: nothing is changed, and nothing of a run is held but its state and a page of its record, so that any number of
+Nothing is changed, and nothing of a run is held but its state and a page of its record, so that any number of
 runs of any length can be replayed.
 """
 

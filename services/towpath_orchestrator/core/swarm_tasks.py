@@ -1,6 +1,6 @@
-"""What a task may ask of a network that is a swarm (design §5; features B9-B11). Pure.
+"""What a task may ask of a network that is a swarm. Pure.
 
-Law: a swarm takes a message. What belongs to one agent alone, or to another kind of run, is refused with its place.
+A swarm takes a message. What belongs to one agent alone, or to another kind of run, is refused with its place.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ SWARM = "swarm"
 
 
 def kind_of(task: SubmitTask, snapshot: Snapshot) -> str:
-    """Return the kind of run that *task* makes of a network; a single instruction is that of one agent (A15)."""
+    """Return the kind of run that *task* makes of a network; a single instruction is that of one agent."""
     if snapshot.swarm is None or task.kind != NETWORK or task.single_instruction:
         return task.kind
     return SWARM

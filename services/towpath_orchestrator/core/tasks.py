@@ -1,6 +1,6 @@
 """What a task must be, and what becomes of it as the first event of its run. Pure.
 
-Law: a task is refused whole, with every reason at once; what is accepted has every default filled in.
+A task is refused whole, with every reason at once; what is accepted has every default filled in.
 """
 
 import difflib
@@ -173,7 +173,7 @@ def _plan(task: SubmitTask) -> PlanTask | None:
 
 
 def _timeout(task: SubmitTask, snapshot: Snapshot) -> int:
-    """Return the active time of the run in ms; that of a plan can only lower it (feature E7)."""
+    """Return the active time of the run in ms; that of a plan can only lower it."""
     own = task.timeout_ms or snapshot.timeout_ms
     planned = task.plan.timeout_ms if task.plan is not None else None
     return own if planned is None else min(own, planned)
@@ -195,7 +195,7 @@ def _background(task: SubmitTask, snapshot: Snapshot) -> BackgroundTask | None:
 
 
 def _steps(goal: GoalTask | None, background: BackgroundTask | None) -> int | None:
-    """Return how many steps a goal or background run may take; None for a network run (design §5)."""
+    """Return how many steps a goal or background run may take; None for a network run."""
     if goal is not None:
         return (goal.settings.max_steps if goal.settings is not None else None) or GOAL_MAX_STEPS
     if background is not None:

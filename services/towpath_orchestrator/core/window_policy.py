@@ -1,6 +1,6 @@
 """How many messages may be on their way to one place: found out by trying, while some have to wait. Pure.
 
-Law: as many as make it go faster, and no more. What is on its way beyond that only waits where nobody chooses whose
+As many as make it go faster, and no more. What is on its way beyond that only waits where nobody chooses whose
 turn it is. Nothing is known of who answers, or how long that takes: a model may take seconds and a script none.
 """
 

@@ -1,6 +1,6 @@
-"""Conditions in CEL, the Common Expression Language (design §7; github.com/google/cel-spec).
+"""Conditions in CEL, the Common Expression Language.
 
-Law: an expression is compiled once, may name only what a condition may see, and never raises while it is weighed: an
+An expression is compiled once, may name only what a condition may see, and never raises while it is weighed: an
 error of any kind is `UNCLEAR`. CEL always ends, but nested macros can take long, so a caller's own conditions (the
 grant of a task) may use none.
 """

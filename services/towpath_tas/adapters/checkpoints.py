@@ -1,6 +1,6 @@
 """Where checkpoints go outside of the database: a file, the structured log, an HTTP witness.
 
-Law: a checkpoint that could not be handed out is a warning, never a reason to stop sealing: the next one covers it.
+A checkpoint that could not be handed out is a warning, never a reason to stop sealing: the next one covers it.
 """
 
 import asyncio

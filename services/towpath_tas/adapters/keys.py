@@ -1,6 +1,6 @@
 """The keys that sign tickets and checkpoints: one file, one key, the same for every replica.
 
-Law: the file is read by its owner only, and a key that others may read is refused. A key is made only where that is
+The file is read by its owner only, and a key that others may read is refused. A key is made only where that is
 asked for, and never over another one: two processes that start at once end up with the same key.
 """
 

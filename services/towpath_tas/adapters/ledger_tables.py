@@ -1,6 +1,6 @@
 """The ledger in Postgres: rows to values and back, and the two statements that change it.
 
-Law: a change is stored only under the revision and the policy version it was made with; what was not stored is said by
+A change is stored only under the revision and the policy version it was made with; what was not stored is said by
 being left out of the answer, never by an error.
 """
 

@@ -1,6 +1,6 @@
 """What the service can read of a run by itself: the task as it was submitted, and what earlier calls have returned.
 
-Law: nothing here is told by a model or a worker about where a value comes from; it is compared with what the ledger
+Nothing here is told by a model or a worker about where a value comes from; it is compared with what the ledger
 and the run's own log say. What can't be read is left out, and counts as not seen.
 """
 

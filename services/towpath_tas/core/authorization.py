@@ -1,6 +1,6 @@
-"""May this call happen? Registry, arguments, the task's grant and the matrix, in this order (design §7).
+"""May this call happen? Registry, arguments, the task's grant and the matrix, in this order.
 
-Law: the right to a call is the conjunction of all of them, and every answer that is not a clear yes is a no. The answer
+The right to a call is the conjunction of all of them, and every answer that is not a clear yes is a no. The answer
 depends on nothing but what is given here, so the same question under the same versions has the same answer.
 """
 

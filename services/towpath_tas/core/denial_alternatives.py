@@ -1,6 +1,6 @@
-"""What is left to an agent that was refused: other tools, other agents, a person (feature C9, design §7).
+"""What is left to an agent that was refused: other tools, other agents, a person.
 
-Law: what is named is really open, by the rules, the chain of grants and the network as they are. Where arguments or a
+What is named is really open, by the rules, the chain of grants and the network as they are. Where arguments or a
 limit decide, it is said (`conditional`), since nobody knows the arguments of a call that was not asked for. An agent
 that is named as a specialist may make the very call that was refused.
 """

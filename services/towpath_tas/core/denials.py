@@ -1,6 +1,6 @@
-"""What a refused agent hears: why, what it may use instead, and what to try (behaviours 002.3).
+"""What a refused agent hears: why, what it may use instead, and what to try.
 
-Law: a denial is material for the model's next decision. It names only tools that this agent may really use, nearest
+A denial is material for the model's next decision. It names only tools that this agent may really use, nearest
 first, and never says more about a rule than its name and condition.
 """
 

@@ -1,6 +1,6 @@
-"""What is paused in a project, put to one call (design §7).
+"""What is paused in a project, put to one call.
 
-Law: a switch names things by globs, as rules do, and holds whoever it matches; it never says what is allowed.
+A switch names things by globs, as rules do, and holds whoever it matches; it never says what is allowed.
 """
 
 from collections.abc import Iterable, Mapping

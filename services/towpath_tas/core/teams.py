@@ -1,6 +1,6 @@
-"""What a published network says of its agents: which tools they have, those of a team's lead too (feature B11).
+"""What a published network says of its agents: which tools they have, those of a team's lead too.
 
-Law: a network that can't be read has no teams here; nobody gets a right from what stands in it.
+A network that can't be read has no teams here; nobody gets a right from what stands in it.
 """
 
 import json

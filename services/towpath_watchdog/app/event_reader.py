@@ -1,6 +1,6 @@
 """Takes the events of runs from the stream, and reports what they show.
 
-Law: a batch is acknowledged when it is remembered, and nothing is judged while more is about to come: what was true an
+A batch is acknowledged when it is remembered, and nothing is judged while more is about to come: what was true an
 hour ago is no news. A report that the broker did not take is made again when the run moves.
 """
 

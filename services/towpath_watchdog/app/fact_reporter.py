@@ -1,6 +1,6 @@
 """Tells runs what was found about them, as facts, and counts it.
 
-Law: the same finding has the same id, whoever tells it and however often; the run machine takes it once. What the
+The same finding has the same id, whoever tells it and however often; the run machine takes it once. What the
 broker has stored is not told again by this process while it remembers it.
 """
 
@@ -18,7 +18,7 @@ from towpath_fabric.telemetry.logs import Logger
 from towpath_watchdog.core.run_memory import Memory, Report
 
 SOURCE = "watchdog"
-"""The name under which facts are sent (design §6)."""
+"""The name under which facts are sent."""
 
 TOLD_KEPT = 10_000
 """Findings that are remembered as told; one that is forgotten is told again, which changes nothing but the log."""

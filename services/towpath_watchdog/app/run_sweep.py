@@ -1,6 +1,6 @@
-"""Looks for what the stream does not tell: events that were lost, and runs that nobody advances (design §4).
+"""Looks for what the stream does not tell: events that were lost, and runs that nobody advances.
 
-Law: readers never trust the stream alone. Every question is bounded, and one that is not answered is asked again at the
+Readers never trust the stream alone. Every question is bounded, and one that is not answered is asked again at the
 next turn; no answer ever ends a loop.
 """
 

@@ -1,6 +1,6 @@
-"""What the acts of a run show: similar actions, a cycle, progress that stands still (design §5, feature C6).
+"""What the acts of a run show: similar actions, a cycle, progress that stands still.
 
-Law: a pure function of the trace. Every rule needs two things, that acts are alike and that they brought nothing new:
+A pure function of the trace. Every rule needs two things, that acts are alike and that they brought nothing new:
 alike alone is work on a list, and nothing new alone is looking around.
 """
 
@@ -22,7 +22,7 @@ TURNS = 3
 """Of a cycle, before it is one."""
 
 CYCLE_LENGTHS = range(2, 7)
-"""Of acts in a cycle (design §5)."""
+"""Of acts in a cycle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

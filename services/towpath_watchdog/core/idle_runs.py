@@ -1,6 +1,6 @@
 """What a run that stands still shows: lost work, or a silence that is longer than anything it may wait for.
 
-Law: a run that waits for a person is never idle. What is reported once is reported again only after the run moved.
+A run that waits for a person is never idle. What is reported once is reported again only after the run moved.
 """
 
 from collections.abc import Iterable

@@ -1,6 +1,6 @@
 """The runs that the watchdog follows, and which of their events are missing.
 
-Law: bounded. The run that was quiet longest is forgotten first, and one that has ended at once; whoever comes again is
+Bounded. The run that was quiet longest is forgotten first, and one that has ended at once; whoever comes again is
 read from the run log, from a little before where it goes on: what is judged is never older than that.
 """
 

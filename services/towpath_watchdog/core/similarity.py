@@ -1,6 +1,6 @@
-"""How alike two actions are, and whether a result says something new (behaviours 002.2: Jaccard over 0.7 is similar).
+"""How alike two actions are, and whether a result says something new.
 
-Law: pure functions over bounded texts. Precision comes first: somebody who works through a list is not somebody who
+Pure functions over bounded texts. Precision comes first: somebody who works through a list is not somebody who
 asks the same thing again in other words, so what varies between two calls is looked at by itself.
 """
 
@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 SIMILAR = 0.7
-"""Two actions whose tokens overlap by more than this are similar (behaviours 002.2)."""
+"""Two actions whose tokens overlap by more than this are similar."""
 
 REPHRASED = 0.5
 """Two texts that share more words than this are two ways to say one thing; two entries of a list share fewer."""

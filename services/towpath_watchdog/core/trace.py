@@ -1,6 +1,6 @@
 """What the watchdog remembers of a run: its last acts, and what is needed to judge them.
 
-Law: events come in order and each once; what is kept is bounded. A person's gate, a loop that the run machine has found
+Events come in order and each once; what is kept is bounded. A person's gate, a loop that the run machine has found
 itself and a report of the watchdog begin a new window: the run gets the chance to act on them.
 """
 

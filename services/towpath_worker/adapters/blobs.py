@@ -1,6 +1,6 @@
 """Large results: stored with TAS in pieces before the outcome that names them.
 
-Law: what a call has done must not be lost because its result is large; while nobody answers, the pieces are sent again.
+What a call has done must not be lost because its result is large; while nobody answers, the pieces are sent again.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from towpath_fabric.nats.bus import Bus
 from towpath_worker.core.results import Result, ResultRefusedError
 
 CHUNK_BYTES = 256 * 1024
-"""Before base64 (design §6); encoded it stays well below the broker's limit of 1 MiB."""
+"""Before base64; encoded it stays well below the broker's limit of 1 MiB."""
 
 ANSWER_S = 5.0
 LONGEST_PAUSE_S = 5.0

@@ -1,6 +1,6 @@
-"""The files of a run in a folder of this machine, for the time of one call (feature D6).
+"""The files of a run in a folder of this machine, for the time of one call.
 
-Law: the platform says by the call's ticket which files these are, and every file is what its digest says. What a tool
+The platform says by the call's ticket which files these are, and every file is what its digest says. What a tool
 changed goes back as a change set, which the run may refuse; nothing outlives the call.
 """
 

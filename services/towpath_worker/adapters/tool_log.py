@@ -1,6 +1,6 @@
-"""What tools write while they run: `log.tool.<project>.<toolset>` (design §6).
+"""What tools write while they run: `log.tool.<project>.<toolset>`.
 
-Law: it may be lost, it never holds up a call, and one call can't flood it.
+It may be lost, it never holds up a call, and one call can't flood it.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """One call on its way through the worker, and the running of its function.
 
-Law: a call occupies its slot until its function has really ended, also when nobody waits for it any more.
+A call occupies its slot until its function has really ended, also when nobody waits for it any more.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Runs one permitted call and says what came of it.
 
-Law: whatever a tool does (returns nonsense, raises, hangs, exits), the answer is one ToolOutcome.
+Whatever a tool does (returns nonsense, raises, hangs, exits), the answer is one ToolOutcome.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The way of one call through the worker: ticket, claim, function, outcome.
 
-Law: each step either leads on or ends the call for a stated reason; the envelope is believed only as far as its ticket
-confirms it (design §7).
+Each step either leads on or ends the call for a stated reason; the envelope is believed only as far as its ticket
+confirms it.
 """
 
 from typing import Literal

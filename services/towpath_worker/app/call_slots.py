@@ -1,6 +1,6 @@
 """The calls that are in this process, and the room that is left.
 
-Law: an execution is here at most once; nothing is fetched that could not begin at once.
+An execution is here at most once; nothing is fetched that could not begin at once.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""Outcomes of calls that were already reported as timed out: they settle what is `unknown` (design §7).
+"""Outcomes of calls that were already reported as timed out: they settle what is `unknown`.
 
-Law: a late outcome never takes the place of the first one, which is confirmed before it; and it holds no slot.
+A late outcome never takes the place of the first one, which is confirmed before it; and it holds no slot.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Looking after what is in the worker: beats, hung calls, stranded messages, new connections.
 
-Law: a delivery is kept alive only while its call is within its time, or its outcome is waiting for confirmation; a hung
-tool must miss its beats (reliability.md §3.3).
+A delivery is kept alive only while its call is within its time, or its outcome is waiting for confirmation; a hung
+tool must miss its beats.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Outcomes that the ledger has not confirmed yet.
 
-Law: an outcome is kept, and its delivery stays unacknowledged, until TAS says that the ledger holds it; until then it
-is sent again every few seconds and after every broker loss (design §7).
+An outcome is kept, and its delivery stays unacknowledged, until TAS says that the ledger holds it; until then it
+is sent again every few seconds and after every broker loss.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""Asking a tool's probe what became of an earlier start (design §7).
+"""Asking a tool's probe what became of an earlier start.
 
-Law: a probe decides only by a clear word. Everything else, also a probe that raises, hangs or returns nonsense, leaves
+A probe decides only by a clear word. Everything else, also a probe that raises, hangs or returns nonsense, leaves
 the call in doubt, and what is in doubt is not run again.
 """
 

@@ -1,6 +1,6 @@
 """Offering tools to TAS: at the start, when the connection came back, and when the worker's queue is missing.
 
-Law: registration is a proposal; what TAS makes of a tool is its business (design §7). Its answer carries the keys that
+Registration is a proposal; what TAS makes of a tool is its business. Its answer carries the keys that
 tickets are checked with, so nothing runs before the first answer.
 """
 

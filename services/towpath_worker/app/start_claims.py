@@ -1,7 +1,7 @@
 """Asking to start: `svc.tas.claim_start`, before anything that is not pure.
 
-Law: no answer means "do not run, ask again with the same claim_id"; the time to start in counts from when the question
-was sent, on this process's monotonic clock (design §7).
+No answer means "do not run, ask again with the same claim_id"; the time to start in counts from when the question
+was sent, on this process's monotonic clock.
 """
 
 import asyncio

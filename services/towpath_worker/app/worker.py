@@ -1,7 +1,7 @@
 """The worker: pulls invocations of its toolsets and runs as many at once as it has slots.
 
-Law: one execution runs at most once at a time in this process; a delivery is acknowledged only after the ledger holds
-its outcome, or TAS refused to let it start (design §7).
+One execution runs at most once at a time in this process; a delivery is acknowledged only after the ledger holds
+its outcome, or TAS refused to let it start.
 """
 
 import asyncio

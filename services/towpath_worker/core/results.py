@@ -1,6 +1,6 @@
 """What a call gives back: results as JSON with a digest, exceptions as ToolFailure.
 
-Law: the model and the record never see a traceback; equal results have equal digests.
+The model and the record never see a traceback; equal results have equal digests.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""No effect class is ever run against its word, wherever its worker dies (design §7, §10: worker killed mid-call).
+"""No effect class is ever run against its word, wherever its worker dies.
 
 One worker per class and place, each killed there while it has one call. What must hold is in one table.
 """

@@ -1,4 +1,4 @@
-"""A decider that dies or freezes in a model call costs time and money, and never a second decision (design §10)."""
+"""A decider that dies or freezes in a model call costs time and money, and never a second decision."""
 
 import asyncio
 import json

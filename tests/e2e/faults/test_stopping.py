@@ -1,4 +1,4 @@
-"""Cancelled runs prove that nothing of them goes on; slow, stuck and large calls harm nobody else (design §7)."""
+"""Cancelled runs prove that nothing of them goes on; slow, stuck and large calls harm nobody else."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""What is Gemini's own, over real HTTP; what all providers do alike is in test_decider_providers.py (design §8)."""
+"""What is Gemini's own, over real HTTP; what all providers do alike is in test_decider_providers.py."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

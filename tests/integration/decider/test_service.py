@@ -1,4 +1,4 @@
-"""The decider over real NATS: requests in, facts out, and what happens when something in between dies (design §8)."""
+"""The decider over real NATS: requests in, facts out, and what happens when something in between dies."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""Answers that are streamed, for every provider alike: the real SDKs over real HTTP, against local servers (B12)."""
+"""Answers that are streamed, for every provider alike: the real SDKs over real HTTP, against local servers."""
 
 import json
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Dead letters: kept once, told to their run, settled once by a person, and audited (design §6)."""
+"""Dead letters: kept once, told to their run, settled once by a person, and audited."""
 
 import asyncio
 import base64

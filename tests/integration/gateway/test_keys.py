@@ -1,4 +1,4 @@
-"""Keys, scopes, roles and projects: who may ask the gateway for what (design §3; reliability.md §4.5)."""
+"""Keys, scopes, roles and projects: who may ask the gateway for what."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Streams of whole trees, of what models write, and of readers that do not read (row B12), at the gateway."""
+"""Streams of whole trees, of what models write, and of readers that do not read, at the gateway."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What the log-writer answers, and what it keeps of logs (design §9)."""
+"""What the log-writer answers, and what it keeps of logs."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

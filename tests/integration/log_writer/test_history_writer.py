@@ -1,4 +1,4 @@
-"""Writers side by side on one database: every event is told exactly once, whoever believes what (design §4)."""
+"""Writers side by side on one database: every event is told exactly once, whoever believes what."""
 
 import json
 import uuid
@@ -144,7 +144,7 @@ TASK_STATE = {
     *("decision_reasoning", "escalation_triggered", "escalation_reason", "timeout_reached", "resource_limit_hit"),
     *("last_confidence_check_step", "last_confidence_score"),
 }
-"""The fields of source design 2."""
+"""The fields of a final TaskState."""
 
 
 async def test_every_way_to_cut_a_history_into_batches_gives_the_same_rows(pool: Any) -> None:

@@ -1,4 +1,4 @@
-"""The log-writer over real NATS and Postgres: history is complete whatever the stream does (design §4, §9, §10)."""
+"""The log-writer over real NATS and Postgres: history is complete whatever the stream does."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Who gets room: slow runs, waiting runs and floods leave it to others (design §4, admission)."""
+"""Who gets room: slow runs, waiting runs and floods leave it to others."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Who comes next: turns of callers, priorities that age, children and their parents, on the real tables (design §4)."""
+"""Who comes next: turns of callers, priorities that age, children and their parents, on the real tables."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta

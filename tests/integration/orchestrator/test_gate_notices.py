@@ -1,4 +1,4 @@
-"""Notices of gates reach a real receiver from a real database: at least once, whoever dies on the way (design §7)."""
+"""Notices of gates reach a real receiver from a real database: at least once, whoever dies on the way."""
 
 import asyncio
 import base64

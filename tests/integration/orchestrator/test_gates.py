@@ -1,4 +1,4 @@
-"""Who may settle a gate that is no approval: the orchestrator looks at the roles of whoever speaks (design §7)."""
+"""Who may settle a gate that is no approval: the orchestrator looks at the roles of whoever speaks."""
 
 import json
 import uuid

@@ -1,4 +1,4 @@
-"""Which runs the orchestrator says nobody advances, asked as its own database user (feature C6)."""
+"""Which runs the orchestrator says nobody advances, asked as its own database user."""
 
 from typing import Any
 from uuid import UUID, uuid4

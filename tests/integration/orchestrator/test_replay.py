@@ -1,4 +1,4 @@
-"""Stored runs replay byte for byte, and a record that this version would write otherwise is found (design §5)."""
+"""Stored runs replay byte for byte, and a record that this version would write otherwise is found."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Records of runs that go on meanwhile, and pages with runs that can't be read or that differ much (design §5)."""
+"""Records of runs that go on meanwhile, and pages with runs that can't be read or that differ much."""
 
 import json
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Files between a worker's scratch copy and its run: sizes are those of what is stored, and no call is lost (D6)."""
+"""Files between a worker's scratch copy and its run: sizes are those of what is stored, and no call is lost."""
 
 import errno
 import tempfile

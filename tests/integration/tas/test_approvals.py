@@ -1,4 +1,4 @@
-"""Approvals in a real service: several people, changed arguments, drift, expiry, replicas and restarts (design §7)."""
+"""Approvals in a real service: several people, changed arguments, drift, expiry, replicas and restarts."""
 
 import asyncio
 import uuid

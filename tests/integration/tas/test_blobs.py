@@ -1,4 +1,4 @@
-"""Large results at a real TAS process: stored in pieces, by ticket, under their digest (design §6)."""
+"""Large results at a real TAS process: stored in pieces, by ticket, under their digest."""
 
 import base64
 import uuid

@@ -1,4 +1,4 @@
-"""The life of calls in a real TAS process, over real NATS and Postgres (design §7, §10)."""
+"""The life of calls in a real TAS process, over real NATS and Postgres."""
 
 import asyncio
 import uuid

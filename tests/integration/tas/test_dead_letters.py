@@ -1,4 +1,4 @@
-"""What a worker can't read goes out again; in the end the call fails and the model is told (design §6)."""
+"""What a worker can't read goes out again; in the end the call fails and the model is told."""
 
 import base64
 import uuid

@@ -1,4 +1,4 @@
-"""Faults of and around the tool-access service: what must hold whatever is killed (design §10)."""
+"""Faults of and around the tool-access service: what must hold whatever is killed."""
 
 import asyncio
 import contextlib

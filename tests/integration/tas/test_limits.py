@@ -1,4 +1,4 @@
-"""What two replicas of a TAS agree on: the version of the matrix, rates of a project, costs of a run (design §7)."""
+"""What two replicas of a TAS agree on: the version of the matrix, rates of a project, costs of a run."""
 
 import asyncio
 import re

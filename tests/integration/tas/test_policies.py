@@ -1,4 +1,4 @@
-"""The matrix over time, asked of a real TAS process: versions, single rules, diffs, the shadow, figures (design §7)."""
+"""The matrix over time, asked of a real TAS process: versions, single rules, diffs, the shadow, figures."""
 
 import json
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Policies, tools, approvals and the audit of a real TAS process (design §7)."""
+"""Policies, tools, approvals and the audit of a real TAS process."""
 
 import asyncio
 import base64

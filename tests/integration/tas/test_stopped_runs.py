@@ -1,4 +1,4 @@
-"""Whatever lets a call start looks at the stored fence, in the transaction that stores it (design §7, cancel)."""
+"""Whatever lets a call start looks at the stored fence, in the transaction that stores it."""
 
 import asyncio
 import uuid

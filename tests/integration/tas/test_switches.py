@@ -1,4 +1,4 @@
-"""The stop switch over real replicas: it holds everywhere at once, survives kills, and loses nothing (design §7)."""
+"""The stop switch over real replicas: it holds everywhere at once, survives kills, and loses nothing."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""A version that has moved holds from its commit on: nothing decided under an older one is stored later (design §7)."""
+"""A version that has moved holds from its commit on: nothing decided under an older one is stored later."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,6 +1,6 @@
 """NATS in memory: work-queue streams with redelivery, core messages, and everything that goes wrong between.
 
-Law: it promises as little as the real one. Acknowledgements are hints, message ids are forgotten by a restart, what was
+It promises as little as the real one. Acknowledgements are hints, message ids are forgotten by a restart, what was
 acknowledged just before one may come again, and a wiped or restored store knows nothing of what was said since.
 """
 

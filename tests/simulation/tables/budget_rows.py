@@ -1,6 +1,6 @@
 """The accounts of schema `runs` in memory, and what the statements of budgets.sql do to them.
 
-Law: the same conditions as in budgets.sql: runs of one batch are taken in turn, those that only give back first, and
+The same conditions as in budgets.sql: runs of one batch are taken in turn, those that only give back first, and
 one that does not fit is left out.
 """
 

@@ -1,6 +1,6 @@
 """What the tool-access service reads of a run to tell where values come from, in memory.
 
-Law: as the SQL: the first event and no other, and ended calls that are not known yet, in the order of their steps.
+As the SQL: the first event and no other, and ended calls that are not known yet, in the order of their steps.
 """
 
 from typing import Any

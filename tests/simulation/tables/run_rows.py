@@ -1,6 +1,6 @@
 """The tables of schema `runs` in memory, and what the orchestrator's statements do to them.
 
-Law: the same conditions as in queries.sql: a run moves only from the seq that was expected, an event has its seq once,
+The same conditions as in queries.sql: a run moves only from the seq that was expected, an event has its seq once,
 a key makes one run. The names of the methods are those of the statements.
 """
 

@@ -1,6 +1,6 @@
 """The table of switches in memory, and what the statements about it do.
 
-Law: as the SQL: setting a switch and moving the registry's version are one commit. And what must hold of them: no call
+As the SQL: setting a switch and moving the registry's version are one commit. And what must hold of them: no call
 is stored as sent out, or as begun, while a switch holds it.
 """
 

@@ -1,4 +1,4 @@
-"""Golden histories: a run's facts and its log as they were recorded once (design §5, style point 14).
+"""Golden histories: a run's facts and its log as they were recorded once.
 
 A file is added, never edited: what an older engine wrote must still be read, and its facts must still give its log.
 `python -m tests.support.engine.golden_logs FILE` records those scenes of the file's name that have no file yet.

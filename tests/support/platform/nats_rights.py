@@ -1,6 +1,6 @@
 """What each NATS credential really may say and hear, tried on a broker: all of it, as `tests/authority/nats.yaml`.
 
-Law: the broker is asked, not its configuration. Every credential tries every subject there is, its own and others';
+The broker is asked, not its configuration. Every credential tries every subject there is, its own and others';
 what counts is what a witness among the core services hears, and what the broker refuses. `python -m
 tests.support.platform.nats_rights write` writes the file anew; read its diff.
 """

@@ -1,6 +1,6 @@
 """What each service's Postgres role may do, read from the catalog: the whole of it, as `tests/authority/postgres.yaml`.
 
-Law: rights are asked of the server (`has_…_privilege`), so that what comes from PUBLIC, membership or ownership counts
+Rights are asked of the server (`has_…_privilege`), so that what comes from PUBLIC, membership or ownership counts
 too. `python -m tests.support.platform.postgres_rights write` writes the file anew from the migrations; read its diff.
 """
 

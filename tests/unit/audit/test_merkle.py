@@ -41,7 +41,7 @@ SIZES = st.integers(1, 70)
 
 
 def mth(data: list[bytes]) -> bytes:
-    """RFC 6962 §2.1, word for word."""
+    """RFC 6962, section 2.1, word for word."""
     if not data:
         return hashlib.sha256(b"").digest()
     if len(data) == 1:
@@ -51,7 +51,7 @@ def mth(data: list[bytes]) -> bytes:
 
 
 def path(m: int, data: list[bytes]) -> list[bytes]:
-    """RFC 6962 §2.1.1."""
+    """RFC 6962, section 2.1.1."""
     if len(data) == 1:
         return []
     k = split(len(data))
@@ -59,7 +59,7 @@ def path(m: int, data: list[bytes]) -> list[bytes]:
 
 
 def subproof(m: int, data: list[bytes], whole: bool) -> list[bytes]:
-    """RFC 6962 §2.1.2."""
+    """RFC 6962, section 2.1.2."""
     if m == len(data):
         return [] if whole else [mth(data)]
     k = split(len(data))

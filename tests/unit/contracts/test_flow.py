@@ -1,4 +1,4 @@
-"""Flows of swarms: what they mean, and what is said of those that mean nothing (feature B9)."""
+"""Flows of swarms: what they mean, and what is said of those that mean nothing."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Globs: what patterns match, and that none of them makes a search slow (feature D6)."""
+"""Globs: what patterns match, and that none of them makes a search slow."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Values against JSON Schemas, whatever people write into schemas and models into values (features B5, D2)."""
+"""Values against JSON Schemas, whatever people write into schemas and models into values."""
 
 from decimal import Decimal
 from typing import Any

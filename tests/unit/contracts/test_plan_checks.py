@@ -1,4 +1,4 @@
-"""Plans are checked whole: every fault at once, each with its path (features E2, E4)."""
+"""Plans are checked whole: every fault at once, each with its path."""
 
 import json
 import sys

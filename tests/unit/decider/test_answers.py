@@ -1,4 +1,4 @@
-"""Reading what models write (feature A5)."""
+"""Reading what models write."""
 
 import re
 

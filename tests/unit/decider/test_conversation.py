@@ -1,4 +1,4 @@
-"""The order of attempts (design §8, feature B13), without a model and without a clock."""
+"""The order of attempts, without a model and without a clock."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Goals, objectives and assessments as a model is told of them, and what counts as an answer (C1, D13, B5)."""
+"""Goals, objectives and assessments as a model is told of them, and what counts as an answer."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""Plans that a model writes: tools off, bound to a schema, mended once (feature E3)."""
+"""Plans that a model writes: tools off, bound to a schema, mended once."""
 
 from typing import Any
 

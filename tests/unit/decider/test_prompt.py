@@ -1,4 +1,4 @@
-"""What a model is told (features A4, A5, A11)."""
+"""What a model is told."""
 
 import uuid
 

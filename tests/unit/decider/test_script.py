@@ -1,4 +1,4 @@
-"""Scripts: whose entry is next, and what it says (design §8)."""
+"""Scripts: whose entry is next, and what it says."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Arguments as models write them, and answers of a shape that was asked for, in the run machine (row B5)."""
+"""Arguments as models write them, and answers of a shape that was asked for, in the run machine."""
 
 import pytest
 from tests.support.engine.machine import Machine, respond, types, use, use_all

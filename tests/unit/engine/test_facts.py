@@ -1,4 +1,4 @@
-"""Facts that nobody waits for (design §4, §10): duplicate, late, of other runs, hostile. The run is untouched."""
+"""Facts that nobody waits for: duplicate, late, of other runs, hostile. The run is untouched."""
 
 from typing import Any
 from uuid import UUID, uuid5

@@ -1,4 +1,4 @@
-"""Recorded runs still replay, byte for byte: the same facts give the log that was written then (design §5)."""
+"""Recorded runs still replay, byte for byte: the same facts give the log that was written then."""
 
 from pathlib import Path
 from typing import Any

@@ -150,6 +150,6 @@ def test_timers_that_come_at_any_time_only_send_again(data: st.DataObject) -> No
 
 
 def comparable(entries: list[LogEntry]) -> list[str]:
-    """The log without times, attempts and resends, as design §10 compares it."""
+    """The log without times, attempts and resends, as logs of disturbed runs are compared."""
     kept = [entry.event for entry in entries if entry.event.type not in COMPARISON_IGNORES]
     return [event.model_dump_json(exclude={"expires_at", "until"}) for event in kept]

@@ -1,4 +1,4 @@
-"""No run of a tree exceeds a cap, whatever its models write and however swarms are nested (feature E7)."""
+"""No run of a tree exceeds a cap, whatever its models write and however swarms are nested."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Crash points do nothing unless armed, and then kill exactly one passing (reliability.md §5, test 1)."""
+"""Crash points do nothing unless armed, and then kill exactly one passing."""
 
 import os
 import signal

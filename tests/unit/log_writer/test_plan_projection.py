@@ -1,4 +1,4 @@
-"""What history tells of plans: a row for every step, with what came of its agents (features C12, E10)."""
+"""What history tells of plans: a row for every step, with what came of its agents."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""From events to rows: order, gaps, and what history says of every event (feature C12)."""
+"""From events to rows: order, gaps, and what history says of every event."""
 
 import uuid
 from collections.abc import Sequence

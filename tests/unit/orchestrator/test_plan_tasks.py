@@ -1,4 +1,4 @@
-"""Tasks with a plan: refused at the door with everything that is wrong, and what their runs begin with (E2, E7)."""
+"""Tasks with a plan: refused at the door with everything that is wrong, and what their runs begin with."""
 
 from datetime import UTC, datetime
 from typing import Any

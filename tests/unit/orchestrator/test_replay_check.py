@@ -1,4 +1,4 @@
-"""What a replay says of a record: the same, another way and where, parked then as now, or not to be told (§5)."""
+"""What a replay says of a record: the same, another way and where, parked then as now, or not to be told."""
 
 import dataclasses
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""What a task makes of a network that is a swarm, and what such a network can't take (features B9-B11)."""
+"""What a task makes of a network that is a swarm, and what such a network can't take."""
 
 from datetime import UTC, datetime
 from typing import Any

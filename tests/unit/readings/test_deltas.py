@@ -1,4 +1,4 @@
-"""Pieces of a model's text: what can be read of them, and which of them a viewer is told (feature B12)."""
+"""Pieces of a model's text: what can be read of them, and which of them a viewer is told."""
 
 import json
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""The list of effects of a run says `did not happen` only where that is certain (design §7, cancel)."""
+"""The list of effects of a run says `did not happen` only where that is certain."""
 
 from typing import Any
 

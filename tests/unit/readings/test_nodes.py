@@ -1,4 +1,4 @@
-"""A run's state, its node per model call, and its conversation, read from the log (rows B3, B4)."""
+"""A run's state, its node per model call, and its conversation, read from the log."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""Logs of a tree merged into one stream, in any order of reading, and taken up again at any place (feature B12)."""
+"""Logs of a tree merged into one stream, in any order of reading, and taken up again at any place."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""What a denial names is really open: other tools, other agents, a person (feature C9)."""
+"""What a denial names is really open: other tools, other agents, a person."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Agents in user code: who may answer what, and what becomes of anything that a person's code can do (row C10)."""
+"""Agents in user code: who may answer what, and what becomes of anything that a person's code can do."""
 
 import asyncio
 import json
@@ -240,7 +240,7 @@ async def test_b5_the_answer_of_an_agent_is_held_against_its_schema() -> None:
     assert failure.code == "invalid_output"
     assert "$.score: '7' is not of type 'integer'" in failure.message
     swarm = context(run_kind="swarm", routes=(OfferedRoute(agent_key="expert"),), respond_schema=wanted)
-    assert await answer(respond("expert"), context=swarm) == respond("expert"), "it hands over (feature B10)"
+    assert await answer(respond("expert"), context=swarm) == respond("expert"), "it hands over"
 
 
 async def test_a_cancelled_answer_is_cancelled() -> None:

@@ -1,4 +1,4 @@
-"""Swarms as people write them: with operators, with text, in YAML, and wrongly (features B9-B11)."""
+"""Swarms as people write them: with operators, with text, in YAML, and wrongly."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the watchdog finds in labelled traces, and what it leaves alone (feature C6; pure)."""
+"""What the watchdog finds in labelled traces, and what it leaves alone."""
 
 from collections.abc import Sequence
 from datetime import timedelta

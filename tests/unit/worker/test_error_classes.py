@@ -1,4 +1,4 @@
-"""Every class of error of a call is a result in its place, with a stable code and an honest advice (feature B7)."""
+"""Every class of error of a call is a result in its place, with a stable code and an honest advice."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The broker is killed, loses its data, gets an old copy back, or finds its files damaged (catalogue 3, 8 and 30).
+"""The broker is killed, loses its data, gets an old copy back, or finds its files damaged.
 
 What must hold: every accepted run completes and no effect happens twice, whatever the broker remembers; nothing is
 done by hand.

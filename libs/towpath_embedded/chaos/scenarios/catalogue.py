@@ -1,6 +1,6 @@
 """What a scenario is, and where the scenarios are.
 
-Law: a scenario starts what it breaks below its own folder and leaves nothing running; it ends with figures, or says why
+A scenario starts what it breaks below its own folder and leaves nothing running; it ends with figures, or says why
 it can't run here. A module joins the catalogue by a line in `MODULES`; it holds `SCENARIOS: tuple[Scenario, ...]`.
 """
 
@@ -74,7 +74,7 @@ class ScenarioContext:
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """One fault of the catalogue. *number* is its row (spec/reliability.md §5), *name* what `--scenario` takes."""
+    """One fault of the catalogue. *number* is its row, *name* what `--scenario` takes."""
 
     number: int
     name: str

@@ -1,4 +1,4 @@
-"""Every service runs under a clock of its own that is wrong, by an hour, by a day, and jumps (catalogue 11).
+"""Every service runs under a clock of its own that is wrong, by an hour, by a day, and jumps.
 
 What must hold: the order of nothing changes, no claim and no ticket expires early, no run's time is measured by a
 process; a dispatch that is really too old is refused and authorised again.

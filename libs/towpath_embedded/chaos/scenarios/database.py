@@ -1,4 +1,4 @@
-"""Postgres is frozen, killed and refused for a while, or answers only with refusals (catalogue 9).
+"""Postgres is frozen, killed and refused for a while, or answers only with refusals.
 
 What must hold: nothing is lost, and nothing starts without its claim in the ledger; every process lives on and no one
 is started again; new work is refused clearly (503 with Retry-After); work resumes by itself.

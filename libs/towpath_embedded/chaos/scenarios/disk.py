@@ -1,4 +1,4 @@
-"""The disks under the broker and under Postgres run full, each in turn, and get room again (catalogue 7).
+"""The disks under the broker and under Postgres run full, each in turn, and get room again.
 
 What must hold: a full database means a clear refusal within seconds (503 with Retry-After); a full broker may only
 cost time; nothing accepted is lost; all ends by itself once there is room. Needs the right to mount a small disk.

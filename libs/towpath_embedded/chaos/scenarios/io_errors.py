@@ -1,4 +1,4 @@
-"""Writes and syncs fail under Postgres and under the broker, injected with strace (catalogue 6).
+"""Writes and syncs fail under Postgres and under the broker, injected with strace.
 
 What must hold: nothing is acknowledged that is not on the disk; what fails is started again by itself; no accepted run
 is lost. Needs strace and the right to trace.

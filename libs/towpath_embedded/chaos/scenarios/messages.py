@@ -1,4 +1,4 @@
-"""Messages that nobody should send, and messages said again, late and in any order (catalogue 12 and 13; design §10).
+"""Messages that nobody should send, and messages said again, late and in any order.
 
 What must hold: no process ends, nothing happens because of them, what was asked is answered, what can't be read lies
 with the dead letters once, and the runs are what they would have been.

@@ -1,4 +1,4 @@
-"""The power goes: Postgres and the broker lie on disks that forget whatever was not synced (catalogue 5).
+"""The power goes: Postgres and the broker lie on disks that forget whatever was not synced.
 
 What must hold: no committed row is lost, the broker may lose what it likes, every run ends, no effect happens twice.
 The control must lose: the same cut under a Postgres with `fsync` off.

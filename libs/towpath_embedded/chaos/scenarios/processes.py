@@ -1,4 +1,4 @@
-"""Processes that stand still, hang on a dead line, are asked to end, or get nothing twice (catalogue 10, 19 and 29).
+"""Processes that stand still, hang on a dead line, are asked to end, or get nothing twice.
 
 What must hold: what a process does that stood still for longer than its lease is evidence and nothing else; a graceful
 end leaves nothing unclear; runs go on by Postgres alone where the broker repeats nothing.

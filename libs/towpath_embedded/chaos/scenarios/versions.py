@@ -1,4 +1,4 @@
-"""Records that a version can't read, and two versions at work side by side (catalogue 17 and 18).
+"""Records that a version can't read, and two versions at work side by side.
 
 What must hold: a log that the machine can't fold parks its own run and no other; while every service is replaced by its
 next version and back again, nothing is lost, nothing happens twice, and every run replays.

@@ -1,6 +1,6 @@
-"""The last words of a background run that reached its end: a summary, and the deliverable (features D2, D3).
+"""The last words of a background run that reached its end: a summary, and the deliverable.
 
-Law: a deliverable is what its schema says, or the run has failed; it may be mended once, unless user code made it.
+A deliverable is what its schema says, or the run has failed; it may be mended once, unless user code made it.
 """
 
 from towpath_contracts.base import JsonObject
@@ -20,7 +20,7 @@ MAX_FAULTS = 2
 """Deliverables that are not what was asked for, before the run has failed: the first may be mended."""
 
 AGENT_MODEL = "agent:"
-"""User code makes the deliverable: what it gets wrong once it gets wrong again (feature D2)."""
+"""User code makes the deliverable: what it gets wrong once it gets wrong again."""
 
 MAX_PROBLEMS = 16
 
@@ -82,7 +82,7 @@ def _problems(t: Transition, answer: JsonObject | None) -> tuple[str, ...]:
 
 
 def _unread(t: Transition) -> tuple[str, ...]:
-    """Say why the answer that has just come could not be taken: its faults, or the words of who read it (B5)."""
+    """Say why the answer that has just come could not be taken: its faults, or the words of who read it."""
     told = ("the answer is not a summary with a deliverable",)
     match next((e.event for e in t.entries if isinstance(e.event, ev.DecisionMissed | ev.DecisionReceived)), None):
         case ev.DecisionMissed(message=why):

@@ -1,6 +1,6 @@
-"""The end of a background run: every one has a summary, and says what became of its objective (features D3, D9, D11).
+"""The end of a background run: every one has a summary, and says what became of its objective.
 
-Law: whatever ends the run, its last events are its summary, Terminated and RunFinished. Where no model said the last
+Whatever ends the run, its last events are its summary, Terminated and RunFinished. Where no model said the last
 words, the platform does, and names the last error.
 """
 
@@ -32,7 +32,7 @@ def close_iteration(t: Transition) -> bool:
 
 
 def say_last_words(t: Transition, status: str, reason: str, message: str) -> JsonObject:
-    """Close what is open and return what the run's end tells beside its status (feature D3)."""
+    """Close what is open and return what the run's end tells beside its status."""
     background = t.state.background
     if background is None:
         return {}

@@ -1,6 +1,6 @@
-"""Background runs: an objective that is planned, pursued, reflected upon and handed over (design §5, features D1-D13).
+"""Background runs: an objective that is planned, pursued, reflected upon and handed over.
 
-Law: the order of design §5. A model's own completion comes first, then the plan that is completed and confirmed; then
+The order matters. A model's own completion comes first, then the plan that is completed and confirmed; then
 what stops any run; then failures in a row, then the number of iterations.
 """
 
@@ -39,7 +39,7 @@ def plan_completed(t: Transition) -> bool:
 
 
 def too_many_failures(t: Transition) -> bool:
-    """End a run that fails again and again (feature D9); says whether it did."""
+    """End a run that fails again and again; says whether it did."""
     background, limit = t.state.background, t.state.created.background_settings.max_failures
     if background is None or background.failures < limit:
         return False

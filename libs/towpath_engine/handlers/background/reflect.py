@@ -1,6 +1,6 @@
-"""Reflection: after a failure, a late iteration or a completed plan the model is asked how to go on (features D7, D8).
+"""Reflection: after a failure, a late iteration or a completed plan the model is asked how to go on.
 
-Law: a reflection proposes and the platform follows only what may be: a plan is given up only where that is allowed and
+A reflection proposes and the platform follows only what may be: a plan is given up only where that is allowed and
 justified, a run is abandoned only with a rationale, and is complete only when its plan is.
 """
 

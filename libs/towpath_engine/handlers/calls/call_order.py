@@ -1,6 +1,6 @@
-"""Turns of internal tools: calls of one decision are applied in call order, and asked for in it (design §7).
+"""Turns of internal tools: calls of one decision are applied in call order, and asked for in it.
 
-Law: a call is asked for once those before it have an outcome (`RunState.queued`). Until then nothing asks about it, so
+A call is asked for once those before it have an outcome (`RunState.queued`). Until then nothing asks about it, so
 that waiting, also for a person, costs neither messages nor active time; its own time begins with its turn.
 """
 

@@ -1,6 +1,6 @@
-"""Calls that the run itself answers: their end is in its own log, and the ledger is told it (design §7).
+"""Calls that the run itself answers: their end is in its own log, and the ledger is told it.
 
-Law: what the run says of such a call counts, whatever a fence has made of its row; so it says only what it knows. A
+What the run says of such a call counts, whatever a fence has made of its row; so it says only what it knows. A
 call whose child has begun is never said not to have happened: what it did, the child's own record tells.
 """
 

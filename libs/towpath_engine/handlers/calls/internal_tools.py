@@ -1,6 +1,6 @@
-"""Internal tools: the run machine applies them as a transition, once the tool-access service permits (design §7).
+"""Internal tools: the run machine applies them as a transition, once the tool-access service permits.
 
-Law: a call is applied at most once, and only by the permission's fact; whatever crashes, the log says whether it was.
+A call is applied at most once, and only by the permission's fact; whatever crashes, the log says whether it was.
 Calls of one decision are applied in call order, so that the same replies give the same plan and the same files. The
 ledger is told what came of a call until it confirms it.
 """

@@ -1,6 +1,6 @@
-"""Calls that a switch holds back: the run waits behind a gate that only the switch opens (design §5, §7).
+"""Calls that a switch holds back: the run waits behind a gate that only the switch opens.
 
-Law: one gate for each call and pause, however often it is told. While only such gates are open active time stands
+One gate for each call and pause, however often it is told. While only such gates are open active time stands
 still, and the call's deadline begins again when its gate closes: waiting for a switch costs a run nothing.
 """
 

@@ -1,6 +1,6 @@
 """Outcomes of tool calls: results, denials, doubts, and what closes the gates before them.
 
-Law: an outcome is accepted only for a call of the current step that has none yet; whatever comes later, or twice, or
+An outcome is accepted only for a call of the current step that has none yet; whatever comes later, or twice, or
 for another call, changes nothing. When every call of a decision is finished the run goes on, whatever the order was.
 """
 
@@ -80,7 +80,7 @@ def _take_changes(t: Transition, call: OpenCall, fact: facts.ToolFinished) -> No
 
 
 def tool_denied(t: Transition, fact: facts.ToolDenied) -> None:
-    """Take a denial: a typed result for the model; it ends nothing and changes no agent (design §7)."""
+    """Take a denial: a typed result for the model; it ends nothing and changes no agent."""
     open_call = t.state.open_call(fact.execution_id)
     if open_call is None:
         return
@@ -114,7 +114,7 @@ def gate_resolved(t: Transition, fact: facts.GateResolved) -> None:
 
 
 def expire_gates(t: Transition) -> None:
-    """Close the gates that nobody settled in time (design §5: then as denied)."""
+    """Close the gates that nobody settled in time."""
     for gate in t.state.gates:
         if gate.expires_at > t.now or gate not in t.state.gates:
             continue  # the first gate of a run that nobody settles ends it, and closes the others

@@ -1,6 +1,6 @@
-"""Confidence of a goal run: checked every few steps, on stated doubt, on request, after failures (feature C8).
+"""Confidence of a goal run: checked every few steps, on stated doubt, on request, after failures.
 
-Law: what can't be read is no confidence at all, and low confidence is somebody's decision: whose, autonomy says.
+What can't be read is no confidence at all, and low confidence is somebody's decision: whose, autonomy says.
 """
 
 from towpath_contracts.base import JsonObject

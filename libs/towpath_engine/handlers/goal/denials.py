@@ -1,6 +1,6 @@
-"""The ladder after a denied action: an allowed alternative, a specialist, a person (feature C9, design §7).
+"""The ladder after a denied action: an allowed alternative, a specialist, a person.
 
-Law: a rung is climbed once for a tool; a denial never ends a run, and nobody gets a right by it that the tool-access
+A rung is climbed once for a tool; a denial never ends a run, and nobody gets a right by it that the tool-access
 service does not give. What only other arguments could mend is no matter of rights: such an action is retried.
 """
 
@@ -20,7 +20,7 @@ from towpath_engine.state.run import OpenCall, OpenChild, RunState
 
 GATE = "permission"
 LIMITED = "limit_exceeded"
-"""What the tool-access service calls a denial by a limit: it is of the run, whichever of its agents calls (§7)."""
+"""What the tool-access service calls a denial by a limit: it is of the run, whichever of its agents calls."""
 
 ALTERNATIVE, SPECIALIST, PERSON = "alternative", "specialist", "person"
 

@@ -1,6 +1,6 @@
-"""Goal runs: what comes after an action, and when a goal is reached (design §5, features C1-C9).
+"""Goal runs: what comes after an action, and when a goal is reached.
 
-Law: a goal is reached when its criteria are met by what happened; a model's own "done" only makes them be looked at.
+A goal is reached when its criteria are met by what happened; a model's own "done" only makes them be looked at.
 One module for each phase: `retrying`, `judging`, `measuring`, `denials`, `confidence`.
 """
 

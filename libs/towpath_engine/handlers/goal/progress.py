@@ -1,6 +1,6 @@
-"""Progress of a goal run: by tests, else by artifacts, else by a model's word (feature C7).
+"""Progress of a goal run: by tests, else by artifacts, else by a model's word.
 
-Law: numbers come from tools that declare their shape; the model is asked only where there is neither a test report nor
+Numbers come from tools that declare their shape; the model is asked only where there is neither a test report nor
 an artifact, and about a step that succeeded.
 """
 

@@ -1,6 +1,6 @@
-"""Another attempt at a step whose action failed: a different one, after a wait (feature C4).
+"""Another attempt at a step whose action failed: a different one, after a wait.
 
-Law: at most three actions a step, two and then four seconds apart, and no two alike. A model that only repeats itself
+At most three actions a step, two and then four seconds apart, and no two alike. A model that only repeats itself
 has failed the step; that is said, and the run goes on.
 """
 

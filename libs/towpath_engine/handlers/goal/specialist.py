@@ -1,6 +1,6 @@
-"""The specialist of the denial ladder: another agent does in a run of its own what this one may not (design §5, C9).
+"""The specialist of the denial ladder: another agent does in a run of its own what this one may not.
 
-Law: the child acts by its own rights under every grant of its parent; nothing that was denied is allowed by asking.
+The child acts by its own rights under every grant of its parent; nothing that was denied is allowed by asking.
 """
 
 from towpath_contracts.canonical import canonical_json

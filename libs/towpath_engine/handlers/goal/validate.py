@@ -1,6 +1,6 @@
-"""Validation of a step of a goal run: every step has one, after all its attempts (features C1, C2).
+"""Validation of a step of a goal run: every step has one, after all its attempts.
 
-Law: what failed is judged by its outcome alone. A model is asked where the outcome does not say it, and fails closed.
+What failed is judged by its outcome alone. A model is asked where the outcome does not say it, and fails closed.
 """
 
 from towpath_contracts.base import JsonObject

@@ -1,6 +1,6 @@
-"""How a plan or workflow ends: what is under way is closed, what was not begun is skipped (features E1, E5, E6).
+"""How a plan or workflow ends: what is under way is closed, what was not begun is skipped.
 
-Law: however a composed run ends, its log says what came of every step, and its end carries the output so far.
+However a composed run ends, its log says what came of every step, and its end carries the output so far.
 """
 
 from towpath_contracts.base import JsonObject

@@ -1,6 +1,6 @@
-"""Composed runs: plans, and workflows of swarms, which are plans whose inputs are chained (features B9, E1-E7).
+"""Composed runs: plans, and workflows of swarms, which are plans whose inputs are chained.
 
-Law: a composed run asks no model what to do next: its act is to start the children of its next step. Everything it
+A composed run asks no model what to do next: its act is to start the children of its next step. Everything it
 knows is in its log, so a crash resumes at the step it was in. A step that does not succeed ends the plan.
 """
 
@@ -61,7 +61,7 @@ def _begin(t: Transition) -> None:
 
 
 def flow_plan(swarm: CompiledSwarm) -> Plan:
-    """Return the stages of a workflow as a plan: what one stage gives, the next is asked (feature B9)."""
+    """Return the stages of a workflow as a plan: what one stage gives, the next is asked."""
     steps = []
     for place, stage in enumerate(swarm.stages, start=1):
         calls = tuple(AgentCall(agent_key=name, result_key=name) for name in stage)

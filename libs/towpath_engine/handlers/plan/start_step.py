@@ -1,6 +1,6 @@
-"""Starting a step of a plan or workflow: what its agents are asked, and the children that do it (features E4, E5, E7).
+"""Starting a step of a plan or workflow: what its agents are asked, and the children that do it.
 
-Law: a step begins with everything it asks rendered; so what its agents are asked depends on earlier steps alone, and a
+A step begins with everything it asks rendered; so what its agents are asked depends on earlier steps alone, and a
 reference that leads nowhere starts nothing.
 """
 
@@ -63,7 +63,7 @@ def start_children(t: Transition) -> None:
 
 
 def _width(state: RunState, step: PlanStep) -> int:
-    """Return how many agents of *step* run at once: the least that the step and its run say (E5, E7)."""
+    """Return how many agents of *step* run at once: the least that the step and its run say."""
     block = step.parallel.max_concurrency if step.parallel is not None else None
     return min(limit for limit in (block, state.max_parallel, len(step.calls)) if limit is not None)
 
@@ -106,7 +106,7 @@ def _time_left(state: RunState, held: Composition, step: PlanStep, call: AgentCa
 
 
 def child_of_step_ended(t: Transition) -> None:
-    """Start more agents of the step; or stop all others, where the end of one decides it (feature E5)."""
+    """Start more agents of the step; or stop all others, where the end of one decides it."""
     held = t.state.composition
     if held is None or held.phase != "awaiting_results":
         return

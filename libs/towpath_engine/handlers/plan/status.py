@@ -1,6 +1,6 @@
-"""The state machine of a plan or workflow, in the words of its source design (feature E6).
+"""The state machine of a plan or workflow.
 
-Law: every transition is in this table and becomes an event of the log; one that is not in the table is a defect, and
+Every transition is in this table and becomes an event of the log; one that is not in the table is a defect, and
 raises. Next step and all done have triggers of their own.
 """
 

@@ -1,6 +1,6 @@
-"""Calls that are child runs: a team's delegates, and plans by `agent_orchestrate` (features B11, E1; design §7).
+"""Calls that are child runs: a team's delegates, and plans by `agent_orchestrate`.
 
-Law: a permitted call starts one child, whose id is the call's to know: a permission that is told again starts nothing.
+A permitted call starts one child, whose id is the call's to know: a permission that is told again starts nothing.
 The call is open until the child has ended; that end is its outcome, and the ledger is told it.
 """
 

@@ -1,6 +1,6 @@
-"""Handoff swarms: an answer that is the name of another agent hands the run over to it (design §5; feature B10).
+"""Handoff swarms: an answer that is the name of another agent hands the run over to it.
 
-Law: a handoff is a transfer like any other, and is counted: as many as the swarm's limit happen, the next one ends the
+A handoff is a transfer like any other, and is counted: as many as the swarm's limit happen, the next one ends the
 run. To a nested swarm the run is handed over as a child, whose answer is the run's answer.
 """
 

@@ -1,4 +1,4 @@
 """The HTTP operations, one file per noun.
 
-Law: a handler parses, checks the scope, asks one service and answers; it decides nothing about a run (design §3).
+A handler parses, checks the scope, asks one service and answers; it decides nothing about a run.
 """

@@ -1,4 +1,4 @@
-"""Tool access: the matrix, dry runs, permissions, tools and the audit (design §7, API)."""
+"""Tool access: the matrix, dry runs, permissions, tools and the audit."""
 
 from typing import Annotated
 from uuid import UUID

@@ -1,6 +1,6 @@
-"""The audit as a log: export it, take its checkpoint, erase payloads (design §7, audit).
+"""The audit as a log: export it, take its checkpoint, erase payloads.
 
-Law: a credential exports its own project's entries, and hashes of the rest; erasing needs the role `policy_admin`.
+A credential exports its own project's entries, and hashes of the rest; erasing needs the role `policy_admin`.
 """
 
 from typing import Annotated

@@ -1,6 +1,6 @@
-"""Budgets: what may be spent by whom, and what is (design §5).
+"""Budgets: what may be spent by whom, and what is.
 
-Law: whoever may read runs may read what they spend; who sets a limit is the credential's person, who needs the role
+Whoever may read runs may read what they spend; who sets a limit is the credential's person, who needs the role
 `operator`. A credential sees and limits nothing outside its own project.
 """
 

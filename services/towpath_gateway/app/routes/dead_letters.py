@@ -1,6 +1,6 @@
-"""Dead letters: messages that could not be handled (design §6).
+"""Dead letters: messages that could not be handled.
 
-Law: a letter belongs to the project of its run. One whose project nobody knows is shown to whoever operates the
+A letter belongs to the project of its run. One whose project nobody knows is shown to whoever operates the
 platform: a scope that no project's administrator has or can give.
 """
 

@@ -1,6 +1,6 @@
-"""Gates: where a run waits for a person (design §7, approval).
+"""Gates: where a run waits for a person.
 
-Law: a vote on an approval goes to the tool-access service, which checks role, quorum and requester; all other votes go
+A vote on an approval goes to the tool-access service, which checks role, quorum and requester; all other votes go
 to the orchestrator. The voter is the credential's caller, never a field of the body.
 """
 

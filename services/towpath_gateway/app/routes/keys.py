@@ -1,6 +1,6 @@
-"""API keys of a project (design §3, gateway).
+"""API keys of a project.
 
-Law: nobody gives away more than they hold; a secret is shown once.
+Nobody gives away more than they hold; a secret is shown once.
 """
 
 from fastapi import APIRouter, Response

@@ -1,4 +1,4 @@
-"""The API of source design 0: run to the end, one instruction, a prompt, a tool payload (features A10, A13, A15)."""
+"""The synchronous API: run to the end, one instruction, a prompt, a tool payload."""
 
 import json
 import re
@@ -35,7 +35,7 @@ from towpath_readings.execution_log import project_execution_log
 router = APIRouter(route_class=StrictRoute, tags=["source 0"])
 
 SCRIPTED_MODEL = "scripted:task"
-"""Plays the script that comes with the task; it is named for what it is (design §8)."""
+"""Plays the script that comes with the task; it is named for what it is."""
 
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.:/-]{0,127}")
 

@@ -1,4 +1,4 @@
-"""Networks: validate, publish, list, look at (features A1-A3)."""
+"""Networks: validate, publish, list, look at."""
 
 from typing import Annotated
 

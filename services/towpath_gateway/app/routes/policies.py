@@ -1,4 +1,4 @@
-"""The matrix over time: versions, single rules, what a change would have done, the shadow, figures (design §7, API)."""
+"""The matrix over time: versions, single rules, what a change would have done, the shadow, figures."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""The problem registry, for people who follow a code (experience.md §4.5)."""
+"""The problem registry, for people who follow a code."""
 
 from fastapi import APIRouter, Response
 

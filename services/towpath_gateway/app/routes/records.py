@@ -1,4 +1,4 @@
-"""Stored runs as material: replay them, take their record along, fork them from a step (design §5)."""
+"""Stored runs as material: replay them, take their record along, fork them from a step."""
 
 from datetime import datetime
 from typing import Annotated

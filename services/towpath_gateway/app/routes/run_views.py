@@ -1,4 +1,4 @@
-"""What a run's log says in other words: nodes of its model calls, messages, its goal or its plan (B3, B4, C2, E8)."""
+"""What a run's log says in other words: nodes of its model calls, messages, its goal or its plan."""
 
 from typing import Annotated
 from uuid import UUID
@@ -41,7 +41,7 @@ async def get_nodes(
     summary="How a goal run stands",
 )
 async def get_goal(run_id: UUID, parts: PartsOf, principal: RunsReader) -> Response:
-    """Return the task state with every step: what was planned, done and found, progress, confidence, cost (C2)."""
+    """Return the task state with every step: what was planned, done and found, progress, confidence, cost."""
     state = project_goal(run_id, await parts.platform.events(principal.project, run_id))
     if state is None:
         raise ProblemError(problem("not_a_goal", f"run {run_id} pursues no goal", run_id=str(run_id)))
@@ -55,7 +55,7 @@ async def get_goal(run_id: UUID, parts: PartsOf, principal: RunsReader) -> Respo
     summary="How a plan or workflow stands",
 )
 async def get_plan(run_id: UUID, parts: PartsOf, principal: RunsReader) -> Response:
-    """Return every step with its agents: how each stands, its child run, what came of it, how long it took (E8)."""
+    """Return every step with its agents: how each stands, its child run, what came of it, how long it took."""
     view = project_plan(run_id, await parts.platform.events(principal.project, run_id))
     if view is None:
         raise ProblemError(problem("not_a_plan", f"run {run_id} carries out no plan", run_id=str(run_id)))

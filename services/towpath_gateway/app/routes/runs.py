@@ -1,4 +1,4 @@
-"""Runs: submit, list, look at, follow, stop (features A13, E9)."""
+"""Runs: submit, list, look at, follow, stop."""
 
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal

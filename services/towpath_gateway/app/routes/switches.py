@@ -1,6 +1,6 @@
-"""The stop switch: pause and resume (design §7).
+"""The stop switch: pause and resume.
 
-Law: who sets a switch is the credential's person, who needs the role `operator`; whoever may read runs may read what
+Who sets a switch is the credential's person, who needs the role `operator`; whoever may read runs may read what
 they wait for. A credential pauses nothing outside its own project.
 """
 

@@ -1,6 +1,6 @@
-"""The workspace of a run: its files and its plan, while it goes on and afterwards (feature D6).
+"""The workspace of a run: its files and its plan, while it goes on and afterwards.
 
-Law: what is shown is what the run's log names; a file's text is the blob of exactly that digest.
+What is shown is what the run's log names; a file's text is the blob of exactly that digest.
 """
 
 from typing import Annotated

@@ -1,6 +1,6 @@
-"""What processes of agents ask in the name of one agent: `svc.orchestrator.<method>.<project>.<agent>` (design §8).
+"""What processes of agents ask in the name of one agent: `svc.orchestrator.<method>.<project>.<agent>`.
 
-Law: the broker lets a credential ask on the subjects of its own agent only, so the subject is believed, and a request
+The broker lets a credential ask on the subjects of its own agent only, so the subject is believed, and a request
 that speaks of others is refused. What user code reports is kept and never told to a run.
 """
 

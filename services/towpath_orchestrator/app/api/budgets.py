@@ -1,6 +1,6 @@
-"""Budgets as people set and see them: limits of callers, projects and days, and what is spent of them (design §5).
+"""Budgets as people set and see them: limits of callers, projects and days, and what is spent of them.
 
-Law: who sets a limit is in the audit before it holds. A limit never changes what was spent.
+Who sets a limit is in the audit before it holds. A limit never changes what was spent.
 """
 
 from typing import Any

@@ -27,10 +27,10 @@ LOOK_EVERY_S = 0.05
 
 UNKNOWN_VERDICTS = ("happened", "did_not_happen", "retry")
 RUN_VERDICTS = ("approved", "denied", "stop")
-"""A run's own gate: go on, go on differently, end (design §5)."""
+"""A run's own gate: go on, go on differently, end."""
 
 SPEAKERS = frozenset({OPERATOR, "approver"})
-"""Roles of people who may settle a gate that is not an approval; approvals name their own role (design §7)."""
+"""Roles of people who may settle a gate that is not an approval; approvals name their own role."""
 
 
 class Acting:

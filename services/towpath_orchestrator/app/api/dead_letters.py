@@ -1,6 +1,6 @@
-"""Dead letters: what others report, what people see of them, and their word (design §6).
+"""Dead letters: what others report, what people see of them, and their word.
 
-Law: a letter is settled once, by one person, and that stands in the audit before it takes effect. Its row is held
+A letter is settled once, by one person, and that stands in the audit before it takes effect. Its row is held
 meanwhile and says so only when the broker has the message again: a process that dies in between leaves the letter as it
 was. A letter of another project does not exist; one whose project nobody knows is shown to those who may see them.
 """

@@ -1,6 +1,6 @@
-"""Forking a run from a step: a new run that takes over what the other knew (design §5).
+"""Forking a run from a step: a new run that takes over what the other knew.
 
-Law: the parent is only read. Who forks is in the audit before the new run exists; the new run has its parent's network
+The parent is only read. Who forks is in the audit before the new run exists; the new run has its parent's network
 version and grant, never more rights. A repeat under the same idempotency key is answered before anything is audited.
 """
 

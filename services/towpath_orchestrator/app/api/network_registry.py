@@ -1,6 +1,6 @@
-"""The network registry: validate, publish, versions (features A1-A3).
+"""The network registry: validate, publish, versions.
 
-Law: a version is immutable and one above the last; publishing what is already current changes nothing. Every problem is
+A version is immutable and one above the last; publishing what is already current changes nothing. Every problem is
 reported at once.
 """
 
@@ -135,7 +135,7 @@ class Registry:
         return version.model_copy(update={"snapshot": snapshot, "spec": source})
 
     async def preview(self, request: PreviewPrompt) -> PromptPreview:
-        """Return what the first prompt of a run would be rendered from (feature A15)."""
+        """Return what the first prompt of a run would be rendered from."""
         version = await self.find(request.project, request.network, request.version)
         snapshot = await self._tables.snapshot(version.digest)
         key = request.agent_key or snapshot.default_agent_key

@@ -1,6 +1,6 @@
 """Answers questions about runs, events, gates and blobs; changes nothing.
 
-Law: every answer is of the asking project; a run of another project does not exist (design §2, project).
+Every answer is of the asking project; a run of another project does not exist.
 """
 
 import base64
@@ -59,7 +59,7 @@ WAITING = frozenset({"running", "waiting"})
 """Statuses of runs that may have open gates; while others of its calls go on, a run that waits is `running`."""
 
 CHUNK_BYTES = 256 * 1024
-"""Largest piece of a blob in one message (design §6)."""
+"""Largest piece of a blob in one message."""
 
 
 def within_page(rows: list[Any], column: str) -> list[Any]:
@@ -177,7 +177,7 @@ class Reading:
         return run.model_copy(update={"waits": tuple(f"{row['gate_type']}: {row['reason']}" for row in rows)})
 
     async def _with_effects(self, run: RunView) -> RunView:
-        """Add what became of the calls of a run that was stopped, or ended without its answer (design §7, cancel)."""
+        """Add what became of the calls of a run that was stopped, or ended without its answer."""
         if run.status not in TELLS_EFFECTS:
             return run
         listed = EffectList()

@@ -1,6 +1,6 @@
-"""`python -m towpath_orchestrator replay`: the regression gate of a version that is not in service yet (design §5).
+"""`python -m towpath_orchestrator replay`: the regression gate of a version that is not in service yet.
 
-Law: it only reads. The engine is this program's own, the runs are those of TOWPATH_DATABASE_URL (any role that may
+It only reads. The engine is this program's own, the runs are those of TOWPATH_DATABASE_URL (any role that may
 read the run tables) or of files that `towpath runs export` wrote; no broker and no other service is needed.
 """
 

@@ -1,6 +1,6 @@
-"""Replays many stored runs, page by page: the regression gate of a new version (design §5).
+"""Replays many stored runs, page by page: the regression gate of a new version.
 
-Law: read only. Pages are bounded in runs, bytes and time: an answer fits one message, and no hot loop waits long.
+Read only. Pages are bounded in runs, bytes and time: an answer fits one message, and no hot loop waits long.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Records of runs: read from Postgres or from a file, and written as JSON lines.
 
-Law: an event or fact leaves here as the bytes that are stored. The file is one header line, then the facts, then the
+An event or fact leaves here as the bytes that are stored. The file is one header line, then the facts, then the
 events; each line begins with its body, so that the body's bytes can be cut out again.
 """
 

@@ -1,6 +1,6 @@
-"""Accepting tasks: a task becomes a run in one transaction, together with its key and its first effect (design §6).
+"""Accepting tasks: a task becomes a run in one transaction, together with its key and its first effect.
 
-Law: refused whole with every problem listed, or accepted for good. RunAccepted is sent after the commit. Submits that
+Refused whole with every problem listed, or accepted for good. RunAccepted is sent after the commit. Submits that
 arrive while a transaction is in flight share the next one.
 """
 
@@ -45,7 +45,7 @@ from towpath_orchestrator.core.tasks import check_task, created_event
 from towpath_orchestrator.settings import OrchestratorSettings
 
 KEY_HOURS = 24
-"""How long an idempotency key is remembered (design §6)."""
+"""How long an idempotency key is remembered."""
 
 SUBMIT_TIMEOUT_S = 10.0
 

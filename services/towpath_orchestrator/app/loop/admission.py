@@ -1,6 +1,6 @@
-"""Room: which runs are under way, and who comes next (design §4, admission).
+"""Room: which runs are under way, and who comes next.
 
-Law: whoever holds least comes next, and of those who hold the same, whoever was served longest ago. A run that only
+Whoever holds least comes next, and of those who hold the same, whoever was served longest ago. A run that only
 waits, for people or for its children, holds no room; a child comes in like any other run, before its caller's new ones.
 
 Nothing can wait for ever for room that waits for it. Room is held by runs that can move: they wait for a model or a

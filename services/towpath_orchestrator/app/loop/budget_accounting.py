@@ -1,6 +1,6 @@
-"""What the commit loop does about budgets: tell runs what they spend from, remember refusals, warn (design §4, §5).
+"""What the commit loop does about budgets: tell runs what they spend from, remember refusals, warn.
 
-Law: nothing here decides what a run may spend; the statement that moves the run does. A refusal is told to the run as a
+Nothing here decides what a run may spend; the statement that moves the run does. A refusal is told to the run as a
 fact, before the facts that made it ask, and it is tried again by itself.
 """
 

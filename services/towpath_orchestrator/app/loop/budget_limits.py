@@ -1,6 +1,6 @@
-"""What people have limited, kept in memory, and which accounts a run spends from because of it (design §5, budgets).
+"""What people have limited, kept in memory, and which accounts a run spends from because of it.
 
-Law: a guess that nothing is built on: a transition is committed only while the version of the limits that it knows of
+A guess that nothing is built on: a transition is committed only while the version of the limits that it knows of
 is the one in Postgres, and a run begins with those that it reads with the time, so a limit holds from the moment it is
 set, on every replica. What a limit *is* stands in Postgres, in the account itself, and is checked there.
 """

@@ -1,6 +1,6 @@
 """Children of runs: their birth beside their parent's transition, and what parent and child tell each other.
 
-Law: what is told here may be lost. A parent asks again, and the answer comes from the child's row (design §5).
+What is told here may be lost. A parent asks again, and the answer comes from the child's row.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""The commit loop: facts in, one transaction, effects out (design §4, exactly).
+"""The commit loop: facts in, one transaction, effects out.
 
-Law: a fact is acknowledged only after its transition is committed, and effects leave only then. A run that another
+A fact is acknowledged only after its transition is committed, and effects leave only then. A run that another
 replica moved is reloaded and redone; a run that the machine can't advance is parked, and the others go on.
 """
 
@@ -215,7 +215,7 @@ class CommitLoop:
         return await self._states(run_ids, seqs), now, False
 
     async def _check_idle(self, idle: list[UUID], states: dict[UUID, RunState], *, trusted: bool) -> set[UUID]:
-        """Return the runs whose facts were ignored on a state that was not the newest (design §4, step 2)."""
+        """Return the runs whose facts were ignored on a state that was not the newest."""
         if not trusted:
             return set()
         _now, _budgets, seqs = await times(self._lane, idle)
@@ -256,7 +256,7 @@ class CommitLoop:
         return found
 
     async def _load(self, run_id: UUID) -> RunState | None:
-        """Load a run; one whose log can't be folded is parked, and the others go on (design §5)."""
+        """Load a run; one whose log can't be folded is parked, and the others go on."""
         try:
             return await self._tables.load(run_id)
         except DATABASE_DOWN:
@@ -293,7 +293,7 @@ class CommitLoop:
             moved.born.extend(born)
             moved.gates = moved.gates or bool(after.gates)
             wanted.update({effect.effect.effect_id: effect for effect in effects})
-        if again:  # folded before, and perhaps by a process that died before it could send (design §4)
+        if again:  # folded before, and perhaps by a process that died before it could send
             return moved, [message_of(moved.state, pending) for pending in sayable_again(moved.state)]
         pending = {p.effect_id for p in moved.state.pending}
         return moved, [effect for key, effect in wanted.items() if key in pending]

@@ -1,6 +1,6 @@
-"""Windows: at most so many requests are on their way to one place, and whose is next is chosen here (design §4).
+"""Windows: at most so many requests are on their way to one place, and whose is next is chosen here.
 
-Law: nothing of this is stored and nothing here is waited for. A request that is held is pending like any other: when
+Nothing of this is stored and nothing here is waited for. A request that is held is pending like any other: when
 this process ends, its run asks again. A window is a stock of credits: sending takes one, the end of a request gives one
 back, whichever replica had sent it. So each replica has its own share, and together they have no more than all shares.
 """
@@ -96,7 +96,7 @@ class Window:
 
 
 def interval_of(effect: Effect) -> float:
-    """Return the seconds after which a request is asked again where nothing is heard of it (design §4)."""
+    """Return the seconds after which a request is asked again where nothing is heard of it."""
     message = effect.message
     return message.lease_ms / 1000 if isinstance(message, DecisionRequest) else float(TOOL_RESEND_S)
 

@@ -1,7 +1,7 @@
 """Sends effects and tells events, after the commit.
 
-Law: nothing here is waited for. An effect that was not sent is still pending in the state and is sent again; an event
-that was not told is found by its readers' sweep (design §4).
+Nothing here is waited for. An effect that was not sent is still pending in the state and is sent again; an event
+that was not told is found by its readers' sweep.
 """
 
 import asyncio

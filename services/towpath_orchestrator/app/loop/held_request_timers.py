@@ -1,6 +1,6 @@
 """The clocks of requests that are held: they do not run before a request is sent.
 
-Law: a request's resend is due so long after its *sending*. While it waits here its run is not woken for it, by moving
+A request's resend is due so long after its *sending*. While it waits here its run is not woken for it, by moving
 `wake_at` in the row of a run that nobody else has moved; whatever else the run is to be woken for stays due. Where this
 process ends, or can't reach Postgres, that lapses by itself and any replica asks again.
 """

@@ -1,6 +1,6 @@
 """What comes out of the inbox: a fact of a run, or something that must be set aside.
 
-Law: a source may send only its own fact types, and only about the run that its subject names (design §6). Agents are
+A source may send only its own fact types, and only about the run that its subject names. Agents are
 user code: which pool answers stands in the subject, which their credential proves, and never in what they say.
 """
 

@@ -1,6 +1,6 @@
-"""Telling the ledger what came of a call that a run has applied itself (design §7, internal tools).
+"""Telling the ledger what came of a call that a run has applied itself.
 
-Law: every such row ends. What the ledger can't take as it is, it gets without its contents: they are in the run's log.
+Every such row ends. What the ledger can't take as it is, it gets without its contents: they are in the run's log.
 """
 
 from towpath_contracts.canonical import canonical_json, digest_text

@@ -1,6 +1,6 @@
-"""The only timer of the platform: overdue runs get a `timer.fired`, queued runs get room (design §4).
+"""The only timer of the platform: overdue runs get a `timer.fired`, queued runs get room.
 
-Law: it decides nothing. It claims what is overdue, so that replicas share the work, and lets the run machine say what
+It decides nothing. It claims what is overdue, so that replicas share the work, and lets the run machine say what
 that means.
 """
 

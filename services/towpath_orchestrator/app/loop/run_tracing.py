@@ -1,6 +1,6 @@
-"""Records the spans of a run when it has ended: the run, its steps, its tool calls (feature A14).
+"""Records the spans of a run when it has ended: the run, its steps, its tool calls.
 
-Law: off the hot path and never in the way. A run whose spans could not be read is simply not traced.
+Off the hot path and never in the way. A run whose spans could not be read is simply not traced.
 """
 
 import asyncio

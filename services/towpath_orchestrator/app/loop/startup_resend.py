@@ -1,6 +1,6 @@
-"""What a process that died had committed and not yet sent is said again when the next one starts (design §4).
+"""What a process that died had committed and not yet sent is said again when the next one starts.
 
-Law: it decides nothing. The attempt stays the same, so the broker drops what it has already, and whoever gets something
+It decides nothing. The attempt stays the same, so the broker drops what it has already, and whoever gets something
 twice answers it once. Without this an unsent decision request would wait for the end of its lease.
 """
 

@@ -1,6 +1,6 @@
 """States kept in memory, and who waits for a run to move.
 
-Law: the cache is a guess. Every batch compares its seq with the stored one before it is believed (design §4, step 2).
+The cache is a guess. Every batch compares its seq with the stored one before it is believed.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class StateCache:
 class DatabaseClock:
     """Postgres's clock between two looks at it, carried forward on the monotonic clock for at most a second.
 
-    Law: it is never behind Postgres, or the end of a run could be dated before what it waited for. An answer bounds
+    It is never behind Postgres, or the end of a run could be dated before what it waited for. An answer bounds
     how far Postgres is ahead: it says what the time was at some moment between question and answer. All of them hold,
     until one contradicts the others: somebody has set a clock. Where none was quick nothing is carried.
     """

@@ -1,6 +1,6 @@
 """Stores states from time to time, so that a reload folds a tail and not a whole log.
 
-Law: a convenience: it is never waited for, and what is not stored is folded.
+A convenience: it is never waited for, and what is not stored is folded.
 """
 
 import asyncio

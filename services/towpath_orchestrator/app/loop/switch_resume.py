@@ -1,6 +1,6 @@
-"""Waking runs that wait for a switch, as soon as it holds nothing any more (design §7).
+"""Waking runs that wait for a switch, as soon as it holds nothing any more.
 
-Law: a convenience, and no more: a run that is not woken asks again by itself, at the latest with its next resend. So
+A convenience, and no more: a run that is not woken asks again by itself, at the latest with its next resend. So
 the facts are given to this process's own loop, and are not stored before the answer.
 """
 

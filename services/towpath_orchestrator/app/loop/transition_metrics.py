@@ -1,6 +1,6 @@
-"""What is counted and logged of committed transitions: ends of runs, steps of plans, depth denied (feature E10).
+"""What is counted and logged of committed transitions: ends of runs, steps of plans, depth denied.
 
-Law: a transition is looked at, never changed; of a run without a plan, at any depth but the deepest, only whether it
+A transition is looked at, never changed; of a run without a plan, at any depth but the deepest, only whether it
 has ended. No label holds an id.
 """
 
@@ -19,7 +19,7 @@ from towpath_orchestrator.metrics import Metrics
 
 DEPTH_EXCEEDED = "depth_exceeded"
 MS_OF_ID = 80
-"""A run id is a UUIDv7: above these bits stand the milliseconds of its birth (RFC 9562 §5.7)."""
+"""A run id is a UUIDv7: above these bits stand the milliseconds of its birth (RFC 9562, section 5.7)."""
 
 
 class Telling:

@@ -1,6 +1,6 @@
-"""Tells webhooks of gates: makes notices of what is new, and sends them until they are taken (design §7).
+"""Tells webhooks of gates: makes notices of what is new, and sends them until they are taken.
 
-Law: a notice is a row before it is sent, and one sender holds it at a time; whoever dies leaves it to the next. It
+A notice is a row before it is sent, and one sender holds it at a time; whoever dies leaves it to the next. It
 arrives at least once, always under the same id. Gates that only a switch opens want nobody, and are not told: they
 would crowd out those that do. No redirect is followed and no answer is read: what the operator's
 file names is all that is ever spoken to.

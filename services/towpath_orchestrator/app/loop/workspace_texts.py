@@ -1,6 +1,6 @@
-"""Texts of workspaces on their way between blobs and the run machine (design §7, internal tools).
+"""Texts of workspaces on their way between blobs and the run machine.
 
-Law: a text is stored before the transition whose events name it, and what a call reads comes in with its fact, which is
+A text is stored before the transition whose events name it, and what a call reads comes in with its fact, which is
 stored as it was folded: a replay needs no blob. How large a text is, the stored one says and no worker; one fact loads
 no more than a workspace may hold. Runs that use no files cost nothing here.
 """

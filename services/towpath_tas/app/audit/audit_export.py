@@ -1,6 +1,6 @@
-"""Exports of the audit, piece by piece, and the erasing of payloads (design §7, audit).
+"""Exports of the audit, piece by piece, and the erasing of payloads.
 
-Law: a bundle discloses the entries of one project only; of all other leaves it holds the hashes, so that the tree can
+A bundle discloses the entries of one project only; of all other leaves it holds the hashes, so that the tree can
 be followed. What a piece holds depends on its cursor alone, so any replica can make it.
 """
 

@@ -1,6 +1,6 @@
-"""Proofs of runs and of single calls: their entries with paths to a signed checkpoint (design §7, audit).
+"""Proofs of runs and of single calls: their entries with paths to a signed checkpoint.
 
-Law: a proof shows entries of the asking project only, and says nothing of what it does not hold; it is checked by
+A proof shows entries of the asking project only, and says nothing of what it does not hold; it is checked by
 `towpath audit verify`, which needs nothing else.
 """
 

@@ -1,6 +1,6 @@
-"""The audit as people ask for it, and blobs on their way in (design §6, §7).
+"""The audit as people ask for it, and blobs on their way in.
 
-Law: an audit answer holds nothing of another project. A blob is stored only under the digest of its own bytes, and only
+An audit answer holds nothing of another project. A blob is stored only under the digest of its own bytes, and only
 for a call that is under way and shows a genuine ticket.
 """
 

@@ -1,6 +1,6 @@
 """The cursor of an export, signed: it comes back from a client, and says what the service is to sign next.
 
-Law: a cursor counts only with what it was given for: the project, the time asked for and the end of the piece before.
+A cursor counts only with what it was given for: the project, the time asked for and the end of the piece before.
 Otherwise a client could have a bundle signed that skips what it likes.
 """
 

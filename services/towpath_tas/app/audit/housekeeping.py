@@ -1,6 +1,6 @@
 """Keeping house: partitions ahead of time, pieces of blobs that were never completed.
 
-Law: nothing here decides anything; a day on which it fails costs speed or space, never truth.
+Nothing here decides anything; a day on which it fails costs speed or space, never truth.
 """
 
 import asyncio

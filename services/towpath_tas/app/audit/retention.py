@@ -1,6 +1,6 @@
-"""Retention of the audit: segments that are old enough go as a whole (design §7, audit).
+"""Retention of the audit: segments that are old enough go as a whole.
 
-Law: a segment ends at a checkpoint, and the checkpoint stays: from it the rest of the tree is proved as before. What
+A segment ends at a checkpoint, and the checkpoint stays: from it the rest of the tree is proved as before. What
 was dropped stands in the log itself.
 """
 

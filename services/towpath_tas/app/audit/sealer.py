@@ -1,6 +1,6 @@
-"""The sealer: gives every committed entry of the audit its leaf, and signs what the log has become (design §7, audit).
+"""The sealer: gives every committed entry of the audit its leaf, and signs what the log has become.
 
-Law: one sealer at a time holds the lock, whichever replica it is. Leaves and checkpoint are one commit; a checkpoint
+One sealer at a time holds the lock, whichever replica it is. Leaves and checkpoint are one commit; a checkpoint
 leaves the database only after it. A log that does not fit its own last checkpoint is never sealed further: whoever
 changed it would get a signature for it.
 """

@@ -1,6 +1,6 @@
-"""Paths of leaves to the root of a tree, without reading the tree whole (design §7, audit).
+"""Paths of leaves to the root of a tree, without reading the tree whole.
 
-Law: a path is computed from stored leaf hashes and from the edges of stored checkpoints, and nothing is signed because
+A path is computed from stored leaf hashes and from the edges of stored checkpoints, and nothing is signed because
 of it: whoever gets it checks it against a root that was signed before.
 """
 

@@ -1,6 +1,6 @@
-"""Words from outside the loops: raised fences, people's decisions on approvals and on unknown calls (design §7).
+"""Words from outside the loops: raised fences, people's decisions on approvals and on unknown calls.
 
-Law: a word counts from the commit on that stores it; before that it is not answered. Whoever is refused hears why.
+A word counts from the commit on that stores it; before that it is not answered. Whoever is refused hears why.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,6 +1,6 @@
-"""Dead letters of the streams between this service and the workers (design §6).
+"""Dead letters of the streams between this service and the workers.
 
-Law: a worker may speak of deliveries only, and is believed only as far as the ledger agrees, also about whose letter it
+A worker may speak of deliveries only, and is believed only as far as the ledger agrees, also about whose letter it
 is: one that the ledger does not know is nobody's. What a run hears is the ledger's word. A letter goes back only into a
 stream that is this service's to write.
 """

@@ -1,7 +1,7 @@
 """Sends what a stored step wants sent: invocations with their tickets, facts, stops.
 
-Law: nothing is sent before its step is stored, and nothing here is waited for. What gets lost is asked for again by the
-run (design §4), and answered from the ledger.
+Nothing is sent before its step is stored, and nothing here is waited for. What gets lost is asked for again by the
+run, and answered from the ledger.
 """
 
 import json

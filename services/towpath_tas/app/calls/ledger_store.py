@@ -1,6 +1,6 @@
 """Carries steps of calls into the ledger: guess or read, decide, write; again where the picture had changed.
 
-Law: what is remembered here is a guess, and Postgres is the judge. A step made from a guess counts only once its
+What is remembered here is a guess, and Postgres is the judge. A step made from a guess counts only once its
 change was stored under the revision it expects; a step that changes nothing counts only if it was made from a row
 just read. So memory saves queries and never decides anything, and replicas need not know of each other.
 """
@@ -53,7 +53,7 @@ NOTHING = Step()
 
 
 class Clock:
-    """Postgres's clock as it was last told, moved on by this machine's monotonic clock (design §4)."""
+    """Postgres's clock as it was last told, moved on by this machine's monotonic clock."""
 
     def __init__(self) -> None:
         self._told: datetime | None = None

@@ -1,6 +1,6 @@
 """`svc.tas.claim_start`: may I start now? Questions that arrive together share one commit.
 
-Law: an answer leaves only after its claim is stored. Where it can't be stored, the answer is `unavailable`, and the
+An answer leaves only after its claim is stored. Where it can't be stored, the answer is `unavailable`, and the
 worker asks again with the same claim id.
 """
 

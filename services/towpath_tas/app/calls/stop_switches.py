@@ -1,6 +1,6 @@
-"""Setting the stop switch (design §7).
+"""Setting the stop switch.
 
-Law: a switch holds from the commit on that stores it, in every replica: the same commit moves the version that each
+A switch holds from the commit on that stores it, in every replica: the same commit moves the version that each
 decision and each start is stored under. It stands in the audit in that commit too. Waking the runs that wait is a
 courtesy after it: who is not woken asks again by itself.
 """

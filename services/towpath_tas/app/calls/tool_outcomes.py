@@ -1,6 +1,6 @@
 """`tool.outcome`: what came of a call. One commit per batch, then facts to the runs and confirmations to the workers.
 
-Law: a worker forgets an outcome only when it is told that the ledger holds it, so a confirmation never leaves before
+A worker forgets an outcome only when it is told that the ledger holds it, so a confirmation never leaves before
 the commit; and one that is kept as evidence only, or can't be placed at all, is confirmed too, since sending it again
 would change nothing.
 """

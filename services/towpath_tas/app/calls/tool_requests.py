@@ -1,6 +1,6 @@
 """`tool.request`: may this call happen? One commit per batch, then the invocations go out.
 
-Law: a request is acknowledged after its decision is stored and sent, never before. A request for a call that is not
+A request is acknowledged after its decision is stored and sent, never before. A request for a call that is not
 known is taken for new, and Postgres says so if it is not.
 """
 

@@ -1,6 +1,6 @@
-"""What workers ask in the name of one toolset: `svc.tas.<method>.<project>.<toolset>` (design §6).
+"""What workers ask in the name of one toolset: `svc.tas.<method>.<project>.<toolset>`.
 
-Law: the broker lets a worker's credential ask on the subjects of its own project and toolsets only, so the subject is
+The broker lets a worker's credential ask on the subjects of its own project and toolsets only, so the subject is
 believed, and a request that speaks of others is refused.
 """
 

@@ -1,6 +1,6 @@
-"""What is known of a run when it matters where a value of a call comes from (design §7, provenance).
+"""What is known of a run when it matters where a value of a call comes from.
 
-Law: read only for calls whose answer rests on it, in one query for all runs of a batch; an ended call tells nothing
+Read only for calls whose answer rests on it, in one query for all runs of a batch; an ended call tells nothing
 new, so what was read once is kept. What could not be read makes values unknown, never trusted.
 """
 

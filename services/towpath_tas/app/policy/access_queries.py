@@ -1,6 +1,6 @@
-"""Questions about rights: dry runs, what an agent may do, what tools there are (design §7, API).
+"""Questions about rights: dry runs, what an agent may do, what tools there are.
 
-Law: a question changes nothing and is answered by the same rules that decide.
+A question changes nothing and is answered by the same rules that decide.
 """
 
 import asyncio

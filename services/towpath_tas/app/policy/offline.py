@@ -1,6 +1,6 @@
 """`python -m towpath_tas.app.policy.offline`: what a policy file says to a test's cases, without a platform.
 
-Law: JSON in (`test`, and perhaps `policy`, as texts), JSON out, nothing else is read or written. It is how the command
+JSON in (`test`, and perhaps `policy`, as texts), JSON out, nothing else is read or written. It is how the command
 line asks the code that decides, which it may not import.
 """
 

@@ -1,6 +1,6 @@
-"""The matrix as a thing that people change: apply, show, follow a file (design §7, matrix).
+"""The matrix as a thing that people change: apply, show, follow a file.
 
-Law: a policy is applied whole or not at all, every version is kept, and every change is in the audit in the same
+A policy is applied whole or not at all, every version is kept, and every change is in the audit in the same
 transaction. An equal text is no change.
 """
 

@@ -1,6 +1,6 @@
 """The matrices and registries in memory, one pair per project.
 
-Law: what is in memory is only as good as its version numbers. A decision is stored together with the versions it rests
+What is in memory is only as good as its version numbers. A decision is stored together with the versions it rests
 on, and Postgres refuses it where they have moved; then the project is forgotten here and loaded again.
 """
 

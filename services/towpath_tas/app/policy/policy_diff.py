@@ -1,6 +1,6 @@
-"""Looking back with another matrix: `policy diff` (design §7, API).
+"""Looking back with another matrix: `policy diff`.
 
-Law: looking back never holds up what happens now. A diff is asked for in pieces of bounded time; calls are read a few
+Looking back never holds up what happens now. A diff is asked for in pieces of bounded time; calls are read a few
 at a time by the audit's own order, weighed in a thread that steps aside after every handful, and one piece at a time.
 """
 

@@ -1,6 +1,6 @@
-"""How often what was decided, and how it ended (design §7, API; behaviours 002.3: usage statistics).
+"""How often what was decided, and how it ended.
 
-Law: figures are counted from the audit, never kept beside it. A window is a range of the audit's ids, so a short one
+Figures are counted from the audit, never kept beside it. A window is a range of the audit's ids, so a short one
 costs little however long the audit is; a huge one is cut at its old end, and the answer says so.
 """
 

@@ -1,6 +1,6 @@
-"""The matrix's past and its single rules: versions, the change log, going back, changing one rule (design §7, API).
+"""The matrix's past and its single rules: versions, the change log, going back, changing one rule.
 
-Law: nothing here stores a matrix by itself. Going back and changing a rule make a whole new text and apply it like any
+Nothing here stores a matrix by itself. Going back and changing a rule make a whole new text and apply it like any
 other, on top of the version that it was made from.
 """
 

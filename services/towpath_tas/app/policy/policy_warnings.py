@@ -1,6 +1,6 @@
 """What the tool-access service has to say about a matrix that is put in force, beside that it can be read.
 
-Law: warnings and hints change nothing, unless who applies the matrix asks for strictness: then a warning refuses it.
+Warnings and hints change nothing, unless who applies the matrix asks for strictness: then a warning refuses it.
 """
 
 import asyncio

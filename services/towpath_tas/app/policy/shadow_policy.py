@@ -1,6 +1,6 @@
-"""A second matrix that is weighed for live calls and never obeyed (design §7, policy diff).
+"""A second matrix that is weighed for live calls and never obeyed.
 
-Law: setting one is audited and holds from the next batch on, because it moves the registry's version like everything
+Setting one is audited and holds from the next batch on, because it moves the registry's version like everything
 else that decisions are made with. What it would have said otherwise is an audit entry of phase `shadow` beside the
 decision, written in the same commit.
 """

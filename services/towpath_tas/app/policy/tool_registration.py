@@ -1,6 +1,6 @@
-"""Workers offer tools; a policy admin decides about the doubtful ones (design §7, registration is a proposal).
+"""Workers offer tools; a policy admin decides about the doubtful ones.
 
-Law: a registration is taken or left per tool, in one transaction with its audit, and every accepted change moves the
+A registration is taken or left per tool, in one transaction with its audit, and every accepted change moves the
 registry's version, so that no decision rests on an outdated definition.
 """
 

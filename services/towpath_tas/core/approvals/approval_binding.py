@@ -1,6 +1,6 @@
-"""What an approval is bound to, and what changed since (design §7, approval).
+"""What an approval is bound to, and what changed since.
 
-Law: the digest covers every bound field, and the arguments by their own digest. What changed is told before → after,
+The digest covers every bound field, and the arguments by their own digest. What changed is told before → after,
 arguments field by field, bounded: a person reads it, and arguments may be huge.
 """
 

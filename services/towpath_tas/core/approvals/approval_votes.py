@@ -1,6 +1,6 @@
-"""What people say about a call that waits for them: yes, no, or other arguments (design §7, approval).
+"""What people say about a call that waits for them: yes, no, or other arguments.
 
-Law: a word counts once, from somebody with the role who did not ask for the call himself, about the call as it was
+A word counts once, from somebody with the role who did not ask for the call himself, about the call as it was
 shown. One no denies; a yes counts towards the quorum. Who changes the arguments makes another call: the matrix is asked
 about it first, everybody else's yes is gone, and the editor's own word is one of the quorum, never all of a larger one.
 """

@@ -1,6 +1,6 @@
-"""A person's say about one exact call (design §7, approval).
+"""A person's say about one exact call.
 
-Law: an approval covers this tool with these arguments, this definition, these rules, this agent and this snapshot,
+An approval covers this tool with these arguments, this definition, these rules, this agent and this snapshot,
 once, until it expires. It is used up in the same change of the ledger that permits the call. Whatever drifted in
 between voids it, and a fresh one is asked for that says what changed; at most `MAX_REVISIONS` times, then by a manual
 gate, which no further change survives. What people say is taken by `voting`.

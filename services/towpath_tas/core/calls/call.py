@@ -1,6 +1,6 @@
 """What the ledger knows of one call, and what a step of its life leaves behind.
 
-Law: values only. A `Call` is one ledger row; a `Step` says what to store and what to send once it is stored. `revision`
+Values only. A `Call` is one ledger row; a `Step` says what to store and what to send once it is stored. `revision`
 counts the changes of a row: a step is stored only where nobody else changed the row meanwhile.
 """
 

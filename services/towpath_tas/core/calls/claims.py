@@ -1,4 +1,4 @@
-"""Who may start a call right now (design §7, a call).
+"""Who may start a call right now.
 
 Law: `irreversible` has one claim until a person says retry; `idempotent` and `reconcilable` have one at a time, the
 next when the lease of the last is over, and a `reconcilable` call is probed before it runs again. A claim that is not
@@ -16,7 +16,7 @@ from towpath_tas.core.calls.ledger import lease_over
 Probing = Literal["", "required", "preferred"]
 
 START_BY_MS = 5_000
-"""Between the answer and the start of the tool; a worker that slept longer must not start (design §7, cancel)."""
+"""Between the answer and the start of the tool; a worker that slept longer must not start."""
 
 LEASE_SLACK_MS = 10_000
 """On top of the tool's timeout: for starting, for stopping, and for the outcome to arrive."""

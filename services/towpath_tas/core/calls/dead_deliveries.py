@@ -1,6 +1,6 @@
-"""A delivery that its worker could not read: the call goes out again, and in the end it fails (design §6).
+"""A delivery that its worker could not read: the call goes out again, and in the end it fails.
 
-Law: the ledger decides, not the worker. What was claimed may be running and is left alone; what has a newer attempt
+The ledger decides, not the worker. What was claimed may be running and is left alone; what has a newer attempt
 is not spoken of any more. Of a pure call nobody knows whether it runs, and nothing is said about that.
 """
 

@@ -1,6 +1,6 @@
-"""Calls of internal tools: permitted here, applied by the run machine, and closed by its word (design §7).
+"""Calls of internal tools: permitted here, applied by the run machine, and closed by its word.
 
-Law: no worker is asked and no ticket is made. The run's log is the truth about such a call: what it says counts
+No worker is asked and no ticket is made. The run's log is the truth about such a call: what it says counts
 whatever a clock or a fence has made of the row meanwhile; a call that was never permitted can't have been applied.
 """
 
@@ -25,7 +25,7 @@ BUILT_IN: tuple[ToolVersion, ...] = tuple(tool for name in BUILT_IN_TOOLS if (to
 
 
 def own_tools(*, orchestrate: bool) -> tuple[ToolVersion, ...]:
-    """Return the platform's own tools; those that are switched off are known to nobody (feature E10)."""
+    """Return the platform's own tools; those that are switched off are known to nobody."""
     return tuple(tool for tool in BUILT_IN if orchestrate or tool.spec.name != ORCHESTRATE)
 
 

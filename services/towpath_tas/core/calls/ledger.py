@@ -1,4 +1,4 @@
-"""The life of a call, from the first request to its end (design §7).
+"""The life of a call, from the first request to its end.
 
     (no row) ──────────── request ──────────────────────────► denied | awaiting_approval | permitted | void
     awaiting_approval ─── request, once a person has spoken ─► permitted | denied | awaiting_approval (it drifted)
@@ -8,7 +8,7 @@
     all that may not run ─ fence ───────────────────────────► void | unknown
     unknown ───────────── late outcome, or a person ────────► succeeded | failed | permitted (next attempt)
 
-Law: nothing is dispatched that has no row; what has an end is answered from the row; what can't be known is `unknown`.
+Nothing is dispatched that has no row; what has an end is answered from the row; what can't be known is `unknown`.
 The functions are total: any message in any state gives a Step, and a Step changes a row by exactly one revision.
 """
 

@@ -1,6 +1,6 @@
-"""What a worker reports (design §7, a call).
+"""What a worker reports.
 
-Law: an outcome is accepted from a holder of a granted claim, or, for a pure call, from the first who brings one. Every
+An outcome is accepted from a holder of a granted claim, or, for a pure call, from the first who brings one. Every
 other outcome is evidence: kept in the audit, changing nothing. What the ledger says about the call (its class, its
 arguments) is never taken from an outcome.
 """

@@ -1,6 +1,6 @@
 """What a run is told about its calls, as the JSON that is both stored in the ledger and sent.
 
-Law: a fact is made once and stored with the change that it reports, so that a repeat says the very same thing.
+A fact is made once and stored with the change that it reports, so that a repeat says the very same thing.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""Ending calls from outside: a raised fence, and a person's word on an unknown call (design §7, cancel).
+"""Ending calls from outside: a raised fence, and a person's word on an unknown call.
 
-Law: a fence ends what never started and stops what runs; it never says of a started call that it did not happen. A
+A fence ends what never started and stops what runs; it never says of a started call that it did not happen. A
 person's word on an unknown call is final; only `retry` opens the call again, and not in a run that was stopped.
 """
 

@@ -1,9 +1,9 @@
-"""The stop switch: calls that would go out wait in the ledger instead (design §7).
+"""The stop switch: calls that would go out wait in the ledger instead.
 
     permitted, about to be sent or claimed ── a switch holds it ──► requested (held: no ticket of it is good any more)
     requested ── asked for again, and nothing holds it ──────────► permitted, by the rules as they are then
 
-Law: a switch decides only *when*. What is refused is refused at once, what runs goes on, and what is held is authorized
+A switch decides only *when*. What is refused is refused at once, what runs goes on, and what is held is authorized
 anew before it goes out: a pause opens nothing. An approval that was given is used up when its call is first held, so a
 long pause can't let it expire; it covers the call later only if nothing of what it was shown has changed.
 """

@@ -1,6 +1,6 @@
-"""What can be said of a condition by reading it: which of its parts can never be the boolean true (design §7).
+"""What can be said of a condition by reading it: which of its parts can never be the boolean true.
 
-Law: advice only, and silent where it is not sure. A part is told only if the schema of every tool in question says that
+Advice only, and silent where it is not sure. A part is told only if the schema of every tool in question says that
 what stands there is something else than a boolean; how conditions are weighed is `conditions` alone.
 """
 

@@ -1,6 +1,6 @@
 """What a rule's condition may see, and what its answer may be.
 
-Law: only the boolean true is a yes. Everything else that is not the boolean false, an error above all, is `UNCLEAR`,
+Only the boolean true is a yes. Everything else that is not the boolean false, an error above all, is `UNCLEAR`,
 and an unclear condition never allows: it counts as met on a rule that restricts, and as not met on one that allows.
 """
 

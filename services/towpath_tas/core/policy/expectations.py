@@ -1,6 +1,6 @@
 """Expected verdicts: a file of questions with the answers that a matrix must give (`towpath policy test`).
 
-Law: a case is answered by the matrix and the grants alone, by the code that decides live calls; the tool's schema and
+A case is answered by the matrix and the grants alone, by the code that decides live calls; the tool's schema and
 the registry have no part in it, so a test needs no platform. A file with any problem is refused whole.
 """
 

@@ -1,6 +1,6 @@
-"""What a task was granted, put to one call (design §7).
+"""What a task was granted, put to one call.
 
-Law: every grant of the chain must let the call through, by an entry whose names cover it and whose condition is exactly
+Every grant of the chain must let the call through, by an entry whose names cover it and whose condition is exactly
 true. A condition that can't be compiled, errs or answers anything else lets nothing through.
 """
 

@@ -1,6 +1,6 @@
-"""The permission matrix: who may do what with which tool (design §7).
+"""The permission matrix: who may do what with which tool.
 
-Law: deny beats approval beats allow, and no rule means deny. The order of the rules in the file decides nothing but
+Deny beats approval beats allow, and no rule means deny. The order of the rules in the file decides nothing but
 which of several equal rules is named. A rule whose limit is used up denies: a limit is a limit, not the end of a
 rule.
 """
@@ -26,7 +26,7 @@ MAX_REMEMBERED = 20_000
 bounded."""
 
 DEFAULT_EXPIRES_S = 86_400
-"""How long an approval may wait where its rule does not say: a day (design §5)."""
+"""How long an approval may wait where its rule does not say: a day."""
 
 
 _TOOLSET_HEAD = re.compile(r"[A-Za-z0-9_-]+\.")

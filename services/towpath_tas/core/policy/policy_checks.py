@@ -1,6 +1,6 @@
-"""What is probably wrong with a matrix that can be read: names that nobody has, rules that never decide (design §7).
+"""What is probably wrong with a matrix that can be read: names that nobody has, rules that never decide.
 
-Law: advice only. Nothing here changes what a rule means; a policy may be applied before its tools and networks exist.
+Advice only. Nothing here changes what a rule means; a policy may be applied before its tools and networks exist.
 """
 
 import re

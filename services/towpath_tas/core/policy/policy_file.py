@@ -1,6 +1,6 @@
-"""The matrix as people write it: YAML, checked whole (design §7).
+"""The matrix as people write it: YAML, checked whole.
 
-Law: a file with any problem is refused, and every problem is told at once with its line, so that one look mends it.
+A file with any problem is refused, and every problem is told at once with its line, so that one look mends it.
 YAML anchors are refused: a permission must be readable where it stands.
 """
 

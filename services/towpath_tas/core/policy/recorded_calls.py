@@ -1,6 +1,6 @@
-"""What another matrix would have said to recorded calls (design §7, policy diff; the shadow).
+"""What another matrix would have said to recorded calls.
 
-Law: only what the matrix decided is weighed again; a call that was refused before the matrix was asked stays refused
+Only what the matrix decided is weighed again; a call that was refused before the matrix was asked stays refused
 whatever its rules. Limits are not replayed: a call that a limit stopped is left out and counted, and the limits of the
 other matrix are looked through, because what was used up of them depends on calls that it would have let through.
 """

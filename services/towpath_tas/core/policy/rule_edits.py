@@ -1,6 +1,6 @@
 """Putting one rule into a matrix's text, or taking one out, and leaving everything else as people wrote it.
 
-Law: an edit is kept only if reading the new text gives exactly the rules of the old one with that one change. Where the
+An edit is kept only if reading the new text gives exactly the rules of the old one with that one change. Where the
 lines of a rule can't be told apart (rules on one line), the list of rules is written anew: same rules, no comments.
 """
 

@@ -1,6 +1,6 @@
-"""What a second matrix would have decided, noted beside a decision (design §7, policy diff).
+"""What a second matrix would have decided, noted beside a decision.
 
-Law: a shadow is never obeyed and changes nothing of a step but its notes. It is asked once per call, when the call is
+A shadow is never obeyed and changes nothing of a step but its notes. It is asked once per call, when the call is
 first decided, and only where the matrix in force was the one to decide; its limits are looked through.
 """
 

@@ -1,6 +1,6 @@
-"""Where the values of a call come from: the task, a system of record, untrusted output, or nowhere known (design §7).
+"""Where the values of a call come from: the task, a system of record, untrusted output, or nowhere known.
 
-Law: a value is trusted only for what it wholly is: the task's own text says it, or a field of a system of record equals
+A value is trusted only for what it wholly is: the task's own text says it, or a field of a system of record equals
 it. That it also stands in untrusted output takes nothing away. What is not seen counts as not known, never as trusted.
 What this can't see (paraphrase, derived values, encodings, side channels) is said in docs/tool-access.md.
 """

@@ -1,6 +1,6 @@
-"""When it matters where values come from, and what a refused model hears about it (design §7, provenance).
+"""When it matters where values come from, and what a refused model hears about it.
 
-Law: what a run has seen is read only where a rule names it, or a person has to decide; a tool that only reads and
+What a run has seen is read only where a rule names it, or a person has to decide; a tool that only reads and
 declares no sink is looked at only for rules that ask for more than sinks.
 """
 

@@ -1,6 +1,6 @@
 """When two values are the same, and when a text holds a value, in whatever shape it was written.
 
-Law: to trust, values must be the same but for spelling that changes no meaning (case of a mail address, spaces in an
+To trust, values must be the same but for spelling that changes no meaning (case of a mail address, spaces in an
 account number); to distrust, it is enough that one could be the other in disguise. So the two never share a form.
 """
 

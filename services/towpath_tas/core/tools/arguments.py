@@ -1,6 +1,6 @@
 """Are these arguments what the tool's schema asks for?
 
-Law: checked before any condition sees them, so that a rule never weighs what the tool would not take. Schemas come from
+Checked before any condition sees them, so that a rule never weighs what the tool would not take. Schemas come from
 workers and arguments from models: neither may make the check slow (patterns run in a linear engine, given from outside)
 or make it fetch anything (references lead nowhere outside the schema).
 """
@@ -26,7 +26,7 @@ Matches = Callable[[str, str], bool]
 """`matches(pattern, text)`: is the pattern found in the text? Raises ValueError for a pattern it does not know."""
 
 MAX_ARGS_CHARS = 262_144
-"""Larger arguments belong into a blob (design §8, inline limit)."""
+"""Larger arguments belong into a blob."""
 
 MAX_DEPTH = 64
 """Deeper arguments are an attack on whoever walks them, not data."""

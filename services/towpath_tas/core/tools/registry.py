@@ -1,6 +1,6 @@
-"""The tools of a project, and what becomes of a worker's proposal (design §7, registration is a proposal).
+"""The tools of a project, and what becomes of a worker's proposal.
 
-Law: nobody makes a tool less strict by saying so. A weaker effect class, trusted output, a new report, a lost
+Nobody makes a tool less strict by saying so. A weaker effect class, trusted output, a new report, a lost
 `sensitive` or another owner waits for a policy admin; everything that only adds or tightens is taken at once. A
 discovered tool that its server defines anew waits too, and holds the calls meanwhile: the one that was accepted is not
 there any more.

@@ -1,6 +1,6 @@
 """What a server answers, as a tool's result or as a failure that says what is known.
 
-Law: an answer is data from a stranger: bounded, checked against what the tool promised, without the secrets that the
+An answer is data from a stranger: bounded, checked against what the tool promised, without the secrets that the
 server was given, and never more certain than it is.
 """
 

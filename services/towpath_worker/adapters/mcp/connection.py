@@ -1,6 +1,6 @@
 """One live connection to an MCP server: listing its tools, calling one, and noticing its end.
 
-Law: a server may ask nothing of us. What it asks (elicitation, sampling, roots) is refused by the SDK, because no such
+A server may ask nothing of us. What it asks (elicitation, sampling, roots) is refused by the SDK, because no such
 capability is declared, and noted; what it answers is read as data, and checked within bounds before it is believed.
 """
 

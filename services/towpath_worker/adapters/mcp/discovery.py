@@ -1,6 +1,6 @@
 """From what a server lists to what is offered to the platform: specs, refusals, and warnings for people.
 
-Law: every discovered tool is irreversible, untrusted and closed until somebody here says otherwise. Its `definition` is
+Every discovered tool is irreversible, untrusted and closed until somebody here says otherwise. Its `definition` is
 the digest of all that the server said, so that nothing about it can change unseen.
 """
 

@@ -1,6 +1,6 @@
 """An MCP server over streamable HTTP: the SDK speaks the protocol, this side bounds what comes and names what failed.
 
-Law: an answer is read up to a limit and no further; whatever fails between here and the server becomes a JSON-RPC error
+An answer is read up to a limit and no further; whatever fails between here and the server becomes a JSON-RPC error
 whose code says what is known (`towpath_worker.adapters.mcp.codes`), for that one request alone. No proxy, cookie or
 password comes from the worker's environment, and no redirect leaves the server.
 """

@@ -1,6 +1,6 @@
 """Secrets of MCP servers: named in the file, resolved in the worker, taken out of everything that leaves it.
 
-Law: a reference is resolved when a server is connected and lives in this process alone; the platform's own credentials
+A reference is resolved when a server is connected and lives in this process alone; the platform's own credentials
 (TOWPATH_*) can't be given away.
 """
 

@@ -1,6 +1,6 @@
 """Keeps one MCP server connected, its tools offered and its calls honest.
 
-Law: whatever a server does ends a connection, never the worker. A new connection is made with growing pauses, but for
+Whatever a server does ends a connection, never the worker. A new connection is made with growing pauses, but for
 one case: a call that was cut off retires its connection, so that what hangs in the server is ended, while the other
 calls go on to their end, and the next connection is made at once. A call goes out only on a list of tools that is fresh
 and names the tool as it was accepted.

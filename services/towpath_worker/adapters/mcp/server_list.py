@@ -1,6 +1,6 @@
 """From a file of MCP servers to what a worker can run.
 
-Law: the SDK is imported here first, so that workers without MCP servers need not have it; its own log lines stay out of
+The SDK is imported here first, so that workers without MCP servers need not have it; its own log lines stay out of
 the log, because they repeat what servers say.
 """
 

@@ -1,6 +1,6 @@
 """An MCP server as a child process: one JSON message per line, both ways.
 
-Law: the child gets the environment that its operator wrote and no more of the worker's; it leads a process group of its
+The child gets the environment that its operator wrote and no more of the worker's; it leads a process group of its
 own, which dies with the connection; what it prints is bounded, line by line, and what it says on its standard error
 goes to the log without secrets.
 """

@@ -1,6 +1,6 @@
 """A discovered tool as the worker runs it.
 
-Law: it calls its server only while the platform has accepted exactly this definition; a changed definition is another
+It calls its server only while the platform has accepted exactly this definition; a changed definition is another
 tool object, which begins without a standing.
 """
 

@@ -1,6 +1,6 @@
 """What a server says about its tools, made fit to be stored, shown and checked, or refused.
 
-Law: names that could be mistaken are refused, never repaired; texts are cleaned, because they are only read; a schema
+Names that could be mistaken are refused, never repaired; texts are cleaned, because they are only read; a schema
 that could make somebody work without end is refused. Nothing here decides about rights.
 """
 

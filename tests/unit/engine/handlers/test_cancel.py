@@ -1,4 +1,4 @@
-"""Cancel and the fence (design §7): nothing new starts, nothing that happened is hidden, the run always ends."""
+"""Cancel and the fence: nothing new starts, nothing that happened is hidden, the run always ends."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Children stay in the bounds of their parents: its time, its end, and what it wants of them (rows E7, E11)."""
+"""Children stay in the bounds of their parents: its time, its end, and what it wants of them."""
 
 from datetime import timedelta
 from uuid import UUID

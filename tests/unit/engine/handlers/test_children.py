@@ -1,4 +1,4 @@
-"""Child runs in the run machine: birth, bounds, endings, and what travels down (design §5, `spawn`)."""
+"""Child runs in the run machine: birth, bounds, endings, and what travels down."""
 
 from dataclasses import replace
 from datetime import timedelta

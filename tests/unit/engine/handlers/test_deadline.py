@@ -1,4 +1,4 @@
-"""Time in the run machine (design §4, §5): deadlines of active time, resends, and when a run wants to be woken."""
+"""Time in the run machine: deadlines of active time, resends, and when a run wants to be woken."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""A call that a person changed: the log, the model and the gate tell of what was executed (design §7, approval)."""
+"""A call that a person changed: the log, the model and the gate tell of what was executed."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""A fork knows what its parent knew before the step, and has done nothing of it (design §5)."""
+"""A fork knows what its parent knew before the step, and has done nothing of it."""
 
 from collections.abc import Iterable
 from uuid import UUID

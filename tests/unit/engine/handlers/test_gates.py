@@ -1,4 +1,4 @@
-"""Gates (design §5, §7): a run waits for a person without forgetting anything, and never for ever."""
+"""Gates: a run waits for a person without forgetting anything, and never for ever."""
 
 from typing import Any
 from uuid import UUID, uuid5

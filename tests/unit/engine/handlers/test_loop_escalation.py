@@ -1,4 +1,4 @@
-"""What is done about a loop: nudge, replan, gate, stop; who is asked, and how often (design §5, rows B8, C5, C13)."""
+"""What is done about a loop: nudge, replan, gate, stop; who is asked, and how often."""
 
 from typing import Any
 
@@ -170,7 +170,7 @@ def test_a_loop_that_a_person_stops_or_nobody_looks_at_ends_as_escalated(verdict
 
 
 def test_several_attempts_of_one_step_count_as_one_error() -> None:
-    """Behaviours 002.1: the error of a step is that of its last attempt."""
+    """The error of a step is that of its last attempt."""
     detectors = after_refusal(Detectors(), "arguments_invalid", "no", step=1)
     detectors = after_refusal(detectors, "arguments_invalid", "no", step=2)
     assert detectors.error_count == 2
@@ -181,7 +181,7 @@ def test_several_attempts_of_one_step_count_as_one_error() -> None:
 
 
 def test_steps_that_are_judged_to_have_failed_are_errors_in_a_row_although_their_calls_succeeded() -> None:
-    """Behaviours 002.1: what is counted is the error of the validation."""
+    """What is counted is the error of the validation."""
     machine = goal_run()
     take(machine, use("echo", text="x"))
     tools, calls, detectors, counted = machine.network.tools, machine.state.calls, Detectors(), []
@@ -269,7 +269,7 @@ def test_a_network_may_want_a_person_asked_where_it_would_be_stopped() -> None:
 
 
 def test_a_child_begins_with_the_counters_of_its_parent() -> None:
-    """Behaviours 002.2: subtasks inherit the parent's counter."""
+    """Subtasks inherit the parent's counter."""
     parent = Machine(max_steps=50)
     for _ in range(2):
         parent.decide(use("echo", text=f"{parent.state.step}"))

@@ -1,4 +1,4 @@
-"""Loop detectors (design §5, feature B8, behaviours 002.2): what counts as the same, when they fire, what they do."""
+"""Loop detectors: what counts as the same, when they fire, what they do."""
 
 from typing import Any
 

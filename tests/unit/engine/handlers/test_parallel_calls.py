@@ -1,4 +1,4 @@
-"""Tool calls of one decision run together and are joined in call order (feature B7, design §5)."""
+"""Tool calls of one decision run together and are joined in call order."""
 
 from itertools import permutations
 from typing import Any

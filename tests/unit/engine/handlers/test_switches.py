@@ -1,4 +1,4 @@
-"""A call that a switch holds back costs its run nothing but time on the wall (design §5, §7)."""
+"""A call that a switch holds back costs its run nothing but time on the wall."""
 
 from datetime import UTC, datetime
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""A call that nobody can answer for (design §7): asked about once, and settled by a word or by a fact."""
+"""A call that nobody can answer for: asked about once, and settled by a word or by a fact."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the run machine makes of the watchdog's reports (feature C6)."""
+"""What the run machine makes of the watchdog's reports."""
 
 from typing import Any
 

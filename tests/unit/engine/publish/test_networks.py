@@ -1,4 +1,4 @@
-"""Publishing (features A1-A4): the checks that rows A1-A3 do not name, and the compiled snapshot."""
+"""Publishing: the checks that rows A1-A3 do not name, and the compiled snapshot."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Publishing swarms (features B9-B11): what follows from a swarm, and everything that is wrong with one, at once."""
+"""Publishing swarms: what follows from a swarm, and everything that is wrong with one, at once."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Loop detectors beyond equal calls and errors: cycles, unchanged results, ping-pong, polling (design §5)."""
+"""Loop detectors beyond equal calls and errors: cycles, unchanged results, ping-pong, polling."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Acceptance criteria take no time to speak of, whatever a caller writes and a model answers (features C1, C3)."""
+"""Acceptance criteria take no time to speak of, whatever a caller writes and a model answers."""
 
 from typing import Any
 

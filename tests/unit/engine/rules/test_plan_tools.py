@@ -1,4 +1,4 @@
-"""The plan tools, with every limit and every error (feature D5, behaviours 003.2)."""
+"""The plan tools, with every limit and every error."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""References in what the agents of a plan are asked (feature E4)."""
+"""References in what the agents of a plan are asked."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The workspace tools, with every limit and every error (feature D6, behaviours 003.2), and mounts of a host."""
+"""The workspace tools, with every limit and every error, and mounts of a host."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the ledger makes of approvals: bound to one exact call, used once, by enough different people (design §7)."""
+"""What the ledger makes of approvals: bound to one exact call, used once, by enough different people."""
 
 import json
 from dataclasses import replace

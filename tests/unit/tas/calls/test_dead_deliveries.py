@@ -1,4 +1,4 @@
-"""What a delivery that nobody can read makes of its call (design §6)."""
+"""What a delivery that nobody can read makes of its call."""
 
 import pytest
 from tests.support.tas.tas_calls import permitted

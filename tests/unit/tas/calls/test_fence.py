@@ -1,4 +1,4 @@
-"""A run whose fence was raised starts nothing any more: no claim, no retry, no next attempt (design §7, cancel)."""
+"""A run whose fence was raised starts nothing any more: no claim, no retry, no next attempt."""
 
 import uuid
 from typing import Literal

@@ -1,4 +1,4 @@
-"""Calls of the platform's own tools in the ledger: permitted, applied by the run, closed by its word (design §7)."""
+"""Calls of the platform's own tools in the ledger: permitted, applied by the run, closed by its word."""
 
 import json
 from typing import Any

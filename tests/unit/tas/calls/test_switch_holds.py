@@ -1,4 +1,4 @@
-"""The stop switch: what would go out waits, what runs goes on, and nothing is lost or opened by waiting (design §7)."""
+"""The stop switch: what would go out waits, what runs goes on, and nothing is lost or opened by waiting."""
 
 import json
 import uuid

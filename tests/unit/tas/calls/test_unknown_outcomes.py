@@ -1,4 +1,4 @@
-"""Starts of one call that overtake each other: a claim, its probe, a person's word, and what comes late (design §7)."""
+"""Starts of one call that overtake each other: a claim, its probe, a person's word, and what comes late."""
 
 import json
 import uuid

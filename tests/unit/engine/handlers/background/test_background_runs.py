@@ -1,4 +1,4 @@
-"""Rules of background runs that need no service (features D1-D11, D13)."""
+"""Rules of background runs that need no service."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Rules of goal runs that need no service: attempts, judgements, progress, confidence (features C1-C9, C13)."""
+"""Rules of goal runs that need no service: attempts, judgements, progress, confidence."""
 
 import json
 from typing import Any

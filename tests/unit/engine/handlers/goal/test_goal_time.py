@@ -1,4 +1,4 @@
-"""Goals that ask a person at their deadline: whatever is under way then (feature C11, gate `timeout`)."""
+"""Goals that ask a person at their deadline: whatever is under way then."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The ladder after a denial in goal runs: another tool, another agent in a run of its own, a person (feature C9)."""
+"""The ladder after a denial in goal runs: another tool, another agent in a run of its own, a person."""
 
 import pytest
 from tests.support.engine.goal_machine import asked, deny, goal_run

@@ -1,4 +1,4 @@
-"""Plans in the run machine: order, concurrency, policies, limits, results (features E1, E4, E5, E7, E11)."""
+"""Plans in the run machine: order, concurrency, policies, limits, results."""
 
 from typing import Any
 

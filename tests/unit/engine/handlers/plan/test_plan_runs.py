@@ -1,4 +1,4 @@
-"""The state machine of a composed run: its table, and the paths that runs take through it (feature E6)."""
+"""The state machine of a composed run: its table, and the paths that runs take through it."""
 
 from typing import Any, get_args
 

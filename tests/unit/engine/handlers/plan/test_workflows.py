@@ -1,4 +1,4 @@
-"""Workflows: the stages of a swarm as a chained plan (feature B9)."""
+"""Workflows: the stages of a swarm as a chained plan."""
 
 from typing import Any
 

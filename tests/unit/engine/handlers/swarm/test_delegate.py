@@ -1,4 +1,4 @@
-"""Calls that are child runs in the run machine: a team's delegates, and plans (features B11, E1, E7, E11)."""
+"""Calls that are child runs in the run machine: a team's delegates, and plans."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Handoff swarms in the run machine (feature B10): who acts next, how often, and what that agent is shown."""
+"""Handoff swarms in the run machine: who acts next, how often, and what that agent is shown."""
 
 import random
 from typing import Any
