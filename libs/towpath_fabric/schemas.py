@@ -68,10 +68,15 @@ def message_adapters() -> dict[str, TypeAdapter[Any]]:
     return dict(sorted(({name: TypeAdapter(kind) for name, kind in kinds.items()} | OTHERS).items()))
 
 
+def schema(name: str, adapter: TypeAdapter[Any]) -> JsonObject:
+    """Return the JSON Schema of what *adapter* validates."""
+    return {"$schema": DIALECT, "$id": f"urn:towpath:schema:{name}", **adapter.json_schema()}
+
+
 @functools.cache
 def documents() -> dict[str, str]:
     """Return every document as text, by its path below the folder; made once in a process."""
-    texts = {f"schemas/{name}.json": _json(_schema(name, kind)) for name, kind in message_adapters().items()}
+    texts = {f"schemas/{name}.json": _json(schema(name, kind)) for name, kind in message_adapters().items()}
     texts["asyncapi.yaml"] = yaml.dump(
         asyncapi_document(), Dumper=_Plain, sort_keys=False, allow_unicode=True, width=120
     )
@@ -115,12 +120,8 @@ def _classes() -> Iterator[type[BaseModel]]:
                 yield kind
 
 
-def _schema(name: str, adapter: TypeAdapter[Any]) -> JsonObject:
-    return {"$schema": DIALECT, "$id": f"urn:towpath:schema:{name}", **adapter.json_schema()}
-
-
-def _json(schema: JsonObject) -> str:
-    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+def _json(document: JsonObject) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":

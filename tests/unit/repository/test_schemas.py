@@ -2,15 +2,19 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
 import yaml
+from pydantic import TypeAdapter
 
 from towpath_contracts import rpc, streams, subjects
 from towpath_contracts.authority import USERS
 from towpath_fabric.asyncapi import CHANNELS, asyncapi_document, covers
-from towpath_fabric.schemas import build, documents, message_adapters, message_types
+from towpath_fabric.schemas import build, documents, message_adapters, message_types, schema
+
+ADAPTERS = message_adapters()
 
 
 def test_every_document_is_built_and_what_no_longer_exists_is_removed(tmp_path: Path) -> None:
@@ -22,17 +26,19 @@ def test_every_document_is_built_and_what_no_longer_exists_is_removed(tmp_path: 
     found = {str(path.relative_to(tmp_path)): path.read_text("utf-8") for path in tmp_path.rglob("*") if path.is_file()}
     assert found == documents()
     assert sorted(found) == built
+    assert yaml.safe_load(found["asyncapi.yaml"]) == asyncapi_document()
+    assert json.loads(found["schemas/SubmitTask.json"]) == schema("SubmitTask", ADAPTERS["SubmitTask"])
 
 
-@pytest.mark.parametrize("name", message_adapters())
-def test_every_schema_is_json_schema_2020_12(name: str) -> None:
-    schema = json.loads(documents()[f"schemas/{name}.json"])
-    assert schema["$schema"].endswith("2020-12/schema")
-    jsonschema.Draft202012Validator.check_schema(schema)
+@pytest.mark.parametrize(("name", "adapter"), ADAPTERS.items(), ids=ADAPTERS)
+def test_every_schema_is_json_schema_2020_12(name: str, adapter: TypeAdapter[Any]) -> None:
+    found = schema(name, adapter)
+    assert found["$schema"].endswith("2020-12/schema")
+    jsonschema.Draft202012Validator.check_schema(found)
 
 
 def test_a_task_is_judged_by_its_schema_as_by_the_platform() -> None:
-    validator = jsonschema.Draft202012Validator(json.loads(documents()["schemas/SubmitTask.json"]))
+    validator = jsonschema.Draft202012Validator(schema("SubmitTask", ADAPTERS["SubmitTask"]))
     assert validator.is_valid({"network": "support", "user_message": "hello"})
     assert not validator.is_valid({"network": "support", "surprise": 1})
     assert not validator.is_valid({"network": "no spaces"})
@@ -71,10 +77,10 @@ def test_what_is_stored_says_in_which_stream() -> None:
 
 
 def test_every_reference_of_the_document_leads_somewhere() -> None:
-    document = yaml.safe_load(documents()["asyncapi.yaml"])
+    document = asyncapi_document()
 
     def follow(reference: str) -> object:
-        found = document
+        found: Any = document
         for part in reference.removeprefix("#/").split("/"):
             found = found[part]
         return found
