@@ -25,7 +25,7 @@ from uuid import UUID
 import yaml
 
 from towpath_contracts.canonical import canonical_json
-from towpath_contracts.tools.calls import EffectClass, Hazard, ToolSpec
+from towpath_contracts.tools.calls import EffectClass, IrreversibleHazard, ToolSpec
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.core.authorization import Asked, Law
 from towpath_tas.core.policy.matrix import Matrix, Who
@@ -135,7 +135,7 @@ def specs_of(suite: Any, declared: dict[str, Any]) -> dict[str, ToolSpec]:
             trusted_output=tool.name in declared.get("trusted", ()),
             trusted_fields=tuple(declared.get("trusted_fields", {}).get(tool.name, ())),
             sinks=None if sinks is None else tuple(sinks),
-            hazards=tuple(Hazard(one) for one in declared.get("hazards", {}).get(tool.name, ())),
+            hazards=tuple(IrreversibleHazard(one) for one in declared.get("hazards", {}).get(tool.name, ())),
         )
     return found
 

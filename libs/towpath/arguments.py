@@ -19,7 +19,7 @@ from towpath.docstrings import describe
 from towpath.errors import DeclarationError
 from towpath.secrets import Secret
 from towpath_contracts.base import JsonObject
-from towpath_contracts.problems.registry import words_of
+from towpath_contracts.problems.registry import entry_message
 
 _PREFIX = "argument_"
 """Before every field name, so that parameters named like a member of BaseModel (`copy`, `json`, `_x`) are possible."""
@@ -65,7 +65,7 @@ class Arguments:
         except ValidationError as error:
             places = error.errors(include_url=False, include_input=False, include_context=False)
             said = "; ".join(
-                f"{'.'.join(str(part) for part in e['loc']) or 'arguments'}: {words_of(e)}" for e in places
+                f"{'.'.join(str(part) for part in e['loc']) or 'arguments'}: {entry_message(e)}" for e in places
             )
             raise ArgumentsInvalidError(said) from error
         bound = {name: values[field] for field, name in self.names}

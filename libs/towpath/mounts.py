@@ -11,7 +11,7 @@ from pathlib import Path
 
 from towpath.errors import RefusedError
 from towpath_contracts.base import JsonObject
-from towpath_contracts.glob_patterns import PatternTooLongError, matching
+from towpath_contracts.glob_patterns import PatternTooLongError, matching_paths
 from towpath_contracts.problems.registry import problem
 from towpath_contracts.tools.workspace import MAX_MOUNT_BYTES, MAX_MOUNT_FILES
 
@@ -59,8 +59,8 @@ def _roots(mount: HostMount) -> list[Path]:
 def _wanted(mount: HostMount, paths: Collection[str]) -> set[str]:
     """Return those of *paths* that the globs have; raises RefusedError for a glob that is too long."""
     try:
-        wanted = {path for pattern in mount.include for path in matching(pattern, paths)}
-        return wanted - {path for pattern in mount.exclude for path in matching(pattern, paths)}
+        wanted = {path for pattern in mount.include for path in matching_paths(pattern, paths)}
+        return wanted - {path for pattern in mount.exclude for path in matching_paths(pattern, paths)}
     except PatternTooLongError as error:
         raise _refused(str(error)) from error
 

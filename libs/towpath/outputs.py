@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from towpath.errors import RefusedError
-from towpath_contracts.problems.registry import problem, words_of
+from towpath_contracts.problems.registry import entry_message, problem
 from towpath_contracts.runs.views import RunView
 
 Output = TypeVar("Output", bound=BaseModel)
@@ -37,7 +37,7 @@ def read_output(view: RunView, output_type: type[Output]) -> Output | None:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"]) or "answer"
-        said = f"the answer of run {view.run_id} is no {output_type.__name__}: {place}: {words_of(first)}"
+        said = f"the answer of run {view.run_id} is no {output_type.__name__}: {place}: {entry_message(first)}"
         raise RefusedError(problem("output_invalid", said, run_id=str(view.run_id))) from error
 
 

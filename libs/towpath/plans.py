@@ -16,7 +16,7 @@ from towpath.tools import seconds
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.plan import Merge, PlanOutput
 from towpath_contracts.networks.plan_checks import PLAN_INVALID, check_plan
-from towpath_contracts.networks.references import BINDINGS, pieces, texts_in
+from towpath_contracts.networks.references import BINDINGS, split_text, texts_in
 from towpath_contracts.problems.registry import ProblemDetail, problem
 from towpath_contracts.runs.views import RunView
 
@@ -180,5 +180,5 @@ def _asked(steps: tuple[JsonObject, ...]) -> set[str]:
 
 def _bindings_in(steps: tuple[JsonObject, ...]) -> set[str]:
     """Return the bindings that *steps* refer to: their values may still be given."""
-    found = (piece.reference for step in steps for text in texts_in(step) for piece in pieces(text))
+    found = (piece.reference for step in steps for text in texts_in(step) for piece in split_text(text))
     return {one.path.lstrip(".").split(".")[0].split("[")[0] for one in found if one and one.root == BINDINGS}

@@ -16,7 +16,7 @@ from towpath.docstrings import describe
 from towpath.errors import DeclarationError
 from towpath.probes import Probe, read_probe
 from towpath_contracts.base import JsonObject
-from towpath_contracts.tools.calls import EffectClass, Hazard, ToolSpec
+from towpath_contracts.tools.calls import EffectClass, IrreversibleHazard, ToolSpec
 from towpath_contracts.tools.reports import Reports
 
 P = ParamSpec("P")
@@ -81,7 +81,7 @@ def tool(
     trusted_output: bool = False,
     trusted_fields: Sequence[str] = (),
     sinks: Sequence[str] | None = None,
-    hazards: Sequence[Hazard | str] = (),
+    hazards: Sequence[IrreversibleHazard | str] = (),
     sensitive: bool = False,
     polling: bool = False,
     cost_usd: float = 0.0,
@@ -124,7 +124,7 @@ def _declare(
     trusted_output: bool = False,
     trusted_fields: Sequence[str] = (),
     sinks: Sequence[str] | None = None,
-    hazards: Sequence[Hazard | str] = (),
+    hazards: Sequence[IrreversibleHazard | str] = (),
     sensitive: bool = False,
     polling: bool = False,
     cost_usd: float = 0.0,
@@ -154,7 +154,7 @@ def _declare(
             trusted_output=trusted_output,
             trusted_fields=tuple(trusted_fields),
             sinks=_sinks(sinks, arguments.schema),
-            hazards=tuple(Hazard(hazard) for hazard in hazards),
+            hazards=tuple(IrreversibleHazard(hazard) for hazard in hazards),
             sensitive=sensitive,
             polling=polling,
             cost_usd=cost_usd,

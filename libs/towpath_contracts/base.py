@@ -59,7 +59,7 @@ class Choices(ClientValue):
         return {name: value for name, value in write(self).items() if name in self.model_fields_set}
 
 
-def filled(kind: type[ChoicesT], *given: ChoicesT | None) -> ChoicesT:
+def with_defaults(kind: type[ChoicesT], *given: ChoicesT | None) -> ChoicesT:
     """Return settings of *kind* with everything chosen: by the last of *given* that chose a field, else its default.
 
     What is returned depends on no default any more: a run keeps the settings it began with.
@@ -71,6 +71,6 @@ def filled(kind: type[ChoicesT], *given: ChoicesT | None) -> ChoicesT:
     return kind.model_validate(values)
 
 
-def unset(value: object) -> bool:
+def is_unset(value: object) -> bool:
     """Say whether an optional field is left out of what is written: it was added later, and digests must stay."""
     return value is None

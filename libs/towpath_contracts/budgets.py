@@ -121,7 +121,7 @@ class AppliedScope(Value):
     on_soft: OnSoft = "warn"
 
 
-class Refusal(Value):
+class BudgetRefusal(Value):
     """Why a reservation was refused: of `limit` so much is spent and reserved, and `wanted` does not fit.
 
     `unpriced` names a model whose price nobody knows: money is limited there, and what it costs can't be counted.
@@ -141,18 +141,17 @@ class Refusal(Value):
 
         `the run's budget of 1000 tokens: 900 spent, 0 reserved, 400 more wanted; …`
         """
-        whose = "the run's" if self.scope == "run" else f"the {self.scope} {self.key}'s"
+        owner = "the run's" if self.scope == "run" else f"the {self.scope} {self.key}'s"
+        limit = format_amount(self.unit, self.limit)
         if self.unpriced:
-            return (
-                f"no price is known of {self.unpriced}, and {whose} budget of {shown(self.unit, self.limit)} is money"
-            )
-        used = f"{shown(self.unit, self.spent)} spent, {shown(self.unit, self.reserved)} reserved"
-        told = f"{whose} budget of {shown(self.unit, self.limit)}: {used}, {shown(self.unit, self.wanted)} more wanted"
-        least = shown(self.unit, self.spent + self.reserved + self.wanted)
-        return f"{told}; the worst case is reserved before anything is asked, so {least} is the least that would do"
+            return f"no price is known of {self.unpriced}, and {owner} budget of {limit} is money"
+        used = f"{format_amount(self.unit, self.spent)} spent, {format_amount(self.unit, self.reserved)} reserved"
+        message = f"{owner} budget of {limit}: {used}, {format_amount(self.unit, self.wanted)} more wanted"
+        least = format_amount(self.unit, self.spent + self.reserved + self.wanted)
+        return f"{message}; the worst case is reserved before anything is asked, so {least} is the least that would do"
 
 
-def shown(unit: str, amount: int) -> str:
+def format_amount(unit: str, amount: int) -> str:
     """Write an amount as people read it: `$0.25`, `1200 tokens`."""
     if unit == "usd_micros":
         text = f"{amount / MICROS:.6f}".rstrip("0")

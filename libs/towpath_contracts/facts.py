@@ -10,12 +10,12 @@ from uuid import UUID
 
 from pydantic import Field, TypeAdapter
 
-from towpath_contracts.base import JsonObject, Message, Value, unset
-from towpath_contracts.budgets import AppliedScope, ModelPrice, OnSoft, Refusal, Scope, Unit
+from towpath_contracts.base import JsonObject, Message, Value, is_unset
+from towpath_contracts.budgets import AppliedScope, BudgetRefusal, ModelPrice, OnSoft, Scope, Unit
 from towpath_contracts.decisions.request import Cost, ScriptUse, Usage
 from towpath_contracts.runs.idle_runs import DETAIL_CHARS, KEY_CHARS, TOOLS_TOLD, FindingName
 from towpath_contracts.switches import Switch
-from towpath_contracts.tools.calls import Denial, Doubt, ProbeWord, ToolFailure
+from towpath_contracts.tools.calls import Denial, ProbeWord, ToolFailure, UnknownOutcome
 from towpath_contracts.tools.workspace import ChangesLost, FileChange
 
 
@@ -117,11 +117,11 @@ class ToolFinished(FactBase):
     attempt: int = 0
     settled_by: str = ""
     probe: ProbeWord = ""
-    doubt: Doubt | None = None
+    doubt: UnknownOutcome | None = None
     executed_args: JsonObject | None = None
     edited_by: str = ""
     changes: tuple[FileChange, ...] = Field(default=(), exclude_if=lambda found: not found)
-    changes_lost: ChangesLost | None = Field(default=None, exclude_if=unset)
+    changes_lost: ChangesLost | None = Field(default=None, exclude_if=is_unset)
 
 
 class ToolPermitted(FactBase):
@@ -240,7 +240,7 @@ class CancelRequested(FactBase):
     reason: str = ""
 
 
-class ChildTold(FactBase):
+class ChildReported(FactBase):
     """A child says how far it is: it waits for people, goes on, or has ended. Its own `child_seq` orders it.
 
     `news` is what the child says by itself; without it the fact is an answer to a question. `worked` are the tools of
@@ -257,7 +257,7 @@ class ChildTold(FactBase):
     final: JsonObject | None = None
     usage: Usage = Usage()
     cost: Cost = Cost()
-    below: Cost | None = Field(default=None, exclude_if=unset)
+    below: Cost | None = Field(default=None, exclude_if=is_unset)
     cursors: dict[str, int] = Field(default_factory=dict)
     worked: tuple[str, ...] = ()
 
@@ -300,7 +300,7 @@ class BudgetRefused(FactBase):
     """What the run was about to ask does not fit: it is folded before the fact that made it ask. Never sent either."""
 
     type: Literal["budget.refused"] = "budget.refused"
-    refusal: Refusal
+    refusal: BudgetRefusal
 
 
 class BudgetWarned(FactBase):
@@ -341,7 +341,7 @@ Fact = Annotated[
     | TimerFired
     | CancelRequested
     | FenceRaised
-    | ChildTold
+    | ChildReported
     | WatchdogReported
     | MessageDead
     | BudgetApplied
@@ -366,7 +366,7 @@ AnyFact = (
     | TimerFired
     | CancelRequested
     | FenceRaised
-    | ChildTold
+    | ChildReported
     | WatchdogReported
     | MessageDead
     | BudgetApplied

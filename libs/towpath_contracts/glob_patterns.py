@@ -17,13 +17,13 @@ class PatternTooLongError(ValueError):
     """The pattern has more than MAX_PATTERN characters; the text says so."""
 
 
-def matching(pattern: str, paths: Iterable[str]) -> list[str]:
+def matching_paths(pattern: str, paths: Iterable[str]) -> list[str]:
     """Return the *paths* that *pattern* matches whole, in order; raises PatternTooLongError."""
-    glob = _Glob(pattern)
+    glob = _CompiledGlob(pattern)
     return [path for path in sorted(paths) if glob.matches(path)]
 
 
-class _Glob:
+class _CompiledGlob:
     """One compiled pattern.
 
     A bit is a place before a letter, a `?`, a `**` or the end of a segment. What is read moves the bits that stand

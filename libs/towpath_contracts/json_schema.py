@@ -31,17 +31,17 @@ MAX_COMPILED = 256
 Faults = Callable[[Any], tuple[str, ...]]
 
 
-class _TooMuchError(Exception):
+class _TooManyFaultsError(Exception):
     """A check followed too many references."""
 
 
-def schema_fault(schema: Mapping[str, Any]) -> str:
+def unusable_schema(schema: Mapping[str, Any]) -> str:
     """Say what keeps *schema* from being used; empty when nothing does."""
     compiled = _compiled(to_json(schema))
     return compiled if isinstance(compiled, str) else ""
 
 
-def faults(schema: Mapping[str, Any], value: Any) -> tuple[str, ...]:
+def schema_faults(schema: Mapping[str, Any], value: Any) -> tuple[str, ...]:
     """Say what is wrong with *value*, the first few faults with their places; nothing where it is as *schema* asks."""
     compiled = _compiled(to_json(schema))
     return (compiled,) if isinstance(compiled, str) else compiled(value)
@@ -74,7 +74,7 @@ def _check(validator: Any) -> Faults:
             found = list(islice(_meant(validator.iter_errors(value)), MAX_FAULTS))
         except unresolvable as error:
             return (f"the schema refers to {error.ref!r}, which is not part of it",)
-        except (RecursionError, _TooMuchError):
+        except (RecursionError, _TooManyFaultsError):
             return ("the schema's references never end, or are too many for this value",)
         return tuple(f"{error.json_path}: {error.message[:MAX_FAULT_CHARS]}" for error in found)
 
@@ -111,7 +111,7 @@ def _validator_class() -> Callable[..., Any]:
         def following(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[Any]:
             _left[0] -= 1
             if _left[0] < 0:
-                raise _TooMuchError
+                raise _TooManyFaultsError
             yield from follow(validator, wanted, instance, schema) or ()
 
         return following

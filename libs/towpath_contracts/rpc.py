@@ -40,8 +40,8 @@ EVENTS_SINCE = Method("orchestrator", "events_since", views.EventsSince, views.E
 SWEEP_RUNS = Method("orchestrator", "sweep_runs", views.SweepRuns, views.SweptRuns)
 IDLE_RUNS = Method("orchestrator", "idle_runs", idle_runs.IdleRuns, idle_runs.IdleRunList)
 LIST_GATES = Method("orchestrator", "list_gates", views.ListGates, views.GatePage)
-RESOLVE_GATE = Method("orchestrator", "resolve_gate", views.ResolveGate, views.Done)
-CANCEL_RUN = Method("orchestrator", "cancel_run", views.CancelRun, views.Done)
+RESOLVE_GATE = Method("orchestrator", "resolve_gate", views.ResolveGate, views.ActionDone)
+CANCEL_RUN = Method("orchestrator", "cancel_run", views.CancelRun, views.ActionDone)
 PUBLISH_NETWORK = Method("orchestrator", "publish_network", spec.PublishNetwork, spec.NetworkVersion)
 LIST_NETWORKS = Method("orchestrator", "list_networks", access.GetPolicy, spec.NetworkList)
 GET_NETWORK = Method("orchestrator", "get_network", views.PreviewPrompt, spec.NetworkVersion)
@@ -52,11 +52,11 @@ REPLAY_RUNS = Method("orchestrator", "replay_runs", records.ReplayRuns, records.
 LIST_DEAD_LETTERS = Method(
     "orchestrator", "list_dead_letters", dead_letters.ListDeadLetters, dead_letters.DeadLetterPage
 )
-SETTLE_DEAD_LETTER = Method("orchestrator", "settle_dead_letter", dead_letters.SettleDeadLetter, views.Done)
-DEAD_LETTER_RUNS = Method("orchestrator", "dead_letter", dead_letters.ReportDead, views.Done)
-WAKE_PAUSED = Method("orchestrator", "wake_paused", switches.WakePaused, views.Done)
+SETTLE_DEAD_LETTER = Method("orchestrator", "settle_dead_letter", dead_letters.SettleDeadLetter, views.ActionDone)
+DEAD_LETTER_RUNS = Method("orchestrator", "dead_letter", dead_letters.ReportDead, views.ActionDone)
+WAKE_PAUSED = Method("orchestrator", "wake_paused", switches.WakePaused, views.ActionDone)
 LIST_NOTICES = Method("orchestrator", "list_notices", gate_notices.ListNotices, gate_notices.NoticePage)
-RETRY_NOTICE = Method("orchestrator", "retry_notice", gate_notices.RetryNotice, views.Done)
+RETRY_NOTICE = Method("orchestrator", "retry_notice", gate_notices.RetryNotice, views.ActionDone)
 FORK_RUN = Method("orchestrator", "fork_run", records.ForkRun, tasks.RunAccepted)
 
 SERVE_AGENT = Method("orchestrator", "serve_agent", agents.ServeAgent, agents.AgentServed)
@@ -68,11 +68,11 @@ RENDER_PROMPT = Method("decider", "render_prompt", decisions_request.RenderPromp
 
 CLAIM_START = Method("tas", "claim_start", calls.ClaimStart, calls.ClaimAnswer)
 RAISE_FENCE = Method("tas", "raise_fence", access.RaiseFence, access.FenceAnswer)
-RESOLVE_APPROVAL = Method("tas", "resolve_approval", views.ResolveGate, views.Done)
+RESOLVE_APPROVAL = Method("tas", "resolve_approval", views.ResolveGate, views.ActionDone)
 RECORD_OUTCOME = Method("tas", "record_outcome", internal_outcomes.RecordOutcome, internal_outcomes.InternalOutcome)
-SETTLE_CALL = Method("tas", "settle_call", access.SettleCall, views.Done)
+SETTLE_CALL = Method("tas", "settle_call", access.SettleCall, views.ActionDone)
 REGISTER_TOOLS = Method("tas", "register_tools", calls.RegisterTools, calls.ToolsRegistered)
-DECIDE_PROPOSAL = Method("tas", "decide_proposal", access.ToolProposalDecision, views.Done)
+DECIDE_PROPOSAL = Method("tas", "decide_proposal", access.ToolProposalDecision, views.ActionDone)
 CHECK_GRANT = Method("tas", "check_grant", access.CheckGrant, access.GrantChecked)
 DESCRIBE_TOOLS = Method("tas", "describe_tools", access.DescribeTools, access.ToolsDescribed)
 CHECK_ACCESS = Method("tas", "check_access", access.CheckAccess, access.AccessVerdict)
@@ -81,12 +81,12 @@ APPLY_POLICY = Method("tas", "apply_policy", access.ApplyPolicy, access.PolicyAp
 GET_POLICY = Method("tas", "get_policy", access.GetPolicy, access.PolicyView)
 AUDIT_QUERY = Method("tas", "audit_query", access.AuditQuery, access.AuditPage)
 BLOB_GET_CALLS = Method("tas", "blob_get", internal_outcomes.CallBlob, calls.BlobChunk)
-BLOB_PUT = Method("tas", "blob_put", calls.BlobChunk, views.Done)
-DEAD_LETTER_CALLS = Method("tas", "dead_letter", dead_letters.ReportDead, views.Done)
-REPUBLISH = Method("tas", "republish", dead_letters.Republish, views.Done)
+BLOB_PUT = Method("tas", "blob_put", calls.BlobChunk, views.ActionDone)
+DEAD_LETTER_CALLS = Method("tas", "dead_letter", dead_letters.ReportDead, views.ActionDone)
+REPUBLISH = Method("tas", "republish", dead_letters.Republish, views.ActionDone)
 SET_SWITCH = Method("tas", "set_switch", switches.SetSwitch, switches.SwitchSet)
 LIST_SWITCHES = Method("tas", "list_switches", switches.ListSwitches, switches.SwitchList)
-RECORD_ACTION = Method("tas", "record_action", access.RecordAction, views.Done)
+RECORD_ACTION = Method("tas", "record_action", access.RecordAction, views.ActionDone)
 AUDIT_EXPORT = Method("tas", "audit_export", audit.AuditExport, audit.AuditPiece)
 AUDIT_CHECKPOINT = Method("tas", "audit_checkpoint", audit.GetCheckpoint, audit.CheckpointView)
 AUDIT_PROVE = Method("tas", "audit_prove", audit.ProveRun, audit.AuditProof)
@@ -178,6 +178,6 @@ CLIENT_SUBJECTS: dict[str, tuple[type, type]] = {
     "task.submit": (tasks.SubmitTask, tasks.RunAccepted),
     "task.get": (views.GetRun, views.RunView),
     "task.events": (views.GetEvents, views.EventPage),
-    "task.cancel": (views.CancelRun, views.Done),
+    "task.cancel": (views.CancelRun, views.ActionDone),
 }
 """What a NATS client asks on `<verb>.<caller>`; `project` is filled in from the caller."""

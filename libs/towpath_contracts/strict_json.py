@@ -46,7 +46,7 @@ def read_strict(data: bytes, *, max_depth: int = MAX_DEPTH, allow_nul: bool = Fa
         _refuse(str(error))
     # Decoded text is bad only by an escape, and without that many brackets nothing is deep: most bodies end here.
     if "\\u" in text and _SUSPICIOUS_ESCAPE.search(text):
-        fault = fault_of(value, max_depth=max_depth, allow_nul=allow_nul)
+        fault = json_fault(value, max_depth=max_depth, allow_nul=allow_nul)
         if fault is not None:
             _refuse(fault)
     elif text.count("[") + text.count("{") > max_depth and _depth(data) > max_depth:
@@ -63,7 +63,7 @@ def check_json(data: bytes, *, max_depth: int = MAX_DEPTH, allow_nul: bool = Fal
     return None
 
 
-def fault_of(value: Any, *, max_depth: int = MAX_DEPTH, allow_nul: bool = False) -> str | None:
+def json_fault(value: Any, *, max_depth: int = MAX_DEPTH, allow_nul: bool = False) -> str | None:
     """Like `check_json`, of a value that is parsed already (dicts, lists or tuples, and scalars)."""
     level, depth = [value], 0
     while level:

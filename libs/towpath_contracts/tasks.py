@@ -9,7 +9,7 @@ from uuid import UUID
 
 from pydantic import Field, field_validator, model_validator
 
-from towpath_contracts.base import ClientMessage, ClientValue, JsonObject, Message, Name, unset
+from towpath_contracts.base import ClientMessage, ClientValue, JsonObject, Message, Name, is_unset
 from towpath_contracts.budgets import Budget
 from towpath_contracts.networks.background import BackgroundTask, Mount
 from towpath_contracts.networks.goal import GoalTask
@@ -62,12 +62,12 @@ class SubmitTask(ClientMessage):
     priority: int = Field(default=5, ge=0, le=10)
     debug: bool = False
     single_instruction: bool = False
-    response_schema: JsonObject | None = Field(default=None, exclude_if=unset)
-    goal: GoalTask | None = Field(default=None, exclude_if=unset)
-    background: BackgroundTask | None = Field(default=None, exclude_if=unset)
-    plan: PlanTask | None = Field(default=None, exclude_if=unset)
+    response_schema: JsonObject | None = Field(default=None, exclude_if=is_unset)
+    goal: GoalTask | None = Field(default=None, exclude_if=is_unset)
+    background: BackgroundTask | None = Field(default=None, exclude_if=is_unset)
+    plan: PlanTask | None = Field(default=None, exclude_if=is_unset)
     mounts: tuple[Mount, ...] = Field(default=(), max_length=16, exclude_if=lambda mounts: not mounts)
-    budget: Budget | None = Field(default=None, exclude_if=unset)
+    budget: Budget | None = Field(default=None, exclude_if=is_unset)
     idempotency_key: str | None = Field(default=None, min_length=1, max_length=255)
 
     @field_validator("idempotency_key")

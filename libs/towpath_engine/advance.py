@@ -95,7 +95,7 @@ def wake_at(state: RunState) -> datetime | None:
 
 def _dispatch(t: Transition, fact: facts.AnyFact) -> None:  # noqa: C901 - one table of facts
     if t.state.is_final:
-        if isinstance(fact, facts.FenceRaised | facts.TimerFired | facts.ChildTold):
+        if isinstance(fact, facts.FenceRaised | facts.TimerFired | facts.ChildReported):
             after_the_end(t, fact)
         elif isinstance(fact, facts.DecisionMade | facts.DecisionFailed):
             late_answer(t, fact)
@@ -138,7 +138,7 @@ def _dispatch(t: Transition, fact: facts.AnyFact) -> None:  # noqa: C901 - one t
             cancel_requested(t, fact)
         case facts.FenceRaised():
             fence_raised(t, fact)
-        case facts.ChildTold():
+        case facts.ChildReported():
             _child_told(t, fact)
         case facts.WatchdogReported():
             if watchdog_reported(t, fact):
@@ -159,7 +159,7 @@ def _admitted(t: Transition) -> None:
         begin_step(t)
 
 
-def _child_told(t: Transition, fact: facts.ChildTold) -> None:
+def _child_told(t: Transition, fact: facts.ChildReported) -> None:
     """When the last child of the step has ended the run goes on, or its cancel is complete."""
     if not child_told(t, fact):
         return

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from towpath_contracts.decisions.request import CALL_LOST, DecisionRequest
 from towpath_contracts.facts import DecisionFailed, DecisionMade
-from towpath_contracts.problems.registry import said_of
+from towpath_contracts.problems.registry import describe_validation_error
 from towpath_contracts.streams import ConsumerSpec
 from towpath_fabric.clock import monotonic
 from towpath_fabric.nats.bus import Bus
@@ -197,7 +197,7 @@ class RequestLoop:
             request = DecisionRequest.model_validate_json(message.data)
         except ValidationError as error:
             self._log.error("a malformed decision request", problems=error.error_count())
-            await self._answerer.refuse(message, f"not a decision request: {said_of(error)}")
+            await self._answerer.refuse(message, f"not a decision request: {describe_validation_error(error)}")
             self.hold(-1)
             return
         if self._passing is not None:

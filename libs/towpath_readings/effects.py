@@ -31,10 +31,10 @@ class NamedCall(Value):
     tool: str
 
 
-class EffectWord(Value):
+class EffectReport(Value):
     """What one event says of calls and nothing else of it: neither arguments nor results. None is what it does not say.
 
-    A reader of many events may have it made where they are stored; `word_of` makes the same of a whole event.
+    A reader of many events may have it made where they are stored; `effect_report_of` makes the same of a whole event.
     """
 
     type: str
@@ -62,20 +62,20 @@ class EffectList:
         """The calls so far, in the order in which they were decided."""
         return tuple(self._listed.values())
 
-    def add(self, word: EffectWord) -> None:
+    def add(self, word: EffectReport) -> None:
         """Take what the next event says."""
         match word:
-            case EffectWord(type="instruction_issued"):
+            case EffectReport(type="instruction_issued"):
                 for call in word.calls or ():
                     self._open(call, word.step or 0)
-            case EffectWord(type="tool_call_finished", execution_id=UUID() as execution_id):
+            case EffectReport(type="tool_call_finished", execution_id=UUID() as execution_id):
                 self._say(execution_id, _outcome(word), _source(word))
-            case EffectWord(type="tool_call_denied", execution_id=UUID() as execution_id):
+            case EffectReport(type="tool_call_denied", execution_id=UUID() as execution_id):
                 self._say(execution_id, "did_not_happen", "denied")
-            case EffectWord(type="fence_stored"):
+            case EffectReport(type="fence_stored"):
                 for execution_id in word.voided or ():
                     self._say(execution_id, "did_not_happen", "void")
-            case EffectWord(type="run_finished"):
+            case EffectReport(type="run_finished"):
                 for effect in self.effects:
                     self._say(effect.execution_id, "unknown", "")
             case _:
@@ -97,19 +97,19 @@ def effects_of(events: Iterable["ev.AnyEvent"]) -> tuple[RunEffect, ...]:
     """Return what became of the calls, from the events of one run in order."""
     listed = EffectList()
     for event in events:
-        word = word_of(event)
+        word = effect_report_of(event)
         if word is not None:
             listed.add(word)
     return listed.effects
 
 
-def word_of(event: "ev.AnyEvent") -> EffectWord | None:
+def effect_report_of(event: "ev.AnyEvent") -> EffectReport | None:
     """Return what *event* says of calls; None for nothing."""
     match event:
         case ev.InstructionIssued(instruction=CallTools(calls=calls)):
-            return EffectWord(type=event.type, step=event.step, calls=tuple(map(_named, calls)))
+            return EffectReport(type=event.type, step=event.step, calls=tuple(map(_named, calls)))
         case ev.ToolCallFinished(failure=failure):
-            return EffectWord(
+            return EffectReport(
                 type=event.type,
                 execution_id=event.execution_id,
                 status=event.status,
@@ -121,18 +121,18 @@ def word_of(event: "ev.AnyEvent") -> EffectWord | None:
                 worker=event.worker,
             )
         case ev.ToolCallDenied():
-            return EffectWord(type=event.type, execution_id=event.execution_id)
+            return EffectReport(type=event.type, execution_id=event.execution_id)
         case ev.FenceStored():
-            return EffectWord(type=event.type, voided=event.voided)
+            return EffectReport(type=event.type, voided=event.voided)
         case ev.RunFinished():
-            return EffectWord(type=event.type)
+            return EffectReport(type=event.type)
         case _:
             return None
 
 
 def outcome_of(event: "ev.ToolCallFinished | ev.ToolCallDenied") -> EffectOutcome:
     """Return what the end of a call proves."""
-    word = word_of(event)
+    word = effect_report_of(event)
     return "did_not_happen" if word is None or isinstance(event, ev.ToolCallDenied) else _outcome(word)
 
 
@@ -140,7 +140,7 @@ def _named(call: ToolCall) -> NamedCall:
     return NamedCall(execution_id=call.execution_id, call_index=call.call_index, tool=call.tool)
 
 
-def _outcome(word: EffectWord) -> EffectOutcome:
+def _outcome(word: EffectReport) -> EffectOutcome:
     match word.status:
         case "succeeded":
             return "happened"
@@ -152,14 +152,14 @@ def _outcome(word: EffectWord) -> EffectOutcome:
             return "unknown"
 
 
-def _of_failure(word: EffectWord) -> EffectOutcome:
+def _of_failure(word: EffectReport) -> EffectOutcome:
     if word.uncertain:
         return "unknown"
     never = word.code in _NEVER_RAN and not word.worker if word.began is None else not word.began
     return "did_not_happen" if never else "failed"
 
 
-def _source(word: EffectWord) -> str:
+def _source(word: EffectReport) -> str:
     if word.settled_by:
         return word.settled_by
     return "probe" if word.probe in {"happened", "did_not_happen"} else word.worker or ""

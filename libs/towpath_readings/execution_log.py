@@ -83,7 +83,7 @@ class ExecutionLog(Value):
     instructions: list[JsonObject] = Field(default_factory=list)
 
 
-class _Projection:
+class _LogProjection:
     """Walks the events once, in order."""
 
     def __init__(self) -> None:
@@ -162,7 +162,7 @@ def _insert(items: list[Any], behind: int, item: Any) -> None:
 
 def project_execution_log(entries: Iterable["ev.LogEntry"]) -> ExecutionLog:
     """Project the events of one run, given in seq order."""
-    projection = _Projection()
+    projection = _LogProjection()
     for entry in entries:
         projection.add(entry)
     return projection.log

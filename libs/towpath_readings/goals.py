@@ -123,18 +123,18 @@ class GetGoal(Message):
 
 def project_goal(run_id: UUID, entries: Iterable["ev.LogEntry"]) -> TaskState | None:
     """Return the task state that *entries*, from the first on, show; None for a run that pursues no goal."""
-    reading: GoalReading | None = None
+    reading: GoalProjection | None = None
     for entry in entries:
         if isinstance(entry.event, ev.RunCreated):
             if entry.event.goal is None:
                 return None
-            reading = GoalReading(run_id, entry.event)
+            reading = GoalProjection(run_id, entry.event)
         if reading is not None:
             reading.add(entry)
     return None if reading is None else reading.state()
 
 
-class GoalReading:
+class GoalProjection:
     """Walks the events of a goal run, in order; `state` says at any moment how the run stands."""
 
     def __init__(self, run_id: UUID, created: "ev.RunCreated") -> None:
@@ -252,7 +252,7 @@ class GoalReading:
                 "arguments": call.shown_args(),
             }
         step["planned_action"].pop("kind", None)
-        step["planned_action"] = {"action": event.instruction.kind, **_shown(step["planned_action"])}
+        step["planned_action"] = {"action": event.instruction.kind, **_visible_arguments(step["planned_action"])}
 
     def _called(self, event: "ev.ToolCallFinished | ev.ToolCallDenied") -> None:
         status, result = call_status(event), truncate(as_text(response_of(event)), RESULT_CHARS)
@@ -292,7 +292,7 @@ class GoalReading:
             self._now |= {"escalation_triggered": True, "escalation_reason": str(event.final.get("message", ""))}
 
 
-def _shown(action: JsonObject) -> JsonObject:
+def _visible_arguments(action: JsonObject) -> JsonObject:
     """Leave out what a model may not see: the values that the system filled in."""
     calls = action.get("calls")
     if calls is None:

@@ -108,13 +108,13 @@ def merge_costs(costs: Iterable[Cost]) -> Cost:
 
 def project_nodes(run_id: UUID, entries: Iterable[ev.LogEntry], calls: Sequence[Mapping[str, Any]] = ()) -> RunNodes:
     """Return the state of a run from its log, in order; *calls* are the recorded calls of providers, where known."""
-    walk = _Walk(run_id)
+    walk = _NodeProjection(run_id)
     for entry in entries:
         walk.take(entry)
     return walk.result(calls)
 
 
-class _Walk:
+class _NodeProjection:
     """What is known after the events so far."""
 
     def __init__(self, run_id: UUID) -> None:

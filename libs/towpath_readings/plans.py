@@ -77,20 +77,20 @@ def project_plan(run_id: UUID, entries: Iterable["ev.LogEntry"]) -> PlanView | N
 
     A handoff and a team are swarms without a plan: who comes next is their agents' word.
     """
-    reading: _Reading | None = None
+    reading: _PlanProjection | None = None
     for entry in entries:
         if isinstance(entry.event, ev.RunCreated):
             created = entry.event
             flows = created.swarm is not None and created.swarm.swarm.mode == "workflow"
             if not flows and (created.plan is None or created.swarm is not None):
                 return None
-            reading = _Reading(run_id, created)
+            reading = _PlanProjection(run_id, created)
         if reading is not None:
             reading.add(entry)
     return None if reading is None else reading.view()
 
 
-class _Reading:
+class _PlanProjection:
     """Walks the events of a plan's run, in order."""
 
     def __init__(self, run_id: UUID, created: "ev.RunCreated") -> None:
@@ -137,7 +137,7 @@ class _Reading:
                 self._agents[event.child_id]["status"] = "waiting" if event.waits else "running"
             case ev.ChildEnded() if event.child_id in self._agents:
                 agent = self._agents[event.child_id]
-                agent |= {"reason": event.reason, **_took(agent, at)}
+                agent |= {"reason": event.reason, **_duration_ms(agent, at)}
                 if self._is_open(event.child_id):
                     status = "success" if event.status == "completed" else "failed"
                     agent |= {"status": status, "outputs": event.final if status == "success" else None}
@@ -152,7 +152,7 @@ class _Reading:
         step, report = self._steps[event.index], event.report
         step |= {"status": report.status, "error": report.error}
         if step["started_at"] is not None:
-            step |= _took(step, at)
+            step |= _duration_ms(step, at)
         if report.type == "agent" or report.children:
             for agent, one in zip(step["agents"], report.children or (report,), strict=False):
                 agent |= {"status": one.status, "outputs": one.outputs, "error": one.error}
@@ -176,6 +176,6 @@ def _pending(step: PlanStep) -> dict[str, Any]:
     return {"id": step.id, "type": step.type, "name": step.name, "agents": agents, "started_at": None}
 
 
-def _took(begun: dict[str, Any], at: datetime) -> dict[str, Any]:
+def _duration_ms(begun: dict[str, Any], at: datetime) -> dict[str, Any]:
     started: datetime = begun["started_at"]
     return {"ended_at": at, "duration_ms": round((at - started).total_seconds() * 1_000)}

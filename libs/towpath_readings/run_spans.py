@@ -38,7 +38,7 @@ _CHILD = (ev.ChildStarted, ev.ChildEnded)
 
 
 @dataclass(slots=True, kw_only=True)
-class _Open:
+class _OpenSpan:
     """A span that has not ended yet."""
 
     name: str
@@ -51,12 +51,12 @@ class _Open:
     error: str | None = None
 
 
-class _Projection:
+class _SpanProjection:
     """Walks the events once, in order."""
 
     def __init__(self, run_id: UUID) -> None:
         self._run_id = run_id
-        self._spans: dict[str, _Open] = {}
+        self._spans: dict[str, _OpenSpan] = {}
         self._now = 0
         self._plans = False
         self._trace: UUID | None = None
@@ -106,7 +106,7 @@ class _Projection:
     def _step(self, step: int, agent_key: str) -> None:
         key = step_key(step)
         if key not in self._spans:
-            self._spans[key] = _Open(
+            self._spans[key] = _OpenSpan(
                 name=f"step {agent_key}".strip(),
                 start_ns=self._now,
                 end_ns=self._now,
@@ -123,7 +123,7 @@ class _Projection:
     def _created(self, event: "ev.RunCreated") -> None:
         above = event.parent
         self._trace = None if above is None else above.root_id
-        self._spans[RUN] = _Open(
+        self._spans[RUN] = _OpenSpan(
             name=f"invoke_workflow {event.network}",
             start_ns=self._now,
             end_ns=self._now,
@@ -172,7 +172,7 @@ class _Projection:
             return
         for call in event.instruction.calls:
             key = call_key(call.execution_id)
-            self._spans[key] = _Open(
+            self._spans[key] = _OpenSpan(
                 name=f"tool_call {call.tool}",
                 start_ns=self._now,
                 end_ns=self._now,
@@ -218,7 +218,7 @@ class _Projection:
         if isinstance(event, ev.ChildStarted):
             task = event.task
             above = step_key(event.step) if task.execution_id is None else call_key(task.execution_id)
-            self._spans[key] = _Open(
+            self._spans[key] = _OpenSpan(
                 name=f"invoke_agent {task.agent_key}",
                 start_ns=self._now,
                 end_ns=self._now,
@@ -242,7 +242,7 @@ class _Projection:
         key = plan_step_key(event.index)
         if isinstance(event, ev.PlanStepStarted):
             told: dict[str, Attribute | None] = {"towpath.plan.step_id": event.step_id, "towpath.plan.status": "open"}
-            self._spans[key] = _Open(name="plan_step", start_ns=self._now, end_ns=self._now, attributes=told)
+            self._spans[key] = _OpenSpan(name="plan_step", start_ns=self._now, end_ns=self._now, attributes=told)
         elif key in self._spans:
             report, span = event.report, self._spans[key]
             span.end_ns = self._now
@@ -279,7 +279,7 @@ class _Projection:
 
 def run_spans(run_id: UUID, entries: Iterable["ev.LogEntry"]) -> tuple[Span, ...]:
     """Return the spans of a run from its events, given in seq order; call it when the run has ended."""
-    projection = _Projection(run_id)
+    projection = _SpanProjection(run_id)
     for entry in entries:
         projection.add(entry)
     return tuple(_with_run(span, run_id) for span in projection.spans())

@@ -88,7 +88,7 @@ def last_tool_calls(messages: Sequence[ChatMessage]) -> tuple[CallMade, ...]:
 
 def project_messages(run_id: UUID, entries: Iterable[ev.LogEntry]) -> RunMessages:
     """Return a run's conversation from its log, the current turn included."""
-    talk = _Talk()
+    talk = _TranscriptBuilder()
     seq = 0
     for entry in entries:
         talk.take(entry.event)
@@ -101,7 +101,7 @@ def project_messages(run_id: UUID, entries: Iterable[ev.LogEntry]) -> RunMessage
     )
 
 
-class _Talk:
+class _TranscriptBuilder:
     """The conversation so far; results are kept apart until their calls are known to be complete."""
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ class _Talk:
             case ev.DecisionReceived():
                 self.usages.append(event.usage)
                 if event.request_id not in self._assessments:
-                    self._say(Role.ASSISTANT, _words(event.decision), event.agent_key, event.step)
+                    self._say(Role.ASSISTANT, _text_of(event.decision), event.agent_key, event.step)
             case ev.DecisionMissed():
                 self.usages.append(event.usage)
             case ev.InstructionIssued(instruction=CallTools() as instruction):
@@ -170,7 +170,7 @@ class _Talk:
         return tuple(ordered)
 
 
-def _words(decision: JsonObject) -> str:
+def _text_of(decision: JsonObject) -> str:
     """Return what a decision says: the reason of calls, the text or the payload of an answer, else all of it."""
     details = decision.get("action_details")
     if decision.get("action") == "USE_TOOL":

@@ -22,7 +22,7 @@ from towpath_contracts.events.log import RunCreated
 from towpath_contracts.networks.spec import CompiledAgent, NetworkVersion, Snapshot
 from towpath_contracts.tasks import SubmitTask
 from towpath_contracts.tools.calls import ToolRequest, ToolSpec
-from towpath_contracts.tools.grants import chain_of
+from towpath_contracts.tools.grants import grant_chain
 from towpath_engine.requests.network_context import offered_tools
 from towpath_orchestrator.core.tasks import created_event
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
@@ -241,7 +241,7 @@ def ask(law: Law, node: Node, agent: str, tool: str, amount: int) -> Ruling:
     said = {"execution_id": UUID(int=2), "run_id": UUID(int=1), "project": "p", "network": "n"}
     task = {"snapshot_digest": "sha256:n", "agent_key": agent, "caller": "alice", "step": 1, "call_index": 0}
     what = {"tool": tool, "toolset": "t", "args": {"amount": amount}, "fence": 0, "deadline": "2026-11-22T00:00:00Z"}
-    chain = chain_of(node.created.grants, node.created.grant)
+    chain = grant_chain(node.created.grants, node.created.grant)
     request = ToolRequest.model_validate({**said, **task, **what, "grant": node.created.grant, "grants": chain})
     request = ToolRequest.model_validate_json(request.model_dump_json())
     return law.rule(asked_in(request, canonical_json(request.args)))
@@ -262,7 +262,7 @@ def judged(tree: Tree, law: Law, snapshot: Snapshot, node: Node, said: Counter[s
                 yield f"{call}: a child may what its parent's grants bar"
             yield from _rungs(tree, node, ruling, tool, amount)
     assert node.created is not None
-    shown = offered_tools(snapshot, snapshot.agents[node.agent], chain_of(node.created.grants, node.created.grant))
+    shown = offered_tools(snapshot, snapshot.agents[node.agent], grant_chain(node.created.grants, node.created.grant))
     for tool in {one.name for one in shown} ^ set(tree.equipped[node.agent]):
         if any(by_grants(node, node.agent, tool, amount) for amount in AMOUNTS):
             yield f"{node.agent} is not shown {tool}, which its grants let through"

@@ -156,14 +156,14 @@ class Driven:
         if parked or ((child.stopped or self.cut) and not fate.stubborn):
             status, final, code = "cancelled", None, "cancelled"
         self.ended.append((name, status, final, code, self.at))
-        fact = facts.ChildTold(
+        fact = facts.ChildReported(
             run_id=RUN, child_id=child.child_id, child_seq=9, status=status, ended=True, final=final, reason=code
         )
         self._noise(fact)
         self._feed(fact)
         self._noise(fact)
 
-    def _noise(self, fact: facts.ChildTold) -> None:
+    def _noise(self, fact: facts.ChildReported) -> None:
         """Say something once more, or late, that changes nothing."""
         if self.dice.random() < 0.1 and self.state.children:
             child = self.dice.choice(self.state.children)

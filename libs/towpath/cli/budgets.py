@@ -8,13 +8,13 @@ from towpath.cli import run_names
 from towpath.cli.options import COMMON, Common, examples
 from towpath.cli.output import Column
 from towpath.client.budgets import budget_of
-from towpath_contracts.budgets import BudgetAccount, BudgetKind, BudgetSet, OnSoft, shown
+from towpath_contracts.budgets import BudgetAccount, BudgetKind, BudgetSet, OnSoft, format_amount
 
 app = App(name="budgets", help="Limit what callers and the project spend; see what they and runs have spent.")
 
 
 def _amount(name: str) -> Any:
-    return lambda row: "" if row[name] is None else shown(row["unit"], row[name])
+    return lambda row: "" if row[name] is None else format_amount(row["unit"], row[name])
 
 
 _SHOW = (

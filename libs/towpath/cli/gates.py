@@ -14,7 +14,7 @@ from towpath.cli.output import Column, Output
 from towpath.cli.text import brief, one_line, value_origin
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.runs.views import Done, GateStatus, GateView
+from towpath_contracts.runs.views import ActionDone, GateStatus, GateView
 
 app = App(name="gates", help="Decide what waits for a person.")
 app.command(watch, help_epilogue=examples("towpath gates watch", "towpath gates watch -o jsonl"))
@@ -199,7 +199,7 @@ def _edited(verdict: str, args: str | None) -> JsonObject | None:
     return found
 
 
-def _said(out: Output, gate: GateView, done: Done, verdict: str) -> None:
+def _said(out: Output, gate: GateView, done: ActionDone, verdict: str) -> None:
     if out.for_people:
         out.say(f"{verdict}: {gate.detail.get('tool', gate.gate_type)}; {done.detail or 'the run goes on'}")
     else:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from towpath.cli.text import brief, one_line
-from towpath_contracts.budgets import shown
+from towpath_contracts.budgets import format_amount
 from towpath_contracts.decisions.decision import AskPerson, CallTools, Finish, GiveUp, Instruction, ToolCall, Transfer
 from towpath_contracts.events import log as ev
 
@@ -201,7 +201,7 @@ def _thought(event: ev.AnyEvent) -> list[Line]:
         case ev.PlanAccepted() | ev.PlanStepStarted() | ev.PlanStepEnded():
             return [_planned(event)]
         case ev.BudgetWarned():
-            spent = f"{shown(event.unit, event.spent)} of {shown(event.unit, event.limit)}"
+            spent = f"{format_amount(event.unit, event.spent)} of {format_amount(event.unit, event.limit)}"
             return [Line(_NOTE, "towpath", f"warned of the {event.scope} budget", f"{spent} are spent")]
         case _:
             return []

@@ -33,7 +33,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.events.log import FINAL_STATUSES, LogEntry
 from towpath_contracts.problems.registry import details_of, problem, summary_of
 from towpath_contracts.runs.children import ChildNode
-from towpath_contracts.runs.views import Done, RunPage, RunView
+from towpath_contracts.runs.views import ActionDone, RunPage, RunView
 from towpath_contracts.subjects import ANONYMOUS
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_fabric.clock import monotonic
@@ -255,7 +255,7 @@ class Client:
         if told.ended is not None:
             raise_if_failed(found, told.ended)
 
-    async def cancel(self, run_id: UUID | str, reason: str = "") -> Done:
+    async def cancel(self, run_id: UUID | str, reason: str = "") -> ActionDone:
         """Ask a run to stop. It has stopped when its status says so."""
         return await self._transport.cancel(_uuid(run_id), reason)
 

@@ -19,7 +19,7 @@ from towpath.errors import TowpathError, UnavailableError, error_from, unreachab
 from towpath_contracts.base import JsonObject
 from towpath_contracts.events.log import FINAL_STATUSES, LogEntry
 from towpath_contracts.problems.registry import Problem, problem
-from towpath_contracts.runs.views import Done, RunView
+from towpath_contracts.runs.views import ActionDone, RunView
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_readings.stream.deltas import Told
 
@@ -71,10 +71,10 @@ class HttpTransport:
         _, answer = await self._patiently("GET", path, READ_PATIENCE_S, None, headers=headers)
         return RunView.model_validate(answer)
 
-    async def cancel(self, run_id: UUID, reason: str) -> Done:
+    async def cancel(self, run_id: UUID, reason: str) -> ActionDone:
         """POST /v1/runs/{id}/cancel."""
         answer = await self.request("POST", f"/v1/runs/{run_id}/cancel", body={"reason": reason})
-        return Done.model_validate(answer if isinstance(answer, dict) else {})
+        return ActionDone.model_validate(answer if isinstance(answer, dict) else {})
 
     async def request(
         self, method: str, path: str, *, body: JsonObject | None = None, query: dict[str, Any] | None = None

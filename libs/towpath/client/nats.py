@@ -22,7 +22,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.events.log import FINAL_STATUSES, LogEntry
 from towpath_contracts.problems.registry import Problem, problem
 from towpath_contracts.rpc import PROBLEM_HEADER
-from towpath_contracts.runs.views import CancelRun, Done, EventPage, GetEvents, GetRun, RunView
+from towpath_contracts.runs.views import ActionDone, CancelRun, EventPage, GetEvents, GetRun, RunView
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_fabric.nats.login import BrokerLoginError, connect_options
 from towpath_fabric.settings import BrokerSettings
@@ -67,10 +67,10 @@ class NatsTransport:
         asked = GetRun(project="", run_id=run_id, wait_ms=WAIT_MS)
         return await self._patiently(subjects.task_get(self._caller), asked, RunView, WAIT_MS / 1000)
 
-    async def cancel(self, run_id: UUID, reason: str) -> Done:
+    async def cancel(self, run_id: UUID, reason: str) -> ActionDone:
         """Ask on `task.cancel.<caller>`."""
         asked = CancelRun(project="", run_id=run_id, actor=self._caller, reason=reason)
-        return await self._patiently(subjects.task_cancel(self._caller), asked, Done)
+        return await self._patiently(subjects.task_cancel(self._caller), asked, ActionDone)
 
     async def events(self, run_id: UUID, after: int) -> AsyncIterator[LogEntry]:
         """Yield events page by page; each question waits for the first new event."""

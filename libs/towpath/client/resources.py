@@ -15,7 +15,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.dead_letters import DeadLetter, DeadLetterPage
 from towpath_contracts.gate_notices import NoticePage
 from towpath_contracts.networks.spec import NetworkList, NetworkSpec, NetworkVersion
-from towpath_contracts.runs.views import Done, GatePage, GateView
+from towpath_contracts.runs.views import ActionDone, GatePage, GateView
 from towpath_contracts.tools.access import ToolsDescribed
 
 Written = Network | NetworkSpec | JsonObject | str | Path
@@ -110,19 +110,21 @@ class Gates:
         """Return one gate."""
         return GateView.model_validate(await self._transport.request("GET", f"/v1/gates/{gate_id}"))
 
-    async def approve(self, gate_id: UUID | str, *, reason: str = "", digest: str | None = None) -> Done:
+    async def approve(self, gate_id: UUID | str, *, reason: str = "", digest: str | None = None) -> ActionDone:
         """Let the call happen; with *digest* only if it is still the call that was shown."""
         return await self._settle(gate_id, "approve", {"reason": reason, "digest": digest})
 
-    async def deny(self, gate_id: UUID | str, reason: str, *, digest: str | None = None) -> Done:
+    async def deny(self, gate_id: UUID | str, reason: str, *, digest: str | None = None) -> ActionDone:
         """Refuse the call; the model sees *reason*."""
         return await self._settle(gate_id, "deny", {"reason": reason, "digest": digest})
 
-    async def edit(self, gate_id: UUID | str, args: JsonObject, *, reason: str = "", digest: str | None = None) -> Done:
+    async def edit(
+        self, gate_id: UUID | str, args: JsonObject, *, reason: str = "", digest: str | None = None
+    ) -> ActionDone:
         """Let the call happen with *args* in the place of its own; with *digest* only if it is still the one shown."""
         return await self._settle(gate_id, "edit", {"args": args, "reason": reason, "digest": digest})
 
-    async def resolve(self, gate_id: UUID | str, verdict: str, *, reason: str = "") -> Done:
+    async def resolve(self, gate_id: UUID | str, verdict: str, *, reason: str = "") -> ActionDone:
         """Settle a gate that takes another verdict than yes and no, e.g. `happened` for an unknown effect."""
         return await self._settle(gate_id, "resolve", {"verdict": verdict, "reason": reason})
 
@@ -130,14 +132,14 @@ class Gates:
         """Return the newest notices to webhooks; `status="all"` for those that were taken, too."""
         return NoticePage.model_validate(await self._transport.request("GET", "/v1/notices", query={"status": status}))
 
-    async def retry_notice(self, notice_id: UUID | str) -> Done:
+    async def retry_notice(self, notice_id: UUID | str) -> ActionDone:
         """Send a dead notice again."""
-        return Done.model_validate(await self._transport.request("POST", f"/v1/notices/{notice_id}/retry"))
+        return ActionDone.model_validate(await self._transport.request("POST", f"/v1/notices/{notice_id}/retry"))
 
-    async def _settle(self, gate_id: UUID | str, verb: str, body: JsonObject) -> Done:
+    async def _settle(self, gate_id: UUID | str, verb: str, body: JsonObject) -> ActionDone:
         sent = {name: value for name, value in body.items() if value is not None}
         answer = await self._transport.request("POST", f"/v1/gates/{gate_id}/{verb}", body=sent)
-        return Done.model_validate(answer if isinstance(answer, dict) else {})
+        return ActionDone.model_validate(answer if isinstance(answer, dict) else {})
 
 
 class Tools:
@@ -166,14 +168,14 @@ class DeadLetters:
         """Return one letter with its body."""
         return DeadLetter.model_validate(await self._transport.request("GET", f"/v1/dead-letters/{dead_letter_id}"))
 
-    async def requeue(self, dead_letter_id: int, reason: str) -> Done:
+    async def requeue(self, dead_letter_id: int, reason: str) -> ActionDone:
         """Put the message back where it came from, once; *reason* stands in the audit."""
         return await self._settle(dead_letter_id, "requeue", reason)
 
-    async def discard(self, dead_letter_id: int, reason: str) -> Done:
+    async def discard(self, dead_letter_id: int, reason: str) -> ActionDone:
         """Settle the letter without sending it; *reason* stands in the audit."""
         return await self._settle(dead_letter_id, "discard", reason)
 
-    async def _settle(self, dead_letter_id: int, verb: str, reason: str) -> Done:
+    async def _settle(self, dead_letter_id: int, verb: str, reason: str) -> ActionDone:
         path = f"/v1/dead-letters/{dead_letter_id}/{verb}"
-        return Done.model_validate(await self._transport.request("POST", path, body={"reason": reason}))
+        return ActionDone.model_validate(await self._transport.request("POST", path, body={"reason": reason}))

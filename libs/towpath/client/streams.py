@@ -10,7 +10,7 @@ from towpath.errors import RefusedError, RunFailedError
 from towpath_contracts.events.log import LogEntry, RunFinished
 from towpath_contracts.problems.registry import problem
 from towpath_readings.stream.deltas import Told
-from towpath_readings.stream.live import BRIEF, EVENT_TYPES, DeltaStreamed, StreamEvent, Streaming, SupersededStreamed
+from towpath_readings.stream.live import BRIEF, EVENT_TYPES, DeltaStreamed, LiveStream, StreamEvent, SupersededStreamed
 from towpath_readings.stream.tree import TreeEntry
 
 
@@ -23,7 +23,7 @@ class Conversation:
         self._detailed = detailed
         self._event_types = event_types
         self._parts = (EVENT_TYPES if detailed else BRIEF) & (EVENT_TYPES if event_types is None else event_types)
-        self._runs: dict[UUID, Streaming] = {}
+        self._runs: dict[UUID, LiveStream] = {}
 
     def of(self, one: LogEntry | Told) -> Iterator[StreamEvent]:
         """Yield what *one* adds."""
@@ -36,7 +36,7 @@ class Conversation:
             self.ended = one.event
         told = self._runs.get(run_id)
         if told is None:
-            told = self._runs[run_id] = Streaming(detailed=self._detailed, event_types=self._event_types)
+            told = self._runs[run_id] = LiveStream(detailed=self._detailed, event_types=self._event_types)
         whose = {"run_id": run_id, "path": one.path} if isinstance(one, TreeEntry) else {}
         for event in told.of(one):
             yield event.model_copy(update=whose) if whose else event

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.events.log import LogEntry
-from towpath_contracts.runs.views import Done, RunView
+from towpath_contracts.runs.views import ActionDone, RunView
 from towpath_contracts.tasks import RunAccepted, SubmitTask
 from towpath_readings.stream.deltas import Told
 
@@ -37,7 +37,7 @@ class Transport(Protocol):
         With *deltas* also pieces of what models write, as they come.
         """
 
-    async def cancel(self, run_id: UUID, reason: str) -> Done:
+    async def cancel(self, run_id: UUID, reason: str) -> ActionDone:
         """Ask a run to stop."""
 
     async def request(

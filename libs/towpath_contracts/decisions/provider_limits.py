@@ -16,7 +16,7 @@ class ProviderLimit(Value):
     tokens_per_minute: int | None = Field(default=None, ge=1)
 
 
-class Holder(Value):
+class SlotHolder(Value):
     """One decider's slots, how many it could use, and until when it holds them, in the broker's seconds."""
 
     slots: int
@@ -24,7 +24,7 @@ class Holder(Value):
     until: float
 
 
-class Given(Value):
+class MinuteUse(Value):
     """What was given in the piece of a minute that begins at `at`."""
 
     at: int
@@ -35,6 +35,6 @@ class Given(Value):
 class ProviderUse(Message):
     """What all deciders know of a limit."""
 
-    holders: dict[str, Holder] = Field(default_factory=dict)
-    given: tuple[Given, ...] = ()
+    holders: dict[str, SlotHolder] = Field(default_factory=dict)
+    given: tuple[MinuteUse, ...] = ()
     paused_until: float = 0.0

@@ -10,8 +10,8 @@ from uuid import UUID
 
 from pydantic import Field
 
-from towpath_contracts.base import JsonObject, Message, Value, unset
-from towpath_contracts.networks.swarm import named_in
+from towpath_contracts.base import JsonObject, Message, Value, is_unset
+from towpath_contracts.networks.swarm import handoff_name_in
 
 LONGEST_MS = 30 * 24 * 3_600_000
 """The longest time that a decision may be waited for: more than any run lasts, less than clocks can count."""
@@ -98,8 +98,8 @@ class PromptContext(Value):
     notes: tuple[str, ...] = ()
     steps_left: int = 0
     run_kind: str = Field(default="network", exclude_if=lambda kind: kind == "network")
-    run: JsonObject | None = Field(default=None, exclude_if=unset)
-    assessment: JsonObject | None = Field(default=None, exclude_if=unset)
+    run: JsonObject | None = Field(default=None, exclude_if=is_unset)
+    assessment: JsonObject | None = Field(default=None, exclude_if=is_unset)
 
     def schema_for(self, payload: JsonObject) -> JsonObject | None:
         """Return the schema that an answer must satisfy; None where nothing says so.
@@ -107,7 +107,7 @@ class PromptContext(Value):
         In a swarm the name of who takes over binds none: the run machine knows whether it hands over there.
         """
         names = tuple(route.agent_key for route in self.routes) if self.run_kind == "swarm" else ()
-        return None if named_in(payload, names) is not None else self.respond_schema
+        return None if handoff_name_in(payload, names) is not None else self.respond_schema
 
 
 class ScriptPosition(Value):
@@ -151,7 +151,7 @@ class DecisionRequest(Message):
     debug: bool = False
     caller: str = ""
     max_calls: int = Field(default=0, ge=0, exclude_if=lambda calls: calls == 0)
-    root_run_id: UUID | None = Field(default=None, exclude_if=unset)
+    root_run_id: UUID | None = Field(default=None, exclude_if=is_unset)
 
 
 class Usage(Value):

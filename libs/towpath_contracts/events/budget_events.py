@@ -9,7 +9,7 @@ from uuid import UUID
 from pydantic import Field
 
 from towpath_contracts.base import Value
-from towpath_contracts.budgets import AppliedScope, AttemptAnswered, ModelPrice, Refusal
+from towpath_contracts.budgets import AppliedScope, AttemptAnswered, BudgetRefusal, ModelPrice
 from towpath_contracts.decisions.request import Cost, Usage
 
 
@@ -26,7 +26,7 @@ class BudgetRefused(Value):
 
     type: Literal["budget_refused"] = "budget_refused"
     step: int
-    refusal: Refusal
+    refusal: BudgetRefusal
     means: str
 
 

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from towpath_contracts.base import JsonObject, Value, unset
+from towpath_contracts.base import JsonObject, Value, is_unset
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.runs.children import ChildTask
 
@@ -44,7 +44,7 @@ class ChildEnded(Value):
     final: JsonObject | None = None
     usage: Usage = Usage()
     cost: Cost = Cost()
-    below: Cost | None = Field(default=None, exclude_if=unset)
+    below: Cost | None = Field(default=None, exclude_if=is_unset)
     child_seq: int = 0
     cursors: dict[str, int] = Field(default_factory=dict)
     worked: tuple[str, ...] = ()

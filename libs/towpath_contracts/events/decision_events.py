@@ -5,7 +5,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from towpath_contracts.base import JsonObject, Value, unset
+from towpath_contracts.base import JsonObject, Value, is_unset
 from towpath_contracts.budgets import Amounts, AttemptAnswered
 from towpath_contracts.decisions.decision import Instruction
 from towpath_contracts.decisions.request import Cost, ScriptUse, Usage
@@ -25,7 +25,7 @@ class DecisionRequested(Value):
     model: str
     kind: str = "decide"
     input_preview: str = ""
-    reserved: Amounts | None = Field(default=None, exclude_if=unset)
+    reserved: Amounts | None = Field(default=None, exclude_if=is_unset)
 
 
 class DecisionReceived(Value):
@@ -45,7 +45,7 @@ class DecisionReceived(Value):
     prompt_digest: str = ""
     raw_digest: str = ""
     script: ScriptUse | None = None
-    answered: AttemptAnswered | None = Field(default=None, exclude_if=unset)
+    answered: AttemptAnswered | None = Field(default=None, exclude_if=is_unset)
 
 
 class DecisionMissed(Value):
@@ -66,7 +66,7 @@ class DecisionMissed(Value):
     prompt_digest: str = ""
     raw_digest: str = ""
     script: ScriptUse | None = None
-    answered: AttemptAnswered | None = Field(default=None, exclude_if=unset)
+    answered: AttemptAnswered | None = Field(default=None, exclude_if=is_unset)
 
 
 class DecisionRefused(Value):

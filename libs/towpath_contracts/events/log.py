@@ -10,7 +10,7 @@ from uuid import UUID
 
 from pydantic import Field, TypeAdapter
 
-from towpath_contracts.base import JsonObject, Message, Value, unset
+from towpath_contracts.base import JsonObject, Message, Value, is_unset
 from towpath_contracts.budgets import Amounts, Budget, CarveOut
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events.background_events import (
@@ -56,7 +56,7 @@ from towpath_contracts.networks.background import BackgroundSettings, Background
 from towpath_contracts.networks.goal import GoalSettings, GoalTask
 from towpath_contracts.networks.plan import PlanTask
 from towpath_contracts.networks.swarm import SwarmTask
-from towpath_contracts.runs.children import ParentOf
+from towpath_contracts.runs.children import ParentRun
 from towpath_contracts.runs.idle_runs import FindingName
 from towpath_contracts.tools.workspace import FileEntry
 
@@ -142,18 +142,18 @@ class RunCreated(Value):
     single_instruction: bool = False
     priority: int = 5
     forked_from: ForkedFrom | None = None
-    response_schema: JsonObject | None = Field(default=None, exclude_if=unset)
-    goal: GoalTask | None = Field(default=None, exclude_if=unset)
-    background: BackgroundTask | None = Field(default=None, exclude_if=unset)
-    plan: PlanTask | None = Field(default=None, exclude_if=unset)
-    swarm: SwarmTask | None = Field(default=None, exclude_if=unset)
-    planner_model: str | None = Field(default=None, exclude_if=unset)
-    detectors: JsonObject | None = Field(default=None, exclude_if=unset)
+    response_schema: JsonObject | None = Field(default=None, exclude_if=is_unset)
+    goal: GoalTask | None = Field(default=None, exclude_if=is_unset)
+    background: BackgroundTask | None = Field(default=None, exclude_if=is_unset)
+    plan: PlanTask | None = Field(default=None, exclude_if=is_unset)
+    swarm: SwarmTask | None = Field(default=None, exclude_if=is_unset)
+    planner_model: str | None = Field(default=None, exclude_if=is_unset)
+    detectors: JsonObject | None = Field(default=None, exclude_if=is_unset)
     workspace: tuple[FileEntry, ...] = Field(default=(), exclude_if=lambda files: not files)
-    budget: Budget | None = Field(default=None, exclude_if=unset)
+    budget: Budget | None = Field(default=None, exclude_if=is_unset)
     carve_outs: tuple[CarveOut, ...] = Field(default=(), exclude_if=lambda held: not held)
-    parent: ParentOf | None = Field(default=None, exclude_if=unset)
-    spent: Cost | None = Field(default=None, exclude_if=unset)
+    parent: ParentRun | None = Field(default=None, exclude_if=is_unset)
+    spent: Cost | None = Field(default=None, exclude_if=is_unset)
     cursors: dict[str, int] = Field(default_factory=dict, exclude_if=lambda cursors: not cursors)
 
     @property
@@ -271,7 +271,7 @@ class EffectResent(Value):
     attempt: int
     resend_at: datetime
     dead: str = ""
-    reserved: Amounts | None = Field(default=None, exclude_if=unset)
+    reserved: Amounts | None = Field(default=None, exclude_if=is_unset)
 
 
 class CancelAccepted(Value):

@@ -64,7 +64,7 @@ def _tokens(text: str) -> list[_Token]:
     return [*found, _Token(len(text) + 1, "")]
 
 
-class _Reader:
+class _FlowParser:
     """Reads the stages of one flow from left to right."""
 
     def __init__(self, text: str) -> None:
@@ -156,7 +156,7 @@ def parse_flow(text: str) -> Stages:
 
     The order is that of the stages, and of the names within one: the same flow always gives the same order.
     """
-    stages = _Reader(text).stages()
+    stages = _FlowParser(text).stages()
     if faults := _repeats(stages):
         raise FlowError(faults)
     return tuple(tuple(sorted(token.text for token in stage)) for stage in stages)

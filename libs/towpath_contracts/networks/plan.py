@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from towpath_contracts.base import ClientValue, JsonObject, Value, unset
+from towpath_contracts.base import ClientValue, JsonObject, Value, is_unset
 from towpath_contracts.tree_limits import MAX_PARALLEL
 
 PLAN_TIMEOUT_MS = 24 * 3_600_000
@@ -36,14 +36,14 @@ class AgentCall(ClientValue):
     prompt: str = Field(default="", max_length=MAX_PROMPT)
     with_: JsonObject = Field(default_factory=dict, alias="with")
     result_key: str = Field(default="", max_length=MAX_NAMES)
-    timeout_ms: int | None = Field(default=None, ge=1, le=PLAN_TIMEOUT_MS, exclude_if=unset)
+    timeout_ms: int | None = Field(default=None, ge=1, le=PLAN_TIMEOUT_MS, exclude_if=is_unset)
 
 
 class ParallelBlock(ClientValue):
     """Agents that run at the same time, at most `max_concurrency` of them."""
 
     steps: tuple[AgentCall, ...]
-    max_concurrency: int | None = Field(default=None, ge=1, exclude_if=unset)
+    max_concurrency: int | None = Field(default=None, ge=1, exclude_if=is_unset)
     merge_strategy: Merge = "collect"
 
 
@@ -53,9 +53,9 @@ class PlanStep(ClientValue):
     id: str
     type: Literal["agent", "parallel"]
     name: str = Field(default="", max_length=160)
-    agent: AgentCall | None = Field(default=None, exclude_if=unset)
-    parallel: ParallelBlock | None = Field(default=None, exclude_if=unset)
-    timeout_ms: int | None = Field(default=None, ge=1, le=PLAN_TIMEOUT_MS, exclude_if=unset)
+    agent: AgentCall | None = Field(default=None, exclude_if=is_unset)
+    parallel: ParallelBlock | None = Field(default=None, exclude_if=is_unset)
+    timeout_ms: int | None = Field(default=None, ge=1, le=PLAN_TIMEOUT_MS, exclude_if=is_unset)
 
     @property
     def calls(self) -> tuple[AgentCall, ...]:

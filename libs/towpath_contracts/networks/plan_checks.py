@@ -17,9 +17,9 @@ from pydantic import ValidationError
 from towpath_contracts.base import ClientValue, JsonObject
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.networks.plan import MAX_NAMES, RESULT_KEY, STEP_ID, AgentCall, ParallelBlock, Plan, PlanStep
-from towpath_contracts.networks.references import BINDINGS, RESULT, named, pieces, texts_in, undefined
-from towpath_contracts.problems.registry import ProblemDetail, words_of
-from towpath_contracts.strict_json import MAX_VALUE_DEPTH, fault_of
+from towpath_contracts.networks.references import BINDINGS, RESULT, list_names, split_text, texts_in, undefined_message
+from towpath_contracts.problems.registry import ProblemDetail, entry_message
+from towpath_contracts.strict_json import MAX_VALUE_DEPTH, json_fault
 from towpath_contracts.tree_limits import PLAN_STEPS
 
 PLAN_INVALID = "plan_invalid"
@@ -78,7 +78,7 @@ def check_plan(
 def _unreadable(data: Any) -> str | None:
     if not isinstance(data, dict):
         return f"a plan is an object, not {type(data).__name__}"
-    fault = fault_of(data, max_depth=MAX_VALUE_DEPTH)
+    fault = json_fault(data, max_depth=MAX_VALUE_DEPTH)
     if fault is not None:
         return fault
     size = len(canonical_json(data).encode("utf-8"))
@@ -144,7 +144,7 @@ def _said(entry: Any) -> str:
         case "extra_forbidden":
             return "is not a field here"
         case _:
-            return f": {words_of(entry)}"
+            return f": {entry_message(entry)}"
 
 
 def _counted(steps: Any, most: int) -> Iterator[ProblemDetail]:
@@ -228,7 +228,7 @@ def _name(
 
 
 def _asked(steps: list[Any], agents: Collection[str]) -> Iterator[ProblemDetail]:
-    known = named(agents)
+    known = list_names(agents)
     for place, step in enumerate(steps):
         for at, call in _calls(place, step):
             key = call.get("agent_key")
@@ -243,7 +243,7 @@ def _silent(steps: list[Any]) -> Iterator[ProblemDetail]:
                 yield _told(at, "needs a prompt or with: nothing else says what it is to do")
 
 
-class _Names:
+class _KnownNames:
     """Names that references may begin with, and how they are told: worked out once, however many references miss."""
 
     def __init__(self, names: Collection[str]) -> None:
@@ -252,7 +252,7 @@ class _Names:
     @cached_property
     def told(self) -> str:
         """The names for people."""
-        return named(self.names)
+        return list_names(self.names)
 
 
 def _referring(steps: list[Any], bindings: Collection[str]) -> Iterator[ProblemDetail]:
@@ -261,10 +261,10 @@ def _referring(steps: list[Any], bindings: Collection[str]) -> Iterator[ProblemD
     The first that are told are the first of the plan, so nothing is looked for behind them.
     """
     results: set[str] = set()
-    bound, left = _Names(bindings), MAX_TOLD
+    bound, left = _KnownNames(bindings), MAX_TOLD
     for place, step in enumerate(steps):
         calls = _calls(place, step)
-        known = {RESULT: _Names(results), BINDINGS: bound}
+        known = {RESULT: _KnownNames(results), BINDINGS: bound}
         for at, call in calls:
             for name in ("prompt", "with"):
                 for fault in islice(_faults_of(call.get(name), known), left):
@@ -274,14 +274,14 @@ def _referring(steps: list[Any], bindings: Collection[str]) -> Iterator[ProblemD
         results |= {name for name in names if isinstance(name, str)}
 
 
-def _faults_of(value: Any, known: dict[str, _Names]) -> Iterator[str]:
+def _faults_of(value: Any, known: dict[str, _KnownNames]) -> Iterator[str]:
     """Say what is wrong with the references in *value*, each thing once."""
     seen: set[str] = set()
     for text in texts_in(value):
-        for piece in pieces(text):
+        for piece in split_text(text):
             fault = piece.fault
             if piece.reference is not None and piece.reference.name_in(known[piece.reference.root].names) is None:
-                fault = undefined(piece.reference, known[piece.reference.root].told)
+                fault = undefined_message(piece.reference, known[piece.reference.root].told)
             if fault and fault not in seen:
                 seen.add(fault)
                 yield fault

@@ -51,7 +51,7 @@ class Reference:
         """Return what the path leads to in *values*; raises UndefinedReferenceError."""
         name = self.name_in(values)
         if name is None:
-            raise UndefinedReferenceError(undefined(self, named(values)))
+            raise UndefinedReferenceError(undefined_message(self, list_names(values)))
         value: Any = values[name]
         for segment in _SEGMENT.finditer(self.path, len(name) + 1):
             value = self._inside(value, segment.group(1), segment.group(2))
@@ -68,7 +68,7 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TextPart:
     """A part of a text: words as they stand, or a reference; `fault` says why braces hold no reference."""
 
     text: str = ""
@@ -76,24 +76,26 @@ class Piece:
     fault: str = ""
 
 
-def pieces(text: str) -> Iterator[Piece]:
+def split_text(text: str) -> Iterator[TextPart]:
     """Take *text* apart, in order. Braces that are never closed are words like any others."""
     end = 0
     for found in _BRACES.finditer(text):
         if found.start() > end:
-            yield Piece(text=text[end : found.start()])
-        yield _piece(found.group(1).strip())
+            yield TextPart(text=text[end : found.start()])
+        yield _text_part(found.group(1).strip())
         end = found.end()
     if end < len(text) or not text:
-        yield Piece(text=text[end:])
+        yield TextPart(text=text[end:])
 
 
-def _piece(inside: str) -> Piece:
+def _text_part(inside: str) -> TextPart:
     path = _PATH.fullmatch(inside)
     if path is None:
         shown = inside if len(inside) <= 80 else f"{inside[:80]}…"
-        return Piece(fault=f"{{{{ {shown} }}}} is no reference: write result.KEY or bindings.NAME, and fields below it")
-    return Piece(reference=Reference(path.group(1), path.group(2)))
+        return TextPart(
+            fault=f"{{{{ {shown} }}}} is no reference: write result.KEY or bindings.NAME, and fields below it"
+        )
+    return TextPart(reference=Reference(path.group(1), path.group(2)))
 
 
 def texts_in(value: Any) -> Iterator[str]:
@@ -109,12 +111,12 @@ def texts_in(value: Any) -> Iterator[str]:
             stack.extend(reversed(part))
 
 
-def undefined(reference: Reference, known: str) -> str:
-    """Say that *reference* begins with none of the names that there are; *known* tells them (`named`)."""
+def undefined_message(reference: Reference, known: str) -> str:
+    """Say that *reference* begins with none of the names that there are; *known* tells them (`list_names`)."""
     return f"{reference.text} is not defined; {reference.root} has: {known or 'nothing yet'}"
 
 
-def named(names: Collection[str]) -> str:
+def list_names(names: Collection[str]) -> str:
     """Return the first of *names* for people, and how many more there are; it looks at all of them."""
     first = [name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}…" for name in nsmallest(MAX_NAMED, names)]
     more = [f"and {len(names) - MAX_NAMED} more"] if len(names) > MAX_NAMED else []

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from towpath_contracts.base import ClientValue, JsonObject, Message, Name, Value, unset
+from towpath_contracts.base import ClientValue, JsonObject, Message, Name, Value, is_unset
 from towpath_contracts.budgets import Budget
 from towpath_contracts.networks.background import BackgroundSettings
 from towpath_contracts.networks.goal import GoalSettings
@@ -44,7 +44,7 @@ class AgentSpec(ClientValue):
     allow_respond: bool = False
     respond_schema: JsonObject | None = None
     respond_guidance: str = ""
-    budget: Budget | None = Field(default=None, exclude_if=unset)
+    budget: Budget | None = Field(default=None, exclude_if=is_unset)
 
 
 class NetworkSpec(ClientValue):
@@ -67,10 +67,10 @@ class NetworkSpec(ClientValue):
     force_respond_agent: str | None = None
     context_limit: int = Field(default=DEFAULT_CONTEXT_LIMIT, ge=0, le=200_000)
     labels: dict[str, str] = Field(default_factory=dict)
-    goal: GoalSettings | None = Field(default=None, exclude_if=unset)
-    background: BackgroundSettings | None = Field(default=None, exclude_if=unset)
-    on_loop: Literal["gate"] | None = Field(default=None, exclude_if=unset)
-    swarm: SwarmSettings | None = Field(default=None, exclude_if=unset)
+    goal: GoalSettings | None = Field(default=None, exclude_if=is_unset)
+    background: BackgroundSettings | None = Field(default=None, exclude_if=is_unset)
+    on_loop: Literal["gate"] | None = Field(default=None, exclude_if=is_unset)
+    swarm: SwarmSettings | None = Field(default=None, exclude_if=is_unset)
 
 
 class CompiledAgent(Value):
@@ -87,7 +87,7 @@ class CompiledAgent(Value):
     allow_respond: bool = False
     respond_schema: JsonObject | None = None
     respond_guidance: str = ""
-    budget: Budget | None = Field(default=None, exclude_if=unset)
+    budget: Budget | None = Field(default=None, exclude_if=is_unset)
 
 
 class Snapshot(Value):
@@ -105,10 +105,10 @@ class Snapshot(Value):
     force_respond_agent: str | None = None
     context_limit: int = DEFAULT_CONTEXT_LIMIT
     description: str = ""
-    goal: GoalSettings | None = Field(default=None, exclude_if=unset)
-    background: BackgroundSettings | None = Field(default=None, exclude_if=unset)
-    on_loop: Literal["gate"] | None = Field(default=None, exclude_if=unset)
-    swarm: CompiledSwarm | None = Field(default=None, exclude_if=unset)
+    goal: GoalSettings | None = Field(default=None, exclude_if=is_unset)
+    background: BackgroundSettings | None = Field(default=None, exclude_if=is_unset)
+    on_loop: Literal["gate"] | None = Field(default=None, exclude_if=is_unset)
+    swarm: CompiledSwarm | None = Field(default=None, exclude_if=is_unset)
 
 
 class PublishNetwork(Message):

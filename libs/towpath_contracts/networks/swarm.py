@@ -93,7 +93,7 @@ class SwarmTask(Value):
     swarm: CompiledSwarm
 
 
-def named_in(payload: JsonObject, names: tuple[str, ...]) -> str | None:
+def handoff_name_in(payload: JsonObject, names: tuple[str, ...]) -> str | None:
     """Return which of *names* an answer is, white space around it left out; None for any other answer.
 
     An answer that hands over is the name alone; it is no answer of the run, so no schema of one binds it.

@@ -15,7 +15,7 @@ from towpath_contracts.tools.child_tools import delegate_spec
 
 
 @dataclass(frozen=True, kw_only=True)
-class Roster:
+class SwarmMembers:
     """One swarm of a network: its settings, where they stand, and its members; the network's own has no name."""
 
     name: str
@@ -39,16 +39,16 @@ class Roster:
 
 
 @dataclass(frozen=True)
-class Rosters:
+class MembersBySwarm:
     """Every swarm of a network, the network's own first."""
 
     spec: NetworkSpec
-    all: tuple[Roster, ...]
+    all: tuple[SwarmMembers, ...]
 
     @cached_property
-    def by_name(self) -> Mapping[str, Roster]:
+    def by_name(self) -> Mapping[str, SwarmMembers]:
         """The nested ones; of two with one name the first."""
-        found: dict[str, Roster] = {}
+        found: dict[str, SwarmMembers] = {}
         for roster in self.all:
             if roster.name:
                 found.setdefault(roster.name, roster)
@@ -59,7 +59,7 @@ class Rosters:
         """Keys of the network's agents."""
         return frozenset(agent.key for agent in self.spec.agents)
 
-    def of(self, agent_key: str) -> list[Roster]:
+    def of(self, agent_key: str) -> list[SwarmMembers]:
         """Return the swarms that an agent is a member of."""
         return [roster for roster in self.all if agent_key in roster.members]
 
@@ -69,14 +69,14 @@ class Rosters:
         return frozenset(name for roster in handoffs for name in roster.members if name in self.by_name)
 
 
-def rosters_of(spec: NetworkSpec) -> Rosters:
+def members_by_swarm(spec: NetworkSpec) -> MembersBySwarm:
     """Return the swarms of *spec*; none for a network that is no swarm."""
     if spec.swarm is None:
-        return Rosters(spec, ())
-    return Rosters(spec, tuple(_rosters(spec, spec.swarm, "", "/swarm")))
+        return MembersBySwarm(spec, ())
+    return MembersBySwarm(spec, tuple(_members_of(spec, spec.swarm, "", "/swarm")))
 
 
-def _rosters(spec: NetworkSpec, settings: SwarmSettings, name: str, pointer: str) -> Iterator[Roster]:
+def _members_of(spec: NetworkSpec, settings: SwarmSettings, name: str, pointer: str) -> Iterator[SwarmMembers]:
     stages: Stages = ()
     faults: tuple[FlowFault, ...] = ()
     if settings.flow is not None:
@@ -89,20 +89,20 @@ def _rosters(spec: NetworkSpec, settings: SwarmSettings, name: str, pointer: str
         members = _everybody(spec, settings)
     if not stages and settings.mode == "workflow":
         stages = tuple((member,) for member in members)
-    yield Roster(name=name, pointer=pointer, settings=settings, stages=stages, faults=faults, members=members)
+    yield SwarmMembers(name=name, pointer=pointer, settings=settings, stages=stages, faults=faults, members=members)
     for inner, nested in settings.swarms.items():
-        yield from _rosters(spec, nested, inner, f"{pointer}/swarms/{inner}")
+        yield from _members_of(spec, nested, inner, f"{pointer}/swarms/{inner}")
 
 
 def _everybody(spec: NetworkSpec, settings: SwarmSettings) -> tuple[str, ...]:
     """Return the agents that are in no nested swarm, in their order, and then the nested swarms."""
-    nested = [roster for name, one in settings.swarms.items() for roster in _rosters(spec, one, name, "")]
+    nested = [roster for name, one in settings.swarms.items() for roster in _members_of(spec, one, name, "")]
     taken = {member for roster in nested for member in roster.members}
     own = [agent.key for agent in spec.agents if agent.key not in taken]
     return (*own, *settings.swarms)
 
 
-def delegates_of(rosters: Rosters) -> dict[str, tuple[ToolSpec, ...]]:
+def delegates_of(rosters: MembersBySwarm) -> dict[str, tuple[ToolSpec, ...]]:
     """Return the tools by which the leads of teams ask the other members, by lead."""
     said = {agent.key: agent.description for agent in rosters.spec.agents}
     said |= {name: roster.settings.description for name, roster in rosters.by_name.items()}

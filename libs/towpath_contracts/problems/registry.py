@@ -304,14 +304,14 @@ def details_of(errors: ValidationError | Iterable[Any]) -> tuple[ProblemDetail, 
         errors = errors.errors(include_url=False, include_input=False, include_context=False)
     found = (
         ProblemDetail(
-            pointer="".join(f"/{part}" for part in entry["loc"]), code=str(entry["type"]), detail=words_of(entry)
+            pointer="".join(f"/{part}" for part in entry["loc"]), code=str(entry["type"]), detail=entry_message(entry)
         )
         for entry in errors
     )
     return tuple(dict.fromkeys(found))
 
 
-def words_of(entry: Any) -> str:
+def entry_message(entry: Any) -> str:
     """Return what one entry of a ValidationError says, without the name that pydantic gives to the exception."""
     said = str(entry["msg"])
     return said.removeprefix("Value error, ") if entry["type"] == "value_error" else said
@@ -327,7 +327,7 @@ MAX_SAID = 3
 """Problems of an unreadable message that are named; the first ones say what kind of message it was."""
 
 
-def said_of(error: ValidationError) -> str:
+def describe_validation_error(error: ValidationError) -> str:
     """Say in one bounded line what is wrong with a message: where and why, and never the values that it holds."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
     named = [

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from towpath_contracts.base import JsonObject, Message, Value, unset
+from towpath_contracts.base import JsonObject, Message, Value, is_unset
 from towpath_contracts.budgets import Budget
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.networks.goal import GoalTask
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from towpath_contracts.runs.views import RunView
 
 
-class ParentOf(Value):
+class ParentRun(Value):
     """Whose child a run is: `root_id` is the run that a caller submitted, `depth` counts from its 0.
 
     `max_parallel` is how many children that one may have at once: no run below it may have more.
@@ -46,16 +46,16 @@ class ChildTask(Value):
     agent_key: str
     user_message: str
     goal: GoalTask | None = None
-    plan: PlanTask | None = Field(default=None, exclude_if=unset)
-    swarm: SwarmTask | None = Field(default=None, exclude_if=unset)
-    execution_id: UUID | None = Field(default=None, exclude_if=unset)
+    plan: PlanTask | None = Field(default=None, exclude_if=is_unset)
+    swarm: SwarmTask | None = Field(default=None, exclude_if=is_unset)
+    execution_id: UUID | None = Field(default=None, exclude_if=is_unset)
     policy_version: int = Field(default=0, exclude_if=lambda version: not version)
     max_steps: int | None = None
     timeout_ms: int | None = None
     purpose: str = ""
     subject: str = ""
-    carve_out: Budget | None = Field(default=None, exclude_if=unset)
-    response_schema: JsonObject | None = Field(default=None, exclude_if=unset)
+    carve_out: Budget | None = Field(default=None, exclude_if=is_unset)
+    response_schema: JsonObject | None = Field(default=None, exclude_if=is_unset)
 
 
 class AskChild(Message):

@@ -10,7 +10,7 @@ from pydantic import AwareDatetime, Field
 from towpath_contracts.base import JsonObject, Message, Token, Value
 
 
-class Entry(Value):
+class RawEntry(Value):
     """An event as it stands in the log. It is not read yet: a newer orchestrator may write types unknown here."""
 
     seq: int = Field(ge=1, le=2**62)
@@ -23,13 +23,13 @@ class EventBatch(Message):
 
     run_id: UUID
     project: Token
-    entries: tuple[Entry, ...]
+    entries: tuple[RawEntry, ...]
 
 
 class EntryPage(Message):
     """The answer of `svc.orchestrator.events_since`, tolerant of unknown events."""
 
     run_id: UUID
-    entries: tuple[Entry, ...]
+    entries: tuple[RawEntry, ...]
     seq: int
     status: str

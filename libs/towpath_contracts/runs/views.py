@@ -245,7 +245,7 @@ class CancelRun(Message):
     reason: str = Field(default="", max_length=2_000)
 
 
-class Done(Message):
+class ActionDone(Message):
     """It was done; `detail` says what."""
 
     detail: str = ""

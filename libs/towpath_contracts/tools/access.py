@@ -296,7 +296,7 @@ class ToolProposalDecision(Message):
     reason: str = ""
 
 
-class Anything(Message):
+class EmptyRequest(Message):
     """A request with no content."""
 
     note: Any = None

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from towpath_contracts.base import JsonObject, Message, Name, Token, Value, unset
+from towpath_contracts.base import JsonObject, Message, Name, Token, Value, is_unset
 from towpath_contracts.tools.reports import Reports
 from towpath_contracts.tools.workspace import MAX_FILES, ChangesLost, FileChange
 
@@ -39,7 +39,7 @@ ProbeWord = Literal["", "happened", "did_not_happen", "unclear", "failed"]
 """What a tool's probe said about an earlier start of the call: `failed` is a probe without an answer, empty is none."""
 
 
-class Hazard(StrEnum):
+class IrreversibleHazard(StrEnum):
     """What a call of a tool does that can't be taken back by another call; rules may hold it always."""
 
     DESTROY = "destroy"
@@ -80,7 +80,7 @@ class ToolSpec(Value):
     has_probe: bool = False
     discovered: bool = False
     sinks: tuple[Path, ...] | None = Field(default=None, max_length=64)
-    hazards: tuple[Hazard, ...] = ()
+    hazards: tuple[IrreversibleHazard, ...] = ()
     trusted_fields: tuple[Path, ...] = Field(default=(), max_length=64)
     definition: str = Field(default="", max_length=128)
     cost_usd: float = Field(default=0.0, ge=0, le=1_000_000, exclude_if=lambda cost: cost == 0)
@@ -120,7 +120,7 @@ class ToolFailure(Value):
     began: bool | None = None
 
 
-class Doubt(Value):
+class UnknownOutcome(Value):
     """What the ledger knows of a call that nobody can answer for: for the person who has to.
 
     Times are Postgres's; `worker`, `claimed_at` and `lease_until` are of the newest start that was granted.
@@ -213,7 +213,7 @@ class ToolRequest(Message):
     labels: dict[str, str] = Field(default_factory=dict)
     spent_usd: float | None = None
     workspace: str = Field(default="", exclude_if=lambda digest: not digest)
-    root_run_id: UUID | None = Field(default=None, exclude_if=unset)
+    root_run_id: UUID | None = Field(default=None, exclude_if=is_unset)
 
 
 class ToolInvocation(Message):
@@ -235,7 +235,7 @@ class ToolInvocation(Message):
     timeout_ms: int
     ticket: str
     workspace: str = Field(default="", exclude_if=lambda digest: not digest)
-    root_run_id: UUID | None = Field(default=None, exclude_if=unset)
+    root_run_id: UUID | None = Field(default=None, exclude_if=is_unset)
 
 
 class TicketClaims(Value):
@@ -306,7 +306,7 @@ class ToolOutcome(Message):
     probe: ProbeWord = ""
     late: bool = False
     changes: tuple[FileChange, ...] = Field(default=(), max_length=MAX_FILES, exclude_if=lambda found: not found)
-    changes_lost: ChangesLost | None = Field(default=None, exclude_if=unset)
+    changes_lost: ChangesLost | None = Field(default=None, exclude_if=is_unset)
 
     @property
     def key(self) -> str:

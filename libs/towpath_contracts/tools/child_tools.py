@@ -127,7 +127,7 @@ def delegate_spec(name: str, description: str = "") -> ToolSpec:
     )
 
 
-def built_in(tool: str) -> ToolSpec | None:
+def platform_tool(tool: str) -> ToolSpec | None:
     """Return the platform's own tool of that name; None where there is none."""
     if tool.startswith(DELEGATE) and len(tool) > len(DELEGATE):
         return delegate_spec(tool.removeprefix(DELEGATE))

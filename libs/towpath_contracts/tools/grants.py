@@ -38,19 +38,19 @@ def narrow(parent: Sequence[Grant], child: Iterable[JsonObject] | None) -> Grant
     return chain
 
 
-def chain_of(grants: Iterable[Iterable[JsonObject]], grant: Sequence[JsonObject] | None) -> Grants:
+def grant_chain(grants: Iterable[Iterable[JsonObject]], grant: Sequence[JsonObject] | None) -> Grants:
     """Return the chain that a message stands for; older ones know only the task's own *grant*."""
     own = None if grant is None else tuple(grant)
     chain = tuple(tuple(each) for each in grants)
     return chain if own is None or own in chain else (*chain, own)
 
 
-def names(entry: JsonObject, tool: str, operation: str) -> bool:
+def covers_operation(entry: JsonObject, tool: str, operation: str) -> bool:
     """Say whether an entry speaks of *operation* of *tool*, whatever its condition says."""
     said = fnmatch.fnmatchcase(tool, str(entry.get("tool", "")))
     return said and fnmatch.fnmatchcase(operation, str(entry.get("operation", "*")))
 
 
-def opens(grants: Iterable[Sequence[JsonObject]], tool: str, operation: str) -> bool:
+def chain_covers(grants: Iterable[Sequence[JsonObject]], tool: str, operation: str) -> bool:
     """Say whether every grant of a chain speaks of *operation* of *tool*: with conditions it may still be refused."""
-    return all(any(names(entry, tool, operation) for entry in grant) for grant in grants)
+    return all(any(covers_operation(entry, tool, operation) for entry in grant) for grant in grants)

@@ -205,7 +205,7 @@ class GetStatistics(Message):
     by: tuple[Dimension, ...] = ("tool",)
 
 
-class Figures(Value):
+class OutcomeCounts(Value):
     """Counts of one group, and its rates (None where nothing was counted).
 
     A denial is one by the matrix or before it; `refused` and `expired` are approvals that people did not give.
@@ -235,8 +235,8 @@ class Statistics(Message):
     since: datetime
     until: datetime
     by: tuple[str, ...]
-    total: Figures
-    rows: tuple[Figures, ...]
+    total: OutcomeCounts
+    rows: tuple[OutcomeCounts, ...]
     complete: bool = True
 
 

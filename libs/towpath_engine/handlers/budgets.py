@@ -6,7 +6,7 @@ record. What can't be said of an answer at once is corrected when it is known, o
 
 from towpath_contracts import facts
 from towpath_contracts.base import JsonObject
-from towpath_contracts.budgets import AttemptAnswered, shown
+from towpath_contracts.budgets import AttemptAnswered, format_amount
 from towpath_contracts.decisions.request import CALL_LOST
 from towpath_contracts.events import log as ev
 from towpath_contracts.subjects import DEFAULT_POOL, pool_of
@@ -55,7 +55,8 @@ def budget_warned(t: Transition, fact: facts.BudgetWarned) -> None:
             on_soft=fact.on_soft,
         )
     )
-    said = f"{shown(fact.unit, fact.spent)} of the {fact.scope} budget of {shown(fact.unit, fact.limit)} are spent"
+    limit = format_amount(fact.unit, fact.limit)
+    said = f"{format_amount(fact.unit, fact.spent)} of the {fact.scope} budget of {limit} are spent"
     if fact.on_soft == "gate":
         detail: JsonObject = {"scope": fact.scope, "budget": fact.key, "unit": fact.unit, "limit": fact.limit}
         open_run_gate(t, "budget", f"budget:{key}", said, {**detail, "spent": fact.spent})

@@ -90,12 +90,12 @@ def finish_if_quiet(t: Transition) -> None:
         finish(t, Status.CANCELLED, "cancelled", f"cancelled by {t.state.cancelled_by}")
 
 
-def after_the_end(t: Transition, fact: facts.FenceRaised | facts.TimerFired | facts.ChildTold) -> None:
+def after_the_end(t: Transition, fact: facts.FenceRaised | facts.TimerFired | facts.ChildReported) -> None:
     """Insist on the fence of a run that has ended, until the tool-access service has stored it and no call lives.
 
     Children are told to stop until they have ended.
     """
-    if isinstance(fact, facts.ChildTold):
+    if isinstance(fact, facts.ChildReported):
         child_told(t, fact)
         return
     if isinstance(fact, facts.TimerFired):

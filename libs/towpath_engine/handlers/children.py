@@ -14,7 +14,7 @@ from towpath_contracts import facts
 from towpath_contracts.budgets import CarveOut
 from towpath_contracts.decisions.request import Cost
 from towpath_contracts.events import log as ev
-from towpath_contracts.runs.children import ChildTask, ParentOf
+from towpath_contracts.runs.children import ChildTask, ParentRun
 from towpath_contracts.tools.grants import narrow
 from towpath_contracts.tree_limits import MAX_DEPTH
 from towpath_engine.handlers.transition import Transition
@@ -110,7 +110,7 @@ def kind_of(task: ChildTask) -> str:
 def birth_of(state: RunState, event: "ev.ChildStarted") -> Birth:
     """Return what the run of a child begins with; rights narrow: its own matrix, and every grant of its parent."""
     own, task = state.created, event.task
-    above = ParentOf(
+    above = ParentRun(
         run_id=state.run_id,
         root_id=state.run_id if own.parent is None else own.parent.root_id,
         step=event.step,
@@ -144,7 +144,7 @@ def birth_of(state: RunState, event: "ev.ChildStarted") -> Birth:
     return Birth(child_id=event.child_id, task=created)
 
 
-def child_told(t: Transition, fact: facts.ChildTold) -> bool:
+def child_told(t: Transition, fact: facts.ChildReported) -> bool:
     """Take what a child says of itself; says whether it has ended now."""
     child = next((c for c in t.state.children if c.child_id == fact.child_id), None)
     if child is None or child.ended or fact.child_seq <= child.seq:
@@ -201,12 +201,12 @@ def below_of(state: RunState) -> Cost | None:
     return None if state.below == NO_COST else state.below
 
 
-def told_of(state: RunState) -> facts.ChildTold | None:
+def told_of(state: RunState) -> facts.ChildReported | None:
     """Return what a child tells its parent of this state; None for a run that is nobody's child."""
     parent = state.created.parent
     if parent is None:
         return None
-    return facts.ChildTold(
+    return facts.ChildReported(
         run_id=parent.run_id,
         fact_id=f"{state.run_id}:{state.seq}",
         child_id=state.run_id,

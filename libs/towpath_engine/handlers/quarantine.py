@@ -40,7 +40,7 @@ def while_parked(t: Transition, fact: facts.AnyFact) -> None:
         for pending in pending_children(t.state):
             if pending.resend_at <= t.now:
                 resend(t, pending)
-    elif isinstance(fact, facts.ChildTold):
+    elif isinstance(fact, facts.ChildReported):
         child_told(t, fact)
         for child in t.state.children:
             if child.child_id == fact.child_id and child.ended:

@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.json_schema import schema_fault
+from towpath_contracts.json_schema import unusable_schema
 from towpath_contracts.networks.spec import MAX_STEPS, AgentSpec, CompiledAgent, NetworkSpec, Snapshot
-from towpath_contracts.networks.swarm_members import Rosters, delegates_of, rosters_of
+from towpath_contracts.networks.swarm_members import MembersBySwarm, delegates_of, members_by_swarm
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.subjects import AGENT, DEFAULT_POOL, pool_of
 from towpath_contracts.tools.calls import ToolSpec
@@ -35,7 +35,7 @@ def _problem(pointer: str, code: str, detail: str) -> ProblemDetail:
 
 def check(spec: NetworkSpec, tools: Mapping[str, ToolSpec]) -> list[ProblemDetail]:
     """Return every reason why *spec* can't be published; *tools* are the registered ones."""
-    rosters = rosters_of(spec)
+    rosters = members_by_swarm(spec)
     spec = implied(rosters)
     problems = _check_keys(spec) + _check_defaults(spec) + _check_edges(spec, tools, rosters) + _check_respond(spec)
     return problems + _check_models(spec) + _check_answers(spec) + swarm_problems(rosters)
@@ -46,7 +46,7 @@ def _check_answers(spec: NetworkSpec) -> list[ProblemDetail]:
     return [
         _problem(f"/agents/{index}/respond_schema", "response_schema_invalid", fault)
         for index, agent in enumerate(spec.agents)
-        if agent.respond_schema is not None and (fault := schema_fault(agent.respond_schema))
+        if agent.respond_schema is not None and (fault := unusable_schema(agent.respond_schema))
     ]
 
 
@@ -72,7 +72,7 @@ def _check_defaults(spec: NetworkSpec) -> list[ProblemDetail]:
     return []
 
 
-def _check_edges(spec: NetworkSpec, tools: Mapping[str, ToolSpec], rosters: Rosters) -> list[ProblemDetail]:
+def _check_edges(spec: NetworkSpec, tools: Mapping[str, ToolSpec], rosters: MembersBySwarm) -> list[ProblemDetail]:
     problems = []
     for index, agent in enumerate(spec.agents):
         keys = rosters.agents | rosters.targets(agent.key)
@@ -139,7 +139,7 @@ def compile_prompt(template: str) -> str:
 
 
 def _compile_agent(
-    spec: NetworkSpec, agent: AgentSpec, rosters: Rosters, delegates: Sequence[ToolSpec]
+    spec: NetworkSpec, agent: AgentSpec, rosters: MembersBySwarm, delegates: Sequence[ToolSpec]
 ) -> CompiledAgent:
     return CompiledAgent(
         key=agent.key,
@@ -159,7 +159,7 @@ def _compile_agent(
 
 def compile_snapshot(spec: NetworkSpec, tools: Mapping[str, ToolSpec]) -> Snapshot:
     """Compile a checked network. Tool specs are pinned: a run keeps the schema it was published with."""
-    rosters = rosters_of(spec)
+    rosters = members_by_swarm(spec)
     spec, delegates = implied(rosters), delegates_of(rosters)
     swarm = compile_swarm(rosters)
     own = {tool.name: tool for equipped in delegates.values() for tool in equipped}

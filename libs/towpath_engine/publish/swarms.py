@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from towpath_contracts.networks.plan_checks import BLOCK_AGENTS
 from towpath_contracts.networks.spec import AgentSpec, NetworkSpec
 from towpath_contracts.networks.swarm import CompiledSwarm
-from towpath_contracts.networks.swarm_members import Roster, Rosters
+from towpath_contracts.networks.swarm_members import MembersBySwarm, SwarmMembers
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.tools.child_tools import DELEGATE
 from towpath_contracts.tree_limits import MAX_DEPTH, PLAN_STEPS
@@ -27,7 +27,7 @@ MAX_CHAIN = 2 * MAX_DEPTH
 MAX_TOOL_NAME = 128
 
 
-def swarm_problems(rosters: Rosters) -> list[ProblemDetail]:
+def swarm_problems(rosters: MembersBySwarm) -> list[ProblemDetail]:
     """Return every reason why the swarms of a network can't be published; none for one without."""
     problems: list[ProblemDetail] = []
     for roster in rosters.all:
@@ -39,7 +39,7 @@ def swarm_problems(rosters: Rosters) -> list[ProblemDetail]:
     return problems or list(_check_size(rosters))
 
 
-def implied(rosters: Rosters) -> NetworkSpec:
+def implied(rosters: MembersBySwarm) -> NetworkSpec:
     """Return the network with what follows from its swarm filled in: the default agent, and who may respond."""
     spec = rosters.spec
     if not rosters.all:
@@ -59,7 +59,7 @@ def implied(rosters: Rosters) -> NetworkSpec:
     return spec.model_copy(update={"agents": agents})
 
 
-def _first_agent(rosters: Rosters) -> str:
+def _first_agent(rosters: MembersBySwarm) -> str:
     """Return the agent that acts first; where a mistake hides it, whoever is marked or stands first."""
     lead, seen = rosters.all[0].lead, set[str]()
     while lead in rosters.by_name and lead not in seen:
@@ -75,7 +75,7 @@ def _problem(pointer: str, code: str, detail: str) -> ProblemDetail:
     return ProblemDetail(pointer=pointer, code=code, detail=detail)
 
 
-def _check_names(rosters: Rosters) -> Iterator[ProblemDetail]:
+def _check_names(rosters: MembersBySwarm) -> Iterator[ProblemDetail]:
     taken = {agent.key.lower(): f"agent {agent.key}" for agent in rosters.spec.agents}
     for roster in rosters.all[1:]:
         name = roster.name.lower()
@@ -84,7 +84,7 @@ def _check_names(rosters: Rosters) -> Iterator[ProblemDetail]:
         taken.setdefault(name, f"swarm {roster.name}")
 
 
-def _check_flow(roster: Roster) -> Iterator[ProblemDetail]:
+def _check_flow(roster: SwarmMembers) -> Iterator[ProblemDetail]:
     pointer = f"{roster.pointer}/flow"
     for fault in roster.faults:
         yield _problem(pointer, fault.code, f"{fault} in {roster.settings.flow!r}")
@@ -97,7 +97,7 @@ def _check_flow(roster: Roster) -> Iterator[ProblemDetail]:
             yield _problem(roster.listed_at, "flow_too_long", said)
 
 
-def _check_members(roster: Roster, rosters: Rosters) -> Iterator[ProblemDetail]:
+def _check_members(roster: SwarmMembers, rosters: MembersBySwarm) -> Iterator[ProblemDetail]:
     settings, pointer = roster.settings, roster.pointer
     flowing = {name for stage in roster.stages for name in stage}
     if not roster.members and not roster.faults:
@@ -118,17 +118,17 @@ def _check_members(roster: Roster, rosters: Rosters) -> Iterator[ProblemDetail]:
             yield _problem(f"{pointer}/flow", "swarm_member_unknown", f"{name} is no member of {_called(roster)}")
 
 
-def _known(name: str, pointer: str, rosters: Rosters) -> Iterator[ProblemDetail]:
+def _known(name: str, pointer: str, rosters: MembersBySwarm) -> Iterator[ProblemDetail]:
     if name not in rosters.agents and name not in rosters.by_name:
         there = ", ".join((*(agent.key for agent in rosters.spec.agents), *rosters.by_name)) or "none"
         yield _problem(pointer, "swarm_member_unknown", f"there is no agent or swarm {name}; there are {there}")
 
 
-def _called(roster: Roster) -> str:
+def _called(roster: SwarmMembers) -> str:
     return f"swarm {roster.name}" if roster.name else "the swarm"
 
 
-def _check_lead(roster: Roster, rosters: Rosters) -> Iterator[ProblemDetail]:
+def _check_lead(roster: SwarmMembers, rosters: MembersBySwarm) -> Iterator[ProblemDetail]:
     """A workflow may begin with anything; elsewhere one agent begins."""
     if roster.settings.mode == "workflow" or not roster.members:
         return
@@ -140,7 +140,7 @@ def _check_lead(roster: Roster, rosters: Rosters) -> Iterator[ProblemDetail]:
         yield _problem(f"{roster.pointer}/flow", "swarm_lead_invalid", said)
 
 
-def _check_team(roster: Roster, rosters: Rosters) -> Iterator[ProblemDetail]:
+def _check_team(roster: SwarmMembers, rosters: MembersBySwarm) -> Iterator[ProblemDetail]:
     if roster.settings.mode != "team" or not roster.members:
         return
     at, lead = roster.listed_at, roster.lead
@@ -158,7 +158,7 @@ def _check_team(roster: Roster, rosters: Rosters) -> Iterator[ProblemDetail]:
             yield _problem(at, "delegate_name_invalid", f"{tool} is longer than {MAX_TOOL_NAME} characters")
 
 
-def _check_handoffs(rosters: Rosters) -> Iterator[ProblemDetail]:
+def _check_handoffs(rosters: MembersBySwarm) -> Iterator[ProblemDetail]:
     """What an agent of a handoff may answer with names somebody that it is in a swarm with."""
     for index, agent in enumerate(rosters.spec.agents):
         found = rosters.of(agent.key)
@@ -171,7 +171,7 @@ def _check_handoffs(rosters: Rosters) -> Iterator[ProblemDetail]:
                 yield _problem(f"/agents/{index}/allowed_routes", "handoff_unknown", said)
 
 
-def _check_size(rosters: Rosters) -> Iterator[ProblemDetail]:
+def _check_size(rosters: MembersBySwarm) -> Iterator[ProblemDetail]:
     """Only a swarm without other mistakes can be compiled, and so measured."""
     swarm = compile_swarm(rosters)
     size = 0 if swarm is None else json_bytes(swarm.model_dump(mode="json"))
@@ -183,7 +183,7 @@ def _check_size(rosters: Rosters) -> Iterator[ProblemDetail]:
 class _Nesting:
     """How deep and how large swarms are with all that is nested in them, and which of them hold themselves."""
 
-    def __init__(self, rosters: Rosters) -> None:
+    def __init__(self, rosters: MembersBySwarm) -> None:
         self._rosters = rosters
         self._known: dict[str, tuple[int, int]] = {}
         self._cycles: dict[str, ProblemDetail] = {}
@@ -202,7 +202,7 @@ class _Nesting:
                 said = f"{agents} agents take part; the limit is {MAX_SWARM_AGENTS}"
                 yield _problem(roster.pointer, "swarm_too_large", said)
 
-    def _measure(self, roster: Roster, above: tuple[str, ...]) -> tuple[int, int]:
+    def _measure(self, roster: SwarmMembers, above: tuple[str, ...]) -> tuple[int, int]:
         """Return how deep the runs below one of *roster* stand, and how many agents it has."""
         if roster.name in self._known:
             return self._known[roster.name]
@@ -226,18 +226,18 @@ class _Nesting:
         return depth, agents
 
 
-def _is_child(roster: Roster, agent_key: str) -> bool:
+def _is_child(roster: SwarmMembers, agent_key: str) -> bool:
     """Say whether an agent acts in a child run: all of a workflow, all but the lead of a team, none of a handoff."""
     mode = roster.settings.mode
     return mode == "workflow" or (mode == "team" and agent_key != roster.lead)
 
 
-def compile_swarm(rosters: Rosters) -> CompiledSwarm | None:
+def compile_swarm(rosters: MembersBySwarm) -> CompiledSwarm | None:
     """Compile the swarm of a checked network; None for one that is none."""
     return _compiled(rosters, rosters.all[0]) if rosters.all else None
 
 
-def _compiled(rosters: Rosters, roster: Roster) -> CompiledSwarm:
+def _compiled(rosters: MembersBySwarm, roster: SwarmMembers) -> CompiledSwarm:
     settings, by_name = roster.settings, rosters.by_name
     agents = {agent.key: agent for agent in rosters.spec.agents}
     nested = [name for name in roster.members if name in by_name]
@@ -256,5 +256,5 @@ def _compiled(rosters: Rosters, roster: Roster) -> CompiledSwarm:
     )
 
 
-def _handoffs(agent: AgentSpec, roster: Roster) -> tuple[str, ...]:
+def _handoffs(agent: AgentSpec, roster: SwarmMembers) -> tuple[str, ...]:
     return tuple(name for name in agent.allowed_routes if name in roster.members)

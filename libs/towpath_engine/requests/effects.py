@@ -14,7 +14,7 @@ from towpath_contracts.runs.children import AskChild
 from towpath_contracts.text import truncate
 from towpath_contracts.tools.access import RaiseFence
 from towpath_contracts.tools.calls import ToolRequest
-from towpath_contracts.tools.grants import chain_of
+from towpath_contracts.tools.grants import grant_chain
 from towpath_contracts.tools.internal_outcomes import RecordOutcome
 from towpath_contracts.tools.internal_tools import MAX_FAILURE_CHARS
 from towpath_engine.evolve import DECIDE_GRACE_S
@@ -191,7 +191,7 @@ def _tool(state: RunState, effect: PendingEffect) -> ToolRequest:
         attempt=effect.attempt,
         deadline=effect.deadline or effect.resend_at,
         grant=task.grant,
-        grants=chain_of(task.grants, task.grant),
+        grants=grant_chain(task.grants, task.grant),
         labels=task.labels,
         spent_usd=cost.usd if cost.price_known else None,
         workspace=opened.workspace,

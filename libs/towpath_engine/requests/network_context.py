@@ -7,7 +7,7 @@ from towpath_contracts.decisions.request import DecisionKind, OfferedRoute, Offe
 from towpath_contracts.networks.spec import CompiledAgent, Snapshot
 from towpath_contracts.text import truncate
 from towpath_contracts.tools.calls import ToolSpec
-from towpath_contracts.tools.grants import Grants, chain_of, opens
+from towpath_contracts.tools.grants import Grants, chain_covers, grant_chain
 from towpath_engine.reducers.routes import described, routes_of
 from towpath_engine.requests.context import assessment_section, run_section
 from towpath_engine.requests.planner import planner_context
@@ -31,7 +31,7 @@ def offered_tools(snapshot: Snapshot, agent: CompiledAgent, grants: Grants = ())
     """Return the agent's tools as its model sees them; those that *grants* leave no way to are not shown."""
     specs = [snapshot.tools[name] for name in agent.equipped_tools]
     if grants:
-        specs = [spec for spec in specs if opens(grants, spec.name, spec.operation)]
+        specs = [spec for spec in specs if chain_covers(grants, spec.name, spec.operation)]
     return tuple(
         OfferedTool(name=spec.name, description=spec.description, parameters=agent_parameters(spec)) for spec in specs
     )
@@ -66,7 +66,7 @@ def build_context(state: RunState) -> PromptContext:
         user_message=task.user_message,
         handoff=state.handoff,
         handoff_from=state.handoff_from,
-        tools=offered_tools(snapshot, agent, chain_of(task.grants, task.grant)),
+        tools=offered_tools(snapshot, agent, grant_chain(task.grants, task.grant)),
         routes=offered_routes(state),
         allow_respond=agent.allow_respond,
         respond_schema=task.response_schema or agent.respond_schema,

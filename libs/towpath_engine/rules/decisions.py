@@ -28,9 +28,9 @@ from towpath_contracts.decisions.decision import (
     arguments_fault,
 )
 from towpath_contracts.ids import execution_id
-from towpath_contracts.json_schema import faults
+from towpath_contracts.json_schema import schema_faults
 from towpath_contracts.networks.spec import CompiledAgent
-from towpath_contracts.networks.swarm import named_in
+from towpath_contracts.networks.swarm import handoff_name_in
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_engine.reducers.routes import handoff_of, routes_of
 from towpath_engine.state.run import RunState
@@ -97,8 +97,8 @@ def _respond(state: RunState, agent: CompiledAgent, decision: Respond) -> Finish
             f"({_names(agent.allowed_routes)}).",
         )
     schema, payload = state.created.response_schema, decision.action_details.payload
-    hands_over = handoff_of(state) is not None and named_in(payload, routes_of(state)) is not None
-    wrong = () if schema is None or hands_over else faults(schema, payload)
+    hands_over = handoff_of(state) is not None and handoff_name_in(payload, routes_of(state)) is not None
+    wrong = () if schema is None or hands_over else schema_faults(schema, payload)
     if wrong:
         told = "; ".join(wrong)
         return Refusal(code="response_invalid", feedback=f"The payload does not satisfy its JSON Schema. {told}")

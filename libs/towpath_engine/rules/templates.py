@@ -10,7 +10,7 @@ from typing import Any
 from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.networks.plan import AgentCall
-from towpath_contracts.networks.references import Reference, UndefinedReferenceError, pieces
+from towpath_contracts.networks.references import Reference, UndefinedReferenceError, split_text
 from towpath_engine.reducers.references import said
 
 MAX_INPUT = 100_000
@@ -31,13 +31,14 @@ class Templates:
     def text(self, template: str) -> str:
         """Fill *template*, a plain message as its text; raises UndefinedReferenceError and InputTooLargeError."""
         return "".join(
-            self._counted(said(self._filled(piece.reference, piece.text, piece.fault))) for piece in pieces(template)
+            self._counted(said(self._filled(piece.reference, piece.text, piece.fault)))
+            for piece in split_text(template)
         )
 
     def value(self, template: Any) -> Any:
         """Fill every text inside *template*; one that is a whole reference keeps the type of what it refers to."""
         if isinstance(template, str):
-            only = list(pieces(template.strip()))
+            only = list(split_text(template.strip()))
             if len(only) == 1 and only[0].reference is not None:
                 found = self._filled(only[0].reference)
                 self._counted(canonical_json(found))

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from towpath_contracts.base import ClientValue, JsonObject
 from towpath_contracts.canonical import digest_text
-from towpath_contracts.glob_patterns import MAX_PATTERN, matching
+from towpath_contracts.glob_patterns import MAX_PATTERN, matching_paths
 from towpath_contracts.tools.internal_tools import (
     MAX_LIST_BYTES,
     MAX_MATCHES,
@@ -110,7 +110,7 @@ def texts_needed(tool: str, args: JsonObject, files: Files) -> frozenset[str]:
 def _searched(pattern: object, files: Files) -> Iterable[str]:
     if not isinstance(pattern, str):
         return files
-    return matching(pattern, files) if len(pattern) <= MAX_PATTERN else ()
+    return matching_paths(pattern, files) if len(pattern) <= MAX_PATTERN else ()
 
 
 def _lenient(path: str) -> str:
@@ -190,13 +190,13 @@ def _edit(args: JsonObject, files: Files, contents: Contents) -> Applied:
 
 def _glob(args: JsonObject, files: Files, _contents: Contents) -> Applied:
     asked = read_arguments(_Glob, args)
-    found = matching(asked.pattern, files)
+    found = matching_paths(asked.pattern, files)
     return Applied(result={"paths": fitting(found[:MAX_MATCHES]), "count": len(found)})
 
 
 def _grep(args: JsonObject, files: Files, contents: Contents) -> Applied:
     asked = read_arguments(_Grep, args)
-    names = sorted(files) if asked.pattern is None else matching(asked.pattern, files)
+    names = sorted(files) if asked.pattern is None else matching_paths(asked.pattern, files)
     wanted = asked.text.casefold() if asked.ignore_case else asked.text
     matches: list[JsonObject] = []
     count = 0

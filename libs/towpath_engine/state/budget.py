@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from uuid import UUID
 
-from towpath_contracts.budgets import NOTHING, Amounts, AppliedScope, ModelPrice, Refusal
+from towpath_contracts.budgets import NOTHING, Amounts, AppliedScope, BudgetRefusal, ModelPrice
 from towpath_engine.state.replace import but
 
 MAX_LOST = 32
@@ -59,7 +59,7 @@ class BudgetState:
     holds: tuple[Hold, ...] = ()
     lost: tuple[Hold, ...] = ()
     means: Means = Means.ALL
-    refused: Refusal | None = None
+    refused: BudgetRefusal | None = None
     warned: tuple[str, ...] = ()
 
     def charged(self, agent_key: str) -> tuple[int, ...]:

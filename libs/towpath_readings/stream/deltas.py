@@ -14,7 +14,7 @@ from towpath_contracts.decisions.decision import Finish, Instruction
 from towpath_contracts.decisions.request import TokenDelta
 from towpath_contracts.events import log as ev
 from towpath_readings.stream.live import ACTIONS, DeltaStreamed, SupersededStreamed
-from towpath_readings.stream.partial_decision import Written
+from towpath_readings.stream.partial_decision import PartialDecision
 
 REQUESTS_REMEMBERED = 64
 """Requests whose late pieces are known as such; a run asks one after the other."""
@@ -24,25 +24,25 @@ Reason = Literal["asked_again", "refused", "ended"]
 
 
 @dataclass(slots=True, kw_only=True)
-class _Call:
+class _ModelCall:
     """One call of a model whose pieces arrive. One that misses a piece is told no further."""
 
     request_id: UUID
     attempt: int
     writer: str
     step: int
-    written: Written = field(default_factory=Written)
+    written: PartialDecision = field(default_factory=PartialDecision)
     heard: int = 0
     whole: bool = True
     told: set[str] = field(default_factory=set)
 
 
-class Deltas:
+class TokenDeltaFilter:
     """What is told of the pieces of one run: give it every piece as it comes, and every entry of the log in order."""
 
     def __init__(self) -> None:
         self._over: deque[UUID] = deque(maxlen=REQUESTS_REMEMBERED)
-        self._call: _Call | None = None
+        self._call: _ModelCall | None = None
         self._ended = False
         self._finishes = False
 
@@ -104,11 +104,13 @@ class Deltas:
             self._over.append(self._call.request_id)
         return self._drop("asked_again")
 
-    def _begin(self, delta: TokenDelta) -> _Call:
-        self._call = _Call(request_id=delta.request_id, attempt=delta.attempt, writer=delta.writer, step=delta.step)
+    def _begin(self, delta: TokenDelta) -> _ModelCall:
+        self._call = _ModelCall(
+            request_id=delta.request_id, attempt=delta.attempt, writer=delta.writer, step=delta.step
+        )
         return self._call
 
-    def _read(self, call: _Call, delta: TokenDelta) -> tuple[Told, ...]:
+    def _read(self, call: _ModelCall, delta: TokenDelta) -> tuple[Told, ...]:
         grown = call.written.add(delta.text)
         call.told.update(one.part for one in grown)
         return tuple(

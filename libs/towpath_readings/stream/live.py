@@ -10,7 +10,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from towpath_contracts.base import JsonObject, Value, unset
+from towpath_contracts.base import JsonObject, Value, is_unset
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.decisions.decision import CallTools, Finish
 from towpath_contracts.decisions.request import Cost, Usage
@@ -28,7 +28,7 @@ class Streamed(Value):
 
     seq: int = 0
     step: int = 0
-    run_id: UUID | None = Field(default=None, exclude_if=unset)
+    run_id: UUID | None = Field(default=None, exclude_if=is_unset)
     path: tuple[str, ...] = Field(default=(), exclude_if=lambda path: not path)
 
 
@@ -157,7 +157,7 @@ BRIEF = frozenset({"text", "tool_call"})
 """What is told where no details are asked for, beside the error that ended the run."""
 
 
-class Streaming:
+class LiveStream:
     """Makes a stream of a log that is read from its beginning.
 
     Without *detailed* only texts, calls and what ended the run are told; *event_types* narrows further. The error that

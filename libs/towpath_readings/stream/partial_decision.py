@@ -23,7 +23,7 @@ _UNSURE = '}]"0123456789+-.eE'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Growth:
+class AddedText:
     """What a piece added: text of the reasoning or the answer, or JSON text of the arguments of a call."""
 
     part: Literal["reasoning", "text", "tool_call"]
@@ -32,21 +32,21 @@ class Growth:
     tool: str = ""
 
 
-class Written:
+class PartialDecision:
     """The text of one model call as it grows."""
 
     def __init__(self) -> None:
         self._text = ""
         self._told: dict[tuple[str, int], str] = {}
 
-    def add(self, piece: str) -> tuple[Growth, ...]:
+    def add(self, piece: str) -> tuple[AddedText, ...]:
         """Add *piece* and return what can be read now that could not be read before."""
         if len(self._text) + len(piece) > MAX_CHARS:
             return ()
         self._text += piece
         return tuple(self._grown(_object(self._text)))
 
-    def _grown(self, written: JsonObject) -> Iterator[Growth]:
+    def _grown(self, written: JsonObject) -> Iterator[AddedText]:
         for found in _parts(written):
             place = (found.part, found.call_index)
             told = self._told.get(place)
@@ -55,7 +55,7 @@ class Written:
             if found.text or (found.tool and told is None):
                 self._told[place] = found.text
                 text = found.text[len(told or "") :]
-                yield Growth(part=found.part, text=text, call_index=found.call_index, tool=found.tool)
+                yield AddedText(part=found.part, text=text, call_index=found.call_index, tool=found.tool)
 
 
 def _object(text: str) -> JsonObject:
@@ -72,10 +72,10 @@ def _object(text: str) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
 
-def _parts(written: JsonObject) -> Iterator[Growth]:
+def _parts(written: JsonObject) -> Iterator[AddedText]:
     reasoning = written.get("action_reasoning")
     if isinstance(reasoning, str) and reasoning:
-        yield Growth(part="reasoning", text=reasoning)
+        yield AddedText(part="reasoning", text=reasoning)
     details = written.get("action_details")
     if not isinstance(details, dict):
         return
@@ -88,14 +88,14 @@ def _parts(written: JsonObject) -> Iterator[Growth]:
             return
 
 
-def _answer(payload: Any) -> Iterator[Growth]:
+def _answer(payload: Any) -> Iterator[AddedText]:
     """A message alone is told as it grows; any other payload is JSON, and comes whole."""
     message = payload.get("message") if isinstance(payload, dict) and len(payload) == 1 else payload
     if isinstance(message, str) and message:
-        yield Growth(part="text", text=message)
+        yield AddedText(part="text", text=message)
 
 
-def _calls(details: JsonObject) -> Iterator[Growth]:
+def _calls(details: JsonObject) -> Iterator[AddedText]:
     listed = details.get("calls")
     proposals = listed if isinstance(listed, list) else [details]
     for index, proposal in enumerate(proposals):
@@ -103,9 +103,9 @@ def _calls(details: JsonObject) -> Iterator[Growth]:
             yield from _call(index, proposal, goes_on=index == len(proposals) - 1)
 
 
-def _call(index: int, proposal: JsonObject, *, goes_on: bool) -> Iterator[Growth]:
+def _call(index: int, proposal: JsonObject, *, goes_on: bool) -> Iterator[AddedText]:
     tool, arguments = proposal.get("tool_name"), proposal.get("tool_params", {})
     if not isinstance(tool, str) or (goes_on and list(proposal)[-1] == "tool_name"):  # the name may be cut short
         return
     text = arguments if isinstance(arguments, str) else to_json(arguments).decode()
-    yield Growth(part="tool_call", call_index=index, tool=tool, text=text.rstrip(_UNSURE) if goes_on else text)
+    yield AddedText(part="tool_call", call_index=index, tool=tool, text=text.rstrip(_UNSURE) if goes_on else text)

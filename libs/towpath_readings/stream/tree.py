@@ -66,7 +66,7 @@ def read_cursor(text: str) -> dict[UUID, int]:
 
 
 @dataclass(slots=True, kw_only=True)
-class Member:
+class FollowedRun:
     """One run that is followed.
 
     `open` are its children that were begun and whose end it has not told, `late` those of which, or of whose children,
@@ -103,7 +103,7 @@ class TreeStream:
 
     def __init__(self, root: UUID, told: Mapping[UUID, int] | None = None) -> None:
         self._before = dict(told or {})
-        self._members: dict[UUID, Member] = {}
+        self._members: dict[UUID, FollowedRun] = {}
         self._follow(root, None, ())
 
     @property
@@ -150,7 +150,7 @@ class TreeStream:
         member.ended = True
         yield from self._release_above(member)
 
-    def _release_above(self, member: Member) -> Iterator[TreeEntry]:
+    def _release_above(self, member: FollowedRun) -> Iterator[TreeEntry]:
         """Yield what waited for *member*, and forget it where nothing more can come of it."""
         while member.parent is not None:
             parent = self._members[member.parent]
@@ -160,7 +160,7 @@ class TreeStream:
                 yield from self._release(parent)
             member = parent
 
-    def _release(self, member: Member) -> Iterator[TreeEntry]:
+    def _release(self, member: FollowedRun) -> Iterator[TreeEntry]:
         while member.held:
             entry = member.held[0]
             if entry.seq > member.told:
@@ -190,7 +190,7 @@ class TreeStream:
             member.is_told and all(self._is_done(child) for child in (*member.open, *member.late))
         )
 
-    def _note(self, member: Member, entry: LogEntry) -> None:
+    def _note(self, member: FollowedRun, entry: LogEntry) -> None:
         match entry.event:
             case ChildStarted():
                 member.open[entry.event.child_id] = child_name(entry.event.task)
@@ -203,7 +203,7 @@ class TreeStream:
             case _:
                 return
 
-    def _note_end(self, member: Member, event: ChildEnded) -> None:
+    def _note_end(self, member: FollowedRun, event: ChildEnded) -> None:
         name, child = member.open.pop(event.child_id, None), self._members.get(event.child_id)
         if child is not None and child.parked is None and event.status == PARKED:
             child.parked = True
@@ -211,16 +211,16 @@ class TreeStream:
         if name is not None and more:  # a cursor names a child whose end was told only where more may come of it
             member.late[event.child_id] = name
 
-    def _begin_open(self, member: Member) -> None:
+    def _begin_open(self, member: FollowedRun) -> None:
         for child_id, name in (*member.open.items(), *member.late.items()):
             self._follow(child_id, member.run_id, (*member.path, name))
 
     def _follow(self, run_id: UUID, parent: UUID | None, path: tuple[str, ...]) -> None:
         if run_id not in self._members and len(self._members) < MAX_FOLLOWED:
             told = self._before.get(run_id, 0)
-            self._members[run_id] = Member(run_id=run_id, path=path, parent=parent, told=told)
+            self._members[run_id] = FollowedRun(run_id=run_id, path=path, parent=parent, told=told)
 
-    def _is_open(self, member: Member) -> bool:
+    def _is_open(self, member: FollowedRun) -> bool:
         """Whether a reader that comes back has to be told how far this run was told."""
         if member.parent is None:
             return True

@@ -16,9 +16,9 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.assessments import ANSWERS
 from towpath_contracts.decisions.decision import Abandon, RequestGate, Respond, RouteToAgent, UseTool, adapter_of
 from towpath_contracts.decisions.request import DecisionKind
-from towpath_contracts.json_schema import faults
-from towpath_contracts.problems.registry import said_of
-from towpath_contracts.strict_json import MAX_VALUE_DEPTH, fault_of
+from towpath_contracts.json_schema import schema_faults
+from towpath_contracts.problems.registry import describe_validation_error
+from towpath_contracts.strict_json import MAX_VALUE_DEPTH, json_fault
 
 METHODS: dict[DecisionKind, str] = {
     DecisionKind.DECIDE: "plan",
@@ -85,7 +85,7 @@ def as_json(said: Any) -> JsonObject:
 
 
 def _check(request: AgentRequest, value: JsonObject) -> None:
-    fault = fault_of(value, max_depth=MAX_VALUE_DEPTH)
+    fault = json_fault(value, max_depth=MAX_VALUE_DEPTH)
     if fault is not None:
         raise AnswerInvalidError(fault)
     if request.kind is DecisionKind.COMPILE_PLAN:
@@ -97,7 +97,7 @@ def _check(request: AgentRequest, value: JsonObject) -> None:
         else:
             _check_payload(request, adapter_of(request.context.run_kind).validate_python(value))
     except ValidationError as error:
-        raise AnswerInvalidError(said_of(error)) from error
+        raise AnswerInvalidError(describe_validation_error(error)) from error
 
 
 def _check_payload(request: AgentRequest, decision: Any) -> None:
@@ -106,7 +106,7 @@ def _check_payload(request: AgentRequest, decision: Any) -> None:
         return
     payload = decision.action_details.payload
     schema = request.context.schema_for(payload)
-    wrong = faults(schema, payload) if schema else ()
+    wrong = schema_faults(schema, payload) if schema else ()
     if wrong:
         msg = f"the payload does not satisfy its JSON Schema: {'; '.join(wrong)}"
         raise AnswerInvalidError(msg)

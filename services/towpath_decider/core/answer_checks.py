@@ -13,8 +13,8 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.assessments import ANSWERS, assessment_schema
 from towpath_contracts.decisions.decision import Respond, adapter_of
 from towpath_contracts.decisions.request import DecisionKind, DecisionRequest, PromptContext
-from towpath_contracts.json_schema import faults, schema_fault
-from towpath_contracts.problems.registry import words_of
+from towpath_contracts.json_schema import schema_faults, unusable_schema
+from towpath_contracts.problems.registry import entry_message
 from towpath_decider.core.answers import Check, Refused
 
 MAX_ERRORS = 5
@@ -85,14 +85,14 @@ def decision_check(context: PromptContext) -> Check | Refused:
 
 def _told(error: ValidationError) -> str:
     return "; ".join(
-        f"{'.'.join(str(part) for part in entry['loc']) or 'answer'}: {words_of(entry)}"
+        f"{'.'.join(str(part) for part in entry['loc']) or 'answer'}: {entry_message(entry)}"
         for entry in error.errors(include_url=False, include_input=False)[:MAX_ERRORS]
     )
 
 
 def schema_check(schema: Mapping[str, Any]) -> Check | Refused:
     """Return a check against *schema*, or why it is not a JSON Schema. References lead nowhere outside the schema."""
-    fault = schema_fault(schema)
+    fault = unusable_schema(schema)
     return Refused(reason=f"the response schema can't be used: {fault}") if fault else _Shape(schema)
 
 
@@ -103,4 +103,4 @@ class _Shape:
         self._schema = schema
 
     def __call__(self, value: JsonObject) -> str:
-        return "; ".join(faults(self._schema, value))
+        return "; ".join(schema_faults(self._schema, value))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pydantic_core import from_json
 
 from towpath_contracts.base import JsonObject
-from towpath_contracts.strict_json import MAX_VALUE_DEPTH, fault_of
+from towpath_contracts.strict_json import MAX_VALUE_DEPTH, json_fault
 
 MAX_CANDIDATES = 16
 """Places in a text where an object is looked for; a model that writes prose rarely opens more braces than this."""
@@ -70,7 +70,7 @@ def _parse(text: str) -> Accepted | Refused:
         return Refused(reason=f"not JSON: {error}" if text.strip() else "the answer is empty")
     if not isinstance(value, dict):
         return Refused(reason=f"a JSON object is wanted, not {type(value).__name__}")
-    fault = fault_of(value, max_depth=MAX_VALUE_DEPTH)  # what could not be stored, sent on or read by others
+    fault = json_fault(value, max_depth=MAX_VALUE_DEPTH)  # what could not be stored, sent on or read by others
     return Accepted(value=value) if fault is None else Refused(reason=fault)
 
 

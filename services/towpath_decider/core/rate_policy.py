@@ -6,7 +6,7 @@ minute is a sliding one, kept in pieces, and what was given counts for a whole m
 
 from dataclasses import dataclass
 
-from towpath_contracts.decisions.provider_limits import Given, Holder, ProviderLimit, ProviderUse
+from towpath_contracts.decisions.provider_limits import MinuteUse, ProviderLimit, ProviderUse, SlotHolder
 
 LEASE_S = 5.0
 """How long a decider that says nothing keeps its slots: as late as they come back when it is killed."""
@@ -56,14 +56,14 @@ def settle(shared: ProviderUse, wish: Wish, limit: ProviderLimit) -> tuple[Provi
     others = {name: one for name, one in shared.holders.items() if name != wish.me and one.until >= wish.now}
     slots = _slots(shared.holders.get(wish.me), others, wish, limit.concurrency)
     held = max(wish.busy, slots)
-    mine = {wish.me: Holder(slots=held, wants=wish.wants, until=wish.now + LEASE_S)} if wish.wants or held else {}
+    mine = {wish.me: SlotHolder(slots=held, wants=wish.wants, until=wish.now + LEASE_S)} if wish.wants or held else {}
     pause = max(shared.paused_until, wish.now + min(wish.pause_s, LONGEST_PAUSE_S) if wish.pause_s else 0.0)
     given, requests, tokens = _more(shared.given, wish, limit)
     after = ProviderUse(holders={**others, **mine}, given=given, paused_until=pause)
     return after, Grant(slots=slots, requests=requests, tokens=tokens, pause_s=max(0.0, pause - wish.now))
 
 
-def _slots(mine: Holder | None, others: dict[str, Holder], wish: Wish, most: int | None) -> int:
+def _slots(mine: SlotHolder | None, others: dict[str, SlotHolder], wish: Wish, most: int | None) -> int:
     """Give no more than a fair share where all want more than there is, and never what somebody else holds."""
     if most is None:
         return max(wish.busy, wish.wants)
@@ -87,7 +87,7 @@ def fair_share(most: int, others: list[int], own: int) -> int:
     return own
 
 
-def _more(given: tuple[Given, ...], wish: Wish, limit: ProviderLimit) -> tuple[tuple[Given, ...], int, int]:
+def _more(given: tuple[MinuteUse, ...], wish: Wish, limit: ProviderLimit) -> tuple[tuple[MinuteUse, ...], int, int]:
     pieces = {one.at: (one.requests, one.tokens) for one in given if one.at + MINUTE_S > wish.now}
     at = int(wish.now // PIECE_S) * PIECE_S
     for unit, back in ((0, wish.back_requests), (1, wish.back_tokens)):
@@ -99,7 +99,7 @@ def _more(given: tuple[Given, ...], wish: Wish, limit: ProviderLimit) -> tuple[t
         requests = tokens = 0  # one without the other would only be kept from others
     for unit, more in ((0, requests), (1, tokens)):
         _add(pieces, at, unit, more)
-    kept = tuple(Given(at=at, requests=r, tokens=t) for at, (r, t) in sorted(pieces.items()) if r or t)
+    kept = tuple(MinuteUse(at=at, requests=r, tokens=t) for at, (r, t) in sorted(pieces.items()) if r or t)
     return kept, requests, tokens
 
 

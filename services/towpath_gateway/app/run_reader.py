@@ -15,7 +15,7 @@ from towpath_contracts.runs.views import EventPage
 from towpath_fabric.clock import monotonic
 from towpath_gateway.adapters.event_feed import Feed, Pieces
 from towpath_gateway.adapters.platform_client import CHECK_S, Platform
-from towpath_readings.stream.deltas import Deltas, Told
+from towpath_readings.stream.deltas import TokenDeltaFilter, Told
 from towpath_readings.stream.tree import PARKED
 
 
@@ -43,7 +43,7 @@ class Reader:
         self._project = project
         self._feed = Feed(platform.bus, run_id, platform.stopping, told)
         self._pieces = Pieces(platform.bus, run_id, told) if deltas else None
-        self._deltas = Deltas()
+        self._deltas = TokenDeltaFilter()
         self._open = AsyncExitStack()
 
     async def open(self) -> None:

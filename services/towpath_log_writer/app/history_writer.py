@@ -11,7 +11,7 @@ from uuid import UUID
 
 import asyncpg
 
-from towpath_contracts.runs.raw_events import Entry, EventBatch
+from towpath_contracts.runs.raw_events import EventBatch, RawEntry
 from towpath_fabric.clock import wall
 from towpath_fabric.crash_points import crash_point
 from towpath_fabric.postgres.pool import DATABASE_DOWN
@@ -52,7 +52,7 @@ class Writer:
 
     async def add(self, batches: Iterable[EventBatch]) -> dict[UUID, str]:
         """Store what continues the histories; return the runs (with project) of which something is missing."""
-        entries: dict[UUID, list[Entry]] = {}
+        entries: dict[UUID, list[RawEntry]] = {}
         projects: dict[UUID, str] = {}
         for batch in batches:
             entries.setdefault(batch.run_id, []).extend(batch.entries)
@@ -63,7 +63,7 @@ class Writer:
     async def pass_over(self, run: UUID, project: str, seq: int, error: Exception) -> None:
         """Set event *seq* aside, the next of *run*, of which nothing can be read; waits while Postgres is away."""
         tries = 0
-        entry = Entry(seq=seq, at=wall(), event={"type": UNREAD_TYPE})
+        entry = RawEntry(seq=seq, at=wall(), event={"type": UNREAD_TYPE})
         async with self._writing:
             while True:
                 try:
@@ -79,7 +79,7 @@ class Writer:
                     self.waiting_for_database = False
                     return  # it is set aside, or somebody else went on meanwhile
 
-    async def _until_stored(self, entries: dict[UUID, list[Entry]], projects: dict[UUID, str]) -> dict[UUID, str]:
+    async def _until_stored(self, entries: dict[UUID, list[RawEntry]], projects: dict[UUID, str]) -> dict[UUID, str]:
         tries = 0
         begun = {run for run, found in entries.items() if min((entry.seq for entry in found), default=0) == 1}
         while True:
@@ -104,7 +104,7 @@ class Writer:
         await asyncio.sleep(WAITS_S[min(tries, len(WAITS_S) - 1)])
 
     async def _store(
-        self, entries: dict[UUID, list[Entry]], projects: dict[UUID, str], begun: set[UUID]
+        self, entries: dict[UUID, list[RawEntry]], projects: dict[UUID, str], begun: set[UUID]
     ) -> dict[UUID, str]:
         # A log that arrives from its first event on is most likely new; if not, moving its cursor will say so.
         for run in begun:

@@ -15,7 +15,7 @@ from towpath_contracts.base import Value
 from towpath_contracts.decisions.decision import CallTools
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events import log as ev
-from towpath_contracts.runs.raw_events import Entry
+from towpath_contracts.runs.raw_events import RawEntry
 from towpath_contracts.text import truncate
 from towpath_log_writer.core.changes import Changes, Place, Unreadable
 from towpath_log_writer.core.goal_projection import GOAL_EVENTS
@@ -50,7 +50,7 @@ def project(segments: Iterable[Segment]) -> Changes:
     return changes
 
 
-def _apply(changes: Changes, segment: Segment, entry: Entry) -> None:
+def _apply(changes: Changes, segment: Segment, entry: RawEntry) -> None:
     name = entry.event.get("type")
     known = _KNOWN.get(name) if isinstance(name, str) else None
     if known is None:

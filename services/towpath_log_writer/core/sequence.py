@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
-from towpath_contracts.runs.raw_events import Entry
+from towpath_contracts.runs.raw_events import RawEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,7 @@ class Segment:
     run_id: UUID
     project: str
     held: int
-    entries: tuple[Entry, ...]
+    entries: tuple[RawEntry, ...]
 
     @property
     def seq(self) -> int:
@@ -26,9 +26,9 @@ class Segment:
         return self.entries[-1].seq if self.entries else self.held
 
 
-def continue_from(run_id: UUID, project: str, held: int, entries: Iterable[Entry]) -> tuple[Segment, bool]:
+def continue_from(run_id: UUID, project: str, held: int, entries: Iterable[RawEntry]) -> tuple[Segment, bool]:
     """Return what continues the history held so far, and whether something is missing behind it."""
-    following: list[Entry] = []
+    following: list[RawEntry] = []
     seq = held
     missing = False
     for entry in sorted(entries, key=_seq):
@@ -42,7 +42,7 @@ def continue_from(run_id: UUID, project: str, held: int, entries: Iterable[Entry
     return Segment(run_id=run_id, project=project, held=held, entries=tuple(following)), missing
 
 
-def _seq(entry: Entry) -> int:
+def _seq(entry: RawEntry) -> int:
     return entry.seq
 
 

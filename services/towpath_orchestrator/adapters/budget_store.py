@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from towpath_contracts.budgets import NOTHING, UNITS, Amounts, AppliedScope, Refusal
+from towpath_contracts.budgets import NOTHING, UNITS, Amounts, AppliedScope, BudgetRefusal
 from towpath_contracts.decisions.request import DecisionKind
 from towpath_contracts.events.log import BudgetApplied
 from towpath_contracts.facts import BudgetWarned
@@ -34,7 +34,7 @@ class Committed:
     """
 
     moved: set[UUID] = field(default_factory=set)
-    refused: dict[UUID, Refusal] = field(default_factory=dict)
+    refused: dict[UUID, BudgetRefusal] = field(default_factory=dict)
     crowded: set[UUID] = field(default_factory=set)
     unopened: set[UUID] = field(default_factory=set)
     soft: list[dict[str, Any]] = field(default_factory=list)
@@ -72,7 +72,7 @@ def _read_short(done: Committed, run_id: UUID, said: dict[str, Any]) -> None:
     elif said["alone"]:
         names = {"scope": said["scope"], "key": said["key"], "unit": said["unit"], "limit": said["most"]}
         unpriced = said["unpriced"] or ""
-        refusal = Refusal(
+        refusal = BudgetRefusal(
             **names, spent=said["spent"], reserved=said["reserved"], wanted=said["asked"], unpriced=unpriced
         )
         known = done.refused.get(run_id)

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from towpath_contracts.base import ClientValue
 from towpath_contracts.budgets import MICROS, ModelPrice
-from towpath_contracts.problems.registry import said_of
+from towpath_contracts.problems.registry import describe_validation_error
 
 FREE = ModelPrice(input_micros=0, output_micros=0)
 PROVIDERS = {"gemini": "google", "openai": "openai", "anthropic": "anthropic"}
@@ -62,7 +62,7 @@ def _read(file: Path) -> dict[str, Price]:
     try:
         return _adapter.validate_python(yaml.safe_load(file.read_text("utf-8")) or {})
     except ValidationError as error:
-        msg = f"{file}: {said_of(error)}"
+        msg = f"{file}: {describe_validation_error(error)}"
         raise ValueError(msg) from error
 
 

@@ -20,7 +20,7 @@ from pydantic import Field, StringConstraints, ValidationError
 
 from towpath_contracts.base import ClientMessage, ClientValue
 from towpath_contracts.gate_notices import NoticeKind
-from towpath_contracts.problems.registry import words_of
+from towpath_contracts.problems.registry import entry_message
 
 MIN_SECRET_BYTES = 24
 """What the specification asks for; less could be guessed."""
@@ -74,7 +74,7 @@ def load_webhooks(path: Path, environment: Mapping[str, str] | None = None) -> t
         msg = f"{path} can't be read: {type(error).__name__}"
         raise ValueError(msg) from error
     except ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, one['loc']))}: {words_of(one)}" for one in error.errors())
+        wrong = "; ".join(f"{'.'.join(map(str, one['loc']))}: {entry_message(one)}" for one in error.errors())
         msg = f"{path}: {wrong}"
         raise ValueError(msg) from None  # the cause would repeat what was written
     problems: list[str] = []

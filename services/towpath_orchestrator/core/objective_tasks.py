@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from towpath_contracts.canonical import canonical_json, digest_text
-from towpath_contracts.json_schema import schema_fault
+from towpath_contracts.json_schema import unusable_schema
 from towpath_contracts.networks.background import BackgroundTask
 from towpath_contracts.networks.spec import Snapshot
 from towpath_contracts.problems.registry import ProblemDetail
@@ -92,7 +92,7 @@ def objective_problems(
     if size > OBJECTIVE_BYTES:
         said = f"the objective with its sections has {size} bytes; the limit is {OBJECTIVE_BYTES}"
         yield ProblemDetail(pointer="/background", code="request_too_large", detail=said)
-    if background.deliverable_schema is not None and (fault := schema_fault(background.deliverable_schema)):
+    if background.deliverable_schema is not None and (fault := unusable_schema(background.deliverable_schema)):
         pointer = "/background/deliverable_schema"
         yield ProblemDetail(pointer=pointer, code="deliverable_schema_invalid", detail=fault)
     model = background.settings.summarize_model if background.settings is not None else None

@@ -16,7 +16,7 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.events.log import LogEntry, event_adapter
 from towpath_contracts.facts import AnyFact, fact_adapter
 from towpath_contracts.networks.spec import Snapshot
-from towpath_contracts.problems.registry import words_of
+from towpath_contracts.problems.registry import entry_message
 from towpath_contracts.runs.records import ReplayResult, Verdict
 from towpath_engine import ENGINE_VERSION
 from towpath_engine.advance import advance
@@ -225,5 +225,5 @@ def _was_parked(recorded: RecordedEvent) -> bool:
 def _first_line(error: ValueError) -> str:
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_input=False)[0]
-        return f"{'/'.join(str(part) for part in first['loc'])}: {words_of(first)}"
+        return f"{'/'.join(str(part) for part in first['loc'])}: {entry_message(first)}"
     return str(error).partition("\n")[0]

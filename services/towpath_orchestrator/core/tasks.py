@@ -7,10 +7,10 @@ import difflib
 import fnmatch
 from collections.abc import Sequence
 
-from towpath_contracts.base import filled
+from towpath_contracts.base import with_defaults
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.events.log import RunCreated
-from towpath_contracts.json_schema import schema_fault
+from towpath_contracts.json_schema import unusable_schema
 from towpath_contracts.networks.background import BACKGROUND_MAX_STEPS, BackgroundSettings, BackgroundTask
 from towpath_contracts.networks.goal import GOAL_MAX_STEPS, GoalSettings, GoalTask
 from towpath_contracts.networks.plan import PlanTask
@@ -72,7 +72,7 @@ def _schema_fault(task: SubmitTask) -> str:
     """Say why the task's answers can't be held against its schema."""
     if task.background is not None:
         return "an objective hands over a deliverable: use background.deliverable_schema"
-    return schema_fault(task.response_schema or {})
+    return unusable_schema(task.response_schema or {})
 
 
 def _grant_problems(grant: Sequence[GrantRule], snapshot: Snapshot) -> list[ProblemDetail]:
@@ -183,14 +183,14 @@ def _goal(task: SubmitTask, snapshot: Snapshot) -> GoalTask | None:
     """Return the task's goal with its settings filled in: the task's own, else the network's, else the defaults."""
     if task.goal is None:
         return None
-    return task.goal.model_copy(update={"settings": filled(GoalSettings, snapshot.goal, task.goal.settings)})
+    return task.goal.model_copy(update={"settings": with_defaults(GoalSettings, snapshot.goal, task.goal.settings)})
 
 
 def _background(task: SubmitTask, snapshot: Snapshot) -> BackgroundTask | None:
     """Return the task's objective with its settings filled in, like a goal's."""
     if task.background is None:
         return None
-    settings = filled(BackgroundSettings, snapshot.background, task.background.settings)
+    settings = with_defaults(BackgroundSettings, snapshot.background, task.background.settings)
     return task.background.model_copy(update={"settings": settings, "mounts": ()})
 
 

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.tools.calls import Alternative, Denial, Specialist, ToolRequest
-from towpath_contracts.tools.grants import Grants, chain_of
+from towpath_contracts.tools.grants import Grants, grant_chain
 from towpath_tas.core.calls.call import Call
 from towpath_tas.core.denial_alternatives import (
     HELPED_BY_OTHERS,
@@ -324,7 +324,7 @@ def asked_in(request: ToolRequest, args_text: str) -> Asked:
         args_text=args_text,
         labels=request.labels,
         spent_usd=request.spent_usd,
-        grants=chain_of(request.grants, request.grant),
+        grants=grant_chain(request.grants, request.grant),
         snapshot_digest=request.snapshot_digest,
     )
 
@@ -349,6 +349,6 @@ def asked_again(call: Call) -> Asked:
         labels=context.get("labels", {}),
         spent_usd=context.get("spent_usd"),
         origin=context.get("origin"),
-        grants=chain_of(context.get("grants", ()), context.get("grant")),
+        grants=grant_chain(context.get("grants", ()), context.get("grant")),
         snapshot_digest=call.snapshot_digest,
     )

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.spec import Snapshot
 from towpath_contracts.tools.calls import Alternative, Denial, Escalation, Specialist, ToolSpec
-from towpath_contracts.tools.grants import Grants, names
+from towpath_contracts.tools.grants import Grants, covers_operation
 from towpath_tas.core.denials import MAX_ALLOWED, Violation
 from towpath_tas.core.policy.conditions import Compiler, Met, Scene
 from towpath_tas.core.policy.grants import granted
@@ -176,7 +176,7 @@ def _granted(grants: Sequence[Sequence[JsonObject]], spec: ToolSpec, compiler: C
     """Say whether the chain lets some call of *spec* through: for sure, perhaps, or never."""
     worst = Met.YES
     for grant in grants:
-        entries = [entry for entry in grant if names(entry, spec.name, spec.operation)]
+        entries = [entry for entry in grant if covers_operation(entry, spec.name, spec.operation)]
         certain = [entry for entry in entries if not _depends(entry.get("when"))]
         if granted((tuple(certain),), spec.name, spec.operation, scene, compiler):
             continue

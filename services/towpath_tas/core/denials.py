@@ -8,7 +8,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 
 from towpath_contracts.tools.calls import Denial, ToolSpec
-from towpath_contracts.tools.grants import Grants, opens
+from towpath_contracts.tools.grants import Grants, chain_covers
 from towpath_tas.core.policy.matrix import Matrix, Rule, Verdict, Who
 
 MAX_ALLOWED = 10
@@ -35,7 +35,7 @@ def allowed_tools(matrix: Matrix, who: Who, specs: Iterable[ToolSpec], grants: G
     def rules(spec: ToolSpec) -> tuple[Rule, ...]:
         return matrix.candidates(who, spec.name, spec.operation, discovered=spec.discovered)
 
-    granted = [spec for spec in specs if spec.name != wanted and opens(grants, spec.name, spec.operation)]
+    granted = [spec for spec in specs if spec.name != wanted and chain_covers(grants, spec.name, spec.operation)]
     return rank([spec for spec in granted if _open(rules(spec))], wanted)
 
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.spec import NetworkSpec
-from towpath_contracts.networks.swarm_members import delegates_of, rosters_of
+from towpath_contracts.networks.swarm_members import delegates_of, members_by_swarm
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_tas.core.policy.policy_checks import Agent
 
@@ -38,6 +38,6 @@ def _delegates(written: JsonObject) -> dict[str, tuple[ToolSpec, ...]]:
     if not written.get("swarm"):
         return {}
     try:
-        return delegates_of(rosters_of(NetworkSpec.model_validate(written)))
+        return delegates_of(members_by_swarm(NetworkSpec.model_validate(written)))
     except ValidationError:  # an earlier version of the platform took it
         return {}

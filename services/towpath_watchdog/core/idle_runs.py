@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from typing import Literal
 
 from towpath_contracts.runs.idle_runs import IdleRun
-from towpath_contracts.runs.raw_events import Entry
+from towpath_contracts.runs.raw_events import RawEntry
 from towpath_watchdog.core.findings import Finding
 
 UNKNOWN_LEASE_MS = 600_000
 """Of a run whose first event can't be had: longer than most models and tools are waited for."""
 
 
-def lease_of(entries: Iterable[Entry]) -> int:
+def lease_of(entries: Iterable[RawEntry]) -> int:
     """Return the step timeout, in ms, that the first event of a log says."""
     for entry in entries:
         timeout = entry.event.get("step_timeout_ms")

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from uuid import UUID
 
-from towpath_contracts.runs.raw_events import Entry, EventBatch
+from towpath_contracts.runs.raw_events import EventBatch, RawEntry
 from towpath_contracts.runs.views import RunSeq
 from towpath_watchdog.core.findings import Finding, findings
 from towpath_watchdog.core.trace import Trace
@@ -87,7 +87,7 @@ class Memory:
         trace = self._traces.get(run_id)
         return max(0 if trace is None else trace.seq, seq - WINDOW_EVENTS)
 
-    def load(self, run_id: UUID, project: str, after: int, entries: Iterable[Entry]) -> None:
+    def load(self, run_id: UUID, project: str, after: int, entries: Iterable[RawEntry]) -> None:
         """Take a piece of a run's log that follows event *after*; what is already held is left out."""
         trace = self._traces.get(run_id)
         if trace is not None and trace.seq < after:
@@ -96,7 +96,7 @@ class Memory:
         held = after if trace is None else trace.seq
         self._see(run_id, project, [entry for entry in entries if entry.seq > held])
 
-    def _see(self, run_id: UUID, project: str, entries: list[Entry]) -> None:
+    def _see(self, run_id: UUID, project: str, entries: list[RawEntry]) -> None:
         if not entries:
             return
         trace = self._traces.get(run_id)
@@ -149,5 +149,5 @@ class Memory:
         return found
 
 
-def _seq(entry: Entry) -> int:
+def _seq(entry: RawEntry) -> int:
     return entry.seq

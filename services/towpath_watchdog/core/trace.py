@@ -15,7 +15,7 @@ from towpath_contracts.base import JsonObject, Value
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.decisions.decision import CallTools
 from towpath_contracts.events import log as ev
-from towpath_contracts.runs.raw_events import Entry
+from towpath_contracts.runs.raw_events import RawEntry
 from towpath_watchdog.core.similarity import TEXT_CHARS, leaves
 
 ACTS_KEPT = 18
@@ -105,7 +105,7 @@ class Trace:
         self.acts.clear()
         self.scores, self.score_since = 0, 0
 
-    def see(self, entry: Entry) -> None:
+    def see(self, entry: RawEntry) -> None:
         """Take the next event; one of no interest, or that can't be read, only moves `seq`."""
         self.seq = entry.seq
         name = entry.event.get("type")

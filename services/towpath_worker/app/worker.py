@@ -22,7 +22,7 @@ from towpath.toolbox import Toolbox
 from towpath.tools import AnyTool
 from towpath_contracts import subjects
 from towpath_contracts.streams import exec_consumer
-from towpath_contracts.strict_json import fault_of
+from towpath_contracts.strict_json import json_fault
 from towpath_contracts.tools.calls import CancelTool, ToolInvocation
 from towpath_fabric.crash_points import crash_point
 from towpath_fabric.nats.bus import Bus
@@ -243,7 +243,7 @@ class Worker:
             invocation = ToolInvocation.model_validate_json(message.data)
         except ValidationError:
             return await self._server.refuse(message, MALFORMED)
-        fault = fault_of(invocation.args, allow_nul=True)
+        fault = json_fault(invocation.args, allow_nul=True)
         if fault is not None:  # NaN has no digest, so no ticket can be for it
             return await self._server.refuse(message, MALFORMED, detail=fault)
         if await self._outbox.attach(key_of(invocation), message):

@@ -7,33 +7,33 @@ from structlog.testing import capture_logs
 
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.rpc import Method
-from towpath_contracts.runs.views import Done
+from towpath_contracts.runs.views import ActionDone
 from towpath_embedded.servers.nats import Nats
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.settings import Settings
 
-ECHO = Method("tas", "echo", Done, Done)
+ECHO = Method("tas", "echo", ActionDone, ActionDone)
 
 
 async def test_what_is_too_large_is_refused_at_once(nats_server: Nats) -> None:
     settings = Settings.load(nats_url=nats_server.url())
     tas, gateway = Bus("tas", settings), Bus("gateway", settings)
 
-    async def repeat(request: Done) -> Done:
-        return Done(detail=request.detail * 2)
+    async def repeat(request: ActionDone) -> ActionDone:
+        return ActionDone(detail=request.detail * 2)
 
     tas.answer(ECHO, repeat)
     await tas.connect()
     await tas.broker.start()
     await gateway.connect()
     try:
-        assert (await gateway.ask(ECHO, Done(detail="ab"))).detail == "abab"
+        assert (await gateway.ask(ECHO, ActionDone(detail="ab"))).detail == "abab"
         begun = time.monotonic()
         with pytest.raises(ProblemError) as answer:
-            await gateway.ask(ECHO, Done(detail="x" * 600_000))
+            await gateway.ask(ECHO, ActionDone(detail="x" * 600_000))
         assert answer.value.problem.code == "answer_too_large"
         with pytest.raises(ProblemError) as request:
-            await gateway.ask(ECHO, Done(detail="x" * 2_000_000))
+            await gateway.ask(ECHO, ActionDone(detail="x" * 2_000_000))
         assert request.value.problem.code == "request_too_large"
         assert time.monotonic() - begun < 2
     finally:

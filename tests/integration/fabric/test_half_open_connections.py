@@ -8,7 +8,7 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from towpath_contracts.rpc import GET_POLICY
-from towpath_contracts.runs.views import Done
+from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.tools.access import GetPolicy
 from towpath_embedded.chaos.half_open import half_open
 from towpath_embedded.servers.nats import Nats
@@ -32,8 +32,8 @@ async def answer(asker: Client) -> bytes:
 async def test_a_service_comes_back_from_a_half_open_line(nats_server: Nats, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bus_module, "PING_INTERVAL_S", 0.2)
 
-    async def done(request: GetPolicy) -> Done:
-        return Done(detail=request.project)
+    async def done(request: GetPolicy) -> ActionDone:
+        return ActionDone(detail=request.project)
 
     async with half_open(nats_server.port) as line:
         bus = Bus("tas", Settings.model_validate({"nats_url": f"nats://127.0.0.1:{line.port}"}))

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.runs.views import Done, GetRun
+from towpath_contracts.runs.views import ActionDone, GetRun
 from towpath_embedded.servers.nats import Nats
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.settings import Settings
@@ -21,7 +21,7 @@ class TooLargeError(Exception):
     """What a driver raises for a value that no column holds."""
 
 
-async def answer(asked: GetRun, subject: str) -> Done:
+async def answer(asked: GetRun, subject: str) -> ActionDone:
     match subject.rpartition(".")[2]:
         case "slow":
             await asyncio.sleep(0.5)
@@ -33,7 +33,7 @@ async def answer(asked: GetRun, subject: str) -> Done:
             raise TooLargeError
         case "refuses":
             raise ProblemError(problem("run_not_found", "none"))
-    return Done(detail=subject)
+    return ActionDone(detail=subject)
 
 
 async def test_every_question_gets_an_answer(nats_server: Nats) -> None:
@@ -44,7 +44,7 @@ async def test_every_question_gets_an_answer(nats_server: Nats) -> None:
     await bus.connect()
     await bus.broker.start()
     try:
-        assert (await bus.ask_subject("svc.tester.fine", QUESTION, Done)).detail == "svc.tester.fine"
+        assert (await bus.ask_subject("svc.tester.fine", QUESTION, ActionDone)).detail == "svc.tester.fine"
         for subject, code, retryable in (
             ("broken", "internal", False),
             ("away", "unavailable", True),
@@ -52,11 +52,11 @@ async def test_every_question_gets_an_answer(nats_server: Nats) -> None:
             ("refuses", "run_not_found", False),
         ):
             with pytest.raises(ProblemError) as caught:
-                await bus.ask_subject(f"svc.tester.{subject}", QUESTION, Done, timeout_s=3)
+                await bus.ask_subject(f"svc.tester.{subject}", QUESTION, ActionDone, timeout_s=3)
             assert (caught.value.problem.code, caught.value.problem.retryable) == (code, retryable)
             assert "secret" not in caught.value.problem.detail
         with pytest.raises(ProblemError, match="request_invalid"):
-            await bus.ask_subject("svc.tester.fine", Done(), Done, timeout_s=3)
+            await bus.ask_subject("svc.tester.fine", ActionDone(), ActionDone, timeout_s=3)
     finally:
         await bus.close()
 
@@ -68,6 +68,6 @@ async def test_a_question_that_waits_holds_up_no_other(nats_server: Nats) -> Non
     await bus.broker.start()
     try:
         async with asyncio.timeout(2.5):
-            await asyncio.gather(*(bus.ask_subject("svc.tester.slow", QUESTION, Done) for _ in range(20)))
+            await asyncio.gather(*(bus.ask_subject("svc.tester.slow", QUESTION, ActionDone) for _ in range(20)))
     finally:
         await bus.close()

@@ -10,7 +10,7 @@ import pytest
 from nats.aio.msg import Msg
 
 from towpath_contracts.rpc import GET_POLICY
-from towpath_contracts.runs.views import Done
+from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.tools.access import GetPolicy
 from towpath_embedded.chaos.raw_nats import RawNats, raw_nats
 from towpath_embedded.servers.nats import Nats
@@ -41,8 +41,8 @@ HOSTILE_SUBJECTS = (
 async def bus(nats_server: Nats) -> AsyncIterator[Bus]:
     bus = Bus("tas", Settings.model_validate({"nats_url": nats_server.url()}))
 
-    async def done(request: GetPolicy) -> Done:
-        return Done(detail=request.project)
+    async def done(request: GetPolicy) -> ActionDone:
+        return ActionDone(detail=request.project)
 
     await bus.connect()
     bus.answer(GET_POLICY, done)

@@ -20,7 +20,7 @@ from tests.support.platform.platform_peer import PlatformPeer
 
 from towpath_contracts import rpc
 from towpath_contracts.dead_letters import DeadLetterPage
-from towpath_contracts.runs.views import Done, GatePage, GateView
+from towpath_contracts.runs.views import ActionDone, GatePage, GateView
 from towpath_contracts.tools.access import AuditPage, Permissions, PolicyApplied, ToolsDescribed
 from towpath_gateway.__main__ import create_key
 from towpath_gateway.adapters.key_store import NewKey
@@ -193,7 +193,7 @@ async def test_a_key_needs_scopes_or_a_role_that_has_some(place: Place) -> None:
 async def test_letters_of_nobody_are_for_whoever_operates_the_platform(place: Place) -> None:
     """Not for the keys' administrator of some project, who can't give himself that right either."""
     place.peer.answers[rpc.LIST_DEAD_LETTERS.subject] = DeadLetterPage(letters=())
-    place.peer.answers[rpc.SETTLE_DEAD_LETTER.subject] = Done()
+    place.peer.answers[rpc.SETTLE_DEAD_LETTER.subject] = ActionDone()
     async with (
         await place.client("other", "mallory", roles=("operator",)) as admin,
         await place.client("shop", "ann", [*SCOPES, OPERATE_PLATFORM], roles=("operator",)) as operator,
@@ -322,7 +322,7 @@ async def test_tool_access_is_asked_in_the_name_of_the_credential(place: Place) 
     peer.answers[rpc.APPLY_POLICY.subject] = PolicyApplied(version=2, digest="d", rules=1, changed=True)
     peer.answers[rpc.GET_PERMISSIONS.subject] = Permissions(policy_version=2, permissions=())
     peer.answers[rpc.DESCRIBE_TOOLS.subject] = ToolsDescribed(tools=())
-    peer.answers[rpc.DECIDE_PROPOSAL.subject] = Done(detail="accepted")
+    peer.answers[rpc.DECIDE_PROPOSAL.subject] = ActionDone(detail="accepted")
     async with await place.client("shop", "alice") as alice:
         await alice.get("/v1/audit?tool=orders.refund&limit=5&since=2026-11-01T00:00:00Z")
         audit = peer.requests(rpc.AUDIT_QUERY.subject)[0]
@@ -366,7 +366,7 @@ async def test_a_key_speaks_in_its_roles_and_with_every_scope_as_an_operator_bes
     gates = {str(gate.gate_id): gate for gate in (doubt, approval)}
     peer.answers[rpc.LIST_GATES.subject] = lambda body: GatePage(gates=(gates[body["gate_id"]],))
     for method in (rpc.RESOLVE_GATE, rpc.RESOLVE_APPROVAL):
-        peer.answers[method.subject] = Done(detail="taken")
+        peer.answers[method.subject] = ActionDone(detail="taken")
     async with await place.client("shop", "alice", scopes, roles=roles) as alice:
         settled = await alice.post(f"/v1/gates/{doubt.gate_id}/resolve", json={"verdict": "happened"})
         decided = await alice.post(f"/v1/gates/{approval.gate_id}/approve")

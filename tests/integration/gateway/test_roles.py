@@ -22,7 +22,7 @@ from towpath_contracts.decisions.request import PromptContext, RenderedPrompt
 from towpath_contracts.events.log import ToolCallFinished
 from towpath_contracts.networks.spec import NetworkList, NetworkVersion
 from towpath_contracts.problems.registry import ProblemDetail, problem
-from towpath_contracts.runs.views import Done, GatePage, GateView, PromptPreview
+from towpath_contracts.runs.views import ActionDone, GatePage, GateView, PromptPreview
 from towpath_contracts.tools.calls import BlobChunk
 
 SPEC = {"kind": "Network", "name": "support", "agents": [{"key": "main", "is_default": True, "allow_respond": True}]}
@@ -125,8 +125,8 @@ async def test_an_approval_is_decided_by_tool_access_and_the_rest_by_the_run(
     peer.answers[rpc.LIST_GATES.subject] = lambda body: GatePage(
         gates=tuple(entry for key, entry in gates.items() if body["gate_id"] in {key, None})
     )
-    peer.answers[rpc.RESOLVE_APPROVAL.subject] = Done(detail="approved")
-    peer.answers[rpc.RESOLVE_GATE.subject] = Done(detail="resolved")
+    peer.answers[rpc.RESOLVE_APPROVAL.subject] = ActionDone(detail="approved")
+    peer.answers[rpc.RESOLVE_GATE.subject] = ActionDone(detail="resolved")
     assert len((await client.get("/v1/gates?status=all")).json()["gates"]) == 2
     assert peer.requests(rpc.LIST_GATES.subject)[0]["status"] is None
     assert (await client.get(f"/v1/gates/{loop.gate_id}")).json()["gate_type"] == "loop_detected"

@@ -11,7 +11,7 @@ from tests.conftest import DatabaseUrl
 from tests.support.orchestrator import run_history as h
 
 from towpath_contracts.events.log import RunEvents
-from towpath_contracts.runs.children import ParentOf
+from towpath_contracts.runs.children import ParentRun
 from towpath_contracts.runs.raw_events import EventBatch
 from towpath_fabric.settings import Settings
 from towpath_fabric.telemetry.logs import configure
@@ -129,7 +129,7 @@ async def test_c12_a_goal_run_fills_every_column_of_the_source_however_its_log_a
 
 async def test_history_tells_whose_child_a_run_is(pool: Any) -> None:
     own, below = uuid.uuid5(RUN, "parent"), uuid.uuid5(RUN, "child")
-    above = ParentOf(run_id=own, root_id=own, step=1, index=0, depth=1)
+    above = ParentRun(run_id=own, root_id=own, step=1, index=0, depth=1)
     for run, first in ((own, h.created()), (below, h.created(parent=above))):
         (message,) = h.messages(run, [[first]])
         await writer(pool).add(batches([message]))

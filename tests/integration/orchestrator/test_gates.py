@@ -10,7 +10,7 @@ from tests.support.orchestrator.orchestrator_peers import NETWORK, Peers, connec
 
 from towpath_contracts import rpc
 from towpath_contracts.networks.spec import PublishNetwork
-from towpath_contracts.runs.views import Done, ListGates, ResolveGate
+from towpath_contracts.runs.views import ActionDone, ListGates, ResolveGate
 from towpath_contracts.tools.access import SettleCall
 
 OPEN = (
@@ -45,7 +45,7 @@ async def test_only_operators_and_approvers_settle_what_nobody_knows(database: A
 
         async def settle(message: Msg) -> None:
             settled.append(SettleCall.model_validate_json(message.data))
-            await message.respond(Done().model_dump_json().encode())
+            await message.respond(ActionDone().model_dump_json().encode())
 
         await nc.subscribe(rpc.SETTLE_CALL.subject, cb=settle)
         await peers.start()

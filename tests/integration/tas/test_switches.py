@@ -13,7 +13,7 @@ from tests.support.waiting import eventually
 
 from towpath_contracts import rpc
 from towpath_contracts.problems.registry import ProblemError
-from towpath_contracts.runs.views import Done
+from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.switches import SwitchSet, WakePaused
 
 __all__ = ["shared_tas", "tas"]
@@ -39,7 +39,7 @@ async def orchestrator(caller: TasCaller) -> Any:
 
     async def wake(message: Msg) -> None:
         woken.append(WakePaused.model_validate_json(message.data))
-        await message.respond(Done().model_dump_json().encode())
+        await message.respond(ActionDone().model_dump_json().encode())
 
     subscription = await caller.nc.subscribe(rpc.WAKE_PAUSED.subject, cb=wake)
     await caller.nc.flush()

@@ -19,7 +19,7 @@ from towpath_contracts.canonical import digest
 from towpath_contracts.decisions.request import DecisionRequest
 from towpath_contracts.facts import DecisionFailed, DecisionMade
 from towpath_contracts.problems.registry import ProblemError
-from towpath_contracts.runs.views import Done, ListGates, ResolveGate
+from towpath_contracts.runs.views import ActionDone, ListGates, ResolveGate
 from towpath_contracts.streams import decide_consumer, exec_consumer
 from towpath_contracts.switches import PAUSED
 from towpath_contracts.tasks import RunAccepted, SubmitTask
@@ -331,7 +331,7 @@ class Client:
         while True:
             try:
                 request = ClientCancel(run_id=str(run_id), reason="enough")
-                await self._bus.ask_subject(subjects.task_cancel("alice"), request, Done)
+                await self._bus.ask_subject(subjects.task_cancel("alice"), request, ActionDone)
             except ProblemError as error:
                 if error.problem.code == "run_finished":
                     return

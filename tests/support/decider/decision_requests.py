@@ -17,7 +17,7 @@ from towpath_contracts.decisions.request import DecisionRequest, ScriptPosition
 from towpath_contracts.facts import AnyFact, fact_adapter
 from towpath_contracts.problems.registry import problem
 from towpath_contracts.rpc import PROBLEM_HEADER
-from towpath_contracts.runs.views import Done
+from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.streams import ConsumerSpec, decide_consumer
 from towpath_contracts.tools.calls import BlobChunk, BlobGet
 from towpath_fabric.nats.streams import ensure_consumer
@@ -56,7 +56,7 @@ class Asking:
 
     async def on_dead(self, message: Msg) -> None:
         self.dead.append(ReportDead.model_validate_json(message.data))
-        await message.respond(Done().model_dump_json().encode())
+        await message.respond(ActionDone().model_dump_json().encode())
 
     async def on_blob_get(self, message: Msg) -> None:
         wanted = BlobGet.model_validate_json(message.data)

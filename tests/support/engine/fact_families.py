@@ -82,7 +82,7 @@ class FamilyWorld(World):
         if not self.calm and self.chance.happens(15):
             return
         self.inbox.append(
-            facts.ChildTold(
+            facts.ChildReported(
                 run_id=RUN,
                 child_id=asked.child_id,
                 child_seq=child.seq,

@@ -208,7 +208,7 @@ def handed() -> Machine:
     machine.decide(respond("pair"), after=1)
     child = machine.state.children[0].child_id
     told = {"run_id": RUN, "child_id": child, "child_seq": 9, "status": "completed", "ended": True}
-    machine.feed(facts.ChildTold.model_validate({**told, "final": {"message": "Both say no."}}), after=2)
+    machine.feed(facts.ChildReported.model_validate({**told, "final": {"message": "Both say no."}}), after=2)
     return machine
 
 

@@ -102,7 +102,7 @@ class Watch:
         if fact.run_id != run_id:
             return False
         if self.ended:
-            if isinstance(fact, facts.ChildTold):
+            if isinstance(fact, facts.ChildReported):
                 return fact.child_id in self.children
             late = isinstance(fact, facts.DecisionMade | facts.DecisionFailed) and fact.request_id in self.reserved
             return late or isinstance(fact, facts.TimerFired | facts.FenceRaised | facts.OutcomeRecorded)
@@ -115,7 +115,7 @@ class Watch:
                 return fact.execution_id in self.open and not self.cancelled
             case facts.OutcomeRecorded():
                 return fact.execution_id in self.applied
-            case facts.ChildTold():
+            case facts.ChildReported():
                 return fact.child_id in self.children
             case facts.GateResolved():
                 return bool(self.gates)

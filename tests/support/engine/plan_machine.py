@@ -45,7 +45,7 @@ class PlanRun(Machine):
         """End the child at *place* of the step."""
         child = self.state.children[place]
         said = {"message": f"{child.agent_key} did it"} if final is None and status == "completed" else final
-        fact = facts.ChildTold(
+        fact = facts.ChildReported(
             run_id=RUN,
             child_id=child.child_id,
             child_seq=99,

@@ -15,7 +15,7 @@ from tests.support.service_process import ServiceProcess, started
 from towpath_contracts import rpc, streams, subjects
 from towpath_contracts.decisions.request import DecisionRequest, Usage
 from towpath_contracts.facts import DecisionMade, ToolFinished
-from towpath_contracts.runs.views import Done
+from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.tools.access import FenceAnswer, RecordAction, ToolsDescribed
 from towpath_contracts.tools.calls import EffectClass, ToolRequest, ToolSpec
 from towpath_embedded.servers.postgres_identity import temporary_folder
@@ -107,7 +107,7 @@ class Peers:
 
     async def _record(self, message: Msg) -> None:
         self.actions.append(RecordAction.model_validate_json(message.data))
-        await message.respond(Done().model_dump_json().encode())
+        await message.respond(ActionDone().model_dump_json().encode())
 
     async def _fence(self, message: Msg) -> None:
         from towpath_contracts.tools.access import RaiseFence

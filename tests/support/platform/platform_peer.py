@@ -20,8 +20,8 @@ from towpath_contracts import rpc, subjects
 from towpath_contracts.events.log import FINAL_STATUSES, LogEntry, RunCreated, RunEvents, RunFinished, RunStarted
 from towpath_contracts.problems.registry import Problem, problem
 from towpath_contracts.runs.views import (
+    ActionDone,
     CancelRun,
-    Done,
     EventPage,
     GetEvents,
     GetLlmCalls,
@@ -186,7 +186,7 @@ class PlatformPeer:
         if subject == rpc.CANCEL_RUN.subject:
             cancel = CancelRun.model_validate_json(data)
             run = self._visible(cancel.run_id, cancel.project)
-            return run if isinstance(run, Problem) else Done(detail="cancelling")
+            return run if isinstance(run, Problem) else ActionDone(detail="cancelling")
         if subject == rpc.GET_LLM_CALLS.subject:
             GetLlmCalls.model_validate_json(data)
             return LlmCalls(calls=tuple(self.llm_calls))

@@ -23,7 +23,7 @@ from towpath_contracts.base import Message
 from towpath_contracts.canonical import digest
 from towpath_contracts.dead_letters import ReportDead
 from towpath_contracts.problems.registry import Problem, problem
-from towpath_contracts.runs.views import Done
+from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.streams import exec_consumer
 from towpath_contracts.tools.calls import (
     BlobChunk,
@@ -118,13 +118,13 @@ class TasPeer:
 
     async def _on_dead(self, letter: ReportDead) -> Message:
         self.dead.append(letter)
-        return Done()
+        return ActionDone()
 
     async def _on_blob(self, chunk: BlobChunk) -> Message:
         if len(base64.b64decode(chunk.data_base64)) > 256 * 1024:
             return problem("request_too_large", "a chunk has at most 256 KiB")
         self.blobs.setdefault(chunk.digest, {})[chunk.index] = base64.b64decode(chunk.data_base64)
-        return Done()
+        return ActionDone()
 
     async def _on_outcome(self, message: Msg) -> None:
         outcome = ToolOutcome.model_validate_json(message.data)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from towpath import HostMount, RefusedError
-from towpath_contracts.glob_patterns import MAX_PATTERN, PatternTooLongError, matching
+from towpath_contracts.glob_patterns import MAX_PATTERN, PatternTooLongError, matching_paths
 from towpath_engine.rules.tool_result import ToolRefusedError
 from towpath_engine.rules.workspace_tools import apply_workspace, texts_needed
 
@@ -26,7 +26,7 @@ def calls_of(pattern: str, path: str) -> int:
     before = sys.getprofile()
     sys.setprofile(on_event)
     try:
-        matching(pattern, [path])
+        matching_paths(pattern, [path])
     finally:
         sys.setprofile(before)
     return count
@@ -52,7 +52,7 @@ def calls_of(pattern: str, path: str) -> int:
     ],
 )
 def test_globs_match_whole_paths_segment_by_segment(pattern: str, found: list[str]) -> None:
-    assert matching(pattern, ["src/x/b.py", "a.py", "src/a.py"]) == found
+    assert matching_paths(pattern, ["src/x/b.py", "a.py", "src/a.py"]) == found
 
 
 @pytest.mark.parametrize(
@@ -68,10 +68,10 @@ def test_a_letter_of_a_path_is_looked_at_once_whatever_the_pattern(pattern: str,
 
 
 def test_patterns_are_bounded_and_a_longer_one_is_refused(tmp_path: Path) -> None:
-    assert matching("a" * MAX_PATTERN, ["a" * MAX_PATTERN])
+    assert matching_paths("a" * MAX_PATTERN, ["a" * MAX_PATTERN])
     long = "*" * (MAX_PATTERN + 1)
     with pytest.raises(PatternTooLongError, match=r"257 characters; the limit is 256"):
-        matching(long, [])
+        matching_paths(long, [])
     for tool, args in (("workspace_glob", {"pattern": long}), ("workspace_grep", {"text": "x", "pattern": long})):
         assert texts_needed(tool, args, {}) == frozenset(), "nothing is read for a call that will be refused"
         with pytest.raises(ToolRefusedError, match="at most 256 characters") as caught:

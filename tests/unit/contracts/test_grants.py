@@ -12,7 +12,7 @@ from towpath_contracts.networks.spec import NetworkVersion
 from towpath_contracts.problems.registry import REGISTRY
 from towpath_contracts.tasks import SubmitTask
 from towpath_contracts.tools.calls import ToolRequest
-from towpath_contracts.tools.grants import MAX_CHAIN, ChainTooLongError, chain_of, narrow, opens
+from towpath_contracts.tools.grants import MAX_CHAIN, ChainTooLongError, chain_covers, grant_chain, narrow
 from towpath_engine.requests.network_context import build_context
 from towpath_engine.state.run import EffectKind
 from towpath_orchestrator.core.tasks import check_task, created_event
@@ -44,9 +44,9 @@ def test_a_chain_grows_by_every_grant_and_repeats_none() -> None:
     assert narrow((ANY,), READ) == (ANY, READ)
     assert narrow((ANY, READ), ANY) == (ANY, READ)
     assert narrow((ANY,), NONE) == (ANY, NONE), "a grant of nothing is one"
-    assert chain_of((), None) == ()
-    assert chain_of((ANY,), READ) == (ANY, READ) == chain_of((ANY, READ), READ)
-    assert chain_of([[*ANY]], [*READ]) == (ANY, READ)
+    assert grant_chain((), None) == ()
+    assert grant_chain((ANY,), READ) == (ANY, READ) == grant_chain((ANY, READ), READ)
+    assert grant_chain([[*ANY]], [*READ]) == (ANY, READ)
     long = tuple(({"tool": f"t{number}"},) for number in range(MAX_CHAIN))
     with pytest.raises(ChainTooLongError):
         narrow(long, READ)
@@ -57,14 +57,14 @@ def test_a_chain_grows_by_every_grant_and_repeats_none() -> None:
     [((), True), ((ANY,), True), ((NONE,), False), ((ANY, READ), False), ((READ, NONE), False), ((READ,), False)],
 )
 def test_every_grant_of_a_chain_must_speak_of_a_tool(grants: Any, open_: bool) -> None:
-    assert opens(grants, "lookup", "call") is open_
+    assert chain_covers(grants, "lookup", "call") is open_
 
 
 def test_a_child_run_stands_under_every_grant_above_it() -> None:
     root = run([{"tool": "*"}])
     child = run([{"tool": "echo"}], root)
     free = run(None, child)
-    tools = [[entry["tool"] for entry in grant] for grant in chain_of(free.grants, free.grant)]
+    tools = [[entry["tool"] for entry in grant] for grant in grant_chain(free.grants, free.grant)]
     assert (root.grants, free.grant, tools) == ((), None, [["*"], ["echo"]])
     assert RunCreated.model_validate_json(free.model_dump_json()) == free
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from towpath_contracts.json_schema import MAX_FAULTS, MAX_SCHEMA_BYTES, faults, schema_fault
+from towpath_contracts.json_schema import MAX_FAULTS, MAX_SCHEMA_BYTES, schema_faults, unusable_schema
 
 VERDICT = {"type": "object", "properties": {"score": {"type": "integer"}}, "required": ["score"]}
 
@@ -19,10 +19,10 @@ class Price(BaseModel):
 
 def test_b5_faults_are_told_with_their_places() -> None:
     """Row B5: structured output validated against a schema."""
-    assert faults(VERDICT, {"score": 7}) == ()
-    assert faults(VERDICT, {"score": "7"}) == ("$.score: '7' is not of type 'integer'",)
+    assert schema_faults(VERDICT, {"score": 7}) == ()
+    assert schema_faults(VERDICT, {"score": "7"}) == ("$.score: '7' is not of type 'integer'",)
     many = {"type": "array", "items": {"type": "string"}}
-    assert len(faults(many, list(range(50)))) == MAX_FAULTS
+    assert len(schema_faults(many, list(range(50)))) == MAX_FAULTS
 
 
 @pytest.mark.parametrize(
@@ -36,30 +36,30 @@ def test_b5_faults_are_told_with_their_places() -> None:
     ],
 )
 def test_a_schema_that_can_not_be_used_says_why(schema: dict[str, Any], fault: str) -> None:
-    assert fault in schema_fault(schema)
-    assert bool(schema_fault(schema)) == bool(fault)
+    assert fault in unusable_schema(schema)
+    assert bool(unusable_schema(schema)) == bool(fault)
 
 
 def test_nothing_in_a_schema_makes_a_check_slow_or_fetch_anything() -> None:
     slow = {"type": "string", "pattern": "^(a+)+$"}
-    assert faults(slow, "a" * 5_000 + "!")
-    assert faults(slow, "a" * 5_000) == ()
+    assert schema_faults(slow, "a" * 5_000 + "!")
+    assert schema_faults(slow, "a" * 5_000) == ()
     levels = {f"l{n}": {"anyOf": [{"$ref": f"#/$defs/l{n + 1}"}] * 2} for n in range(40)}
     doubling = {"$ref": "#/$defs/l0", "$defs": {**levels, "l40": {"type": "string"}}}
-    assert "too many" in faults(doubling, 1)[0]
-    assert "never end" in faults({"$ref": "#"}, 1)[0]
-    assert "not part of it" in faults({"$ref": "http://127.0.0.1:9/x.json"}, 1)[0]
-    assert faults(VERDICT, {"score": 1}) == ()  # what a check used up is not missed by the next
+    assert "too many" in schema_faults(doubling, 1)[0]
+    assert "never end" in schema_faults({"$ref": "#"}, 1)[0]
+    assert "not part of it" in schema_faults({"$ref": "http://127.0.0.1:9/x.json"}, 1)[0]
+    assert schema_faults(VERDICT, {"score": 1}) == ()  # what a check used up is not missed by the next
 
 
 def test_a_pattern_of_another_dialect_is_not_checked() -> None:
-    assert faults(Price.model_json_schema(), {"amount": "one"}) == ()
-    assert faults({"patternProperties": {"^n_": {"type": "integer"}}}, {"n_a": "x", "b": "x"})
+    assert schema_faults(Price.model_json_schema(), {"amount": "one"}) == ()
+    assert schema_faults({"patternProperties": {"^n_": {"type": "integer"}}}, {"n_a": "x", "b": "x"})
 
 
 def test_of_a_choice_the_meant_one_is_told() -> None:
     wanted = {"type": "object", "properties": {"title": {"type": "string"}}}
     schema = {"properties": {"deliverable": {"anyOf": [wanted, {"type": "null"}]}}}
-    assert faults(schema, {"deliverable": {"title": 7}}) == ("$.deliverable.title: 7 is not of type 'string'",)
-    (told,) = faults({"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, {})
+    assert schema_faults(schema, {"deliverable": {"title": 7}}) == ("$.deliverable.title: 7 is not of type 'string'",)
+    (told,) = schema_faults({"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, {})
     assert "any of the given schemas" in told, "nobody knows which was meant"

@@ -4,14 +4,14 @@ import pytest
 from pydantic import ValidationError
 
 from towpath_contracts.facts import fact_adapter
-from towpath_contracts.problems.registry import said_of
+from towpath_contracts.problems.registry import describe_validation_error
 from towpath_contracts.tools.calls import ToolRequest
 
 
 def refused(text: str) -> str:
     with pytest.raises(ValidationError) as caught:
         ToolRequest.model_validate_json(text)
-    return said_of(caught.value)
+    return describe_validation_error(caught.value)
 
 
 def test_the_first_problems_are_named_and_the_others_counted() -> None:
@@ -31,4 +31,4 @@ def test_what_is_no_json_or_of_no_known_kind_is_not_quoted() -> None:
     for text in ('{"type": "sk-secret-1"}', "sk-secret-1", '{"type": "tool.finished", "status": "sk-secret-1"}'):
         with pytest.raises(ValidationError) as caught:
             fact_adapter.validate_json(text)
-        assert "sk-secret-1" not in said_of(caught.value)
+        assert "sk-secret-1" not in describe_validation_error(caught.value)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from towpath_contracts.strict_json import MAX_DEPTH, check_json, fault_of
+from towpath_contracts.strict_json import MAX_DEPTH, check_json, json_fault
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
@@ -65,8 +65,8 @@ def test_what_everybody_can_read_is_not(data: bytes) -> None:
 def test_the_limit_is_what_is_asked_for() -> None:
     assert check_json(b"[[[]]]", max_depth=3) is None
     assert check_json(b"[[[]]]", max_depth=2) == "more than 2 levels of nesting"
-    assert fault_of(([[]],), max_depth=2) == "more than 2 levels of nesting"
-    assert fault_of({"a": {"b": 1}}, max_depth=2) is None
+    assert json_fault(([[]],), max_depth=2) == "more than 2 levels of nesting"
+    assert json_fault({"a": {"b": 1}}, max_depth=2) is None
 
 
 def test_nul_passes_where_it_is_replaced_later() -> None:
@@ -77,7 +77,7 @@ def test_nul_passes_where_it_is_replaced_later() -> None:
 @given(VALUES, st.integers(1, 6))
 def test_a_value_is_judged_like_its_text(value: Any, levels: int) -> None:
     assert (check_json(json.dumps(value).encode(), max_depth=levels) is None) == (
-        fault_of(value, max_depth=levels) is None
+        json_fault(value, max_depth=levels) is None
     )
 
 
@@ -85,4 +85,4 @@ def test_depth_is_found_beside_wide_data() -> None:
     deep: Any = "end"
     for _ in range(MAX_DEPTH + 1):
         deep = {"wide": list(range(50)), "deep": deep}
-    assert fault_of(deep) == "more than 64 levels of nesting"
+    assert json_fault(deep) == "more than 64 levels of nesting"

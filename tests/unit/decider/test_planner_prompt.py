@@ -8,7 +8,7 @@ from tests.support.engine.plan_machine import AGENTS, PlanRun, ask, block, step
 
 from towpath_contracts.decisions.request import DecisionKind, DecisionRequest
 from towpath_contracts.events import log as ev
-from towpath_contracts.json_schema import faults, schema_fault
+from towpath_contracts.json_schema import schema_faults, unusable_schema
 from towpath_contracts.networks.plan_checks import check_plan
 from towpath_decider.core.answer_checks import asked_schema, check_for
 from towpath_decider.core.answer_schema import schema_of
@@ -36,10 +36,10 @@ def test_e3_the_planner_is_asked_with_tools_off_and_bound_to_a_schema() -> None:
     assert (request.kind, request.step) == (DecisionKind.COMPILE_PLAN, 0)
     assert (context.tools, context.routes, context.allow_respond, context.base_prompt) == ((), (), False, "")
     schema = request.response_schema
-    assert schema is not None and schema_fault(schema) == ""
-    assert not faults(schema, {"steps": [step("ann", id="a"), block(ask("bob"), ask("cid"), id="b")]})
-    assert faults(schema, {"steps": [step("ghost", id="a")]}) and faults(schema, {"steps": []})
-    assert faults(schema, {"steps": [step("ann", id=f"s{n}") for n in range(13)]})
+    assert schema is not None and unusable_schema(schema) == ""
+    assert not schema_faults(schema, {"steps": [step("ann", id="a"), block(ask("bob"), ask("cid"), id="b")]})
+    assert schema_faults(schema, {"steps": [step("ghost", id="a")]}) and schema_faults(schema, {"steps": []})
+    assert schema_faults(schema, {"steps": [step("ann", id=f"s{n}") for n in range(13)]})
     prompt = render(context, asked_schema(request), request.kind)
     assert "# Task: write a plan" in prompt.instructions and "USE_TOOL" not in prompt.instructions
     assert "Call tools!" not in prompt.text and '"agent_key"' in prompt.instructions
@@ -116,7 +116,7 @@ def test_e3_the_schema_and_the_check_agree_on_what_a_model_may_write() -> None:
     ]
     names = [one.key for one in AGENTS]
     for plan in written:
-        assert bool(faults(schema, plan)) == bool(check_plan(plan, agents=names)[1]), plan
+        assert bool(schema_faults(schema, plan)) == bool(check_plan(plan, agents=names)[1]), plan
 
 
 def test_e3_the_decider_leaves_the_faults_of_a_plan_to_the_run() -> None:

@@ -14,8 +14,8 @@ from towpath_contracts.decisions.request import Cost
 from towpath_contracts.events import log as ev
 from towpath_contracts.events.log import AnyEvent
 from towpath_contracts.ids import execution_id
-from towpath_contracts.runs.children import ParentOf
-from towpath_contracts.runs.raw_events import Entry, EventBatch
+from towpath_contracts.runs.children import ParentRun
+from towpath_contracts.runs.raw_events import EventBatch, RawEntry
 from towpath_log_writer.core.changes import Changes
 from towpath_log_writer.core.projection import project
 from towpath_log_writer.core.rows import RESULT_CHARS, StepRow, json_text, plain
@@ -24,8 +24,8 @@ from towpath_log_writer.core.sequence import Segment, continue_from, halves
 RUN = uuid.UUID("0192f0c1-2f00-7000-8000-00000000000a")
 
 
-def entries_of(transitions: Sequence[Sequence[AnyEvent]]) -> tuple[Entry, ...]:
-    found: list[Entry] = []
+def entries_of(transitions: Sequence[Sequence[AnyEvent]]) -> tuple[RawEntry, ...]:
+    found: list[RawEntry] = []
     for message in h.messages(RUN, transitions):
         found += EventBatch.model_validate_json(message.model_dump_json()).entries
     return tuple(found)
@@ -54,7 +54,7 @@ def test_a_whole_run_is_one_run_row_one_row_per_step_and_one_per_call() -> None:
 
 def test_a_child_run_is_told_with_whose_child_it_is() -> None:
     created = h.created()
-    above = ParentOf(run_id=uuid.UUID(int=7), root_id=uuid.UUID(int=5), step=2, index=0, depth=2)
+    above = ParentRun(run_id=uuid.UUID(int=7), root_id=uuid.UUID(int=5), step=2, index=0, depth=2)
     assert changes_of(created).new_runs[RUN].parent_id is None
     assert changes_of(created.model_copy(update={"parent": above})).new_runs[RUN].parent_id == above.run_id
 
@@ -150,14 +150,14 @@ def test_every_end_has_a_final_status_of_the_source_design(status: str, final: s
 
 
 def test_events_that_are_not_known_here_change_nothing() -> None:
-    entries = (Entry.model_validate({"seq": 1, "at": h.BEGIN, "event": {"type": "invented_later", "x": 1}}),)
+    entries = (RawEntry.model_validate({"seq": 1, "at": h.BEGIN, "event": {"type": "invented_later", "x": 1}}),)
     changes = project([Segment(run_id=RUN, project="default", held=0, entries=entries)])
     assert changes == Changes()
 
 
 @pytest.mark.parametrize("event", [{"type": "run_finished"}, {"type": "decision_received", "decision": 7}])
 def test_an_event_that_does_not_read_is_noted(event: dict[str, Any]) -> None:
-    entries = (Entry.model_validate({"seq": 9, "at": h.BEGIN, "event": event}),)
+    entries = (RawEntry.model_validate({"seq": 9, "at": h.BEGIN, "event": event}),)
     (noted,) = project([Segment(run_id=RUN, project="default", held=8, entries=entries)]).unreadable
     assert (noted.seq, noted.type) == (9, event["type"])
 
@@ -166,7 +166,7 @@ def test_an_event_that_does_not_read_is_noted(event: dict[str, Any]) -> None:
 def test_what_continues_a_history_is_in_order_without_gap_or_repeat(
     order: list[int], held: int, twice: list[int]
 ) -> None:
-    log = [Entry.model_validate({"seq": n + 1, "at": h.BEGIN, "event": {"type": "note_added"}}) for n in range(12)]
+    log = [RawEntry.model_validate({"seq": n + 1, "at": h.BEGIN, "event": {"type": "note_added"}}) for n in range(12)]
     arrived = [log[place] for place in order] + [log[place] for place in twice]
     segment, missing = continue_from(RUN, "default", held, arrived)
     assert [entry.seq for entry in segment.entries] == list(range(held + 1, 13))
@@ -176,7 +176,7 @@ def test_what_continues_a_history_is_in_order_without_gap_or_repeat(
 
 @given(st.sets(st.integers(1, 12), min_size=1), st.integers(0, 12))
 def test_nothing_is_told_behind_a_gap_and_the_gap_is_noticed(present: set[int], held: int) -> None:
-    arrived = [Entry.model_validate({"seq": n, "at": h.BEGIN, "event": {}}) for n in present]
+    arrived = [RawEntry.model_validate({"seq": n, "at": h.BEGIN, "event": {}}) for n in present]
     segment, missing = continue_from(RUN, "default", held, arrived)
     seqs = [entry.seq for entry in segment.entries]
     assert seqs == list(range(held + 1, held + 1 + len(seqs)))

@@ -8,9 +8,9 @@ from uuid import UUID
 import pytest
 from tests.support.engine.machine import RUN, agent, snapshot, task
 
-from towpath_contracts.budgets import Budget, CarveOut, ModelPrice, Refusal
+from towpath_contracts.budgets import Budget, BudgetRefusal, CarveOut, ModelPrice
 from towpath_contracts.problems.registry import ProblemError
-from towpath_contracts.runs.children import ParentOf
+from towpath_contracts.runs.children import ParentRun
 from towpath_orchestrator.adapters.model_prices import Prices
 from towpath_orchestrator.app.loop.budget_limits import BUDGETS, Limits
 
@@ -65,7 +65,7 @@ async def test_budget_the_accounts_of_a_run_are_those_above_it() -> None:
 
 async def test_budget_a_child_spends_from_its_root_and_no_more_than_is_carved_out_for_it() -> None:
     found, network = await limits(), snapshot()
-    parent = ParentOf(run_id=RUN, root_id=RUN, step=1, index=0, depth=1)
+    parent = ParentRun(run_id=RUN, root_id=RUN, step=1, index=0, depth=1)
     carved = (CarveOut(run_id=CHILD, budget=Budget(tokens=2)),)
     child = task(network, budget=Budget(tokens=3), parent=parent, carve_outs=carved)
     scopes = found.scopes(CHILD, child, network, NOW)
@@ -108,5 +108,5 @@ def test_budget_prices_are_the_operators_first_and_then_the_lists(tmp_path: Path
 
 
 def test_a_refusal_names_the_least_limit_that_would_do() -> None:
-    refused = Refusal(scope="run", key="r", unit="tokens", limit=1_000, spent=900, reserved=50, wanted=9_400)
+    refused = BudgetRefusal(scope="run", key="r", unit="tokens", limit=1_000, spent=900, reserved=50, wanted=9_400)
     assert "10350 tokens is the least that would do" in refused.told()

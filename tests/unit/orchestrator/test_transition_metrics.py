@@ -13,7 +13,7 @@ from tests.support.engine.machine import agent, snapshot
 from tests.support.engine.plan_machine import PlanRun, ask, block, step
 
 from towpath_contracts.networks.spec import NetworkVersion
-from towpath_contracts.runs.children import ParentOf
+from towpath_contracts.runs.children import ParentRun
 from towpath_contracts.tasks import SubmitTask
 from towpath_contracts.tools.child_tools import ORCHESTRATE
 from towpath_fabric.clock import wall
@@ -75,7 +75,7 @@ def test_e10_every_step_and_agent_of_a_plan_is_logged_and_counted() -> None:
 
 def test_e10_what_would_stand_too_deep_is_counted() -> None:
     """Row E10: recursion denials counted."""
-    above = ParentOf(run_id=UUID(int=7), root_id=UUID(int=7), step=1, index=0, depth=3)
+    above = ParentRun(run_id=UUID(int=7), root_id=UUID(int=7), step=1, index=0, depth=3)
     run = PlanRun(step("ann"), parent=above)
     assert run.output["errors"][0]["error"]["code"] == "depth_exceeded"
     told = Told(run)

@@ -13,16 +13,16 @@ from tests.support.engine.machine import Machine, respond, use
 from towpath_contracts.decisions.decision import Finish
 from towpath_contracts.decisions.request import TokenDelta
 from towpath_contracts.events import log as ev
-from towpath_readings.stream.deltas import Deltas, Told
-from towpath_readings.stream.live import Streaming
-from towpath_readings.stream.partial_decision import MAX_CHARS, Written
+from towpath_readings.stream.deltas import TokenDeltaFilter, Told
+from towpath_readings.stream.live import LiveStream
+from towpath_readings.stream.partial_decision import MAX_CHARS, PartialDecision
 
 RUN, FIRST, SECOND = UUID(int=1), UUID(int=2), UUID(int=3)
 
 
 def grown(text: str, size: int = 3) -> dict[tuple[str, int, str], str]:
     """Return what is read of *text* in pieces of *size*, put together by part, call and tool."""
-    written, parts = Written(), {}
+    written, parts = PartialDecision(), {}
     for start in range(0, len(text), size):
         for one in written.add(text[start : start + size]):
             place = (one.part, one.call_index, one.tool)
@@ -88,12 +88,12 @@ def test_b12_whatever_is_written_pieces_only_grow(text: str, size: int) -> None:
 
 
 def test_b12_no_more_is_read_than_there_is_room_for() -> None:
-    written = Written()
+    written = PartialDecision()
     assert written.add(BEGUN + "x" * 10) and not written.add("x" * MAX_CHARS)
 
 
 def test_b12_a_later_attempt_takes_back_what_was_told_and_late_pieces_are_dropped() -> None:
-    deltas = Deltas()
+    deltas = TokenDeltaFilter()
     assert in_words(deltas.piece(piece(BEGUN + "one"))) == ["one"]
     assert in_words(deltas.piece(piece(BEGUN + "two", attempt=2, writer="b"))) == ["superseded 1 asked_again", "two"]
     assert deltas.piece(piece(" more", 1)) == () == deltas.piece(piece(BEGUN + "again", writer="c"))
@@ -101,7 +101,7 @@ def test_b12_a_later_attempt_takes_back_what_was_told_and_late_pieces_are_droppe
 
 
 def test_b12_a_repair_within_the_attempt_takes_back_too_and_so_does_another_request() -> None:
-    deltas = Deltas()
+    deltas = TokenDeltaFilter()
     deltas.piece(piece(BEGUN + "bad"))
     assert in_words(deltas.piece(piece(BEGUN + "good", writer="b"))) == ["superseded 1 asked_again", "good"]
     assert deltas.piece(piece("late", 1)) == ()
@@ -111,15 +111,15 @@ def test_b12_a_repair_within_the_attempt_takes_back_too_and_so_does_another_requ
 
 @pytest.mark.parametrize("lost", [0, 1])
 def test_b12_a_call_of_which_a_piece_is_missing_is_told_no_further(lost: int) -> None:
-    deltas, pieces = Deltas(), [piece(BEGUN + "a"), piece("b", 1), piece("c", 2)]
+    deltas, pieces = TokenDeltaFilter(), [piece(BEGUN + "a"), piece("b", 1), piece("c", 2)]
     told = [text for index, one in enumerate(pieces) if index != lost for text in in_words(deltas.piece(one))]
     assert told == ["a"][:lost]
     assert in_words(deltas.piece(piece(BEGUN + "z", attempt=2, writer="b")))[-1] == "z"
 
 
-def run_of(machine: Machine) -> tuple[Deltas, list[str]]:
+def run_of(machine: Machine) -> tuple[TokenDeltaFilter, list[str]]:
     """Return what is told of *machine*'s run when each request is answered in two pieces before the log has it."""
-    deltas, told = Deltas(), []
+    deltas, told = TokenDeltaFilter(), []
     for one in machine.entries:
         if isinstance(one.event, ev.DecisionReceived):
             text, asked = json.dumps(one.event.decision), one.event.request_id
@@ -144,7 +144,7 @@ def test_b12_once_the_log_has_the_answer_pieces_end_and_what_is_refused_is_taken
 
 def test_b12_an_end_without_an_answer_takes_back_what_was_told() -> None:
     machine = Machine()
-    deltas = Deltas()
+    deltas = TokenDeltaFilter()
     for one in machine.entries:
         deltas.entry(one)
     asked = machine.requests[-1].request_id
@@ -159,7 +159,7 @@ def test_b12_a_log_that_lags_behind_the_pieces_ends_none_of_them() -> None:
     machine = Machine()
     machine.decide(use("ghost", x="1"))
     asked = machine.requests[-1]
-    deltas = Deltas()
+    deltas = TokenDeltaFilter()
     assert in_words(deltas.piece(piece(BEGUN + "early", request=asked.request_id, step=asked.step))) == ["early"]
     assert [text for one in machine.entries for text in in_words(deltas.entry(one))] == []
     assert in_words(deltas.piece(piece(" bird", 1, request=asked.request_id, step=asked.step))) == [" bird"]
@@ -175,7 +175,7 @@ def asks(request: UUID, kind: str = "decide", step: int = 1) -> ev.DecisionReque
 
 def after_an_answer(*events: Any) -> tuple[list[str], list[str]]:
     """Return what is taken back of an answer, and what a conversation tells of it, when *events* follow it."""
-    deltas, words = Deltas(), Streaming(event_types=frozenset({"text"}))
+    deltas, words = TokenDeltaFilter(), LiveStream(event_types=frozenset({"text"}))
     received = ev.DecisionReceived(request_id=FIRST, step=1, epoch=0, agent_key="a", decision={"action": "RESPOND"})
     deltas.piece(piece(BEGUN + "expert"))
     log = [entry(event, seq) for seq, event in enumerate((asks(FIRST), received, FINISH, *events), 1)]
@@ -192,6 +192,6 @@ def test_b12_an_answer_is_told_where_the_run_ends_with_it_and_taken_back_where_i
     assert after_an_answer(handed, asks(SECOND)) == (["superseded 1 refused"], [])
     assert after_an_answer(handed, ENDED) == (["superseded 1 refused"], ["all"]), "a nested swarm answered"
     assert after_an_answer(judged, asks(UUID(int=9), step=2)) == (["superseded 1 refused"], [])
-    workflow = Streaming(detailed=False).of(entry(ENDED))
+    workflow = LiveStream(detailed=False).of(entry(ENDED))
     assert [(one.type, one.text) for one in workflow if one.type == "text"] == [("text", "all")]
     assert after_an_answer(ENDED.model_copy(update={"status": "cancelled"})) == (["superseded 1 ended"], [])

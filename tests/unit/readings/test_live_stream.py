@@ -5,13 +5,13 @@ from tests.support.engine.machine import Machine, respond, route, use, use_all
 
 from towpath.client.streams import known_types
 from towpath.errors import RefusedError
-from towpath_readings.stream.live import EVENT_TYPES, StreamEvent, Streaming
+from towpath_readings.stream.live import EVENT_TYPES, LiveStream, StreamEvent
 
 
 def streamed(
     machine: Machine, *, detailed: bool = True, event_types: frozenset[str] | None = None
 ) -> list[StreamEvent]:
-    told = Streaming(detailed=detailed, event_types=event_types)
+    told = LiveStream(detailed=detailed, event_types=event_types)
     return [one for entry in machine.entries for one in told.of(entry)]
 
 

@@ -8,7 +8,7 @@ from tests.support.places import ROOT
 from tests.unit.tas.test_provenance import SEND
 
 from towpath_contracts.canonical import canonical_json
-from towpath_contracts.tools.calls import EffectClass, Hazard, ToolSpec
+from towpath_contracts.tools.calls import EffectClass, IrreversibleHazard, ToolSpec
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.core.authorization import Asked, Law, Ruling
 from towpath_tas.core.policy.matrix import Matrix, Who
@@ -23,7 +23,7 @@ TOOLS = (
     SEND,
     PURE,
     PURE.model_copy(update={"name": "fetch", "sinks": ("body",)}),
-    SEND.model_copy(update={"name": WIPE, "hazards": (Hazard.DESTROY,)}),
+    SEND.model_copy(update={"name": WIPE, "hazards": (IrreversibleHazard.DESTROY,)}),
 )
 
 

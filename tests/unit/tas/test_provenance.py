@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from towpath_contracts.tools.calls import EffectClass, Hazard, ToolSpec
+from towpath_contracts.tools.calls import EffectClass, IrreversibleHazard, ToolSpec
 from towpath_tas.core.provenance.provenance import MAX_LEAVES, Knowledge, Source, stated, worst
 from towpath_tas.core.provenance.value_matching import Said, pointers
 from towpath_tas.core.tools.registry import ToolVersion, judge, spec_digest
@@ -199,7 +199,7 @@ def test_what_a_policy_test_states_reads_like_what_is_found() -> None:
 
 
 def test_a_worker_can_not_quietly_forget_sinks_and_hazards() -> None:
-    guarded = SEND.model_copy(update={"hazards": (Hazard.SPEND,)})
+    guarded = SEND.model_copy(update={"hazards": (IrreversibleHazard.SPEND,)})
     current = ToolVersion(spec=guarded, version=1, digest=spec_digest(guarded), owner="team")
     changes: list[tuple[str, dict[str, Any]]] = [
         ("pending", {"sinks": ()}),
@@ -207,7 +207,7 @@ def test_a_worker_can_not_quietly_forget_sinks_and_hazards() -> None:
         ("pending", {"trusted_fields": ("id",)}),
         ("accepted", {"sinks": None}),
         ("accepted", {"sinks": ("to", "body")}),
-        ("accepted", {"hazards": (Hazard.SPEND, Hazard.DESTROY)}),
+        ("accepted", {"hazards": (IrreversibleHazard.SPEND, IrreversibleHazard.DESTROY)}),
     ]
     for status, change in changes:
         offered = guarded.model_copy(update=change)

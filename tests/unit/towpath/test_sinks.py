@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from towpath import DeclarationError, tool
-from towpath_contracts.tools.calls import Hazard
+from towpath_contracts.tools.calls import IrreversibleHazard
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_what_is_declared_of_values_is_in_the_spec() -> None:
         return order_id + str(lines)
 
     assert pay.spec.sinks == ("order_id", "lines.account")
-    assert pay.spec.hazards == (Hazard.SPEND,)
+    assert pay.spec.hazards == (IrreversibleHazard.SPEND,)
     assert pay.spec.trusted_fields == ("rows.sender",)
 
     @tool

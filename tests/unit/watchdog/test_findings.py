@@ -11,7 +11,7 @@ from tests.loops.labels import FAMILIES
 from tests.loops.traces import BENIGN, Turn, benign_trace, call, failed, page, words
 
 from towpath_contracts import facts
-from towpath_contracts.runs.raw_events import Entry
+from towpath_contracts.runs.raw_events import RawEntry
 from towpath_engine.advance import advance
 from towpath_watchdog.core.findings import Finding, findings
 from towpath_watchdog.core.trace import Trace
@@ -33,7 +33,7 @@ class Watched(Drive):
         entries, _, self.state = advance(self.state, fact, self.now)
         for entry in entries:
             event = entry.event.model_dump(mode="json")
-            self.trace.see(Entry(seq=entry.seq, at=entry.at, event=event))
+            self.trace.see(RawEntry(seq=entry.seq, at=entry.at, event=event))
         found = findings(self.trace)
         if found:
             self.reports.append((self.trace.acts[-1].step, found[0]))
@@ -115,7 +115,7 @@ def seen(*events: dict[str, Any]) -> Trace:
     """The trace of a run with these events."""
     trace = Trace(run_id=RUN, project="default")
     for event in events:
-        trace.see(Entry.model_validate({"seq": trace.seq + 1, "at": "2026-11-22T12:00:00Z", "event": event}))
+        trace.see(RawEntry.model_validate({"seq": trace.seq + 1, "at": "2026-11-22T12:00:00Z", "event": event}))
     return trace
 
 

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from towpath_contracts.runs.idle_runs import IdleRun
-from towpath_contracts.runs.raw_events import Entry, EventBatch
+from towpath_contracts.runs.raw_events import EventBatch, RawEntry
 from towpath_contracts.runs.views import RunSeq
 from towpath_watchdog.core.findings import STALLED_STEPS
 from towpath_watchdog.core.idle_runs import UNKNOWN_LEASE_MS, idle_finding, lease_of, lease_s
@@ -34,11 +34,11 @@ REPORTED: dict[str, Any] = {
 NOTHING: dict[str, Any] = {"type": "run_started"}
 
 
-def log(*events: dict[str, Any], first: int = 1) -> tuple[Entry, ...]:
-    return tuple(Entry(seq=seq, at=AT, event=event) for seq, event in enumerate(events, first))
+def log(*events: dict[str, Any], first: int = 1) -> tuple[RawEntry, ...]:
+    return tuple(RawEntry(seq=seq, at=AT, event=event) for seq, event in enumerate(events, first))
 
 
-def batch(run: UUID, entries: Iterable[Entry]) -> EventBatch:
+def batch(run: UUID, entries: Iterable[RawEntry]) -> EventBatch:
     return EventBatch(run_id=run, project="default", entries=tuple(entries))
 
 

@@ -7,7 +7,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.assessments import assessment_schema
 from towpath_contracts.decisions.request import DecisionKind
 from towpath_contracts.events import log as ev
-from towpath_contracts.json_schema import faults
+from towpath_contracts.json_schema import schema_faults
 from towpath_engine.handlers.background.iteration_end import close_iteration
 from towpath_engine.handlers.decision_requests import request_assessment
 from towpath_engine.handlers.finish import finish
@@ -78,7 +78,7 @@ def _problems(t: Transition, answer: JsonObject | None) -> tuple[str, ...]:
         return _unread(t)
     if answer["deliverable"] is None:
         return ("the deliverable is missing",)
-    return tuple(faults(schema, answer["deliverable"]))
+    return tuple(schema_faults(schema, answer["deliverable"]))
 
 
 def _unread(t: Transition) -> tuple[str, ...]:
@@ -88,6 +88,6 @@ def _unread(t: Transition) -> tuple[str, ...]:
         case ev.DecisionMissed(message=why):
             return (*told, why)
         case ev.DecisionReceived(decision=said):
-            return (*told, *faults(assessment_schema(DecisionKind.SUMMARIZE), said))
+            return (*told, *schema_faults(assessment_schema(DecisionKind.SUMMARIZE), said))
         case _:
             return told

@@ -11,7 +11,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.plan import PlanOutput, PlanTask
 from towpath_contracts.networks.plan_checks import PLAN_BYTES, PLAN_INVALID, check_plan
 from towpath_contracts.networks.swarm import SwarmTask
-from towpath_contracts.problems.registry import words_of
+from towpath_contracts.problems.registry import entry_message
 from towpath_contracts.runs.children import ChildTask
 from towpath_contracts.text import truncate
 from towpath_contracts.tools.calls import ToolFailure
@@ -64,7 +64,7 @@ def _plan_task(state: RunState, args: JsonObject) -> ChildTask:
     try:
         asked = PlanTask.model_validate(args)
     except ValidationError as error:
-        said = "; ".join(words_of(entry) for entry in error.errors(include_url=False, include_input=False))
+        said = "; ".join(entry_message(entry) for entry in error.errors(include_url=False, include_input=False))
         raise ToolRefusedError("arguments_invalid", said) from error
     if (size := size_of(asked.bindings)) > PLAN_BYTES:
         raise ToolRefusedError("arguments_invalid", f"the bindings have {size} bytes; the limit is {PLAN_BYTES}")

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from towpath_contracts.decisions.decision import Finish, Transfer
 from towpath_contracts.events import log as ev
-from towpath_contracts.networks.swarm import CompiledSwarm, SwarmTask, named_in
+from towpath_contracts.networks.swarm import CompiledSwarm, SwarmTask, handoff_name_in
 from towpath_contracts.runs.children import ChildTask
 from towpath_contracts.text import as_text
 from towpath_engine.handlers.children import may_spawn, spawn
@@ -28,7 +28,7 @@ PURPOSE = "handoff"
 
 def answered(t: Transition, instruction: Finish) -> bool:
     """End the run with an answer, or hand over to whom it names; says whether the run has ended."""
-    target = named_in(instruction.payload, routes_of(t.state))
+    target = handoff_name_in(instruction.payload, routes_of(t.state))
     if target is None:
         finish(t, Status.COMPLETED, "responded", "", final=instruction.payload)
         return True

@@ -8,7 +8,7 @@ from pydantic import AwareDatetime, Field
 
 from towpath_contracts import rpc
 from towpath_contracts.base import ClientMessage, JsonObject, Name
-from towpath_contracts.runs.views import Done
+from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.tools.access import (
     AccessVerdict,
     ApplyPolicy,
@@ -203,7 +203,7 @@ async def list_tools(parts: PartsOf, principal: PolicyReader, proposals: Annotat
 
 @router.post(
     "/tools/{name:path}/proposal",
-    response_model=Done,
+    response_model=ActionDone,
     responses=documented("role_missing", "not_found"),
     summary="Accept or refuse a changed tool",
 )

@@ -19,7 +19,7 @@ from towpath_contracts.dead_letters import (
     SettleDeadLetter,
 )
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.runs.views import Done
+from towpath_contracts.runs.views import ActionDone
 from towpath_gateway.app.dependencies import Parts, PartsOf, RunsOperator, documented, json_answer, require_role
 from towpath_gateway.app.strict_requests import StrictRoute
 from towpath_gateway.core.api_keys import OPERATE_PLATFORM, Principal
@@ -75,7 +75,7 @@ async def get_dead_letter(dead_letter_id: LetterId, parts: PartsOf, principal: R
 
 
 @router.post(
-    "/{dead_letter_id}/requeue", response_model=Done, responses=documented(*_REFUSALS), summary="Send it again"
+    "/{dead_letter_id}/requeue", response_model=ActionDone, responses=documented(*_REFUSALS), summary="Send it again"
 )
 async def requeue(dead_letter_id: LetterId, settle: Settle, parts: PartsOf, principal: RunsOperator) -> Response:
     """Put the message back where it came from, once (needs the role `operator`)."""
@@ -84,7 +84,7 @@ async def requeue(dead_letter_id: LetterId, settle: Settle, parts: PartsOf, prin
 
 
 @router.post(
-    "/{dead_letter_id}/discard", response_model=Done, responses=documented(*_REFUSALS), summary="Throw it away"
+    "/{dead_letter_id}/discard", response_model=ActionDone, responses=documented(*_REFUSALS), summary="Throw it away"
 )
 async def discard(dead_letter_id: LetterId, settle: Settle, parts: PartsOf, principal: RunsOperator) -> Response:
     """Settle the letter without sending it; it stays readable (needs the role `operator`)."""

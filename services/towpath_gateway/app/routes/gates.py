@@ -13,7 +13,7 @@ from pydantic import Field
 from towpath_contracts import rpc
 from towpath_contracts.base import ClientMessage, JsonObject
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.runs.views import Done, GatePage, GateStatus, GateView, ListGates, ResolveGate
+from towpath_contracts.runs.views import ActionDone, GatePage, GateStatus, GateView, ListGates, ResolveGate
 from towpath_gateway.app.dependencies import GatesReader, GatesResolver, Parts, PartsOf, documented, json_answer
 from towpath_gateway.app.strict_requests import StrictRoute
 from towpath_gateway.core.api_keys import Principal, beside_approvals
@@ -87,7 +87,7 @@ async def get_gate(gate_id: UUID, parts: PartsOf, principal: GatesReader) -> Res
     return json_answer(await _gate(parts, principal, gate_id))
 
 
-@router.post("/{gate_id}/approve", response_model=Done, responses=documented(*_REFUSALS), summary="Approve")
+@router.post("/{gate_id}/approve", response_model=ActionDone, responses=documented(*_REFUSALS), summary="Approve")
 async def approve_gate(
     gate_id: UUID, parts: PartsOf, principal: GatesResolver, vote: Approve | None = None
 ) -> Response:
@@ -97,7 +97,7 @@ async def approve_gate(
 
 
 @router.post(
-    "/{gate_id}/deny", response_model=Done, responses=documented(*_REFUSALS, "reason_required"), summary="Deny"
+    "/{gate_id}/deny", response_model=ActionDone, responses=documented(*_REFUSALS, "reason_required"), summary="Deny"
 )
 async def deny_gate(gate_id: UUID, parts: PartsOf, principal: GatesResolver, vote: Deny | None = None) -> Response:
     """Say no, with a reason."""
@@ -106,7 +106,10 @@ async def deny_gate(gate_id: UUID, parts: PartsOf, principal: GatesResolver, vot
 
 
 @router.post(
-    "/{gate_id}/resolve", response_model=Done, responses=documented(*_REFUSALS, "reason_required"), summary="Resolve"
+    "/{gate_id}/resolve",
+    response_model=ActionDone,
+    responses=documented(*_REFUSALS, "reason_required"),
+    summary="Resolve",
 )
 async def resolve_gate(gate_id: UUID, vote: Resolve, parts: PartsOf, principal: GatesResolver) -> Response:
     """Settle a gate with any verdict it takes.
@@ -118,7 +121,7 @@ async def resolve_gate(gate_id: UUID, vote: Resolve, parts: PartsOf, principal: 
 
 @router.post(
     "/{gate_id}/edit",
-    response_model=Done,
+    response_model=ActionDone,
     responses=documented(*_REFUSALS, "edit_refused", "revisions_used_up"),
     summary="Change the call",
 )

@@ -8,7 +8,7 @@ from pydantic import AwareDatetime
 
 from towpath_contracts import rpc
 from towpath_contracts.gate_notices import ListNotices, NoticePage, RetryNotice
-from towpath_contracts.runs.views import Done
+from towpath_contracts.runs.views import ActionDone
 from towpath_gateway.app.dependencies import GatesReader, PartsOf, RunsOperator, documented, json_answer
 from towpath_gateway.app.strict_requests import StrictRoute
 
@@ -30,7 +30,7 @@ async def list_notices(
 
 
 @router.post(
-    "/{notice_id}/retry", response_model=Done, responses=documented("not_found"), summary="Send a notice again"
+    "/{notice_id}/retry", response_model=ActionDone, responses=documented("not_found"), summary="Send a notice again"
 )
 async def retry_notice(notice_id: UUID, parts: PartsOf, principal: RunsOperator) -> Response:
     """Send a dead notice again, from its first try on."""

@@ -14,8 +14,8 @@ from towpath_contracts.events.log import FINAL_STATUSES
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.children import ChildNode, GetTree
 from towpath_contracts.runs.views import (
+    ActionDone,
     CancelRun,
-    Done,
     EventPage,
     GetHistory,
     History,
@@ -191,7 +191,7 @@ async def get_events(
 @router.post(
     "/v1/runs/{run_id}/cancel",
     status_code=202,
-    response_model=Done,
+    response_model=ActionDone,
     responses=documented("run_not_found", "run_finished", "run_unreadable"),
     summary="Ask a run to stop",
 )

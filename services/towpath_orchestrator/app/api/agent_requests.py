@@ -12,7 +12,7 @@ from towpath_contracts import rpc, subjects
 from towpath_contracts.agents import AgentServed, ServeAgent
 from towpath_contracts.dead_letters import ReportDead
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.runs.views import Done
+from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.streams import ConsumerSpec, agent_consumer
 from towpath_fabric.ports import Wire
 from towpath_orchestrator.app.api.dead_letters import Letters
@@ -34,7 +34,7 @@ def serve_agents(bus: Wire, letters: Letters, ensure: EnsureQueue) -> None:
             raise ProblemError(problem("unavailable", detail, retry_after_s=2)) from error
         return AgentServed(durable=spec.durable)
 
-    async def report(request: ReportDead, subject: str) -> Done:
+    async def report(request: ReportDead, subject: str) -> ActionDone:
         project, name = subject.split(".")[-2:]
         _require(request.subject, subjects.decide(subjects.agent_pool(project, name)))
         return await letters.report(request.model_copy(update={"tells": False}))

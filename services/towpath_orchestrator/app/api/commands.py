@@ -7,7 +7,7 @@ from towpath_contracts.events.log import FINAL_STATUSES
 from towpath_contracts.facts import AnyFact, CancelRequested, GateResolved
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.rpc import RECORD_ACTION, SETTLE_CALL
-from towpath_contracts.runs.views import CancelRun, Done, GateView, GetEvents, GetRun, ListGates, ResolveGate
+from towpath_contracts.runs.views import ActionDone, CancelRun, GateView, GetEvents, GetRun, ListGates, ResolveGate
 from towpath_contracts.switches import OPERATOR, PAUSED
 from towpath_contracts.tools.access import RecordAction, SettleCall
 from towpath_fabric.clock import monotonic
@@ -49,7 +49,7 @@ class Acting:
             )
         crash_point("orchestrator.word_stored")
 
-    async def cancel(self, request: CancelRun) -> Done:
+    async def cancel(self, request: CancelRun) -> ActionDone:
         """Ask a run to stop; it answers `cancelling` and then `cancelled` in its own log."""
         run = await self._reading.get_run(GetRun(project=request.project, run_id=request.run_id))
         if run.status in FINAL_STATUSES:
@@ -60,7 +60,7 @@ class Acting:
         if run.status != CANCELLING:
             await self._store(CancelRequested(run_id=request.run_id, by=request.actor, reason=request.reason))
             await self._cancelling(request, run.seq)
-        return Done(detail="the run is asked to stop")
+        return ActionDone(detail="the run is asked to stop")
 
     async def _cancelling(self, request: CancelRun, seq: int) -> None:
         """Wait until the log holds the request: a broker that loses its data must not lose what was answered."""
@@ -75,7 +75,7 @@ class Acting:
             seq = page.entries[-1].seq if page.entries else seq
         raise ProblemError(problem("unavailable", "the run's log does not hold it yet; ask again", retry_after_s=2))
 
-    async def resolve_gate(self, request: ResolveGate) -> Done:
+    async def resolve_gate(self, request: ResolveGate) -> ActionDone:
         """Settle a gate that is not an approval, for an operator or an approver; a switch's gate is nobody's to open.
 
         Their word is audited by TAS first.
@@ -116,7 +116,7 @@ class Acting:
         )
         if gate.execution_id is None:
             await self._settled(request)
-        return Done(detail=f"gate {gate.gate_id}: {request.verdict}")
+        return ActionDone(detail=f"gate {gate.gate_id}: {request.verdict}")
 
     async def _before_run_gate(self, request: ResolveGate, gate: GateView) -> None:
         """Check a word on a run's own gate, and have it audited before it takes effect."""

@@ -20,7 +20,7 @@ from towpath_contracts.dead_letters import (
 )
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.rpc import RECORD_ACTION, REPUBLISH
-from towpath_contracts.runs.views import Done
+from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.tools.access import RecordAction
 from towpath_fabric.dead_letters import about_of, dead_fact, reported_body, store_reported
 from towpath_fabric.ports import Database, Wire
@@ -57,7 +57,7 @@ class Letters:
         self._loop = loop
         self._metrics = metrics
 
-    async def report(self, request: ReportDead) -> Done:
+    async def report(self, request: ReportDead) -> ActionDone:
         """Keep a decision request that a decider could not read, and tell its run."""
         if request.stream != REQUESTS or not request.subject.startswith("decide."):
             raise ProblemError(problem("forbidden", f"only requests of {REQUESTS} are reported here"))
@@ -69,7 +69,7 @@ class Letters:
         if request.tells and said.run_id is not None and said.effect_id is not None:
             # The body is the decider's word: the run takes it for its pending decision in that very attempt, or not.
             self._loop.add(dead_fact(REQUESTS, request.reason, said.run_id, said))
-        return Done(detail="kept")
+        return ActionDone(detail="kept")
 
     async def list(self, request: ListDeadLetters) -> DeadLetterPage:
         """Return a page of letters, newest first; bodies only where one letter is asked for."""
@@ -82,7 +82,7 @@ class Letters:
         more = (len(letters) == request.limit or len(letters) < len(rows)) and request.dead_letter_id is None
         return DeadLetterPage(letters=letters, next_before=letters[-1].dead_letter_id if more else None)
 
-    async def settle(self, request: SettleDeadLetter) -> Done:
+    async def settle(self, request: SettleDeadLetter) -> ActionDone:
         """Send a letter again, or throw it away; raises ProblemError where it is settled already, or being settled."""
         letter = await self._find(request)
         if letter.status != "dead":
@@ -99,7 +99,7 @@ class Letters:
             if request.verdict == "requeue":
                 await self._publish(request.dead_letter_id, row)
             await session.execute(QUERIES.settle_letter, request.dead_letter_id, status, request.actor, request.reason)
-        return Done(detail=f"dead letter {request.dead_letter_id}: {status}")
+        return ActionDone(detail=f"dead letter {request.dead_letter_id}: {status}")
 
     async def _find(self, request: SettleDeadLetter) -> DeadLetter:
         asked = ListDeadLetters(

@@ -8,7 +8,7 @@ from pydantic import Field, ValidationError
 
 from towpath_contracts import rpc, subjects
 from towpath_contracts.base import ClientMessage, Message
-from towpath_contracts.problems.registry import ProblemError, said_of
+from towpath_contracts.problems.registry import ProblemError, describe_validation_error
 from towpath_contracts.runs.views import CancelRun, GetEvents, GetRun
 from towpath_contracts.strict_json import check_json
 from towpath_contracts.tasks import SubmitTask
@@ -201,7 +201,7 @@ class Enqueued:
             key = task.idempotency_key or _delivery_key(message)
             await self._intake.submit(task.model_copy(update={"idempotency_key": key}), caller)
         except ValidationError as error:
-            await self._refuse(message, f"not a task: {said_of(error)}")
+            await self._refuse(message, f"not a task: {describe_validation_error(error)}")
         except ProblemError as error:
             if error.problem.retryable:
                 await nak(message, 2)

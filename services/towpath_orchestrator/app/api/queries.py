@@ -36,7 +36,7 @@ from towpath_fabric.ports import Database
 from towpath_fabric.postgres.pool import Queries
 from towpath_orchestrator.adapters.run_store import QUERIES, read_entry
 from towpath_orchestrator.app.loop.state_cache import Waiters
-from towpath_readings.effects import EFFECT_EVENTS, TELLS_EFFECTS, EffectList, EffectWord
+from towpath_readings.effects import EFFECT_EVENTS, TELLS_EFFECTS, EffectList, EffectReport
 
 RECORDS = Queries.load("towpath_orchestrator.adapters", "records.sql")
 
@@ -123,10 +123,10 @@ def _whole(row: Any) -> RunView:
     return view(row).model_copy(update={"forked_from": ForkedFrom.model_validate_json(text)})
 
 
-def _word(text: str) -> EffectWord | None:
+def _word(text: str) -> EffectReport | None:
     """Read what an event says of calls; None where it can't be read: the log of a parked run may be damaged."""
     try:
-        return EffectWord.model_validate_json(text)
+        return EffectReport.model_validate_json(text)
     except ValidationError:
         return None
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from prometheus_client import Counter
 
-from towpath_contracts.budgets import Refusal
+from towpath_contracts.budgets import BudgetRefusal
 from towpath_contracts.events import log as ev
 from towpath_contracts.facts import AnyFact, BudgetRefused, BudgetWarned, TimerFired
 from towpath_engine.state.run import RunState
@@ -27,7 +27,7 @@ class Charging:
         self._limits = limits
         self._refused = refused
         self._accounts = Accounts()
-        self._refusals: dict[UUID, list[Refusal]] = {}
+        self._refusals: dict[UUID, list[BudgetRefusal]] = {}
         self.version = -1
         """Of the limits that a batch began with: what is set while it is folded is newer, and its commit sees that."""
 

@@ -11,7 +11,7 @@ from towpath_contracts import subjects
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events import log as ev
 from towpath_contracts.events.log import FINAL_STATUSES, LogEntry
-from towpath_contracts.facts import CancelRequested, ChildTold
+from towpath_contracts.facts import CancelRequested, ChildReported
 from towpath_contracts.runs.children import AskChild
 from towpath_engine.handlers.children import UNREADABLE, birth_of, is_over, told_of
 from towpath_engine.reducers.references import carried
@@ -49,8 +49,8 @@ def has_news(entries: list[LogEntry], before: RunState | None, state: RunState) 
     return before.status is not state.status and {before.status, state.status} <= NEWS
 
 
-def _gone(request: AskChild) -> ChildTold:
-    return ChildTold(
+def _gone(request: AskChild) -> ChildReported:
+    return ChildReported(
         run_id=request.run_id,
         child_id=request.child_id,
         child_seq=GONE_SEQ,
@@ -98,7 +98,7 @@ class Children:
             return  # its own end, by the cancel, is what counts
         outcome = json.loads(row["outcome"]) if row["outcome"] else {}
         await self._post(
-            ChildTold(
+            ChildReported(
                 run_id=request.run_id,
                 fact_id=f"{request.child_id}:{row['seq']}",
                 child_id=request.child_id,
@@ -115,5 +115,5 @@ class Children:
             )
         )
 
-    async def _post(self, fact: ChildTold | CancelRequested) -> None:
+    async def _post(self, fact: ChildReported | CancelRequested) -> None:
         await self._bus.post(subjects.run_inbox("orchestrator", fact.run_id), fact.model_dump_json().encode())

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.facts import SOURCE_FACTS, AnyFact, DecisionFailed, DecisionMade, fact_adapter
-from towpath_contracts.problems.registry import said_of
+from towpath_contracts.problems.registry import describe_validation_error
 from towpath_contracts.strict_json import check_json
 from towpath_contracts.subjects import AGENT, agent_model, agent_of_pool
 from towpath_fabric.nats.pull_consumer import deliveries
@@ -63,7 +63,7 @@ def parse(message: Msg) -> Parsed:
     try:
         fact = fact_adapter.validate_json(message.data)
     except ValidationError as error:
-        return Parsed(item=None, reason=f"not a fact: {said_of(error)}")
+        return Parsed(item=None, reason=f"not a fact: {describe_validation_error(error)}")
     if fact.type not in SOURCE_FACTS.get(source, frozenset()):
         return Parsed(item=None, reason=f"{source} may not send {fact.type}")
     if str(fact.run_id) != run:

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from towpath_contracts.facts import AnyFact, GateResolved
-from towpath_contracts.runs.views import Done
+from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.switches import WakePaused
 from towpath_fabric.ports import Database
 from towpath_fabric.postgres.pool import Queries
@@ -27,14 +27,14 @@ class Waking:
         self._pool = pool
         self._loop = loop
 
-    async def wake(self, request: WakePaused) -> Done:
+    async def wake(self, request: WakePaused) -> ActionDone:
         """Tell every run that waits behind a gate of this pause that it may go on."""
         after, woken = UUID(int=0), 0
         while rows := await self._waiting(request, after):
             for row in rows:
                 self._loop.add(_resumed(request, row))
             after, woken = rows[-1]["gate_id"], woken + len(rows)
-        return Done(detail=f"{woken} call(s) go on")
+        return ActionDone(detail=f"{woken} call(s) go on")
 
     async def _waiting(self, request: WakePaused, after: UUID) -> list[Any]:
         rows: list[Any] = await self._pool.fetch(

@@ -18,7 +18,7 @@ import httpx2
 
 from towpath_contracts.gate_notices import ListNotices, Notice, NoticeBody, NoticePage, RetryNotice
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.runs.views import Done
+from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.switches import PAUSED
 from towpath_contracts.text import truncate
 from towpath_fabric.clock import NS, monotonic, wall_ns
@@ -215,11 +215,11 @@ class Noticing:
         notices = tuple(Notice.model_validate(dict(row)) for row in rows)
         return NoticePage(notices=notices, next_before=notices[-1].created_at if len(rows) == request.limit else None)
 
-    async def retry(self, request: RetryNotice) -> Done:
+    async def retry(self, request: RetryNotice) -> ActionDone:
         """Let a dead notice be sent again; raises ProblemError where there is none."""
         if await self._pool.fetchval(QUERIES.retry_notice, request.notice_id, request.project) is None:
             raise ProblemError(problem("not_found", f"no dead notice {request.notice_id} in {request.project}"))
-        return Done(detail=f"notice {request.notice_id} is sent again")
+        return ActionDone(detail=f"notice {request.notice_id} is sent again")
 
 
 def _what_next(tries: int, *, taken: bool, gone: bool) -> tuple[str, float]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from towpath_contracts.canonical import digest_text
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.runs.views import Done
+from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.tools.access import AuditEntry, AuditPage, AuditQuery, RecordAction
 from towpath_contracts.tools.calls import MAX_RESULT_BYTES, BlobChunk, TicketClaims
 from towpath_contracts.tools.internal_outcomes import CallBlob
@@ -36,14 +36,14 @@ class Audit:
     def __init__(self, pool: Any) -> None:
         self._pool = pool
 
-    async def record(self, request: RecordAction) -> Done:
+    async def record(self, request: RecordAction) -> ActionDone:
         """Write an entry; when this answers it is committed."""
         detail = {**request.detail, "reason": request.reason}
         entry = platform_audit(
             *(request.project, request.action, "asked"), actor=request.actor, run_id=request.run_id, detail=detail
         )
         await self._pool.execute(QUERIES.add_audit, [entry])
-        return Done(detail="recorded")
+        return ActionDone(detail="recorded")
 
     async def query(self, request: AuditQuery) -> AuditPage:
         """Return a page of entries, newest first.
@@ -83,15 +83,15 @@ class Blobs:
         self._pool = pool
         self._tickets = tickets
 
-    async def put(self, chunk: BlobChunk) -> Done:
+    async def put(self, chunk: BlobChunk) -> ActionDone:
         """Take one piece; the last one completes the blob. Raises ProblemError for anything that is not in order."""
         claims = await self._allowed(chunk)
         execution_id = claims.execution_id
         if await self._pool.fetchval(QUERIES.blob_exists, claims.project, chunk.digest):
-            return Done(detail="stored")
+            return ActionDone(detail="stored")
         await self._pool.execute(QUERIES.add_piece, execution_id, chunk.digest, chunk.index, _data(chunk))
         if chunk.index < chunk.total - 1:
-            return Done(detail=f"piece {chunk.index + 1} of {chunk.total}")
+            return ActionDone(detail=f"piece {chunk.index + 1} of {chunk.total}")
         rows = await self._pool.fetch(QUERIES.pieces, execution_id, chunk.digest)
         data = b"".join(row["data"] for row in rows)
         await self._pool.execute(QUERIES.drop_pieces, execution_id, chunk.digest)
@@ -99,7 +99,7 @@ class Blobs:
             detail = f"{len(rows)} of {chunk.total} pieces are here and make another digest; send all of them again"
             raise ProblemError(problem("request_invalid", detail))
         await self._pool.execute(QUERIES.add_blob, claims.project, chunk.digest, data, len(data))
-        return Done(detail="stored")
+        return ActionDone(detail="stored")
 
     async def get(self, request: CallBlob) -> BlobChunk:
         """Return one piece of the list of files of a call under way, or of a file in it; raises ProblemError."""

@@ -8,7 +8,7 @@ from datetime import datetime
 from uuid import UUID
 
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
-from towpath_contracts.runs.views import Done, ResolveGate
+from towpath_contracts.runs.views import ActionDone, ResolveGate
 from towpath_contracts.tools.access import FenceAnswer, RaiseFence, SettleCall
 from towpath_contracts.tools.calls import CallStatus
 from towpath_contracts.tools.internal_outcomes import InternalOutcome, RecordOutcome
@@ -53,7 +53,7 @@ class Settling:
         after = [step.call or call for call, step in zip(calls, steps, strict=True)]
         return _fence_answer(request, row["fence"], after, row["at"])
 
-    async def resolve_approval(self, request: ResolveGate) -> Done:
+    async def resolve_approval(self, request: ResolveGate) -> ActionDone:
         """Store a person's word on an approval, then tell the run; raises ProblemError where it does not count."""
         found = await self._pool.fetchrow(QUERIES.find_approval, request.approval_id, request.project)
         if found is None:
@@ -69,9 +69,9 @@ class Settling:
             return approval_votes.resolve(picture.call, picture.approval, request, picture.authorize, now=picture.now)
 
         entry = await self._settle(found["run_id"], found["execution_id"], request.project, decide)
-        return Done(detail=f"approval {request.approval_id}: {_what_became(entry)}")
+        return ActionDone(detail=f"approval {request.approval_id}: {_what_became(entry)}")
 
-    async def settle_call(self, request: SettleCall) -> Done:
+    async def settle_call(self, request: SettleCall) -> ActionDone:
         """Store a person's word on an unknown call, then tell the run; raises ProblemError where nothing is open."""
 
         def decide(picture: Picture) -> Step | Problem:
@@ -81,7 +81,7 @@ class Settling:
             return on_settle(call, request.verdict, request.actor, request.reason, now=picture.now, fence=picture.fence)
 
         await self._settle(request.run_id, request.execution_id, request.project, decide)
-        return Done(detail=f"call {request.execution_id}: {request.verdict}")
+        return ActionDone(detail=f"call {request.execution_id}: {request.verdict}")
 
     async def record_outcome(self, request: RecordOutcome) -> InternalOutcome:
         """Store what a run says of a call that it applied itself; when this answers it is committed."""

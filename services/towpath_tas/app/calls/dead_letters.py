@@ -12,7 +12,7 @@ from towpath_contracts import subjects
 from towpath_contracts.dead_letters import ReportDead, Republish
 from towpath_contracts.facts import MessageDead
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.runs.views import Done
+from towpath_contracts.runs.views import ActionDone
 from towpath_fabric.dead_letters import NOBODY, About, about_of, reported_body, store_reported
 from towpath_fabric.ports import Database, Wire
 from towpath_fabric.postgres.pinned_connection import Lane
@@ -43,7 +43,7 @@ class Letters:
         """Hand a fact to its run; False where the broker does not take it now."""
         return await self._bus.store(subjects.run_inbox("tas", fact.run_id), fact.model_dump_json().encode())
 
-    async def report(self, request: ReportDead) -> Done:
+    async def report(self, request: ReportDead) -> ActionDone:
         """Keep a delivery that a worker could not handle, and send the call out again if it waits for just that."""
         project, toolset = _addressee(request)
         body = reported_body(request)
@@ -53,7 +53,7 @@ class Letters:
         self._metrics.dead.labels(DELIVERIES).inc()
         if request.tells and known.run_id is not None and known.effect_id is not None:
             await self._again(known.run_id, known.effect_id, known.attempt, project, toolset, request.reason)
-        return Done(detail="kept")
+        return ActionDone(detail="kept")
 
     async def _again(
         self, run_id: UUID, execution_id: UUID, attempt: int, project: str, toolset: str, reason: str
@@ -74,7 +74,7 @@ class Letters:
             raise ProblemError(problem("unavailable", entry.error or "the call is contested", retry_after_s=1))
         await self._sender.send(entry.step)
 
-    async def republish(self, request: Republish) -> Done:
+    async def republish(self, request: Republish) -> ActionDone:
         """Put a dead letter back into its stream; raises ProblemError where it is none of this service's."""
         row = await self._pool.fetchrow(QUERIES.dead_letter, request.dead_letter_id)
         if row is None or row["stream"] not in OWN_STREAMS:
@@ -83,7 +83,7 @@ class Letters:
         headers = {MESSAGE_ID: f"dead:{request.dead_letter_id}"}
         if not await self._bus.store(row["subject"], row["body"], headers):
             raise ProblemError(problem("unavailable", "the broker did not take the letter", retry_after_s=2))
-        return Done(detail=f"sent again on {row['subject']}")
+        return ActionDone(detail=f"sent again on {row['subject']}")
 
 
 async def confirmed(pool: Database, said: About, addressee: tuple[str, str] | None = None) -> About:

@@ -14,7 +14,7 @@ from nats.aio.msg import Msg
 from pydantic import ValidationError
 
 from towpath_contracts.base import Message
-from towpath_contracts.problems.registry import said_of
+from towpath_contracts.problems.registry import describe_validation_error
 from towpath_contracts.rpc import CONFIRM_HEADER
 from towpath_contracts.tools.calls import OutcomeConfirmed, ToolOutcome, outcome_key
 from towpath_fabric.crash_points import crash_point, crash_point_sent
@@ -120,7 +120,7 @@ class Outcomes:
         try:
             outcome = ToolOutcome.model_validate_json(message.data)
         except ValidationError as error:
-            reason = f"not a tool outcome: {said_of(error)}"
+            reason = f"not a tool outcome: {describe_validation_error(error)}"
             if await self._dead.set_aside(message, reason, await self._whose(message)):
                 await self._confirm_unreadable(message)
             return None

@@ -12,7 +12,7 @@ from nats.aio.msg import Msg
 from pydantic import ValidationError
 
 from towpath_contracts.canonical import canonical_json, digest_text
-from towpath_contracts.problems.registry import said_of
+from towpath_contracts.problems.registry import describe_validation_error
 from towpath_contracts.tools.calls import ToolRequest
 from towpath_fabric.clock import wall_ns
 from towpath_fabric.crash_points import crash_point, crash_point_sent
@@ -125,7 +125,7 @@ class Requests:
             request = ToolRequest.model_validate_json(message.data)
             text = canonical_json(request.args)
         except ValidationError as error:
-            reason = f"not a tool request: {said_of(error)}"
+            reason = f"not a tool request: {describe_validation_error(error)}"
             await self._dead.set_aside(message, reason, about_of(message.data))
             return None
         except ValueError as error:  # NaN is not JSON, and a lone surrogate is not text

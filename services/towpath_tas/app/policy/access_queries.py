@@ -21,7 +21,7 @@ from towpath_contracts.tools.access import (
     ToolsDescribed,
 )
 from towpath_contracts.tools.calls import ToolSpec
-from towpath_contracts.tools.grants import chain_of, opens
+from towpath_contracts.tools.grants import chain_covers, grant_chain
 from towpath_tas.adapters.cel import compile_grant
 from towpath_tas.adapters.ledger_tables import QUERIES, read_rates
 from towpath_tas.app.calls.value_origins import Origins
@@ -68,7 +68,7 @@ class Access:
             args=request.args,
             args_text=text,
             labels=request.labels,
-            grants=chain_of((), request.grant),
+            grants=grant_chain((), request.grant),
             spent_usd=request.spent_usd,
             origin=request.origin,
         )
@@ -125,7 +125,9 @@ class Access:
         known = law.registry.tools
         names = known.keys() if request.names is None else set(request.names)
         tools = [
-            tool for name, tool in known.items() if name in names and opens(request.grants, name, tool.spec.operation)
+            tool
+            for name, tool in known.items()
+            if name in names and chain_covers(request.grants, name, tool.spec.operation)
         ]
         return ToolsDescribed(
             tools=tuple(tool.spec for tool in tools),

@@ -7,7 +7,7 @@ costs little however long the audit is; a huge one is cut at its old end, and th
 from datetime import timedelta
 from typing import Any
 
-from towpath_contracts.tools.policy import Figures, GetStatistics, Statistics
+from towpath_contracts.tools.policy import GetStatistics, OutcomeCounts, Statistics
 from towpath_tas.adapters.ledger_tables import QUERIES
 from towpath_tas.app.policy.policy_diff import HISTORY, SLACK, entry_at, moved
 
@@ -51,11 +51,11 @@ class Figuring:
         )
 
 
-def _figures(row: Any, by: "list[Any] | tuple[()]") -> Figures:
+def _figures(row: Any, by: "list[Any] | tuple[()]") -> OutcomeCounts:
     counts: dict[str, int] = {name: row[name] for name in COUNTS}
     decided = counts["allowed"] + counts["denied"] + counts["gated"]
     ended = counts["succeeded"] + counts["failed"] + counts["unknown"]
-    return Figures(
+    return OutcomeCounts(
         key={name: row[name] for name in by},
         **counts,
         denial_rate=counts["denied"] / decided if decided else None,

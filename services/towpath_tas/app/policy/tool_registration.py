@@ -12,11 +12,11 @@ from nats import errors as nats_errors
 from nats.js.errors import NotFoundError
 
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
-from towpath_contracts.runs.views import Done
+from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.streams import exec_consumer
 from towpath_contracts.tools.access import ToolProposalDecision
 from towpath_contracts.tools.calls import RegisterTools, ToolSpec, ToolsRegistered, ToolStanding
-from towpath_contracts.tools.child_tools import built_in
+from towpath_contracts.tools.child_tools import platform_tool
 from towpath_contracts.tools.internal_tools import PLATFORM_TOOLSET
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.streams import ensure_consumer, ensure_streams
@@ -75,7 +75,7 @@ class Tools:
             standings=tuple(standings), ticket_keys=self._tickets.public_keys(), now=self._tickets.now()
         )
 
-    async def decide(self, request: ToolProposalDecision) -> Done:
+    async def decide(self, request: ToolProposalDecision) -> ActionDone:
         """Accept or refuse a pending proposal."""
         status = "accepted" if request.accept else "refused"
         async with self._pool.acquire() as connection, connection.transaction():
@@ -95,7 +95,7 @@ class Tools:
                 request.project, f"tool.{status}", status, actor=request.actor, tool=request.name, detail=detail
             )
             await connection.execute(QUERIES.add_audit, [entry])
-        return Done(detail=f"{request.name} version {request.version}: {status}")
+        return ActionDone(detail=f"{request.name} version {request.version}: {status}")
 
     async def _ensure_queue(self, project: str, toolset: str) -> None:
         """A broker that lost its data has no streams either: then everything is declared again."""
@@ -169,7 +169,7 @@ def _check(request: RegisterTools) -> None:
 
 def _spec_problems(spec: ToolSpec, at: str, toolset: str, times: int) -> list[ProblemDetail]:
     problems = []
-    if spec.toolset == PLATFORM_TOOLSET or spec.internal or built_in(spec.name) is not None:
+    if spec.toolset == PLATFORM_TOOLSET or spec.internal or platform_tool(spec.name) is not None:
         said = f"{spec.name}: names, toolset and kind of the platform's own tools are taken"
         problems.append(ProblemDetail(pointer=f"{at}/name", code="tool_reserved", detail=said))
     if spec.toolset != toolset:

@@ -16,7 +16,7 @@ from towpath_contracts.facts import (
     ToolDenied,
     ToolFinished,
 )
-from towpath_contracts.tools.calls import Denial, Doubt, ProbeWord, ToolFailure, ToolOutcome
+from towpath_contracts.tools.calls import Denial, ProbeWord, ToolFailure, ToolOutcome, UnknownOutcome
 from towpath_tas.core.approvals.approval_binding import in_words
 from towpath_tas.core.calls.call import Approval, Call, Claim
 
@@ -51,11 +51,11 @@ def finished(
     ).model_dump_json()
 
 
-def _doubt(call: Call, last: Claim | None, probe: ProbeWord) -> Doubt:
+def _doubt(call: Call, last: Claim | None, probe: ProbeWord) -> UnknownOutcome:
     starts = sum(claim.granted for claim in call.claims)
     if last is None:
-        return Doubt(starts=starts, probe=probe)
-    return Doubt(worker=last.worker, claimed_at=last.at, lease_until=last.until, starts=starts, probe=probe)
+        return UnknownOutcome(starts=starts, probe=probe)
+    return UnknownOutcome(worker=last.worker, claimed_at=last.at, lease_until=last.until, starts=starts, probe=probe)
 
 
 def executed_args(call: Call) -> dict[str, Any] | None:

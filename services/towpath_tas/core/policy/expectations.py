@@ -13,9 +13,9 @@ from pydantic import Field, ValidationError
 
 from towpath_contracts.base import ClientMessage, ClientValue, JsonObject
 from towpath_contracts.canonical import canonical_json
-from towpath_contracts.problems.registry import ProblemDetail, words_of
+from towpath_contracts.problems.registry import ProblemDetail, entry_message
 from towpath_contracts.tools.access import RuleTrace
-from towpath_contracts.tools.grants import chain_of
+from towpath_contracts.tools.grants import grant_chain
 from towpath_tas.core.authorization import Asked
 from towpath_tas.core.denials import Violation
 from towpath_tas.core.policy.conditions import Compiler
@@ -124,7 +124,7 @@ def answer(matrix: Matrix, case: Case, compile_grant: Compiler) -> Answer:
         args=case.args,
         args_text=canonical_json(case.args),
         labels=case.labels,
-        grants=chain_of((), case.grant),
+        grants=grant_chain((), case.grant),
         spent_usd=case.spent_usd,
     )
     context = {**asked.context(), "origin": case.origin}
@@ -167,4 +167,6 @@ def _told(error: Any, lines: Sequence[int]) -> ProblemDetail:
     line = ""
     if len(where) > 1 and where[0] == "cases" and isinstance(where[1], int) and where[1] < len(lines):
         line = f"line {lines[where[1]]}: "
-    return ProblemDetail(pointer="/" + "/".join(map(str, where)), code=error["type"], detail=line + words_of(error))
+    return ProblemDetail(
+        pointer="/" + "/".join(map(str, where)), code=error["type"], detail=line + entry_message(error)
+    )

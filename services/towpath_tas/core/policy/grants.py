@@ -9,7 +9,7 @@ from typing import Any
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemDetail
-from towpath_contracts.tools.grants import Grants, names
+from towpath_contracts.tools.grants import Grants, covers_operation
 from towpath_tas.core.policy.conditions import Compiler, Met
 
 
@@ -35,7 +35,9 @@ def grant_problems(grant: Sequence[JsonObject], compiler: Compiler) -> tuple[Pro
 def _lets(
     grant: Sequence[JsonObject], tool: str, operation: str, context: Mapping[str, Any], compiler: Compiler
 ) -> bool:
-    return any(names(entry, tool, operation) and _met(entry.get("when"), context, compiler) for entry in grant)
+    return any(
+        covers_operation(entry, tool, operation) and _met(entry.get("when"), context, compiler) for entry in grant
+    )
 
 
 def _met(when: object, context: Mapping[str, Any], compiler: Compiler) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 
 from towpath_contracts.canonical import digest
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
-from towpath_contracts.tools.child_tools import DELEGATE, built_in
+from towpath_contracts.tools.child_tools import DELEGATE, platform_tool
 from towpath_contracts.tools.internal_tools import PLATFORM_OWNER
 from towpath_tas.core.tools.arguments import Arguments, Matches
 
@@ -70,7 +70,7 @@ class Standing:
 
 def own_tool(name: str) -> ToolVersion | None:
     """Return the platform's own tool of that name; None where there is none."""
-    spec = built_in(name)
+    spec = platform_tool(name)
     if spec is None:
         return None
     return ToolVersion(spec=spec, version=OWN_VERSION, digest=spec_digest(spec), owner=PLATFORM_OWNER)

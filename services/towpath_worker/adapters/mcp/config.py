@@ -16,7 +16,7 @@ from towpath.files import located, read_yaml
 from towpath.tools import seconds
 from towpath_contracts.base import Token
 from towpath_contracts.problems.registry import ProblemDetail, details_of
-from towpath_contracts.tools.calls import MAX_RESULT_BYTES, Hazard
+from towpath_contracts.tools.calls import MAX_RESULT_BYTES, IrreversibleHazard
 from towpath_contracts.tools.reports import Reports
 from towpath_worker.adapters.mcp.secrets import holds_reference, reference_fault
 
@@ -40,7 +40,7 @@ class ToolOverride(_Part):
     trusted_output: bool = False
     trusted_fields: tuple[str, ...] = ()
     sinks: tuple[str, ...] | None = None
-    hazards: tuple[Hazard, ...] = ()
+    hazards: tuple[IrreversibleHazard, ...] = ()
     sensitive: bool = False
     polling: bool = False
     reports: Reports = ""

@@ -8,7 +8,7 @@ from tests.support.engine import goal_machine
 from tests.support.engine.machine import RUN, Machine, agent, respond, snapshot, tool, use, use_all
 
 from towpath_contracts import facts
-from towpath_contracts.budgets import UNITS, Amounts, AppliedScope, Budget, ModelPrice, Refusal, UnitLimits
+from towpath_contracts.budgets import UNITS, Amounts, AppliedScope, Budget, BudgetRefusal, ModelPrice, UnitLimits
 from towpath_contracts.decisions.request import Cost, DecisionRequest, Usage
 from towpath_contracts.events import log as ev
 from towpath_engine.state.budget import BudgetState, Means, charges
@@ -43,7 +43,7 @@ class Spender(Machine):
         return self.feed(facts.DecisionMade(run_id=RUN, decision=decision, **more))
 
     def refuse(self, unit: Any = "tokens") -> list[Any]:
-        refusal = Refusal(scope="run", key=str(RUN), unit=unit, limit=1000, spent=900, reserved=0, wanted=400)
+        refusal = BudgetRefusal(scope="run", key=str(RUN), unit=unit, limit=1000, spent=900, reserved=0, wanted=400)
         return self.feed(facts.BudgetRefused(run_id=RUN, refusal=refusal))
 
 
@@ -354,7 +354,7 @@ def test_budget_money_refuses_a_model_that_has_no_price() -> None:
     rows = charge_rows(before, machine.state)
     assert {row["unpriced"] for row in rows} == {"scripted:task"} and all(row["usd_micros_asked"] == 0 for row in rows)
     none = {"spent": 0, "reserved": 0, "wanted": 0}
-    refusal = Refusal(scope="day", key="d", unit="usd_micros", limit=10**6, unpriced="scripted:task", **none)
+    refusal = BudgetRefusal(scope="day", key="d", unit="usd_micros", limit=10**6, unpriced="scripted:task", **none)
     machine.feed(facts.BudgetRefused(run_id=RUN, refusal=refusal))
     assert machine.budget.means is Means.NOTHING, "less of it has no price either"
     machine.wake()

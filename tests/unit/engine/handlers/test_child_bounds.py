@@ -25,7 +25,7 @@ def told(run: Machine, place: int, status: str, seq: int = 5) -> list[ev.AnyEven
     child = run.state.children[place]
     ended = status not in ("waiting", "running")
     return run.feed(
-        facts.ChildTold(
+        facts.ChildReported(
             run_id=RUN, child_id=child.child_id, child_seq=seq, status=status, ended=ended, news=True
         )
     )  # fmt: skip

@@ -52,7 +52,7 @@ def born(parent: RunState, started: "ev.ChildStarted", machine: Machine) -> RunS
 
 def told(machine: Machine, started: "ev.ChildStarted", status: str, seq: int, **more: Any) -> list[ev.AnyEvent]:
     ended = status in ("completed", "failed", "cancelled", "escalated", "abandoned", "timed_out")
-    fact = facts.ChildTold(
+    fact = facts.ChildReported(
         run_id=RUN, child_id=started.child_id, child_seq=seq, status=status, ended=ended, **more
     )  # fmt: skip
     return fed(machine, fact)

@@ -8,9 +8,11 @@ from tests.support.engine.machine import RUN, START, Machine, types, use
 
 from towpath_contracts import facts
 from towpath_contracts.events import log as ev
-from towpath_contracts.tools.calls import Doubt, ToolFailure
+from towpath_contracts.tools.calls import ToolFailure, UnknownOutcome
 
-DOUBT = Doubt(worker="w1", claimed_at=START, lease_until=START + timedelta(seconds=40), starts=1, probe="unclear")
+DOUBT = UnknownOutcome(
+    worker="w1", claimed_at=START, lease_until=START + timedelta(seconds=40), starts=1, probe="unclear"
+)
 
 
 def paying() -> Machine:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from towpath import HostMount, RefusedError
 from towpath_contracts.canonical import digest_text
-from towpath_contracts.glob_patterns import matching
+from towpath_contracts.glob_patterns import matching_paths
 from towpath_contracts.tools.internal_tools import MAX_ANSWER_BYTES, MAX_LIST_BYTES
 from towpath_contracts.tools.workspace import (
     MAX_DEPTH,
@@ -137,9 +137,9 @@ def test_listing_globbing_and_searching_find_what_is_there() -> None:
 
 def test_globs_stay_within_segments_and_are_never_slow() -> None:
     names = ["a.py", "src/a.py", "src/x/b.py"]
-    assert matching("*.py", names) == ["a.py"] and matching("**", names) == names
-    assert matching("src/**/?.py", names) == ["src/a.py", "src/x/b.py"] and matching("[a].py", names) == []
-    assert matching("**/" * 50 + "*a" * 40 + "b", ["/".join(["a" * 80] * 16)]) == []
+    assert matching_paths("*.py", names) == ["a.py"] and matching_paths("**", names) == names
+    assert matching_paths("src/**/?.py", names) == ["src/a.py", "src/x/b.py"] and matching_paths("[a].py", names) == []
+    assert matching_paths("**/" * 50 + "*a" * 40 + "b", ["/".join(["a" * 80] * 16)]) == []
 
 
 def test_the_workspace_is_bounded_as_a_whole() -> None:

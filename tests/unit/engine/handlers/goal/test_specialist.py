@@ -22,7 +22,9 @@ def test_denied_alternative_then_specialist_then_person() -> None:
     assert (child.task.agent_key, child.task.purpose, child.task.subject) == ("senior", "specialist", "build")
     assert machine.state.agent_key == "coder" and [p.kind for p in machine.state.pending] == [EffectKind.CHILD]
     said = {"child_seq": 9, "status": "completed", "ended": True, "final": {"message": "built"}}
-    machine.feed(facts.ChildTold.model_validate({"run_id": machine.state.run_id, "child_id": child.child_id, **said}))
+    machine.feed(
+        facts.ChildReported.model_validate({"run_id": machine.state.run_id, "child_id": child.child_id, **said})
+    )
     assert asked(machine) == "decide" and machine.context.outputs[0].tool == "agent:senior"
     assert "built" in machine.context.outputs[0].text and machine.state.step == 2
     machine.decide(use("deploy"))
@@ -45,7 +47,9 @@ def test_a_specialist_that_asks_in_vain_leads_to_a_person() -> None:
     deny(machine, specialists=({"agent_key": "senior"},), escalation={"role": "policy_admin"})
     (child,) = machine.events(ev.ChildStarted)
     said = {"child_seq": 9, "status": "failed", "ended": True, "reason": "max_steps_exceeded"}
-    machine.feed(facts.ChildTold.model_validate({"run_id": machine.state.run_id, "child_id": child.child_id, **said}))
+    machine.feed(
+        facts.ChildReported.model_validate({"run_id": machine.state.run_id, "child_id": child.child_id, **said})
+    )
     assert [one.rung for one in machine.events(ev.HelpSought)] == ["specialist", "person"]
     (gate,) = machine.events(ev.GateOpened)
     assert f"specialist senior was asked in vain (run {child.child_id}: failed, max_steps_exceeded)" in gate.reason
@@ -77,7 +81,9 @@ def _specialist_says(machine: Machine, **said: object) -> None:
     deny(machine, specialists=({"agent_key": "senior"},), escalation={"role": "policy_admin"})
     (child,) = machine.events(ev.ChildStarted)
     told = {"child_seq": 9, "status": "completed", "ended": True, "final": {"message": "live"}, **said}
-    machine.feed(facts.ChildTold.model_validate({"run_id": machine.state.run_id, "child_id": child.child_id, **told}))
+    machine.feed(
+        facts.ChildReported.model_validate({"run_id": machine.state.run_id, "child_id": child.child_id, **told})
+    )
 
 
 def test_what_a_specialist_did_counts_for_the_goal() -> None:

@@ -145,7 +145,7 @@ def test_active_time_stands_still_while_a_delegate_waits_for_people() -> None:
     run.decide(asks("ann"))
     run.permit()
     child = run.state.children[0].child_id
-    run.feed(facts.ChildTold(run_id=run.state.run_id, child_id=child, child_seq=5, status="waiting", news=True))
+    run.feed(facts.ChildReported(run_id=run.state.run_id, child_id=child, child_seq=5, status="waiting", news=True))
     assert run.state.status == "waiting" and run.state.active_since is None
 
 

@@ -218,7 +218,7 @@ def test_a_nested_swarm_takes_over_with_the_message_alone_and_answers_for_the_ru
     assert (child.agent_key, child.user_message, child.max_steps) == ("worker", "What is new?", 10)
     assert child.swarm is not None and (child.swarm.name, child.swarm.swarm) == ("help", inner)
     assert run.state.agent_key == "billing" and not run.events(ev.AgentTransferred)
-    told = facts.ChildTold(
+    told = facts.ChildReported(
         run_id=run.state.run_id,
         child_id=started.child_id,
         child_seq=9,
@@ -236,7 +236,7 @@ def test_a_nested_swarm_that_fails_ends_the_run() -> None:
     run.decide(route("help"))
     child = run.events(ev.ChildStarted)[0].child_id
     run.feed(
-        facts.ChildTold(
+        facts.ChildReported(
             run_id=run.state.run_id, child_id=child, child_seq=3, status="failed", ended=True, reason="loop_detected"
         )
     )
