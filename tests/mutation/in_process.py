@@ -8,7 +8,7 @@ import contextlib
 import functools
 import importlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
@@ -19,10 +19,9 @@ from tests.mutation.symbols import ROOT, MutationError
 
 @contextlib.contextmanager
 def applied(*mutations: Mutation) -> Iterator[None]:
-    """Mutate this process until the block ends."""
+    """Mutate this process until the block ends; raises MutationError as `apply` does."""
     with contextlib.ExitStack() as stack:
-        for mutation in mutations:
-            function, code = _mutated(mutation)
+        for function, code in _all_mutated(mutations):
             stack.callback(setattr, function, "__code__", function.__code__)
             function.__code__ = code
         yield
@@ -30,8 +29,16 @@ def applied(*mutations: Mutation) -> Iterator[None]:
 
 def apply(*mutations: Mutation) -> None:
     """Mutate this process for good; raises MutationError, with nothing changed, where one of them can't be made."""
-    for function, code in [_mutated(mutation) for mutation in mutations]:
+    for function, code in _all_mutated(mutations):
         function.__code__ = code
+
+
+def _all_mutated(mutations: Iterable[Mutation]) -> list[tuple[FunctionType, CodeType]]:
+    """Each mutation is made of the source as it is, so of two in one function the second would undo the first."""
+    found = [_mutated(mutation) for mutation in mutations]
+    if len({function for function, _ in found}) < len(found):
+        raise MutationError("two mutations are of one function: make one of them")
+    return found
 
 
 @functools.cache

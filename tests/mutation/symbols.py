@@ -130,7 +130,7 @@ def _hint(name: str, folder: Path, root: Path) -> str:
     packages = [path.parent for part in _PRODUCT for path in sorted((root / part).glob("*/__init__.py"))]
     elsewhere = [package.name for package in packages if any(_definitions(package, name))]
     if elsewhere:
-        return f"; {' and '.join(elsewhere)} has it"
+        return f"; it is in {' and '.join(elsewhere)}"
     known = {found for path in folder.rglob("*.py") for found in _qualified(ast.parse(path.read_text("utf-8")).body)}
     similar = difflib.get_close_matches(name, sorted(known), n=_SUGGESTIONS)
     return f"; it has {', '.join(similar)}" if similar else ""

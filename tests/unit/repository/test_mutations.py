@@ -130,7 +130,7 @@ def test_a_name_that_two_modules_define_is_told_apart_by_the_code(root: Path) ->
         ("shop:total", "sum(items)", "sum( items )", "changes nothing"),
         ("shop:total", "return sum(", "return", "is no Python"),
         ("shop:Order.add", "LIMIT", "0", r"shop has no Order.add; it has Orders.add"),
-        ("shop:opened", "True", "False", "shop has no opened; till has it"),
+        ("shop:opened", "True", "False", "shop has no opened; it is in till"),
         ("attic:opened", "True", "False", "attic is no package of the product"),
         ("nowhere.yaml", "shop", "till", "the name of 0 files"),
         ("orders.py", "LIMIT", "0", "the name of 1 files that are no Python"),
@@ -158,6 +158,13 @@ def test_what_is_no_function_is_not_mutated_in_a_process_that_runs() -> None:
         apply(Mutation(symbol="towpath_engine:LOOP_THRESHOLD", old="3", new="4"))
     with pytest.raises(MutationError, match="is no Python"):
         apply(Mutation(symbol="towpath_orchestrator:list_runs", old="SELECT *", new="SELECT 1"))
+
+
+def test_two_mutations_of_one_function_are_refused_since_each_is_made_of_the_source_as_it_is() -> None:
+    twice = [Mutation(symbol="towpath_contracts:Amounts.nothing", old="UNITS", new=new) for new in ("()", "[]")]
+    with pytest.raises(MutationError, match="of one function"):
+        apply(*twice)
+    assert not Amounts(tokens=1).nothing
 
 
 CHAOS_MUTATIONS = {f"chaos {name}": mutant.mutations for name, mutant in CHAOS_MUTANTS.items()}
