@@ -18,9 +18,9 @@ from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.telemetry.recorder import Telemetry
 from towpath_fabric.tickets import TicketSigner
-from towpath_tas.app.calls.approvals_api import Settling
 from towpath_tas.app.calls.dead_letters import Letters
 from towpath_tas.app.calls.dispatcher import Sender, Tickets
+from towpath_tas.app.calls.ledger_commands import Settling
 from towpath_tas.app.calls.ledger_store import Book, Clock
 from towpath_tas.app.calls.start_claims import Claims
 from towpath_tas.app.calls.stop_switches import SwitchBoard

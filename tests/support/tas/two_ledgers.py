@@ -26,7 +26,7 @@ from towpath_tas.adapters.ledger_tables import (
     read_counts,
     read_rates,
 )
-from towpath_tas.app.calls.approvals_api import Settling
+from towpath_tas.app.calls.ledger_commands import Settling
 from towpath_tas.core.calls.call import Step
 from towpath_tas.core.policy.matrix import Rate
 

@@ -22,8 +22,8 @@ from towpath_tas.core.authorization import Law
 from towpath_tas.core.calls.internal_calls import BUILT_IN
 from towpath_tas.core.denial_alternatives import Crew, crew_of
 from towpath_tas.core.policy.matrix import Matrix
+from towpath_tas.core.policy.policy_comparison import unlimited
 from towpath_tas.core.policy.policy_file import rule_from_row
-from towpath_tas.core.policy.recorded_calls import unlimited
 from towpath_tas.core.switches import Switches
 from towpath_tas.core.tools.registry import Registry, ToolVersion
 from towpath_tas.metrics import Metrics

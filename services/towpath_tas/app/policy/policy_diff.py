@@ -20,8 +20,8 @@ from towpath_tas.adapters.cel import compile_condition
 from towpath_tas.adapters.ledger_tables import call_from_row
 from towpath_tas.app.policy.policy_cache import Laws
 from towpath_tas.core.policy.matrix import Matrix
+from towpath_tas.core.policy.policy_comparison import Recorded, Weighing, unlimited
 from towpath_tas.core.policy.policy_file import read_policy
-from towpath_tas.core.policy.recorded_calls import Recorded, Weighing, unlimited
 
 HISTORY = Queries.load("towpath_tas.adapters", "history.sql")
 

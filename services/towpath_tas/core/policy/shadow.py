@@ -10,7 +10,7 @@ from dataclasses import replace
 from towpath_tas.core.authorization import Asked, Law
 from towpath_tas.core.calls.call import Note, Step
 from towpath_tas.core.denials import Violation
-from towpath_tas.core.policy.recorded_calls import said, with_origin
+from towpath_tas.core.policy.policy_comparison import said, with_origin
 
 PHASE = "shadow"
 """The phase of the audit entry that tells a divergence; its verdict is `allow->deny`: decided, and said otherwise."""

@@ -12,8 +12,8 @@ from tests.oracles.policy_texts import Question
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_tas.adapters.cel import compile_condition
 from towpath_tas.core.calls.call import Call
+from towpath_tas.core.policy.policy_comparison import Recorded, Weighing, unlimited
 from towpath_tas.core.policy.policy_file import read_policy
-from towpath_tas.core.policy.recorded_calls import Recorded, Weighing, unlimited
 
 SPECS = {
     name: ToolSpec.model_validate({"name": name, "toolset": "mail", "effect_class": effect, **more})

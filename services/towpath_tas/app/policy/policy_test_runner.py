@@ -1,4 +1,4 @@
-"""`python -m towpath_tas.app.policy.offline`: what a policy file says to a test's cases, without a platform.
+"""`python -m towpath_tas.app.policy.policy_test_runner`: what a policy file says to a test's cases, without a platform.
 
 JSON in (`test`, and perhaps `policy`, as texts), JSON out, nothing else is read or written. It is how the command
 line asks the code that decides, which it may not import.
