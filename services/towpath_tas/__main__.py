@@ -15,7 +15,6 @@ from towpath_tas.adapters.keys import KeyFileError, load_key
 from towpath_tas.adapters.ledger_tables import QUERIES
 from towpath_tas.app.audit.audit_queries import Audit, Blobs
 from towpath_tas.app.audit.housekeeping import House
-from towpath_tas.app.calls.toolset_requests import serve_toolsets
 from towpath_tas.app.policy.access_queries import Access
 from towpath_tas.app.policy.policies import Policies, PolicyFile
 from towpath_tas.app.policy.policy_diff import History
@@ -23,10 +22,9 @@ from towpath_tas.app.policy.policy_statistics import Figuring
 from towpath_tas.app.policy.policy_versions import Versions
 from towpath_tas.app.policy.shadow_policy import Shadow
 from towpath_tas.app.policy.tool_registration import Tools
-from towpath_tas.audit_wiring import note_signer, start_auditing
 from towpath_tas.metrics import Metrics
 from towpath_tas.settings import TasSettings
-from towpath_tas.wiring import Parts, Ports, serve
+from towpath_tas.wiring import Parts, Ports, note_signer, serve, serve_toolsets, start_auditing
 
 
 class ToolAccess:

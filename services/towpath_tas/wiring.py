@@ -8,16 +8,29 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
+from towpath_audit.notes import NoteError, Signer
 from towpath_contracts import rpc
 from towpath_contracts.base import Message
+from towpath_contracts.dead_letters import ReportDead
 from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.runs.views import Done
+from towpath_contracts.subjects import for_toolset, tool_exec
+from towpath_contracts.tools.calls import RegisterTools, ToolsRegistered
 from towpath_fabric.dead_letters import DeadLetters, Tell
+from towpath_fabric.nats.bus import Bus
 from towpath_fabric.ports import Database, Feed, Wire
 from towpath_fabric.postgres.pinned_connection import Lane
 from towpath_fabric.postgres.pool import DATABASE_DOWN
+from towpath_fabric.service import Service
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.telemetry.recorder import Telemetry
 from towpath_fabric.tickets import TicketSigner
+from towpath_tas.adapters.checkpoints import CheckpointFile, CheckpointLog, Witness
+from towpath_tas.adapters.keys import KeyFileError, load_key
+from towpath_tas.app.audit.audit_export import AuditExports
+from towpath_tas.app.audit.audit_proofs import Proving
+from towpath_tas.app.audit.housekeeping import Retention
+from towpath_tas.app.audit.sealer import Outlet, Sealer
 from towpath_tas.app.calls.dead_letters import Letters
 from towpath_tas.app.calls.dispatcher import Sender, Tickets
 from towpath_tas.app.calls.ledger_commands import Settling
@@ -27,6 +40,7 @@ from towpath_tas.app.calls.stop_switches import SwitchBoard
 from towpath_tas.app.calls.tool_outcomes import Outcomes
 from towpath_tas.app.calls.tool_requests import Requests
 from towpath_tas.app.policy.policy_cache import Laws
+from towpath_tas.app.policy.tool_registration import Tools
 from towpath_tas.core.calls.internal_calls import own_tools
 from towpath_tas.metrics import Metrics
 from towpath_tas.settings import TasSettings
@@ -110,3 +124,66 @@ class Parts:
 
     def _dead(self, stream: str, tell: Tell | None = None) -> DeadLetters:
         return DeadLetters(self._ports.pool, stream, self._metrics.dead, self._log, tell)
+
+
+BESIDE = "seal.key"
+"""The name of the embedded platform's sealing key, which lies beside the one that signs tickets."""
+
+
+def note_signer(settings: TasSettings) -> Signer:
+    """Return what signs checkpoints; the embedded platform makes its key. Raises KeyFileError."""
+    path = settings.seal_key_file
+    if path is None and settings.embedded and settings.ticket_key_file is not None:
+        path = settings.ticket_key_file.with_name(BESIDE)
+    if path is None:
+        msg = "TOWPATH_SEAL_KEY_FILE is not set, and the audit has to be sealed; make a key: towpath keys seal FILE"
+        raise KeyFileError(msg)
+    try:
+        return Signer(settings.audit_origin, load_key(path, create=settings.embedded, what="sealing key"))
+    except NoteError as error:
+        raise KeyFileError(f"TOWPATH_AUDIT_ORIGIN: {error}") from error
+
+
+def start_auditing(service: Service, settings: TasSettings, signer: Signer, metrics: Metrics) -> None:
+    """Answer what is asked of the log, and begin to seal it."""
+    pool, bus, log = service.pool, service.bus, service.log
+    outlets: list[Outlet] = [CheckpointLog(log)]
+    if settings.checkpoint_file is not None:
+        outlets.append(CheckpointFile(settings.checkpoint_file, log))
+    if settings.checkpoint_url:
+        outlets.append(Witness(settings.checkpoint_url, log))
+    sealer = Sealer(
+        *(pool, signer, outlets, metrics, log),
+        every_s=settings.seal_every_s,
+        idle_s=settings.seal_idle_s,
+        publish_s=settings.checkpoint_every_s,
+    )
+    bundles = AuditExports(pool, sealer)
+    serve(bus, rpc.AUDIT_EXPORT, bundles.export)
+    serve(bus, rpc.AUDIT_CHECKPOINT, bundles.checkpoint)
+    serve(bus, rpc.AUDIT_ERASE, bundles.erase)
+    serve(bus, rpc.AUDIT_PROVE, Proving(pool, sealer).prove)
+    service.loop(sealer.run)
+    service.loop(Retention(pool, log, keep_days=settings.audit_keep_days).run)
+
+
+def serve_toolsets(bus: Bus, tools: Tools, letters: Letters) -> None:
+    """Answer registrations and dead letters of workers whose credential is bound to project and toolset."""
+
+    async def register(request: RegisterTools, subject: str) -> ToolsRegistered:
+        require(subject, for_toolset(rpc.REGISTER_TOOLS.subject, request.project, request.toolset))
+        return await tools.register(request)
+
+    async def report(request: ReportDead, subject: str) -> Done:
+        project, toolset = subject.split(".")[-2:]
+        require(request.subject, tool_exec(project, toolset))
+        return await letters.report(request)
+
+    bus.answer_subject(for_toolset(rpc.REGISTER_TOOLS.subject, "*", "*"), RegisterTools, register)
+    bus.answer_subject(for_toolset(rpc.DEAD_LETTER_CALLS.subject, "*", "*"), ReportDead, report)
+
+
+def require(said: str, meant: str) -> None:
+    """Raise `forbidden` where a worker *said* something of another toolset than the one that it is *meant* to serve."""
+    if said != meant:
+        raise ProblemError(problem("forbidden", f"this credential is of another toolset: {said} is not {meant}"))

@@ -42,7 +42,7 @@ async def bundles(entries: int) -> tuple[list[str], list[str], AuditLog]:
                 )
                 for row in rows:
                     said = EraseAudit(project=PROJECT, actor="dana", reason="r", execution_id=row["execution_id"])
-                    await log.bundles.erase(said)
+                    await log.exports.erase(said)
                 return whole, await log.export(), log
         finally:
             await server.stop()

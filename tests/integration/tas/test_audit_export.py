@@ -18,7 +18,7 @@ from towpath_contracts.tools.audit import AuditExport, AuditPiece, EraseAudit, G
 from towpath_fabric.clock import wall
 from towpath_tas.adapters.ledger_tables import platform_audit
 from towpath_tas.app.audit import audit_export
-from towpath_tas.app.audit.retention import Retention
+from towpath_tas.app.audit.housekeeping import Retention
 from towpath_tas.app.audit.sealer import BrokenLogError
 
 
@@ -40,14 +40,14 @@ def after(request: AuditExport, piece: AuditPiece, **cursor: Any) -> AuditExport
 
 async def refusal(log: AuditLog, request: AuditExport) -> str:
     with pytest.raises(ProblemError) as refused:
-        await log.bundles.export(request)
+        await log.exports.export(request)
     assert refused.value.problem.remedy
     return refused.value.problem.code
 
 
 async def test_a_cursor_counts_only_as_it_was_given_and_for_what(log: AuditLog) -> None:
     first = AuditExport(project=PROJECT, actor="ann")
-    piece = await log.bundles.export(first)
+    piece = await log.exports.export(first)
     given = after(first, piece)
     tomorrow = wall() + timedelta(days=1)
     for changed in (
@@ -67,7 +67,7 @@ async def test_a_cursor_counts_only_as_it_was_given_and_for_what(log: AuditLog) 
     before_all_years = first.model_copy(update={"since": datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=9)))})
     assert await refusal(log, before_all_years) == "request_invalid"
     again = AuditExport.model_validate_json(given.model_dump_json())
-    assert (await log.another_bundles().export(again)).lines != (), "as it was given it counts, at any replica"
+    assert (await log.another_exports().export(again)).lines != (), "as it was given it counts, at any replica"
 
 
 async def test_a_cursor_with_times_counts_in_whatever_zone_they_come_back(log: AuditLog) -> None:
@@ -79,13 +79,13 @@ async def test_a_cursor_with_times_counts_in_whatever_zone_they_come_back(log: A
 async def test_an_export_ends_where_its_own_payloads_are_erased_meanwhile(log: AuditLog) -> None:
     await log.write(platform_audit("bank", "a", "x", actor="mia"))
     first = AuditExport(project=PROJECT, actor="ann")
-    piece = await log.bundles.export(first)
+    piece = await log.exports.export(first)
     elsewhere = EraseAudit(project="bank", actor="dana", reason="r", before=wall() + timedelta(days=1))
-    assert (await log.bundles.erase(elsewhere)).erased == 1
+    assert (await log.exports.erase(elsewhere)).erased == 1
     await log.sealer.current()
     request = after(first, piece)
-    piece = await log.bundles.export(request)
-    assert (await log.bundles.erase(elsewhere.model_copy(update={"project": PROJECT}))).erased > 0
+    piece = await log.exports.export(request)
+    assert (await log.exports.erase(elsewhere.model_copy(update={"project": PROJECT}))).erased > 0
     assert await refusal(log, after(first, piece)) == "export_moved", "while the erasure waits for its leaf"
     await log.sealer.current()
     assert await refusal(log, after(first, piece)) == "export_moved", "and after"
@@ -96,8 +96,8 @@ async def test_an_export_ends_where_retention_drops_a_segment_meanwhile(log: Aud
     await log.owner("UPDATE tas.audit_seal SET at = at - interval '40 days'")
     await fill(log, 10)
     first = AuditExport(project=PROJECT, actor="ann")
-    piece = await log.bundles.export(first)
-    assert await Retention(log.pool, log.sealer._log, keep_days=30).drop() > 0
+    piece = await log.exports.export(first)
+    assert await Retention(log.pool, log.sealer._log, keep_days=30).drop_old_segments() > 0
     assert await refusal(log, after(first, piece)) == "export_moved"
     assert verify(await log.export()).faults == []
 
@@ -132,7 +132,7 @@ async def test_a_sealer_goes_on_from_what_others_sealed_and_retention_left(log: 
     await other.current()
     await log.owner("UPDATE tas.audit_seal SET at = at - interval '40 days'")
     await fill(log, 10)
-    await Retention(log.pool, log.sealer._log, keep_days=30).drop()
+    await Retention(log.pool, log.sealer._log, keep_days=30).drop_old_segments()
     left = (await log.owner("SELECT min(seal_id) AS first FROM tas.audit_seal"))[0]["first"]
     assert other._seen is not None
     assert other._seen.seal_id <= left
@@ -153,7 +153,7 @@ async def test_leaves_that_no_checkpoint_covers_are_not_sealed_over(log: AuditLo
 async def test_asking_for_a_checkpoint_writes_one_only_where_something_came(log: AuditLog) -> None:
     first = await log.sealer.current()
     assert (await log.sealer.current()).note == first.note
-    assert (await log.another_bundles().checkpoint(GetCheckpoint())).note == first.note
+    assert (await log.another_exports().checkpoint(GetCheckpoint())).note == first.note
     await log.export()
     assert (await log.owner("SELECT max(seal_id) AS last FROM tas.audit_seal"))[0]["last"] == first.seal_id
     assert (await log.another_sealer(idle_s=0).current()).seal_id == first.seal_id + 1, "an old one is not enough"

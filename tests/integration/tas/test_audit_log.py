@@ -23,7 +23,7 @@ from towpath_fabric.clock import wall
 from towpath_fabric.ids import new_run_id
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_tas.adapters.ledger_tables import platform_audit
-from towpath_tas.app.audit.retention import Retention
+from towpath_tas.app.audit.housekeeping import Retention
 from towpath_tas.app.audit.sealer import QUERIES, BrokenLogError
 
 CALLS = 700
@@ -189,18 +189,18 @@ async def test_erased_payloads_leave_every_proof_whole(log: AuditLog) -> None:
     gone = await log.owner("SELECT DISTINCT execution_id FROM tas.audit_record WHERE execution_id IS NOT NULL LIMIT 6")
     for row in gone:
         said = EraseAudit(project=PROJECT, actor="dana", reason="request 4711", execution_id=row["execution_id"])
-        assert (await log.bundles.erase(said)).erased == 3
+        assert (await log.exports.erase(said)).erased == 3
     elsewhere = EraseAudit(project="other", actor="dana", reason="request 4711", caller="cäller")
-    assert (await log.bundles.erase(elsewhere)).erased == 0
+    assert (await log.exports.erase(elsewhere)).erased == 0
     with pytest.raises(ProblemError, match="request_invalid"):
-        await log.bundles.erase(EraseAudit(project=PROJECT, actor="dana", reason="all of it"))
+        await log.exports.erase(EraseAudit(project=PROJECT, actor="dana", reason="all of it"))
     report = verify(await log.export(), checkpoints=log.kept.notes)
     assert report.faults == []
     assert report.figures["payloads_erased"] == 18
     shown = await log.owner("SELECT detail, args_digest FROM tas.audit_entry WHERE erased")
     assert {(row["detail"], row["args_digest"]) for row in shown} == {("{}", "")}
     log_of_it = EraseAudit(project=PROJECT, actor="eve", reason="cover up", before=wall() + timedelta(days=1))
-    await log.bundles.erase(log_of_it)
+    await log.exports.erase(log_of_it)
     assert codes(await log.export(), checkpoints=log.kept.notes) == [], "the log's own entries can't be erased"
     assert await log.owner("SELECT 1 FROM tas.audit_entry WHERE phase = 'audit.erased' AND NOT erased") != []
 
@@ -230,7 +230,7 @@ async def test_what_the_owner_of_the_database_changes_is_found(log: AuditLog) ->
     with pytest.raises(BrokenLogError):
         await log.sealer.seal()
     with pytest.raises(ProblemError, match="audit_broken"):
-        await log.bundles.checkpoint(GetCheckpoint())
+        await log.exports.checkpoint(GetCheckpoint())
     assert "leaf_missing" in codes(await log.export()), "what is left is exported as it stands"
 
 
@@ -240,15 +240,15 @@ async def test_old_segments_go_whole_and_the_rest_is_proved_as_before(log: Audit
     await log.owner("UPDATE tas.audit_seal SET at = at - interval '40 days'")
     await fill(log, 20)
     retention = Retention(log.pool, log.sealer._log, keep_days=30)
-    assert await retention.drop() == cut.edge.size
-    assert await retention.drop() == 0
+    assert await retention.drop_old_segments() == cut.edge.size
+    assert await retention.drop_old_segments() == 0
     lines = await log.export()
     report = verify(lines, checkpoints=[cut.note, log.kept.notes[-1]])
     assert (report.faults, report.figures["first"]) == ([], cut.edge.size)
     forged = Forger(lines, log.notes)
     forged.body = [line for line in forged.body if line["kind"] != "leaf" or line["entry"]["phase"] != "audit.dropped"]
     assert "head_missing" in codes(forged.lines())
-    assert await Retention(log.pool, log.sealer._log, keep_days=0).drop() == 0
+    assert await Retention(log.pool, log.sealer._log, keep_days=0).drop_old_segments() == 0
     left = await log.owner("SELECT count(*) AS n FROM tas.audit_payload")
     assert left[0]["n"] == report.figures["leaves"]
 
@@ -276,7 +276,7 @@ async def test_a_bundle_shows_one_project_and_one_time(log: AuditLog) -> None:
 async def test_a_payload_that_is_too_large_for_a_message_is_withheld_and_said_to_be(log: AuditLog) -> None:
     await fill(log, 10)
     await log.write(platform_audit(PROJECT, "large", "x", actor="", detail={"args": '"' * 400_000}))
-    piece = await log.bundles.export(AuditExport(project=PROJECT, actor="ann"))
+    piece = await log.exports.export(AuditExport(project=PROJECT, actor="ann"))
     assert len(piece.model_dump_json()) < 1_000_000
     report = verify(await log.export(), checkpoints=log.kept.notes)
     assert report.faults == []
@@ -328,7 +328,7 @@ async def test_a_replica_of_the_version_before_adds_entries_as_it_did(log: Audit
 async def test_a_checkpoint_covers_all_that_was_committed_and_names_its_key(log: AuditLog) -> None:
     await fill(log, 10)
     await log.write(platform_audit(PROJECT, "a", "x", actor=""))
-    taken = await log.bundles.checkpoint(GetCheckpoint())
+    taken = await log.exports.checkpoint(GetCheckpoint())
     assert taken.size == 2 + 30 + 1
     assert (taken.public_key, taken.fingerprint) == (log.notes.public.text, log.notes.public.fingerprint)
     lines = await log.export()

@@ -24,7 +24,7 @@ from towpath_contracts.tools.audit import AuditExport
 from towpath_fabric.ids import new_run_id
 from towpath_fabric.postgres.pool import open_pool
 from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit
-from towpath_tas.app.audit.audit_export import Bundles
+from towpath_tas.app.audit.audit_export import AuditExports
 from towpath_tas.app.audit.sealer import Outlet, Sealer
 from towpath_tas.metrics import Metrics
 
@@ -60,16 +60,16 @@ class AuditLog:
 
     def __post_init__(self) -> None:
         self.sealer = self.another_sealer()
-        self.bundles = Bundles(self.pool, self.sealer)
+        self.exports = AuditExports(self.pool, self.sealer)
 
     def another_sealer(self, *, outlets: Sequence[Outlet] = (), **settings: Any) -> Sealer:
         """What another replica would have; unless said otherwise it hands its checkpoints to `kept`."""
         log = structlog.get_logger()
         return Sealer(self.pool, self.notes, outlets or [self.kept], Metrics(CollectorRegistry()), log, **settings)
 
-    def another_bundles(self) -> Bundles:
+    def another_exports(self) -> AuditExports:
         """What answers at another replica."""
-        return Bundles(self.pool, self.another_sealer())
+        return AuditExports(self.pool, self.another_sealer())
 
     async def write(self, *rows: tuple[Any, ...]) -> None:
         """Write entries as the service does."""
@@ -80,7 +80,7 @@ class AuditLog:
         lines: list[str] = []
         request = AuditExport(project=project, actor="ann", **asked)
         while True:
-            piece = await self.bundles.export(request)
+            piece = await self.exports.export(request)
             lines += piece.lines
             if piece.cursor is None:
                 return lines

@@ -1,21 +1,24 @@
-"""Exports of the audit, piece by piece, and the erasing of payloads.
+"""Exports of the audit, piece by piece, and the erasure of payloads.
 
-A bundle discloses the entries of one project only; of all other leaves it holds the hashes, so that the tree can
-be followed. What a piece holds depends on its cursor alone, so any replica can make it.
+A bundle discloses the entries of one project only; of all other leaves it holds the hashes, so that the Merkle tree can
+be recomputed. What a piece holds depends on its cursor alone, so any replica can make it.
+
+The cursor comes back from a client and says what the service signs next, so it is signed itself: together with the
+project, the requested times and the end of the piece before. Otherwise a client could have a bundle signed that skips
+entries of its choice.
 """
 
-import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+import base64
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from towpath_audit import bundle
+from towpath_audit.bundle import digest, written
 from towpath_audit.completeness import EFFECTS
-from towpath_audit.entries import Entry, Payload
 from towpath_audit.merkle import Edge
-from towpath_audit.notes import write_time
+from towpath_audit.notes import Signer, write_time
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.audit import (
     AuditCursor,
@@ -27,59 +30,29 @@ from towpath_contracts.tools.audit import (
     GetCheckpoint,
 )
 from towpath_fabric.clock import wall
-from towpath_tas.app.audit.export_cursor import held, moment, signed
+from towpath_tas.app.audit.export_piece import (
+    MAX_LEAVES,
+    ExportPiece,
+    add_leaves_and_checkpoints,
+    effect_line,
+    entry_of,
+)
 from towpath_tas.app.audit.sealer import QUERIES, BrokenLogError, Sealer, known_keys
 from towpath_tas.app.audit.tree_paths import Paths, TornLogError
 
-PIECE_LEAVES = 400
-PIECE_SEALS = 400
-PIECE_EFFECTS = 1_000
-PIECE_BYTES = 400_000
-"""About what one piece holds, as it travels: a message of the broker has at most 1 MB."""
+MAX_SEALS = 400
+MAX_EFFECTS = 1_000
+"""Rows read for one piece."""
 
-SHOWN_BYTES = 300_000
-"""A payload that is larger would not fit into a message of the broker, and is said to be withheld."""
+ERASE_BATCH = 5_000
+MAX_ERASED_PER_REQUEST = 100_000
 
-ERASED_AT_ONCE = 5_000
-ERASED_PER_REQUEST = 100_000
-NOTHING = UUID(int=0)
+_CURSOR_FORMAT = b"towpath-audit-cursor-1\n"
+_ZERO_ID = UUID(int=0)
 
 
-@dataclass(slots=True)
-class _Piece:
-    """Lines on their way, and the leaves that are not disclosed and wait to become one line; `weight` is in bytes."""
-
-    lines: list[str] = field(default_factory=list)
-    weight: int = 0
-    _hidden: list[bytes] = field(default_factory=list)
-    _hidden_from: int = 0
-
-    @property
-    def full(self) -> bool:
-        return self.weight >= PIECE_BYTES
-
-    def add(self, line: bundle.Line) -> None:
-        self.flush()
-        self._write(line)
-
-    def hide(self, index: int, leaf_hash: bytes) -> None:
-        if not self._hidden:
-            self._hidden_from = index
-        self._hidden.append(leaf_hash)
-
-    def flush(self) -> None:
-        if self._hidden:
-            self._write(bundle.hidden(self._hidden_from, self._hidden))
-            self._hidden = []
-
-    def _write(self, line: bundle.Line) -> None:
-        text = bundle.written(line)
-        self.lines.append(text)
-        self.weight += len(json.dumps(text))  # as it travels: a text within a text
-
-
-class Bundles:
-    """Answers what is asked of the log as a whole."""
+class AuditExports:
+    """Seals, exports and erases: requests about the log as a whole."""
 
     def __init__(self, pool: Any, sealer: Sealer) -> None:
         self._pool = pool
@@ -101,9 +74,9 @@ class Bundles:
         )
 
     async def export(self, request: AuditExport) -> AuditPiece:
-        """Return the next piece of a bundle; the first one seals what is committed, and so fixes its end."""
-        held(request, self._sealer.signer)
-        piece = _Piece()
+        """Return the next piece of a bundle; the first one seals what is committed, which fixes its end."""
+        _check_cursor(request, self._sealer.signer)
+        piece = ExportPiece()
         cursor = request.cursor
         if cursor is None:
             cursor = await self._begin(request, piece)
@@ -115,17 +88,17 @@ class Bundles:
         else:
             following = await self._leaves(request, cursor, piece)
         piece.flush()
-        watched = await self._unmoved(request, cursor)
+        watched = await self._check_unchanged(request, cursor)
         trailer = bundle.page(number, request.previous, piece.lines, self._sealer.signer, last=following is None)
         if following is not None:
             following = following.model_copy(update={"watched": watched})
-            following = signed(following, request, trailer, self._sealer.signer)
+            following = _sign_cursor(following, request, trailer, self._sealer.signer)
         return AuditPiece(lines=(*piece.lines, trailer), cursor=following)
 
-    async def _unmoved(self, request: AuditExport, cursor: AuditCursor) -> int | None:
-        """Say up to which leaf was looked; raises ProblemError where an erasure or a drop came after the bundle's end.
+    async def _check_unchanged(self, request: AuditExport, cursor: AuditCursor) -> int | None:
+        """Return up to which leaf was checked; raises ProblemError for an erasure or a drop after the bundle's end.
 
-        Asked after the piece was read, so that nothing that the piece could miss is missed here.
+        Checked after the piece was read, so a change that the piece could have missed is always seen here.
         """
         if cursor.watched is None:
             return None
@@ -136,13 +109,13 @@ class Bundles:
         return max(cursor.watched, seen)
 
     async def erase(self, request: EraseAudit) -> AuditErased:
-        """Erase the payloads that fit, step by step, each in the log; raises ProblemError where nothing is named."""
-        named = (request.run_id, request.execution_id, request.caller, request.before)
-        if all(one is None for one in named):
+        """Erase the payloads that match, in batches that are each in the log; raises ProblemError without a filter."""
+        filters = (request.run_id, request.execution_id, request.caller, request.before)
+        if all(value is None for value in filters):
             raise ProblemError(problem("request_invalid", "say whose payloads: run_id, execution_id, caller or before"))
         erased = 0
-        while erased < ERASED_PER_REQUEST:
-            rows = await self._pool.fetch(QUERIES.erasable, request.project, *named, ERASED_AT_ONCE)
+        while erased < MAX_ERASED_PER_REQUEST:
+            rows = await self._pool.fetch(QUERIES.erasable, request.project, *filters, ERASE_BATCH)
             if not rows:
                 return AuditErased(erased=erased)
             ids = [row["entry_id"] for row in rows]
@@ -150,7 +123,7 @@ class Bundles:
             erased += len(gone)
         return AuditErased(erased=erased, more=True)
 
-    async def _begin(self, request: AuditExport, piece: _Piece) -> AuditCursor:
+    async def _begin(self, request: AuditExport, piece: ExportPiece) -> AuditCursor:
         end_seal, size, watched = await self._end()
         async with self._pool.acquire() as connection:
             first = await _first_seal(connection, request.since)
@@ -162,8 +135,8 @@ class Bundles:
             bundle.header(
                 origin=self._sealer.signer.public.name,
                 project=request.project,
-                since=moment(request.since),
-                until=moment(request.until),
+                since=_iso_time(request.since),
+                until=_iso_time(request.until),
                 edge=edge,
                 size=size,
                 keys=keys,
@@ -183,7 +156,7 @@ class Bundles:
         )
 
     async def _end(self, *, fresh: bool = False) -> tuple[int, int, int | None]:
-        """Where the bundle ends, and from where on erasures are watched for.
+        """Return the last seal and size of the bundle, and from which leaf on erasures are checked for.
 
         A log that can't be sealed any more is exported as it stands: it is evidence, and its erasures get no leaf.
         """
@@ -194,38 +167,78 @@ class Bundles:
             return row["seal_id"], row["size"], None
         return sealed.seal_id, sealed.edge.size, sealed.edge.size
 
-    async def _leaves(self, request: AuditExport, cursor: AuditCursor, piece: _Piece) -> AuditCursor:
+    async def _leaves(self, request: AuditExport, cursor: AuditCursor, piece: ExportPiece) -> AuditCursor:
         async with self._pool.acquire() as connection:
-            seals = await connection.fetch(QUERIES.seals, cursor.seal_id, cursor.end_seal, PIECE_SEALS)
-            rows = await connection.fetch(QUERIES.leaves, cursor.leaf, cursor.size, PIECE_LEAVES)
-            shown = _shown(rows, request)
-            await _earlier(connection, shown, request, piece, begins=request.cursor is None)
-            await _policies(connection, shown, piece)
-            await _steps(connection, shown, piece)
-        seal_id, leaf = _interleave(seals, rows, {row["leaf_index"] for row in shown}, cursor, piece)
+            seals = await connection.fetch(QUERIES.seals, cursor.seal_id, cursor.end_seal, MAX_SEALS)
+            rows = await connection.fetch(QUERIES.leaves, cursor.leaf, cursor.size, MAX_LEAVES)
+            shown = _disclosed(rows, request)
+            await _add_earlier(connection, shown, request, piece, begins=request.cursor is None)
+            await _add_policies(connection, shown, piece)
+            await _add_steps(connection, shown, piece)
+        seal_id, leaf = add_leaves_and_checkpoints(seals, rows, {row["leaf_index"] for row in shown}, cursor, piece)
         done = seal_id >= cursor.end_seal
         page = cursor.page + 1 if request.cursor is not None else cursor.page
         return cursor.model_copy(update={"page": page, "seal_id": seal_id, "leaf": leaf, "leaves_done": done})
 
-    async def _effects(self, request: AuditExport, cursor: AuditCursor, piece: _Piece) -> AuditCursor | None:
-        """A call whose decision is sealed later, or not disclosed here, belongs to another bundle."""
+    async def _effects(self, request: AuditExport, cursor: AuditCursor, piece: ExportPiece) -> AuditCursor | None:
+        """Add ledger rows. A call whose decision is sealed later, or not disclosed here, belongs to another bundle."""
         rows = await self._pool.fetch(
             QUERIES.effects,
-            *(request.project, cursor.run_id or NOTHING, cursor.execution_id or NOTHING),
-            *(cursor.effects_since, request.until, PIECE_EFFECTS),
+            *(request.project, cursor.run_id or _ZERO_ID, cursor.execution_id or _ZERO_ID),
+            *(cursor.effects_since, request.until, MAX_EFFECTS),
         )
         for row in rows:
-            if _belongs(row, cursor.size, request.until):
-                piece.add(_effect(row))
-        if len(rows) < PIECE_EFFECTS:
+            if _belongs_to_bundle(row, cursor.size, request.until):
+                piece.add(effect_line(row))
+        if len(rows) < MAX_EFFECTS:
             return None
         last = rows[-1]
         update = {"page": cursor.page + 1, "run_id": last["run_id"], "execution_id": last["execution_id"]}
         return cursor.model_copy(update=update)
 
 
+def _sign_cursor(cursor: AuditCursor, request: AuditExport, trailer: str, signer: Signer) -> AuditCursor:
+    """Return *cursor* with the signature that `_check_cursor` requires; *trailer* ends the piece before."""
+    signature = signer.sign(_signed_bytes(cursor, request, digest(trailer)))
+    return cursor.model_copy(update={"signature": base64.b64encode(signature).decode()})
+
+
+def _check_cursor(request: AuditExport, signer: Signer) -> None:
+    """Raise ProblemError `cursor_refused` for a request whose cursor was not given for just this request.
+
+    A time that can't be written is refused as well, as `request_invalid`.
+    """
+    _ = _iso_time(request.since), _iso_time(request.until)
+    if request.cursor is None:
+        if request.previous:
+            raise ProblemError(problem("cursor_refused", "the first piece has none before it: send no previous"))
+        return
+    try:
+        signature = base64.b64decode(request.cursor.signature, validate=True)
+    except ValueError:
+        signature = b""
+    if not signer.public.holds(signature, _signed_bytes(request.cursor, request, request.previous)):
+        detail = "the cursor was not given for this project, this time and this piece"
+        raise ProblemError(problem("cursor_refused", detail))
+
+
+def _signed_bytes(cursor: AuditCursor, request: AuditExport, previous: str) -> bytes:
+    said = cursor.model_dump(mode="json", exclude={"signature"})
+    said["effects_since"] = _iso_time(cursor.effects_since)
+    asked = (request.project, _iso_time(request.since), _iso_time(request.until), previous)
+    return _CURSOR_FORMAT + written({"cursor": said, "asked": asked}).encode()
+
+
+def _iso_time(at: datetime | None) -> str | None:
+    """Return *at* as bundles write it; raises ProblemError for a time that is out of the calendar in UTC."""
+    try:
+        return None if at is None else write_time(at)
+    except OverflowError as error:
+        raise ProblemError(problem("request_invalid", "a time is out of the calendar")) from error
+
+
 async def _first_seal(connection: Any, since: datetime | None) -> tuple[int, Edge, datetime | None]:
-    """Where the bundle's tree begins: at the last checkpoint before *since*, or where retention left off, or at 0."""
+    """Return where a bundle begins: the last checkpoint before *since*, else what retention kept, else leaf 0."""
     kept = await connection.fetchval(QUERIES.first_leaf)
     begin = await connection.fetchrow(QUERIES.seal_of_size, kept) if kept else None
     if since is not None:
@@ -235,85 +248,30 @@ async def _first_seal(connection: Any, since: datetime | None) -> tuple[int, Edg
     return begin["seal_id"], Edge.unpacked(begin["size"], begin["edge"]), begin["at"]
 
 
-def _shown(rows: Iterable[Any], request: AuditExport) -> list[Any]:
-    """The leaves that are disclosed; a leaf without its record is, because that is what has to be found."""
+def _disclosed(rows: Iterable[Any], request: AuditExport) -> list[Any]:
+    """Return the leaves that are disclosed; a leaf without its record is, because a verifier has to find it."""
     shown = []
     for row in rows:
         if row["entry_id"] is None:
             shown.append(row)
         elif row["phase"].startswith("audit.") and row["project"] in {"", request.project}:
-            shown.append(row)  # what the log says of itself is needed to understand it, whatever time was asked for
-        elif row["project"] == request.project and _within(row["at"], request):
+            shown.append(row)  # entries about the log itself are needed to verify it, whatever times are requested
+        elif row["project"] == request.project and _in_time(row["at"], request):
             shown.append(row)
     return shown
 
 
-def _within(at: datetime, request: AuditExport) -> bool:
-    """The bundle begins at the checkpoint before `since`, and all behind that is shown: a commit may be late."""
+def _in_time(at: datetime, request: AuditExport) -> bool:
+    """Only `until` limits: all entries since the checkpoint before `since` are disclosed, as a commit may be late."""
     return request.until is None or at <= request.until
 
 
-def _interleave(
-    seals: Sequence[Any], rows: Sequence[Any], shown: set[int], cursor: AuditCursor, piece: _Piece
-) -> tuple[int, int]:
-    """Write leaves and, after the last leaf that each covers, checkpoints; return what was written last."""
-    seal_id, leaf, place = cursor.seal_id, cursor.leaf, 0
-    more = len(rows) == PIECE_LEAVES
-    for seal in seals:
-        while leaf < seal["size"]:
-            if piece.full or (place >= len(rows) and more):
-                return seal_id, leaf
-            if place >= len(rows):
-                break  # leaves that are gone are not waited for: the checkpoint behind them tells
-            _leaf(rows[place], rows[place]["leaf_index"] in shown, piece)
-            leaf, place = rows[place]["leaf_index"] + 1, place + 1
-        if piece.full:
-            return seal_id, leaf
-        piece.add(bundle.checkpoint(seal["note"]))
-        seal_id = seal["seal_id"]
-    return seal_id, leaf
+async def _add_earlier(
+    connection: Any, shown: Iterable[Any], request: AuditExport, piece: ExportPiece, *, begins: bool
+) -> None:
+    """Add the decisions, with their paths, of calls in this piece that were allowed before the bundle begins.
 
-
-def _leaf(row: Any, shown: bool, piece: _Piece) -> None:
-    if not shown:
-        piece.hide(row["leaf_index"], row["hash"])
-    elif row["entry_id"] is None:
-        gone = {"kind": "leaf", "leaf": row["leaf_index"], "entry": None, "payload": None, "hash": row["hash"].hex()}
-        piece.add(gone)
-    else:
-        withheld = row["detail"] is not None and len(row["detail"].encode()) > SHOWN_BYTES
-        payload = None if withheld else payload_of(row)
-        piece.add(bundle.leaf(row["leaf_index"], entry_of(row), payload, row["hash"], withheld=withheld))
-
-
-def entry_of(row: Any) -> Entry:
-    """Return the entry of a row that has its columns."""
-    return Entry(
-        entry_id=row["entry_id"],
-        at=write_time(row["at"]),
-        run_id=_text(row["run_id"]),
-        execution_id=_text(row["execution_id"]),
-        **{name: row[name] for name in _AS_THEY_ARE},
-    )
-
-
-_AS_THEY_ARE = (
-    *("project", "phase", "verdict", "tool", "operation", "network", "agent_key", "caller", "actor", "rule"),
-    *("policy_version", "commitment"),
-)
-
-
-def payload_of(row: Any) -> Payload | None:
-    """Return the payload of a row that has its columns; None where it is erased."""
-    if row["salt"] is None:
-        return None
-    return Payload(salt=row["salt"], args_digest=row["args_digest"], detail=row["detail"])
-
-
-async def _earlier(connection: Any, shown: Iterable[Any], request: AuditExport, piece: _Piece, *, begins: bool) -> None:
-    """Show what let the calls go that went on in this piece and were decided before the bundle, each with its path.
-
-    The piece that *begins* the bundle shows what retention last said before it, too.
+    The piece that *begins* the bundle also has the last entry of retention before it.
     """
     going = [row for row in shown if row["execution_id"] is not None and row["phase"] in EFFECTS]
     if request.since is None or not (going or begins):
@@ -330,11 +288,11 @@ async def _earlier(connection: Any, shown: Iterable[Any], request: AuditExport, 
         try:
             path = await paths.of(row["leaf_index"], edge.size)
         except TornLogError:
-            continue  # a torn log is evidence too: what it can't prove is missing in the bundle, and is found there
+            continue  # a damaged log is evidence too: the verifier finds what is missing
         piece.add(bundle.earlier(row["leaf_index"], entry_of(row), path))
 
 
-async def _policies(connection: Any, shown: Iterable[Any], piece: _Piece) -> None:
+async def _add_policies(connection: Any, shown: Iterable[Any], piece: ExportPiece) -> None:
     named = {(row["project"], row["policy_version"]) for row in shown if row["phase"] == "decision"}
     if not named:
         return
@@ -344,7 +302,7 @@ async def _policies(connection: Any, shown: Iterable[Any], piece: _Piece) -> Non
         piece.add(bundle.policy(row["project"], row["version"], row["digest"], write_time(row["applied_at"])))
 
 
-async def _steps(connection: Any, shown: Iterable[Any], piece: _Piece) -> None:
+async def _add_steps(connection: Any, shown: Iterable[Any], piece: ExportPiece) -> None:
     calls = [row for row in shown if row["phase"] == "decision" and row["execution_id"] is not None]
     if not calls:
         return
@@ -355,26 +313,8 @@ async def _steps(connection: Any, shown: Iterable[Any], piece: _Piece) -> None:
         piece.add(bundle.step(str(row["execution_id"]), str(row["run_id"]), row["seq"], kept=row["kept"]))
 
 
-def _belongs(row: Any, size: int, until: datetime | None) -> bool:
+def _belongs_to_bundle(row: Any, size: int, until: datetime | None) -> bool:
     if row["decided_at"] is None:
         return True
     sealed = row["decided_leaf"] is not None and row["decided_leaf"] < size
     return sealed and (until is None or row["decided_at"] <= until)
-
-
-def _effect(row: Any) -> bundle.Line:
-    return bundle.effect(
-        project=row["project"],
-        run_id=str(row["run_id"]),
-        execution_id=str(row["execution_id"]),
-        tool=row["tool"],
-        operation=row["operation"],
-        status=row["status"],
-        effect_class=row["effect_class"],
-        policy_version=row["policy_version"],
-        created_at=write_time(row["created_at"]),
-    )
-
-
-def _text(value: UUID | None) -> str | None:
-    return None if value is None else str(value)

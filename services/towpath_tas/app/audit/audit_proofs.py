@@ -10,7 +10,7 @@ from typing import Any
 from towpath_audit.proof import Proved, written_proof
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.audit import AuditProof, ProveRun
-from towpath_tas.app.audit.audit_export import entry_of, payload_of
+from towpath_tas.app.audit.export_piece import entry_of, payload_of
 from towpath_tas.app.audit.sealer import QUERIES, BrokenLogError, Sealer, known_keys
 from towpath_tas.app.audit.tree_paths import Paths, TornLogError
 

@@ -1,6 +1,8 @@
-"""Keeping house: partitions ahead of time, pieces of blobs that were never completed.
+"""Hourly housekeeping: partitions ahead of time, unfinished uploads, old segments of the audit.
 
-Nothing here decides anything; a day on which it fails costs speed or space, never truth.
+Nothing here decides about a call: an hour in which a task fails costs speed or space and is made up for by the next.
+A segment of the audit ends at a checkpoint, and the checkpoint stays, so the rest of the tree is proved as before. The
+log itself records what was dropped.
 """
 
 import asyncio
@@ -10,28 +12,60 @@ import asyncpg
 
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
-from towpath_tas.adapters.ledger_tables import QUERIES
+from towpath_tas.adapters.ledger_tables import QUERIES as LEDGER
+from towpath_tas.app.audit.sealer import QUERIES as AUDIT
 
-EVERY_S = 3_600
+INTERVAL_S = 3_600
+MAX_DROPPED_LEAVES = 50_000
+"""Leaves dropped in one transaction: sealing waits for it."""
 
 
 class House:
-    """Does the chores about once an hour."""
+    """Creates partitions and deletes unfinished uploads, about once an hour."""
 
     def __init__(self, pool: Any, log: Logger) -> None:
         self._pool = pool
         self._log = log
 
     async def run(self) -> None:
-        """Do the chores for ever."""
         while True:
-            await self.once()
-            await asyncio.sleep(EVERY_S)
+            await self.run_once()
+            await asyncio.sleep(INTERVAL_S)
 
-    async def once(self) -> None:
-        """Make partitions and drop what was left lying about."""
-        for chore in (QUERIES.ensure_partitions, QUERIES.drop_old_pieces):
+    async def run_once(self) -> None:
+        for statement in (LEDGER.ensure_partitions, LEDGER.drop_old_pieces):
             try:
-                await self._pool.execute(chore)
+                await self._pool.execute(statement)
             except (*DATABASE_DOWN, asyncpg.PostgresError) as error:
-                self._log.warning("a chore was not done", error=str(error))
+                self._log.warning("a housekeeping statement failed", error=str(error))
+
+
+class Retention:
+    """Drops segments older than *keep_days* days, about once an hour; 0 keeps everything."""
+
+    def __init__(self, pool: Any, log: Logger, *, keep_days: int) -> None:
+        self._pool = pool
+        self._log = log
+        self._keep_days = keep_days
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(INTERVAL_S)
+            try:
+                await self.drop_old_segments()
+            except (*DATABASE_DOWN, asyncpg.PostgresError) as error:
+                self._log.warning("old segments of the audit were not dropped", error=str(error))
+
+    async def drop_old_segments(self) -> int:
+        """Drop what is old enough, and return how many leaves were dropped."""
+        dropped = 0
+        while self._keep_days > 0:
+            async with self._pool.acquire() as connection, connection.transaction():
+                await connection.execute(AUDIT.seal_lock)  # no sealing, export or other drop meanwhile
+                cut = await connection.fetchval(AUDIT.droppable, self._keep_days, MAX_DROPPED_LEAVES)
+                if cut is None:
+                    break
+                leaves = await connection.fetchval(AUDIT.drop_segments, cut, "retention")
+            dropped += leaves
+            self._log.info("dropped old segments of the audit", before_leaf=cut, leaves=leaves)
+        return dropped

@@ -21,7 +21,7 @@ from towpath_tas.adapters.ledger_tables import QUERIES
 from towpath_tas.app.calls.dispatcher import MESSAGE_ID, Sender
 from towpath_tas.app.calls.ledger_store import Book, Entry, Picture
 from towpath_tas.core.calls.call import Step
-from towpath_tas.core.calls.dead_deliveries import on_dead_delivery
+from towpath_tas.core.calls.outcomes import on_dead_delivery
 from towpath_tas.metrics import Metrics
 
 DELIVERIES = "TOOLEXEC"

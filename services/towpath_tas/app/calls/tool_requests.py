@@ -29,7 +29,7 @@ from towpath_tas.app.calls.ledger_store import Book, Entry, Picture
 from towpath_tas.core.authorization import Asked, asked_in
 from towpath_tas.core.calls.call import Step
 from towpath_tas.core.calls.switch_holds import on_held_request
-from towpath_tas.core.policy.shadow import beside
+from towpath_tas.core.policy.policy_comparison import beside
 from towpath_tas.metrics import Metrics
 
 DATABASE_WAIT_S = 0.25

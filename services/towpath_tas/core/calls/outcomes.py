@@ -1,8 +1,11 @@
-"""What a worker reports.
+"""What a worker reports: the outcome of a call, or that it could not read a delivery.
 
-An outcome is accepted from a holder of a granted claim, or, for a pure call, from the first who brings one. Every
+An outcome is accepted from a holder of a granted claim, or, for a pure call, from the first who reports one. Every
 other outcome is evidence: kept in the audit, changing nothing. What the ledger says about the call (its class, its
 arguments) is never taken from an outcome.
+
+A delivery that a worker could not read is sent again, and in the end its call fails. The ledger decides that, not the
+worker: a claimed call may be running and is left alone, and a delivery of an older attempt is ignored.
 """
 
 from datetime import datetime
@@ -15,6 +18,12 @@ from towpath_tas.core.authorization import Authorize, Ruling, asked_again
 from towpath_tas.core.calls import run_facts
 from towpath_tas.core.calls.call import Approval, Call, Note, Step, Tell
 from towpath_tas.core.calls.ledger import MAX_ATTEMPTS, after_its_gate, dispatch_next, fail, say_again, unknown
+
+MAX_DEAD_DELIVERIES = 3
+"""Dead deliveries of a call that end it: the worker understands none of its attempts."""
+
+_DID_NOT_HAPPEN = "Do it another way; the call did not happen."
+_MAY_HAVE_RUN = "Do it another way; it is not known whether the call ran, and it changes nothing outside if it did."
 
 NEVER_BEGAN = frozenset({"not_started", "cancelled", "invalid_arguments"})
 """Failures of workers that don't say whether the function was called; a `cancelled` in the middle is uncertain."""
@@ -58,6 +67,24 @@ def on_outcome(
     if _only_this_start_failed(call, outcome):
         return _not_this_time(call, outcome, late=now >= call.deadline or fence > call.fence)
     return after_its_gate(approval, _accept(call, outcome))
+
+
+def on_dead_delivery(call: Call | None, attempt: int, toolset: str, reason: str, *, times: int) -> Step:
+    """Return what a dead delivery of *attempt* makes of a call that went to *toolset*.
+
+    *times* counts the dead deliveries of the call, this one included; attempts that ran out of time are none.
+    """
+    if call is None or call.toolset != toolset or call.attempt != attempt:
+        return Step()
+    if call.status is not CallStatus.PERMITTED or call.ever_claimed:
+        return Step()
+    if times >= MAX_DEAD_DELIVERIES or attempt >= MAX_ATTEMPTS:
+        said = f"no worker of {toolset} can read the call: {reason}"
+        pure = call.effect_class is EffectClass.PURE  # such calls start without a claim
+        return fail(
+            call, "dead_lettered", said, hint=_MAY_HAVE_RUN if pure else _DID_NOT_HAPPEN, began=None if pure else False
+        )
+    return dispatch_next(call, f"its delivery was a dead letter: {reason}")
 
 
 def _overtaken(call: Call, outcome: ToolOutcome) -> str:

@@ -1,8 +1,9 @@
-"""What another matrix would have said to recorded calls.
+"""What another matrix decides: about recorded calls (`policy diff`), and beside live decisions (the shadow policy).
 
-Only what the matrix decided is weighed again; a call that was refused before the matrix was asked stays refused
-whatever its rules. Limits are not replayed: a call that a limit stopped is left out and counted, and the limits of the
-other matrix are looked through, because what was used up of them depends on calls that it would have let through.
+Only decisions of the matrix are compared: a call that was refused before the matrix was asked stays refused whatever
+its rules. Limits are not replayed: a call that a limit stopped is left out and counted, and the limits of the other
+matrix are ignored, because what is used up of them depends on calls that it would have allowed. A shadow policy is
+never obeyed: it adds an audit entry to the first decision of a call where it differs, and changes nothing else.
 """
 
 import json
@@ -15,8 +16,8 @@ from typing import cast
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_contracts.tools.policy import MAX_EXAMPLES, MAX_EXAMPLES_AT_ONCE, Change, DiffExample, DiffGroup
 from towpath_contracts.tools.policy import Verdict as Word
-from towpath_tas.core.authorization import Asked, asked_again
-from towpath_tas.core.calls.call import Call
+from towpath_tas.core.authorization import Asked, Law, asked_again
+from towpath_tas.core.calls.call import Call, Note, Step
 from towpath_tas.core.denials import Violation
 from towpath_tas.core.policy.conditions import Compiler
 from towpath_tas.core.policy.matrix import Effect, Matrix, Rule, Verdict
@@ -163,3 +164,33 @@ def _example(call: Call, recorded: Recorded, rule_now: str | None) -> DiffExampl
         rule_then=recorded.rule,
         rule_now=rule_now,
     )
+
+
+PHASE = "shadow"
+"""The phase of the audit entry that tells a divergence; its verdict is `allow->deny`: decided, and said otherwise."""
+
+
+def beside(step: Step, asked: Asked, law: Law) -> Step:
+    """Return *step*, which first decided the call that *asked* about, with the word of *law*'s shadow if it differs."""
+    decided = next((note for note in step.notes if note.phase == "decision"), None)
+    tool = law.registry.tools.get(asked.tool)
+    if law.shadow is None or decided is None or tool is None or not _by_matrix(decided):
+        return step
+    told = replace(asked, origin=json.loads(decided.call.context).get("origin"))
+    known = with_origin(law.shadow, told, tool.spec.operation, tool.spec)
+    if known is None:
+        return step  # decided before anybody looked where its values come from
+    verdict = said(law.shadow, known, tool.spec.operation, tool.spec)
+    if verdict.effect == decided.verdict:
+        return step
+    note = Note(
+        phase=PHASE,
+        verdict=f"{decided.verdict}->{verdict.effect}",
+        call=decided.call,
+        detail={"rule": verdict.rule.name if verdict.rule else None},
+    )
+    return replace(step, notes=(*step.notes, note))
+
+
+def _by_matrix(decided: Note) -> bool:
+    return decided.verdict != "deny" or (decided.detail or {}).get("violation_type") == Violation.PERMISSION

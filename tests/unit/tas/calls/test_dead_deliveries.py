@@ -5,8 +5,8 @@ from tests.support.tas.tas_calls import permitted
 
 from towpath_contracts.tools.calls import CallStatus, EffectClass
 from towpath_tas.core.calls.call import Step
-from towpath_tas.core.calls.dead_deliveries import MAX_DEAD_DELIVERIES, on_dead_delivery
 from towpath_tas.core.calls.ledger import MAX_ATTEMPTS
+from towpath_tas.core.calls.outcomes import MAX_DEAD_DELIVERIES, on_dead_delivery
 
 
 @pytest.mark.parametrize(

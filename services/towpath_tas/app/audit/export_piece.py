@@ -1,0 +1,129 @@
+"""One piece of an audit export: its lines, and how rows of the log become lines.
+
+A piece travels as one message of the broker, so it is bounded in bytes. Leaves of other projects are hashes only, and
+consecutive ones share a line.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from towpath_audit import bundle
+from towpath_audit.entries import Entry, Payload
+from towpath_audit.notes import write_time
+from towpath_contracts.tools.audit import AuditCursor
+
+MAX_LEAVES = 400
+MAX_PIECE_BYTES = 400_000
+"""About what one piece holds, as it travels: a message of the broker has at most 1 MB."""
+
+MAX_PAYLOAD_BYTES = 300_000
+"""A payload that is larger would not fit into a message of the broker, and is marked as withheld."""
+
+_ENTRY_COLUMNS = (
+    *("project", "phase", "verdict", "tool", "operation", "network", "agent_key", "caller", "actor", "rule"),
+    *("policy_version", "commitment"),
+)
+
+
+@dataclass(slots=True)
+class ExportPiece:
+    """Collects lines, and leaves that are not disclosed until they become one line."""
+
+    lines: list[str] = field(default_factory=list)
+    size_bytes: int = 0
+    _hidden: list[bytes] = field(default_factory=list)
+    _hidden_from: int = 0
+
+    @property
+    def full(self) -> bool:
+        return self.size_bytes >= MAX_PIECE_BYTES
+
+    def add(self, line: bundle.Line) -> None:
+        self.flush()
+        self._write(line)
+
+    def hide(self, index: int, leaf_hash: bytes) -> None:
+        if not self._hidden:
+            self._hidden_from = index
+        self._hidden.append(leaf_hash)
+
+    def flush(self) -> None:
+        if self._hidden:
+            self._write(bundle.hidden(self._hidden_from, self._hidden))
+            self._hidden = []
+
+    def _write(self, line: bundle.Line) -> None:
+        text = bundle.written(line)
+        self.lines.append(text)
+        self.size_bytes += len(json.dumps(text))  # as it travels: a text within a text
+
+
+def add_leaves_and_checkpoints(
+    seals: Sequence[Any], rows: Sequence[Any], disclosed: set[int], cursor: AuditCursor, piece: ExportPiece
+) -> tuple[int, int]:
+    """Add leaves and, after the last leaf that each covers, checkpoints; return the last seal id and the next leaf."""
+    seal_id, leaf, position = cursor.seal_id, cursor.leaf, 0
+    more = len(rows) == MAX_LEAVES
+    for seal in seals:
+        while leaf < seal["size"]:
+            if piece.full or (position >= len(rows) and more):
+                return seal_id, leaf
+            if position >= len(rows):
+                break  # missing leaves are not waited for: the checkpoint behind them shows that they are missing
+            _add_leaf(rows[position], rows[position]["leaf_index"] in disclosed, piece)
+            leaf, position = rows[position]["leaf_index"] + 1, position + 1
+        if piece.full:
+            return seal_id, leaf
+        piece.add(bundle.checkpoint(seal["note"]))
+        seal_id = seal["seal_id"]
+    return seal_id, leaf
+
+
+def _add_leaf(row: Any, disclosed: bool, piece: ExportPiece) -> None:
+    if not disclosed:
+        piece.hide(row["leaf_index"], row["hash"])
+    elif row["entry_id"] is None:
+        missing = {"kind": "leaf", "leaf": row["leaf_index"], "entry": None, "payload": None, "hash": row["hash"].hex()}
+        piece.add(missing)
+    else:
+        withheld = row["detail"] is not None and len(row["detail"].encode()) > MAX_PAYLOAD_BYTES
+        payload = None if withheld else payload_of(row)
+        piece.add(bundle.leaf(row["leaf_index"], entry_of(row), payload, row["hash"], withheld=withheld))
+
+
+def entry_of(row: Any) -> Entry:
+    return Entry(
+        entry_id=row["entry_id"],
+        at=write_time(row["at"]),
+        run_id=_optional_text(row["run_id"]),
+        execution_id=_optional_text(row["execution_id"]),
+        **{name: row[name] for name in _ENTRY_COLUMNS},
+    )
+
+
+def payload_of(row: Any) -> Payload | None:
+    """Return the payload of *row*; None where it is erased."""
+    if row["salt"] is None:
+        return None
+    return Payload(salt=row["salt"], args_digest=row["args_digest"], detail=row["detail"])
+
+
+def effect_line(row: Any) -> bundle.Line:
+    return bundle.effect(
+        project=row["project"],
+        run_id=str(row["run_id"]),
+        execution_id=str(row["execution_id"]),
+        tool=row["tool"],
+        operation=row["operation"],
+        status=row["status"],
+        effect_class=row["effect_class"],
+        policy_version=row["policy_version"],
+        created_at=write_time(row["created_at"]),
+    )
+
+
+def _optional_text(value: UUID | None) -> str | None:
+    return None if value is None else str(value)
