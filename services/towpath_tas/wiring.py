@@ -13,7 +13,7 @@ from towpath_contracts import rpc
 from towpath_contracts.base import Message
 from towpath_contracts.dead_letters import ReportDead
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_contracts.runs.views import Done
+from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.subjects import for_toolset, tool_exec
 from towpath_contracts.tools.calls import RegisterTools, ToolsRegistered
 from towpath_fabric.dead_letters import DeadLetters, Tell
@@ -174,7 +174,7 @@ def serve_toolsets(bus: Bus, tools: Tools, letters: Letters) -> None:
         require(subject, for_toolset(rpc.REGISTER_TOOLS.subject, request.project, request.toolset))
         return await tools.register(request)
 
-    async def report(request: ReportDead, subject: str) -> Done:
+    async def report(request: ReportDead, subject: str) -> ActionDone:
         project, toolset = subject.split(".")[-2:]
         require(request.subject, tool_exec(project, toolset))
         return await letters.report(request)

@@ -97,13 +97,14 @@ def test_no_file_is_longer_than_its_limit() -> None:
     assert {name: lines for name, lines in sizes.items() if lines > FILE_LINES} == {}
 
 
-def test_everything_public_is_documented() -> None:
+def test_module_heads_and_the_public_sdk_are_documented() -> None:
     bare = []
     for path in modules("libs", "services"):
         tree = parsed(path)
         if ast.get_docstring(tree) is None:
             bare.append(str(path.relative_to(ROOT)))
-        bare += [place(path, n) for n in public(tree.body) if ast.get_docstring(n) is None and not overloads(n)]
+        if path.is_relative_to(ROOT / "libs" / "towpath"):
+            bare += [place(path, n) for n in public(tree.body) if ast.get_docstring(n) is None and not overloads(n)]
     assert bare == []
 
 
