@@ -18,10 +18,10 @@ from uuid import UUID
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
-from towpath_tas.core.authorization import Asked, Law
-from towpath_tas.core.policy.matrix import Matrix, Who
+from towpath_tas.core.authorization import AuthorizationQuery, PolicyBundle
+from towpath_tas.core.policy.matrix import Matrix, Principal
 from towpath_tas.core.policy.policy_file import read_policy
-from towpath_tas.core.tools.registry import Registry, ToolVersion
+from towpath_tas.core.tools.registry import ToolRegistry, ToolVersion
 
 TOOLS = 20
 PROHIBITIONS = 10
@@ -54,7 +54,7 @@ def policy(rules: int) -> str:
     return "\n".join(lines)
 
 
-def law_of(text: str) -> Law:
+def law_of(text: str) -> PolicyBundle:
     """Compile the matrix, and the registry that goes with it."""
     found = read_policy(text, compile_condition)
     if found.problems:
@@ -63,10 +63,10 @@ def law_of(text: str) -> Law:
     for number in range(TOOLS):
         spec = ToolSpec(name=f"t{number % 4}.tool-{number}", toolset=f"t{number % 4}", parameters=PARAMETERS)
         tools.append(ToolVersion(spec=spec, version=1, digest="d", owner="o"))
-    return Law(Matrix(found.rules, compile_condition, 1), Registry(tools, matches, 1), compile_grant)
+    return PolicyBundle(Matrix(found.rules, compile_condition, 1), ToolRegistry(tools, matches, 1), compile_grant)
 
 
-def question(dice: random.Random, agents: int, caller: str) -> Asked:
+def question(dice: random.Random, agents: int, caller: str) -> AuthorizationQuery:
     """Return a random call; about half are allowed."""
     number = dice.randrange(TOOLS)
     args = {
@@ -74,10 +74,10 @@ def question(dice: random.Random, agents: int, caller: str) -> Asked:
         "region": dice.choice(("eu", "us", "cn")),
         "items": ["a"] * dice.randrange(4),
     }
-    return Asked(
+    return AuthorizationQuery(
         run_id=UUID(int=dice.getrandbits(128)),
         project="default",
-        who=Who("support", f"agent-{dice.randrange(agents)}", "", caller, "default"),
+        who=Principal("support", f"agent-{dice.randrange(agents)}", "", caller, "default"),
         step=dice.randrange(50),
         tool=f"t{number % 4}.tool-{number}",
         operation="call",
@@ -95,7 +95,7 @@ def figures(times_ns: list[int]) -> dict[str, float]:
     return {name: round(times[int(len(times) * share)], 1) for name, share in at.items()}
 
 
-def timed(law: Law, asked: list[Asked], said: Counter[str]) -> dict[str, float]:
+def timed(law: PolicyBundle, asked: list[AuthorizationQuery], said: Counter[str]) -> dict[str, float]:
     """Decide all of *asked*, one by one."""
     times = []
     for one in asked:
@@ -118,7 +118,7 @@ def measure(rules: int, questions: int) -> dict[str, Any]:
     builds = []
     for _ in range(5):
         began = time.perf_counter()
-        law = Law(Matrix(law.matrix.rules, compile_condition, 1), law.registry, compile_grant)
+        law = PolicyBundle(Matrix(law.matrix.rules, compile_condition, 1), law.registry, compile_grant)
         builds.append((time.perf_counter() - began) * 1000)
     first = timed(law, [question(dice, agents, f"caller-{n}") for n in range(2_000)], Counter())
     asked = [question(dice, agents, "ann") for _ in range(questions)]

@@ -27,11 +27,11 @@ import yaml
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.tools.calls import EffectClass, IrreversibleHazard, ToolSpec
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
-from towpath_tas.core.authorization import Asked, Law
-from towpath_tas.core.policy.matrix import Matrix, Who
+from towpath_tas.core.authorization import AuthorizationQuery, PolicyBundle
+from towpath_tas.core.policy.matrix import Matrix, Principal
 from towpath_tas.core.policy.policy_file import read_policy
-from towpath_tas.core.provenance.provenance import Knowledge, Source
-from towpath_tas.core.tools.registry import Registry, ToolVersion
+from towpath_tas.core.provenance.provenance import RunKnowledge, ValueSource
+from towpath_tas.core.tools.registry import ToolRegistry, ToolVersion
 
 HERE = Path(__file__).parent
 SUITES = ("banking", "slack", "travel", "workspace")
@@ -65,7 +65,9 @@ class Figures:
 class Played:
     """One run: the task, what tools have returned, and what the service says to the next call."""
 
-    def __init__(self, suite: Any, law: Law, specs: dict[str, ToolSpec], prompt: str, environment: Any) -> None:
+    def __init__(
+        self, suite: Any, law: PolicyBundle, specs: dict[str, ToolSpec], prompt: str, environment: Any
+    ) -> None:
         self.environment = environment
         self.seen = ""
         self.rules: list[str] = []
@@ -74,17 +76,17 @@ class Played:
         self._law = law
         self._specs = specs
         self._runtime = import_module("agentdojo.functions_runtime").FunctionsRuntime(suite.tools)
-        self._known = Knowledge()
+        self._known = RunKnowledge()
         self._known.add_task(prompt)
         self._step = 0
 
     def verdict(self, call: Any) -> str:
         """Ask the service's own core for its verdict."""
         args = json.loads(json.dumps(call.args, default=str))
-        asked = Asked(
+        asked = AuthorizationQuery(
             run_id=RUN,
             project="bench",
-            who=Who("dojo", "agent", "", "bench"),
+            who=Principal("dojo", "agent", "", "bench"),
             step=self._step,
             tool=call.function,
             operation="call",
@@ -111,7 +113,7 @@ class Played:
         plain = json.loads(json.dumps(result, default=_plain))
         self.seen += str(plain)
         spec = self._specs[call.function]
-        source = Source(call.function, self._step)
+        source = ValueSource(call.function, self._step)
         if error is not None:
             self._known.add_untrusted(source, str(error))
         self._known.add_output(source, plain, trusted=spec.trusted_output, fields=spec.trusted_fields)
@@ -140,16 +142,16 @@ def specs_of(suite: Any, declared: dict[str, Any]) -> dict[str, ToolSpec]:
     return found
 
 
-def law_of(policy: str, specs: dict[str, ToolSpec]) -> Law:
+def law_of(policy: str, specs: dict[str, ToolSpec]) -> PolicyBundle:
     """Return the service's law of these rules and tools; raises SystemExit for rules with problems."""
     read = read_policy(policy, compile_condition)
     if read.problems:
         raise SystemExit("\n".join(str(problem.detail) for problem in read.problems))
     versions = [ToolVersion(spec=spec, version=1, digest=name) for name, spec in specs.items()]
-    return Law(Matrix(read.rules, compile_condition, 1), Registry(versions, matches, 1), compile_grant)
+    return PolicyBundle(Matrix(read.rules, compile_condition, 1), ToolRegistry(versions, matches, 1), compile_grant)
 
 
-def ordinary(suite: Any, law: Law, specs: dict[str, ToolSpec], figures: Figures) -> None:
+def ordinary(suite: Any, law: PolicyBundle, specs: dict[str, ToolSpec], figures: Figures) -> None:
     """Play every user task without an attack."""
     spent_us: list[float] = []
     for task in suite.user_tasks.values():
@@ -175,7 +177,7 @@ def _running(played: Played, task: Any) -> Iterator[Any]:
         played.run(call)
 
 
-def attacked(suite: Any, law: Law, specs: dict[str, ToolSpec], figures: Figures) -> None:
+def attacked(suite: Any, law: PolicyBundle, specs: dict[str, ToolSpec], figures: Figures) -> None:
     """Play every injection task into every user task that reads it."""
     vectors = suite.get_injection_vector_defaults()
     for name, injection in suite.injection_tasks.items():

@@ -22,8 +22,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from towpath_audit.entries import Entry, Payload
-from towpath_audit.merkle import Edge
+from towpath_audit.entries import EntryPayload, LogEntry
+from towpath_audit.merkle import TreeEdge
 from towpath_audit.notes import PublicKey, Signer
 
 FORMAT = "towpath-audit-bundle/1"
@@ -32,7 +32,7 @@ _PAGE = b"towpath-audit-page-1\n"
 Line = dict[str, Any]
 
 
-def written(line: Line) -> str:
+def serialize_line(line: Line) -> str:
     """Return *line* as it stands in the file, without the newline."""
     return json.dumps(line, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
@@ -48,7 +48,7 @@ def header(
     project: str,
     since: str | None,
     until: str | None,
-    edge: Edge,
+    edge: TreeEdge,
     size: int,
     keys: Sequence[PublicKey],
     exported_at: str,
@@ -76,7 +76,7 @@ def header(
 
 
 def leaf(
-    index: int, entry: Entry, payload: Payload | None, stored_hash: bytes, *, withheld: bool = False
+    index: int, entry: LogEntry, payload: EntryPayload | None, stored_hash: bytes, *, withheld: bool = False
 ) -> Line:  # fmt: skip
     """Return a disclosed leaf; *stored_hash* is what the log holds, whatever the entry looks like now.
 
@@ -87,7 +87,7 @@ def leaf(
     return {**line, "withheld": True} if withheld else line
 
 
-def earlier(index: int, entry: Entry, proof: Sequence[bytes]) -> Line:
+def earlier(index: int, entry: LogEntry, proof: Sequence[bytes]) -> Line:
     """Return an entry from before the bundle's first leaf; *proof* is its path in the tree that ends there."""
     return {"kind": "earlier", "leaf": index, "entry": entry.as_json(), "proof": [one.hex() for one in proof]}
 
@@ -133,16 +133,16 @@ def page(number: int, previous: str, lines: Sequence[str], signer: Signer, *, la
         "last": last,
         "key": signer.public.fingerprint,
     }
-    signature = signer.sign(_PAGE + written(body).encode())
-    return written({**body, "signature": base64.b64encode(signature).decode()})
+    signature = signer.sign(_PAGE + serialize_line(body).encode())
+    return serialize_line({**body, "signature": base64.b64encode(signature).decode()})
 
 
-def page_holds(trailer: Line, keys: Sequence[PublicKey]) -> bool:
+def is_page_signed(trailer: Line, keys: Sequence[PublicKey]) -> bool:
     """Say whether a page's end is signed by the one of *keys* that it names."""
     body = {name: value for name, value in trailer.items() if name != "signature"}
     try:
         signature = base64.b64decode(trailer["signature"], validate=True)
     except (KeyError, TypeError, ValueError):
         return False
-    data = _PAGE + written(body).encode("utf-8", "surrogatepass")
+    data = _PAGE + serialize_line(body).encode("utf-8", "surrogatepass")
     return any(key.fingerprint == body.get("key") and key.holds(signature, data) for key in keys)

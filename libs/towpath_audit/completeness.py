@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from towpath_audit.entries import Entry, Payload
-from towpath_audit.report import Fault, Report
+from towpath_audit.entries import EntryPayload, LogEntry
+from towpath_audit.report import AuditFault, AuditReport
 
-STARTS = frozenset({("decision", "allow"), ("approval.consumed", "allow")})
+PERMISSIONS = frozenset({("decision", "allow"), ("approval.consumed", "allow")})
 """Entries that let a call go, as phase and verdict."""
 
-JUDGED = frozenset({"allow", "require_approval"})
+RULED_VERDICTS = frozenset({"allow", "require_approval"})
 """Verdicts of a decision that rest on a rule, and so on a policy version; a denial may rest on there being none."""
 
 EFFECTS = {
@@ -28,10 +28,10 @@ EFFECTS = {
 
 ERASED = "audit.erased"
 DROPPED = "audit.dropped"
-OWN = "audit."
+LOG_PHASE_PREFIX = "audit."
 """Entries of these phases are about the log itself; their payloads are never erased."""
 
-Say = Callable[[Fault], None]
+AddFault = Callable[[AuditFault], None]
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Completeness:
     *partial*: the log began before it; *tells_earlier*: it shows the decisions from before that its calls rest on.
     """
 
-    say: Say
+    say: AddFault
     partial: bool = False
     tells_earlier: bool = False
     decided: dict[str, int] = field(default_factory=dict)
@@ -49,9 +49,9 @@ class Completeness:
     steps: dict[str, tuple[int | None, bool]] = field(default_factory=dict)
     erased: set[int] = field(default_factory=set)
     dropped: list[dict[str, Any]] = field(default_factory=list)
-    missing: dict[int, Fault] = field(default_factory=dict)
+    missing: dict[int, AuditFault] = field(default_factory=dict)
     ids: set[int] = field(default_factory=set)
-    lonely: dict[str, list[Fault]] = field(default_factory=dict)
+    lonely: dict[str, list[AuditFault]] = field(default_factory=dict)
     dropped_before: bool = False
     unkept: set[str] = field(default_factory=set)
     withheld: int = 0
@@ -67,25 +67,25 @@ class Completeness:
         seq = line.get("seq")
         self.steps[str(line.get("execution_id"))] = (seq if type(seq) is int else None, line.get("kept") is True)
 
-    def on_earlier(self, leaf: int, entry: Entry) -> None:
+    def on_earlier(self, leaf: int, entry: LogEntry) -> None:
         """Take an entry from before the first leaf, which was proved to be there."""
         self.dropped_before = self.dropped_before or entry.phase == DROPPED
-        if entry.execution_id is not None and (entry.phase, entry.verdict) in STARTS:
+        if entry.execution_id is not None and (entry.phase, entry.verdict) in PERMISSIONS:
             self.decided.setdefault(entry.execution_id, leaf)
 
     def on_leaf(
-        self, leaf: int, line: int, entry: Entry, payload: Payload | None, *, withheld: bool = False
+        self, leaf: int, line: int, entry: LogEntry, payload: EntryPayload | None, *, withheld: bool = False
     ) -> None:  # fmt: skip
         """Take an entry; its payload is None where it is erased or *withheld*."""
         if entry.entry_id in self.ids:
             self._fault("entry_twice", f"entry {entry.entry_id} stands in the log twice", leaf, line, entry)
         self.ids.add(entry.entry_id)
-        if payload is None and withheld and not entry.phase.startswith(OWN):
+        if payload is None and withheld and not entry.phase.startswith(LOG_PHASE_PREFIX):
             self.withheld += 1
         elif payload is None:
             message = "its payload is gone, and no erasure in the log names it"
-            self.missing[entry.entry_id] = _at("payload_missing", message, leaf, line, entry)
-        elif entry.phase.startswith(OWN):
+            self.missing[entry.entry_id] = _fault_at("payload_missing", message, leaf, line, entry)
+        elif entry.phase.startswith(LOG_PHASE_PREFIX):
             self._on_own(entry, payload)
         if entry.execution_id is not None:
             self._on_call(leaf, line, entry, entry.execution_id)
@@ -96,9 +96,9 @@ class Completeness:
         execution_id = str(line.get("execution_id"))
         if execution_id not in self.decided:
             message = f"the ledger let call {execution_id} of {line.get('tool')} go, and the log holds no decision"
-            self.say(Fault(code="effect_without_decision", message=message, line=number))
+            self.say(AuditFault(code="effect_without_decision", message=message, line=number))
 
-    def finish(self, report: Report) -> None:
+    def finish(self, report: AuditReport) -> None:
         """Say what is missing, and what could not be seen."""
         for entry_id, fault in self.missing.items():
             if entry_id not in self.erased:
@@ -113,7 +113,7 @@ class Completeness:
                 f"the runs of {len(self.unkept)} decisions are not kept any more, so their requests can't be shown"
             )
 
-    def _finish_lonely(self, report: Report) -> None:
+    def _finish_lonely(self, report: AuditReport) -> None:
         """An effect without a decision is a fault, unless retention may have dropped the decision, as the log says."""
         if not self.lonely:
             return
@@ -126,7 +126,7 @@ class Completeness:
         said = f"{len(self.lonely)} calls went on here and no decision of theirs is shown"
         report.notes.append(f"{said}: {why}, so it can't be told whether there was one")
 
-    def _on_own(self, entry: Entry, payload: Payload) -> None:
+    def _on_own(self, entry: LogEntry, payload: EntryPayload) -> None:
         try:
             said = json.loads(payload.detail)
         except (ValueError, RecursionError):
@@ -138,22 +138,22 @@ class Completeness:
         elif entry.phase == DROPPED:
             self.dropped.append(said)
 
-    def _on_call(self, leaf: int, line: int, entry: Entry, execution_id: str) -> None:
+    def _on_call(self, leaf: int, line: int, entry: LogEntry, execution_id: str) -> None:
         if entry.phase == "decision":
             self._on_decision(leaf, line, entry, execution_id)
-        if (entry.phase, entry.verdict) in STARTS:
+        if (entry.phase, entry.verdict) in PERMISSIONS:
             self.decided.setdefault(execution_id, leaf)
         if entry.verdict in EFFECTS.get(entry.phase, ()) and execution_id not in self.decided:
             message = f"{entry.phase} {entry.verdict} of call {execution_id}, and no decision before it let it go"
-            fault = _at("effect_without_decision", message, leaf, line, entry)
+            fault = _fault_at("effect_without_decision", message, leaf, line, entry)
             if self.partial:
                 self.lonely.setdefault(execution_id, []).append(fault)
             else:
                 self.say(fault)
 
-    def _on_decision(self, leaf: int, line: int, entry: Entry, execution_id: str) -> None:
+    def _on_decision(self, leaf: int, line: int, entry: LogEntry, execution_id: str) -> None:
         self.decisions += 1
-        if entry.verdict in JUDGED and (entry.project, entry.policy_version) not in self.policies:
+        if entry.verdict in RULED_VERDICTS and (entry.project, entry.policy_version) not in self.policies:
             message = f"decided under policy version {entry.policy_version}, which is not stored"
             self._fault("decision_without_policy", message, leaf, line, entry)
         seq, kept = self.steps.get(execution_id, (None, True))
@@ -163,12 +163,12 @@ class Completeness:
         elif seq is None:
             self.unkept.add(execution_id)
 
-    def _fault(self, code: str, message: str, leaf: int, line: int, entry: Entry) -> None:
-        self.say(_at(code, message, leaf, line, entry))
+    def _fault(self, code: str, message: str, leaf: int, line: int, entry: LogEntry) -> None:
+        self.say(_fault_at(code, message, leaf, line, entry))
 
 
-def _at(code: str, message: str, leaf: int, line: int, entry: Entry) -> Fault:
-    return Fault(code=code, message=message, line=line, leaf=leaf, entry_id=entry.entry_id)
+def _fault_at(code: str, message: str, leaf: int, line: int, entry: LogEntry) -> AuditFault:
+    return AuditFault(code=code, message=message, line=line, leaf=leaf, entry_id=entry.entry_id)
 
 
 def _number(value: object) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 from towpath_audit.merkle import leaf_hash
 
-FORM = "towpath-audit-1"
+FORMAT = "towpath-audit-1"
 SALT_BYTES = 16
 
 
@@ -21,7 +21,7 @@ class EntryError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class LogEntry:
     """One entry as the log covers it. `at` is written by `notes.write_time`, `commitment` is hex."""
 
     entry_id: int
@@ -43,7 +43,7 @@ class Entry:
 
     def leaf_bytes(self) -> bytes:
         """Return what the leaf hashes. The SQL function tas.audit_leaf_hash makes the same bytes."""
-        return (FORM + "\n" + "".join(_field(getattr(self, name)) for name in _NAMES)).encode()
+        return (FORMAT + "\n" + "".join(_field(getattr(self, name)) for name in _FIELD_NAMES)).encode()
 
     def leaf_hash(self) -> bytes:
         """Return the hash of this entry's leaf."""
@@ -54,24 +54,24 @@ class Entry:
         return asdict(self)
 
     @classmethod
-    def read(cls, said: Any) -> "Entry":
+    def read(cls, said: Any) -> "LogEntry":
         """Read what `as_json` wrote, exactly that; raises EntryError."""
-        if not isinstance(said, Mapping) or set(said) != set(_NAMES):
+        if not isinstance(said, Mapping) or set(said) != set(_FIELD_NAMES):
             raise EntryError("an entry has other fields")
-        for name in _NAMES:
-            if not _is_of(name, said[name]):
+        for name in _FIELD_NAMES:
+            if not _has_type(name, said[name]):
                 raise EntryError(f"the field {name} of the entry is of another kind")
-        _encodable(said.values())
+        _check_encodable(said.values())
         return cls(**said)
 
 
-_NAMES = tuple(field.name for field in fields(Entry))
+_FIELD_NAMES = tuple(field.name for field in fields(LogEntry))
 _NUMBERS = frozenset({"entry_id", "policy_version"})
 _OPTIONAL = frozenset({"run_id", "execution_id", "rule"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Payload:
+class EntryPayload:
     """What can be erased: the digest of the arguments and the details, under a salt of 16 random bytes."""
 
     salt: bytes
@@ -87,13 +87,13 @@ class Payload:
         return {"salt": self.salt.hex(), "args_digest": self.args_digest, "detail": self.detail}
 
     @classmethod
-    def read(cls, said: Any) -> "Payload":
+    def read(cls, said: Any) -> "EntryPayload":
         """Read what `as_json` wrote; raises EntryError."""
         if not isinstance(said, Mapping) or set(said) != {"salt", "args_digest", "detail"}:
             raise EntryError("a payload has other fields")
         if not all(isinstance(value, str) for value in said.values()) or "\n" in said["args_digest"]:
             raise EntryError("a field of the payload is of another kind")
-        _encodable(said.values())
+        _check_encodable(said.values())
         try:
             salt = bytes.fromhex(said["salt"])
         except ValueError as error:
@@ -103,7 +103,7 @@ class Payload:
         return cls(salt=salt, args_digest=said["args_digest"], detail=said["detail"])
 
 
-def _encodable(values: Iterable[object]) -> None:
+def _check_encodable(values: Iterable[object]) -> None:
     """JSON can spell half a character, which has no bytes and which Postgres would never have stored."""
     try:
         "".join(value for value in values if isinstance(value, str)).encode()
@@ -118,7 +118,7 @@ def _field(value: str | int | None) -> str:
     return f"{len(text.encode())}:{text}\n"
 
 
-def _is_of(name: str, value: Any) -> bool:
+def _has_type(name: str, value: Any) -> bool:
     if name in _NUMBERS:
         return isinstance(value, int) and not isinstance(value, bool)
     return isinstance(value, str) or (value is None and name in _OPTIONAL)

@@ -27,7 +27,7 @@ def node_hash(left: bytes, right: bytes) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class TreeEdge:
     """All of a tree that is needed to let it grow: the roots of its perfect subtrees, the largest first.
 
     There is one for each bit that is set in `size`, so it stays small however large the tree is.
@@ -44,7 +44,7 @@ class Edge:
             msg = f"a hash has {HASH_BYTES} bytes"
             raise ValueError(msg)
 
-    def extended(self, leaves: Iterable[bytes]) -> "Edge":
+    def extended(self, leaves: Iterable[bytes]) -> "TreeEdge":
         """Return the edge after the leaf hashes *leaves* were added; costs about one hash for each."""
         size, hashes = self.size, list(self.hashes)
         for leaf in leaves:
@@ -54,7 +54,7 @@ class Edge:
                 below >>= 1
             hashes.append(one)
             size += 1
-        return Edge(size, tuple(hashes))
+        return TreeEdge(size, tuple(hashes))
 
     @property
     def root(self) -> bytes:
@@ -71,14 +71,14 @@ class Edge:
         return b"".join(self.hashes)
 
     @classmethod
-    def unpacked(cls, size: int, data: bytes) -> "Edge":
+    def unpacked(cls, size: int, data: bytes) -> "TreeEdge":
         """Return the edge that `packed` wrote; raises ValueError for bytes that are none of a tree of *size*."""
         return cls(size, tuple(data[at : at + HASH_BYTES] for at in range(0, len(data), HASH_BYTES)))
 
 
 def tree_root(leaves: Sequence[bytes]) -> bytes:
     """Return the root over the leaf hashes *leaves*."""
-    return Edge().extended(leaves).root
+    return TreeEdge().extended(leaves).root
 
 
 def inclusion_proof(leaves: Sequence[bytes], index: int) -> tuple[bytes, ...]:
@@ -163,10 +163,10 @@ def check_consistency(old: int, new: int, old_root: bytes, new_root: bytes, proo
         path.insert(0, old_root)
     if not path:
         raise ProofError("the proof is too short")
-    _climb(old, new, old_root, new_root, path)
+    _check_path(old, new, old_root, new_root, path)
 
 
-def _climb(old: int, new: int, old_root: bytes, new_root: bytes, path: Sequence[bytes]) -> None:
+def _check_path(old: int, new: int, old_root: bytes, new_root: bytes, path: Sequence[bytes]) -> None:
     place, last = old - 1, new - 1
     while place & 1:
         place, last = place >> 1, last >> 1

@@ -7,25 +7,25 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from towpath_audit.entries import Entry, EntryError, Payload
+from towpath_audit.entries import EntryError, EntryPayload, LogEntry
 from towpath_audit.merkle import HASH_BYTES, ProofError, check_inclusion
 from towpath_audit.notes import Checkpoint, NoteError, PublicKey, open_note, write_time
-from towpath_audit.report import Fault, Report
+from towpath_audit.report import AuditFault, AuditReport
 
 FORMAT = "towpath-audit-proof/1"
 _HEAD = f'{{\n  "format": "{FORMAT}"'
 
 
-class Proved(NamedTuple):
+class ProvedEntry(NamedTuple):
     """One entry with its place and its path; the payload is None where it is erased or not shown."""
 
     leaf: int
-    entry: Entry
-    payload: Payload | None
+    entry: LogEntry
+    payload: EntryPayload | None
     path: Sequence[bytes]
 
 
-def written_proof(note: str, keys: Iterable[PublicKey], proved: Iterable[Proved]) -> str:
+def serialize_proof(note: str, keys: Iterable[PublicKey], proved: Iterable[ProvedEntry]) -> str:
     """Return the file: JSON in ASCII, for people to look at too."""
     entries = [
         {
@@ -45,23 +45,23 @@ def is_proof(text: str) -> bool:
     return text.startswith(_HEAD)
 
 
-def verify_proof(text: str, *, checkpoints: Sequence[str] = (), keys: Sequence[str] = ()) -> Report:
+def verify_proof(text: str, *, checkpoints: Sequence[str] = (), keys: Sequence[str] = ()) -> AuditReport:
     """Verify a proof; *checkpoints* and *keys* are those of `verifier.verify`. Whatever it holds, this returns."""
-    report = Report()
+    report = AuditReport()
     try:
         said = json.loads(text)
         brought = [PublicKey.read(one) for one in said["keys"]]
         note, listed = str(said["checkpoint"]), list(said["entries"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, NoteError) as error:
-        report.faults.append(Fault(code="unreadable", message=f"this is no proof: {error}"))
+        report.faults.append(AuditFault(code="unreadable", message=f"this is no proof: {error}"))
         return report
     trusted = [key for key in brought if not keys or key.fingerprint in keys or key.text in keys]
-    sealed = _opened(note, trusted, report, "checkpoint_signature", "the checkpoint of the proof")
+    sealed = _open_checkpoint(note, trusted, report, "checkpoint_signature", "the checkpoint of the proof")
     if sealed is None:
         return report
     for place, one in enumerate(listed):
         _check(one, place, sealed, report)
-    _compare(sealed, [_opened(one, trusted, report, *_OUTSIDE) for one in checkpoints], report)
+    _compare_outside(sealed, [_open_checkpoint(one, trusted, report, *_OUTSIDE) for one in checkpoints], report)
     if not keys:
         report.notes.append("no key was pinned: the proof's own word was taken for whose key it is")
     report.figures |= {"entries": len(listed), "size": sealed.size, "origin": sealed.origin, "root": sealed.root.hex()}
@@ -73,33 +73,35 @@ def verify_proof(text: str, *, checkpoints: Sequence[str] = (), keys: Sequence[s
 _OUTSIDE = ("outside_unreadable", "a checkpoint from outside")
 
 
-def _opened(note: str, keys: Sequence[PublicKey], report: Report, code: str, what: str) -> Checkpoint | None:
+def _open_checkpoint(
+    note: str, keys: Sequence[PublicKey], report: AuditReport, code: str, what: str
+) -> Checkpoint | None:
     try:
         return Checkpoint.read(open_note(note, keys)[0])
     except NoteError as error:
-        report.faults.append(Fault(code=code, message=f"{what} can't be used: {error}"))
+        report.faults.append(AuditFault(code=code, message=f"{what} can't be used: {error}"))
         return None
 
 
-def _check(said: Any, place: int, sealed: Checkpoint, report: Report) -> None:
+def _check(said: Any, place: int, sealed: Checkpoint, report: AuditReport) -> None:
     try:
         leaf, path = _leaf(said["leaf"]), [_hash(step) for step in said["path"]]
-        entry = Entry.read(said["entry"])
+        entry = LogEntry.read(said["entry"])
         check_inclusion(entry.leaf_hash(), leaf, sealed.size, path, sealed.root)
-        payload = None if said["payload"] is None else Payload.read(said["payload"])
+        payload = None if said["payload"] is None else EntryPayload.read(said["payload"])
     except (KeyError, TypeError, ValueError, EntryError, ProofError) as error:
-        report.faults.append(Fault(code="entry_unproved", message=f"entry {place + 1} of the proof: {error}"))
+        report.faults.append(AuditFault(code="entry_unproved", message=f"entry {place + 1} of the proof: {error}"))
         return
     if payload is not None and payload.commitment() != entry.commitment:
         message = "the payload is not what the entry is committed to"
-        report.faults.append(Fault(code="payload_changed", message=message, leaf=leaf, entry_id=entry.entry_id))
+        report.faults.append(AuditFault(code="payload_changed", message=message, leaf=leaf, entry_id=entry.entry_id))
 
 
-def _compare(sealed: Checkpoint, outside: Sequence[Checkpoint | None], report: Report) -> None:
+def _compare_outside(sealed: Checkpoint, outside: Sequence[Checkpoint | None], report: AuditReport) -> None:
     same = [one for one in outside if one is not None and (one.origin, one.size) == (sealed.origin, sealed.size)]
     if any(one.root != sealed.root for one in same):
         message = f"the checkpoint from outside over {sealed.size} leaves has another root"
-        report.faults.append(Fault(code="outside_differs", message=message))
+        report.faults.append(AuditFault(code="outside_differs", message=message))
     elif not same:
         report.notes.append(
             f"no checkpoint from outside over {sealed.size} leaves was given: whoever holds the key could have made "

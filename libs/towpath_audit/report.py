@@ -5,7 +5,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class AuditFault:
     """One thing that does not fit.
 
     The place is a line of the bundle, a leaf of the log, or a range of leaves (`leaf` to `last_leaf`) where only a
@@ -47,10 +47,10 @@ class Fault:
 
 
 @dataclass(slots=True)
-class Report:
+class AuditReport:
     """Everything that was found. `faults` are in the order of the log; without any the bundle holds."""
 
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[AuditFault] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=dict)
 
@@ -59,7 +59,7 @@ class Report:
         """Whether nothing is wrong."""
         return not self.faults
 
-    def ordered(self) -> "Report":
+    def ordered(self) -> "AuditReport":
         """Return the report with its faults in the order of the bundle."""
         far = 1 << 62
         self.faults.sort(key=lambda one: (one.line or far, one.leaf if one.leaf is not None else far))

@@ -10,12 +10,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from towpath_audit.bundle import FORMAT, Line, digest, page_holds, written
+from towpath_audit.bundle import FORMAT, Line, digest, is_page_signed, serialize_line
 from towpath_audit.completeness import Completeness
-from towpath_audit.entries import Entry, EntryError, Payload
-from towpath_audit.merkle import HASH_BYTES, Edge, ProofError, check_inclusion
+from towpath_audit.entries import EntryError, EntryPayload, LogEntry
+from towpath_audit.merkle import HASH_BYTES, ProofError, TreeEdge, check_inclusion
 from towpath_audit.notes import Checkpoint, NoteError, PublicKey, open_note, read_time
-from towpath_audit.report import Fault, Report
+from towpath_audit.report import AuditFault, AuditReport
 
 MAX_FAULTS = 1_000
 """Faults that are told one by one; a bundle with more is not worth more words."""
@@ -25,26 +25,26 @@ class _BadLineError(Exception):
     """A line that is none; the message says why."""
 
 
-def verify(lines: Iterable[str], *, checkpoints: Sequence[str] = (), keys: Sequence[str] = ()) -> Report:
+def verify(lines: Iterable[str], *, checkpoints: Sequence[str] = (), keys: Sequence[str] = ()) -> AuditReport:
     """Verify the *lines* of a bundle.
 
     *checkpoints* are signed notes that were kept outside of the platform; *keys* are the public keys that are trusted,
     each as `name+id+key` or by its fingerprint. Without *keys* those that the bundle brings are believed.
     """
-    walk = _Walk(checkpoints, keys)
+    walk = _BundleVerifier(checkpoints, keys)
     for number, line in enumerate(lines, 1):
         walk.take(number, line.removesuffix("\n"))
     return walk.end()
 
 
-class _Walk:
+class _BundleVerifier:
     def __init__(self, checkpoints: Sequence[str], pinned: Sequence[str]) -> None:
-        self._report = Report()
+        self._report = AuditReport()
         self._outside_notes = checkpoints
         self._pinned = pinned
         self._header: Line = {}
         self._keys: list[PublicKey] = []
-        self._edge = self._before = Edge()
+        self._edge = self._before = TreeEdge()
         self._stray = False  # the tree can't be followed any more: what comes is not compared to it
         self._sealed = 0
         self._agreed = 0  # up to here a checkpoint from outside says the same
@@ -70,7 +70,7 @@ class _Walk:
         """Take one line."""
         self._counts["lines"] = number
         try:
-            line = _read(text)
+            line = _parse_line(text)
             if line["kind"] == "page" and not self._last:
                 self._on_page(number, line, text)
                 return
@@ -91,7 +91,7 @@ class _Walk:
         else:
             raise _BadLineError(f"a line of kind {line['kind']!r} is not known")
 
-    def end(self) -> Report:
+    def end(self) -> AuditReport:
         """Return what was found."""
         if not self._last:
             self._fault("truncated", "the bundle ends before its last page", line=self._counts["lines"] or None)
@@ -110,7 +110,7 @@ class _Walk:
         report = self._report
         report.figures |= {**self._counts, "first": self._header.get("first"), "size": self._edge.size}
         report.figures |= {"root": self._edge.root.hex(), "keys": [key.fingerprint for key in self._keys]}
-        report.figures |= {name: self._header.get(name) for name in _PART}
+        report.figures |= {name: self._header.get(name) for name in _SCOPE_FIELDS}
         return report.ordered()
 
     def _part(self) -> None:
@@ -130,7 +130,7 @@ class _Walk:
         try:
             _check_header(line)
             hashes = tuple(bytes.fromhex(one) for one in line["edge"])
-            self._edge = Edge(line["first"], hashes)
+            self._edge = TreeEdge(line["first"], hashes)
             brought = [PublicKey.read(text) for text in line["keys"]]
         except (KeyError, TypeError, ValueError, AttributeError, NoteError) as error:
             raise _BadLineError(f"the header can't be used: {error}") from error
@@ -171,8 +171,8 @@ class _Walk:
         self._counts["leaves"] += 1
         self._grow(index, number, [stored])
         try:
-            entry = Entry.read(line.get("entry"))
-            payload = None if line.get("payload") is None else Payload.read(line["payload"])
+            entry = LogEntry.read(line.get("entry"))
+            payload = None if line.get("payload") is None else EntryPayload.read(line["payload"])
         except EntryError as error:
             self._fault("entry_changed", str(error), line=number, leaf=index)
             return
@@ -192,7 +192,7 @@ class _Walk:
             raise _BadLineError("an entry from before needs a proof")
         proof = [_hash(one) for one in path]
         try:
-            entry = Entry.read(line.get("entry"))
+            entry = LogEntry.read(line.get("entry"))
             check_inclusion(entry.leaf_hash(), index, self._before.size, proof, self._before.root)
         except (EntryError, ProofError) as error:
             self._fault("earlier_unproved", f"an entry from before the first leaf: {error}", line=number, leaf=index)
@@ -257,7 +257,7 @@ class _Walk:
 
     def _on_page(self, number: int, line: Line, text: str) -> None:
         lines, self._page = self._page, []
-        if not page_holds(line, self._keys):
+        if not is_page_signed(line, self._keys):
             self._fault("page_signature", "the page is not signed by a key that is trusted", line=number)
         if line.get("page") != self._pages or line.get("previous") != self._previous:
             self._fault("page_missing", f"page {line.get('page')} stands where page {self._pages} belongs", line=number)
@@ -304,18 +304,18 @@ class _Walk:
             self._fault("head_missing", message, line=1, leaf=0, last_leaf=first - 1)
 
     def _fault(self, code: str, message: str, **place: int | None) -> None:
-        self._say(Fault(code=code, message=message, **place))
+        self._say(AuditFault(code=code, message=message, **place))
 
-    def _say(self, fault: Fault) -> None:
+    def _say(self, fault: AuditFault) -> None:
         self._told += 1
         if self._told <= MAX_FAULTS:
             self._report.faults.append(fault)
 
 
-def _read(text: str) -> Line:
+def _parse_line(text: str) -> Line:
     try:
         line: Any = json.loads(text)
-        again = written(line)
+        again = serialize_line(line)
     except (ValueError, RecursionError) as error:
         raise _BadLineError("the line is not JSON") from error
     if not isinstance(line, dict) or not isinstance(line.get("kind"), str):
@@ -325,7 +325,7 @@ def _read(text: str) -> Line:
     return line
 
 
-_PART = ("origin", "project", "since", "until", "exported_at", "exported_by")
+_SCOPE_FIELDS = ("origin", "project", "since", "until", "exported_at", "exported_by")
 """What a header says in words of the part of the log that its bundle shows."""
 
 
@@ -336,7 +336,7 @@ def _check_header(line: Line) -> None:
             raise ValueError(f"{name} is no size")
     if not isinstance(line["edge"], list) or not isinstance(line["keys"], list):
         raise TypeError("edge and keys are lists")
-    for name in _PART:
+    for name in _SCOPE_FIELDS:
         if not (isinstance(line[name], str) or (line[name] is None and name in {"since", "until"})):
             raise ValueError(f"{name} is of another kind")
     for name in ("since", "until"):

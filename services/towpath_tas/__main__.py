@@ -13,21 +13,21 @@ from towpath_fabric.service import Service
 from towpath_fabric.tickets import TicketSigner
 from towpath_tas.adapters.keys import KeyFileError, load_key
 from towpath_tas.adapters.ledger_tables import QUERIES
-from towpath_tas.app.audit.audit_queries import Audit, Blobs
-from towpath_tas.app.audit.housekeeping import House
-from towpath_tas.app.policy.access_queries import Access
-from towpath_tas.app.policy.policies import Policies, PolicyFile
-from towpath_tas.app.policy.policy_diff import History
-from towpath_tas.app.policy.policy_statistics import Figuring
-from towpath_tas.app.policy.policy_versions import Versions
-from towpath_tas.app.policy.shadow_policy import Shadow
-from towpath_tas.app.policy.tool_registration import Tools
-from towpath_tas.metrics import Metrics
+from towpath_tas.app.audit.audit_queries import AuditQueries, CallBlobs
+from towpath_tas.app.audit.housekeeping import Housekeeping
+from towpath_tas.app.policy.access_queries import AccessQueries
+from towpath_tas.app.policy.policies import PolicyFileWatcher, PolicyStore
+from towpath_tas.app.policy.policy_diff import PolicyDiffs
+from towpath_tas.app.policy.policy_statistics import PolicyStatistics
+from towpath_tas.app.policy.policy_versions import PolicyHistory
+from towpath_tas.app.policy.shadow_policy import ShadowPolicies
+from towpath_tas.app.policy.tool_registration import ToolRegistrations
+from towpath_tas.metrics import TasMetrics
 from towpath_tas.settings import TasSettings
-from towpath_tas.wiring import Parts, Ports, note_signer, serve, serve_toolsets, start_auditing
+from towpath_tas.wiring import CallPorts, CallWiring, note_signer, serve, serve_toolsets, start_audit
 
 
-class ToolAccess:
+class ToolAccessService:
     """Wires the parts of one replica once database and broker are there."""
 
     def __init__(self, service: Service, settings: TasSettings, signer: TicketSigner, notes: Signer) -> None:
@@ -35,7 +35,7 @@ class ToolAccess:
         self._settings = settings
         self._signer = signer
         self._notes = notes
-        self._metrics = Metrics(service.registry)
+        self._metrics = TasMetrics(service.registry)
 
     async def start(self) -> None:
         """Declare streams, apply the policy file, answer requests, begin to work."""
@@ -44,29 +44,29 @@ class ToolAccess:
         window = 2 * self._settings.batch_size
         asked = PullConsumer(bus.nc, TOOLREQ_CONSUMER, window=window, rebind=self._ensure)
         ended = PullConsumer(bus.nc, TOOLOUT_CONSUMER, window=window, rebind=self._ensure)
-        ports = Ports(pool=pool, bus=bus, asked=asked, ended=ended, telemetry=service.telemetry)
-        parts = Parts(ports, self._signer, self._settings, self._metrics, service.log)
+        ports = CallPorts(pool=pool, bus=bus, asked=asked, ended=ended, telemetry=service.telemetry)
+        parts = CallWiring(ports, self._signer, self._settings, self._metrics, service.log)
         await parts.learn_time()
-        policies = Policies(pool, parts.laws)
+        policies = PolicyStore(pool, parts.laws)
         if self._settings.policy_file is not None:
-            watch = PolicyFile(policies, self._settings.policy_file, self._settings.policy_project, service.log)
+            watch = PolicyFileWatcher(policies, self._settings.policy_file, self._settings.policy_project, service.log)
             await watch.look()
             service.loop(watch.run)
         self._answer(parts, policies)
         parts.answer()
-        start_auditing(service, self._settings, self._notes, self._metrics)
+        start_audit(service, self._settings, self._notes, self._metrics)
         for consumer in (asked, ended):
             await consumer.start()
             service.on_stop(consumer.stop)
         await parts.claims.start()
         service.on_stop(parts.claims.stop)
-        for loop in (*parts.loops, House(pool, service.log).run):
+        for loop in (*parts.loops, Housekeeping(pool, service.log).run):
             service.loop(loop)
 
-    def _answer(self, parts: Parts, policies: Policies) -> None:
+    def _answer(self, parts: CallWiring, policies: PolicyStore) -> None:
         bus, pool = self._service.bus, self._service.pool
-        access, audit, blobs = Access(pool, parts.laws), Audit(pool), Blobs(pool, parts.tickets)
-        tools = Tools(pool, bus, parts.tickets, trusting=self._settings.embedded)
+        access, audit, blobs = AccessQueries(pool, parts.laws), AuditQueries(pool), CallBlobs(pool, parts.tickets)
+        tools = ToolRegistrations(pool, bus, parts.tickets, trusting=self._settings.embedded)
         serve(bus, rpc.CHECK_ACCESS, access.check)
         serve(bus, rpc.GET_PERMISSIONS, access.permissions)
         serve(bus, rpc.CHECK_GRANT, access.check_grant)
@@ -82,17 +82,17 @@ class ToolAccess:
         serve(bus, rpc.BLOB_PUT, blobs.put)
         serve(bus, rpc.BLOB_GET_CALLS, blobs.get)
 
-    def _look_back(self, parts: Parts, policies: Policies) -> None:
+    def _look_back(self, parts: CallWiring, policies: PolicyStore) -> None:
         bus, pool = self._service.bus, self._service.pool
-        versions, shadow = Versions(pool, policies), Shadow(pool)
+        versions, shadow = PolicyHistory(pool, policies), ShadowPolicies(pool)
         serve(bus, rpc.POLICY_VERSIONS, versions.list_versions)
         serve(bus, rpc.POLICY_CHANGES, versions.changes)
         serve(bus, rpc.ROLL_BACK_POLICY, versions.roll_back)
         serve(bus, rpc.CHANGE_RULE, versions.change_rule)
-        serve(bus, rpc.DIFF_POLICY, History(pool, parts.laws).diff)
+        serve(bus, rpc.DIFF_POLICY, PolicyDiffs(pool, parts.laws).diff)
         serve(bus, rpc.SET_SHADOW, shadow.set)
         serve(bus, rpc.GET_SHADOW, shadow.view)
-        serve(bus, rpc.GET_STATISTICS, Figuring(pool).statistics)
+        serve(bus, rpc.GET_STATISTICS, PolicyStatistics(pool).statistics)
 
     async def _ensure(self) -> None:
         """Declare streams and consumers, also those of every toolset that a project ever registered."""
@@ -117,7 +117,7 @@ def main() -> int:
     except KeyFileError as error:
         unusable = str(error)
     else:
-        service.on_start(ToolAccess(service, settings, TicketSigner(key), notes).start)
+        service.on_start(ToolAccessService(service, settings, TicketSigner(key), notes).start)
         return service.run()
     service.log.error("a key can't be used", problem=unusable)
     return 2

@@ -2,14 +2,14 @@
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-STAYS_S = (
+STAY_BUCKETS_S = (
     *(0.0005, 0.00075, 0.001, 0.00125, 0.0015, 0.00175, 0.002, 0.0025, 0.003, 0.0035, 0.004, 0.005, 0.006, 0.008),
     *(0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.25, 0.5, 1, 5),
 )
 """Fine where a call passes, so that a median can be read from it (`bench/tas_step.py`)."""
 
 
-class Metrics:
+class TasMetrics:
     """Prometheus metrics of one replica; no label ever holds an id."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -37,7 +37,7 @@ class Metrics:
             "towpath_tas_stay_seconds",
             "From a message's arrival at the broker until what follows from it was sent",
             ["kind"],
-            buckets=STAYS_S,
+            buckets=STAY_BUCKETS_S,
             registry=registry,
         )
         self.write_seconds = Histogram(

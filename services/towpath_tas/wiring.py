@@ -25,31 +25,31 @@ from towpath_fabric.service import Service
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.telemetry.recorder import Telemetry
 from towpath_fabric.tickets import TicketSigner
-from towpath_tas.adapters.checkpoints import CheckpointFile, CheckpointLog, Witness
+from towpath_tas.adapters.checkpoints import CheckpointFile, CheckpointLog, CheckpointWitness
 from towpath_tas.adapters.keys import KeyFileError, load_key
 from towpath_tas.app.audit.audit_export import AuditExports
-from towpath_tas.app.audit.audit_proofs import Proving
-from towpath_tas.app.audit.housekeeping import Retention
-from towpath_tas.app.audit.sealer import Outlet, Sealer
-from towpath_tas.app.calls.dead_letters import Letters
-from towpath_tas.app.calls.dispatcher import Sender, Tickets
-from towpath_tas.app.calls.ledger_commands import Settling
-from towpath_tas.app.calls.ledger_store import Book, Clock
-from towpath_tas.app.calls.start_claims import Claims
-from towpath_tas.app.calls.stop_switches import SwitchBoard
-from towpath_tas.app.calls.tool_outcomes import Outcomes
-from towpath_tas.app.calls.tool_requests import Requests
-from towpath_tas.app.policy.policy_cache import Laws
-from towpath_tas.app.policy.tool_registration import Tools
-from towpath_tas.core.calls.internal_calls import own_tools
-from towpath_tas.metrics import Metrics
+from towpath_tas.app.audit.audit_proofs import AuditProofs
+from towpath_tas.app.audit.housekeeping import AuditRetention
+from towpath_tas.app.audit.sealer import CheckpointPublisher, Sealer
+from towpath_tas.app.calls.dead_letters import WorkerDeadLetters
+from towpath_tas.app.calls.dispatcher import CallDispatcher, TicketIssuer
+from towpath_tas.app.calls.ledger_commands import LedgerCommands
+from towpath_tas.app.calls.ledger_store import DatabaseTime, LedgerStore
+from towpath_tas.app.calls.start_claims import StartClaimServer
+from towpath_tas.app.calls.stop_switches import SwitchCommands
+from towpath_tas.app.calls.tool_outcomes import ToolOutcomeConsumer
+from towpath_tas.app.calls.tool_requests import ToolRequestConsumer
+from towpath_tas.app.policy.policy_cache import PolicyCache
+from towpath_tas.app.policy.tool_registration import ToolRegistrations
+from towpath_tas.core.calls.internal_calls import platform_tools
+from towpath_tas.metrics import TasMetrics
 from towpath_tas.settings import TasSettings
 
 Handler = Callable[[Any], Awaitable[Message]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ports:
+class CallPorts:
     """Where a replica touches the world: `asked` are tool requests, `ended` outcomes."""
 
     pool: Database
@@ -71,35 +71,35 @@ def serve(bus: Wire, method: rpc.Method, handler: Handler) -> None:
     bus.answer(method, reachable)
 
 
-class Parts:
+class CallWiring:
     """One replica's way of a call: first `learn_time`, then `answer` and `claims.start`, then all `loops` for ever."""
 
     def __init__(
-        self, ports: Ports, signer: TicketSigner, settings: TasSettings, metrics: Metrics, log: Logger
+        self, ports: CallPorts, signer: TicketSigner, settings: TasSettings, metrics: TasMetrics, log: Logger
     ) -> None:
         self._ports = ports
         self._metrics = metrics
         self._log = log
         pool, bus, size = ports.pool, ports.bus, settings.batch_size
-        self.laws = Laws(metrics, own_tools(orchestrate=settings.agent_orchestrate_enabled))
-        clock = Clock()
-        self.book = book = Book(self.laws, clock, metrics, log, cache_calls=settings.cache_calls)
-        self.tickets = Tickets(signer, clock, settings.ticket_life_s)
-        sender = Sender(bus, self.tickets, metrics)
-        self._settling = Settling(pool, book, sender)
-        self._switches = SwitchBoard(pool, bus, sender, log)
-        self.letters = Letters(pool, bus, book, sender, metrics, log)
-        requests = Requests(
+        self.laws = PolicyCache(metrics, platform_tools(orchestrate=settings.agent_orchestrate_enabled))
+        clock = DatabaseTime()
+        self.book = book = LedgerStore(self.laws, clock, metrics, log, cache_calls=settings.cache_calls)
+        self.tickets = TicketIssuer(signer, clock, settings.ticket_life_s)
+        sender = CallDispatcher(bus, self.tickets, metrics)
+        self._settling = LedgerCommands(pool, book, sender)
+        self._switches = SwitchCommands(pool, bus, sender, log)
+        self.letters = WorkerDeadLetters(pool, bus, book, sender, metrics, log)
+        requests = ToolRequestConsumer(
             *(ports.asked, Lane(pool), book, sender, self._dead("TOOLREQ", self.letters.tell), metrics, log),
             batch_size=size,
             telemetry=ports.telemetry,
         )
-        outcomes = Outcomes(
+        outcomes = ToolOutcomeConsumer(
             *(ports.ended, Lane(pool), book, sender, self.tickets, bus, self._dead("TOOLOUT")),
             *(metrics, log),
             batch_size=size,
         )
-        self.claims = Claims(bus, Lane(pool), book, sender, self.tickets, metrics, log)
+        self.claims = StartClaimServer(bus, Lane(pool), book, sender, self.tickets, metrics, log)
         self.loops: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (
             requests.run,
             outcomes.run,
@@ -126,7 +126,7 @@ class Parts:
         return DeadLetters(self._ports.pool, stream, self._metrics.dead, self._log, tell)
 
 
-BESIDE = "seal.key"
+SEAL_KEY_NAME = "seal.key"
 """The name of the embedded platform's sealing key, which lies beside the one that signs tickets."""
 
 
@@ -134,7 +134,7 @@ def note_signer(settings: TasSettings) -> Signer:
     """Return what signs checkpoints; the embedded platform makes its key. Raises KeyFileError."""
     path = settings.seal_key_file
     if path is None and settings.embedded and settings.ticket_key_file is not None:
-        path = settings.ticket_key_file.with_name(BESIDE)
+        path = settings.ticket_key_file.with_name(SEAL_KEY_NAME)
     if path is None:
         msg = "TOWPATH_SEAL_KEY_FILE is not set, and the audit has to be sealed; make a key: towpath keys seal FILE"
         raise KeyFileError(msg)
@@ -144,14 +144,14 @@ def note_signer(settings: TasSettings) -> Signer:
         raise KeyFileError(f"TOWPATH_AUDIT_ORIGIN: {error}") from error
 
 
-def start_auditing(service: Service, settings: TasSettings, signer: Signer, metrics: Metrics) -> None:
+def start_audit(service: Service, settings: TasSettings, signer: Signer, metrics: TasMetrics) -> None:
     """Answer what is asked of the log, and begin to seal it."""
     pool, bus, log = service.pool, service.bus, service.log
-    outlets: list[Outlet] = [CheckpointLog(log)]
+    outlets: list[CheckpointPublisher] = [CheckpointLog(log)]
     if settings.checkpoint_file is not None:
         outlets.append(CheckpointFile(settings.checkpoint_file, log))
     if settings.checkpoint_url:
-        outlets.append(Witness(settings.checkpoint_url, log))
+        outlets.append(CheckpointWitness(settings.checkpoint_url, log))
     sealer = Sealer(
         *(pool, signer, outlets, metrics, log),
         every_s=settings.seal_every_s,
@@ -162,28 +162,28 @@ def start_auditing(service: Service, settings: TasSettings, signer: Signer, metr
     serve(bus, rpc.AUDIT_EXPORT, bundles.export)
     serve(bus, rpc.AUDIT_CHECKPOINT, bundles.checkpoint)
     serve(bus, rpc.AUDIT_ERASE, bundles.erase)
-    serve(bus, rpc.AUDIT_PROVE, Proving(pool, sealer).prove)
+    serve(bus, rpc.AUDIT_PROVE, AuditProofs(pool, sealer).prove)
     service.loop(sealer.run)
-    service.loop(Retention(pool, log, keep_days=settings.audit_keep_days).run)
+    service.loop(AuditRetention(pool, log, keep_days=settings.audit_keep_days).run)
 
 
-def serve_toolsets(bus: Bus, tools: Tools, letters: Letters) -> None:
+def serve_toolsets(bus: Bus, tools: ToolRegistrations, letters: WorkerDeadLetters) -> None:
     """Answer registrations and dead letters of workers whose credential is bound to project and toolset."""
 
     async def register(request: RegisterTools, subject: str) -> ToolsRegistered:
-        require(subject, for_toolset(rpc.REGISTER_TOOLS.subject, request.project, request.toolset))
+        require_same_toolset(subject, for_toolset(rpc.REGISTER_TOOLS.subject, request.project, request.toolset))
         return await tools.register(request)
 
     async def report(request: ReportDead, subject: str) -> ActionDone:
         project, toolset = subject.split(".")[-2:]
-        require(request.subject, tool_exec(project, toolset))
+        require_same_toolset(request.subject, tool_exec(project, toolset))
         return await letters.report(request)
 
     bus.answer_subject(for_toolset(rpc.REGISTER_TOOLS.subject, "*", "*"), RegisterTools, register)
     bus.answer_subject(for_toolset(rpc.DEAD_LETTER_CALLS.subject, "*", "*"), ReportDead, report)
 
 
-def require(said: str, meant: str) -> None:
+def require_same_toolset(said: str, meant: str) -> None:
     """Raise `forbidden` where a worker *said* something of another toolset than the one that it is *meant* to serve."""
     if said != meant:
         raise ProblemError(problem("forbidden", f"this credential is of another toolset: {said} is not {meant}"))

@@ -46,7 +46,7 @@ _ALL: Final = (
         module="towpath_tas",
         figure="late",
         mutations=(
-            Mutation(symbol="towpath_tas:_picture", old="fence=found.fence", new="fence=0"),
+            Mutation(symbol="towpath_tas:_decision_context", old="fence=found.fence", new="fence=0"),
             *(
                 Mutation(
                     symbol=f"towpath_tas:{function}",
@@ -69,7 +69,7 @@ _ALL: Final = (
                 new="""
 if call.status in {CallStatus.PERMITTED, CallStatus.STARTED, CallStatus.SUCCEEDED, CallStatus.FAILED}:
     again = call.changed(status=CallStatus.PERMITTED, attempt=call.attempt + 1, claims=(), fact=None)
-    return Step(call=again, effects=(Dispatch(call=again),))
+    return LedgerChange(call=again, effects=(DispatchCall(call=again),))
 differing = _conflict(call, request, args_digest)
 """,
             ),
@@ -108,12 +108,12 @@ for message in [item.message for item in items if item.message is not None]:
         figure="audit_holes",
         mutations=(
             Mutation(
-                symbol="towpath_tas:Requests._handle",
+                symbol="towpath_tas:ToolRequestConsumer._handle",
                 old="await self._book.apply(self._lane, entries)",
                 new="self._book.sender = self._sender; await self._book.apply(self._lane, entries)",
             ),
             Mutation(
-                symbol="towpath_tas:Book._store",
+                symbol="towpath_tas:LedgerStore._store",
                 old="steps = [entry.step for entry in group]",
                 new="""
 steps = [entry.step for entry in group]

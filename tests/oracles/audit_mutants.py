@@ -16,7 +16,7 @@ from collections import Counter
 from tests.support.tas.audit_log import PROJECT, AuditLog, Forger, audit_log, fill
 from tests.support.tas.audit_mutants import inside, outside
 
-from towpath_audit.report import Report
+from towpath_audit.report import AuditReport
 from towpath_audit.verifier import verify
 from towpath_contracts.tools.audit import EraseAudit
 from towpath_embedded.servers.postgres import Postgres
@@ -57,7 +57,7 @@ def main() -> int:
     options = parser.parse_args()
     whole, erased, log = asyncio.run(bundles(options.entries))
 
-    def check(lines: list[str]) -> Report:
+    def check(lines: list[str]) -> AuditReport:
         return verify(lines, checkpoints=log.kept.notes, keys=[log.notes.public.fingerprint])
 
     began = time.perf_counter()

@@ -26,10 +26,10 @@ from towpath_contracts.tools.grants import grant_chain
 from towpath_engine.requests.network_context import offered_tools
 from towpath_orchestrator.core.tasks import created_event
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
-from towpath_tas.core.authorization import Law, Ruling, asked_in
-from towpath_tas.core.denial_alternatives import crew_of
+from towpath_tas.core.authorization import AuthorizationDecision, PolicyBundle, query_of_request
+from towpath_tas.core.denial_alternatives import directory_of
 from towpath_tas.core.policy.matrix import Matrix, Rule
-from towpath_tas.core.tools.registry import Registry, ToolVersion
+from towpath_tas.core.tools.registry import ToolRegistry, ToolVersion
 
 AGENTS = ("lead", "clerk", "expert")
 TOOLS = {"mail.send": "send", "mail.read": "read", "shop.refund": "write", "shop.find": "read", "web.get": "read"}
@@ -212,12 +212,12 @@ def snapshot_of(tree: Tree) -> Snapshot:
     )
 
 
-def law_of(tree: Tree, snapshot: Snapshot) -> Law:
+def law_of(tree: Tree, snapshot: Snapshot) -> PolicyBundle:
     """Return the rules as the tool-access service has them in memory."""
     rules = [Rule(name=f"r{place}", **rule) for place, rule in enumerate(tree.rules)]
     tools = [ToolVersion(spec=spec, version=1, digest=spec.name) for spec in snapshot.tools.values()]
-    law = Law(Matrix(rules, _condition, 1), Registry(tools, matches, 1), compile_grant)
-    law.crews = {"sha256:n": crew_of(snapshot)}
+    law = PolicyBundle(Matrix(rules, _condition, 1), ToolRegistry(tools, matches, 1), compile_grant)
+    law.crews = {"sha256:n": directory_of(snapshot)}
     return law
 
 
@@ -235,7 +235,7 @@ def submit(tree: Tree, snapshot: Snapshot) -> None:
         node.created = RunCreated.model_validate_json(made.model_dump_json())  # as it is stored
 
 
-def ask(law: Law, node: Node, agent: str, tool: str, amount: int) -> Ruling:
+def ask(law: PolicyBundle, node: Node, agent: str, tool: str, amount: int) -> AuthorizationDecision:
     """Put a call of *node*'s run to the rules, over the wire."""
     assert node.created is not None
     said = {"execution_id": UUID(int=2), "run_id": UUID(int=1), "project": "p", "network": "n"}
@@ -244,10 +244,10 @@ def ask(law: Law, node: Node, agent: str, tool: str, amount: int) -> Ruling:
     chain = grant_chain(node.created.grants, node.created.grant)
     request = ToolRequest.model_validate({**said, **task, **what, "grant": node.created.grant, "grants": chain})
     request = ToolRequest.model_validate_json(request.model_dump_json())
-    return law.rule(asked_in(request, canonical_json(request.args)))
+    return law.rule(query_of_request(request, canonical_json(request.args)))
 
 
-def judged(tree: Tree, law: Law, snapshot: Snapshot, node: Node, said: Counter[str]) -> Iterator[str]:
+def judged(tree: Tree, law: PolicyBundle, snapshot: Snapshot, node: Node, said: Counter[str]) -> Iterator[str]:
     """Yield what is wrong with the answers to one run."""
     for tool in TOOLS:
         for amount in AMOUNTS:
@@ -268,7 +268,7 @@ def judged(tree: Tree, law: Law, snapshot: Snapshot, node: Node, said: Counter[s
             yield f"{node.agent} is not shown {tool}, which its grants let through"
 
 
-def _rungs(tree: Tree, node: Node, ruling: Ruling, tool: str, amount: int) -> Iterator[str]:
+def _rungs(tree: Tree, node: Node, ruling: AuthorizationDecision, tool: str, amount: int) -> Iterator[str]:
     denial = ruling.denial
     if denial is None:
         return

@@ -24,8 +24,8 @@ from cel_expr_python import cel as google
 from tests.oracles.policy_texts import condition_text, question
 
 from towpath_tas.adapters.cel import compile_condition
-from towpath_tas.core.policy.conditions import VARIABLES, Met
-from towpath_tas.core.policy.matrix import Effect, Matrix, Rule, Who
+from towpath_tas.core.policy.conditions import VARIABLES, ConditionResult
+from towpath_tas.core.policy.matrix import Matrix, Principal, Rule, RuleEffect
 
 AGREED = (
     *("args.tags.exists(x, x == 'a')", "args.tags.all(x, x != null)", "args.to.matches('^a')", "args.tags[0] == 1"),
@@ -48,12 +48,12 @@ PEOPLE = ("ann", "bert", "svc-night")
 PEOPLE_PATTERNS = ("*", "*", "*", "ann", "svc-*", "*t")
 
 
-def googles_word(text: str, context: dict[str, Any]) -> Met:
+def googles_word(text: str, context: dict[str, Any]) -> ConditionResult:
     """Weigh a condition with Google's engine, its errors taken for errors."""
     found = ENVIRONMENT.compile(text, disable_check=True).eval(data=context)
     if str(found.type()) != "BOOL":
-        return Met.UNCLEAR
-    return Met.YES if found.value() else Met.NO
+        return ConditionResult.UNCLEAR
+    return ConditionResult.YES if found.value() else ConditionResult.NO
 
 
 def conditions(count: int, seed: int) -> tuple[Counter[str], list[str]]:
@@ -88,7 +88,7 @@ def matrices(count: int, seed: int) -> tuple[Counter[str], list[str]]:
         asked = [_request(dice) for _ in range(5)]
         theirs = _by_cedar([rule for _, (rule, _) in rules], texts, asked)
         for request, their in zip(asked, theirs, strict=True):
-            who = Who(request["network"], request["agent"], "", request["caller"], "shop")
+            who = Principal(request["network"], request["agent"], "", request["caller"], "shop")
             ours = matrix.decide(who, request["tool"], "call", {"args": request["args"]}).effect
             said[ours] += 1
             if ours != their:
@@ -96,13 +96,13 @@ def matrices(count: int, seed: int) -> tuple[Counter[str], list[str]]:
     return said, differing
 
 
-def the_known_difference() -> tuple[Effect, str]:
+def the_known_difference() -> tuple[RuleEffect, str]:
     """A rule that forbids, whose argument is missing: what we say, and what Cedar says."""
     rules = [
         Rule(name="all", effect="allow"),
         Rule(name="large", effect="deny", when="args.amount > 100"),
     ]
-    ours = Matrix(rules, compile_condition).decide(Who("", "", "", ""), "t", "call", {"args": {}}).effect
+    ours = Matrix(rules, compile_condition).decide(Principal("", "", "", ""), "t", "call", {"args": {}}).effect
     policies = "permit(principal, action, resource);"
     policies += "forbid(principal, action, resource) when { context.args.amount > 100 };"
     found = cedarpy.is_authorized(_cedar_request({"args": {}}), policies, [])
@@ -111,7 +111,7 @@ def the_known_difference() -> tuple[Effect, str]:
 
 def _rule(dice: random.Random, name: str) -> tuple[str, tuple[Rule, str]]:
     cel_text, cedar_text = _condition(dice, 2)
-    effect: Effect = dice.choices(("allow", "require_approval", "deny"), (5, 2, 1))[0]  # type: ignore[assignment]
+    effect: RuleEffect = dice.choices(("allow", "require_approval", "deny"), (5, 2, 1))[0]  # type: ignore[assignment]
     rule = Rule(
         name=name,
         effect=effect,

@@ -20,10 +20,10 @@ from tests.oracles.policy_texts import DISCOVERED, OPERATIONS, REQUIRED, TOOLS, 
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
-from towpath_tas.core.authorization import Asked, Law
-from towpath_tas.core.policy.matrix import Matrix, Who
+from towpath_tas.core.authorization import AuthorizationQuery, PolicyBundle
+from towpath_tas.core.policy.matrix import Matrix, Principal
 from towpath_tas.core.policy.policy_file import read_policy
-from towpath_tas.core.tools.registry import Registry, ToolVersion
+from towpath_tas.core.tools.registry import ToolRegistry, ToolVersion
 
 PER_POLICY = 4
 """Questions about one policy: reading it costs more than answering."""
@@ -133,7 +133,7 @@ def _used_up(rule: dict[str, Any], asked: Question) -> bool:
     return most != float("inf") and (asked.spent_usd is None or asked.spent_usd >= most)
 
 
-def law_of(text: str) -> Law:
+def law_of(text: str) -> PolicyBundle:
     """Return the platform's law for a policy; raises ValueError where it refuses the text."""
     found = read_policy(text, compile_condition)
     if found.problems:
@@ -154,15 +154,15 @@ def law_of(text: str) -> Law:
             discovered=name in DISCOVERED,
         )
         tools.append(ToolVersion(spec=spec, version=1, digest="d", owner="o"))
-    return Law(Matrix(found.rules, compile_condition, 1), Registry(tools, matches, 1), compile_grant)
+    return PolicyBundle(Matrix(found.rules, compile_condition, 1), ToolRegistry(tools, matches, 1), compile_grant)
 
 
-def asked_of(question: Question) -> Asked:
+def asked_of(question: Question) -> AuthorizationQuery:
     """Put a question the platform's way."""
-    return Asked(
+    return AuthorizationQuery(
         run_id=UUID(int=1),
         project=question.project,
-        who=Who(question.network, question.agent, question.agent_type, question.caller, question.project),
+        who=Principal(question.network, question.agent, question.agent_type, question.caller, question.project),
         step=question.step,
         tool=question.tool,
         operation=question.operation,
@@ -173,7 +173,7 @@ def asked_of(question: Question) -> Asked:
     )
 
 
-def platform_answer(law: Law, question: Question) -> Answer:
+def platform_answer(law: PolicyBundle, question: Question) -> Answer:
     """Return the platform's answer in the oracle's words."""
     asked = asked_of(question)
     ruling = law.rule(asked, question.used, question.rates)

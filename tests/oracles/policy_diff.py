@@ -35,7 +35,7 @@ from towpath_contracts.tools.policy import MAX_EXAMPLES, MAX_EXAMPLES_AT_ONCE, P
 from towpath_embedded.platform import Platform
 from towpath_fabric.ids import new_run_id
 from towpath_tas.adapters.ledger_tables import QUERIES, open_calls
-from towpath_tas.core.calls.call import Call, Note, Step
+from towpath_tas.core.calls.call import AuditNote, LedgerCall, LedgerChange
 
 LIMITS = ("max_calls_per_run", "rate", "max_cost_per_run_usd")
 CHANGES = {"deny": "newly_denied", "allow": "newly_allowed", "require_approval": "newly_gated"}
@@ -83,7 +83,7 @@ class Made:
     then: str
     violation: str
     edited: bool
-    step: Step
+    step: LedgerChange
 
 
 def without_limits(text: str) -> str:
@@ -138,21 +138,23 @@ def make(dice: random.Random, project: str, run_id: UUID, index: int) -> Made:
         then, violation = "deny", "tool_unknown"
     edited = then == "require_approval" and dice.random() < 0.1
     call = recorded_call(asked, run_id, index, then, violation)
-    notes = [Note(phase="decision", verdict=then, call=call)]
+    notes = [AuditNote(phase="decision", verdict=then, call=call)]
     if then == "require_approval" and dice.random() < 0.5:
         drifted = dice.random() < 0.5
-        again = Note(phase="decision", verdict=dice.choice(("deny", "require_approval")), call=call)
-        refused = Note(phase="decision", verdict="deny", call=call, actor="ben")
+        again = AuditNote(phase="decision", verdict=dice.choice(("deny", "require_approval")), call=call)
+        refused = AuditNote(phase="decision", verdict="deny", call=call, actor="ben")
         notes.append(again if drifted else refused)
-    notes.append(Note(phase="outcome", verdict="succeeded", call=call))
-    return Made(asked=asked, then=then, violation=violation, edited=edited, step=Step(call=call, notes=tuple(notes)))
+    notes.append(AuditNote(phase="outcome", verdict="succeeded", call=call))
+    return Made(
+        asked=asked, then=then, violation=violation, edited=edited, step=LedgerChange(call=call, notes=tuple(notes))
+    )
 
 
-def recorded_call(asked: Question, run_id: UUID, index: int, then: str, violation: str) -> Call:
+def recorded_call(asked: Question, run_id: UUID, index: int, then: str, violation: str) -> LedgerCall:
     """Return the ledger row of a call that was decided like that."""
     text = canonical_json(asked.args)
     status = {"allow": CallStatus.SUCCEEDED, "deny": CallStatus.DENIED}.get(then, CallStatus.AWAITING_APPROVAL)
-    return Call(
+    return LedgerCall(
         run_id=run_id,
         execution_id=uuid5(run_id, f"call:{index}"),
         project=asked.project,

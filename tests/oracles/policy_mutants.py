@@ -18,7 +18,7 @@ import yaml
 from tests.support.places import ROOT
 
 from towpath_tas.adapters.cel import compile_condition, compile_grant
-from towpath_tas.core.policy.expectations import Case, failures, read_expectations
+from towpath_tas.core.policy.expectations import PolicyTestCase, failures, read_expectations
 from towpath_tas.core.policy.matrix import Matrix
 from towpath_tas.core.policy.policy_file import read_policy
 
@@ -130,7 +130,7 @@ def measure(test: Path) -> Result:
     return Result(len(made), tuple(what for what, mutant in made if not _noticed(mutant, read.found.cases)))
 
 
-def _noticed(policy: Document, cases: tuple[Case, ...]) -> bool:
+def _noticed(policy: Document, cases: tuple[PolicyTestCase, ...]) -> bool:
     found = read_policy(yaml.dump(policy, Dumper=DUMPER), COMPILER)
     assert not found.problems, found.problems
     return bool(failures(Matrix(found.rules, COMPILER), cases, compile_grant))

@@ -18,7 +18,7 @@ _ANY_CLAIM = Mutation(
 )
 """Every claim on a known call is granted."""
 
-_ANY_FENCE = Mutation(symbol="towpath_tas:_picture", old="fence=found.fence", new="fence=0")
+_ANY_FENCE = Mutation(symbol="towpath_tas:_decision_context", old="fence=found.fence", new="fence=0")
 """Nobody looks at the stored fence."""
 
 _ACK_BEFORE_COMMIT = Mutation(
@@ -42,12 +42,12 @@ done = await self._commit_rows(batch, now)
 
 _INVOKE_BEFORE_COMMIT = (
     Mutation(
-        symbol="towpath_tas:Requests._handle",
+        symbol="towpath_tas:ToolRequestConsumer._handle",
         old="await self._book.apply(self._lane, entries)",
         new="self._book.sender = self._sender; await self._book.apply(self._lane, entries)",
     ),
     Mutation(
-        symbol="towpath_tas:Book._store",
+        symbol="towpath_tas:LedgerStore._store",
         old="steps = [entry.step for entry in group]",
         new="""
 steps = [entry.step for entry in group]
@@ -59,11 +59,11 @@ for step in steps if hasattr(self, "sender") else ():
 """The tool-access service sends invocations before the ledger has their rows."""
 
 _CONFIRM_BEFORE_COMMIT = Mutation(
-    symbol="towpath_tas:Outcomes._handle",
+    symbol="towpath_tas:ToolOutcomeConsumer._handle",
     old="await self._book.apply(self._lane, entries)",
     new="""
 for item in items:
-    await self._confirm(_confirm_to(item.message), item.outcome.key)
+    await self._confirm(_confirm_subject(item.message), item.outcome.key)
     await ack(item.message)
 await self._book.apply(self._lane, entries)
 """,
@@ -71,7 +71,7 @@ await self._book.apply(self._lane, entries)
 """Workers are told that the ledger holds what it does not hold yet."""
 
 _OVERTAKEN = Mutation(
-    symbol="towpath_tas:_overtaken",
+    symbol="towpath_tas:_superseded_reason",
     old="begun and last is not None and last.claim_id != outcome.claim_id",
     new="False",
 )

@@ -17,8 +17,8 @@ from towpath_orchestrator import wiring as orchestrator
 from towpath_orchestrator.metrics import Metrics as RunMetrics
 from towpath_orchestrator.settings import OrchestratorSettings
 from towpath_tas import wiring as tas
-from towpath_tas.app.audit.audit_queries import Audit
-from towpath_tas.metrics import Metrics as CallMetrics
+from towpath_tas.app.audit.audit_queries import AuditQueries
+from towpath_tas.metrics import TasMetrics as CallMetrics
 from towpath_tas.settings import TasSettings
 
 RUN_METRICS = RunMetrics(CollectorRegistry())
@@ -87,11 +87,11 @@ async def start_tas(
         "asked": Feed(bus, TOOLREQ_CONSUMER),
         "ended": Feed(bus, TOOLOUT_CONSUMER),
     }
-    parts = tas.Parts(tas.Ports(**anything), signer, settings, CALL_METRICS, replica.log)
+    parts = tas.CallWiring(tas.CallPorts(**anything), signer, settings, CALL_METRICS, replica.log)
     while not await _told_time(parts):  # noqa: ASYNC110 - what is waited for has no event
         await asyncio.sleep(0.5)
     parts.answer()
-    tas.serve(anything["bus"], rpc.RECORD_ACTION, Audit(anything["pool"]).record)
+    tas.serve(anything["bus"], rpc.RECORD_ACTION, AuditQueries(anything["pool"]).record)
     await parts.claims.start()
     await bus.serve()
     for loop in parts.loops:
@@ -102,7 +102,7 @@ async def _nothing() -> None:
     return
 
 
-async def _told_time(parts: tas.Parts) -> bool:
+async def _told_time(parts: tas.CallWiring) -> bool:
     """Ask Postgres for its time; False while it is away, when the real process would end and be started again."""
     try:
         await parts.learn_time()

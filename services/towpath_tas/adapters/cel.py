@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from towpath_tas.core.policy.conditions import VARIABLES, Condition, Met, Scene
+from towpath_tas.core.policy.conditions import VARIABLES, Condition, ConditionContext, ConditionResult
 from towpath_tas.core.provenance.provenance_messages import MEMBERS, unknown_members
 
 MAX_CHARS = 4_096
@@ -20,7 +20,7 @@ MAX_CHARS = 4_096
 MAX_COMPILED = 4_096
 """Compiled conditions of callers that are kept; they come with every task."""
 
-_MACRO = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(\s*([A-Za-z_]\w*)\s*,")
+_MACRO_VARIABLE = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(\s*([A-Za-z_]\w*)\s*,")
 _ANY_MACRO = re.compile(r"\b(?:all|exists|exists_one|map|filter)\s*\(")
 _OPERATOR = re.compile(r"^[^A-Za-z]|@")
 _TYPES = frozenset({"bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"})
@@ -53,7 +53,7 @@ class CelCondition:
         self.text = text
         self._program = _library().compile(text)
         self._names = VARIABLES & set(self._program.variables())
-        unknown = set(self._program.variables()) - VARIABLES - _TYPES - set(_MACRO.findall(text))
+        unknown = set(self._program.variables()) - VARIABLES - _TYPES - set(_MACRO_VARIABLE.findall(text))
         if unknown:
             msg = f"unknown name {', '.join(sorted(unknown))}: a condition sees {', '.join(sorted(VARIABLES))}"
             raise ValueError(msg)
@@ -66,22 +66,22 @@ class CelCondition:
             msg = f"unknown function {', '.join(sorted(strange))}"
             raise ValueError(msg)
 
-    def __call__(self, context: Mapping[str, Any]) -> Met:
+    def __call__(self, context: Mapping[str, Any]) -> ConditionResult:
         """Answer for *context*; see `Condition`."""
         try:
-            if isinstance(context, Scene) and self._names <= context.ready:
+            if isinstance(context, ConditionContext) and self._names <= context.ready:
                 answer = self._program.execute(context.prepared)
             else:
                 answer = self._program.execute(self._prepared(context))
         except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
-            return Met.UNCLEAR
+            return ConditionResult.UNCLEAR
         if answer is True:
-            return Met.YES
-        return Met.NO if answer is False else Met.UNCLEAR
+            return ConditionResult.YES
+        return ConditionResult.NO if answer is False else ConditionResult.UNCLEAR
 
     def _prepared(self, context: Mapping[str, Any]) -> Any:
-        """Turn the names that this condition uses into the engine's values, those of a `Scene` only once."""
-        if not isinstance(context, Scene):
+        """Turn the names that this condition uses into the engine's values, those of a `ConditionContext` only once."""
+        if not isinstance(context, ConditionContext):
             return dict(context)
         if context.prepared is None:
             context.prepared = _library().Context()

@@ -43,7 +43,7 @@ class CheckpointLog:
         self._log.info("audit checkpoint", note=note)
 
 
-class Witness:
+class CheckpointWitness:
     """Posts every checkpoint to an address of the operator's choice; redirects are not followed."""
 
     def __init__(self, url: str, log: Logger) -> None:

@@ -15,15 +15,15 @@ from uuid import UUID
 from towpath_contracts.tools.calls import CallStatus, EffectClass
 from towpath_fabric.postgres.pinned_connection import Lane
 from towpath_fabric.postgres.pool import Queries
-from towpath_tas.core.calls.call import Approval, Call, Claim, Note, Step, Vote
-from towpath_tas.core.policy.matrix import Rate
+from towpath_tas.core.calls.call import Approval, ApprovalVote, AuditNote, LedgerCall, LedgerChange, StartClaim
+from towpath_tas.core.policy.matrix import RateLimit
 
 QUERIES = Queries.load("towpath_tas.adapters")
 
 _EDIT = ("asked_digest", "edited_by")
 """Columns of a call that only an edit writes, with its approval."""
 
-_CALL = tuple(field.name for field in fields(Call) if field.name not in _EDIT)
+_CALL = tuple(field.name for field in fields(LedgerCall) if field.name not in _EDIT)
 _CHANGE = (
     *("run_id", "execution_id", "project", "tool_version", "effect_class", "timeout_ms", "toolset", "status", "fence"),
     *("attempt", "deadline", "policy_version", "rule", "approval_id", "approvals", "claims", "fact", "accepted"),
@@ -38,7 +38,7 @@ _VOTE = ("voter", "vote", "vote_reason", "vote_at", "edits", "args_digest")
 _approval_values = attrgetter(*_APPROVAL)
 
 
-class Seen(NamedTuple):
+class SeenVersions(NamedTuple):
     """The versions of a project's policy and registry that decisions were made with."""
 
     project: str
@@ -46,7 +46,7 @@ class Seen(NamedTuple):
     registry_version: int
 
 
-class Count(NamedTuple):
+class LimitUse(NamedTuple):
     """One use of a limited rule by one call: of a run's limit, or of a project's rate where `project` is given.
 
     `base` is the count that the decision saw of the run; the `calls` in `per_s` seconds of a rate are weighed when they
@@ -62,7 +62,7 @@ class Count(NamedTuple):
     calls: int | None = None
 
 
-class Written(NamedTuple):
+class WriteResult(NamedTuple):
     """What a write did: the calls that were stored, the projects whose versions have moved, Postgres's time."""
 
     calls: frozenset[UUID]
@@ -71,19 +71,19 @@ class Written(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class StoredCall:
     """What the database knows of a call: the row, its current approval, its run's fence."""
 
-    call: Call | None
+    call: LedgerCall | None
     approval: Approval | None
     fence: int
     at: datetime
 
 
-async def read_calls(lane: Lane, keys: Sequence[tuple[UUID, UUID]]) -> dict[UUID, Stored]:
+async def read_calls(lane: Lane, keys: Sequence[tuple[UUID, UUID]]) -> dict[UUID, StoredCall]:
     """Read calls by (run id, execution id); every key is in the answer."""
     rows = await lane.fetch(QUERIES.read_calls, [run for run, _ in keys], [execution for _, execution in keys])
-    return {row["asked"]: _stored(row) for row in rows}
+    return {row["asked"]: _stored_call(row) for row in rows}
 
 
 async def read_counts(lane: Lane, keys: Sequence[tuple[UUID, str]]) -> dict[tuple[UUID, str], int]:
@@ -92,7 +92,7 @@ async def read_counts(lane: Lane, keys: Sequence[tuple[UUID, str]]) -> dict[tupl
     return {(row["run_id"], row["rule"]): row["used"] for row in rows}
 
 
-async def read_rates(lane: Any, keys: Sequence[tuple[str, Rate]]) -> dict[tuple[str, str], int]:
+async def read_rates(lane: Any, keys: Sequence[tuple[str, RateLimit]]) -> dict[tuple[str, str], int]:
     """Read how many calls rules with a rate have let through in the windows of now, by (project, rule)."""
     rows = await lane.fetch(
         QUERIES.read_rates,
@@ -103,32 +103,34 @@ async def read_rates(lane: Any, keys: Sequence[tuple[str, Rate]]) -> dict[tuple[
     return {(row["project"], row["rule"]): row["used"] for row in rows}
 
 
-async def open_calls(lane: Lane, steps: Sequence[Step], counts: Sequence[Count], seen: Sequence[Seen]) -> Written:
+async def open_calls(
+    lane: Lane, steps: Sequence[LedgerChange], counts: Sequence[LimitUse], seen: Sequence[SeenVersions]
+) -> WriteResult:
     """Insert new rows with everything that belongs to them, in one commit."""
     calls = sorted((_call_row(step.call) for step in steps if step.call is not None), key=lambda row: (row[0], row[1]))
     row = await lane.fetchrow(QUERIES.open_calls, calls, _audits(steps), _approvals(steps), list(counts), list(seen))
-    return _written(row)
+    return _write_result(row)
 
 
-async def change_calls(lane: Any, steps: Sequence[Step], seen: Sequence[Seen]) -> Written:
+async def change_calls(lane: Any, steps: Sequence[LedgerChange], seen: Sequence[SeenVersions]) -> WriteResult:
     """Change rows, and store notes that stand by themselves, in one commit. *lane* may be a connection."""
     changes = sorted(
         (_change_row(step) for step in steps if step.call is not None), key=lambda row: (row[0], row[1])
     )  # in key order, so that two replicas that change the same rows can't lock each other out
     row = await lane.fetchrow(QUERIES.change_calls, changes, _audits(steps), _approvals(steps), list(seen))
-    return _written(row)
+    return _write_result(row)
 
 
-def call_from_row(row: Mapping[str, Any]) -> Call:
+def call_from_row(row: Mapping[str, Any]) -> LedgerCall:
     """Return the call of a ledger row."""
     values = {name: row[name] for name in _CALL} | {name: row[name] or "" for name in _EDIT}
     values["effect_class"] = EffectClass(values["effect_class"])
     values["status"] = CallStatus(values["status"])
     values["claims"] = _claims_from(values["claims"])
-    return Call(**values)
+    return LedgerCall(**values)
 
 
-def audit_row(note: Note) -> tuple[Any, ...]:
+def audit_row(note: AuditNote) -> tuple[Any, ...]:
     """Return *note* as a row of the audit."""
     call = note.call
     return (
@@ -151,7 +153,7 @@ def audit_row(note: Note) -> tuple[Any, ...]:
     )
 
 
-def platform_audit(
+def platform_audit_row(
     project: str,
     phase: str,
     verdict: str,
@@ -167,31 +169,31 @@ def platform_audit(
     return (True, project, run_id, None, phase, verdict, tool, "", "", "", "", actor, None, version, "", text)
 
 
-def _written(row: Any) -> Written:
-    return Written(calls=frozenset(row["written"]), stale=tuple(row["stale"]), at=row["at"])
+def _write_result(row: Any) -> WriteResult:
+    return WriteResult(calls=frozenset(row["written"]), stale=tuple(row["stale"]), at=row["at"])
 
 
-def _call_row(call: Call) -> tuple[Any, ...]:
+def _call_row(call: LedgerCall) -> tuple[Any, ...]:
     values = _call_values(call)
     if not call.claims:
         return (*values[:_CALL_CLAIMS], "[]", *values[_CALL_CLAIMS + 1 :])
     return (*values[:_CALL_CLAIMS], _claims_text(call.claims), *values[_CALL_CLAIMS + 1 :])
 
 
-def _change_row(step: Step) -> tuple[Any, ...]:
+def _change_row(step: LedgerChange) -> tuple[Any, ...]:
     call = step.call
     values = _change_values(call)
     text = _claims_text(call.claims) if call is not None and call.claims else "[]"
     return (*values[:_CHANGE_CLAIMS], text, *values[_CHANGE_CLAIMS + 1 :], step.decides)
 
 
-def _audits(steps: Sequence[Step]) -> list[tuple[Any, ...]]:
+def _audits(steps: Sequence[LedgerChange]) -> list[tuple[Any, ...]]:
     return [audit_row(note) for step in steps for note in step.notes]
 
 
-def _approvals(steps: Sequence[Step]) -> list[tuple[Any, ...]]:
+def _approvals(steps: Sequence[LedgerChange]) -> list[tuple[Any, ...]]:
     return [
-        (*_approval_values(approval), *(_NO_VOTE if approval is not step.approvals[-1] else _voted(step)))
+        (*_approval_values(approval), *(_NO_VOTE if approval is not step.approvals[-1] else _vote_columns(step)))
         for step in steps
         for approval in step.approvals
     ]
@@ -200,14 +202,14 @@ def _approvals(steps: Sequence[Step]) -> list[tuple[Any, ...]]:
 _NO_VOTE = (None, None, None, None, False, None)
 
 
-def _voted(step: Step) -> tuple[Any, ...]:
+def _vote_columns(step: LedgerChange) -> tuple[Any, ...]:
     """What the last approval of *step* brings along: a person's word, and whether its arguments are now the call's."""
     vote = step.voted
     word = (None, None, None, None) if vote is None else (vote.actor, vote.verdict, vote.reason, vote.at)
     return (*word, step.edits, step.call.args_digest if step.edits and step.call is not None else None)
 
 
-def _claims_text(claims: Sequence[Claim]) -> str:
+def _claims_text(claims: Sequence[StartClaim]) -> str:
     rows = [
         [
             str(claim.claim_id),
@@ -230,11 +232,11 @@ def _read_time(text: str | None) -> datetime | None:
     return datetime.fromisoformat(text) if text else None
 
 
-def _claims_from(text: str) -> tuple[Claim, ...]:
+def _claims_from(text: str) -> tuple[StartClaim, ...]:
     if text == "[]":
         return ()
     return tuple(
-        Claim(
+        StartClaim(
             claim_id=UUID(claim_id),
             attempt=attempt,
             worker=worker,
@@ -247,17 +249,17 @@ def _claims_from(text: str) -> tuple[Claim, ...]:
     )
 
 
-def _votes_from(text: str | None) -> tuple[Vote, ...]:
+def _votes_from(text: str | None) -> tuple[ApprovalVote, ...]:
     votes = json.loads(text) if text else []
     return tuple(
-        Vote(actor=actor, verdict=verdict, reason=reason, at=datetime.fromisoformat(at))
+        ApprovalVote(actor=actor, verdict=verdict, reason=reason, at=datetime.fromisoformat(at))
         for actor, verdict, reason, at in votes
     )
 
 
-def _stored(row: Mapping[str, Any]) -> Stored:
+def _stored_call(row: Mapping[str, Any]) -> StoredCall:
     if row["execution_id"] is None:
-        return Stored(call=None, approval=None, fence=row["stored_fence"], at=row["read_at"])
+        return StoredCall(call=None, approval=None, fence=row["stored_fence"], at=row["read_at"])
     call = call_from_row(row)
     approval = None
     if call.approval_id is not None and row["approval_status"] is not None:
@@ -285,4 +287,4 @@ def _stored(row: Mapping[str, Any]) -> Stored:
             edited_by=row["approval_edited_by"],
             votes=_votes_from(row["votes"]),
         )
-    return Stored(call=call, approval=approval, fence=row["stored_fence"], at=row["read_at"])
+    return StoredCall(call=call, approval=approval, fence=row["stored_fence"], at=row["read_at"])

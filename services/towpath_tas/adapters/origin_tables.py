@@ -15,18 +15,18 @@ from towpath_fabric.postgres.pool import Queries
 
 QUERIES = Queries.load("towpath_tas.adapters", "origins.sql")
 
-PAGE = 500
+PAGE_SIZE = 500
 """Calls of one run that are read at once."""
 
 MAX_BLOB_BYTES = 1_048_576
 """Of a larger result only the beginning is looked at."""
 
-Reader = Lane | Any
+QuerySource = Lane | Any
 """A lane or a pool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class RunTask:
     """What a run begins with: texts, and inputs by name. Of a `born` run, another one's child, no caller wrote them.
 
     `parent` is the run whose child or fork it is, with the step that this one knows nothing of any more. A `composed`
@@ -42,7 +42,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
+class CallOutput:
     """What one ended call has told its run, as the fact that was sent."""
 
     run_id: UUID
@@ -54,26 +54,26 @@ class Output:
     fact: Mapping[str, Any]
 
 
-async def read_tasks(source: Reader, runs: Collection[UUID]) -> dict[UUID, Task]:
+async def read_tasks(source: QuerySource, runs: Collection[UUID]) -> dict[UUID, RunTask]:
     """Read the tasks of *runs*; a run that is not there is left out."""
     rows = await source.fetch(QUERIES.read_tasks, list(runs))
     return {row["run_id"]: _task(json.loads(row["created"])) for row in rows}
 
 
-async def read_outputs(source: Reader, runs: Collection[UUID], known: Collection[UUID]) -> list[Output]:
-    """Read what ended calls of *runs* have told, but those *known*; at most `PAGE` of each run."""
-    rows = await source.fetch(QUERIES.read_outputs, list(runs), list(known), PAGE)
+async def read_outputs(source: QuerySource, runs: Collection[UUID], known: Collection[UUID]) -> list[CallOutput]:
+    """Read what ended calls of *runs* have told, but those *known*; at most `PAGE_SIZE` of each run."""
+    rows = await source.fetch(QUERIES.read_outputs, list(runs), list(known), PAGE_SIZE)
     return [_output(row) for row in rows]
 
 
-async def read_spec(source: Reader, project: str, tool: str, version: int) -> Mapping[str, Any]:
+async def read_spec(source: QuerySource, project: str, tool: str, version: int) -> Mapping[str, Any]:
     """Read the definition of a tool as it was for a call; empty where it is not known."""
     row = await source.fetchrow(QUERIES.spec_of, project, tool, version)
     found: Mapping[str, Any] = json.loads(row["spec"]) if row is not None else {}
     return found
 
 
-async def read_blob(source: Reader, project: str, digest: str) -> tuple[bytes, bool]:
+async def read_blob(source: QuerySource, project: str, digest: str) -> tuple[bytes, bool]:
     """Read the beginning of a large result, and whether that is all of it."""
     row = await source.fetchrow(QUERIES.head_of_blob, project, digest, MAX_BLOB_BYTES)
     if row is None:
@@ -81,15 +81,15 @@ async def read_blob(source: Reader, project: str, digest: str) -> tuple[bytes, b
     return bytes(row["head"]), row["size"] <= MAX_BLOB_BYTES
 
 
-def _task(created: Mapping[str, Any]) -> Task:
+def _task(created: Mapping[str, Any]) -> RunTask:
     inputs = {**(created.get("labels") or {}), **(created.get("system_params") or {})}
     goal, background = created.get("goal") or {}, created.get("background") or {}
     said = (created.get("user_message"), goal.get("goal"), background.get("objective"), *_strings(created.get("plan")))
-    return Task(
+    return RunTask(
         project=str(created.get("project", "")),
         texts=tuple(dict.fromkeys(str(text) for text in said if text)),
         inputs=inputs,
-        parent=_above(created),
+        parent=_parent_of(created),
         born=bool(created.get("parent")),
         composed=_is_composed(created),
     )
@@ -113,7 +113,7 @@ def _strings(written: Any) -> Iterator[str]:
             waiting += reversed(value)
 
 
-def _above(created: Mapping[str, Any]) -> tuple[UUID, int] | None:
+def _parent_of(created: Mapping[str, Any]) -> tuple[UUID, int] | None:
     forked, born = created.get("forked_from"), created.get("parent")
     if forked:
         return UUID(forked["run_id"]), int(forked["step"])
@@ -121,8 +121,8 @@ def _above(created: Mapping[str, Any]) -> tuple[UUID, int] | None:
     return (UUID(born["run_id"]), int(born["step"]) + 1) if born else None
 
 
-def _output(row: Mapping[str, Any]) -> Output:
-    return Output(
+def _output(row: Mapping[str, Any]) -> CallOutput:
+    return CallOutput(
         run_id=row["run_id"],
         execution_id=row["execution_id"],
         project=row["project"],
@@ -133,6 +133,6 @@ def _output(row: Mapping[str, Any]) -> Output:
     )
 
 
-def unread(outputs: Sequence[Output]) -> bool:
+def is_full_page(outputs: Sequence[CallOutput]) -> bool:
     """Say whether a page was full, so that there may be more."""
-    return len(outputs) >= PAGE
+    return len(outputs) >= PAGE_SIZE

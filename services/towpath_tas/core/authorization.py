@@ -14,15 +14,15 @@ from uuid import UUID
 from towpath_contracts.base import JsonObject
 from towpath_contracts.tools.calls import Alternative, Denial, Specialist, ToolRequest
 from towpath_contracts.tools.grants import Grants, grant_chain
-from towpath_tas.core.calls.call import Call
+from towpath_tas.core.calls.call import LedgerCall
 from towpath_tas.core.denial_alternatives import (
     HELPED_BY_OTHERS,
-    Crew,
-    Refused,
+    AgentDirectory,
+    RefusedCall,
     alternatives,
     escalation,
     specialists,
-    with_rungs,
+    with_alternatives,
 )
 from towpath_tas.core.denials import (
     Violation,
@@ -33,28 +33,33 @@ from towpath_tas.core.denials import (
     denied_grant,
     denied_unknown,
 )
-from towpath_tas.core.policy.conditions import Compiler, Met, Scene
+from towpath_tas.core.policy.conditions import ConditionCompiler, ConditionContext, ConditionResult
 from towpath_tas.core.policy.grants import granted
 from towpath_tas.core.policy.matrix import (
-    MAX_REMEMBERED,
-    NOTHING_USED,
-    Effect,
+    MAX_CACHED,
+    NO_USAGE,
+    LimitUsage,
     Matrix,
+    MatrixVerdict,
     OnExpiry,
-    Rate,
+    Principal,
+    RateLimit,
     Rule,
-    Used,
-    Verdict,
-    Who,
+    RuleEffect,
 )
-from towpath_tas.core.provenance.provenance import Knowledge, Origin
-from towpath_tas.core.provenance.provenance_messages import matters, members, unread, with_values
-from towpath_tas.core.switches import Switches
-from towpath_tas.core.tools.registry import Registry, ToolVersion
+from towpath_tas.core.provenance.provenance import CallOrigin, RunKnowledge
+from towpath_tas.core.provenance.provenance_messages import (
+    needs_knowledge,
+    origin_members,
+    origin_without_reading,
+    with_untrusted_values,
+)
+from towpath_tas.core.switches import OpenSwitches
+from towpath_tas.core.tools.registry import ToolRegistry, ToolVersion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class AuthorizationQuery:
     """A call as it is put to the matrix. `args_text` is the canonical JSON of `args`.
 
     `origin` is what conditions see of where the values come from; `traced` is it in full, where that was looked up now.
@@ -62,7 +67,7 @@ class Asked:
 
     run_id: UUID | None
     project: str
-    who: Who
+    who: Principal
     step: int
     tool: str
     operation: str
@@ -72,7 +77,7 @@ class Asked:
     grants: Grants = ()
     spent_usd: float | None = None
     origin: JsonObject | None = None
-    traced: Origin | None = None
+    traced: CallOrigin | None = None
     snapshot_digest: str = ""
 
     def context(self) -> dict[str, Any]:
@@ -93,7 +98,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ruling:
+class AuthorizationDecision:
     """The answer. `basis` are the deciding rules as (name, digest): what an approval is bound to.
 
     `wants_origin`: it was given without knowing where the values come from, and that matters; ask with `Law.traced`.
@@ -102,42 +107,42 @@ class Ruling:
     them says.
     """
 
-    effect: Effect
+    effect: RuleEffect
     tool: ToolVersion | None
     policy_version: int
     rule: str | None = None
     reason: str = ""
     basis: tuple[tuple[str, str], ...] = ()
     counted: tuple[str, ...] = ()
-    rated: tuple[Rate, ...] = ()
+    rated: tuple[RateLimit, ...] = ()
     expires_s: int = 0
-    origin: Origin | None = None
+    origin: CallOrigin | None = None
     wants_origin: bool = False
     quorum: int = 1
     on_expiry: OnExpiry = "deny"
     denial: Denial | None = None
 
 
-Authorize = Callable[[Asked], Ruling]
-GRANT = "grant "
+Authorize = Callable[[AuthorizationQuery], AuthorizationDecision]
+GRANT_PREFIX = "grant "
 """How the name begins under which a grant's conditions stand beside those of rules, whose names have no space."""
 
 
-class Law:
+class PolicyBundle:
     """Everything that decides in one project at one moment: the matrix and the registry."""
 
-    def __init__(self, matrix: Matrix, registry: Registry, compile_grant: Compiler) -> None:
+    def __init__(self, matrix: Matrix, registry: ToolRegistry, compile_grant: ConditionCompiler) -> None:
         self.matrix = matrix
         self.registry = registry
         self.compile_grant = compile_grant
-        self.switches = Switches()
+        self.switches = OpenSwitches()
         """What is paused; it decides only when a call goes out."""
         self.shadow: Matrix | None = None
-        self.crews: Mapping[str, Crew] = {}
+        self.crews: Mapping[str, AgentDirectory] = {}
         """The agents of snapshots by digest, as far as they are known; denials name them."""
-        self._alternatives: dict[tuple[Who, str, str, bool], tuple[Alternative, ...]] = {}
+        self._alternatives: dict[tuple[Principal, str, str, bool], tuple[Alternative, ...]] = {}
 
-    def traced(self, asked: Asked, known: Knowledge) -> Asked:
+    def traced(self, asked: AuthorizationQuery, known: RunKnowledge) -> AuthorizationQuery:
         """Return *asked* with where its values come from, by what is *known* of its run."""
         tool = self.registry.tools.get(asked.tool)
         if tool is None:
@@ -146,62 +151,66 @@ class Law:
         return dataclasses.replace(asked, origin=found.context(), traced=found)
 
     def rule(
-        self, asked: Asked, used: Mapping[str, int] | None = None, rates: Mapping[str, int] | None = None
-    ) -> Ruling:
+        self, asked: AuthorizationQuery, used: Mapping[str, int] | None = None, rates: Mapping[str, int] | None = None
+    ) -> AuthorizationDecision:
         """Answer *asked*; *used* counts the run's earlier calls by the name of a limited rule, *rates* those of now."""
         tool = self.registry.tools.get(asked.tool)
         naming = {} if tool is None else self._naming_origin(asked, tool.spec.operation)
         stated = asked.origin is not None
         if tool is not None and naming and not stated:
-            asked = dataclasses.replace(asked, origin=unread(tool.spec))
+            asked = dataclasses.replace(asked, origin=origin_without_reading(tool.spec))
         ruling = self._rule(asked, used, rates)
         if tool is None:
             return ruling
         if asked.traced is None:
-            wanted = ruling.effect == "require_approval" or matters(naming.values(), tool.spec)
+            wanted = ruling.effect == "require_approval" or needs_knowledge(naming.values(), tool.spec)
             if wanted and ruling.effect != "require_approval" and not stated:
-                scene = Scene(asked.context())
+                scene = ConditionContext(asked.context())
                 wanted = any(self._reads(name, when, scene) for name, when in naming.items())
             return dataclasses.replace(ruling, wants_origin=True) if wanted else ruling
         denial = ruling.denial
         if denial is not None and (denial.rule in naming or (denial.rule is None and naming)):
-            denial = with_values(denial, asked.traced, tool.spec.system_params)
+            denial = with_untrusted_values(denial, asked.traced, tool.spec.system_params)
         return dataclasses.replace(ruling, origin=asked.traced, denial=denial)
 
-    def _reads(self, name: str, when: str, scene: Scene) -> bool:
+    def _reads(self, name: str, when: str, scene: ConditionContext) -> bool:
         """Say whether a condition can't be answered without reading: `origin.writes && …` can, for who only reads."""
-        return name.startswith(GRANT) or self.matrix.met(when, scene) is Met.UNCLEAR
+        return name.startswith(GRANT_PREFIX) or self.matrix.met(when, scene) is ConditionResult.UNCLEAR
 
-    def _naming_origin(self, asked: Asked, operation: str) -> dict[str, str]:
+    def _naming_origin(self, asked: AuthorizationQuery, operation: str) -> dict[str, str]:
         """Return the conditions that ask where values come from, by their rules' names; those of grants have places."""
         found = {}
         for matrix in (self.matrix,) if self.shadow is None else (self.matrix, self.shadow):
             if matrix.names_origin:
                 near = matrix.candidates(asked.who, asked.tool, operation)
-                found.update({rule.name: rule.when for rule in near if rule.when is not None and members(rule.when)})
+                found.update(
+                    {rule.name: rule.when for rule in near if rule.when is not None and origin_members(rule.when)}
+                )
         for place, grant in enumerate(asked.grants):
             when = " || ".join(str(entry["when"]) for entry in grant if entry.get("when") is not None)
-            if members(when):
-                found[f"{GRANT}{place}"] = when
+            if origin_members(when):
+                found[f"{GRANT_PREFIX}{place}"] = when
         return found
 
-    def _rule(self, asked: Asked, used: Mapping[str, int] | None, rates: Mapping[str, int] | None) -> Ruling:
+    def _rule(
+        self, asked: AuthorizationQuery, used: Mapping[str, int] | None, rates: Mapping[str, int] | None
+    ) -> AuthorizationDecision:
         tool = self.registry.tools.get(asked.tool)
         if tool is None:
             return self._unknown(asked)
         refused = self._refused_before(asked, tool)
         if refused is not None:
             return self._no(asked, refused, tool)
-        context = Scene(asked.context())
+        context = ConditionContext(asked.context())
         if not granted(asked.grants, asked.tool, tool.spec.operation, context, self.compile_grant):
             return self._no(asked, denied_grant(asked.tool, tool.spec.operation), tool)
-        drawn = _used(asked, used, rates)
+        drawn = _limit_usage(asked, used, rates)
         found = tool.spec.discovered
         verdict = self.matrix.decide(asked.who, asked.tool, tool.spec.operation, context, drawn, discovered=found)
         if verdict.effect == "deny":
             return self._no_by_rule(asked, tool, verdict, drawn)
         named = verdict.rule
-        return Ruling(
+        return AuthorizationDecision(
             effect=verdict.effect,
             tool=tool,
             policy_version=self.matrix.version,
@@ -213,7 +222,7 @@ class Law:
             **_strictest(verdict.deciding),
         )
 
-    def _refused_before(self, asked: Asked, tool: ToolVersion) -> Denial | None:
+    def _refused_before(self, asked: AuthorizationQuery, tool: ToolVersion) -> Denial | None:
         if tool.held_by:
             return denied_drifted(asked.tool, tool.held_by)
         if asked.operation not in {"call", tool.spec.operation}:
@@ -228,17 +237,19 @@ class Law:
             problems = [f"the tool's schema can't be used: {error}"]
         return denied_arguments(asked.tool, problems) if problems else None
 
-    def _unknown(self, asked: Asked) -> Ruling:
+    def _unknown(self, asked: AuthorizationQuery) -> AuthorizationDecision:
         others = self._others(asked)
         allowed = tuple(one.tool for one in others)
         return self._no(asked, denied_unknown(asked.tool, tuple(self.registry.tools), allowed), None, others=others)
 
-    def _no_by_rule(self, asked: Asked, tool: ToolVersion, verdict: Verdict, used: Used) -> Ruling:
+    def _no_by_rule(
+        self, asked: AuthorizationQuery, tool: ToolVersion, verdict: MatrixVerdict, used: LimitUsage
+    ) -> AuthorizationDecision:
         others = self._others(asked)
         denial = denied_by_matrix(verdict, asked.tool, tool.spec.operation, tuple(one.tool for one in others))
         return self._no(asked, denial, tool, verdict, used, others=others)
 
-    def _others(self, asked: Asked) -> tuple[Alternative, ...]:
+    def _others(self, asked: AuthorizationQuery) -> tuple[Alternative, ...]:
         """Return what the agent may do instead, nearest first. Remembered: who is denied is denied again."""
         crew = self._crew(asked)
         key = (asked.who, asked.tool, asked.snapshot_digest, bool(crew))
@@ -247,12 +258,12 @@ class Law:
         if found is None:
             found = self._find_others(asked, crew)
             if kept:
-                if len(self._alternatives) >= MAX_REMEMBERED:
+                if len(self._alternatives) >= MAX_CACHED:
                     self._alternatives.clear()
                 self._alternatives[key] = found
         return found
 
-    def _find_others(self, asked: Asked, crew: Crew) -> tuple[Alternative, ...]:
+    def _find_others(self, asked: AuthorizationQuery, crew: AgentDirectory) -> tuple[Alternative, ...]:
         own = crew.get(asked.who.agent)
         known = self.registry.tools
         names = known if own is None else sorted(own.tools)
@@ -262,23 +273,23 @@ class Law:
         specs = [known[name].spec for name in ranked]
         return alternatives(self._refused(asked), specs, self.matrix, self.compile_grant, crew)
 
-    def _crew(self, asked: Asked) -> Crew:
+    def _crew(self, asked: AuthorizationQuery) -> AgentDirectory:
         return self.crews.get(asked.snapshot_digest, {})
 
     @staticmethod
-    def _refused(asked: Asked) -> Refused:
-        return Refused(who=asked.who, grants=asked.grants, context=asked.context())
+    def _refused(asked: AuthorizationQuery) -> RefusedCall:
+        return RefusedCall(who=asked.who, grants=asked.grants, context=asked.context())
 
     def _no(
         self,
-        asked: Asked,
+        asked: AuthorizationQuery,
         denial: Denial,
         tool: ToolVersion | None,
-        verdict: Verdict | None = None,
-        used: Used = NOTHING_USED,
+        verdict: MatrixVerdict | None = None,
+        used: LimitUsage = NO_USAGE,
         *,
         others: tuple[Alternative, ...] | None = None,
-    ) -> Ruling:
+    ) -> AuthorizationDecision:
         """Refuse, with whom and what may help; *others* where that was looked up already."""
         agents: tuple[Specialist, ...] = ()
         if denial.violation_type not in HELPED_BY_OTHERS:
@@ -287,8 +298,8 @@ class Law:
             others, crew = self._others(asked) if others is None else others, self._crew(asked)
             if tool is not None and crew and not tool.held_by:
                 agents = specialists(self._refused(asked), tool.spec, self.matrix, self.compile_grant, crew, used)
-        denial = with_rungs(denial, others, agents, escalation(denial.violation_type, verdict))
-        return Ruling(
+        denial = with_alternatives(denial, others, agents, escalation(denial.violation_type, verdict))
+        return AuthorizationDecision(
             effect="deny",
             tool=tool,
             policy_version=self.matrix.version,
@@ -299,8 +310,10 @@ class Law:
         )
 
 
-def _used(asked: Asked, calls: Mapping[str, int] | None, rates: Mapping[str, int] | None) -> Used:
-    return Used(calls=calls or {}, rates=rates or {}, spent_usd=asked.spent_usd)
+def _limit_usage(
+    asked: AuthorizationQuery, calls: Mapping[str, int] | None, rates: Mapping[str, int] | None
+) -> LimitUsage:
+    return LimitUsage(calls=calls or {}, rates=rates or {}, spent_usd=asked.spent_usd)
 
 
 def _strictest(deciding: Sequence[Rule]) -> dict[str, Any]:
@@ -311,12 +324,12 @@ def _strictest(deciding: Sequence[Rule]) -> dict[str, Any]:
     }
 
 
-def asked_in(request: ToolRequest, args_text: str) -> Asked:
+def query_of_request(request: ToolRequest, args_text: str) -> AuthorizationQuery:
     """Return the question that a request puts."""
-    return Asked(
+    return AuthorizationQuery(
         run_id=request.run_id,
         project=request.project,
-        who=Who(request.network, request.agent_key, request.agent_type, request.caller, request.project),
+        who=Principal(request.network, request.agent_key, request.agent_type, request.caller, request.project),
         step=request.step,
         tool=request.tool,
         operation=request.operation,
@@ -329,18 +342,18 @@ def asked_in(request: ToolRequest, args_text: str) -> Asked:
     )
 
 
-def as_edited(asked: Asked, call: Call) -> Asked:
+def with_edited_args(asked: AuthorizationQuery, call: LedgerCall) -> AuthorizationQuery:
     """Return *asked* with the arguments that a person has put in the place of those which the run asks for."""
     return replace(asked, args=json.loads(call.args), args_text=call.args)
 
 
-def asked_again(call: Call) -> Asked:
+def query_of_call(call: LedgerCall) -> AuthorizationQuery:
     """Return the question that a stored call once put, to put it again."""
     context = json.loads(call.context)
-    return Asked(
+    return AuthorizationQuery(
         run_id=call.run_id,
         project=call.project,
-        who=Who(call.network, call.agent_key, call.agent_type, call.caller, call.project),
+        who=Principal(call.network, call.agent_key, call.agent_type, call.caller, call.project),
         step=call.step,
         tool=call.tool,
         operation="call",

@@ -15,9 +15,9 @@ from towpath_contracts.networks.spec import Snapshot
 from towpath_contracts.tools.calls import Alternative, Denial, Escalation, Specialist, ToolSpec
 from towpath_contracts.tools.grants import Grants, covers_operation
 from towpath_tas.core.denials import MAX_ALLOWED, Violation
-from towpath_tas.core.policy.conditions import Compiler, Met, Scene
+from towpath_tas.core.policy.conditions import ConditionCompiler, ConditionContext, ConditionResult
 from towpath_tas.core.policy.grants import granted
-from towpath_tas.core.policy.matrix import Matrix, Rule, Used, Verdict, Who, names_discovered
+from towpath_tas.core.policy.matrix import LimitUsage, Matrix, MatrixVerdict, Principal, Rule, names_discovered
 
 HELPED_BY_OTHERS = frozenset(
     {Violation.PERMISSION, Violation.TOOL_UNKNOWN, Violation.NOT_GRANTED, Violation.LIMIT, Violation.DRIFTED}
@@ -34,7 +34,7 @@ Opening = Literal["allow", "require_approval"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Colleague:
+class AgentEntry:
     """An agent of a network, as far as others have to know it."""
 
     key: str
@@ -44,22 +44,22 @@ class Colleague:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class RefusedCall:
     """Who was refused, under which grants, and what the conditions saw of the call."""
 
-    who: Who
+    who: Principal
     grants: Grants
     context: Mapping[str, Any]
 
 
-Crew = Mapping[str, Colleague]
+AgentDirectory = Mapping[str, AgentEntry]
 """The agents of one snapshot by their keys; an empty one is not known."""
 
 
-def crew_of(snapshot: Snapshot) -> Crew:
+def directory_of(snapshot: Snapshot) -> AgentDirectory:
     """Return the agents of *snapshot*."""
     return {
-        key: Colleague(
+        key: AgentEntry(
             key=key,
             agent_type=agent.agent_type,
             tools=frozenset(agent.equipped_tools),
@@ -70,16 +70,16 @@ def crew_of(snapshot: Snapshot) -> Crew:
 
 
 def alternatives(
-    asked: Refused, specs: Iterable[ToolSpec], matrix: Matrix, compiler: Compiler, crew: Crew
+    asked: RefusedCall, specs: Iterable[ToolSpec], matrix: Matrix, compiler: ConditionCompiler, crew: AgentDirectory
 ) -> tuple[Alternative, ...]:
     """Return what of *specs*, nearest first, the refused agent may do instead; only what its network gives it."""
     own = crew.get(asked.who.agent)
-    scene = Scene({**asked.context, "args": {}, "origin": {}})
+    scene = ConditionContext({**asked.context, "args": {}, "origin": {}})
     found: list[Alternative] = []
     for spec in specs:
         if own is not None and spec.name not in own.tools:
             continue
-        standing = _standing(asked, spec, matrix, compiler, scene)
+        standing = _alternative(asked, spec, matrix, compiler, scene)
         if standing is not None:
             found.append(standing)
         if len(found) == MAX_ALLOWED:
@@ -88,7 +88,12 @@ def alternatives(
 
 
 def specialists(
-    asked: Refused, spec: ToolSpec, matrix: Matrix, compiler: Compiler, crew: Crew, used: Used
+    asked: RefusedCall,
+    spec: ToolSpec,
+    matrix: Matrix,
+    compiler: ConditionCompiler,
+    crew: AgentDirectory,
+    used: LimitUsage,
 ) -> tuple[Specialist, ...]:
     """Return the agents of the network that may make this very call, those first to whom a route leads."""
     own = crew.get(asked.who.agent)
@@ -98,7 +103,7 @@ def specialists(
         if other.key == asked.who.agent or spec.name not in other.tools:
             continue
         who = replace(asked.who, agent=other.key, agent_type=other.agent_type)
-        scene = Scene({**asked.context, "agent": {"key": other.key, "type": other.agent_type}})
+        scene = ConditionContext({**asked.context, "agent": {"key": other.key, "type": other.agent_type}})
         if not granted(asked.grants, spec.name, spec.operation, scene, compiler):
             continue
         verdict = matrix.decide(who, spec.name, spec.operation, scene, used, discovered=spec.discovered)
@@ -108,13 +113,13 @@ def specialists(
     return tuple(found[:MAX_SPECIALISTS])
 
 
-def escalation(violation: str, verdict: Verdict | None) -> Escalation:
+def escalation(violation: str, verdict: MatrixVerdict | None) -> Escalation:
     """Say which person could open what was refused, if any."""
     match violation:
         case Violation.PERMISSION if verdict is not None:
             return _by_rules(verdict)
         case Violation.LIMIT:
-            return Escalation(role="policy_admin", rule=_name(verdict), why="a limit is used up")
+            return Escalation(role="policy_admin", rule=_limited_rule_name(verdict), why="a limit is used up")
         case Violation.APPROVAL_EXPIRED:
             return Escalation(role="approver", why="nobody answered in time; asking again asks again")
         case Violation.APPROVAL_DENIED:
@@ -127,13 +132,13 @@ def escalation(violation: str, verdict: Verdict | None) -> Escalation:
             return Escalation(role="policy_admin", why="a policy admin has to look at it")
 
 
-def with_rungs(
+def with_alternatives(
     denial: Denial, others: tuple[Alternative, ...], agents: tuple[Specialist, ...], person: Escalation
 ) -> Denial:
     """Return *denial* with the rungs of the ladder, and with words for them that a model reads."""
     words = [denial.suggestion] if denial.suggestion else []
     if agents:
-        words.append(_of_specialist(agents[0]))
+        words.append(_describe_specialist(agents[0]))
     if person.role == "approver" and person.rule is not None:
         words.append(f"A person may approve it: {person.why}.")
     changes = {
@@ -146,47 +151,51 @@ def with_rungs(
     return denial.model_copy(update=changes)
 
 
-def _standing(asked: Refused, spec: ToolSpec, matrix: Matrix, compiler: Compiler, scene: Scene) -> Alternative | None:
+def _alternative(
+    asked: RefusedCall, spec: ToolSpec, matrix: Matrix, compiler: ConditionCompiler, scene: ConditionContext
+) -> Alternative | None:
     """Say how *spec* stands with the agent that asked, whatever the arguments; None where it is closed to it."""
     lets = _granted(asked.grants, spec, compiler, scene)
     rules = matrix.candidates(asked.who, spec.name, spec.operation, discovered=spec.discovered)
-    sure = [rule for rule in rules if not _depends(rule.when) and matrix.applies(rule, scene)]
-    maybe = [rule for rule in rules if _depends(rule.when)]
+    sure = [rule for rule in rules if not _depends_on_call(rule.when) and matrix.applies(rule, scene)]
+    maybe = [rule for rule in rules if _depends_on_call(rule.when)]
     opening = [rule for rule in (*sure, *maybe) if rule.effect != "deny"]
     if spec.discovered and not any(map(names_discovered, opening)):
         return None
-    if lets is Met.NO or not opening or any(rule.effect == "deny" for rule in sure):
+    if lets is ConditionResult.NO or not opening or any(rule.effect == "deny" for rule in sure):
         return None
     asks = [rule for rule in sure if rule.effect == "require_approval"]
     allows = [rule for rule in opening if rule.effect == "allow"]
     rule = (asks or allows or opening)[0]
-    bound = _depends(rule.when) or any(one.effect != rule.effect for one in maybe) or _limited(sure)
+    bound = _depends_on_call(rule.when) or any(one.effect != rule.effect for one in maybe) or _limited(sure)
     if spec.discovered and not any(map(names_discovered, sure)):
         bound = True
     return Alternative(
         tool=spec.name,
         operation=spec.operation,
         verdict="allow" if rule.effect == "allow" else "require_approval",
-        conditional=bound or lets is Met.UNCLEAR,
+        conditional=bound or lets is ConditionResult.UNCLEAR,
         why=_why(rule),
     )
 
 
-def _granted(grants: Sequence[Sequence[JsonObject]], spec: ToolSpec, compiler: Compiler, scene: Scene) -> Met:
+def _granted(
+    grants: Sequence[Sequence[JsonObject]], spec: ToolSpec, compiler: ConditionCompiler, scene: ConditionContext
+) -> ConditionResult:
     """Say whether the chain lets some call of *spec* through: for sure, perhaps, or never."""
-    worst = Met.YES
+    worst = ConditionResult.YES
     for grant in grants:
         entries = [entry for entry in grant if covers_operation(entry, spec.name, spec.operation)]
-        certain = [entry for entry in entries if not _depends(entry.get("when"))]
+        certain = [entry for entry in entries if not _depends_on_call(entry.get("when"))]
         if granted((tuple(certain),), spec.name, spec.operation, scene, compiler):
             continue
         if len(certain) == len(entries):
-            return Met.NO
-        worst = Met.UNCLEAR
+            return ConditionResult.NO
+        worst = ConditionResult.UNCLEAR
     return worst
 
 
-def _depends(when: object) -> bool:
+def _depends_on_call(when: object) -> bool:
     return when is not None and _CALL_BOUND.search(str(when)) is not None
 
 
@@ -205,12 +214,12 @@ def _specialist(key: str, effect: str, rule: Rule, *, reachable: bool) -> Specia
     return Specialist(agent_key=key, verdict=verdict, reachable=reachable, why=_why(rule))
 
 
-def _of_specialist(one: Specialist) -> str:
+def _describe_specialist(one: Specialist) -> str:
     may = "may do it" if one.verdict == "allow" else "may do it once a person approves"
     return f"Agent {one.agent_key} {may}: hand over to it." if one.reachable else f"Agent {one.agent_key} {may}."
 
 
-def _by_rules(verdict: Verdict) -> Escalation:
+def _by_rules(verdict: MatrixVerdict) -> Escalation:
     near = next((rule for rule in verdict.unmet if rule.effect == "require_approval"), None)
     if verdict.rule is None and near is not None:
         return Escalation(role="approver", rule=near.name, why=_why(near))
@@ -219,5 +228,5 @@ def _by_rules(verdict: Verdict) -> Escalation:
     return Escalation(role="policy_admin", why="no rule opens it")
 
 
-def _name(verdict: Verdict | None) -> str | None:
+def _limited_rule_name(verdict: MatrixVerdict | None) -> str | None:
     return None if verdict is None or verdict.limited is None else verdict.limited.name

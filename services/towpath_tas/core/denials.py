@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from towpath_contracts.tools.calls import Denial, ToolSpec
 from towpath_contracts.tools.grants import Grants, chain_covers
-from towpath_tas.core.policy.matrix import Matrix, Rule, Verdict, Who
+from towpath_tas.core.policy.matrix import Matrix, MatrixVerdict, Principal, Rule
 
 MAX_ALLOWED = 10
 """Names told; a model chooses badly from long lists."""
@@ -29,7 +29,9 @@ class Violation:
     DRIFTED = "tool_drifted"
 
 
-def allowed_tools(matrix: Matrix, who: Who, specs: Iterable[ToolSpec], grants: Grants, wanted: str) -> tuple[str, ...]:
+def allowed_tools(
+    matrix: Matrix, who: Principal, specs: Iterable[ToolSpec], grants: Grants, wanted: str
+) -> tuple[str, ...]:
     """Return the tools that rules and *grants* open to *who*, perhaps on conditions, nearest to *wanted* first."""
 
     def rules(spec: ToolSpec) -> tuple[Rule, ...]:
@@ -51,11 +53,11 @@ def rank(specs: Sequence[ToolSpec], wanted: str) -> tuple[str, ...]:
     return tuple(spec.name for spec in sorted(specs, key=distance)[:MAX_ALLOWED])
 
 
-def denied_by_matrix(verdict: Verdict, tool: str, operation: str, allowed: tuple[str, ...]) -> Denial:
+def denied_by_matrix(verdict: MatrixVerdict, tool: str, operation: str, allowed: tuple[str, ...]) -> Denial:
     """Say why the matrix refused, and what would pass."""
     rule = verdict.rule
     if verdict.limited is not None:
-        reason = _limit_words(verdict, verdict.limited, tool)
+        reason = _describe_limit(verdict, verdict.limited, tool)
         return _denial(Violation.LIMIT, reason, verdict.limited.name, allowed, "Go on with the results you have.")
     if rule is not None:
         reason = f"{tool} ({operation}) is denied by rule {rule.name}"
@@ -67,7 +69,7 @@ def denied_by_matrix(verdict: Verdict, tool: str, operation: str, allowed: tuple
     return _denial(Violation.PERMISSION, reason, None, allowed, _suggest(verdict.unmet, allowed))
 
 
-def _limit_words(verdict: Verdict, rule: Rule, tool: str) -> str:
+def _describe_limit(verdict: MatrixVerdict, rule: Rule, tool: str) -> str:
     if verdict.limit == "rate":
         rate = f"{rule.rate_calls} calls in {rule.rate_per_s} s"
         return f"rule {rule.name} lets {rate} through for the whole project, and they are used up for now"
@@ -116,7 +118,7 @@ def denied_lost(tool: str) -> Denial:
     return _denial(Violation.APPROVAL_EXPIRED, f"the approval of {tool} is gone", None, (), "Find another way.")
 
 
-def denied_unsettled(tool: str, times: int, rule: str) -> Denial:
+def denied_changing(tool: str, times: int, rule: str) -> Denial:
     """Say that what a person decided about kept changing, until nobody was asked any more."""
     said = f"{tool}, or what decides about it, changed {times} times while it waited for a person"
     return _denial(Violation.APPROVAL_EXPIRED, said, rule, (), "Find another way, or respond with what is missing.")

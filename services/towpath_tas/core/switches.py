@@ -6,29 +6,29 @@ A switch names things by globs, as rules do, and holds whoever it matches; it ne
 from collections.abc import Iterable, Mapping
 
 from towpath_contracts.switches import Switch
-from towpath_tas.core.policy.matrix import MAX_REMEMBERED, Who, glob_matches
+from towpath_tas.core.policy.matrix import MAX_CACHED, Principal, glob_matches
 
 
-class Switches:
+class OpenSwitches:
     """What is paused in one project."""
 
     def __init__(self, switches: Iterable[Switch] = ()) -> None:
         """Take the open *switches*; of several that hold a call the first is named."""
         self.open = tuple(switches)
-        self._found: dict[tuple[Who, str], Switch | None] = {}
+        self._found: dict[tuple[Principal, str], Switch | None] = {}
 
-    def holding(self, who: Who, tool: str) -> Switch | None:
+    def holding(self, who: Principal, tool: str) -> Switch | None:
         """Return the switch that holds calls of *tool* by *who*; None where nothing does."""
         if not self.open:
             return None
         key = (who, tool)
         if key not in self._found:
-            if len(self._found) >= MAX_REMEMBERED:
+            if len(self._found) >= MAX_CACHED:
                 self._found.clear()
             self._found[key] = next((switch for switch in self.open if _holds(switch, who, tool)), None)
         return self._found[key]
 
 
-def _holds(switch: Switch, who: Who, tool: str) -> bool:
+def _holds(switch: Switch, who: Principal, tool: str) -> bool:
     values: Mapping[str, str] = {"network": who.network, "tool": tool, "caller": who.caller}
     return switch.kind == "project" or glob_matches(switch.name, values[switch.kind])

@@ -12,15 +12,15 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.spec import NetworkSpec
 from towpath_contracts.networks.swarm_members import delegates_of, members_by_swarm
 from towpath_contracts.tools.calls import ToolSpec
-from towpath_tas.core.policy.policy_checks import Agent
+from towpath_tas.core.policy.policy_checks import NetworkAgent
 
 
-def agents_of(spec: str) -> Sequence[Agent]:
+def agents_of(spec: str) -> Sequence[NetworkAgent]:
     """Return the agents of a network, given as JSON, with the tools that they are equipped with."""
     written = json.loads(spec)
     delegates = _delegates(written)
     return [
-        Agent(
+        NetworkAgent(
             agent["key"],
             agent.get("agent_type", ""),
             (*agent.get("equipped_tools", ()), *(tool.name for tool in delegates.get(agent["key"], ()))),

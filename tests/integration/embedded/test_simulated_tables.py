@@ -19,11 +19,11 @@ from tests.support.tas.two_ledgers import TwoLedgers
 
 from towpath_contracts.tools.calls import EffectClass
 from towpath_fabric.postgres.pool import open_pool
-from towpath_tas.core.calls.call import Step
+from towpath_tas.core.calls.call import LedgerChange
 from towpath_tas.core.calls.claims import on_claim
 from towpath_tas.core.calls.outcomes import on_outcome
 from towpath_tas.core.calls.settlement import on_settle
-from towpath_tas.core.policy.matrix import Rate
+from towpath_tas.core.policy.matrix import RateLimit
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ RUNS = (RUN, uuid.uuid5(RUN, "another"))
 CALLS = tuple((run, uuid.uuid5(run, f"call {n}"), n) for run in RUNS for n in range(2))
 CALL = st.sampled_from(CALLS)
 HOLDERS = tuple(uuid.uuid5(RUN, f"claim {n}") for n in range(2))
-RATE = Rate("rated", 2, 31 * 86_400)
+RATE = RateLimit("rated", 2, 31 * 86_400)
 """A window so long that no test can end it."""
 CLASSES = st.sampled_from([EffectClass.PURE, EffectClass.IDEMPOTENT, EffectClass.IRREVERSIBLE])
 
@@ -50,9 +50,9 @@ class Pairs(RuleBasedStateMachine):
         self.ledgers = TwoLedgers(self.server)
         self.do(self.ledgers.clear())
         self.version = 1
-        self.old: list[Step] = []
+        self.old: list[LedgerChange] = []
 
-    def store(self, step: Step, version: int, base: int = 0) -> None:
+    def store(self, step: LedgerChange, version: int, base: int = 0) -> None:
         """Store a step, and remember it: it may be tried again when it is long outdated."""
         if step.call is None and not step.notes:
             return
@@ -122,7 +122,7 @@ class Pairs(RuleBasedStateMachine):
         if found.call is None:
             return
         step = on_settle(found.call, verdict, "ann", "seen", now=self.ledgers.now(), fence=0)
-        if isinstance(step, Step):
+        if isinstance(step, LedgerChange):
             self.store(step, self.version)
 
     @rule(run=st.sampled_from(RUNS), fence=st.integers(1, 3))

@@ -16,9 +16,9 @@ from towpath_audit.verifier import verify
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.tools.audit import AuditExport, AuditPiece, EraseAudit, GetCheckpoint
 from towpath_fabric.clock import wall
-from towpath_tas.adapters.ledger_tables import platform_audit
+from towpath_tas.adapters.ledger_tables import platform_audit_row
 from towpath_tas.app.audit import audit_export
-from towpath_tas.app.audit.housekeeping import Retention
+from towpath_tas.app.audit.housekeeping import AuditRetention
 from towpath_tas.app.audit.sealer import BrokenLogError
 
 
@@ -77,7 +77,7 @@ async def test_a_cursor_with_times_counts_in_whatever_zone_they_come_back(log: A
 
 
 async def test_an_export_ends_where_its_own_payloads_are_erased_meanwhile(log: AuditLog) -> None:
-    await log.write(platform_audit("bank", "a", "x", actor="mia"))
+    await log.write(platform_audit_row("bank", "a", "x", actor="mia"))
     first = AuditExport(project=PROJECT, actor="ann")
     piece = await log.exports.export(first)
     elsewhere = EraseAudit(project="bank", actor="dana", reason="r", before=wall() + timedelta(days=1))
@@ -97,7 +97,7 @@ async def test_an_export_ends_where_retention_drops_a_segment_meanwhile(log: Aud
     await fill(log, 10)
     first = AuditExport(project=PROJECT, actor="ann")
     piece = await log.exports.export(first)
-    assert await Retention(log.pool, log.sealer._log, keep_days=30).drop_old_segments() > 0
+    assert await AuditRetention(log.pool, log.sealer._log, keep_days=30).drop_old_segments() > 0
     assert await refusal(log, after(first, piece)) == "export_moved"
     assert verify(await log.export()).faults == []
 
@@ -112,10 +112,10 @@ async def roll_back(log: AuditLog, seals: int) -> None:
 
 async def test_a_sealer_signs_no_second_history_of_what_it_knows(log: AuditLog) -> None:
     witness = log.another_sealer()
-    await log.write(platform_audit(PROJECT, "a", "x", actor=""))
+    await log.write(platform_audit_row(PROJECT, "a", "x", actor=""))
     assert await witness.seal() is not None
     await roll_back(log, 1)
-    await log.write(platform_audit(PROJECT, "b", "x", actor=""))
+    await log.write(platform_audit_row(PROJECT, "b", "x", actor=""))
     for _ in range(2):
         with pytest.raises(BrokenLogError, match="is not stored"):
             await witness.seal()
@@ -128,11 +128,11 @@ async def test_a_sealer_signs_no_second_history_of_what_it_knows(log: AuditLog) 
 
 async def test_a_sealer_goes_on_from_what_others_sealed_and_retention_left(log: AuditLog) -> None:
     other = log.another_sealer()
-    await log.write(platform_audit(PROJECT, "a", "x", actor=""))
+    await log.write(platform_audit_row(PROJECT, "a", "x", actor=""))
     await other.current()
     await log.owner("UPDATE tas.audit_seal SET at = at - interval '40 days'")
     await fill(log, 10)
-    await Retention(log.pool, log.sealer._log, keep_days=30).drop_old_segments()
+    await AuditRetention(log.pool, log.sealer._log, keep_days=30).drop_old_segments()
     left = (await log.owner("SELECT min(seal_id) AS first FROM tas.audit_seal"))[0]["first"]
     assert other._seen is not None
     assert other._seen.seal_id <= left
@@ -145,7 +145,7 @@ async def test_leaves_that_no_checkpoint_covers_are_not_sealed_over(log: AuditLo
         "DELETE FROM tas.audit_seal WHERE seal_id = (SELECT max(seal_id) FROM tas.audit_seal WHERE size < 60)"
     )
     await log.owner("DELETE FROM tas.audit_seal WHERE size > 50")
-    await log.write(platform_audit(PROJECT, "a", "x", actor=""))
+    await log.write(platform_audit_row(PROJECT, "a", "x", actor=""))
     with pytest.raises(BrokenLogError, match="does not cover"):
         await log.another_sealer().seal()
 
@@ -159,7 +159,7 @@ async def test_asking_for_a_checkpoint_writes_one_only_where_something_came(log:
     assert (await log.another_sealer(idle_s=0).current()).seal_id == first.seal_id + 1, "an old one is not enough"
     lines = await log.export(since=wall() + timedelta(hours=1))
     assert verify(lines).figures["checkpoints"] == 1, "a bundle always has one of its own"
-    await log.write(platform_audit(PROJECT, "a", "x", actor=""))
+    await log.write(platform_audit_row(PROJECT, "a", "x", actor=""))
     assert (await log.sealer.current()).edge.size == first.edge.size + 1
 
 
@@ -178,10 +178,10 @@ async def test_an_outlet_that_hangs_holds_no_seal_back(log: AuditLog) -> None:
     sealer = log.another_sealer(outlets=[hanging], every_s=0.01, publish_s=0)
     running = asyncio.create_task(sealer.run())
     try:
-        await log.write(platform_audit(PROJECT, "a", "x", actor=""))
+        await log.write(platform_audit_row(PROJECT, "a", "x", actor=""))
         await eventually(lambda: hanging.asked == 1)
         before = await log.sealer.current()
-        await log.write(platform_audit(PROJECT, "b", "x", actor=""))
+        await log.write(platform_audit_row(PROJECT, "b", "x", actor=""))
         await eventually(lambda: sealer._seen is not None and sealer._seen.edge.size > before.edge.size)
     finally:
         running.cancel()

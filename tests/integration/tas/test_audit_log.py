@@ -22,8 +22,8 @@ from towpath_contracts.tools.audit import AuditExport, EraseAudit, GetCheckpoint
 from towpath_fabric.clock import wall
 from towpath_fabric.ids import new_run_id
 from towpath_fabric.postgres.pool import DATABASE_DOWN
-from towpath_tas.adapters.ledger_tables import platform_audit
-from towpath_tas.app.audit.housekeeping import Retention
+from towpath_tas.adapters.ledger_tables import platform_audit_row
+from towpath_tas.app.audit.housekeeping import AuditRetention
 from towpath_tas.app.audit.sealer import QUERIES, BrokenLogError
 
 CALLS = 700
@@ -111,11 +111,11 @@ async def test_entries_that_commit_in_reverse_order_are_all_sealed(log: AuditLog
         slow, quick = one.transaction(), two.transaction()
         await slow.start()
         await one.execute(
-            "SELECT tas.write_audit('{}', $1::tas.audit_new[])", [platform_audit(PROJECT, "a", "x", actor="")]
+            "SELECT tas.write_audit('{}', $1::tas.audit_new[])", [platform_audit_row(PROJECT, "a", "x", actor="")]
         )
         await quick.start()
         await two.execute(
-            "SELECT tas.write_audit('{}', $1::tas.audit_new[])", [platform_audit(PROJECT, "b", "x", actor="")]
+            "SELECT tas.write_audit('{}', $1::tas.audit_new[])", [platform_audit_row(PROJECT, "b", "x", actor="")]
         )
         await quick.commit()
         first = await log.sealer.seal()
@@ -161,7 +161,7 @@ async def test_two_sealers_at_once_make_one_log(log: AuditLog) -> None:
 
     async def write() -> None:
         for number in range(40):
-            await log.write(platform_audit(PROJECT, "noise", "x", actor=str(number)))
+            await log.write(platform_audit_row(PROJECT, "noise", "x", actor=str(number)))
 
     await asyncio.gather(seal(0), seal(1), write(), write())
     lines = await log.export()
@@ -174,7 +174,7 @@ async def test_the_loop_seals_what_comes_and_hands_checkpoints_out(log: AuditLog
     sealer = log.another_sealer(every_s=0.01, publish_s=0, idle_s=0.05)
     running = asyncio.create_task(sealer.run())
     try:
-        await log.write(platform_audit(PROJECT, "a", "x", actor=""))
+        await log.write(platform_audit_row(PROJECT, "a", "x", actor=""))
         await eventually(lambda: len(found := sizes(log.kept.notes, log.notes)) >= 4 and found[-1] >= 2)
     finally:
         running.cancel()
@@ -239,7 +239,7 @@ async def test_old_segments_go_whole_and_the_rest_is_proved_as_before(log: Audit
     cut = await log.sealer.current()
     await log.owner("UPDATE tas.audit_seal SET at = at - interval '40 days'")
     await fill(log, 20)
-    retention = Retention(log.pool, log.sealer._log, keep_days=30)
+    retention = AuditRetention(log.pool, log.sealer._log, keep_days=30)
     assert await retention.drop_old_segments() == cut.edge.size
     assert await retention.drop_old_segments() == 0
     lines = await log.export()
@@ -248,14 +248,14 @@ async def test_old_segments_go_whole_and_the_rest_is_proved_as_before(log: Audit
     forged = Forger(lines, log.notes)
     forged.body = [line for line in forged.body if line["kind"] != "leaf" or line["entry"]["phase"] != "audit.dropped"]
     assert "head_missing" in codes(forged.lines())
-    assert await Retention(log.pool, log.sealer._log, keep_days=0).drop_old_segments() == 0
+    assert await AuditRetention(log.pool, log.sealer._log, keep_days=0).drop_old_segments() == 0
     left = await log.owner("SELECT count(*) AS n FROM tas.audit_payload")
     assert left[0]["n"] == report.figures["leaves"]
 
 
 async def test_a_bundle_shows_one_project_and_one_time(log: AuditLog) -> None:
     await fill(log, 20)
-    await log.write(platform_audit("bank", "secret", "x", actor="mia", detail={"iban": "DE00"}))
+    await log.write(platform_audit_row("bank", "secret", "x", actor="mia", detail={"iban": "DE00"}))
     since = wall()
     run_id = (await log.owner("SELECT run_id FROM runs.run LIMIT 1"))[0]["run_id"]
     await log.write(*always(call_entries(run_id, 21))[1:])
@@ -275,7 +275,7 @@ async def test_a_bundle_shows_one_project_and_one_time(log: AuditLog) -> None:
 
 async def test_a_payload_that_is_too_large_for_a_message_is_withheld_and_said_to_be(log: AuditLog) -> None:
     await fill(log, 10)
-    await log.write(platform_audit(PROJECT, "large", "x", actor="", detail={"args": '"' * 400_000}))
+    await log.write(platform_audit_row(PROJECT, "large", "x", actor="", detail={"args": '"' * 400_000}))
     piece = await log.exports.export(AuditExport(project=PROJECT, actor="ann"))
     assert len(piece.model_dump_json()) < 1_000_000
     report = verify(await log.export(), checkpoints=log.kept.notes)
@@ -327,7 +327,7 @@ async def test_a_replica_of_the_version_before_adds_entries_as_it_did(log: Audit
 
 async def test_a_checkpoint_covers_all_that_was_committed_and_names_its_key(log: AuditLog) -> None:
     await fill(log, 10)
-    await log.write(platform_audit(PROJECT, "a", "x", actor=""))
+    await log.write(platform_audit_row(PROJECT, "a", "x", actor=""))
     taken = await log.exports.checkpoint(GetCheckpoint())
     assert taken.size == 2 + 30 + 1
     assert (taken.public_key, taken.fingerprint) == (log.notes.public.text, log.notes.public.fingerprint)

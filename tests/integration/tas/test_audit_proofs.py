@@ -25,8 +25,8 @@ from towpath_contracts.tools.audit import ProveRun
 from towpath_fabric.clock import wall
 from towpath_fabric.ids import new_run_id
 from towpath_tas.app.audit import tree_paths
-from towpath_tas.app.audit.audit_proofs import Proving
-from towpath_tas.app.audit.housekeeping import Retention
+from towpath_tas.app.audit.audit_proofs import AuditProofs
+from towpath_tas.app.audit.housekeeping import AuditRetention
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ async def test_what_was_decided_before_a_bundle_is_shown_and_proved_in_it(log: A
     cut = await log.sealer.current()
     await log.owner("UPDATE tas.audit_seal SET at = at - interval '40 days'")
     await log.write(calls[1][1])
-    assert await Retention(log.pool, log.sealer._log, keep_days=30).drop_old_segments() == cut.edge.size
+    assert await AuditRetention(log.pool, log.sealer._log, keep_days=30).drop_old_segments() == cut.edge.size
     late = (await log.sealer.current()).at
     await log.write(*calls[1][2:])
     for asked in ({}, {"since": late}):
@@ -79,7 +79,7 @@ async def test_what_was_decided_before_a_bundle_is_shown_and_proved_in_it(log: A
 async def test_an_entry_is_proved_without_the_rest_of_the_log(log: AuditLog, monkeypatch: pytest.MonkeyPatch) -> None:
     await fill(log, 90)
     (row, *_) = await log.owner("SELECT run_id, execution_id FROM tas.audit_record WHERE phase = 'claim' LIMIT 1")
-    proving, key = Proving(log.pool, log.sealer), log.notes.public.fingerprint
+    proving, key = AuditProofs(log.pool, log.sealer), log.notes.public.fingerprint
     asked = {"project": PROJECT, "run_id": row["run_id"]}
     made = await proving.prove(ProveRun(**asked, execution_id=row["execution_id"]))
     assert made.entries == 3
@@ -101,7 +101,7 @@ async def test_an_entry_is_proved_without_the_rest_of_the_log(log: AuditLog, mon
         await proving.prove(ProveRun(project="bank", run_id=row["run_id"]))
     cut = sizes(log.kept.notes, log.notes)[1]
     await log.owner("UPDATE tas.audit_seal SET at = at - interval '40 days' WHERE size <= $1", cut)
-    assert await Retention(log.pool, log.sealer._log, keep_days=30).drop_old_segments() == cut
+    assert await AuditRetention(log.pool, log.sealer._log, keep_days=30).drop_old_segments() == cut
     (kept, *_) = await log.owner("SELECT run_id FROM tas.audit_record WHERE run_id IS NOT NULL LIMIT 1")
     made = await proving.prove(ProveRun(project=PROJECT, run_id=kept["run_id"]))
     assert verify_proof(made.proof, keys=[key]).faults == []

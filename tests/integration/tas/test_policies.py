@@ -17,9 +17,9 @@ from towpath_contracts import rpc
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_contracts.tools.policy import DiffGroup, PolicyDiff, merge_diffs
-from towpath_tas.app.policy.policies import Policies, PolicyFile
-from towpath_tas.app.policy.policy_cache import Laws
-from towpath_tas.metrics import Metrics
+from towpath_tas.app.policy.policies import PolicyFileWatcher, PolicyStore
+from towpath_tas.app.policy.policy_cache import PolicyCache
+from towpath_tas.metrics import TasMetrics
 
 __all__ = ["shared_tas", "tas"]
 
@@ -112,10 +112,10 @@ async def test_a_restart_leaves_what_was_changed_since_the_file_was_applied(tas:
     file, log = tmp_path / "policy.yaml", structlog.get_logger()
     file.write_text(CAREFUL)
     async with asyncpg.create_pool(tas.dsn, min_size=1, max_size=1) as pool:
-        policies = Policies(pool, Laws(Metrics(CollectorRegistry())))
+        policies = PolicyStore(pool, PolicyCache(TasMetrics(CollectorRegistry())))
 
         async def begin() -> int:
-            await PolicyFile(policies, file, tas.caller.project, log).look()
+            await PolicyFileWatcher(policies, file, tas.caller.project, log).look()
             version: int = (await ask(tas, rpc.GET_POLICY)).version
             return version
 

@@ -13,8 +13,8 @@ from tests.support.tas.tas_running import Running, shared_tas, tas
 from towpath_contracts import rpc
 from towpath_contracts.switches import SwitchSet
 from towpath_fabric.ids import new_run_id
-from towpath_tas.adapters.ledger_tables import Count, Seen, Written, open_calls
-from towpath_tas.core.calls.call import Step
+from towpath_tas.adapters.ledger_tables import LimitUse, SeenVersions, WriteResult, open_calls
+from towpath_tas.core.calls.call import LedgerChange
 
 __all__ = ["shared_tas", "tas"]
 
@@ -34,9 +34,9 @@ async def other(tas: Running) -> AsyncIterator["asyncpg.Connection[Any]"]:
         await connection.close()
 
 
-async def seen_now(tas: Running) -> Seen:
+async def seen_now(tas: Running) -> SeenVersions:
     (found,) = await query(tas.dsn, "SELECT * FROM tas.project_state WHERE project = $1", tas.caller.project)
-    return Seen(**found)
+    return SeenVersions(**found)
 
 
 async def waits(tas: Running, what: "asyncio.Task[Any]") -> None:
@@ -50,13 +50,15 @@ async def waits(tas: Running, what: "asyncio.Task[Any]") -> None:
         await connection.close()
 
 
-def opened(tas: Running) -> Step:
+def opened(tas: Running) -> LedgerChange:
     run_id = new_run_id()
-    step: Step = ask(None, said=request(run_id=run_id, execution_id=new_run_id(), project=tas.caller.project))
+    step: LedgerChange = ask(None, said=request(run_id=run_id, execution_id=new_run_id(), project=tas.caller.project))
     return step
 
 
-async def store(connection: Any, step: Step, seen: Seen, counts: tuple[Count, ...] = ()) -> Written:
+async def store(
+    connection: Any, step: LedgerChange, seen: SeenVersions, counts: tuple[LimitUse, ...] = ()
+) -> WriteResult:
     return await open_calls(connection, [step], counts, [seen])
 
 
@@ -100,9 +102,9 @@ async def test_a_refused_batch_leaves_the_counters_alone(tas: Running, other: "a
     """What was decided under an older matrix may name another window, and would begin it anew."""
     seen, place = await seen_now(tas), "SELECT per_s, used FROM tas.rate_count WHERE project = $1"
 
-    def rated(step: Step, per_s: int) -> tuple[Count, ...]:
+    def rated(step: LedgerChange, per_s: int) -> tuple[LimitUse, ...]:
         assert step.call is not None
-        return (Count(step.call.run_id, "rule-1", step.call.execution_id, 0, seen.project, per_s, 10),)
+        return (LimitUse(step.call.run_id, "rule-1", step.call.execution_id, 0, seen.project, per_s, 10),)
 
     step = opened(tas)
     assert (await store(other, step, seen, rated(step, 31 * 86_400))).calls

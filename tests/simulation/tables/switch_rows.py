@@ -17,8 +17,8 @@ from towpath_contracts.switches import Switch
 from towpath_tas.adapters import ledger_tables
 from towpath_tas.adapters.ledger_tables import QUERIES
 from towpath_tas.app.calls.stop_switches import SWITCHES
-from towpath_tas.core.policy.matrix import Who
-from towpath_tas.core.switches import Switches
+from towpath_tas.core.policy.matrix import Principal
+from towpath_tas.core.switches import OpenSwitches
 
 Row = dict[str, Any]
 Place = tuple[str, str, str]
@@ -106,8 +106,8 @@ class SwitchRows:
     def holds(self, call: Row) -> bool:
         """Say whether anything holds *call* now."""
         rows = self.open_switches(None, call["project"])
-        who = Who(call["network"], call["agent_key"], call["agent_type"], call["caller"], call["project"])
-        return Switches(Switch(**row) for row in rows).holding(who, call["tool"]) is not None
+        who = Principal(call["network"], call["agent_key"], call["agent_type"], call["caller"], call["project"])
+        return OpenSwitches(Switch(**row) for row in rows).holding(who, call["tool"]) is not None
 
 
 def _place(values: tuple[Any, ...]) -> Place:

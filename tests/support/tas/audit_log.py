@@ -17,16 +17,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from prometheus_client import CollectorRegistry
 
 from towpath_audit import bundle
-from towpath_audit.entries import Entry, Payload
-from towpath_audit.merkle import Edge
+from towpath_audit.entries import EntryPayload, LogEntry
+from towpath_audit.merkle import TreeEdge
 from towpath_audit.notes import Checkpoint, Signer, open_note
 from towpath_contracts.tools.audit import AuditExport
 from towpath_fabric.ids import new_run_id
 from towpath_fabric.postgres.pool import open_pool
-from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit
+from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit_row
 from towpath_tas.app.audit.audit_export import AuditExports
-from towpath_tas.app.audit.sealer import Outlet, Sealer
-from towpath_tas.metrics import Metrics
+from towpath_tas.app.audit.sealer import CheckpointPublisher, Sealer
+from towpath_tas.metrics import TasMetrics
 
 ORIGIN = "towpath.test/audit"
 PROJECT = "default"
@@ -62,10 +62,10 @@ class AuditLog:
         self.sealer = self.another_sealer()
         self.exports = AuditExports(self.pool, self.sealer)
 
-    def another_sealer(self, *, outlets: Sequence[Outlet] = (), **settings: Any) -> Sealer:
+    def another_sealer(self, *, outlets: Sequence[CheckpointPublisher] = (), **settings: Any) -> Sealer:
         """What another replica would have; unless said otherwise it hands its checkpoints to `kept`."""
         log = structlog.get_logger()
-        return Sealer(self.pool, self.notes, outlets or [self.kept], Metrics(CollectorRegistry()), log, **settings)
+        return Sealer(self.pool, self.notes, outlets or [self.kept], TasMetrics(CollectorRegistry()), log, **settings)
 
     def another_exports(self) -> AuditExports:
         """What answers at another replica."""
@@ -146,7 +146,9 @@ async def fill(log: AuditLog, calls: int, *, run_calls: int = 50, seal_every: in
         " VALUES ($1, 1, 'sha256:00', '', 0, '', '', 'ann') ON CONFLICT DO NOTHING",
         PROJECT,
     )
-    await log.write(platform_audit(PROJECT, "policy.applied", "applied", actor="ann", version=1, detail={"rules": 0}))
+    await log.write(
+        platform_audit_row(PROJECT, "policy.applied", "applied", actor="ann", version=1, detail={"rules": 0})
+    )
     run_id = new_run_id()
     for number in range(0, calls, seal_every):
         if number % run_calls == 0:
@@ -218,15 +220,15 @@ class Forger:
 
     def lines(self) -> list[str]:
         """Everything anew: leaf numbers, leaf hashes, commitments, roots, signatures, pages."""
-        edge = Edge(self.header["first"], tuple(bytes.fromhex(one) for one in self.header["edge"]))
+        edge = TreeEdge(self.header["first"], tuple(bytes.fromhex(one) for one in self.header["edge"]))
         done: list[Line] = []
         for line in self.body:
             made, edge = self._again(line, edge)
             done.append(made)
-        written = [bundle.written({**self.header, "size": edge.size}), *map(bundle.written, done)]
+        written = [bundle.serialize_line({**self.header, "size": edge.size}), *map(bundle.serialize_line, done)]
         return [*written, bundle.page(0, "", written, self.key, last=True)]
 
-    def _again(self, line: Line, edge: Edge) -> tuple[Line, Edge]:
+    def _again(self, line: Line, edge: TreeEdge) -> tuple[Line, TreeEdge]:
         match line["kind"]:
             case "leaf":
                 return self._leaf(line, edge)
@@ -238,15 +240,15 @@ class Forger:
             case _:
                 return line, edge
 
-    def _leaf(self, line: Line, edge: Edge) -> tuple[Line, Edge]:
+    def _leaf(self, line: Line, edge: TreeEdge) -> tuple[Line, TreeEdge]:
         entry = dict(line["entry"])
         if line["payload"] is not None:
-            entry["commitment"] = Payload.read(line["payload"]).commitment()
-        made = Entry.read(entry)
+            entry["commitment"] = EntryPayload.read(line["payload"]).commitment()
+        made = LogEntry.read(entry)
         again = {**line, "leaf": edge.size, "entry": entry, "hash": made.leaf_hash().hex()}
         return again, edge.extended([made.leaf_hash()])
 
-    def _checkpoint(self, line: Line, edge: Edge) -> Line:
+    def _checkpoint(self, line: Line, edge: TreeEdge) -> Line:
         text = line["note"].rpartition("\n\n")[0] + "\n"
         said = Checkpoint.read(text)
         return {**line, "note": self.key.note(Checkpoint(said.origin, edge.size, edge.root, said.at).text())}

@@ -13,9 +13,9 @@ from typing import Any
 
 from tests.support.tas.audit_log import Forger
 
-from towpath_audit.bundle import written
-from towpath_audit.entries import Entry
-from towpath_audit.report import Report
+from towpath_audit.bundle import serialize_line
+from towpath_audit.entries import LogEntry
+from towpath_audit.report import AuditReport
 
 FIELDS = (
     *("at", "project", "run_id", "execution_id", "phase", "verdict", "tool", "operation", "network", "agent_key"),
@@ -33,7 +33,7 @@ class Mutant:
     last_line: int | None = None
     leaf: int | None = None
 
-    def found_by(self, report: Report) -> bool:
+    def found_by(self, report: AuditReport) -> bool:
         """Say whether *report* has a fault, and the first one at the right place."""
         if report.holds:
             return False
@@ -75,7 +75,7 @@ def _edit(lines: list[str], chance: random.Random) -> Mutant:
     old = holder[key]
     holder[key] = _other(old, chance)
     first = _page_begin(lines, at) if line["kind"] == "page" else at + 1
-    lines[at] = written(line)
+    lines[at] = serialize_line(line)
     return Mutant(f"edit {key} of line {at + 1}: {str(old)[:20]!r}", lines, first, at + 1)
 
 
@@ -84,8 +84,8 @@ def _hash_too(lines: list[str], chance: random.Random) -> Mutant:
     at = chance.choice([place for place, line in enumerate(lines) if '"kind":"leaf"' in line])
     line, field = json.loads(lines[at]), chance.choice(FIELDS)
     line["entry"][field] = _other(line["entry"][field], chance)
-    line["hash"] = Entry.read(line["entry"]).leaf_hash().hex()
-    lines[at] = written(line)
+    line["hash"] = LogEntry.read(line["entry"]).leaf_hash().hex()
+    lines[at] = serialize_line(line)
     return Mutant(f"edit {field} of line {at + 1} and its hash", lines, at + 1, at + 1)
 
 
@@ -107,7 +107,7 @@ def _insert(lines: list[str], chance: random.Random) -> Mutant:
     at = chance.randrange(len(lines) + 1)
     line = json.loads(chance.choice(lines))
     first = _page_begin(lines, at)
-    lines.insert(at, written({**line, "more": 1}))
+    lines.insert(at, serialize_line({**line, "more": 1}))
     return Mutant(f"insert a line before {at + 1}", lines, first, _page_end(lines, at))
 
 
@@ -195,7 +195,7 @@ def _poison(lines: list[str], chance: random.Random) -> Mutant:
     key = chance.choice(sorted(line))
     value = chance.choice([one for one in POISON if one is not line[key]])
     first = _page_begin(lines, at) if line["kind"] == "page" else at + 1
-    lines[at] = written({**line, key: value})
+    lines[at] = serialize_line({**line, key: value})
     return Mutant(f"poison {key} of line {at + 1} with {str(value)[:20]}", lines, first, _page_end(lines, at))
 
 

@@ -19,8 +19,8 @@ from towpath_contracts.tools.calls import (
     ToolSpec,
 )
 from towpath_tas.core.approvals.approval_votes import resolve
-from towpath_tas.core.authorization import Asked, Ruling, asked_in
-from towpath_tas.core.calls.call import Approval, Call, Step
+from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, query_of_request
+from towpath_tas.core.calls.call import Approval, LedgerCall, LedgerChange
 from towpath_tas.core.calls.ledger import on_request
 from towpath_tas.core.tools.registry import ToolVersion, spec_digest
 
@@ -47,7 +47,9 @@ def version(effect_class: EffectClass, number: int = 1) -> ToolVersion:
     return ToolVersion(spec=spec, version=number, digest=spec_digest(spec), owner="team")
 
 
-def ruling(effect: str = "allow", effect_class: EffectClass = EffectClass.IRREVERSIBLE, **more: Any) -> Ruling:
+def ruling(
+    effect: str = "allow", effect_class: EffectClass = EffectClass.IRREVERSIBLE, **more: Any
+) -> AuthorizationDecision:
     said: dict[str, Any] = {
         "effect": effect,
         "tool": version(effect_class),
@@ -58,7 +60,7 @@ def ruling(effect: str = "allow", effect_class: EffectClass = EffectClass.IRREVE
         "denial": Denial(violation_type="permission_denied", reason="no") if effect == "deny" else None,
         **more,
     }
-    return Ruling(**said)
+    return AuthorizationDecision(**said)
 
 
 def request(**changes: Any) -> ToolRequest:
@@ -84,28 +86,35 @@ def request(**changes: Any) -> ToolRequest:
 
 
 def ask(
-    call: Call | None,
+    call: LedgerCall | None,
     said: ToolRequest | None = None,
-    ruled: Ruling | None = None,
+    ruled: AuthorizationDecision | None = None,
     *,
     now: datetime = NOW,
     fence: int = 0,
     approval: Approval | None = None,
-) -> Step:
+) -> LedgerChange:
     """Put a request to the ledger."""
     message = said or request()
     text = canonical_json(message.args)
     answer = ruled or ruling()
 
-    def authorize(_: Asked) -> Ruling:
+    def authorize(_: AuthorizationQuery) -> AuthorizationDecision:
         return answer
 
     return on_request(
-        call, message, asked_in(message, text), digest_text(text), authorize, now=now, fence=fence, approval=approval
+        call,
+        message,
+        query_of_request(message, text),
+        digest_text(text),
+        authorize,
+        now=now,
+        fence=fence,
+        approval=approval,
     )
 
 
-def permitted(effect_class: EffectClass = EffectClass.IRREVERSIBLE) -> Call:
+def permitted(effect_class: EffectClass = EffectClass.IRREVERSIBLE) -> LedgerCall:
     """A call that was permitted and dispatched."""
     call = ask(None, ruled=ruling(effect_class=effect_class)).call
     assert call is not None
@@ -113,14 +122,14 @@ def permitted(effect_class: EffectClass = EffectClass.IRREVERSIBLE) -> Call:
     return call
 
 
-def waiting() -> tuple[Call, Approval]:
+def waiting() -> tuple[LedgerCall, Approval]:
     """A call that waits for a person."""
     step = ask(None, ruled=ruling("require_approval"))
     assert step.call is not None
     return step.call, step.approvals[0]
 
 
-def claim(call: Call, claim_id: UUID | None = None, **changes: Any) -> ClaimStart:
+def claim(call: LedgerCall, claim_id: UUID | None = None, **changes: Any) -> ClaimStart:
     said = {
         "execution_id": call.execution_id,
         "run_id": call.run_id,
@@ -133,7 +142,7 @@ def claim(call: Call, claim_id: UUID | None = None, **changes: Any) -> ClaimStar
     return ClaimStart.model_validate(said)
 
 
-def outcome(call: Call, claim_id: UUID | None = None, **changes: Any) -> ToolOutcome:
+def outcome(call: LedgerCall, claim_id: UUID | None = None, **changes: Any) -> ToolOutcome:
     said: dict[str, Any] = {
         "execution_id": call.execution_id,
         "run_id": call.run_id,
@@ -151,8 +160,13 @@ def outcome(call: Call, claim_id: UUID | None = None, **changes: Any) -> ToolOut
 
 
 def decide(
-    call: Call, approval: Approval, said: ResolveGate, *, now: datetime = NOW, ruled: Ruling | None = None
-) -> Step | Problem:
+    call: LedgerCall,
+    approval: Approval,
+    said: ResolveGate,
+    *,
+    now: datetime = NOW,
+    ruled: AuthorizationDecision | None = None,
+) -> LedgerChange | Problem:
     """Put a person's word to the ledger; *ruled* is what the matrix says of other arguments."""
     return resolve(call, approval, said, lambda _asked: ruled or ruling("require_approval"), now=now)
 

@@ -17,18 +17,18 @@ from towpath_contracts.tools.access import FenceAnswer, RaiseFence
 from towpath_fabric.clock import wall
 from towpath_fabric.postgres.pinned_connection import Lane
 from towpath_tas.adapters.ledger_tables import (
-    Count,
-    Seen,
-    Stored,
+    LimitUse,
+    SeenVersions,
+    StoredCall,
     change_calls,
     open_calls,
     read_calls,
     read_counts,
     read_rates,
 )
-from towpath_tas.app.calls.ledger_commands import Settling
-from towpath_tas.core.calls.call import Step
-from towpath_tas.core.policy.matrix import Rate
+from towpath_tas.app.calls.ledger_commands import LedgerCommands
+from towpath_tas.core.calls.call import LedgerChange
+from towpath_tas.core.policy.matrix import RateLimit
 
 PROJECT = "default"
 
@@ -36,7 +36,7 @@ PROJECT = "default"
 class Silent:
     """A sender that sends nothing."""
 
-    async def send(self, _step: Step) -> None:
+    async def send(self, _step: LedgerChange) -> None:
         return
 
 
@@ -62,7 +62,7 @@ class TwoLedgers:
         self.lanes = (Lane(postgres), Lane(self.pool))
         nothing: Any = Silent()
         unused: Any = None
-        self.settlings = (Settling(postgres, unused, nothing), Settling(self.pool, unused, nothing))
+        self.settlings = (LedgerCommands(postgres, unused, nothing), LedgerCommands(self.pool, unused, nothing))
 
     async def clear(self) -> None:
         """Begin with nothing but version 1 of the rules."""
@@ -82,7 +82,7 @@ class TwoLedgers:
         )
         self.tables.versions[PROJECT] = (version, 1)
 
-    async def read(self, run_id: UUID, execution_id: UUID) -> Stored:
+    async def read(self, run_id: UUID, execution_id: UUID) -> StoredCall:
         """Read a call from both; they must agree on everything but the time."""
         key = (run_id, execution_id)
         real, simulated = [(await read_calls(lane, [key]))[execution_id] for lane in self.lanes]
@@ -95,25 +95,27 @@ class TwoLedgers:
         assert real == simulated
         return real[run_id, rule]
 
-    async def rated(self, rate: Rate) -> int:
+    async def rated(self, rate: RateLimit) -> int:
         """Read what is used of a rate from both."""
         real, simulated = [await read_rates(lane, [(PROJECT, rate)]) for lane in self.lanes]
         assert real == simulated
         return real[PROJECT, rate.rule]
 
-    async def write(self, steps: list[Step], version: int, bases: dict[tuple[UUID, str], int]) -> frozenset[UUID]:
+    async def write(
+        self, steps: list[LedgerChange], version: int, bases: dict[tuple[UUID, str], int]
+    ) -> frozenset[UUID]:
         """Store steps in both; they must store the same ones."""
-        seen = [Seen(PROJECT, version, 1)]
+        seen = [SeenVersions(PROJECT, version, 1)]
         fresh = [step for step in steps if step.call is not None and step.call.revision == 1]
         others = [step for step in steps if step not in fresh]
         counts = [
-            Count(step.call.run_id, rule, step.call.execution_id, bases.get((step.call.run_id, rule), 0))
+            LimitUse(step.call.run_id, rule, step.call.execution_id, bases.get((step.call.run_id, rule), 0))
             for step in fresh
             if step.call is not None
             for rule in step.counted
         ]
         counts += [
-            Count(step.call.run_id, rate.rule, step.call.execution_id, 0, PROJECT, rate.per_s, rate.calls)
+            LimitUse(step.call.run_id, rate.rule, step.call.execution_id, 0, PROJECT, rate.per_s, rate.calls)
             for step in fresh
             if step.call is not None
             for rate in step.rated

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from towpath_audit.entries import Entry, EntryError, Payload
+from towpath_audit.entries import EntryError, EntryPayload, LogEntry
 from towpath_audit.merkle import EMPTY_ROOT, leaf_hash
 from towpath_audit.notes import Checkpoint, NoteError, PublicKey, Signer, open_note, read_time, split_notes, write_time
 
@@ -108,7 +108,7 @@ def test_no_two_entries_have_the_same_bytes() -> None:
         *(entry(), entry(entry_id=11), entry(rule=""), entry(rule="-"), entry(phase="", verdict="x")),
         *(entry(phase="x0:"), entry(tool="0:\n"), entry(tool="0:", operation="\n"), entry(verdict="ä"), entry(at="")),
     ]
-    assert len({Entry.read(one).leaf_hash() for one in said}) == len(said)
+    assert len({LogEntry.read(one).leaf_hash() for one in said}) == len(said)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_no_two_entries_have_the_same_bytes() -> None:
 )
 def test_what_is_no_entry_is_refused(said: object) -> None:
     with pytest.raises(EntryError):
-        Entry.read(said)
+        LogEntry.read(said)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_what_is_no_entry_is_refused(said: object) -> None:
     [{"salt": "00"}, {"salt": "zz" * 16}, {"salt": "AB" * 16}, {"detail": 1}, {"args_digest": "a\nb"}, {"x": 1}],
 )
 def test_what_is_no_payload_is_refused(changes: dict[str, object]) -> None:
-    good = Payload(salt=bytes(16), args_digest="sha256:00", detail="{}")
-    assert Payload.read(good.as_json()) == good
+    good = EntryPayload(salt=bytes(16), args_digest="sha256:00", detail="{}")
+    assert EntryPayload.read(good.as_json()) == good
     with pytest.raises(EntryError):
-        Payload.read({**good.as_json(), **changes})
+        EntryPayload.read({**good.as_json(), **changes})

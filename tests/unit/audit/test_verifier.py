@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from tests.support.tas.audit_log import ORIGIN, signer
 
 from towpath_audit import bundle
-from towpath_audit.entries import Entry, Payload
-from towpath_audit.merkle import Edge
+from towpath_audit.entries import EntryPayload, LogEntry
+from towpath_audit.merkle import TreeEdge
 from towpath_audit.notes import Checkpoint
-from towpath_audit.proof import Proved, is_proof, verify_proof, written_proof
+from towpath_audit.proof import ProvedEntry, is_proof, serialize_proof, verify_proof
 from towpath_audit.verifier import MAX_FAULTS, verify
 
 KEY = signer()
@@ -25,9 +25,9 @@ def made(
     *changes: dict[str, Any], extra: tuple[bundle.Line, ...] = (), tail: tuple[bundle.Line, ...] = ()
 ) -> list[str]:
     """A bundle with one entry for each of *changes*, sealed two by two."""
-    edge, body = Edge(), [bundle.policy("p", 1, "sha256:00", ""), bundle.step(CALL, RUN, 3, kept=True), *extra]
+    edge, body = TreeEdge(), [bundle.policy("p", 1, "sha256:00", ""), bundle.step(CALL, RUN, 3, kept=True), *extra]
     for number, change in enumerate(changes):
-        payload = Payload(salt=bytes(16), args_digest="", detail=json.dumps(change.pop("detail", {})))
+        payload = EntryPayload(salt=bytes(16), args_digest="", detail=json.dumps(change.pop("detail", {})))
         payload = change.pop("payload", payload)
         said: dict[str, Any] = {
             "entry_id": number,
@@ -48,16 +48,16 @@ def made(
             "commitment": payload.commitment(),
         }
         erased = change.pop("erased", False)
-        entry = Entry(**{**said, **change})
+        entry = LogEntry(**{**said, **change})
         body.append(bundle.leaf(number, entry, None if erased else payload, entry.leaf_hash()))
         edge = edge.extended([entry.leaf_hash()])
         if number % 2 or number == len(changes) - 1:
             body.append(bundle.checkpoint(KEY.note(Checkpoint(ORIGIN, edge.size, edge.root).text())))
     head = bundle.header(
-        *(), origin=ORIGIN, project="p", since=None, until=None, edge=Edge(), size=edge.size, keys=[KEY.public],
+        *(), origin=ORIGIN, project="p", since=None, until=None, edge=TreeEdge(), size=edge.size, keys=[KEY.public],
         exported_at="", exported_by="ann",
     )  # fmt: skip
-    lines = [bundle.written(line) for line in (head, *body, *tail)]
+    lines = [bundle.serialize_line(line) for line in (head, *body, *tail)]
     return [*lines, bundle.page(0, "", lines, KEY, last=True)]
 
 
@@ -147,8 +147,8 @@ def test_whatever_a_line_holds_it_ends_in_a_report_that_doubts(data: st.DataObje
     if strange == "field":
         line[field] = value
     lines[at] = {
-        "field": bundle.written(line),
-        "line": bundle.written({"kind": field, "value": value}),
+        "field": bundle.serialize_line(line),
+        "line": bundle.serialize_line({"kind": field, "value": value}),
         "text": data.draw(st.text(max_size=20)),
         "bytes": data.draw(st.sampled_from(["[" * 3_000, "1" * 5_000, '{"kind":"leaf","leaf":1e999}', '"\\ud800"'])),
     }[strange]
@@ -159,7 +159,7 @@ def test_whatever_a_line_holds_it_ends_in_a_report_that_doubts(data: st.DataObje
 
 def with_header(**changes: Any) -> list[str]:
     """The good one with another header, signed as if it had been exported so."""
-    lines = [bundle.written({**json.loads(GOOD[0]), **changes}), *GOOD[1:-1]]
+    lines = [bundle.serialize_line({**json.loads(GOOD[0]), **changes}), *GOOD[1:-1]]
     return [*lines, bundle.page(0, "", lines, KEY, last=True)]
 
 
@@ -195,7 +195,7 @@ def test_it_is_said_what_part_of_the_log_a_bundle_shows() -> None:
 
 @pytest.mark.parametrize("detail", ["[" * 200_000, "1" * 5_000, '{"entries":[Infinity]}', '{"entries":[true]}'])
 def test_a_detail_of_another_kind_erases_nothing_and_stops_nothing(detail: str) -> None:
-    payload = Payload(salt=bytes(16), args_digest="", detail=detail)
+    payload = EntryPayload(salt=bytes(16), args_digest="", detail=detail)
     own = {"phase": "audit.erased", "payload": payload}
     assert found(made({}, {"erased": True}, own)) == [("payload_missing", 1)]
 
@@ -233,9 +233,9 @@ def test_what_is_no_proof_proves_nothing_and_stops_nothing(text: str) -> None:
     ],
 )
 def test_an_entry_of_another_kind_is_not_proved(changes: dict[str, Any]) -> None:
-    entry = Entry.read(next(json.loads(line)["entry"] for line in GOOD if '"kind":"leaf"' in line))
+    entry = LogEntry.read(next(json.loads(line)["entry"] for line in GOOD if '"kind":"leaf"' in line))
     note = KEY.note(Checkpoint(KEY.public.name, 1, entry.leaf_hash(), None).text())
-    text = written_proof(note, [KEY.public], [Proved(leaf=0, entry=entry, payload=None, path=())])
+    text = serialize_proof(note, [KEY.public], [ProvedEntry(leaf=0, entry=entry, payload=None, path=())])
     assert verify_proof(text).holds and is_proof(text)
     said = json.loads(text)
     said["entries"][0] |= changes

@@ -24,9 +24,9 @@ from towpath_orchestrator.app.loop.transition_metrics import Telling
 from towpath_orchestrator.core.tasks import created_event
 from towpath_orchestrator.metrics import Metrics
 from towpath_orchestrator.settings import OrchestratorSettings
-from towpath_tas.metrics import Metrics as TasMetrics
+from towpath_tas.metrics import TasMetrics
 from towpath_tas.settings import TasSettings
-from towpath_tas.wiring import Parts, Ports
+from towpath_tas.wiring import CallPorts, CallWiring
 
 KEYS = ("tool", "step_id", "agent_key", "exec_id", "latency_ms", "status")
 
@@ -120,9 +120,11 @@ class Empty:
 async def test_e10_the_tool_can_be_switched_off(on: bool) -> None:
     """Row E10: feature flag — without it nobody knows the tool: it can't be published, nor called."""
     nowhere: Any = None
-    ports = Ports(pool=nowhere, bus=nowhere, asked=nowhere, ended=nowhere)
+    ports = CallPorts(pool=nowhere, bus=nowhere, asked=nowhere, ended=nowhere)
     settings = TasSettings(agent_orchestrate_enabled=on)
     log: Any = structlog.get_logger()
-    parts = Parts(ports, TicketSigner(Ed25519PrivateKey.generate()), settings, TasMetrics(CollectorRegistry()), log)
+    parts = CallWiring(
+        ports, TicketSigner(Ed25519PrivateKey.generate()), settings, TasMetrics(CollectorRegistry()), log
+    )
     law = await parts.laws.of(Empty(), "default")
     assert (ORCHESTRATE in law.registry.tools, "plan_setup" in law.registry.tools) == (on, True)

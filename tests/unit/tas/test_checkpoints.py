@@ -14,7 +14,7 @@ from tests.support.tas.audit_log import ORIGIN, signer
 from towpath_audit.merkle import EMPTY_ROOT
 from towpath_audit.notes import Checkpoint, split_notes
 from towpath_tas.adapters import checkpoints
-from towpath_tas.adapters.checkpoints import CheckpointFile, CheckpointLog, Witness
+from towpath_tas.adapters.checkpoints import CheckpointFile, CheckpointLog, CheckpointWitness
 from towpath_tas.adapters.keys import KeyFileError
 from towpath_tas.settings import TasSettings
 from towpath_tas.wiring import note_signer
@@ -36,13 +36,15 @@ async def test_a_file_collects_checkpoints_as_verify_reads_them(tmp_path: Path) 
 async def test_a_witness_is_sent_the_note_and_followed_nowhere() -> None:
     async with web(lambda asked: response(200 if asked.path == "/take" else 302, location="/take")) as served:
         with capture_logs() as said:
-            await Witness(served.url("/take", host="127.0.0.1"), structlog.get_logger()).publish(NOTES[1])
-            await Witness(served.url("/elsewhere", host="127.0.0.1"), structlog.get_logger()).publish(NOTES[1])
+            await CheckpointWitness(served.url("/take", host="127.0.0.1"), structlog.get_logger()).publish(NOTES[1])
+            await CheckpointWitness(served.url("/elsewhere", host="127.0.0.1"), structlog.get_logger()).publish(
+                NOTES[1]
+            )
     assert [(asked.method, asked.path) for asked in served.asked] == [("POST", "/take"), ("POST", "/elsewhere")]
     assert served.asked[0].body.decode() == NOTES[1]
     assert [entry["event"] for entry in said] == ["the witness refused a checkpoint"]
     with capture_logs() as said:
-        await Witness("http://127.0.0.1:9/", structlog.get_logger()).publish(NOTES[1])
+        await CheckpointWitness("http://127.0.0.1:9/", structlog.get_logger()).publish(NOTES[1])
     assert [entry["event"] for entry in said] == ["the witness could not be reached"]
 
 
@@ -69,7 +71,7 @@ async def test_a_witness_that_never_ends_its_answer_is_left(monkeypatch: pytest.
         port = server.sockets[0].getsockname()[1]
         with capture_logs() as said:
             await asyncio.wait_for(
-                Witness(f"http://127.0.0.1:{port}/", structlog.get_logger()).publish(NOTES[1]), timeout=60
+                CheckpointWitness(f"http://127.0.0.1:{port}/", structlog.get_logger()).publish(NOTES[1]), timeout=60
             )
     finally:
         over.set()

@@ -8,22 +8,22 @@ from tests.unit.tas.policy.test_authorization import TOOLS, asked, spec, stored
 
 from towpath_contracts.tools.calls import Denial
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
-from towpath_tas.core.authorization import Asked, Law
-from towpath_tas.core.denial_alternatives import Colleague
+from towpath_tas.core.authorization import AuthorizationQuery, PolicyBundle
+from towpath_tas.core.denial_alternatives import AgentEntry
 from towpath_tas.core.policy.matrix import Matrix, Rule
-from towpath_tas.core.tools.registry import Registry, ToolVersion
+from towpath_tas.core.tools.registry import ToolRegistry, ToolVersion
 
 SNAPSHOT = "sha256:n"
 CREW = {
-    "billing": Colleague(
+    "billing": AgentEntry(
         key="billing",
         agent_type="",
         tools=frozenset({"orders.refund", "orders.find", "mail.send"}),
         routes=frozenset({"desk"}),
     ),
-    "desk": Colleague(key="desk", agent_type="", tools=frozenset({"orders.refund"}), routes=frozenset()),
-    "office": Colleague(key="office", agent_type="", tools=frozenset({"orders.refund"}), routes=frozenset()),
-    "guest": Colleague(key="guest", agent_type="", tools=frozenset({"orders.find"}), routes=frozenset()),
+    "desk": AgentEntry(key="desk", agent_type="", tools=frozenset({"orders.refund"}), routes=frozenset()),
+    "office": AgentEntry(key="office", agent_type="", tools=frozenset({"orders.refund"}), routes=frozenset()),
+    "guest": AgentEntry(key="guest", agent_type="", tools=frozenset({"orders.find"}), routes=frozenset()),
 }
 
 
@@ -34,9 +34,9 @@ def rule(name: str, effect: str = "allow", **more: Any) -> Rule:
 def denied(
     *rules: Rule, grants: Any = (), tools: list[ToolVersion] = TOOLS, known: bool = True, **changes: Any
 ) -> Denial:
-    law = Law(Matrix(rules, compile_condition, 7), Registry(tools, matches, 3), compile_grant)
+    law = PolicyBundle(Matrix(rules, compile_condition, 7), ToolRegistry(tools, matches, 3), compile_grant)
     law.crews = {SNAPSHOT: CREW} if known else {}
-    question: Asked = replace(asked(), grants=grants, snapshot_digest=SNAPSHOT, **changes)
+    question: AuthorizationQuery = replace(asked(), grants=grants, snapshot_digest=SNAPSHOT, **changes)
     ruling = law.rule(question)
     assert ruling.denial is not None
     assert law.rule(question) == ruling, "from memory as well"

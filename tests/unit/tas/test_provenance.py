@@ -10,12 +10,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from towpath_contracts.tools.calls import EffectClass, IrreversibleHazard, ToolSpec
-from towpath_tas.core.provenance.provenance import MAX_LEAVES, Knowledge, Source, stated, worst
-from towpath_tas.core.provenance.value_matching import Said, pointers
-from towpath_tas.core.tools.registry import ToolVersion, judge, spec_digest
+from towpath_tas.core.provenance.provenance import MAX_LEAVES, RunKnowledge, ValueSource, stated_origin, worst
+from towpath_tas.core.provenance.value_matching import TrustedText, pointers
+from towpath_tas.core.tools.registry import ToolVersion, judge_proposal, spec_digest
 
-MAIL = Source("mail.read", 1)
-BANK = Source("bank.list", 2)
+MAIL = ValueSource("mail.read", 1)
+BANK = ValueSource("bank.list", 2)
 
 SEND = ToolSpec(
     name="mail.send",
@@ -33,15 +33,15 @@ SEND = ToolSpec(
 )
 
 
-def knowledge(task: str = "", untrusted: Any = None, trusted: Any = None) -> Knowledge:
-    known = Knowledge()
+def knowledge(task: str = "", untrusted: Any = None, trusted: Any = None) -> RunKnowledge:
+    known = RunKnowledge()
     known.add_task(task)
     known.add_output(MAIL, untrusted, trusted=False)
     known.add_output(BANK, trusted, trusted=True)
     return known
 
 
-def seen(known: Knowledge, **args: Any) -> dict[str, Any]:
+def seen(known: RunKnowledge, **args: Any) -> dict[str, Any]:
     return known.origin(SEND, args).context()
 
 
@@ -112,12 +112,12 @@ def test_an_address_inside_a_field_of_a_record_is_vouched_for_by_nobody() -> Non
 
 
 def test_only_the_named_fields_of_a_result_are_a_system_of_record() -> None:
-    known = Knowledge()
+    known = RunKnowledge()
     rows = [{"sender": "GB33BUKB20201555555555", "subject": "US133000000121212121212"}]
     known.add_output(BANK, {"rows": rows}, trusted=False, fields=("rows.sender",))
     assert seen(known, to=["GB33BUKB20201555555555"])["sinks"] == ["record"]
     assert seen(known, to=["US133000000121212121212"])["sinks"] == ["untrusted"]
-    anywhere = Knowledge()
+    anywhere = RunKnowledge()
     anywhere.add_output(BANK, {"a": {"sender": "x-1"}, "b": {"sender": "x-2"}}, trusted=False, fields=("*.sender",))
     assert seen(anywhere, to=["x-1", "x-2"])["sinks"] == ["record"]
 
@@ -190,7 +190,7 @@ def test_more_output_than_is_kept_is_said() -> None:
 
 
 def test_what_a_policy_test_states_reads_like_what_is_found() -> None:
-    found = stated({"to": "untrusted", "body": "unknown"}, SEND).context()
+    found = stated_origin({"to": "untrusted", "body": "unknown"}, SEND).context()
     assert (found["worst_sink"], found["args"], found["whole"]) == (
         "untrusted",
         {"to": "untrusted", "body": "unknown"},
@@ -211,9 +211,9 @@ def test_a_worker_can_not_quietly_forget_sinks_and_hazards() -> None:
     ]
     for status, change in changes:
         offered = guarded.model_copy(update=change)
-        assert judge(offered, "team", current, trusting=False).status == status, change
+        assert judge_proposal(offered, "team", current, trusting=False).status == status, change
     fresh = SEND.model_copy(update={"trusted_fields": ("id",)})
-    assert judge(fresh, "team", None, trusting=False).status == "pending"
+    assert judge_proposal(fresh, "team", None, trusting=False).status == "pending"
 
 
 def test_a_spec_without_the_new_words_keeps_its_digest() -> None:
@@ -295,6 +295,6 @@ def test_what_the_task_says_is_never_called_untrusted(data: st.DataObject) -> No
 
 @given(st.text(max_size=40), st.text(max_size=200))
 def test_no_text_breaks_the_search(value: str, text: str) -> None:
-    Said(text).holds(value)
+    TrustedText(text).holds(value)
     list(pointers(text))
     assert worst(one.word for one in knowledge(text, untrusted=text, trusted=value).origin(SEND, {"to": [text]}).told)

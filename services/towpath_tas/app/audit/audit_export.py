@@ -15,9 +15,9 @@ from typing import Any
 from uuid import UUID
 
 from towpath_audit import bundle
-from towpath_audit.bundle import digest, written
+from towpath_audit.bundle import digest, serialize_line
 from towpath_audit.completeness import EFFECTS
-from towpath_audit.merkle import Edge
+from towpath_audit.merkle import TreeEdge
 from towpath_audit.notes import Signer, write_time
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.audit import (
@@ -38,7 +38,7 @@ from towpath_tas.app.audit.export_piece import (
     entry_of,
 )
 from towpath_tas.app.audit.sealer import QUERIES, BrokenLogError, Sealer, known_keys
-from towpath_tas.app.audit.tree_paths import Paths, TornLogError
+from towpath_tas.app.audit.tree_paths import MissingLeavesError, TreePaths
 
 MAX_SEALS = 400
 MAX_EFFECTS = 1_000
@@ -226,7 +226,7 @@ def _signed_bytes(cursor: AuditCursor, request: AuditExport, previous: str) -> b
     said = cursor.model_dump(mode="json", exclude={"signature"})
     said["effects_since"] = _iso_time(cursor.effects_since)
     asked = (request.project, _iso_time(request.since), _iso_time(request.until), previous)
-    return _CURSOR_FORMAT + written({"cursor": said, "asked": asked}).encode()
+    return _CURSOR_FORMAT + serialize_line({"cursor": said, "asked": asked}).encode()
 
 
 def _iso_time(at: datetime | None) -> str | None:
@@ -237,15 +237,15 @@ def _iso_time(at: datetime | None) -> str | None:
         raise ProblemError(problem("request_invalid", "a time is out of the calendar")) from error
 
 
-async def _first_seal(connection: Any, since: datetime | None) -> tuple[int, Edge, datetime | None]:
+async def _first_seal(connection: Any, since: datetime | None) -> tuple[int, TreeEdge, datetime | None]:
     """Return where a bundle begins: the last checkpoint before *since*, else what retention kept, else leaf 0."""
     kept = await connection.fetchval(QUERIES.first_leaf)
     begin = await connection.fetchrow(QUERIES.seal_of_size, kept) if kept else None
     if since is not None:
         begin = await connection.fetchrow(QUERIES.seal_before, since) or begin
     if begin is None:
-        return 0, Edge(), None
-    return begin["seal_id"], Edge.unpacked(begin["size"], begin["edge"]), begin["at"]
+        return 0, TreeEdge(), None
+    return begin["seal_id"], TreeEdge.unpacked(begin["size"], begin["edge"]), begin["at"]
 
 
 def _disclosed(rows: Iterable[Any], request: AuditExport) -> list[Any]:
@@ -283,11 +283,11 @@ async def _add_earlier(
     found = list(await connection.fetch(QUERIES.earlier, *calls, edge.size))
     if begins:
         found += await connection.fetch(QUERIES.dropped_before, edge.size)
-    paths = Paths(connection)
+    paths = TreePaths(connection)
     for row in found:
         try:
             path = await paths.of(row["leaf_index"], edge.size)
-        except TornLogError:
+        except MissingLeavesError:
             continue  # a damaged log is evidence too: the verifier finds what is missing
         piece.add(bundle.earlier(row["leaf_index"], entry_of(row), path))
 

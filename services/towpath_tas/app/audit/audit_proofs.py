@@ -7,12 +7,12 @@ A proof shows entries of the asking project only, and says nothing of what it do
 from collections.abc import Sequence
 from typing import Any
 
-from towpath_audit.proof import Proved, written_proof
+from towpath_audit.proof import ProvedEntry, serialize_proof
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.audit import AuditProof, ProveRun
 from towpath_tas.app.audit.export_piece import entry_of, payload_of
 from towpath_tas.app.audit.sealer import QUERIES, BrokenLogError, Sealer, known_keys
-from towpath_tas.app.audit.tree_paths import Paths, TornLogError
+from towpath_tas.app.audit.tree_paths import MissingLeavesError, TreePaths
 
 MAX_ENTRIES = 500
 """Of one proof; whoever needs more of a run names a call, or exports a bundle."""
@@ -21,7 +21,7 @@ MAX_SHOWN_BYTES = 300_000
 """Payloads of one proof; what comes on top stands in it by its commitment alone."""
 
 
-class Proving:
+class AuditProofs:
     """Proves what the log holds of runs."""
 
     def __init__(self, pool: Any, sealer: Sealer) -> None:
@@ -35,13 +35,13 @@ class Proving:
             asked = (request.project, request.run_id, request.execution_id, size, MAX_ENTRIES + 1)
             rows = await connection.fetch(QUERIES.entries_to_prove, *asked)
             _check(rows, request, size)
-            paths = Paths(connection)
+            paths = TreePaths(connection)
             try:
                 proved = [await _proved(row, paths, size) for row in rows]
-            except TornLogError as error:
+            except MissingLeavesError as error:
                 raise ProblemError(problem("audit_broken", str(error))) from error
             keys = await known_keys(connection)
-        return AuditProof(proof=written_proof(note, keys, _within_message(proved)), entries=len(proved), size=size)
+        return AuditProof(proof=serialize_proof(note, keys, _within_message(proved)), entries=len(proved), size=size)
 
     async def _checkpoint(self, size: int | None) -> tuple[str, int]:
         if size is not None:
@@ -65,12 +65,12 @@ def _check(rows: Sequence[Any], request: ProveRun, size: int) -> None:
         raise ProblemError(problem("request_too_large", detail))
 
 
-async def _proved(row: Any, paths: Paths, size: int) -> Proved:
+async def _proved(row: Any, paths: TreePaths, size: int) -> ProvedEntry:
     path = await paths.of(row["leaf_index"], size)
-    return Proved(leaf=row["leaf_index"], entry=entry_of(row), payload=payload_of(row), path=path)
+    return ProvedEntry(leaf=row["leaf_index"], entry=entry_of(row), payload=payload_of(row), path=path)
 
 
-def _within_message(proved: list[Proved]) -> list[Proved]:
+def _within_message(proved: list[ProvedEntry]) -> list[ProvedEntry]:
     kept, weight = [], 0
     for one in proved:
         weight += 0 if one.payload is None else len(one.payload.detail.encode())

@@ -16,9 +16,9 @@ from towpath_contracts.tools.access import AuditEntry, AuditPage, AuditQuery, Re
 from towpath_contracts.tools.calls import MAX_RESULT_BYTES, BlobChunk, TicketClaims
 from towpath_contracts.tools.internal_outcomes import CallBlob
 from towpath_fabric.tickets import TicketRefusedError
-from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit
-from towpath_tas.app.calls.dispatcher import Tickets
-from towpath_tas.app.policy.policy_diff import HISTORY, SLACK, entry_at
+from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit_row
+from towpath_tas.app.calls.dispatcher import TicketIssuer
+from towpath_tas.app.policy.policy_diff import HISTORY, ID_TIME_SLACK, entry_at
 
 MAX_TOTAL = 10_000
 """Matches are counted up to here; more than that nobody reads, and counting would take long."""
@@ -30,7 +30,7 @@ CHUNK_BYTES = 256 * 1024
 MAX_CHUNKS = MAX_RESULT_BYTES // CHUNK_BYTES
 
 
-class Audit:
+class AuditQueries:
     """Answers questions about the audit, and takes what people did that is no call."""
 
     def __init__(self, pool: Any) -> None:
@@ -39,7 +39,7 @@ class Audit:
     async def record(self, request: RecordAction) -> ActionDone:
         """Write an entry; when this answers it is committed."""
         detail = {**request.detail, "reason": request.reason}
-        entry = platform_audit(
+        entry = platform_audit_row(
             *(request.project, request.action, "asked"), actor=request.actor, run_id=request.run_id, detail=detail
         )
         await self._pool.execute(QUERIES.add_audit, [entry])
@@ -70,16 +70,16 @@ class Audit:
 
     async def _window(self, request: AuditQuery) -> tuple[int, int]:
         """The first and the last entry that the times of *request* can mean."""
-        first = 1 if request.since is None else await entry_at(self._pool, request.since, -SLACK)
+        first = 1 if request.since is None else await entry_at(self._pool, request.since, -ID_TIME_SLACK)
         if request.until is not None:
-            return first, await entry_at(self._pool, request.until, SLACK) - 1
+            return first, await entry_at(self._pool, request.until, ID_TIME_SLACK) - 1
         return first, await self._pool.fetchval(HISTORY.last_entry)
 
 
-class Blobs:
+class CallBlobs:
     """Takes large results in pieces, and gives the files that a call works with."""
 
-    def __init__(self, pool: Any, tickets: Tickets) -> None:
+    def __init__(self, pool: Any, tickets: TicketIssuer) -> None:
         self._pool = pool
         self._tickets = tickets
 

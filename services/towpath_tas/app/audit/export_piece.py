@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from towpath_audit import bundle
-from towpath_audit.entries import Entry, Payload
+from towpath_audit.entries import EntryPayload, LogEntry
 from towpath_audit.notes import write_time
 from towpath_contracts.tools.audit import AuditCursor
 
@@ -56,7 +56,7 @@ class ExportPiece:
             self._hidden = []
 
     def _write(self, line: bundle.Line) -> None:
-        text = bundle.written(line)
+        text = bundle.serialize_line(line)
         self.lines.append(text)
         self.size_bytes += len(json.dumps(text))  # as it travels: a text within a text
 
@@ -94,8 +94,8 @@ def _add_leaf(row: Any, disclosed: bool, piece: ExportPiece) -> None:
         piece.add(bundle.leaf(row["leaf_index"], entry_of(row), payload, row["hash"], withheld=withheld))
 
 
-def entry_of(row: Any) -> Entry:
-    return Entry(
+def entry_of(row: Any) -> LogEntry:
+    return LogEntry(
         entry_id=row["entry_id"],
         at=write_time(row["at"]),
         run_id=_optional_text(row["run_id"]),
@@ -104,11 +104,11 @@ def entry_of(row: Any) -> Entry:
     )
 
 
-def payload_of(row: Any) -> Payload | None:
+def payload_of(row: Any) -> EntryPayload | None:
     """Return the payload of *row*; None where it is erased."""
     if row["salt"] is None:
         return None
-    return Payload(salt=row["salt"], args_digest=row["args_digest"], detail=row["detail"])
+    return EntryPayload(salt=row["salt"], args_digest=row["args_digest"], detail=row["detail"])
 
 
 def effect_line(row: Any) -> bundle.Line:

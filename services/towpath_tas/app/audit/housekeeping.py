@@ -20,7 +20,7 @@ MAX_DROPPED_LEAVES = 50_000
 """Leaves dropped in one transaction: sealing waits for it."""
 
 
-class House:
+class Housekeeping:
     """Creates partitions and deletes unfinished uploads, about once an hour."""
 
     def __init__(self, pool: Any, log: Logger) -> None:
@@ -40,7 +40,7 @@ class House:
                 self._log.warning("a housekeeping statement failed", error=str(error))
 
 
-class Retention:
+class AuditRetention:
     """Drops segments older than *keep_days* days, about once an hour; 0 keeps everything."""
 
     def __init__(self, pool: Any, log: Logger, *, keep_days: int) -> None:

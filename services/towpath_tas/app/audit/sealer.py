@@ -13,18 +13,18 @@ from typing import Any, Protocol
 
 import asyncpg
 
-from towpath_audit.merkle import Edge
+from towpath_audit.merkle import TreeEdge
 from towpath_audit.notes import Checkpoint, NoteError, PublicKey, Signer, open_note
 from towpath_fabric.clock import monotonic
 from towpath_fabric.postgres.pool import DATABASE_DOWN, Queries
 from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.adapters.ledger_tables import QUERIES as LEDGER
-from towpath_tas.adapters.ledger_tables import platform_audit
-from towpath_tas.metrics import Metrics
+from towpath_tas.adapters.ledger_tables import platform_audit_row
+from towpath_tas.metrics import TasMetrics
 
 QUERIES = Queries.load("towpath_tas.adapters", "audit.sql")
 
-BATCH = 10_000
+MAX_LEAVES_PER_SEAL = 10_000
 """Leaves in one seal. More would hold the lock, and the memory, for longer than the next seal should wait."""
 
 
@@ -32,7 +32,7 @@ class BrokenLogError(Exception):
     """The stored log does not fit its last checkpoint; the message says how."""
 
 
-class Outlet(Protocol):
+class CheckpointPublisher(Protocol):
     """Where checkpoints go outside of the database."""
 
     async def publish(self, note: str) -> None:
@@ -44,7 +44,7 @@ class Seal:
     """A checkpoint as it is stored."""
 
     seal_id: int
-    edge: Edge
+    edge: TreeEdge
     at: datetime
     note: str
 
@@ -59,8 +59,8 @@ class Sealer:
         self,
         pool: Any,
         signer: Signer,
-        outlets: Sequence[Outlet],
-        metrics: Metrics,
+        outlets: Sequence[CheckpointPublisher],
+        metrics: TasMetrics,
         log: Logger,
         *,
         every_s: float = 1.0,
@@ -145,13 +145,13 @@ class Sealer:
         """Seal under the lock; say too whether nothing more waits. *reuse*: a young seal will do where nothing does."""
         last = await self.last(connection)
         try:
-            rows = await connection.fetch(QUERIES.take_leaves, BATCH)
+            rows = await connection.fetch(QUERIES.take_leaves, MAX_LEAVES_PER_SEAL)
         except asyncpg.UniqueViolationError as error:
             raise BrokenLogError("leaves are stored that the last checkpoint does not cover") from error
         at = await connection.fetchval(QUERIES.now)
         if reuse and not rows and last is not None and at - last.at < self._idle:
             return last, True
-        edge = last.edge if last is not None else Edge()
+        edge = last.edge if last is not None else TreeEdge()
         grown = edge.extended(row["hash"] for row in rows)
         checkpoint = Checkpoint(self.signer.public.name, grown.size, grown.root, at)
         sealed = Seal(
@@ -164,7 +164,7 @@ class Sealer:
             QUERIES.add_seal, *(sealed.seal_id, grown.size, grown.root, grown.packed(), at, sealed.note)
         )
         self._metrics.sealed.inc(len(rows))
-        return sealed, len(rows) < BATCH
+        return sealed, len(rows) < MAX_LEAVES_PER_SEAL
 
     async def last(self, connection: Any) -> Seal | None:
         """Return the last checkpoint, if there is one.
@@ -176,7 +176,7 @@ class Sealer:
         if row is None:
             return None
         try:
-            edge = Edge.unpacked(row["size"], row["edge"])
+            edge = TreeEdge.unpacked(row["size"], row["edge"])
             text, _ = open_note(row["note"], await known_keys(connection))
             said = Checkpoint.read(text)
         except (ValueError, NoteError) as error:
@@ -211,7 +211,7 @@ class Sealer:
         async with self._pool.acquire() as connection, connection.transaction():
             if await connection.fetchval(QUERIES.add_key, public.text) is not None:
                 said = {"key": public.text, "fingerprint": public.fingerprint}
-                entry = platform_audit("", "audit.key", "used", actor="tas", detail=said)
+                entry = platform_audit_row("", "audit.key", "used", actor="tas", detail=said)
                 await connection.execute(LEDGER.add_audit, [entry])
         self._introduced = True
 

@@ -7,18 +7,18 @@ of it: whoever gets it checks it against a root that was signed before.
 from collections.abc import Sequence
 from typing import Any
 
-from towpath_audit.merkle import Edge, node_hash, tree_root
+from towpath_audit.merkle import TreeEdge, node_hash, tree_root
 from towpath_tas.app.audit.sealer import QUERIES
 
-AT_ONCE = 4_096
+BLOCK_LEAVES = 4_096
 """Leaf hashes that are read at once, 128 KB; a larger subtree is taken from a checkpoint or in halves."""
 
 
-class TornLogError(Exception):
+class MissingLeavesError(Exception):
     """Leaves that a path needs are gone and no checkpoint stands for them; the message says which."""
 
 
-class Paths:
+class TreePaths:
     """Finds paths in the log of one *connection*; what it has read once it remembers."""
 
     def __init__(self, connection: Any) -> None:
@@ -29,7 +29,7 @@ class Paths:
     async def of(self, index: int, size: int) -> tuple[bytes, ...]:
         """Return the path of leaf *index* in the tree of the first *size* leaves, from the bottom up.
 
-        Raises TornLogError, and ValueError where the tree has no such leaf.
+        Raises MissingLeavesError, and ValueError where the tree has no such leaf.
         """
         if not 0 <= index < size:
             msg = f"there is no leaf {index} in a tree of {size}"
@@ -54,7 +54,7 @@ class Paths:
 
     async def _made(self, low: int, high: int) -> bytes:
         size = high - low
-        leaves = await self._leaves(low, high) if size <= AT_ONCE else ()
+        leaves = await self._leaves(low, high) if size <= BLOCK_LEAVES else ()
         if len(leaves) == size:
             return tree_root(leaves)
         perfect = size & (size - 1) == 0
@@ -63,7 +63,7 @@ class Paths:
             return stored
         if size == 1:
             msg = f"leaf {low} is not kept, and no checkpoint stands for it"
-            raise TornLogError(msg)
+            raise MissingLeavesError(msg)
         middle = low + (1 << ((size - 1).bit_length() - 1))
         return node_hash(await self._root(low, middle), await self._root(middle, high))
 
@@ -73,16 +73,16 @@ class Paths:
         if row is None:
             return None
         try:
-            edge = Edge.unpacked(row["size"], row["edge"])
+            edge = TreeEdge.unpacked(row["size"], row["edge"])
         except ValueError:
             return None  # somebody has changed it: the leaves themselves say what they are
         return edge.hashes[low.bit_count()]  # one hash for each perfect subtree before it, as for each bit of its place
 
     async def _leaves(self, low: int, high: int) -> Sequence[bytes]:
         """Return the leaf hashes of a subtree, as far as they are kept; it lies within one block that is read whole."""
-        begin = low - low % AT_ONCE
+        begin = low - low % BLOCK_LEAVES
         if begin not in self._blocks:
-            rows = await self._connection.fetch(QUERIES.leaf_hashes, begin, begin + AT_ONCE)
+            rows = await self._connection.fetch(QUERIES.leaf_hashes, begin, begin + BLOCK_LEAVES)
             self._blocks[begin] = {row["leaf_index"]: row["hash"] for row in rows}
         block = self._blocks[begin]
         return [block[index] for index in range(low, high) if index in block]

@@ -18,20 +18,22 @@ from towpath_fabric.ports import Database, Wire
 from towpath_fabric.postgres.pinned_connection import Lane
 from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.adapters.ledger_tables import QUERIES
-from towpath_tas.app.calls.dispatcher import MESSAGE_ID, Sender
-from towpath_tas.app.calls.ledger_store import Book, Entry, Picture
-from towpath_tas.core.calls.call import Step
+from towpath_tas.app.calls.dispatcher import MESSAGE_ID, CallDispatcher
+from towpath_tas.app.calls.ledger_store import DecisionContext, LedgerStore, LedgerUpdate
+from towpath_tas.core.calls.call import LedgerChange
 from towpath_tas.core.calls.outcomes import on_dead_delivery
-from towpath_tas.metrics import Metrics
+from towpath_tas.metrics import TasMetrics
 
 DELIVERIES = "TOOLEXEC"
 OWN_STREAMS = frozenset({DELIVERIES, "TOOLOUT"})
 
 
-class Letters:
+class WorkerDeadLetters:
     """Keeps what workers report and sends letters again."""
 
-    def __init__(self, pool: Database, bus: Wire, book: Book, sender: Sender, metrics: Metrics, log: Logger) -> None:
+    def __init__(
+        self, pool: Database, bus: Wire, book: LedgerStore, sender: CallDispatcher, metrics: TasMetrics, log: Logger
+    ) -> None:
         self._pool = pool
         self._bus = bus
         self._book = book
@@ -60,11 +62,11 @@ class Letters:
     ) -> None:
         times: int = await self._pool.fetchval(QUERIES.dead_deliveries, run_id, execution_id)
 
-        def decide(picture: Picture) -> Step:
+        def decide(picture: DecisionContext) -> LedgerChange:
             call = picture.call if picture.call is not None and picture.call.project == project else None
             return on_dead_delivery(call, attempt, toolset, reason, times=times)
 
-        entry = Entry(run_id=run_id, execution_id=execution_id, project=project, decide=decide, read=True)
+        entry = LedgerUpdate(run_id=run_id, execution_id=execution_id, project=project, decide=decide, read=True)
         lane = Lane(self._pool)
         try:
             await self._book.apply(lane, [entry])

@@ -13,10 +13,10 @@ from towpath_contracts.tools.calls import CancelTool, TicketClaims
 from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_fabric.ports import Wire
 from towpath_fabric.tickets import TicketRefusedError, TicketSigner, TicketVerifier
-from towpath_tas.app.calls.ledger_store import Clock
-from towpath_tas.core.calls.call import Call, Dispatch, Step, Stop, Tell
-from towpath_tas.core.calls.internal_calls import is_internal, permitted
-from towpath_tas.metrics import Metrics
+from towpath_tas.app.calls.ledger_store import DatabaseTime
+from towpath_tas.core.calls.call import DispatchCall, LedgerCall, LedgerChange, SendFact, StopCall
+from towpath_tas.core.calls.internal_calls import is_internal, permission_fact
+from towpath_tas.metrics import TasMetrics
 
 MESSAGE_ID = "Nats-Msg-Id"
 
@@ -24,10 +24,10 @@ MAX_TICKETS = 16_384
 """Tickets remembered, so that an outcome that shows one is recognised without a signature check."""
 
 
-class Tickets:
+class TicketIssuer:
     """Makes tickets and recognises them."""
 
-    def __init__(self, signer: TicketSigner, clock: Clock, life_s: int) -> None:
+    def __init__(self, signer: TicketSigner, clock: DatabaseTime, life_s: int) -> None:
         self._signer = signer
         self._verifier = TicketVerifier(signer.public_keys())
         self._clock = clock
@@ -42,7 +42,7 @@ class Tickets:
         """Return the time by which tickets expire; None as long as Postgres has not told it."""
         return self._clock.now() if self._clock.known else None
 
-    def make(self, call: Call) -> str:
+    def make(self, call: LedgerCall) -> str:
         """Return the ticket for the current attempt of *call*. It ends with the call's deadline at the latest."""
         now = self._clock.now().timestamp()
         claims = TicketClaims.model_construct(
@@ -82,25 +82,25 @@ class Tickets:
         return self._made.get(ticket) or self._verifier.open(ticket)
 
 
-class Sender:
+class CallDispatcher:
     """Publishes the effects of steps."""
 
-    def __init__(self, bus: Wire, tickets: Tickets, metrics: Metrics) -> None:
+    def __init__(self, bus: Wire, tickets: TicketIssuer, metrics: TasMetrics) -> None:
         self._bus = bus
         self._tickets = tickets
         self._metrics = metrics
 
-    async def send(self, step: Step, root: UUID | None = None) -> None:
+    async def send(self, step: LedgerChange, root: UUID | None = None) -> None:
         """Send everything that *step* wants sent; *root* is the run above the call's, whose trace it belongs to."""
         for effect in step.effects:
             match effect:
-                case Dispatch() if is_internal(effect.call):
-                    await self._tell(effect.call.run_id, permitted(effect.call))
-                case Dispatch():
+                case DispatchCall() if is_internal(effect.call):
+                    await self._tell(effect.call.run_id, permission_fact(effect.call))
+                case DispatchCall():
                     await self._dispatch(effect.call, root)
-                case Tell():
+                case SendFact():
                     await self._tell(effect.run_id, effect.fact)
-                case Stop():
+                case StopCall():
                     body = CancelTool(execution_id=effect.execution_id, reason=effect.reason).model_dump_json()
                     subject = subjects.tool_cancel(effect.project, effect.toolset, effect.execution_id)
                     await self._bus.post(subject, body.encode())
@@ -112,7 +112,7 @@ class Sender:
         await self._bus.post(subjects.run_inbox("tas", run_id), fact.encode())
         await crash_point_sent("tas.told")
 
-    async def _dispatch(self, call: Call, root: UUID | None) -> None:
+    async def _dispatch(self, call: LedgerCall, root: UUID | None) -> None:
         crash_point("tas.before_dispatch")
         self._metrics.dispatches.inc()
         body = invocation_body(call, self._tickets.make(call), root)
@@ -120,7 +120,7 @@ class Sender:
         await self._bus.post(subjects.tool_exec(call.project, call.toolset), body, headers)
         await crash_point_sent("tas.dispatched")
 
-    def _count(self, step: Step) -> None:
+    def _count(self, step: LedgerChange) -> None:
         for note in step.notes:
             match note.phase:
                 case "decision":
@@ -135,7 +135,7 @@ class Sender:
                     continue
 
 
-def invocation_body(call: Call, ticket: str, root: UUID | None = None) -> bytes:
+def invocation_body(call: LedgerCall, ticket: str, root: UUID | None = None) -> bytes:
     """Return the ToolInvocation of *call* as JSON; the arguments are JSON already and are not read again."""
     files = f',"workspace":{json.dumps(call.workspace)}' if call.workspace else ""
     above = f',"root_run_id":"{root}"' if root is not None else ""

@@ -16,19 +16,19 @@ from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_fabric.ports import Database
 from towpath_fabric.postgres.pinned_connection import Lane
 from towpath_tas.adapters.ledger_tables import QUERIES, call_from_row, change_calls
-from towpath_tas.app.calls.dispatcher import Sender
-from towpath_tas.app.calls.ledger_store import NOTHING, Book, Entry, Picture
+from towpath_tas.app.calls.dispatcher import CallDispatcher
+from towpath_tas.app.calls.ledger_store import NO_CHANGE, DecisionContext, LedgerStore, LedgerUpdate
 from towpath_tas.core.approvals import approval_votes
-from towpath_tas.core.calls.call import Call, Step
+from towpath_tas.core.calls.call import LedgerCall, LedgerChange
 from towpath_tas.core.calls.internal_calls import on_recorded
 from towpath_tas.core.calls.settlement import is_live, on_fence, on_settle
 from towpath_tas.core.calls.switch_holds import hold
 
 
-class Settling:
+class LedgerCommands:
     """Carries words from outside into the ledger."""
 
-    def __init__(self, pool: Database, book: Book, sender: Sender) -> None:
+    def __init__(self, pool: Database, book: LedgerStore, sender: CallDispatcher) -> None:
         self._pool = pool
         self._book = book
         self._sender = sender
@@ -59,22 +59,22 @@ class Settling:
         if found is None:
             raise ProblemError(problem("gate_not_found", f"no approval {request.approval_id} in {request.project}"))
 
-        def decide(picture: Picture) -> Step | Problem:
+        def decide(picture: DecisionContext) -> LedgerChange | Problem:
             if picture.call is None or picture.approval is None:
                 return problem("gate_not_found", "the call is not in the ledger")
             if picture.approval.approval_id != request.approval_id:
-                if approval_votes.edited_before(picture.call, picture.approval, request):
-                    return NOTHING
+                if approval_votes.is_repeated_edit(picture.call, picture.approval, request):
+                    return NO_CHANGE
                 return problem("gate_settled", "the call has a newer approval, which shows what changed")
             return approval_votes.resolve(picture.call, picture.approval, request, picture.authorize, now=picture.now)
 
         entry = await self._settle(found["run_id"], found["execution_id"], request.project, decide)
-        return ActionDone(detail=f"approval {request.approval_id}: {_what_became(entry)}")
+        return ActionDone(detail=f"approval {request.approval_id}: {_approval_progress(entry)}")
 
     async def settle_call(self, request: SettleCall) -> ActionDone:
         """Store a person's word on an unknown call, then tell the run; raises ProblemError where nothing is open."""
 
-        def decide(picture: Picture) -> Step | Problem:
+        def decide(picture: DecisionContext) -> LedgerChange | Problem:
             call = picture.call
             if call is None or call.project != request.project:
                 return problem("tool_call_not_found", f"no call {request.execution_id} in {request.project}")
@@ -87,7 +87,7 @@ class Settling:
         """Store what a run says of a call that it applied itself; when this answers it is committed."""
         refused: list[str] = [""]
 
-        def decide(picture: Picture) -> Step:
+        def decide(picture: DecisionContext) -> LedgerChange:
             step, refused[0] = on_recorded(picture.call, request)
             return step
 
@@ -95,19 +95,23 @@ class Settling:
         return InternalOutcome(execution_id=request.execution_id, refused=refused[0])
 
     async def _settle(
-        self, run_id: UUID, execution_id: UUID, project: str, decide: Callable[[Picture], Step | Problem]
-    ) -> Entry:
+        self,
+        run_id: UUID,
+        execution_id: UUID,
+        project: str,
+        decide: Callable[[DecisionContext], LedgerChange | Problem],
+    ) -> LedgerUpdate:
         refused: list[Problem] = []
 
-        def decided(picture: Picture) -> Step:
+        def decided(picture: DecisionContext) -> LedgerChange:
             refused.clear()
             word = decide(picture)
             if isinstance(word, Problem):
                 refused.append(word)
-                return NOTHING
+                return NO_CHANGE
             return hold(picture.call, word, picture.holding())
 
-        entry = Entry(run_id=run_id, execution_id=execution_id, project=project, decide=decided, read=True)
+        entry = LedgerUpdate(run_id=run_id, execution_id=execution_id, project=project, decide=decided, read=True)
         lane = Lane(self._pool)
         try:
             await self._book.apply(lane, [entry])
@@ -123,14 +127,14 @@ class Settling:
         return entry
 
 
-def _what_became(entry: Entry) -> str:
+def _approval_progress(entry: LedgerUpdate) -> str:
     """Say how far the approval is after the word, or as it was found where the word was a repetition."""
     found = entry.picture.approval if entry.picture is not None else None
     approval = entry.step.approvals[-1] if entry.step.approvals else found
-    return approval_votes.standing(approval) if approval is not None else ""
+    return approval_votes.format_progress(approval) if approval is not None else ""
 
 
-def _fence_answer(request: RaiseFence, fence: int, calls: Sequence[Call], now: datetime) -> FenceAnswer:
+def _fence_answer(request: RaiseFence, fence: int, calls: Sequence[LedgerCall], now: datetime) -> FenceAnswer:
     return FenceAnswer(
         run_id=request.run_id,
         fence=fence,

@@ -23,36 +23,36 @@ from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.adapters.ledger_tables import (
     QUERIES,
-    Count,
-    Seen,
-    Stored,
-    Written,
+    LimitUse,
+    SeenVersions,
+    StoredCall,
+    WriteResult,
     change_calls,
     open_calls,
     read_calls,
     read_counts,
     read_rates,
 )
-from towpath_tas.app.calls.value_origins import Origins
-from towpath_tas.app.policy.policy_cache import Laws, seen
-from towpath_tas.core.authorization import Asked, Law, Ruling
-from towpath_tas.core.calls.call import FINAL, Approval, Call, Step
-from towpath_tas.core.calls.switch_holds import who_of
-from towpath_tas.core.policy.matrix import Who
-from towpath_tas.core.provenance.provenance import Knowledge
-from towpath_tas.metrics import Metrics
+from towpath_tas.app.calls.value_origins import RunKnowledgeCache
+from towpath_tas.app.policy.policy_cache import PolicyCache, seen_versions
+from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, PolicyBundle
+from towpath_tas.core.calls.call import FINAL, Approval, LedgerCall, LedgerChange
+from towpath_tas.core.calls.switch_holds import principal_of
+from towpath_tas.core.policy.matrix import Principal
+from towpath_tas.core.provenance.provenance import RunKnowledge
+from towpath_tas.metrics import TasMetrics
 
-TRIES = 8
+MAX_ROUNDS = 8
 """Rounds before a contested call is handed back; each lost round means that somebody else got on."""
 
-MAX_KEPT_ARGS = 4_096
+MAX_CACHED_ARGS_CHARS = 4_096
 """Calls with longer arguments are not remembered: memory stays bounded, and such calls are slow anyway."""
 
 
-NOTHING = Step()
+NO_CHANGE = LedgerChange()
 
 
-class Clock:
+class DatabaseTime:
     """Postgres's clock as it was last told, moved on by this machine's monotonic clock."""
 
     def __init__(self) -> None:
@@ -77,40 +77,40 @@ class Clock:
 
 
 @dataclass(slots=True)
-class Picture:
+class DecisionContext:
     """What a step is decided on. `used` and `rates` are None until the counters of limited rules were asked for."""
 
-    call: Call | None
+    call: LedgerCall | None
     approval: Approval | None
     fence: int
     now: datetime
-    law: Law
+    law: PolicyBundle
     used: dict[str, int] | None = None
     rates: dict[str, int] | None = None
-    known: Knowledge | None = None
+    known: RunKnowledge | None = None
     wants_origin: bool = False
 
-    def traced(self, asked: Asked) -> Asked:
+    def traced(self, asked: AuthorizationQuery) -> AuthorizationQuery:
         """Return *asked* with where its values come from, where that was looked up."""
         return asked if self.known is None else self.law.traced(asked, self.known)
 
-    def authorize(self, asked: Asked) -> Ruling:
+    def authorize(self, asked: AuthorizationQuery) -> AuthorizationDecision:
         """Ask the matrix."""
         ruling = self.law.rule(self.traced(asked), self.used, self.rates)
         self.wants_origin = self.wants_origin or ruling.wants_origin
         return ruling
 
-    def holding(self, who: Who | None = None, tool: str = "") -> Switch | None:
+    def holding(self, who: Principal | None = None, tool: str = "") -> Switch | None:
         """Return the switch that holds this call, or, where there is none yet, what *who* asks of *tool*."""
         if not self.law.switches.open:
             return None
         if self.call is not None:
-            return self.law.switches.holding(who_of(self.call), self.call.tool)
+            return self.law.switches.holding(principal_of(self.call), self.call.tool)
         return None if who is None else self.law.switches.holding(who, tool)
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
+class LedgerUpdate:
     """One message about one call; `decide` is pure.
 
     *fresh* says that no row is expected, *read* that the row must be read and not guessed. Limits of a run count under
@@ -119,14 +119,14 @@ class Entry:
 
     run_id: UUID
     execution_id: UUID
-    decide: Callable[[Picture], Step]
+    decide: Callable[[DecisionContext], LedgerChange]
     project: str = ""
     counted_for: UUID | None = None
     fresh: bool = False
     read: bool = False
-    step: Step = NOTHING
+    step: LedgerChange = NO_CHANGE
     base: dict[str, int] = field(default_factory=dict)
-    picture: Picture | None = None
+    picture: DecisionContext | None = None
     error: str = ""
     contested: bool = False
 
@@ -136,35 +136,37 @@ class Entry:
         return self.counted_for or self.run_id
 
 
-class Book:
+class LedgerStore:
     """The ledger as the handlers see it."""
 
-    def __init__(self, laws: Laws, clock: Clock, metrics: Metrics, log: Logger, *, cache_calls: int) -> None:
+    def __init__(
+        self, laws: PolicyCache, clock: DatabaseTime, metrics: TasMetrics, log: Logger, *, cache_calls: int
+    ) -> None:
         self._laws = laws
         self.clock = clock
         self._metrics = metrics
         self._log = log
         self._cache_calls = cache_calls
-        self._calls: dict[UUID, Call] = {}
-        self._origins = Origins()
+        self._calls: dict[UUID, LedgerCall] = {}
+        self._origins = RunKnowledgeCache()
 
     async def learn_time(self, source: Any) -> None:
         """Ask Postgres for its time once."""
         row = await source.fetchrow(QUERIES.now)
         self.clock.set(row[0])
 
-    def remembered(self, execution_id: UUID) -> Call | None:
+    def remembered(self, execution_id: UUID) -> LedgerCall | None:
         """Return the last known row of a call, which may be outdated."""
         return self._calls.get(execution_id)
 
-    async def apply(self, lane: Lane, entries: Sequence[Entry]) -> None:
+    async def apply(self, lane: Lane, entries: Sequence[LedgerUpdate]) -> None:
         """Carry out *entries*, in order where they are about one call. Each gets its step, or `error`, or `contested`.
 
         Raises what `DATABASE_DOWN` lists; then nothing is known about any of them, and all may be applied again.
         """
         left = list(entries)
         while left:
-            wave: dict[UUID, Entry] = {}
+            wave: dict[UUID, LedgerUpdate] = {}
             rest = []
             for entry in left:
                 if wave.setdefault(entry.execution_id, entry) is not entry:
@@ -173,9 +175,9 @@ class Book:
             await self._wave(lane, list(wave.values()))
             left = rest
 
-    async def _wave(self, lane: Lane, wave: Iterable[Entry]) -> None:
+    async def _wave(self, lane: Lane, wave: Iterable[LedgerUpdate]) -> None:
         todo = list(wave)
-        for _ in range(TRIES):
+        for _ in range(MAX_ROUNDS):
             if not todo:
                 return
             await self._look(lane, todo)
@@ -192,8 +194,8 @@ class Book:
         for entry in todo:
             entry.contested = True
 
-    async def _look(self, lane: Lane, todo: Sequence[Entry]) -> None:
-        guessed: dict[UUID, Call | None] = {}
+    async def _look(self, lane: Lane, todo: Sequence[LedgerUpdate]) -> None:
+        guessed: dict[UUID, LedgerCall | None] = {}
         unread = []
         for entry in todo:
             known = self._calls.get(entry.execution_id)
@@ -209,9 +211,9 @@ class Book:
                 self.clock.set(found.at)
             call = found.call if found is not None else guessed[entry.execution_id]
             project = call.project if call is not None else entry.project
-            entry.picture = _picture(call, found, self.clock.now(), await self._laws.of(lane, project))
+            entry.picture = _decision_context(call, found, self.clock.now(), await self._laws.of(lane, project))
 
-    def _decide(self, entry: Entry) -> bool:
+    def _decide(self, entry: LedgerUpdate) -> bool:
         """Decide one entry; False where its step must be made again from a row that was read."""
         if entry.picture is None:
             return False
@@ -223,7 +225,7 @@ class Book:
             return False
         return entry.read or entry.step.call is not None
 
-    async def _trace(self, lane: Lane, decided: Sequence[Entry]) -> list[Entry]:
+    async def _trace(self, lane: Lane, decided: Sequence[LedgerUpdate]) -> list[LedgerUpdate]:
         """Decide again, knowing where values come from, what rests on that.
 
         Without it, a condition that asks for it is unclear, and so restricts.
@@ -233,7 +235,7 @@ class Book:
         if not wanting:
             return list(decided)
         try:
-            known = await self._origins.of(lane, {entry.run_id: _project(entry) for entry in wanting})
+            known = await self._origins.of(lane, {entry.run_id: _project_of(entry) for entry in wanting})
         except asyncpg.PostgresError as error:
             if isinstance(error, DATABASE_DOWN):
                 raise
@@ -243,9 +245,9 @@ class Book:
             picture.known = known[entry.run_id]
         return [entry for entry in decided if entry not in wanting or self._decide(entry)]
 
-    async def _acquaint(self, lane: Lane, decided: Sequence[Entry]) -> None:
+    async def _acquaint(self, lane: Lane, decided: Sequence[LedgerUpdate]) -> None:
         """Decide denials again, knowing the agents of their network: a refused model hears who may do it."""
-        refused = {entry: call.snapshot_digest for entry in decided if (call := _denied(entry)) is not None}
+        refused = {entry: call.snapshot_digest for entry in decided if (call := _denied_call(entry)) is not None}
         strange = {digest for digest in refused.values() if not self._laws.knows(digest)}
         if not strange:
             return
@@ -260,19 +262,19 @@ class Book:
             if digest in strange:
                 self._decide(entry)
 
-    async def _count(self, lane: Lane, decided: Sequence[Entry]) -> None:
+    async def _count(self, lane: Lane, decided: Sequence[LedgerUpdate]) -> None:
         """Decide again, knowing the counters, what rests on limited rules."""
         limited = [entry for entry in decided if entry.step.counted or entry.step.rated]
         if not limited:
             return
         keys = sorted({(entry.counter, rule) for entry in limited for rule in entry.step.counted})
-        timed = sorted({(_project(entry), rate) for entry in limited for rate in entry.step.rated})
+        timed = sorted({(_project_of(entry), rate) for entry in limited for rate in entry.step.rated})
         base = await read_counts(lane, keys) if keys else {}
         used = dict(base)
         rates = await read_rates(lane, timed) if timed else {}
         for entry in limited:
             if entry.picture is not None:
-                rules, project = entry.step.counted, _project(entry)
+                rules, project = entry.step.counted, _project_of(entry)
                 entry.picture.used = {rule: used[entry.counter, rule] for rule in rules}
                 entry.picture.rates = {rate.rule: rates[project, rate.rule] for rate in entry.step.rated}
                 entry.base = {rule: base[entry.counter, rule] for rule in rules}
@@ -282,8 +284,8 @@ class Book:
                 for rate in entry.step.rated:
                     rates[project, rate.rule] += 1
 
-    async def _write(self, lane: Lane, entries: Sequence[Entry]) -> set[Entry]:
-        settled, opens, others = set[Entry](), list[Entry](), list[Entry]()
+    async def _write(self, lane: Lane, entries: Sequence[LedgerUpdate]) -> set[LedgerUpdate]:
+        settled, opens, others = set[LedgerUpdate](), list[LedgerUpdate](), list[LedgerUpdate]()
         for entry in entries:
             call = entry.step.call
             if call is None and not entry.step.notes:
@@ -297,7 +299,7 @@ class Book:
                 settled |= await self._write_group(lane, group)
         return settled
 
-    async def _write_group(self, lane: Lane, group: Sequence[Entry]) -> set[Entry]:
+    async def _write_group(self, lane: Lane, group: Sequence[LedgerUpdate]) -> set[LedgerUpdate]:
         """Write a group; what Postgres refuses must not take the others with it."""
         try:
             written = await self._store(lane, group)
@@ -312,22 +314,22 @@ class Book:
                 return set()
         else:
             return self._took(group, written)
-        settled: set[Entry] = set()
+        settled: set[LedgerUpdate] = set()
         for entry in group:
             settled |= await self._write_group(lane, [entry])
         return settled
 
-    async def _store(self, lane: Lane, group: Sequence[Entry]) -> Written:
+    async def _store(self, lane: Lane, group: Sequence[LedgerUpdate]) -> WriteResult:
         began = time.perf_counter()
         steps = [entry.step for entry in group]
         first = steps[0].call
         if first is not None and first.revision == 1:
             crash_point("tas.before_open")
-            written = await open_calls(lane, steps, _counts(group), _seen(group))
+            written = await open_calls(lane, steps, _limit_uses(group), _seen_versions(group))
             crash_point("tas.opened")
         else:
             crash_point("tas.before_change")
-            written = await change_calls(lane, steps, _seen(entry for entry in group if entry.step.decides))
+            written = await change_calls(lane, steps, _seen_versions(entry for entry in group if entry.step.decides))
             crash_point("tas.changed")
         self._metrics.write_seconds.observe(time.perf_counter() - began)
         self.clock.set(written.at)
@@ -335,7 +337,7 @@ class Book:
             self._laws.forget(project)
         return written
 
-    def _took(self, group: Sequence[Entry], written: Written) -> set[Entry]:
+    def _took(self, group: Sequence[LedgerUpdate], written: WriteResult) -> set[LedgerUpdate]:
         settled = set()
         for entry in group:
             call = entry.step.call
@@ -347,44 +349,46 @@ class Book:
                 self._calls.pop(entry.execution_id, None)
         return settled
 
-    def _remember(self, call: Call) -> None:
+    def _remember(self, call: LedgerCall) -> None:
         self._calls.pop(call.execution_id, None)
-        if call.status in FINAL or len(call.args) > MAX_KEPT_ARGS:
+        if call.status in FINAL or len(call.args) > MAX_CACHED_ARGS_CHARS:
             return
         while len(self._calls) >= self._cache_calls:
             del self._calls[next(iter(self._calls))]
         self._calls[call.execution_id] = call
 
 
-def _denied(entry: Entry) -> Call | None:
+def _denied_call(entry: LedgerUpdate) -> LedgerCall | None:
     call = entry.step.call
     return call if call is not None and call.status is CallStatus.DENIED and entry.step.decides else None
 
 
-def _project(entry: Entry) -> str:
+def _project_of(entry: LedgerUpdate) -> str:
     call = entry.picture.call if entry.picture is not None else None
     return entry.project if call is None else call.project
 
 
-def _picture(call: Call | None, found: Stored | None, now: datetime, law: Law) -> Picture:
+def _decision_context(
+    call: LedgerCall | None, found: StoredCall | None, now: datetime, law: PolicyBundle
+) -> DecisionContext:
     if found is None:
-        return Picture(call=call, approval=None, fence=0, now=now, law=law)
-    return Picture(call=call, approval=found.approval, fence=found.fence, now=now, law=law)
+        return DecisionContext(call=call, approval=None, fence=0, now=now, law=law)
+    return DecisionContext(call=call, approval=found.approval, fence=found.fence, now=now, law=law)
 
 
-def _counts(group: Iterable[Entry]) -> list[Count]:
+def _limit_uses(group: Iterable[LedgerUpdate]) -> list[LimitUse]:
     """Every use of a limited rule. All calls of a batch share the base that was read: Postgres adds them up."""
     counts = []
     for entry in group:
         run_id, execution_id = entry.counter, entry.execution_id
-        counts += [Count(run_id, rule, execution_id, entry.base.get(rule, 0)) for rule in entry.step.counted]
+        counts += [LimitUse(run_id, rule, execution_id, entry.base.get(rule, 0)) for rule in entry.step.counted]
         counts += [
-            Count(run_id, rate.rule, execution_id, 0, _project(entry), rate.per_s, rate.calls)
+            LimitUse(run_id, rate.rule, execution_id, 0, _project_of(entry), rate.per_s, rate.calls)
             for rate in entry.step.rated
         ]
     return counts
 
 
-def _seen(entries: Iterable[Entry]) -> list[Seen]:
-    laws = {_project(entry): entry.picture.law for entry in entries if entry.picture is not None}
-    return [seen(project, law) for project, law in laws.items()]
+def _seen_versions(entries: Iterable[LedgerUpdate]) -> list[SeenVersions]:
+    laws = {_project_of(entry): entry.picture.law for entry in entries if entry.picture is not None}
+    return [seen_versions(project, law) for project, law in laws.items()]

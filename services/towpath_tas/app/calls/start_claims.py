@@ -20,12 +20,12 @@ from towpath_fabric.ports import Ear, Wire
 from towpath_fabric.postgres.pinned_connection import Lane
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
-from towpath_tas.app.calls.dispatcher import Sender, Tickets
-from towpath_tas.app.calls.ledger_store import Book, Entry, Picture
-from towpath_tas.core.calls.call import Step
+from towpath_tas.app.calls.dispatcher import CallDispatcher, TicketIssuer
+from towpath_tas.app.calls.ledger_store import DecisionContext, LedgerStore, LedgerUpdate
+from towpath_tas.core.calls.call import LedgerChange
 from towpath_tas.core.calls.claims import on_claim
 from towpath_tas.core.calls.switch_holds import hold_claim
-from towpath_tas.metrics import Metrics
+from towpath_tas.metrics import TasMetrics
 
 MAX_WAITING = 4_096
 """Questions in memory; more are dropped unanswered, and their workers ask again."""
@@ -34,7 +34,7 @@ REFUSED = ClaimAnswer(granted=False, reason="unavailable")
 
 
 @dataclass(slots=True)
-class Item:
+class PendingClaim:
     """One question on its way."""
 
     message: Msg
@@ -42,18 +42,25 @@ class Item:
     fault: str
     answer: ClaimAnswer = field(default=REFUSED)
 
-    def decide(self, picture: Picture) -> Step:
+    def decide(self, picture: DecisionContext) -> LedgerChange:
         """Ask the core, and keep its answer for when the step is stored."""
         step, answer = on_claim(picture.call, self.asked, self.fault, now=picture.now, fence=picture.fence)
         step, self.answer = hold_claim(picture.call, step, answer, picture.holding())
         return step
 
 
-class Claims:
+class StartClaimServer:
     """The loop of claims. One per process; `run` never returns."""
 
     def __init__(
-        self, bus: Wire, lane: Lane, book: Book, sender: Sender, tickets: Tickets, metrics: Metrics, log: Logger
+        self,
+        bus: Wire,
+        lane: Lane,
+        book: LedgerStore,
+        sender: CallDispatcher,
+        tickets: TicketIssuer,
+        metrics: TasMetrics,
+        log: Logger,
     ) -> None:
         self._bus = bus
         self._lane = lane
@@ -96,18 +103,19 @@ class Claims:
             self._waiting.append(message)
             self._arrived.set()
 
-    async def _parsed(self, message: Msg) -> Item | None:
+    async def _parsed(self, message: Msg) -> PendingClaim | None:
         try:
             asked = ClaimStart.model_validate_json(message.data)
         except ValidationError as error:
             await self._reply(message, problem_from_validation(error, "ClaimStart"))
             return None
         fault = self._tickets.fault(asked.ticket, asked.execution_id, asked.attempt, asked.run_id, at_start=True)
-        return Item(message, asked, fault)
+        return PendingClaim(message, asked, fault)
 
-    async def _handle(self, items: list[Item]) -> None:
+    async def _handle(self, items: list[PendingClaim]) -> None:
         entries = [
-            Entry(run_id=item.asked.run_id, execution_id=item.asked.execution_id, decide=item.decide) for item in items
+            LedgerUpdate(run_id=item.asked.run_id, execution_id=item.asked.execution_id, decide=item.decide)
+            for item in items
         ]
         await self._book.apply(self._lane, entries)
         crash_point("tas.claim_before_reply")

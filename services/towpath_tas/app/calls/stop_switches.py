@@ -18,24 +18,24 @@ from towpath_fabric.ids import new_run_id
 from towpath_fabric.ports import Database, Wire
 from towpath_fabric.postgres.pool import Queries
 from towpath_fabric.telemetry.logs import Logger
-from towpath_tas.adapters.ledger_tables import QUERIES, call_from_row, platform_audit
-from towpath_tas.app.calls.dispatcher import Sender
-from towpath_tas.core.calls.call import Call, Step, Stop
-from towpath_tas.core.calls.switch_holds import who_of
-from towpath_tas.core.switches import Switches
+from towpath_tas.adapters.ledger_tables import QUERIES, call_from_row, platform_audit_row
+from towpath_tas.app.calls.dispatcher import CallDispatcher
+from towpath_tas.core.calls.call import LedgerCall, LedgerChange, StopCall
+from towpath_tas.core.calls.switch_holds import principal_of
+from towpath_tas.core.switches import OpenSwitches
 
 SWITCHES = Queries.load("towpath_tas.adapters", "switches.sql")
 
 MAX_SWITCHES = 1_000
 """Open switches of one project: each call may be looked up in all of them once."""
 
-AT_ONCE = 500
+PAGE_SIZE = 500
 
 
-class SwitchBoard:
+class SwitchCommands:
     """Pauses, resumes and lists."""
 
-    def __init__(self, pool: Database, bus: Wire, sender: Sender, log: Logger) -> None:
+    def __init__(self, pool: Database, bus: Wire, sender: CallDispatcher, log: Logger) -> None:
         self._pool = pool
         self._bus = bus
         self._sender = sender
@@ -63,17 +63,17 @@ class SwitchBoard:
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.fetchrow(QUERIES.lock_project, request.project)
             if request.paused:
-                await _leave_room(connection, request.project)
+                await _check_limit(connection, request.project)
                 wanted = (*place, new_run_id(), request.reason, request.actor)
                 row = await connection.fetchrow(SWITCHES.pause, *wanted)
             else:
                 row = await connection.fetchrow(SWITCHES.resume, *place)
             if row is None:
-                return await _found(connection, request), False
+                return await _existing_switch(connection, request), False
             switch = Switch(**dict(row))
             await connection.execute(QUERIES.move_registry, request.project)
             word = "paused" if request.paused else "resumed"
-            await connection.execute(QUERIES.add_audit, [_audit(request, switch, word)])
+            await connection.execute(QUERIES.add_audit, [_audit_row(request, switch, word)])
         return switch, True
 
     async def _wake(self, request: SetSwitch, switch: Switch) -> None:
@@ -87,18 +87,18 @@ class SwitchBoard:
 
     async def _stop(self, request: SetSwitch, switch: Switch) -> int:
         """Ask every call that runs under *switch* to stop, in the words of who asks; they report what they came to."""
-        switches, stopping = Switches((switch,)), 0
+        switches, stopping = OpenSwitches((switch,)), 0
         why = switch.model_copy(update={"paused_by": request.actor, "reason": request.reason}).told()
         async for call in self._running(request.project):
-            if switches.holding(who_of(call), call.tool) is not None:
-                stop = Stop(execution_id=call.execution_id, project=call.project, toolset=call.toolset, reason=why)
-                await self._sender.send(Step(effects=(stop,)))
+            if switches.holding(principal_of(call), call.tool) is not None:
+                stop = StopCall(execution_id=call.execution_id, project=call.project, toolset=call.toolset, reason=why)
+                await self._sender.send(LedgerChange(effects=(stop,)))
                 stopping += 1
         return stopping
 
-    async def _running(self, project: str) -> AsyncIterator[Call]:
+    async def _running(self, project: str) -> AsyncIterator[LedgerCall]:
         after = (UUID(int=0), UUID(int=0))
-        while rows := await self._pool.fetch(SWITCHES.running_calls, project, *after, AT_ONCE):
+        while rows := await self._pool.fetch(SWITCHES.running_calls, project, *after, PAGE_SIZE):
             for row in rows:
                 yield call_from_row(row)
             after = (rows[-1]["run_id"], rows[-1]["execution_id"])
@@ -115,22 +115,22 @@ def _check(request: SetSwitch) -> None:
         )
 
 
-async def _found(connection: Any, request: SetSwitch) -> Switch | None:
+async def _existing_switch(connection: Any, request: SetSwitch) -> Switch | None:
     """Return the switch as it stands; who stops what runs under one that others have set stands in the audit too."""
     row = await connection.fetchrow(SWITCHES.find_switch, request.project, request.kind, request.name)
     switch = None if row is None else Switch(**dict(row))
     if switch is not None and request.paused and request.stop_running:
-        await connection.execute(QUERIES.add_audit, [_audit(request, switch, "stopping")])
+        await connection.execute(QUERIES.add_audit, [_audit_row(request, switch, "stopping")])
     return switch
 
 
-async def _leave_room(connection: Any, project: str) -> None:
+async def _check_limit(connection: Any, project: str) -> None:
     open_now = await connection.fetch(SWITCHES.open_switches, project)
     if len(open_now) >= MAX_SWITCHES:
         raise ProblemError(problem("limit_exceeded", f"{len(open_now)} switches are open; resume what is over first"))
 
 
-def _audit(request: SetSwitch, switch: Switch, word: str) -> tuple[Any, ...]:
+def _audit_row(request: SetSwitch, switch: Switch, word: str) -> tuple[Any, ...]:
     detail = {
         "switch_id": str(switch.switch_id),
         "kind": switch.kind,
@@ -139,4 +139,4 @@ def _audit(request: SetSwitch, switch: Switch, word: str) -> tuple[Any, ...]:
         "stop_running": request.stop_running,
     }
     tool = switch.name if switch.kind == "tool" else ""
-    return platform_audit(request.project, f"switch.{word}", word, actor=request.actor, tool=tool, detail=detail)
+    return platform_audit_row(request.project, f"switch.{word}", word, actor=request.actor, tool=tool, detail=detail)

@@ -25,18 +25,18 @@ from towpath_fabric.postgres.pinned_connection import Lane
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.app.calls.dead_letters import confirmed
-from towpath_tas.app.calls.dispatcher import Sender, Tickets
-from towpath_tas.app.calls.ledger_store import Book, Entry, Picture
-from towpath_tas.core.calls.call import Step
+from towpath_tas.app.calls.dispatcher import CallDispatcher, TicketIssuer
+from towpath_tas.app.calls.ledger_store import DecisionContext, LedgerStore, LedgerUpdate
+from towpath_tas.core.calls.call import LedgerChange
 from towpath_tas.core.calls.outcomes import on_outcome
 from towpath_tas.core.calls.switch_holds import hold
-from towpath_tas.metrics import Metrics
+from towpath_tas.metrics import TasMetrics
 
 DATABASE_WAIT_S = 0.25
 CONTESTED_S = 0.2
 
 
-class Named(Message):
+class OutcomeIdentity(Message):
     """What of an outcome names it to its worker; the rest may be unreadable."""
 
     execution_id: UUID
@@ -45,14 +45,14 @@ class Named(Message):
 
 
 @dataclass(slots=True)
-class Item:
+class PendingOutcome:
     """One outcome on its way; `fault` says what is wrong with its ticket."""
 
     message: Msg
     outcome: ToolOutcome
     fault: str
 
-    def decide(self, picture: Picture) -> Step:
+    def decide(self, picture: DecisionContext) -> LedgerChange:
         """Ask the core."""
         step = on_outcome(
             picture.call,
@@ -65,25 +65,27 @@ class Item:
         )
         return hold(picture.call, step, picture.holding())
 
-    def entry(self) -> Entry:
+    def entry(self) -> LedgerUpdate:
         """Return what the book has to do."""
         again = deliveries(self.message) > 1 or self.outcome.status == "ticket_expired"
-        return Entry(run_id=self.outcome.run_id, execution_id=self.outcome.execution_id, decide=self.decide, read=again)
+        return LedgerUpdate(
+            run_id=self.outcome.run_id, execution_id=self.outcome.execution_id, decide=self.decide, read=again
+        )
 
 
-class Outcomes:
+class ToolOutcomeConsumer:
     """The loop of tool outcomes. One per process; `run` never returns."""
 
     def __init__(
         self,
         consumer: Feed,
         lane: Lane,
-        book: Book,
-        sender: Sender,
-        tickets: Tickets,
+        book: LedgerStore,
+        sender: CallDispatcher,
+        tickets: TicketIssuer,
         bus: Wire,
         dead: DeadLetters,
-        metrics: Metrics,
+        metrics: TasMetrics,
         log: Logger,
         *,
         batch_size: int,
@@ -116,7 +118,7 @@ class Outcomes:
                     await asyncio.sleep(DATABASE_WAIT_S)
             self._consumer.paused = False
 
-    async def _parsed(self, message: Msg) -> Item | None:
+    async def _parsed(self, message: Msg) -> PendingOutcome | None:
         try:
             outcome = ToolOutcome.model_validate_json(message.data)
         except ValidationError as error:
@@ -127,7 +129,7 @@ class Outcomes:
         fault = self._tickets.fault(
             outcome.ticket, outcome.execution_id, outcome.attempt, outcome.run_id, at_start=False
         )
-        return Item(message, outcome, fault)
+        return PendingOutcome(message, outcome, fault)
 
     async def _whose(self, message: Msg) -> About:
         """Return whose outcome it is, as far as the ledger knows the call that it names: anybody may name a run."""
@@ -138,11 +140,11 @@ class Outcomes:
 
     async def _confirm_unreadable(self, message: Msg) -> None:
         """Let the worker forget an outcome that can never be taken, where it can be seen which one it was."""
-        subject = _confirm_to(message)
+        subject = _confirm_subject(message)
         if not subject:
             return
         try:
-            named = Named.model_validate_json(message.data)
+            named = OutcomeIdentity.model_validate_json(message.data)
         except ValidationError:
             return
         await self._confirm(subject, outcome_key(named.execution_id, named.attempt, late=named.late))
@@ -150,26 +152,26 @@ class Outcomes:
     async def _confirm(self, subject: str, *keys: str) -> None:
         await self._bus.post(subject, OutcomeConfirmed(keys=keys).model_dump_json().encode())
 
-    def _entry(self, item: Item) -> Entry:
+    def _entry(self, item: PendingOutcome) -> LedgerUpdate:
         """What memory knows of a call is not what came of its approval, which the run may have missed."""
         entry = item.entry()
         known = self._book.remembered(item.outcome.execution_id)
         entry.read = entry.read or (known is not None and known.approval_id is not None)
         return entry
 
-    async def _handle(self, items: list[Item]) -> None:
+    async def _handle(self, items: list[PendingOutcome]) -> None:
         entries = [self._entry(item) for item in items]
         await self._book.apply(self._lane, entries)
         crash_point("tas.outcome_written")
         confirmed: dict[str, list[str]] = defaultdict(list)
         for item, entry in zip(items, entries, strict=True):
-            if await self._finish(item, entry) and (subject := _confirm_to(item.message)):
+            if await self._finish(item, entry) and (subject := _confirm_subject(item.message)):
                 confirmed[subject].append(item.outcome.key)
         for subject, keys in confirmed.items():
             await self._confirm(subject, *keys)
             await crash_point_sent("tas.outcome_confirmed")
 
-    async def _finish(self, item: Item, entry: Entry) -> bool:
+    async def _finish(self, item: PendingOutcome, entry: LedgerUpdate) -> bool:
         """Send and acknowledge; say whether the outcome has found its place."""
         if entry.error:
             # Once it is set aside it has found its place: the worker would send it again for ever.
@@ -188,7 +190,7 @@ class Outcomes:
         return True
 
 
-def _confirm_to(message: Msg) -> str:
+def _confirm_subject(message: Msg) -> str:
     """Return the subject on which the worker waits, or an empty string where none may be written to."""
     subject: str = (message.headers or {}).get(CONFIRM_HEADER, "")
     return subject if _is_inbox(subject) else ""

@@ -24,28 +24,28 @@ from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.telemetry.recorder import Telemetry
 from towpath_readings.spans import authorization_span
-from towpath_tas.app.calls.dispatcher import Sender
-from towpath_tas.app.calls.ledger_store import Book, Entry, Picture
-from towpath_tas.core.authorization import Asked, asked_in
-from towpath_tas.core.calls.call import Step
+from towpath_tas.app.calls.dispatcher import CallDispatcher
+from towpath_tas.app.calls.ledger_store import DecisionContext, LedgerStore, LedgerUpdate
+from towpath_tas.core.authorization import AuthorizationQuery, query_of_request
+from towpath_tas.core.calls.call import LedgerChange
 from towpath_tas.core.calls.switch_holds import on_held_request
-from towpath_tas.core.policy.policy_comparison import beside
-from towpath_tas.metrics import Metrics
+from towpath_tas.core.policy.policy_comparison import with_shadow_note
+from towpath_tas.metrics import TasMetrics
 
 DATABASE_WAIT_S = 0.25
 CONTESTED_S = 0.2
 
 
 @dataclass(slots=True)
-class Item:
+class PendingRequest:
     """One request on its way."""
 
     message: Msg
     request: ToolRequest
-    asked: Asked
+    asked: AuthorizationQuery
     args_digest: str
 
-    def decide(self, picture: Picture) -> Step:
+    def decide(self, picture: DecisionContext) -> LedgerChange:
         """Ask the core; where it first decides a call, a shadow has its say beside it."""
         step = on_held_request(
             picture.call,
@@ -60,13 +60,13 @@ class Item:
         )
         if picture.law.shadow is None or picture.call is not None:
             return step
-        return beside(step, picture.traced(self.asked), picture.law)
+        return with_shadow_note(step, picture.traced(self.asked), picture.law)
 
-    def entry(self) -> Entry:
+    def entry(self) -> LedgerUpdate:
         """Return what the book has to do."""
         request = self.request
         again = deliveries(self.message) > 1 or request.attempt > 1
-        return Entry(
+        return LedgerUpdate(
             run_id=request.run_id,
             execution_id=request.execution_id,
             project=request.project,
@@ -77,17 +77,17 @@ class Item:
         )
 
 
-class Requests:
+class ToolRequestConsumer:
     """The loop of tool requests. One per process; `run` never returns."""
 
     def __init__(
         self,
         consumer: Feed,
         lane: Lane,
-        book: Book,
-        sender: Sender,
+        book: LedgerStore,
+        sender: CallDispatcher,
         dead: DeadLetters,
-        metrics: Metrics,
+        metrics: TasMetrics,
         log: Logger,
         *,
         batch_size: int,
@@ -120,7 +120,7 @@ class Requests:
                     await asyncio.sleep(DATABASE_WAIT_S)
             self._consumer.paused = False
 
-    async def _parsed(self, message: Msg) -> Item | None:
+    async def _parsed(self, message: Msg) -> PendingRequest | None:
         try:
             request = ToolRequest.model_validate_json(message.data)
             text = canonical_json(request.args)
@@ -131,9 +131,9 @@ class Requests:
         except ValueError as error:  # NaN is not JSON, and a lone surrogate is not text
             await self._dead.set_aside(message, f"arguments that are not JSON: {error}", about_of(message.data))
             return None
-        return Item(message, request, asked_in(request, text), digest_text(text))
+        return PendingRequest(message, request, query_of_request(request, text), digest_text(text))
 
-    async def _handle(self, items: list[Item]) -> None:
+    async def _handle(self, items: list[PendingRequest]) -> None:
         entries = [item.entry() for item in items]
         start_ns = wall_ns()
         await self._book.apply(self._lane, entries)
@@ -144,7 +144,7 @@ class Requests:
             self._trace(self._telemetry, zip(items, entries, strict=True), start_ns)
 
     @staticmethod
-    def _trace(telemetry: Telemetry, handled: Iterable[tuple[Item, Entry]], start_ns: int) -> None:
+    def _trace(telemetry: Telemetry, handled: Iterable[tuple[PendingRequest, LedgerUpdate]], start_ns: int) -> None:
         for item, entry in handled:
             for note in entry.step.notes:
                 if note.phase == "decision":
@@ -159,7 +159,7 @@ class Requests:
                     )
                     telemetry.record(item.request.run_id, span)
 
-    async def _finish(self, item: Item, entry: Entry) -> None:
+    async def _finish(self, item: PendingRequest, entry: LedgerUpdate) -> None:
         if entry.error:
             await self._dead.failed(item.message, entry.error, about_of(item.message.data))
             return

@@ -12,16 +12,16 @@ from typing import Any
 from uuid import UUID
 
 from towpath_tas.adapters.origin_tables import (
-    Output,
-    Reader,
-    Task,
+    CallOutput,
+    QuerySource,
+    RunTask,
+    is_full_page,
     read_blob,
     read_outputs,
     read_spec,
     read_tasks,
-    unread,
 )
-from towpath_tas.core.provenance.provenance import Knowledge, Source
+from towpath_tas.core.provenance.provenance import RunKnowledge, ValueSource
 
 MAX_RUNS = 256
 """Runs that are remembered; one that comes back later is read again."""
@@ -30,11 +30,11 @@ MAX_CHARS = 32_000_000
 """Text of tool output that all remembered runs hold together."""
 
 MAX_SPECS = 4_096
-MAX_ABOVE = 16
+MAX_ANCESTORS = 16
 """Runs above a run, whose child or fork it is, that are looked at."""
 
 FIRST_STEP = 1
-EARLIER = "earlier agents"
+EARLIER_AGENTS = "earlier agents"
 """Who told a later step of a plan something, as a denial says it."""
 
 MAX_PAGES = 8
@@ -44,19 +44,19 @@ MAX_PAGES = 8
 @dataclass(slots=True)
 class _Run:
     project: str
-    knowledge: Knowledge = field(default_factory=Knowledge)
+    knowledge: RunKnowledge = field(default_factory=RunKnowledge)
     seen: set[UUID] = field(default_factory=set)
     kept: bool = False
 
 
-class Origins:
+class RunKnowledgeCache:
     """Reads and keeps what runs have seen."""
 
     def __init__(self) -> None:
         self._runs: dict[UUID, _Run] = {}
         self._specs: dict[tuple[str, str, int], tuple[bool, tuple[str, ...]]] = {}
 
-    async def of(self, source: Reader, wanted: Mapping[UUID, str]) -> dict[UUID, Knowledge]:
+    async def of(self, source: QuerySource, wanted: Mapping[UUID, str]) -> dict[UUID, RunKnowledge]:
         """Return what is known now of these runs, named with their projects; raises what `DATABASE_DOWN` lists."""
         runs = {run_id: self._known(run_id, project) for run_id, project in wanted.items()}
         fresh = [run_id for run_id, run in runs.items() if not run.kept]
@@ -76,7 +76,7 @@ class Origins:
         found = self._runs.get(run_id)
         return found if found is not None and found.project == project else _Run(project)
 
-    async def _begin(self, source: Reader, run: _Run, task: Task | None) -> None:
+    async def _begin(self, source: QuerySource, run: _Run, task: RunTask | None) -> None:
         """Take what the caller said, and what a fork or a child knows: calls that runs above it made before it began.
 
         What a child was told to do, a model may have written: its root's task vouches, and that of no run between. A
@@ -85,12 +85,12 @@ class Origins:
         if task is None or task.project != run.project:
             return
         run.kept = True
-        vouching: Task | None = None
-        for _ in range(MAX_ABOVE):
+        vouching: RunTask | None = None
+        for _ in range(MAX_ANCESTORS):
             vouching = None if task.born else vouching or task
             if task.parent is None:
                 if vouching is not None:
-                    _take_task(run.knowledge, vouching)
+                    _add_task(run.knowledge, vouching)
                 return
             above, before = task.parent
             await self._read(source, {above: run}, before=before)
@@ -99,11 +99,11 @@ class Origins:
                 break
             if found.composed and task.born and before > FIRST_STEP + 1:
                 for text in task.texts:
-                    run.knowledge.add_untrusted(Source(EARLIER, before - 1), text)
+                    run.knowledge.add_untrusted(ValueSource(EARLIER_AGENTS, before - 1), text)
             task = found
         run.knowledge.missed()  # whose child the run may be is not known: nothing that it was told vouches
 
-    async def _read(self, source: Reader, runs: Mapping[UUID, _Run], *, before: int | None = None) -> None:
+    async def _read(self, source: QuerySource, runs: Mapping[UUID, _Run], *, before: int | None = None) -> None:
         for _ in range(MAX_PAGES):
             known = [execution_id for run in runs.values() for execution_id in run.seen]
             outputs = await read_outputs(source, list(runs), known)
@@ -114,15 +114,15 @@ class Origins:
                 if output.project == run.project and (before is None or output.step < before):
                     await self._take(source, run.knowledge, output)
                 run.seen.add(output.execution_id)  # only now: another lane that asks meanwhile reads it itself
-            if not unread(outputs):
+            if not is_full_page(outputs):
                 return
         for run in runs.values():
             run.knowledge.missed()
 
-    async def _take(self, source: Reader, known: Knowledge, output: Output) -> None:
-        fact, seen = output.fact, Source(output.tool, output.step)
+    async def _take(self, source: QuerySource, known: RunKnowledge, output: CallOutput) -> None:
+        fact, seen = output.fact, ValueSource(output.tool, output.step)
         if fact.get("settled_by"):
-            _take_words(known, fact)
+            _add_person_statement(known, fact)
             return
         if fact.get("type") == "tool.denied":
             return  # why somebody said no names what shall not be, and so vouches for nothing
@@ -132,11 +132,11 @@ class Origins:
         trusted, fields = await self._trust(source, output)
         if fact.get("blob"):
             data, whole = await read_blob(source, output.project, str(fact.get("result_digest")))
-            await asyncio.to_thread(_take_blob, known, seen, data, whole=whole, trusted=trusted, fields=fields)
+            await asyncio.to_thread(_add_blob, known, seen, data, whole=whole, trusted=trusted, fields=fields)
         elif fact.get("result") is not None:
             known.add_output(seen, fact["result"], trusted=trusted, fields=fields)
 
-    async def _trust(self, source: Reader, output: Output) -> tuple[bool, tuple[str, ...]]:
+    async def _trust(self, source: QuerySource, output: CallOutput) -> tuple[bool, tuple[str, ...]]:
         """Return what the tool's definition of that call promised of its output."""
         key = (output.project, output.tool, output.tool_version)
         found = self._specs.get(key)
@@ -155,21 +155,21 @@ class Origins:
             chars -= self._runs.pop(oldest).knowledge.chars
 
 
-def _take_task(known: Knowledge, task: Task) -> None:
+def _add_task(known: RunKnowledge, task: RunTask) -> None:
     for text in task.texts:
         known.add_task(text)
     known.add_task("", task.inputs)
 
 
-def _take_words(known: Knowledge, fact: Mapping[str, Any]) -> None:
+def _add_person_statement(known: RunKnowledge, fact: Mapping[str, Any]) -> None:
     """A person has said that the call happened: their words are as good as the task's (those of a "no" are not)."""
     result = fact.get("result")
     if isinstance(result, dict):
         known.add_task(str(result.get("reason", "")))
 
 
-def _take_blob(
-    known: Knowledge, seen: Source, data: bytes, *, whole: bool, trusted: bool, fields: Sequence[str]
+def _add_blob(
+    known: RunKnowledge, seen: ValueSource, data: bytes, *, whole: bool, trusted: bool, fields: Sequence[str]
 ) -> None:
     """Take a large result; one that was not read whole, or is no JSON, is text that nobody vouches for."""
     try:

@@ -24,12 +24,12 @@ from towpath_contracts.tools.calls import ToolSpec
 from towpath_contracts.tools.grants import chain_covers, grant_chain
 from towpath_tas.adapters.cel import compile_grant
 from towpath_tas.adapters.ledger_tables import QUERIES, read_rates
-from towpath_tas.app.calls.value_origins import Origins
-from towpath_tas.app.policy.policy_cache import Laws
-from towpath_tas.app.policy.policy_warnings import Advice
-from towpath_tas.core.authorization import Asked
+from towpath_tas.app.calls.value_origins import RunKnowledgeCache
+from towpath_tas.app.policy.policy_cache import PolicyCache
+from towpath_tas.app.policy.policy_warnings import PolicyWarnings
+from towpath_tas.core.authorization import AuthorizationQuery
 from towpath_tas.core.policy.grants import grant_problems
-from towpath_tas.core.policy.matrix import Rule, Who
+from towpath_tas.core.policy.matrix import Principal, Rule
 from towpath_tas.core.teams import delegates_in
 
 MAX_PROPOSALS = 200
@@ -38,27 +38,27 @@ MAX_PROPOSALS = 200
 MAX_PROPOSAL_CHARS = 300_000
 """Of their specs together: one message carries them."""
 
-_TOLD = ("version", "digest", "status", "reason", "owner", "worker", "held", "proposed_at")
+_PROPOSAL_COLUMNS = ("version", "digest", "status", "reason", "owner", "worker", "held", "proposed_at")
 
 
-class Access:
+class AccessQueries:
     """Answers questions about rights."""
 
-    def __init__(self, pool: Any, laws: Laws) -> None:
+    def __init__(self, pool: Any, laws: PolicyCache) -> None:
         self._pool = pool
         self._laws = laws
-        self._origins = Origins()
-        self._advice = Advice(pool, laws)
+        self._origins = RunKnowledgeCache()
+        self._advice = PolicyWarnings(pool, laws)
 
     async def check(self, request: CheckAccess) -> AccessVerdict:
         """Say what the matrix would say to a call, and how every rule for the tool was weighed."""
         law = await self._laws.fresh(self._pool, request.project)
-        who = Who(request.network, request.agent_key, request.agent_type, request.caller, request.project)
+        who = Principal(request.network, request.agent_key, request.agent_type, request.caller, request.project)
         try:
             text = canonical_json(request.args)
         except ValueError as error:
             raise ProblemError(problem("request_invalid", f"args: {error}")) from error
-        asked = Asked(
+        asked = AuthorizationQuery(
             run_id=request.run_id,
             project=request.project,
             who=who,
@@ -106,7 +106,7 @@ class Access:
     async def permissions(self, request: GetPermissions) -> Permissions:
         """List every tool that some rule opens to, or bars from, this agent, whoever calls; a lead's delegates too."""
         law = await self._laws.fresh(self._pool, request.project)
-        who = Who(request.network, request.agent_key, request.agent_type, "*", request.project)
+        who = Principal(request.network, request.agent_key, request.agent_type, "*", request.project)
         found = []
         for spec in (*(tool.spec for tool in law.registry.tools.values()), *await self._delegates(request)):
             rules = law.matrix.candidates(who, spec.name, spec.operation, discovered=spec.discovered)
@@ -150,7 +150,7 @@ class Access:
             if room < 0:
                 break
             spec = ToolSpec.model_validate_json(row["spec"])
-            found.append(ToolProposal(spec=spec, **{name: row[name] for name in _TOLD}))
+            found.append(ToolProposal(spec=spec, **{name: row[name] for name in _PROPOSAL_COLUMNS}))
         return tuple(found)
 
 

@@ -16,26 +16,26 @@ from towpath_contracts.tools.access import ApplyPolicy, GetPolicy, PolicyApplied
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_tas.adapters.cel import compile_condition
-from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit
-from towpath_tas.app.policy.policy_cache import Laws
-from towpath_tas.app.policy.policy_warnings import Advice
+from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit_row
+from towpath_tas.app.policy.policy_cache import PolicyCache
+from towpath_tas.app.policy.policy_warnings import PolicyWarnings
 from towpath_tas.core.policy.matrix import Rule
 from towpath_tas.core.policy.policy_file import read_policy, rule_from_row, rule_row
 
-FILE_LOOK_S = 0.5
-FILE = "file"
+FILE_POLL_S = 0.5
+FILE_ACTOR = "file"
 """Who applies the policy file, in the audit and beside the versions."""
 
 MAX_NAMED = 50
 """Rules named in one audit entry; a larger change is told by its numbers."""
 
 
-class Policies:
+class PolicyStore:
     """Applies and shows matrices."""
 
-    def __init__(self, pool: Any, laws: Laws) -> None:
+    def __init__(self, pool: Any, laws: PolicyCache) -> None:
         self._pool = pool
-        self._advice = Advice(pool, laws)
+        self._advice = PolicyWarnings(pool, laws)
 
     async def apply(self, request: ApplyPolicy) -> PolicyApplied:
         """Store a matrix as the next version.
@@ -123,20 +123,20 @@ class Policies:
             "note": request.note,
             **_difference([rule_from_row(json.loads(row["rule"])) for row in before], rules),
         }
-        entry = platform_audit(
+        entry = platform_audit_row(
             request.project, "policy.applied", "applied", actor=request.actor, version=version, detail=detail
         )
         await connection.execute(QUERIES.add_audit, [entry])
 
 
-class PolicyFile:
+class PolicyFileWatcher:
     """Follows a file: applies it whenever it changes, also while nobody looked; a bad one changes nothing.
 
     A file that says what it said when it was last applied is no change: what people have changed since stays, also
     over a restart.
     """
 
-    def __init__(self, policies: Policies, path: Path, project: str, log: Logger) -> None:
+    def __init__(self, policies: PolicyStore, path: Path, project: str, log: Logger) -> None:
         self._policies = policies
         self._path = path
         self._project = project
@@ -148,7 +148,7 @@ class PolicyFile:
         """Look for ever."""
         while True:
             await self.look()
-            await asyncio.sleep(FILE_LOOK_S)
+            await asyncio.sleep(FILE_POLL_S)
 
     async def look(self) -> None:
         """Apply the file if it is not the one applied last."""
@@ -163,11 +163,11 @@ class PolicyFile:
             return
         try:
             text = await asyncio.to_thread(self._path.read_text, "utf-8")
-            if await self._policies.last_of(self._project, FILE, str(self._path)) == digest_text(text):
+            if await self._policies.last_of(self._project, FILE_ACTOR, str(self._path)) == digest_text(text):
                 self._applied = stamp
                 return
             applied = await self._policies.apply(
-                ApplyPolicy(project=self._project, actor=FILE, text=text, source=str(self._path))
+                ApplyPolicy(project=self._project, actor=FILE_ACTOR, text=text, source=str(self._path))
             )
         except (OSError, ValueError) as error:
             if isinstance(error, UnicodeDecodeError | ValueError):

@@ -17,37 +17,37 @@ from towpath_contracts.tools.calls import ToolSpec
 from towpath_fabric.postgres.pinned_connection import Lane
 from towpath_fabric.postgres.pool import Queries
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
-from towpath_tas.adapters.ledger_tables import QUERIES, Seen
-from towpath_tas.core.authorization import Law
+from towpath_tas.adapters.ledger_tables import QUERIES, SeenVersions
+from towpath_tas.core.authorization import PolicyBundle
 from towpath_tas.core.calls.internal_calls import BUILT_IN
-from towpath_tas.core.denial_alternatives import Crew, crew_of
+from towpath_tas.core.denial_alternatives import AgentDirectory, directory_of
 from towpath_tas.core.policy.matrix import Matrix
-from towpath_tas.core.policy.policy_comparison import unlimited
+from towpath_tas.core.policy.policy_comparison import without_limits
 from towpath_tas.core.policy.policy_file import rule_from_row
-from towpath_tas.core.switches import Switches
-from towpath_tas.core.tools.registry import Registry, ToolVersion
-from towpath_tas.metrics import Metrics
+from towpath_tas.core.switches import OpenSwitches
+from towpath_tas.core.tools.registry import ToolRegistry, ToolVersion
+from towpath_tas.metrics import TasMetrics
 
 SWITCHES = Queries.load("towpath_tas.adapters", "switches.sql")
 
-MAX_CREWS = 1_024
+MAX_DIRECTORIES = 1_024
 """Snapshots whose agents are kept in memory."""
 
 MAX_PROJECTS = 512
 """Projects kept in memory; the one that was not used for longest is loaded again when it comes back."""
 
 
-class Laws:
+class PolicyCache:
     """Loads and keeps what decides in each project."""
 
-    def __init__(self, metrics: Metrics, own: tuple[ToolVersion, ...] = BUILT_IN) -> None:
+    def __init__(self, metrics: TasMetrics, own: tuple[ToolVersion, ...] = BUILT_IN) -> None:
         """*own* are the platform's own tools: every project has them."""
         self._metrics = metrics
         self._own = own
-        self._laws: dict[str, Law] = {}
-        self._crews: dict[str, Crew] = {}
+        self._laws: dict[str, PolicyBundle] = {}
+        self._crews: dict[str, AgentDirectory] = {}
 
-    def known(self, project: str) -> Law | None:
+    def known(self, project: str) -> PolicyBundle | None:
         """Return the law of *project* if it is in memory."""
         return self._laws.get(project)
 
@@ -55,7 +55,7 @@ class Laws:
         """Load *project* again when it is next needed."""
         self._laws.pop(project, None)
 
-    async def of(self, source: "Lane | Any", project: str) -> Law:
+    async def of(self, source: "Lane | Any", project: str) -> PolicyBundle:
         """Return the law of *project*, loaded if it is not in memory. *source* is a lane or a pool."""
         law = self._laws.pop(project, None)
         if law is None:
@@ -73,12 +73,12 @@ class Laws:
         """Learn the agents of snapshots; of one that is not there, or can't be read, nobody is known."""
         wanted = sorted(set(digests))
         rows = {row["digest"]: row["snapshot"] for row in await source.fetch(SWITCHES.snapshots, wanted)}
-        while self._crews and len(self._crews) + len(wanted) > MAX_CREWS:
+        while self._crews and len(self._crews) + len(wanted) > MAX_DIRECTORIES:
             del self._crews[next(iter(self._crews))]
         for digest in wanted:
-            self._crews[digest] = _crew(rows.get(digest))
+            self._crews[digest] = _directory(rows.get(digest))
 
-    async def fresh(self, source: "Lane | Any", project: str) -> Law:
+    async def fresh(self, source: "Lane | Any", project: str) -> PolicyBundle:
         """Return the law of *project* as Postgres has it now."""
         state = await source.fetchrow(QUERIES.project_state, project)
         versions = (state["policy_version"], state["registry_version"]) if state else (0, 0)
@@ -87,7 +87,7 @@ class Laws:
             self.forget(project)
         return await self.of(source, project)
 
-    async def _load(self, source: "Lane | Any", project: str) -> Law:
+    async def _load(self, source: "Lane | Any", project: str) -> PolicyBundle:
         """Read versions first: if they move while the rest is read, the law is stale by its number and refused."""
         self._metrics.reloads.inc()
         state = await source.fetchrow(QUERIES.project_state, project)
@@ -97,24 +97,24 @@ class Laws:
         shadow = await source.fetchrow(QUERIES.shadow, project)
         matrix = Matrix([rule_from_row(json.loads(row["rule"])) for row in rules], compile_condition, policy)
         known = [*self._own, *map(_tool, tools)]  # a tool of that name that a worker registered before stays
-        law = Law(matrix, Registry(known, matches, registry), compile_grant)
+        law = PolicyBundle(matrix, ToolRegistry(known, matches, registry), compile_grant)
         law.crews = self._crews
-        law.switches = Switches(Switch(**dict(row)) for row in await source.fetch(SWITCHES.open_switches, project))
+        law.switches = OpenSwitches(Switch(**dict(row)) for row in await source.fetch(SWITCHES.open_switches, project))
         if shadow is not None:
-            law.shadow = unlimited(map(rule_from_row, json.loads(shadow["rules"])), compile_condition)
+            law.shadow = without_limits(map(rule_from_row, json.loads(shadow["rules"])), compile_condition)
         return law
 
 
-def _crew(text: str | None) -> Crew:
+def _directory(text: str | None) -> AgentDirectory:
     try:
-        return {} if text is None else crew_of(Snapshot.model_validate_json(text))
+        return {} if text is None else directory_of(Snapshot.model_validate_json(text))
     except ValidationError:
         return {}
 
 
-def seen(project: str, law: Law) -> Seen:
+def seen_versions(project: str, law: PolicyBundle) -> SeenVersions:
     """Return the versions that *law* stands for."""
-    return Seen(project, law.matrix.version, law.registry.version)
+    return SeenVersions(project, law.matrix.version, law.registry.version)
 
 
 def _tool(row: Any) -> ToolVersion:

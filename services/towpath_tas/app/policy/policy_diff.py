@@ -18,37 +18,37 @@ from towpath_fabric.clock import monotonic
 from towpath_fabric.postgres.pool import Queries
 from towpath_tas.adapters.cel import compile_condition
 from towpath_tas.adapters.ledger_tables import call_from_row
-from towpath_tas.app.policy.policy_cache import Laws
+from towpath_tas.app.policy.policy_cache import PolicyCache
 from towpath_tas.core.policy.matrix import Matrix
-from towpath_tas.core.policy.policy_comparison import Recorded, Weighing, unlimited
+from towpath_tas.core.policy.policy_comparison import PolicyComparison, RecordedDecision, without_limits
 from towpath_tas.core.policy.policy_file import read_policy
 
 HISTORY = Queries.load("towpath_tas.adapters", "history.sql")
 
-CHUNK = 200
+CHUNK_CALLS = 200
 """Calls read at once: with the largest arguments that is 50 MB, and the loop takes in usual ones in a few ms."""
 
 PIECE_S = 2.0
 """A piece is handed over after this long, whatever its limit: whoever asks waits five seconds at most."""
 
-SPAN, MAX_SPAN = 2_000, 64_000
+MIN_SPAN, MAX_SPAN = 2_000, 64_000
 """Entries looked through for one chunk: other projects' lie between a project's own, so it grows while they do."""
 
-BREATH = 20
+CALLS_BETWEEN_PAUSES = 20
 PAUSE_S = 0.000_5
 """The thread lets the loop run after so many calls (a millisecond's work), for at least this long."""
 
-SLACK = timedelta(minutes=5)
+ID_TIME_SLACK = timedelta(minutes=5)
 """Ids rise with time only to within the length of a commit and the steps of a clock."""
 
-KEPT = 4
+MAX_CACHED_MATRICES = 4
 """Proposed matrices kept compiled between the pieces of their diffs."""
 
 
-class History:
+class PolicyDiffs:
     """Weighs recorded calls by matrices that are not in force."""
 
-    def __init__(self, pool: Any, laws: Laws) -> None:
+    def __init__(self, pool: Any, laws: PolicyCache) -> None:
         self._pool = pool
         self._laws = laws
         self._proposed: OrderedDict[str, Matrix] = OrderedDict()
@@ -60,18 +60,18 @@ class History:
             matrix = await self._matrix(request.text)
             after, last = await self._bounds(request)
             law = await self._laws.fresh(self._pool, request.project)
-            weighing = Weighing(matrix, law.registry.specs())
+            weighing = PolicyComparison(matrix, law.registry.specs())
             until = monotonic() + PIECE_S
-            left, span = request.limit, SPAN
+            left, span = request.limit, MIN_SPAN
             while after < last and left > 0 and monotonic() < until:
                 upper = min(after + span, last)
-                most = min(CHUNK, left)
+                most = min(CHUNK_CALLS, left)
                 window = (request.since, request.until)
                 rows = await self._pool.fetch(HISTORY.decisions, request.project, after, upper, *window, most)
-                await asyncio.to_thread(_weigh, rows, weighing)
+                await asyncio.to_thread(_compare, rows, weighing)
                 full = len(rows) == most
                 after = rows[-1]["decision"] if full else upper
-                span = SPAN if full else min(span * 2, MAX_SPAN)
+                span = MIN_SPAN if full else min(span * 2, MAX_SPAN)
                 left -= len(rows)
         return PolicyDiff(
             version=law.matrix.version,
@@ -86,8 +86,8 @@ class History:
         key = digest_text(text)
         found = self._proposed.pop(key, None)
         if found is None:
-            found = await asyncio.to_thread(_read, text)
-            while len(self._proposed) >= KEPT:
+            found = await asyncio.to_thread(_compile, text)
+            while len(self._proposed) >= MAX_CACHED_MATRICES:
                 self._proposed.popitem(last=False)
         self._proposed[key] = found
         return found
@@ -98,18 +98,18 @@ class History:
             return request.after, request.last
         last = await self._pool.fetchval(HISTORY.last_entry)
         if request.until is not None:
-            last = min(last, await entry_at(self._pool, request.until, SLACK) - 1)
-        after = 0 if request.since is None else await entry_at(self._pool, request.since, -SLACK) - 1
+            last = min(last, await entry_at(self._pool, request.until, ID_TIME_SLACK) - 1)
+        after = 0 if request.since is None else await entry_at(self._pool, request.since, -ID_TIME_SLACK) - 1
         return after, last
 
 
 async def entry_at(pool: Any, moment: datetime, slack: timedelta) -> int:
     """Return the id of the first audit entry that is not older than *moment* moved by *slack*."""
-    found: int = await pool.fetchval(HISTORY.entry_at, moved(moment, slack))
+    found: int = await pool.fetchval(HISTORY.entry_at, shifted(moment, slack))
     return found
 
 
-def moved(moment: datetime, by: timedelta) -> datetime:
+def shifted(moment: datetime, by: timedelta) -> datetime:
     """Return *moment* moved by *by*; at the ends of the calendar there is nothing to move to."""
     try:
         return moment + by
@@ -117,24 +117,24 @@ def moved(moment: datetime, by: timedelta) -> datetime:
         return moment
 
 
-def _read(text: str) -> Matrix:
+def _compile(text: str) -> Matrix:
     found = read_policy(text, compile_condition)
     if found.problems:
         count = len(found.problems)
         raise ProblemError(problem("policy_invalid", f"{count} problem(s)", errors=found.problems))
-    return unlimited(found.rules, compile_condition)
+    return without_limits(found.rules, compile_condition)
 
 
-def _weigh(rows: Sequence[Any], weighing: Weighing) -> None:
+def _compare(rows: Sequence[Any], weighing: PolicyComparison) -> None:
     for number, row in enumerate(rows):
         if not row["repeated"]:
-            weighing.add(_recorded(row))
-        if number % BREATH == BREATH - 1:
+            weighing.add(_recorded_decision(row))
+        if number % CALLS_BETWEEN_PAUSES == CALLS_BETWEEN_PAUSES - 1:
             time.sleep(PAUSE_S)
 
 
-def _recorded(row: Any) -> Recorded:
-    return Recorded(
+def _recorded_decision(row: Any) -> RecordedDecision:
+    return RecordedDecision(
         call=None if row["execution_id"] is None else call_from_row(row),
         at=row["decided_at"],
         verdict=row["decided_verdict"],

@@ -9,7 +9,7 @@ from typing import Any
 
 from towpath_contracts.tools.policy import GetStatistics, OutcomeCounts, Statistics
 from towpath_tas.adapters.ledger_tables import QUERIES
-from towpath_tas.app.policy.policy_diff import HISTORY, SLACK, entry_at, moved
+from towpath_tas.app.policy.policy_diff import HISTORY, ID_TIME_SLACK, entry_at, shifted
 
 MAX_SCANNED = 1_000_000
 """Entries counted for one answer: a few seconds of Postgres."""
@@ -22,7 +22,7 @@ COUNTS = (
 )
 
 
-class Figuring:
+class PolicyStatistics:
     """Answers how often."""
 
     def __init__(self, pool: Any) -> None:
@@ -31,9 +31,9 @@ class Figuring:
     async def statistics(self, request: GetStatistics) -> Statistics:
         """Count the window by the dimensions that are asked for; 1,000 groups at most, the largest."""
         until = request.until or await self._pool.fetchval(QUERIES.now)
-        since = request.since or moved(until, -DAY)
-        first = await entry_at(self._pool, since, -SLACK)
-        end = await entry_at(self._pool, until, SLACK)
+        since = request.since or shifted(until, -DAY)
+        first = await entry_at(self._pool, since, -ID_TIME_SLACK)
+        end = await entry_at(self._pool, until, ID_TIME_SLACK)
         complete = end - first <= MAX_SCANNED
         if not complete:
             first = end - MAX_SCANNED
@@ -45,13 +45,13 @@ class Figuring:
             since=since,
             until=until,
             by=tuple(by),
-            total=_figures(whole[0], ()),
-            rows=tuple(_figures(row, by) for row in rows if not row["whole"]),
+            total=_figures_of(whole[0], ()),
+            rows=tuple(_figures_of(row, by) for row in rows if not row["whole"]),
             complete=complete,
         )
 
 
-def _figures(row: Any, by: "list[Any] | tuple[()]") -> OutcomeCounts:
+def _figures_of(row: Any, by: "list[Any] | tuple[()]") -> OutcomeCounts:
     counts: dict[str, int] = {name: row[name] for name in COUNTS}
     decided = counts["allowed"] + counts["denied"] + counts["gated"]
     ended = counts["succeeded"] + counts["failed"] + counts["unknown"]

@@ -11,12 +11,12 @@ from typing import Any
 
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_tas.adapters.cel import compile_condition, compile_grant
-from towpath_tas.core.policy.expectations import Answer, Expectations, answer, fits, read_expectations
+from towpath_tas.core.policy.expectations import CaseResult, PolicyTest, is_expected, read_expectations, run_case
 from towpath_tas.core.policy.matrix import Matrix
 from towpath_tas.core.policy.policy_file import read_policy
 
 
-def answered(asked: Mapping[str, Any]) -> dict[str, Any]:
+def run_test(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return the cases with their lines and, where a policy was given, their results; or what is wrong with a file."""
     read = read_expectations(asked["test"])
     if read.found is None:
@@ -36,13 +36,13 @@ def answered(asked: Mapping[str, Any]) -> dict[str, Any]:
     return {**said, "results": _results(Matrix(policy.rules, compile_condition), found)}
 
 
-def _results(matrix: Matrix, found: Expectations) -> list[dict[str, Any]]:
-    return [_result(answer(matrix, case, compile_grant), case) for case in found.cases]
+def _results(matrix: Matrix, found: PolicyTest) -> list[dict[str, Any]]:
+    return [_result(run_case(matrix, case, compile_grant), case) for case in found.cases]
 
 
-def _result(said: Answer, case: Any) -> dict[str, Any]:
+def _result(said: CaseResult, case: Any) -> dict[str, Any]:
     return {
-        "ok": fits(case, said),
+        "ok": is_expected(case, said),
         "verdict": said.verdict,
         "rule": said.rule,
         "reason": said.reason,
@@ -56,7 +56,7 @@ def _problems(found: tuple[ProblemDetail, ...]) -> list[dict[str, Any]]:
 
 def main() -> int:
     """Answer what stands on stdin; returns the exit code."""
-    sys.stdout.write(json.dumps(answered(json.loads(sys.stdin.read()))))
+    sys.stdout.write(json.dumps(run_test(json.loads(sys.stdin.read()))))
     return 0
 
 

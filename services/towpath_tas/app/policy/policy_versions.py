@@ -25,21 +25,21 @@ from towpath_contracts.tools.policy import (
 )
 from towpath_tas.adapters.cel import compile_condition
 from towpath_tas.adapters.ledger_tables import QUERIES
-from towpath_tas.app.policy.policies import Policies
+from towpath_tas.app.policy.policies import PolicyStore
 from towpath_tas.app.policy.policy_diff import HISTORY
-from towpath_tas.core.policy.rule_edits import EMPTY, Edited, put_rule, remove_rule
+from towpath_tas.core.policy.rule_edits import EMPTY, RuleEdit, put_rule, remove_rule
 
-TRIES = 4
+MAX_ROUNDS = 4
 """Rounds against others who change the same matrix; then whoever asks is told that it moves."""
 
 MAX_CHANGES = 200
 """Changed rules listed for one version; a larger change is told by its number."""
 
 
-class Versions:
+class PolicyHistory:
     """Answers questions about versions, and makes new ones out of old ones."""
 
-    def __init__(self, pool: Any, policies: Policies) -> None:
+    def __init__(self, pool: Any, policies: PolicyStore) -> None:
         self._pool = pool
         self._policies = policies
 
@@ -88,9 +88,9 @@ class Versions:
         Raises ProblemError `policy_invalid`, `rule_not_found`, and `policy_moved` where the version that was named is
         not in force, or others kept changing the matrix.
         """
-        for _ in range(TRIES):
+        for _ in range(MAX_ROUNDS):
             now = await self._policies.show(GetPolicy(project=request.project))
-            edited = await asyncio.to_thread(_edited, now.text, request)
+            edited = await asyncio.to_thread(_edit, now.text, request)
             asked = ApplyPolicy(
                 project=request.project,
                 actor=request.actor,
@@ -116,7 +116,7 @@ class Versions:
         return rows
 
 
-def _edited(text: str, request: ChangeRule) -> Edited:
+def _edit(text: str, request: ChangeRule) -> RuleEdit:
     text = text or EMPTY
     if request.rule is None:
         edited = remove_rule(text, request.name, compile_condition)

@@ -9,65 +9,65 @@ from typing import Any, NamedTuple
 
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_tas.adapters.ledger_tables import QUERIES
-from towpath_tas.app.policy.policy_cache import Laws
-from towpath_tas.core.authorization import Law
-from towpath_tas.core.policy.matrix import Who
-from towpath_tas.core.policy.policy_checks import HINTS, Surroundings, check, unknown_people
-from towpath_tas.core.policy.policy_file import PolicyFile, rule_from_row
+from towpath_tas.app.policy.policy_cache import PolicyCache
+from towpath_tas.core.authorization import PolicyBundle
+from towpath_tas.core.policy.matrix import Principal
+from towpath_tas.core.policy.policy_checks import HINTS, ProjectNames, check, unknown_agents
+from towpath_tas.core.policy.policy_file import ParsedPolicy, rule_from_row
 from towpath_tas.core.teams import agents_of
 
-LOOKED_AT = 50_000
+MAX_SCANNED = 50_000
 """The newest audit entries that are looked at for rules in use: a bounded part of however many there are."""
 
-ENOUGH = 100
+MIN_DECISIONS = 100
 """Decisions under the matrix in force before one can say that a rule is not used."""
 
 MAX_NETWORKS = 500
 
 
-class Advised(NamedTuple):
+class PolicyFindings(NamedTuple):
     """Warnings, which strictness turns into problems, and hints, which nothing does."""
 
     warnings: tuple[ProblemDetail, ...]
     hints: tuple[str, ...]
 
 
-class Advice:
+class PolicyWarnings:
     """Looks at a matrix beside the tools, networks and decisions of its project."""
 
-    def __init__(self, pool: Any, laws: Laws) -> None:
+    def __init__(self, pool: Any, laws: PolicyCache) -> None:
         self._pool = pool
         self._laws = laws
 
-    async def about(self, project: str, found: PolicyFile) -> Advised:
+    async def about(self, project: str, found: ParsedPolicy) -> PolicyFindings:
         """Say what is probably wrong with a policy that can be read."""
         law = await self._laws.fresh(self._pool, project)
         around = await self._around(project, law)
         doubts = await asyncio.to_thread(check, found.rules, found.lines, around)
         hints = tuple(doubt.detail for doubt in doubts if doubt.code in HINTS)
         unused = await self._unused(project, law.matrix.version, found)
-        return Advised(tuple(doubt for doubt in doubts if doubt.code not in HINTS), (*hints, *unused))
+        return PolicyFindings(tuple(doubt for doubt in doubts if doubt.code not in HINTS), (*hints, *unused))
 
-    async def about_question(self, who: Who, tool: str, law: Law) -> tuple[str, ...]:
+    async def about_question(self, who: Principal, tool: str, law: PolicyBundle) -> tuple[str, ...]:
         """Say which networks and agents a question about *tool*, and the rules that speak of it, name in vain."""
         around = await self._around(who.project, law)
         if len(around.networks) >= MAX_NETWORKS:
             return ()  # there may be more, and one of them may have the name
-        return await asyncio.to_thread(unknown_people, who, tool, law.matrix.rules, around)
+        return await asyncio.to_thread(unknown_agents, who, tool, law.matrix.rules, around)
 
-    async def _around(self, project: str, law: Law) -> Surroundings:
+    async def _around(self, project: str, law: PolicyBundle) -> ProjectNames:
         networks = await self._pool.fetch(QUERIES.network_specs, project, MAX_NETWORKS)
-        return Surroundings(
+        return ProjectNames(
             project=project,
             tools=law.registry.specs(),
             networks={row["network"]: agents_of(row["spec"]) for row in networks},
         )
 
-    async def _unused(self, project: str, version: int, found: PolicyFile) -> tuple[str, ...]:
+    async def _unused(self, project: str, version: int, found: ParsedPolicy) -> tuple[str, ...]:
         """Name the rules that the matrix in force has too and that gave no right to anything lately."""
-        rows = await self._pool.fetch(QUERIES.rules_named, project, version, LOOKED_AT)
+        rows = await self._pool.fetch(QUERIES.rules_named, project, version, MAX_SCANNED)
         decisions = sum(row["calls"] for row in rows)
-        if decisions < ENOUGH:
+        if decisions < MIN_DECISIONS:
             return ()
         named = {row["rule"] for row in rows}
         stored = await self._pool.fetch(QUERIES.rules, project, version)

@@ -14,7 +14,7 @@ from towpath_contracts.canonical import digest_text
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.policy import DiffExample, DiffGroup, GetShadow, SetShadow, ShadowView, merge_groups
 from towpath_tas.adapters.cel import compile_condition
-from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit
+from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit_row
 from towpath_tas.app.policy.policy_diff import HISTORY
 from towpath_tas.core.policy.policy_comparison import CHANGES
 from towpath_tas.core.policy.policy_file import read_policy, rule_row
@@ -23,7 +23,7 @@ MAX_DIVERGENCES = 10_000
 """Divergences counted for one report, the newest; more than that nobody needs to decide."""
 
 
-class Shadow:
+class ShadowPolicies:
     """Sets shadows and reports what they found."""
 
     def __init__(self, pool: Any) -> None:
@@ -79,7 +79,7 @@ class Shadow:
 
     async def _changed(self, connection: Any, request: SetShadow, phase: str, detail: Any) -> None:
         await connection.execute(QUERIES.move_registry, request.project)
-        entry = platform_audit(request.project, phase, "applied", actor=request.actor, detail=detail)
+        entry = platform_audit_row(request.project, phase, "applied", actor=request.actor, detail=detail)
         await connection.execute(QUERIES.add_audit, [entry])
 
 

@@ -21,17 +21,17 @@ from towpath_contracts.tools.internal_tools import PLATFORM_TOOLSET
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.streams import ensure_consumer, ensure_streams
 from towpath_tas.adapters.cel import matches
-from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit
-from towpath_tas.app.calls.dispatcher import Tickets
-from towpath_tas.core.tools.arguments import Arguments
-from towpath_tas.core.tools.registry import ToolVersion, drifted, judge, spec_digest
+from towpath_tas.adapters.ledger_tables import QUERIES, platform_audit_row
+from towpath_tas.app.calls.dispatcher import TicketIssuer
+from towpath_tas.core.tools.arguments import ArgumentSchema
+from towpath_tas.core.tools.registry import ToolVersion, has_drifted, judge_proposal, spec_digest
 
 MAX_TOOLS = 512
 """Tools in one registration; a worker with more is several workers."""
 
 
 @dataclass(slots=True)
-class _Known:
+class _StoredTool:
     """What is stored of one tool: its current version, its newest number, and what awaits or was refused by digest.
 
     `held_by` is the version that holds the calls of the current one, or 0.
@@ -43,10 +43,10 @@ class _Known:
     undecided: dict[str, tuple[int, str]] = field(default_factory=dict)
 
 
-class Tools:
+class ToolRegistrations:
     """Takes registrations and decisions about them."""
 
-    def __init__(self, pool: Any, bus: Bus, tickets: Tickets, *, trusting: bool) -> None:
+    def __init__(self, pool: Any, bus: Bus, tickets: TicketIssuer, *, trusting: bool) -> None:
         self._pool = pool
         self._bus = bus
         self._tickets = tickets
@@ -58,7 +58,7 @@ class Tools:
         await self._ensure_queue(request.project, request.toolset)
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.fetchrow(QUERIES.lock_project, request.project)
-            known = await _known(connection, request.project, [spec.name for spec in request.tools])
+            known = await _read_stored(connection, request.project, [spec.name for spec in request.tools])
             standings: list[ToolStanding] = []
             audits: list[tuple[Any, ...]] = []
             moved = False
@@ -91,7 +91,7 @@ class Tools:
                 await connection.execute(QUERIES.release_tool, request.project, request.name, request.version)
                 await connection.execute(QUERIES.move_registry, request.project)
             detail = {"version": request.version, "reason": request.reason}
-            entry = platform_audit(
+            entry = platform_audit_row(
                 request.project, f"tool.{status}", status, actor=request.actor, tool=request.name, detail=detail
             )
             await connection.execute(QUERIES.add_audit, [entry])
@@ -114,26 +114,26 @@ class Tools:
         request: RegisterTools,
         spec: ToolSpec,
         standing: ToolStanding,
-        known: _Known,
+        known: _StoredTool,
         audits: list[tuple[Any, ...]],
     ) -> bool:
         """Hold the calls of a tool that is not what was accepted, or let them go on; say whether that changed."""
-        holds = standing.version if drifted(spec, known.current) else 0
+        holds = standing.version if has_drifted(spec, known.current) else 0
         if holds == known.held_by:
             return False
         await connection.execute(QUERIES.hold_tool, request.project, spec.name, holds)
         phase, verdict = ("tool.drifted", "held") if holds else ("tool.restored", "released")
         detail = {"version": holds or standing.version, "was_held_by": known.held_by, "definition": spec.definition}
         audits.append(
-            platform_audit(request.project, phase, verdict, actor=request.worker, tool=spec.name, detail=detail)
+            platform_audit_row(request.project, phase, verdict, actor=request.worker, tool=spec.name, detail=detail)
         )
         return True
 
     async def _take(
-        self, connection: Any, request: RegisterTools, spec: ToolSpec, known: _Known, audits: list[tuple[Any, ...]]
+        self, connection: Any, request: RegisterTools, spec: ToolSpec, known: _StoredTool, audits: list[tuple[Any, ...]]
     ) -> ToolStanding:
         said = spec_digest(spec)
-        standing = judge(spec, request.owner, known.current, trusting=self._trusting)
+        standing = judge_proposal(spec, request.owner, known.current, trusting=self._trusting)
         if standing.status == "unchanged" and known.current is not None:
             return ToolStanding(name=spec.name, version=known.current.version, digest=said, status="unchanged")
         if standing.status == "pending" and said in known.undecided:
@@ -148,7 +148,9 @@ class Tools:
         detail = {"version": version, "digest": said, "owner": request.owner, "reason": standing.reason}
         phase = "tool.proposed" if standing.status == "pending" else "tool.registered"
         audits.append(
-            platform_audit(request.project, phase, standing.status, actor=request.worker, tool=spec.name, detail=detail)
+            platform_audit_row(
+                request.project, phase, standing.status, actor=request.worker, tool=spec.name, detail=detail
+            )
         )
         return ToolStanding(
             name=spec.name, version=version, digest=said, status=standing.status, reason=standing.reason
@@ -177,14 +179,14 @@ def _spec_problems(spec: ToolSpec, at: str, toolset: str, times: int) -> list[Pr
     if times > 1:
         problems.append(ProblemDetail(pointer=f"{at}/name", detail=f"{spec.name} is offered {times} times"))
     try:
-        Arguments(spec.parameters, matches)
+        ArgumentSchema(spec.parameters, matches)
     except ValueError as error:
         problems.append(ProblemDetail(pointer=f"{at}/parameters", detail=f"{spec.name}: {error}"))
     return problems
 
 
-async def _known(connection: Any, project: str, names: Sequence[str]) -> dict[str, _Known]:
-    known = {name: _Known() for name in names}
+async def _read_stored(connection: Any, project: str, names: Sequence[str]) -> dict[str, _StoredTool]:
+    known = {name: _StoredTool() for name in names}
     for row in await connection.fetch(QUERIES.tool_versions, project, list(names)):
         one = known[row["name"]]
         one.newest = max(one.newest, row["version"])

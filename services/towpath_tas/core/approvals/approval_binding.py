@@ -11,8 +11,8 @@ from typing import Any
 from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import canonical_json, digest
 from towpath_contracts.facts import FieldChange
-from towpath_tas.core.authorization import Ruling
-from towpath_tas.core.calls.call import Call
+from towpath_tas.core.authorization import AuthorizationDecision
+from towpath_tas.core.calls.call import LedgerCall
 
 MAX_CHANGES = 50
 """Changes that are listed one by one; what is beyond is only counted."""
@@ -20,10 +20,10 @@ MAX_CHANGES = 50
 MAX_VALUE_CHARS = 400
 """A longer value is shown by its beginning; both whole values are in the approvals."""
 
-_NOTHING = object()
+_MISSING = object()
 
 
-def binding(call: Call, ruling: Ruling) -> JsonObject:
+def binding(call: LedgerCall, ruling: AuthorizationDecision) -> JsonObject:
     """Return everything that an approval of *call* is bound to."""
     return {
         "tool": call.tool,
@@ -48,11 +48,11 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any], args: tuple[str
     return tuple(found)
 
 
-def in_words(change: FieldChange) -> str:
+def format_change(change: FieldChange) -> str:
     """Say one change on one line: `arguments.amount: 500 → 50`."""
     if change.before is None and change.after is None:
         return change.field
-    return f"{change.field}: {_word(change.before)} → {_word(change.after)}"
+    return f"{change.field}: {_format_value(change.before)} → {_format_value(change.after)}"
 
 
 def _changed(before: Mapping[str, Any], after: Mapping[str, Any], args: tuple[str, str]) -> Iterator[FieldChange]:
@@ -65,8 +65,8 @@ def _changed(before: Mapping[str, Any], after: Mapping[str, Any], args: tuple[st
 
 
 def _arguments(before: Mapping[str, Any], after: Mapping[str, Any], args: tuple[str, str]) -> Iterator[FieldChange]:
-    old, new = (json.loads(text) if text else _NOTHING for text in args)
-    if old is _NOTHING or new is _NOTHING or old == new:
+    old, new = (json.loads(text) if text else _MISSING for text in args)
+    if old is _MISSING or new is _MISSING or old == new:
         yield FieldChange(field="arguments", before=before.get("args_digest"), after=after.get("args_digest"))
         return
     yield from _differing("arguments", old, new)
@@ -75,7 +75,7 @@ def _arguments(before: Mapping[str, Any], after: Mapping[str, Any], args: tuple[
 def _differing(place: str, old: Any, new: Any) -> Iterator[FieldChange]:
     if isinstance(old, dict) and isinstance(new, dict):
         for name in (*old, *(name for name in new if name not in old)):
-            yield from _differing(f"{place}.{name}", old.get(name, _NOTHING), new.get(name, _NOTHING))
+            yield from _differing(f"{place}.{name}", old.get(name, _MISSING), new.get(name, _MISSING))
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for number, pair in enumerate(zip(old, new, strict=True)):
             yield from _differing(f"{place}.{number}", *pair)
@@ -91,13 +91,13 @@ def _rules(before: list[Any], after: list[Any]) -> Iterator[FieldChange]:
 
 
 def _shown(value: Any) -> Any:
-    if value is _NOTHING:
+    if value is _MISSING:
         return None
     text = canonical_json(value)
     return value if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]}…"
 
 
-def _word(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """A digest is told by its beginning: nobody compares 64 characters by eye."""
     if value is None:
         return "nothing"

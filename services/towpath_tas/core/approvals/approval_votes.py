@@ -13,47 +13,53 @@ from towpath_contracts.canonical import canonical_json, digest_text
 from towpath_contracts.problems.registry import Problem, problem
 from towpath_contracts.runs.views import ResolveGate
 from towpath_contracts.tools.calls import CallStatus
-from towpath_tas.core.approvals.approvals import drift, fresh, resolved, wait, word_of
-from towpath_tas.core.authorization import Authorize, asked_again
-from towpath_tas.core.calls.call import Approval, Call, Note, Step, Vote
+from towpath_tas.core.approvals.approvals import (
+    changes_between,
+    new_approval,
+    resolution_fact,
+    verdict_of,
+    wait_for_approval,
+)
+from towpath_tas.core.authorization import Authorize, query_of_call
+from towpath_tas.core.calls.call import Approval, ApprovalVote, AuditNote, LedgerCall, LedgerChange
 
 VERDICTS = ("approved", "denied", "edit")
 
 
 def resolve(
-    call: Call, approval: Approval, said: ResolveGate, authorize: Authorize, *, now: datetime
-) -> Step | Problem:
+    call: LedgerCall, approval: Approval, said: ResolveGate, authorize: Authorize, *, now: datetime
+) -> LedgerChange | Problem:
     """Return what a person's word makes of an approval, or why it does not count.
 
     The same word of the same person counts once and is told again: the answer to the first may have been lost.
     """
-    if _said_before(approval, said):
-        return Step(effects=() if approval.status == "pending" else (resolved(approval),))
-    refused = _may_not(call, approval, said, now=now)
+    if _is_repeated_vote(approval, said):
+        return LedgerChange(effects=() if approval.status == "pending" else (resolution_fact(approval),))
+    refused = _vote_problem(call, approval, said, now=now)
     if refused is not None:
         return refused
     if said.verdict == "edit":
         return _edit(call, approval, said, authorize, now=now)
     verdict: Literal["approved", "denied"] = "approved" if said.verdict == "approved" else "denied"
-    vote = Vote(actor=said.actor, verdict=verdict, reason=said.reason, at=now)
-    settled = _counted(approval, vote)
+    vote = ApprovalVote(actor=said.actor, verdict=verdict, reason=said.reason, at=now)
+    settled = _with_vote(approval, vote)
     touched = call.changed()  # so that whoever looked at the call before this word has to look again
-    return Step(
+    return LedgerChange(
         call=touched,
         notes=(_note(touched, settled, vote),),
-        effects=() if settled.status == "pending" else (resolved(settled),),
+        effects=() if settled.status == "pending" else (resolution_fact(settled),),
         approvals=(settled,),
         voted=vote,
     )
 
 
-def standing(approval: Approval) -> str:
+def format_progress(approval: Approval) -> str:
     """Say how far an approval is: `approved, 1 of 2`."""
     word = "denied" if approval.status == "denied" else "approved"
     return f"{word}, {len(approval.in_favour)} of {approval.quorum}" if approval.quorum > 1 else word
 
 
-def _counted(approval: Approval, vote: Vote) -> Approval:
+def _with_vote(approval: Approval, vote: ApprovalVote) -> Approval:
     """Return the approval with one more word: settled by a no, or by the last yes of its quorum."""
     after = replace(approval, votes=(*approval.votes, vote))
     if vote.verdict != "denied" and len(after.in_favour) < after.quorum:
@@ -62,7 +68,7 @@ def _counted(approval: Approval, vote: Vote) -> Approval:
     return replace(after, status=status, decided_by=by, decided_at=vote.at, decided_reason=vote.reason)
 
 
-def _note(call: Call, approval: Approval, vote: Vote) -> Note:
+def _note(call: LedgerCall, approval: Approval, vote: ApprovalVote) -> AuditNote:
     detail = {
         "approval_id": str(approval.approval_id),
         "digest": approval.digest,
@@ -70,20 +76,20 @@ def _note(call: Call, approval: Approval, vote: Vote) -> Note:
         "votes": f"{len(approval.in_favour)} of {approval.quorum}",
     }
     phase = "approval.vote" if approval.status == "pending" else f"approval.{approval.status}"
-    return Note(phase=phase, verdict=vote.verdict, call=call, actor=vote.actor, detail=detail)
+    return AuditNote(phase=phase, verdict=vote.verdict, call=call, actor=vote.actor, detail=detail)
 
 
-def edited_before(call: Call, approval: Approval, said: ResolveGate) -> bool:
+def is_repeated_edit(call: LedgerCall, approval: Approval, said: ResolveGate) -> bool:
     """Say whether *said* is the very edit that made this call and its *approval*: its answer was lost."""
-    text = _text(said)
+    text = _canonical_args(said)
     mine = said.verdict == "edit" and text is not None and digest_text(text) == call.args_digest
     return mine and approval.edited_by == said.actor and said.approval_id != approval.approval_id
 
 
-def _said_before(approval: Approval, said: ResolveGate) -> bool:
+def _is_repeated_vote(approval: Approval, said: ResolveGate) -> bool:
     if said.verdict == "edit":
         return False
-    if approval.status != "pending" and word_of(approval) != said.verdict:
+    if approval.status != "pending" and verdict_of(approval) != said.verdict:
         return False
     if not approval.votes:  # decided before words were kept one by one
         return approval.status != "pending" and approval.decided_by == said.actor
@@ -91,7 +97,7 @@ def _said_before(approval: Approval, said: ResolveGate) -> bool:
     return any(vote.actor == said.actor and vote.verdict in yes for vote in approval.votes)
 
 
-def _may_not(call: Call, approval: Approval, said: ResolveGate, *, now: datetime) -> Problem | None:
+def _vote_problem(call: LedgerCall, approval: Approval, said: ResolveGate, *, now: datetime) -> Problem | None:
     if said.verdict not in VERDICTS:
         return problem("verdict_invalid", f"an approval takes: {', '.join(VERDICTS)}")
     if approval.role not in said.roles:
@@ -109,16 +115,18 @@ def _may_not(call: Call, approval: Approval, said: ResolveGate, *, now: datetime
     return None
 
 
-def _edit(call: Call, approval: Approval, said: ResolveGate, authorize: Authorize, *, now: datetime) -> Step | Problem:
+def _edit(
+    call: LedgerCall, approval: Approval, said: ResolveGate, authorize: Authorize, *, now: datetime
+) -> LedgerChange | Problem:
     """Make another call of this one: checked like any call, bound anew, and approved by its editor alone so far."""
-    text = _text(said)
+    text = _canonical_args(said)
     if said.args is None or text is None:
         return problem("edit_refused", "an edit gives all arguments of the call, as one JSON object")
     if approval.gate_type == "manual":
         return problem("revisions_used_up", f"the call was changed {approval.revisions} times")
     if digest_text(text) == call.args_digest:
         return problem("edit_refused", "these are the arguments that the call has already")
-    ruling = authorize(replace(asked_again(call), args=said.args, args_text=text))
+    ruling = authorize(replace(query_of_call(call), args=said.args, args_text=text))
     if ruling.effect == "deny":
         return problem("edit_refused", ruling.denial.reason if ruling.denial else "the matrix denies it")
     edited = replace(
@@ -128,14 +136,14 @@ def _edit(call: Call, approval: Approval, said: ResolveGate, authorize: Authoriz
         asked_digest=call.asked_digest or call.args_digest,
         edited_by=said.actor,
     )
-    made = replace(fresh(edited, ruling, now=now, before=approval), quorum=max(ruling.quorum, approval.quorum))
+    made = replace(new_approval(edited, ruling, now=now, before=approval), quorum=max(ruling.quorum, approval.quorum))
     vote = None
     if made.gate_type == "approval":
-        vote = Vote(actor=said.actor, verdict="edited", reason=said.reason, at=now)
-        made = _counted(made, vote)
-    waiting = wait(edited, made, ruling, before=approval, why=drift(approval, made))
+        vote = ApprovalVote(actor=said.actor, verdict="edited", reason=said.reason, at=now)
+        made = _with_vote(made, vote)
+    waiting = wait_for_approval(edited, made, ruling, before=approval, why=changes_between(approval, made))
     assert waiting.call is not None
-    note = Note(
+    note = AuditNote(
         phase="approval.edited",
         verdict="edited",
         call=waiting.call,
@@ -147,11 +155,11 @@ def _edit(call: Call, approval: Approval, said: ResolveGate, authorize: Authoriz
             "votes": f"{len(made.in_favour)} of {made.quorum}",
         },
     )
-    effects = waiting.effects if made.status == "pending" else (*waiting.effects, resolved(made))
+    effects = waiting.effects if made.status == "pending" else (*waiting.effects, resolution_fact(made))
     return replace(waiting, notes=(*waiting.notes, note), effects=effects, voted=vote, edits=True)
 
 
-def _text(said: ResolveGate) -> str | None:
+def _canonical_args(said: ResolveGate) -> str | None:
     """Return the canonical JSON of the arguments that were given; None where they are not JSON."""
     try:
         return None if said.args is None else canonical_json(said.args)

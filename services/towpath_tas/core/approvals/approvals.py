@@ -15,52 +15,58 @@ from uuid import uuid5
 from towpath_contracts.facts import FieldChange
 from towpath_contracts.tools.calls import CallStatus
 from towpath_tas.core.approvals.approval_binding import binding, binding_digest, changes
-from towpath_tas.core.authorization import Asked, Authorize, Ruling
+from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, Authorize
 from towpath_tas.core.calls import run_facts
-from towpath_tas.core.calls.call import Approval, Call, Dispatch, Note, Step, Tell
-from towpath_tas.core.denial_alternatives import escalation, with_rungs
-from towpath_tas.core.denials import denied_by_person, denied_lost, denied_unsettled
+from towpath_tas.core.calls.call import Approval, AuditNote, DispatchCall, LedgerCall, LedgerChange, SendFact
+from towpath_tas.core.denial_alternatives import escalation, with_alternatives
+from towpath_tas.core.denials import denied_by_person, denied_changing, denied_lost
 from towpath_tas.core.policy.matrix import DEFAULT_EXPIRES_S
-from towpath_tas.core.tools.registry import promised
+from towpath_tas.core.tools.registry import effective_class
 
 ESCALATED_TO = "policy_admin"
 """The role that decides where a rule escalates what nobody answered in time."""
 
-APPROVED_LIFE = timedelta(minutes=10)
+APPROVED_GRACE = timedelta(minutes=10)
 """A yes of the last minute is still good for this long: the run needs a moment to come back with its request."""
 
 MAX_REVISIONS = 3
 """Drifts and edits of one call, each with an approval of its own; the next one opens a manual gate."""
 
 
-def deny(call: Call, ruling: Ruling) -> Step:
+def deny(call: LedgerCall, ruling: AuthorizationDecision) -> LedgerChange:
     """Refuse a call by the matrix."""
     denial = ruling.denial or denied_lost(call.tool)
     judged = replace(call, policy_version=ruling.policy_version, rule=ruling.rule)
     refused = judged.changed(status=CallStatus.DENIED, fact=run_facts.denied(judged, denial))
-    note = Note(
+    note = AuditNote(
         phase="decision",
         verdict="deny",
         call=refused,
         detail={"violation_type": denial.violation_type, "reason": denial.reason, **origin_of(ruling)},
     )
-    return Step(call=refused, notes=(note,), effects=tell(refused), decides=True)
+    return LedgerChange(call=refused, notes=(note,), effects=send_fact(refused), decides=True)
 
 
-def ask(call: Call, ruling: Ruling, *, now: datetime, before: Approval | None = None) -> Step:
+def ask_for_approval(
+    call: LedgerCall, ruling: AuthorizationDecision, *, now: datetime, before: Approval | None = None
+) -> LedgerChange:
     """Let the call wait for a person; *before* is the approval that drifted, if that is why."""
     if before is not None and before.gate_type == "manual":
         return _give_up(call, before, ruling)
-    approval = fresh(call, ruling, now=now, before=before)
-    return wait(call, approval, ruling, before=before, why=() if before is None else drift(before, approval))
+    approval = new_approval(call, ruling, now=now, before=before)
+    return wait_for_approval(
+        call, approval, ruling, before=before, why=() if before is None else changes_between(before, approval)
+    )
 
 
-def origin_of(ruling: Ruling) -> dict[str, Any]:
+def origin_of(ruling: AuthorizationDecision) -> dict[str, Any]:
     """What the audit says of where the values came from, where that was looked up."""
     return {} if ruling.origin is None else {"origin": ruling.origin.context()}
 
 
-def fresh(call: Call, ruling: Ruling, *, now: datetime, before: Approval | None = None) -> Approval:
+def new_approval(
+    call: LedgerCall, ruling: AuthorizationDecision, *, now: datetime, before: Approval | None = None
+) -> Approval:
     """Return a new approval of *call* as it is now; it revises the one *before*, if there is one."""
     bound = binding(call, ruling)
     revisions = 0 if before is None else before.revisions + 1
@@ -86,20 +92,20 @@ def fresh(call: Call, ruling: Ruling, *, now: datetime, before: Approval | None 
     )
 
 
-def drift(before: Approval, after: Approval) -> tuple[FieldChange, ...]:
+def changes_between(before: Approval, after: Approval) -> tuple[FieldChange, ...]:
     """Return what changed between two approvals of a call."""
     return changes(json.loads(before.bound), json.loads(after.bound), (before.args, after.args))
 
 
-def wait(
-    call: Call,
+def wait_for_approval(
+    call: LedgerCall,
     approval: Approval,
-    ruling: Ruling,
+    ruling: AuthorizationDecision,
     *,
     before: Approval | None = None,
     why: tuple[FieldChange, ...] = (),
     ends: Literal["void", "expired"] = "void",
-) -> Step:
+) -> LedgerChange:
     """Let *call* wait for *approval*, which takes the place of the one *before* because of *why*."""
     judged = replace(call, policy_version=ruling.policy_version, rule=ruling.rule, approvals=call.approvals + 1)
     waiting = judged.changed(
@@ -118,10 +124,10 @@ def wait(
         "changes": [change.model_dump(mode="json") for change in why],
         **origin_of(ruling),
     }
-    return Step(
+    return LedgerChange(
         call=waiting,
-        notes=(Note(phase="decision", verdict="require_approval", call=waiting, detail=detail),),
-        effects=tell(waiting),
+        notes=(AuditNote(phase="decision", verdict="require_approval", call=waiting, detail=detail),),
+        effects=send_fact(waiting),
         approvals=(*over, approval),
         counted=ruling.counted if new else (),
         rated=ruling.rated if new else (),
@@ -130,8 +136,14 @@ def wait(
 
 
 def on_repeat(
-    call: Call, asked: Asked, approval: Approval | None, authorize: Authorize, *, now: datetime, deadline: datetime
-) -> Step:
+    call: LedgerCall,
+    asked: AuthorizationQuery,
+    approval: Approval | None,
+    authorize: Authorize,
+    *,
+    now: datetime,
+    deadline: datetime,
+) -> LedgerChange:
     """The run asks again about a call that waits: has a person spoken, and is everything still as it was shown?
 
     *deadline* is the call's from now on: the run's clock stands still while it waits for a person.
@@ -139,27 +151,33 @@ def on_repeat(
     if approval is None:
         return _refuse_lost(call, authorize(asked))
     match approval.status:
-        case "approved" if now < _good_until(approval):
-            return _use(call, asked, approval, authorize, now=now, deadline=deadline)
+        case "approved" if now < _usable_until(approval):
+            return _consume(call, asked, approval, authorize, now=now, deadline=deadline)
         case "denied":
             return _refuse(call, approval, expired=False)
         case "pending" if now < approval.expires_at:
-            return Step(effects=tell(call))
+            return LedgerChange(effects=send_fact(call))
         case "pending" if approval.on_expiry == "escalate":
             return _escalate(call, approval, authorize(asked), now=now)
         case _:
             return _refuse(call, approval, expired=True)
 
 
-def _use(
-    call: Call, asked: Asked, approval: Approval, authorize: Authorize, *, now: datetime, deadline: datetime
-) -> Step:
+def _consume(
+    call: LedgerCall,
+    asked: AuthorizationQuery,
+    approval: Approval,
+    authorize: Authorize,
+    *,
+    now: datetime,
+    deadline: datetime,
+) -> LedgerChange:
     ruling = authorize(asked)
     if ruling.effect == "deny":
         refused = deny(call, ruling)
         return replace(refused, approvals=(replace(approval, status="void"),))
     if ruling.effect == "require_approval" and binding_digest(binding(call, ruling)) != approval.digest:
-        return ask(call, ruling, now=now, before=approval)
+        return ask_for_approval(call, ruling, now=now, before=approval)
     spec = ruling.tool.spec if ruling.tool else None
     permitted = call.changed(
         status=CallStatus.PERMITTED,
@@ -168,27 +186,27 @@ def _use(
         fact=None,
         deadline=deadline,
         tool_version=ruling.tool.version if ruling.tool else call.tool_version,
-        effect_class=promised(spec) if spec else call.effect_class,
+        effect_class=effective_class(spec) if spec else call.effect_class,
         timeout_ms=spec.timeout_ms if spec else call.timeout_ms,
         toolset=spec.toolset if spec else call.toolset,
     )
     detail = {"approval_id": str(approval.approval_id), "digest": approval.digest, "approved_by": approval.decided_by}
-    return Step(
+    return LedgerChange(
         call=permitted,
-        notes=(Note(phase="approval.consumed", verdict="allow", call=permitted, detail=detail),),
-        effects=(resolved(approval), Dispatch(call=permitted)),
+        notes=(AuditNote(phase="approval.consumed", verdict="allow", call=permitted, detail=detail),),
+        effects=(resolution_fact(approval), DispatchCall(call=permitted)),
         approvals=(replace(approval, status="consumed"),),
         decides=True,
     )
 
 
-def _escalate(call: Call, approval: Approval, ruling: Ruling, *, now: datetime) -> Step:
+def _escalate(call: LedgerCall, approval: Approval, ruling: AuthorizationDecision, *, now: datetime) -> LedgerChange:
     """Nobody answered in time: ask the policy admins once, and after that it is a denial."""
     if ruling.effect == "deny":
         refused = deny(call, ruling)
         return replace(refused, approvals=(replace(approval, status="expired"),))
     higher = replace(
-        fresh(call, ruling, now=now, before=approval),
+        new_approval(call, ruling, now=now, before=approval),
         revisions=approval.revisions,  # nothing of the call has changed
         gate_type=approval.gate_type,
         role=ESCALATED_TO,
@@ -196,53 +214,60 @@ def _escalate(call: Call, approval: Approval, ruling: Ruling, *, now: datetime) 
         on_expiry="deny",
         reason=f"nobody decided by {approval.expires_at:%Y-%m-%d %H:%M} UTC: {ruling.reason or approval.reason}",
     )
-    step = wait(call, higher, ruling, before=approval, why=drift(approval, higher), ends="expired")
+    step = wait_for_approval(
+        call, higher, ruling, before=approval, why=changes_between(approval, higher), ends="expired"
+    )
     note = replace(step.notes[0], phase="approval.escalated")
-    told = resolved(replace(approval, status="expired"))
+    told = resolution_fact(replace(approval, status="expired"))
     return replace(step, notes=(*step.notes, note), effects=(told, *step.effects))
 
 
-def _refuse(call: Call, approval: Approval, *, expired: bool) -> Step:
+def _refuse(call: LedgerCall, approval: Approval, *, expired: bool) -> LedgerChange:
     settled = replace(approval, status="expired" if expired else "denied")
     denial = denied_by_person(call.tool, approval.decided_reason, approval.rule, expired=expired)
-    denial = with_rungs(denial, (), (), escalation(denial.violation_type, None))
+    denial = with_alternatives(denial, (), (), escalation(denial.violation_type, None))
     refused = call.changed(status=CallStatus.DENIED, fact=run_facts.denied(call, denial))
-    note = Note(
+    note = AuditNote(
         phase="approval.expired" if expired else "decision",
         verdict="deny",
         call=refused,
         actor=approval.decided_by,
         detail={"approval_id": str(approval.approval_id), "violation_type": denial.violation_type},
     )
-    return Step(call=refused, notes=(note,), effects=(resolved(settled), *tell(refused)), approvals=(settled,))
+    return LedgerChange(
+        call=refused, notes=(note,), effects=(resolution_fact(settled), *send_fact(refused)), approvals=(settled,)
+    )
 
 
-def _give_up(call: Call, before: Approval, ruling: Ruling) -> Step:
+def _give_up(call: LedgerCall, before: Approval, ruling: AuthorizationDecision) -> LedgerChange:
     """What a person decided by hand has changed as well: nobody can approve a call that does not hold still."""
-    denial = denied_unsettled(call.tool, before.revisions, before.rule)
+    denial = denied_changing(call.tool, before.revisions, before.rule)
     step = deny(call, replace(ruling, effect="deny", denial=denial))
     return replace(step, approvals=(replace(before, status="void"),))
 
 
-def _refuse_lost(call: Call, ruling: Ruling) -> Step:
+def _refuse_lost(call: LedgerCall, ruling: AuthorizationDecision) -> LedgerChange:
     """A call that waits for an approval which is not there can't be let through by anybody."""
     denial = ruling.denial or denied_lost(call.tool)
-    return deny(call, Ruling(effect="deny", tool=ruling.tool, policy_version=ruling.policy_version, denial=denial))
+    return deny(
+        call,
+        AuthorizationDecision(effect="deny", tool=ruling.tool, policy_version=ruling.policy_version, denial=denial),
+    )
 
 
-def _good_until(approval: Approval) -> datetime:
+def _usable_until(approval: Approval) -> datetime:
     decided = approval.decided_at or approval.expires_at
-    return max(approval.expires_at, decided + APPROVED_LIFE)
+    return max(approval.expires_at, decided + APPROVED_GRACE)
 
 
-def say_again(approval: Approval | None) -> tuple[Tell, ...]:
+def repeat_resolution(approval: Approval | None) -> tuple[SendFact, ...]:
     """What came of an approval that is over, for a run that asks again and may have missed it."""
     if approval is None or approval.status not in {"consumed", "denied", "expired"}:
         return ()
-    return (resolved(approval),)
+    return (resolution_fact(approval),)
 
 
-def word_of(approval: Approval) -> Literal["approved", "denied", "expired"]:
+def verdict_of(approval: Approval) -> Literal["approved", "denied", "expired"]:
     """What people said of *approval*; one that nobody decided counts as expired."""
     match approval.status:
         case "approved" | "consumed":
@@ -253,11 +278,11 @@ def word_of(approval: Approval) -> Literal["approved", "denied", "expired"]:
             return "expired"
 
 
-def resolved(approval: Approval) -> Tell:
+def resolution_fact(approval: Approval) -> SendFact:
     """Tell the run what came of its gate."""
-    return Tell(run_id=approval.run_id, fact=run_facts.gate_resolved(approval, word_of(approval)))
+    return SendFact(run_id=approval.run_id, fact=run_facts.gate_resolved(approval, verdict_of(approval)))
 
 
-def tell(call: Call) -> tuple[Tell, ...]:
+def send_fact(call: LedgerCall) -> tuple[SendFact, ...]:
     """Tell the run what the ledger says of the call."""
-    return (Tell(run_id=call.run_id, fact=call.fact),) if call.fact else ()
+    return (SendFact(run_id=call.run_id, fact=call.fact),) if call.fact else ()

@@ -1,7 +1,7 @@
-"""What the ledger knows of one call, and what a step of its life leaves behind.
+"""What the ledger knows of one call, and what a message changes of it.
 
-Values only. A `Call` is one ledger row; a `Step` says what to store and what to send once it is stored. `revision`
-counts the changes of a row: a step is stored only where nobody else changed the row meanwhile.
+Values only. A `LedgerCall` is one row of the ledger. A `LedgerChange` says what to store, and what to send once it is
+stored. `revision` counts the changes of a row: a change is stored only where nobody else changed the row meanwhile.
 """
 
 import json
@@ -12,14 +12,14 @@ from typing import Any, Literal
 from uuid import UUID
 
 from towpath_contracts.tools.calls import CallStatus, EffectClass
-from towpath_tas.core.policy.matrix import OnExpiry, Rate
+from towpath_tas.core.policy.matrix import OnExpiry, RateLimit
 
 FINAL = frozenset({CallStatus.DENIED, CallStatus.SUCCEEDED, CallStatus.FAILED, CallStatus.UNKNOWN, CallStatus.VOID})
 """States that answer a repeated request from the ledger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class StartClaim:
     """One worker's wish to start, and the answer. `until` is the end of a granted lease, `at` when it was granted."""
 
     claim_id: UUID
@@ -33,7 +33,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class LedgerCall:
     """One ledger row. `context` is JSON: the labels and the grant that a later authorization needs again.
 
     `fact` is what was last told to the run about this call, as JSON, and is told again on a repeat. `accepted` names
@@ -69,7 +69,7 @@ class Call:
     rule: str | None = None
     approval_id: UUID | None = None
     approvals: int = 0
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[StartClaim, ...] = ()
     fact: str | None = None
     accepted: str = ""
     settled_by: str = ""
@@ -84,12 +84,12 @@ class Call:
             return ""
         return str(json.loads(self.context).get("workspace", ""))
 
-    def changed(self, **values: Any) -> "Call":
+    def changed(self, **values: Any) -> "LedgerCall":
         """Return the next revision of this row with *values*."""
         return replace(self, revision=self.revision + 1, **values)
 
     @property
-    def holder(self) -> Claim | None:
+    def holder(self) -> StartClaim | None:
         """The claim that was granted last for the current attempt; None where none was."""
         for claim in reversed(self.claims):
             if claim.granted and claim.attempt == self.attempt:
@@ -97,7 +97,7 @@ class Call:
         return None
 
     @property
-    def last_granted(self) -> Claim | None:
+    def last_granted(self) -> StartClaim | None:
         """The claim that was granted last, whatever the attempt: the newest start that may have had an effect."""
         return next((claim for claim in reversed(self.claims) if claim.granted), None)
 
@@ -108,7 +108,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Vote:
+class ApprovalVote:
     """One person's word on an approval. Who has `edited` the arguments has also approved the call as it is now."""
 
     actor: str
@@ -147,7 +147,7 @@ class Approval:
     on_expiry: OnExpiry = "deny"
     revisions: int = 0
     edited_by: str = ""
-    votes: tuple[Vote, ...] = ()
+    votes: tuple[ApprovalVote, ...] = ()
 
     @property
     def in_favour(self) -> tuple[str, ...]:
@@ -156,12 +156,12 @@ class Approval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
+class AuditNote:
     """An audit entry about a call. One that is `always` kept does not depend on a change of the row."""
 
     phase: str
     verdict: str
-    call: Call
+    call: LedgerCall
     actor: str = ""
     detail: Mapping[str, Any] | None = None
     always: bool = False
@@ -172,14 +172,14 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dispatch:
+class DispatchCall:
     """Send this call to whoever runs it: its toolset, or the run itself where the tool is internal."""
 
-    call: Call
+    call: LedgerCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tell:
+class SendFact:
     """Send a fact, as JSON, to a run."""
 
     run_id: UUID
@@ -187,7 +187,7 @@ class Tell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
+class StopCall:
     """Ask whoever runs this call to stop."""
 
     project: str
@@ -196,11 +196,11 @@ class Stop:
     reason: str
 
 
-Effect = Dispatch | Tell | Stop
+CallEffect = DispatchCall | SendFact | StopCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class LedgerChange:
     """What one message makes of a call: the row as it becomes (None: unchanged), what to record, what to send.
 
     `decides` marks a step that rests on the matrix: it is stored only under the policy version that it was made with.
@@ -209,13 +209,13 @@ class Step:
     reason to set the message aside.
     """
 
-    call: Call | None = None
-    notes: tuple[Note, ...] = ()
-    effects: tuple[Effect, ...] = ()
+    call: LedgerCall | None = None
+    notes: tuple[AuditNote, ...] = ()
+    effects: tuple[CallEffect, ...] = ()
     approvals: tuple[Approval, ...] = ()
-    voted: Vote | None = None
+    voted: ApprovalVote | None = None
     edits: bool = False
     counted: tuple[str, ...] = ()
-    rated: tuple[Rate, ...] = ()
+    rated: tuple[RateLimit, ...] = ()
     decides: bool = False
     dead: str = ""

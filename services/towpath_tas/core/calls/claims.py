@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from towpath_contracts.tools.calls import CallStatus, ClaimAnswer, ClaimStart, EffectClass
-from towpath_tas.core.calls.call import Call, Claim, Note, Step
+from towpath_tas.core.calls.call import AuditNote, LedgerCall, LedgerChange, StartClaim
 from towpath_tas.core.calls.ledger import lease_over
 
-Probing = Literal["", "required", "preferred"]
+ProbeDemand = Literal["", "required", "preferred"]
 
 START_BY_MS = 5_000
 """Between the answer and the start of the tool; a worker that slept longer must not start."""
@@ -23,8 +23,8 @@ LEASE_SLACK_MS = 10_000
 
 
 def on_claim(
-    call: Call | None, asked: ClaimStart, fault: str, *, now: datetime, fence: int = 0
-) -> tuple[Step, ClaimAnswer]:
+    call: LedgerCall | None, asked: ClaimStart, fault: str, *, now: datetime, fence: int = 0
+) -> tuple[LedgerChange, ClaimAnswer]:
     """Return the answer to a claim, and what it makes of the call.
 
     *fault* says what is wrong with the ticket (`TicketFault`), and is empty for a good one; *fence* is the stored one.
@@ -33,13 +33,13 @@ def on_claim(
     if call is None or reason:
         return _refused(call, asked, reason or "unknown_call")
     if call.effect_class is EffectClass.PURE:
-        return Step(), _granted(call, asked, "")
+        return LedgerChange(), _granted(call, asked, "")
     until = now + timedelta(milliseconds=call.timeout_ms + LEASE_SLACK_MS)
     holder = call.holder
     if holder is not None and holder.claim_id == asked.claim_id:
         kept = tuple(replace(claim, until=until) if claim is holder else claim for claim in call.claims)
-        return Step(call=call.changed(claims=kept)), _granted(call, asked, holder.probe)
-    claim = Claim(
+        return LedgerChange(call=call.changed(claims=kept)), _granted(call, asked, holder.probe)
+    claim = StartClaim(
         claim_id=asked.claim_id,
         attempt=call.attempt,
         worker=asked.worker,
@@ -50,18 +50,18 @@ def on_claim(
     )
     started = call.changed(status=CallStatus.STARTED, claims=(*call.claims, claim), settled_by="")
     detail = {**_detail(asked), "probe": claim.probe} if claim.probe else _detail(asked)
-    note = Note(phase="claim", verdict="granted", call=started, actor=asked.worker, detail=detail)
-    return Step(call=started, notes=(note,)), _granted(call, asked, claim.probe)
+    note = AuditNote(phase="claim", verdict="granted", call=started, actor=asked.worker, detail=detail)
+    return LedgerChange(call=started, notes=(note,)), _granted(call, asked, claim.probe)
 
 
-def _probe(call: Call) -> Probing:
+def _probe(call: LedgerCall) -> ProbeDemand:
     """Say whether to ask the tool's probe first. A person's `retry` is for one start; then the rule holds again."""
     if call.effect_class is not EffectClass.RECONCILABLE or not call.ever_claimed:
         return ""
     return "preferred" if call.settled_by else "required"
 
 
-def _refusal(call: Call | None, asked: ClaimStart, fault: str, *, now: datetime, fence: int) -> str:
+def _refusal(call: LedgerCall | None, asked: ClaimStart, fault: str, *, now: datetime, fence: int) -> str:
     """Return why the claim is refused; an empty string when it is not. Each word is part of the contract."""
     if call is None:
         return "unknown_call"
@@ -83,16 +83,16 @@ def _refusal(call: Call | None, asked: ClaimStart, fault: str, *, now: datetime,
     return ""
 
 
-def _refused(call: Call | None, asked: ClaimStart, reason: str) -> tuple[Step, ClaimAnswer]:
+def _refused(call: LedgerCall | None, asked: ClaimStart, reason: str) -> tuple[LedgerChange, ClaimAnswer]:
     answer = ClaimAnswer(granted=False, claim_id=asked.claim_id, reason=reason)
     if call is None:
-        return Step(), answer
+        return LedgerChange(), answer
     detail = {**_detail(asked), "reason": reason}
-    note = Note(phase="claim", verdict="refused", call=call, actor=asked.worker, detail=detail, always=True)
-    return Step(notes=(note,)), answer
+    note = AuditNote(phase="claim", verdict="refused", call=call, actor=asked.worker, detail=detail, always=True)
+    return LedgerChange(notes=(note,)), answer
 
 
-def _granted(call: Call, asked: ClaimStart, probe: Probing) -> ClaimAnswer:
+def _granted(call: LedgerCall, asked: ClaimStart, probe: ProbeDemand) -> ClaimAnswer:
     lease_ms = call.timeout_ms + LEASE_SLACK_MS
     return ClaimAnswer(granted=True, claim_id=asked.claim_id, start_by_ms=START_BY_MS, lease_ms=lease_ms, probe=probe)
 

@@ -10,31 +10,33 @@ from towpath_contracts.tools.calls import CallStatus
 from towpath_contracts.tools.child_tools import BUILT_IN_TOOLS, ORCHESTRATE
 from towpath_contracts.tools.internal_outcomes import RecordOutcome
 from towpath_contracts.tools.internal_tools import PLATFORM_TOOLSET, PLATFORM_WORKER
-from towpath_tas.core.calls.call import Call, Note, Step
+from towpath_tas.core.calls.call import AuditNote, LedgerCall, LedgerChange
 from towpath_tas.core.calls.run_facts import executed_args
-from towpath_tas.core.tools.registry import ToolVersion, own_tool
+from towpath_tas.core.tools.registry import ToolVersion, platform_tool_version
 
-APPLIED = "run"
+ACCEPTED_FROM_RUN = "run"
 """Whose outcome was taken, as the row says it."""
 
-_NEVER = frozenset({CallStatus.DENIED, CallStatus.AWAITING_APPROVAL})
+_NEVER_PERMITTED = frozenset({CallStatus.DENIED, CallStatus.AWAITING_APPROVAL})
 """A held call is `requested` again although the run may have had its permission before."""
 
-BUILT_IN: tuple[ToolVersion, ...] = tuple(tool for name in BUILT_IN_TOOLS if (tool := own_tool(name)) is not None)
+BUILT_IN: tuple[ToolVersion, ...] = tuple(
+    tool for name in BUILT_IN_TOOLS if (tool := platform_tool_version(name)) is not None
+)
 """What every project has without anybody registering it."""
 
 
-def own_tools(*, orchestrate: bool) -> tuple[ToolVersion, ...]:
+def platform_tools(*, orchestrate: bool) -> tuple[ToolVersion, ...]:
     """Return the platform's own tools; those that are switched off are known to nobody."""
     return tuple(tool for tool in BUILT_IN if orchestrate or tool.spec.name != ORCHESTRATE)
 
 
-def is_internal(call: Call) -> bool:
+def is_internal(call: LedgerCall) -> bool:
     """Say whether the run itself applies *call*."""
     return call.toolset == PLATFORM_TOOLSET
 
 
-def permitted(call: Call) -> str:
+def permission_fact(call: LedgerCall) -> str:
     """The call may be applied, as JSON; said again for every repeated request until the row has an end."""
     return ToolPermitted(
         run_id=call.run_id,
@@ -46,25 +48,25 @@ def permitted(call: Call) -> str:
     ).model_dump_json(exclude={"contents"})
 
 
-def on_recorded(call: Call | None, outcome: RecordOutcome) -> tuple[Step, str]:
+def on_recorded(call: LedgerCall | None, outcome: RecordOutcome) -> tuple[LedgerChange, str]:
     """Return what the run's word makes of its call, and why it makes nothing, if so."""
     if call is None or (call.run_id, call.project) != (outcome.run_id, outcome.project):
-        return Step(), "no such call is in the ledger"
+        return LedgerChange(), "no such call is in the ledger"
     if not is_internal(call) or call.tool != outcome.tool:
-        return Step(), "it is no call of an internal tool"
+        return LedgerChange(), "it is no call of an internal tool"
     if call.accepted:
-        return Step(), ""  # told again: its confirmation was lost
-    if call.status in _NEVER:
-        return Step(), f"the call is {call.status}: it can't have been applied"
-    ended = call.changed(status=CallStatus(outcome.status), fact=_finished(call, outcome), accepted=APPLIED)
+        return LedgerChange(), ""  # told again: its confirmation was lost
+    if call.status in _NEVER_PERMITTED:
+        return LedgerChange(), f"the call is {call.status}: it can't have been applied"
+    ended = call.changed(status=CallStatus(outcome.status), fact=_finished(call, outcome), accepted=ACCEPTED_FROM_RUN)
     detail = {"result_digest": digest(json_safe(outcome.result)), "was": str(call.status)}
     if outcome.failure is not None:
         detail = {"code": outcome.failure.code, "reason": outcome.failure.message, "was": str(call.status)}
-    note = Note(phase="outcome", verdict=outcome.status, call=ended, actor=PLATFORM_WORKER, detail=detail)
-    return Step(call=ended, notes=(note,)), ""
+    note = AuditNote(phase="outcome", verdict=outcome.status, call=ended, actor=PLATFORM_WORKER, detail=detail)
+    return LedgerChange(call=ended, notes=(note,)), ""
 
 
-def _finished(call: Call, outcome: RecordOutcome) -> str:
+def _finished(call: LedgerCall, outcome: RecordOutcome) -> str:
     result = json_safe(outcome.result)
     return ToolFinished(
         run_id=call.run_id,

@@ -14,10 +14,10 @@ from towpath_contracts.canonical import digest, json_safe
 from towpath_contracts.tools.calls import CallStatus, EffectClass, ToolFailure, ToolOutcome
 from towpath_tas.core.approvals import approvals
 from towpath_tas.core.approvals.approval_binding import binding, binding_digest
-from towpath_tas.core.authorization import Authorize, Ruling, asked_again
+from towpath_tas.core.authorization import AuthorizationDecision, Authorize, query_of_call
 from towpath_tas.core.calls import run_facts
-from towpath_tas.core.calls.call import Approval, Call, Note, Step, Tell
-from towpath_tas.core.calls.ledger import MAX_ATTEMPTS, after_its_gate, dispatch_next, fail, say_again, unknown
+from towpath_tas.core.calls.call import Approval, AuditNote, LedgerCall, LedgerChange, SendFact
+from towpath_tas.core.calls.ledger import MAX_ATTEMPTS, dispatch_next, fail, repeat_fact, unknown, with_gate_resolution
 
 MAX_DEAD_DELIVERIES = 3
 """Dead deliveries of a call that end it: the worker understands none of its attempts."""
@@ -34,7 +34,7 @@ _OPEN = frozenset({CallStatus.PERMITTED, CallStatus.STARTED, CallStatus.UNKNOWN,
 
 
 def on_outcome(
-    call: Call | None,
+    call: LedgerCall | None,
     outcome: ToolOutcome,
     fault: str,
     authorize: Authorize,
@@ -42,42 +42,42 @@ def on_outcome(
     now: datetime,
     approval: Approval | None = None,
     fence: int = 0,
-) -> Step:
+) -> LedgerChange:
     """Return what an outcome makes of its call.
 
     *fault* says what is wrong with its ticket, if anything; *fence* is the stored one.
     """
     if call is None:
-        return Step(dead="an outcome for a call that is not in the ledger")
+        return LedgerChange(dead="an outcome for a call that is not in the ledger")
     if fault:
         return _evidence(call, outcome, f"ticket {fault}", dead=f"an outcome with a ticket that is {fault}")
     if call.accepted == _key(outcome):
-        return say_again(call)  # the same outcome again: its confirmation was lost
+        return repeat_fact(call)  # the same outcome again: its confirmation was lost
     if outcome.status == "ticket_expired":
         return _authorize_again(call, outcome, authorize, now=now, approval=approval, stopped=fence > call.fence)
     if not _from_holder(call, outcome):
         return _evidence(call, outcome, "no claim was granted to it")
-    if _unclear(call, outcome):
-        return after_its_gate(approval, _cut_off(call, outcome))
+    if _is_uncertain(call, outcome):
+        return with_gate_resolution(approval, _end_uncertain(call, outcome))
     if call.status not in _OPEN:
         return _evidence(call, outcome, f"the call is {call.status} already")  # a person's word stands, too
-    overtaken = _overtaken(call, outcome)
+    overtaken = _superseded_reason(call, outcome)
     if overtaken:
         return _evidence(call, outcome, overtaken)
     if _only_this_start_failed(call, outcome):
-        return _not_this_time(call, outcome, late=now >= call.deadline or fence > call.fence)
-    return after_its_gate(approval, _accept(call, outcome))
+        return _ignore_failed_start(call, outcome, late=now >= call.deadline or fence > call.fence)
+    return with_gate_resolution(approval, _accept(call, outcome))
 
 
-def on_dead_delivery(call: Call | None, attempt: int, toolset: str, reason: str, *, times: int) -> Step:
+def on_dead_delivery(call: LedgerCall | None, attempt: int, toolset: str, reason: str, *, times: int) -> LedgerChange:
     """Return what a dead delivery of *attempt* makes of a call that went to *toolset*.
 
     *times* counts the dead deliveries of the call, this one included; attempts that ran out of time are none.
     """
     if call is None or call.toolset != toolset or call.attempt != attempt:
-        return Step()
+        return LedgerChange()
     if call.status is not CallStatus.PERMITTED or call.ever_claimed:
-        return Step()
+        return LedgerChange()
     if times >= MAX_DEAD_DELIVERIES or attempt >= MAX_ATTEMPTS:
         said = f"no worker of {toolset} can read the call: {reason}"
         pure = call.effect_class is EffectClass.PURE  # such calls start without a claim
@@ -87,7 +87,7 @@ def on_dead_delivery(call: Call | None, attempt: int, toolset: str, reason: str,
     return dispatch_next(call, f"its delivery was a dead letter: {reason}")
 
 
-def _overtaken(call: Call, outcome: ToolOutcome) -> str:
+def _superseded_reason(call: LedgerCall, outcome: ToolOutcome) -> str:
     """Return why an outcome of an earlier start says nothing about the call any more; empty where it still does.
 
     That one start failed does not say that a later one will; and that it happened says nothing about a second effect
@@ -108,13 +108,13 @@ def _overtaken(call: Call, outcome: ToolOutcome) -> str:
     return ""
 
 
-def _unclear(call: Call, outcome: ToolOutcome) -> bool:
+def _is_uncertain(call: LedgerCall, outcome: ToolOutcome) -> bool:
     """Say whether the worker cut the call off and can't tell whether it happened: not a failure, but unknown."""
     may_not_repeat = call.effect_class in {EffectClass.IRREVERSIBLE, EffectClass.RECONCILABLE}
     return may_not_repeat and outcome.failure is not None and outcome.failure.uncertain
 
 
-def _only_this_start_failed(call: Call, outcome: ToolOutcome) -> bool:
+def _only_this_start_failed(call: LedgerCall, outcome: ToolOutcome) -> bool:
     """Say whether the outcome is that this start never began, while an earlier one may have happened."""
     failure = outcome.failure
     if outcome.probe == "did_not_happen":
@@ -129,7 +129,7 @@ def _never_began(failure: ToolFailure | None) -> bool:
     return failure.code in NEVER_BEGAN if failure.began is None else not failure.began
 
 
-def _not_this_time(call: Call, outcome: ToolOutcome, *, late: bool) -> Step:
+def _ignore_failed_start(call: LedgerCall, outcome: ToolOutcome, *, late: bool) -> LedgerChange:
     """Go on as had nothing been heard: `failed` would say of the earlier start that it did not happen."""
     if call.status is CallStatus.UNKNOWN:
         return _evidence(call, outcome, "an earlier start was never reported")
@@ -138,38 +138,38 @@ def _not_this_time(call: Call, outcome: ToolOutcome, *, late: bool) -> Step:
     return dispatch_next(call, "the last attempt never began")
 
 
-def _cut_off(call: Call, outcome: ToolOutcome) -> Step:
+def _end_uncertain(call: LedgerCall, outcome: ToolOutcome) -> LedgerChange:
     if call.status not in {CallStatus.PERMITTED, CallStatus.STARTED} or outcome.failure is None:
         return _evidence(call, outcome, f"the call is {call.status} already")
-    if _overtaken(call, outcome):
-        return _evidence(call, outcome, _overtaken(call, outcome))
+    if _superseded_reason(call, outcome):
+        return _evidence(call, outcome, _superseded_reason(call, outcome))
     step = unknown(call, f"{outcome.failure.code}: {outcome.failure.message}", probe=outcome.probe)
-    note = Note(phase="evidence", verdict=outcome.status, call=call, actor=outcome.worker, detail=_detail(outcome))
-    return Step(call=step.call, notes=(*step.notes, note), effects=step.effects)
+    note = AuditNote(phase="evidence", verdict=outcome.status, call=call, actor=outcome.worker, detail=_detail(outcome))
+    return LedgerChange(call=step.call, notes=(*step.notes, note), effects=step.effects)
 
 
-def _accept(call: Call, outcome: ToolOutcome) -> Step:
+def _accept(call: LedgerCall, outcome: ToolOutcome) -> LedgerChange:
     succeeded = outcome.status == "succeeded"
     result_digest = outcome.result_digest
     if not outcome.blob:
-        result_digest, outcome = _digested(outcome)
+        result_digest, outcome = _with_digest(outcome)
     ended = call.changed(
         status=CallStatus.SUCCEEDED if succeeded else CallStatus.FAILED,
         fact=run_facts.reported(call, outcome, result_digest),
         accepted=_key(outcome),
         settled_by="",
     )
-    note = Note(
+    note = AuditNote(
         phase="outcome",
         verdict=str(ended.status),
         call=ended,
         actor=outcome.worker,
         detail={**_detail(outcome), "result_digest": result_digest},
     )
-    return Step(call=ended, notes=(note,), effects=(Tell(run_id=ended.run_id, fact=ended.fact or ""),))
+    return LedgerChange(call=ended, notes=(note,), effects=(SendFact(run_id=ended.run_id, fact=ended.fact or ""),))
 
 
-def _digested(outcome: ToolOutcome) -> tuple[str, ToolOutcome]:
+def _with_digest(outcome: ToolOutcome) -> tuple[str, ToolOutcome]:
     """The digest is made here, from what is passed on: a worker's own word for it would prove nothing."""
     try:
         return digest(outcome.result), outcome
@@ -179,43 +179,51 @@ def _digested(outcome: ToolOutcome) -> tuple[str, ToolOutcome]:
 
 
 def _authorize_again(
-    call: Call, outcome: ToolOutcome, authorize: Authorize, *, now: datetime, approval: Approval | None, stopped: bool
-) -> Step:
+    call: LedgerCall,
+    outcome: ToolOutcome,
+    authorize: Authorize,
+    *,
+    now: datetime,
+    approval: Approval | None,
+    stopped: bool,
+) -> LedgerChange:
     """The ticket was too old to start with: ask the matrix once more, and send the next attempt."""
     elsewhere = call.status is not CallStatus.PERMITTED or outcome.attempt != call.attempt
     if elsewhere or stopped or now >= call.deadline:
-        return Step()  # another attempt is under way, or the next request will find the deadline over or the fence
+        return (
+            LedgerChange()
+        )  # another attempt is under way, or the next request will find the deadline over or the fence
     if call.attempt >= MAX_ATTEMPTS:
         said = f"{call.attempt} tickets ended before a worker could start; check its clock"
         if call.ever_claimed:
             return unknown(call, f"an earlier attempt was started and never reported, and {said}")
         return fail(call, "not_started", said, began=None if call.effect_class is EffectClass.PURE else False)
-    ruling = authorize(asked_again(call))
-    if ruling.effect == "deny" or (ruling.effect == "require_approval" and not covered(call, approval, ruling)):
+    ruling = authorize(query_of_call(call))
+    if ruling.effect == "deny" or (ruling.effect == "require_approval" and not is_covered(call, approval, ruling)):
         if call.ever_claimed:  # "denied" would say that it did not happen
             return unknown(call, "it may not run again, and an earlier attempt was started and never reported")
         if ruling.effect == "deny":
             return approvals.deny(call, ruling)
-        return approvals.ask(call, ruling, now=now, before=approval)
+        return approvals.ask_for_approval(call, ruling, now=now, before=approval)
     step = dispatch_next(call, "the ticket ended", policy_version=ruling.policy_version, rule=ruling.rule)
-    return Step(call=step.call, notes=step.notes, effects=step.effects, decides=True)
+    return LedgerChange(call=step.call, notes=step.notes, effects=step.effects, decides=True)
 
 
-def covered(call: Call, approval: Approval | None, ruling: Ruling) -> bool:
+def is_covered(call: LedgerCall, approval: Approval | None, ruling: AuthorizationDecision) -> bool:
     """Say whether the approval that this call has used up is for exactly what would run now."""
     if approval is None or approval.status != "consumed":
         return False
     return binding_digest(binding(call, ruling)) == approval.digest
 
 
-def _from_holder(call: Call, outcome: ToolOutcome) -> bool:
+def _from_holder(call: LedgerCall, outcome: ToolOutcome) -> bool:
     if call.effect_class is EffectClass.PURE:
         return True
     return any(claim.granted and claim.claim_id == outcome.claim_id for claim in call.claims)
 
 
-def _evidence(call: Call, outcome: ToolOutcome, why: str, *, dead: str = "") -> Step:
-    note = Note(
+def _evidence(call: LedgerCall, outcome: ToolOutcome, why: str, *, dead: str = "") -> LedgerChange:
+    note = AuditNote(
         phase="evidence",
         verdict=outcome.status,
         call=call,
@@ -223,7 +231,7 @@ def _evidence(call: Call, outcome: ToolOutcome, why: str, *, dead: str = "") -> 
         detail={**_detail(outcome), "reason": why},
         always=True,
     )
-    return Step(notes=(note,), dead=dead)
+    return LedgerChange(notes=(note,), dead=dead)
 
 
 def _key(outcome: ToolOutcome) -> str:

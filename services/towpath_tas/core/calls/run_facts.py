@@ -17,12 +17,12 @@ from towpath_contracts.facts import (
     ToolFinished,
 )
 from towpath_contracts.tools.calls import Denial, ProbeWord, ToolFailure, ToolOutcome, UnknownOutcome
-from towpath_tas.core.approvals.approval_binding import in_words
-from towpath_tas.core.calls.call import Approval, Call, Claim
+from towpath_tas.core.approvals.approval_binding import format_change
+from towpath_tas.core.calls.call import Approval, LedgerCall, StartClaim
 
 
 def finished(
-    call: Call,
+    call: LedgerCall,
     status: Literal["succeeded", "failed", "unknown", "void"],
     *,
     failure: ToolFailure | None = None,
@@ -45,25 +45,25 @@ def finished(
         attempt=call.attempt,
         settled_by=settled_by,
         probe=probe,
-        doubt=_doubt(call, last, probe) if unknown else None,
+        doubt=_doubt_of(call, last, probe) if unknown else None,
         executed_args=executed_args(call),
         edited_by=call.edited_by,
     ).model_dump_json()
 
 
-def _doubt(call: Call, last: Claim | None, probe: ProbeWord) -> UnknownOutcome:
+def _doubt_of(call: LedgerCall, last: StartClaim | None, probe: ProbeWord) -> UnknownOutcome:
     starts = sum(claim.granted for claim in call.claims)
     if last is None:
         return UnknownOutcome(starts=starts, probe=probe)
     return UnknownOutcome(worker=last.worker, claimed_at=last.at, lease_until=last.until, starts=starts, probe=probe)
 
 
-def executed_args(call: Call) -> dict[str, Any] | None:
+def executed_args(call: LedgerCall) -> dict[str, Any] | None:
     """Return the arguments as a person has changed them; the run knows those that it asked for."""
     return json.loads(call.args) if call.edited_by else None
 
 
-def reported(call: Call, outcome: ToolOutcome, result_digest: str | None) -> str:
+def reported(call: LedgerCall, outcome: ToolOutcome, result_digest: str | None) -> str:
     """A worker's outcome was accepted. `ticket_expired` is not one."""
     return ToolFinished(
         run_id=call.run_id,
@@ -87,7 +87,7 @@ def reported(call: Call, outcome: ToolOutcome, result_digest: str | None) -> str
     ).model_dump_json()
 
 
-def denied(call: Call, denial: Denial) -> str:
+def denied(call: LedgerCall, denial: Denial) -> str:
     """The call was refused."""
     return ToolDenied(
         run_id=call.run_id,
@@ -99,7 +99,7 @@ def denied(call: Call, denial: Denial) -> str:
 
 
 def approval_required(
-    call: Call, approval: Approval, changes: Sequence[FieldChange], origins: Sequence[dict[str, Any]] = ()
+    call: LedgerCall, approval: Approval, changes: Sequence[FieldChange], origins: Sequence[dict[str, Any]] = ()
 ) -> str:
     """The call waits for a person; *origins* says where its values come from."""
     return ApprovalRequired(
@@ -115,7 +115,7 @@ def approval_required(
         digest=approval.digest,
         expires_at=approval.expires_at,
         policy_version=call.policy_version,
-        changes=tuple(map(in_words, changes)),
+        changes=tuple(map(format_change, changes)),
         diff=tuple(changes),
         gate_type=approval.gate_type,
         role=approval.role,

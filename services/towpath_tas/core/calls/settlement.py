@@ -10,42 +10,42 @@ from typing import Literal
 from towpath_contracts.problems.registry import Problem, problem
 from towpath_contracts.tools.calls import CallStatus, EffectClass
 from towpath_tas.core.calls import run_facts
-from towpath_tas.core.calls.call import FINAL, Call, Note, Step, Stop, Tell
+from towpath_tas.core.calls.call import FINAL, AuditNote, LedgerCall, LedgerChange, SendFact, StopCall
 from towpath_tas.core.calls.ledger import dispatch_next, fail, lease_over, unknown, void
 
 RETRY_GRACE = timedelta(minutes=5)
 """What a call that a person lets run again may take to start, on top of its timeout."""
 
 
-def on_fence(call: Call, reason: str, *, now: datetime) -> Step:
+def on_fence(call: LedgerCall, reason: str, *, now: datetime) -> LedgerChange:
     """Return what a raised fence makes of a call of its run. A live claim is left alone and asked to stop."""
     if call.status in FINAL:
-        return Step()
-    stop = Stop(
+        return LedgerChange()
+    stop = StopCall(
         project=call.project, toolset=call.toolset, execution_id=call.execution_id, reason=reason or "cancelled"
     )
     if call.holder is not None and not lease_over(call, now):
-        return Step(effects=(stop,))
+        return LedgerChange(effects=(stop,))
     step = unknown(call, "the run was stopped while it ran, and it never reported") if call.ever_claimed else void(call)
     # The answer to raise_fence tells the run; a fact for each call besides would only be ignored.
     may_run = call.effect_class is EffectClass.PURE and call.status is CallStatus.PERMITTED
-    return Step(call=step.call, notes=step.notes, effects=(stop,) if may_run else ())
+    return LedgerChange(call=step.call, notes=step.notes, effects=(stop,) if may_run else ())
 
 
-def is_live(call: Call, now: datetime) -> bool:
+def is_live(call: LedgerCall, now: datetime) -> bool:
     """Say whether somebody holds a claim to this call right now."""
     return call.status not in FINAL and call.holder is not None and not lease_over(call, now)
 
 
 def on_settle(
-    call: Call,
+    call: LedgerCall,
     verdict: Literal["happened", "did_not_happen", "retry"],
     actor: str,
     reason: str,
     *,
     now: datetime,
     fence: int = 0,
-) -> Step | Problem:
+) -> LedgerChange | Problem:
     """Return what a person's word makes of an unknown call, or why it does not count; *fence* is the stored one."""
     if call.status is not CallStatus.UNKNOWN:
         return problem("gate_settled", f"the call is {call.status}")
@@ -61,18 +61,18 @@ def on_settle(
             deadline = now + timedelta(milliseconds=call.timeout_ms) + RETRY_GRACE
             step = dispatch_next(call, f"{actor} said retry: {reason}", deadline=deadline, fact=None, settled_by=actor)
             notes = tuple(
-                Note(phase="settled", verdict="retry", call=note.call, actor=actor, detail=note.detail)
+                AuditNote(phase="settled", verdict="retry", call=note.call, actor=actor, detail=note.detail)
                 for note in step.notes
             )
-            return Step(call=step.call, notes=notes, effects=step.effects)
+            return LedgerChange(call=step.call, notes=notes, effects=step.effects)
 
 
-def _happened(call: Call, actor: str, reason: str) -> Step:
+def _happened(call: LedgerCall, actor: str, reason: str) -> LedgerChange:
     result = {"note": "A person found that the call happened; its own result was lost.", "reason": reason}
     ended = call.changed(
         status=CallStatus.SUCCEEDED,
         fact=run_facts.finished(call, "succeeded", result=result, settled_by=actor),
         settled_by=actor,
     )
-    note = Note(phase="settled", verdict="happened", call=ended, actor=actor, detail={"reason": reason})
-    return Step(call=ended, notes=(note,), effects=(Tell(run_id=ended.run_id, fact=ended.fact or ""),))
+    note = AuditNote(phase="settled", verdict="happened", call=ended, actor=actor, detail={"reason": reason})
+    return LedgerChange(call=ended, notes=(note,), effects=(SendFact(run_id=ended.run_id, fact=ended.fact or ""),))

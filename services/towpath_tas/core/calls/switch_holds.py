@@ -17,67 +17,71 @@ from towpath_contracts.facts import CallPaused, GateResolved
 from towpath_contracts.switches import Switch, paused_gate
 from towpath_contracts.tools.calls import CallStatus, ClaimAnswer, ToolRequest
 from towpath_tas.core.approvals import approvals
-from towpath_tas.core.authorization import Asked, Authorize, Ruling, as_edited
-from towpath_tas.core.calls.call import Approval, Call, Dispatch, Note, Step, Tell
+from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, Authorize, with_edited_args
+from towpath_tas.core.calls.call import Approval, AuditNote, DispatchCall, LedgerCall, LedgerChange, SendFact
 from towpath_tas.core.calls.ledger import on_request, unknown
-from towpath_tas.core.calls.outcomes import covered
-from towpath_tas.core.policy.matrix import Who
-from towpath_tas.core.tools.registry import promised
+from towpath_tas.core.calls.outcomes import is_covered
+from towpath_tas.core.policy.matrix import Principal
+from towpath_tas.core.tools.registry import effective_class
 
 RELEASED_GRACE = timedelta(minutes=10)
 """What a call that goes on may take to start, on top of its timeout: as long as a new one may wait for a worker."""
 
-HELD = "paused"
+PAUSED_REASON = "paused"
 """The word of a refused claim."""
 
 
-HELD_BACK = "held"
+HELD_VERDICT = "held"
 """The verdict of an entry about a next attempt that a switch keeps from going out."""
 
 
-def hold(before: Call | None, step: Step, switch: Switch | None) -> Step:
+def hold(before: LedgerCall | None, step: LedgerChange, switch: Switch | None) -> LedgerChange:
     """Return *step*, or where it would send its call out under *switch* the step that lets the call wait instead.
 
     Whatever is sent out again rests on the switches as well: it is stored only if they are still those of now.
     """
-    sent = next((effect.call for effect in step.effects if isinstance(effect, Dispatch)), None)
+    sent = next((effect.call for effect in step.effects if isinstance(effect, DispatchCall)), None)
     if sent is None:
         return step
     if switch is None:
         return replace(step, call=step.call or sent.changed(), decides=True)
     held = _held(before, step.call or sent.changed(), switch)
-    notes = tuple(_undone(note) for note in step.notes if note.phase != "decision")
-    others = tuple(effect for effect in step.effects if not isinstance(effect, Dispatch))
+    notes = tuple(_as_held_attempt(note) for note in step.notes if note.phase != "decision")
+    others = tuple(effect for effect in step.effects if not isinstance(effect, DispatchCall))
     return replace(
         step,
         call=held,
-        notes=(*(replace(note, call=held) for note in notes), _waits(held, switch)),
-        effects=(*others, *_tell(held)),
+        notes=(*(replace(note, call=held) for note in notes), _held_note(held, switch)),
+        effects=(*others, *_send_fact(held)),
         decides=True,
     )
 
 
-def _undone(note: Note) -> Note:
+def _as_held_attempt(note: AuditNote) -> AuditNote:
     """An attempt that does not go out: why the one before ended stays on record, it may be a worker's word."""
-    return replace(note, verdict=HELD_BACK) if note.phase == "dispatch" else note
+    return replace(note, verdict=HELD_VERDICT) if note.phase == "dispatch" else note
 
 
-def hold_claim(call: Call | None, step: Step, answer: ClaimAnswer, switch: Switch | None) -> tuple[Step, ClaimAnswer]:
+def hold_claim(
+    call: LedgerCall | None, step: LedgerChange, answer: ClaimAnswer, switch: Switch | None
+) -> tuple[LedgerChange, ClaimAnswer]:
     """Return the answer to a claim under *switch*: a new start is refused and its call waits, what runs goes on."""
     starts = step.call is not None and call is not None and len(step.call.claims) > len(call.claims)
     if switch is None or call is None or not starts:
         return (replace(step, decides=True) if starts else step), answer
     held = _held(call, call.changed(), switch)
-    refused = Note(phase="claim", verdict="refused", call=held, actor=step.notes[0].actor, detail={"reason": HELD})
-    waits = Step(call=held, notes=(refused, _waits(held, switch)), effects=_tell(held), decides=True)
-    none = {"granted": False, "reason": HELD, "start_by_ms": 0, "lease_ms": 0, "probe": ""}
+    refused = AuditNote(
+        phase="claim", verdict="refused", call=held, actor=step.notes[0].actor, detail={"reason": PAUSED_REASON}
+    )
+    waits = LedgerChange(call=held, notes=(refused, _held_note(held, switch)), effects=_send_fact(held), decides=True)
+    none = {"granted": False, "reason": PAUSED_REASON, "start_by_ms": 0, "lease_ms": 0, "probe": ""}
     return waits, answer.model_copy(update=none)
 
 
 def on_held_request(
-    call: Call | None,
+    call: LedgerCall | None,
     request: ToolRequest,
-    asked: Asked,
+    asked: AuthorizationQuery,
     args_digest: str,
     authorize: Authorize,
     switch: Switch | None,
@@ -85,7 +89,7 @@ def on_held_request(
     now: datetime,
     fence: int = 0,
     approval: Approval | None = None,
-) -> Step:
+) -> LedgerChange:
     """Return what a request makes of its call (`ledger.on_request`), with *switch* holding it or nothing (None)."""
     if call is None or call.status is not CallStatus.REQUESTED:
         step = on_request(call, request, asked, args_digest, authorize, now=now, fence=fence, approval=approval)
@@ -93,19 +97,21 @@ def on_held_request(
     until = max(call.deadline, request.deadline, now + timedelta(milliseconds=call.timeout_ms) + RELEASED_GRACE)
     free = replace(call, status=CallStatus.PERMITTED, deadline=until)
     step = on_request(free, request, asked, args_digest, authorize, now=now, fence=fence, approval=approval)
-    if not any(isinstance(effect, Dispatch) for effect in step.effects):
+    if not any(isinstance(effect, DispatchCall) for effect in step.effects):
         return step  # a conflict, or its run was stopped meanwhile
     if switch is not None:
         return _still_held(call, switch)
-    return _release(call, asked if not call.edited_by else as_edited(asked, call), authorize, approval, now, until)
+    return _release(
+        call, asked if not call.edited_by else with_edited_args(asked, call), authorize, approval, now, until
+    )
 
 
-def who_of(call: Call) -> Who:
+def principal_of(call: LedgerCall) -> Principal:
     """Return who asks for a stored call."""
-    return Who(call.network, call.agent_key, call.agent_type, call.caller, call.project)
+    return Principal(call.network, call.agent_key, call.agent_type, call.caller, call.project)
 
 
-def _held(before: Call | None, call: Call, switch: Switch) -> Call:
+def _held(before: LedgerCall | None, call: LedgerCall, switch: Switch) -> LedgerCall:
     """Return *call* as one that waits; a ticket that may be out for it is made worthless by the next attempt."""
     out = before is not None and before.status in {CallStatus.PERMITTED, CallStatus.STARTED}
     again = out and before is not None and call.attempt == before.attempt
@@ -113,38 +119,43 @@ def _held(before: Call | None, call: Call, switch: Switch) -> Call:
     return replace(held, fact=paused_fact(held, switch))
 
 
-def _still_held(call: Call, switch: Switch) -> Step:
+def _still_held(call: LedgerCall, switch: Switch) -> LedgerChange:
     """Say it again; where another switch holds the call by now, that one is told from here on.
 
     The row is touched, so that it is not said by a replica that has not heard of the switch being opened.
     """
     moved = call.changed(fact=paused_fact(call, switch))
-    notes = () if moved.fact == call.fact else (_waits(moved, switch),)
-    return Step(call=moved, notes=notes, effects=_tell(moved), decides=True)
+    notes = () if moved.fact == call.fact else (_held_note(moved, switch),)
+    return LedgerChange(call=moved, notes=notes, effects=_send_fact(moved), decides=True)
 
 
 def _release(
-    call: Call, asked: Asked, authorize: Authorize, approval: Approval | None, now: datetime, until: datetime
-) -> Step:
+    call: LedgerCall,
+    asked: AuthorizationQuery,
+    authorize: Authorize,
+    approval: Approval | None,
+    now: datetime,
+    until: datetime,
+) -> LedgerChange:
     ruling = authorize(asked)
     refused = ruling.effect == "deny"
-    if refused or (ruling.effect == "require_approval" and not covered(call, approval, ruling)):
+    if refused or (ruling.effect == "require_approval" and not is_covered(call, approval, ruling)):
         if call.ever_claimed:  # "denied" would say that it did not happen
             return unknown(call, "it may not run again, and an earlier attempt was started and never reported")
         if refused:
             return approvals.deny(call, ruling)
-        return approvals.ask(call, ruling, now=now, before=approval)
+        return approvals.ask_for_approval(call, ruling, now=now, before=approval)
     released = _permitted(call, ruling, until)
     detail = {"held_by": str(_switch_of(call))}
-    return Step(
+    return LedgerChange(
         call=released,
-        notes=(Note(phase="decision", verdict="allow", call=released, detail=detail),),
-        effects=(*_resumed(call), Dispatch(call=released)),
+        notes=(AuditNote(phase="decision", verdict="allow", call=released, detail=detail),),
+        effects=(*_resumed(call), DispatchCall(call=released)),
         decides=True,
     )
 
 
-def _permitted(call: Call, ruling: Ruling, until: datetime) -> Call:
+def _permitted(call: LedgerCall, ruling: AuthorizationDecision, until: datetime) -> LedgerCall:
     spec = ruling.tool.spec if ruling.tool else None
     return call.changed(
         status=CallStatus.PERMITTED,
@@ -153,13 +164,13 @@ def _permitted(call: Call, ruling: Ruling, until: datetime) -> Call:
         fact=None,
         deadline=until,
         tool_version=ruling.tool.version if ruling.tool else call.tool_version,
-        effect_class=promised(spec) if spec else call.effect_class,
+        effect_class=effective_class(spec) if spec else call.effect_class,
         timeout_ms=spec.timeout_ms if spec else call.timeout_ms,
         toolset=spec.toolset if spec else call.toolset,
     )
 
 
-def paused_fact(call: Call, switch: Switch) -> str:
+def paused_fact(call: LedgerCall, switch: Switch) -> str:
     """Return what the run is told of a held call."""
     fact_id = f"{call.execution_id}:paused:{switch.switch_id}"
     return CallPaused(
@@ -167,25 +178,25 @@ def paused_fact(call: Call, switch: Switch) -> str:
     ).model_dump_json()
 
 
-def _switch_of(call: Call) -> UUID | None:
+def _switch_of(call: LedgerCall) -> UUID | None:
     told = json.loads(call.fact or "{}").get("switch")
     return UUID(told["switch_id"]) if isinstance(told, dict) else None
 
 
-def _resumed(call: Call) -> tuple[Tell, ...]:
+def _resumed(call: LedgerCall) -> tuple[SendFact, ...]:
     """Tell the run that the switch holds its call no more: whoever resumed may not have reached it."""
     switch_id = _switch_of(call)
     if switch_id is None:
         return ()
     gate = paused_gate(call.run_id, call.execution_id, switch_id)
     fact = GateResolved(run_id=call.run_id, fact_id=f"{gate}:resumed", gate_id=gate, verdict="resumed")
-    return (Tell(run_id=call.run_id, fact=fact.model_dump_json()),)
+    return (SendFact(run_id=call.run_id, fact=fact.model_dump_json()),)
 
 
-def _waits(call: Call, switch: Switch) -> Note:
+def _held_note(call: LedgerCall, switch: Switch) -> AuditNote:
     detail = {"switch_id": str(switch.switch_id), "kind": switch.kind, "name": switch.name, "reason": switch.reason}
-    return Note(phase="held", verdict="waits", call=call, actor=switch.paused_by, detail=detail)
+    return AuditNote(phase="held", verdict="waits", call=call, actor=switch.paused_by, detail=detail)
 
 
-def _tell(call: Call) -> tuple[Tell, ...]:
-    return (Tell(run_id=call.run_id, fact=call.fact),) if call.fact else ()
+def _send_fact(call: LedgerCall) -> tuple[SendFact, ...]:
+    return (SendFact(run_id=call.run_id, fact=call.fact),) if call.fact else ()

@@ -11,13 +11,13 @@ from typing import Any
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 _PLACE = re.compile(r"args((?:\.[A-Za-z_]\w*|\[(?:'[^'\\]*'|\"[^\"\\]*\")\])*)")
 _STEP = re.compile(r"\.([A-Za-z_]\w*)|\[['\"]([^'\"]*)['\"]\]")
-_UNSURE = ("anyOf", "oneOf", "allOf", "$ref", "not", "if")
+_UNDECIDED_KEYWORDS = ("anyOf", "oneOf", "allOf", "$ref", "not", "if")
 _KINDS = {str: "string", int: "number", float: "number", bool: "boolean", list: "array", dict: "object"}
 
 
 def never_true(when: str, schemas: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
     """Yield the parts of *when* that stand where only yes or no can, and what each is by all *schemas* of arguments."""
-    for part in _yes_or_no(when):
+    for part in _boolean_parts(when):
         place = _PLACE.fullmatch(part)
         if place is None or not schemas:
             continue
@@ -27,20 +27,20 @@ def never_true(when: str, schemas: Sequence[Mapping[str, Any]]) -> Iterator[tupl
             yield part, " or ".join(sorted({kind for found in kinds for kind in found or ()}))
 
 
-def _yes_or_no(text: str) -> Iterator[str]:
+def _boolean_parts(text: str) -> Iterator[str]:
     """Yield the parts of *text* that are joined by && and ||, without what only surrounds or inverts them."""
     text = text.strip()
-    while (inner := _inside(text)) is not None:
+    while (inner := _inner_text(text)) is not None:
         text = inner.strip()
     pieces = _split(text)
     if len(pieces) == 1:
         yield text
         return
     for piece in pieces:
-        yield from _yes_or_no(piece)
+        yield from _boolean_parts(piece)
 
 
-def _inside(text: str) -> str | None:
+def _inner_text(text: str) -> str | None:
     """Return what *text* inverts or has in parentheses as a whole; None where it is neither."""
     if text.startswith("!") and len(_split(text)) == 1:
         return text[1:]
@@ -79,13 +79,13 @@ def _masked(text: str) -> str:
 def _kinds(schema: Any, path: Sequence[str]) -> frozenset[str]:
     """Return the JSON kinds that the value at *path* may have; none where the schema leaves that open."""
     for name in path:
-        if not isinstance(schema, Mapping) or any(word in schema for word in _UNSURE):
+        if not isinstance(schema, Mapping) or any(word in schema for word in _UNDECIDED_KEYWORDS):
             return frozenset()
         members = schema.get("properties")
         if not isinstance(members, Mapping) or name not in members:
             return frozenset()
         schema = members[name]
-    if not isinstance(schema, Mapping) or any(word in schema for word in _UNSURE):
+    if not isinstance(schema, Mapping) or any(word in schema for word in _UNDECIDED_KEYWORDS):
         return frozenset()
     said = schema.get("type")
     if said is not None:

@@ -12,7 +12,7 @@ VARIABLES = frozenset({"args", "run", "agent", "caller", "origin"})
 """The names that a condition may use. `origin` says where the argument values came from."""
 
 
-class Met(Enum):
+class ConditionResult(Enum):
     """The answer of a condition."""
 
     YES = "yes"
@@ -20,7 +20,7 @@ class Met(Enum):
     UNCLEAR = "unclear"
 
 
-class Scene(dict[str, Any]):
+class ConditionContext(dict[str, Any]):
     """What all conditions of one decision see; nothing of it changes meanwhile.
 
     An engine keeps in `prepared` what it has made of the names that are `ready`, for the next condition: most of the
@@ -39,12 +39,12 @@ class Scene(dict[str, Any]):
 class Condition(Protocol):
     """One compiled condition."""
 
-    def __call__(self, context: Mapping[str, Any]) -> Met:
-        """Answer for *context*, which has every name of `VARIABLES`; never raises. A `Scene` is prepared once."""
+    def __call__(self, context: Mapping[str, Any]) -> ConditionResult:
+        """Evaluate on *context*, which has every name of `VARIABLES`; never raises."""
         ...
 
 
-class Compiler(Protocol):
+class ConditionCompiler(Protocol):
     """Compiles conditions; raises ValueError saying what is wrong with one."""
 
     def __call__(self, text: str) -> Condition:

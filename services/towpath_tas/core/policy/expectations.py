@@ -16,11 +16,11 @@ from towpath_contracts.canonical import canonical_json
 from towpath_contracts.problems.registry import ProblemDetail, entry_message
 from towpath_contracts.tools.access import RuleTrace
 from towpath_contracts.tools.grants import grant_chain
-from towpath_tas.core.authorization import Asked
+from towpath_tas.core.authorization import AuthorizationQuery
 from towpath_tas.core.denials import Violation
-from towpath_tas.core.policy.conditions import Compiler
+from towpath_tas.core.policy.conditions import ConditionCompiler
 from towpath_tas.core.policy.grants import granted
-from towpath_tas.core.policy.matrix import Effect, Matrix, Used, Who
+from towpath_tas.core.policy.matrix import LimitUsage, Matrix, Principal, RuleEffect
 
 MAX_CASES = 10_000
 NO_RULE = ""
@@ -29,7 +29,7 @@ NO_RULE = ""
 _LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class CaseWho(ClientValue):
+class CasePrincipal(ClientValue):
     """Who asks, in the words of a rule's `who`."""
 
     project: str = "default"
@@ -39,7 +39,7 @@ class CaseWho(ClientValue):
     caller: str = "anonymous"
 
 
-class Case(ClientValue):
+class PolicyTestCase(ClientValue):
     """One call and what must be said to it; without `rule` any rule may say it.
 
     `operation` is the tool's word for the call. `used` counts the run's earlier calls by the name of a limited rule,
@@ -47,7 +47,7 @@ class Case(ClientValue):
     """
 
     name: str = Field(default="", max_length=256)
-    who: CaseWho = CaseWho()
+    who: CasePrincipal = CasePrincipal()
     tool: str
     operation: str = "call"
     args: JsonObject = Field(default_factory=dict)
@@ -63,34 +63,34 @@ class Case(ClientValue):
     rule: str | None = None
 
 
-class Expectations(ClientMessage):
+class PolicyTest(ClientMessage):
     """A test file: `kind: PolicyTest`, perhaps the `policy` it is about (a path beside it), and its cases."""
 
     kind: Literal["PolicyTest"]
     policy: str | None = None
-    cases: tuple[Case, ...] = Field(min_length=1, max_length=MAX_CASES)
+    cases: tuple[PolicyTestCase, ...] = Field(min_length=1, max_length=MAX_CASES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExpectationsFile:
+class ParsedPolicyTest:
     """What reading found: the expectations with the line of every case, or the problems."""
 
-    found: Expectations | None = None
+    found: PolicyTest | None = None
     lines: tuple[int, ...] = ()
     problems: tuple[ProblemDetail, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class CaseResult:
     """What a matrix says to a case, and how every rule for the tool was weighed."""
 
-    verdict: Effect
+    verdict: RuleEffect
     rule: str | None
     reason: str = ""
     trace: tuple[RuleTrace, ...] = ()
 
 
-def read_expectations(text: str) -> ExpectationsFile:
+def read_expectations(text: str) -> ParsedPolicyTest:
     """Read a test file; every problem is told with its line."""
     try:
         root = yaml.compose(text, Loader=_LOADER)
@@ -99,22 +99,22 @@ def read_expectations(text: str) -> ExpectationsFile:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark is not None else ""
         said = getattr(error, "problem", None) or str(error)
-        return ExpectationsFile(problems=(ProblemDetail(code="yaml", detail=f"{where}not YAML: {said}"),))
+        return ParsedPolicyTest(problems=(ProblemDetail(code="yaml", detail=f"{where}not YAML: {said}"),))
     if not isinstance(written, Mapping):
         said = "a test is a mapping; start with 'kind: PolicyTest'"
-        return ExpectationsFile(problems=(ProblemDetail(code="kind", detail=said),))
+        return ParsedPolicyTest(problems=(ProblemDetail(code="kind", detail=said),))
     lines = _lines(root)
     try:
-        found = Expectations.model_validate(dict(written))
+        found = PolicyTest.model_validate(dict(written))
     except ValidationError as error:
-        return ExpectationsFile(problems=tuple(_told(one, lines) for one in error.errors(include_url=False)))
-    return ExpectationsFile(found=found, lines=lines)
+        return ParsedPolicyTest(problems=tuple(_problem_of(one, lines) for one in error.errors(include_url=False)))
+    return ParsedPolicyTest(found=found, lines=lines)
 
 
-def answer(matrix: Matrix, case: Case, compile_grant: Compiler) -> Answer:
+def run_case(matrix: Matrix, case: PolicyTestCase, compile_grant: ConditionCompiler) -> CaseResult:
     """Return what *matrix* says to *case*."""
-    who = Who(case.who.network, case.who.agent, case.who.agent_type, case.who.caller, case.who.project)
-    asked = Asked(
+    who = Principal(case.who.network, case.who.agent, case.who.agent_type, case.who.caller, case.who.project)
+    asked = AuthorizationQuery(
         run_id=None,
         project=case.who.project,
         who=who,
@@ -129,10 +129,10 @@ def answer(matrix: Matrix, case: Case, compile_grant: Compiler) -> Answer:
     )
     context = {**asked.context(), "origin": case.origin}
     if not granted(asked.grants, case.tool, case.operation, context, compile_grant):
-        return Answer(verdict="deny", rule=None, reason=Violation.NOT_GRANTED)
-    used = Used(calls=case.used, rates=case.rates, spent_usd=case.spent_usd)
+        return CaseResult(verdict="deny", rule=None, reason=Violation.NOT_GRANTED)
+    used = LimitUsage(calls=case.used, rates=case.rates, spent_usd=case.spent_usd)
     verdict = matrix.decide(who, case.tool, case.operation, context, used, discovered=case.discovered)
-    return Answer(
+    return CaseResult(
         verdict=verdict.effect,
         rule=verdict.rule.name if verdict.rule else None,
         reason=Violation.LIMIT if verdict.limited else "",
@@ -140,17 +140,19 @@ def answer(matrix: Matrix, case: Case, compile_grant: Compiler) -> Answer:
     )
 
 
-def fits(case: Case, said: Answer) -> bool:
+def is_expected(case: PolicyTestCase, said: CaseResult) -> bool:
     """Say whether *said* is what *case* expects."""
     if said.verdict != case.verdict:
         return False
     return case.rule is None or case.rule == (said.rule or NO_RULE)
 
 
-def failures(matrix: Matrix, cases: Sequence[Case], compile_grant: Compiler) -> tuple[tuple[int, Answer], ...]:
+def failures(
+    matrix: Matrix, cases: Sequence[PolicyTestCase], compile_grant: ConditionCompiler
+) -> tuple[tuple[int, CaseResult], ...]:
     """Return the place and the answer of every case that *matrix* does not answer as expected."""
-    answers = ((place, answer(matrix, case, compile_grant)) for place, case in enumerate(cases))
-    return tuple((place, said) for place, said in answers if not fits(cases[place], said))
+    answers = ((place, run_case(matrix, case, compile_grant)) for place, case in enumerate(cases))
+    return tuple((place, said) for place, said in answers if not is_expected(cases[place], said))
 
 
 def _lines(root: yaml.Node | None) -> tuple[int, ...]:
@@ -162,7 +164,7 @@ def _lines(root: yaml.Node | None) -> tuple[int, ...]:
     return tuple(node.start_mark.line + 1 for node in listed[0].value)
 
 
-def _told(error: Any, lines: Sequence[int]) -> ProblemDetail:
+def _problem_of(error: Any, lines: Sequence[int]) -> ProblemDetail:
     where = error["loc"]
     line = ""
     if len(where) > 1 and where[0] == "cases" and isinstance(where[1], int) and where[1] < len(lines):

@@ -10,15 +10,15 @@ from typing import Any
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.tools.grants import Grants, covers_operation
-from towpath_tas.core.policy.conditions import Compiler, Met
+from towpath_tas.core.policy.conditions import ConditionCompiler, ConditionResult
 
 
-def granted(grants: Grants, tool: str, operation: str, context: Mapping[str, Any], compiler: Compiler) -> bool:
+def granted(grants: Grants, tool: str, operation: str, context: Mapping[str, Any], compiler: ConditionCompiler) -> bool:
     """Say whether all of *grants* let a call with *context* through."""
     return all(_lets(grant, tool, operation, context, compiler) for grant in grants)
 
 
-def grant_problems(grant: Sequence[JsonObject], compiler: Compiler) -> tuple[ProblemDetail, ...]:
+def grant_problems(grant: Sequence[JsonObject], compiler: ConditionCompiler) -> tuple[ProblemDetail, ...]:
     """Return what is wrong with the conditions of a task's own *grant*, each at its place in the task."""
     found = []
     for place, entry in enumerate(grant):
@@ -33,17 +33,17 @@ def grant_problems(grant: Sequence[JsonObject], compiler: Compiler) -> tuple[Pro
 
 
 def _lets(
-    grant: Sequence[JsonObject], tool: str, operation: str, context: Mapping[str, Any], compiler: Compiler
+    grant: Sequence[JsonObject], tool: str, operation: str, context: Mapping[str, Any], compiler: ConditionCompiler
 ) -> bool:
     return any(
         covers_operation(entry, tool, operation) and _met(entry.get("when"), context, compiler) for entry in grant
     )
 
 
-def _met(when: object, context: Mapping[str, Any], compiler: Compiler) -> bool:
+def _met(when: object, context: Mapping[str, Any], compiler: ConditionCompiler) -> bool:
     if when is None:
         return True
     try:
-        return compiler(str(when))(context) is Met.YES
+        return compiler(str(when))(context) is ConditionResult.YES
     except ValueError:
         return False

@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from towpath_contracts.tools.access import RuleTrace
-from towpath_tas.core.policy.conditions import Compiler, Condition, Met, Scene
+from towpath_tas.core.policy.conditions import Condition, ConditionCompiler, ConditionContext, ConditionResult
 
-Effect = Literal["allow", "deny", "require_approval"]
+RuleEffect = Literal["allow", "deny", "require_approval"]
 OnExpiry = Literal["deny", "escalate"]
-Limit = Literal["calls", "rate", "cost"]
+LimitKind = Literal["calls", "rate", "cost"]
 
-PARTS = ("tool", "operation", "project", "network", "agent", "agent_type", "caller")
+PATTERN_FIELDS = ("tool", "operation", "project", "network", "agent", "agent_type", "caller")
 """What of a call a rule's patterns are put to, in this order."""
 
-MAX_REMEMBERED = 20_000
+MAX_CACHED = 20_000
 """Distinct (who, tool) pairs whose rules are remembered; callers choose some of the names, so memory must be
 bounded."""
 
@@ -43,7 +43,7 @@ class Rule:
     """
 
     name: str
-    effect: Effect
+    effect: RuleEffect
     project: str = "*"
     network: str = "*"
     agent: str = "*"
@@ -66,7 +66,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Who:
+class Principal:
     """Who asks."""
 
     network: str
@@ -76,7 +76,7 @@ class Who:
     project: str = ""
 
 
-class Rate(NamedTuple):
+class RateLimit(NamedTuple):
     """One use of a rule that lets `calls` through in a window of `per_s` seconds."""
 
     rule: str
@@ -85,7 +85,7 @@ class Rate(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Used:
+class LimitUsage:
     """What was used already, by rule name: `calls` in this run, `rates` in the project's window that is open now.
 
     `spent_usd` is what the run has cost; None where a price is unknown, which no rule about costs lets through.
@@ -96,31 +96,31 @@ class Used:
     spent_usd: float | None = None
 
 
-NOTHING_USED = Used()
+NO_USAGE = LimitUsage()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class MatrixVerdict:
     """What the matrix says: the effect, the rule named for it, every rule that had a part in it, and the limits used.
 
     `limited` is the rule whose limit is used up, where that is the reason, and `limit` says which of its limits.
     `unmet` is the condition of an allowing rule that was not met, for the suggestion.
     """
 
-    effect: Effect
+    effect: RuleEffect
     rule: Rule | None = None
     deciding: tuple[Rule, ...] = ()
     counted: tuple[Rule, ...] = ()
-    rated: tuple[Rate, ...] = ()
+    rated: tuple[RateLimit, ...] = ()
     limited: Rule | None = None
-    limit: Limit | None = None
+    limit: LimitKind | None = None
     unmet: tuple[Rule, ...] = ()
 
 
 class Matrix:
     """The rules of one policy version, compiled. Conditions are compiled when they are first needed."""
 
-    def __init__(self, rules: Sequence[Rule], compiler: Compiler, version: int = 0) -> None:
+    def __init__(self, rules: Sequence[Rule], compiler: ConditionCompiler, version: int = 0) -> None:
         """Take the *rules* in the order of their file."""
         self.rules = tuple(rules)
         self.version = version
@@ -133,12 +133,12 @@ class Matrix:
                 self._exact.setdefault(rule.tool, []).append((place, rule))
             else:
                 self._wild.append((place, rule))
-        self._found: dict[tuple[Who, str, str, bool], tuple[Rule, ...]] = {}
+        self._found: dict[tuple[Principal, str, str, bool], tuple[Rule, ...]] = {}
         self._conditions: dict[str, Condition] = {}
         self.names_run = any(rule.when is not None and "run" in rule.when for rule in self.rules)
         self.names_origin = any(rule.when is not None and "origin" in rule.when for rule in self.rules)
 
-    def candidates(self, who: Who, tool: str, operation: str, *, discovered: bool = False) -> tuple[Rule, ...]:
+    def candidates(self, who: Principal, tool: str, operation: str, *, discovered: bool = False) -> tuple[Rule, ...]:
         """Return the rules that speak of this *who*, *tool* and *operation*, whatever their conditions say.
 
         Of a *discovered* tool a rule gives rights only where it names it.
@@ -149,25 +149,25 @@ class Matrix:
             near = sorted([*self._exact.get(tool, ()), *self._wild], key=lambda placed: placed[0])
             found = tuple(rule for _, rule in near if not self._misses(rule, who, tool, operation))
             if discovered:
-                found = _of_discovered(found)
-            if len(self._found) >= MAX_REMEMBERED:
+                found = _for_discovered(found)
+            if len(self._found) >= MAX_CACHED:
                 self._found.clear()
             self._found[key] = found
         return found
 
     def decide(
         self,
-        who: Who,
+        who: Principal,
         tool: str,
         operation: str,
         context: Mapping[str, Any],
-        used: Used = NOTHING_USED,
+        used: LimitUsage = NO_USAGE,
         *,
         discovered: bool = False,
-    ) -> Verdict:
+    ) -> MatrixVerdict:
         """Return the verdict for a call with *context*, after what was *used* of the limits already."""
-        context = context if isinstance(context, Scene) else Scene(context)
-        matched: dict[Effect, list[Rule]] = {"deny": [], "require_approval": [], "allow": []}
+        context = context if isinstance(context, ConditionContext) else ConditionContext(context)
+        matched: dict[RuleEffect, list[Rule]] = {"deny": [], "require_approval": [], "allow": []}
         unmet = []
         for rule in self.candidates(who, tool, operation, discovered=discovered):
             if self.applies(rule, context):
@@ -176,10 +176,10 @@ class Matrix:
                 unmet.append(rule)
         if discovered and not any(map(names_discovered, (*matched["require_approval"], *matched["allow"]))):
             matched["require_approval"] = matched["allow"] = []  # what only restricts gives no right
-        return _weigh(matched, used, tuple(unmet))
+        return _verdict_of(matched, used, tuple(unmet))
 
     def trace(
-        self, who: Who, tool: str, operation: str, context: Mapping[str, Any], *, discovered: bool = False
+        self, who: Principal, tool: str, operation: str, context: Mapping[str, Any], *, discovered: bool = False
     ) -> tuple[RuleTrace, ...]:
         """Say of every rule for this tool how it was weighed."""
         said = []
@@ -201,45 +201,47 @@ class Matrix:
             )
         return tuple(said)
 
-    def _misses(self, rule: Rule, who: Who, tool: str, operation: str) -> str:
+    def _misses(self, rule: Rule, who: Principal, tool: str, operation: str) -> str:
         """Return the first part of *rule* that does not match, or an empty string where all do."""
         values = (tool, operation, who.project, who.network, who.agent, who.agent_type, who.caller)
         for place, fits in self._tests[id(rule)]:
             if not fits(values[place]):
-                name = PARTS[place]
+                name = PATTERN_FIELDS[place]
                 return f"{name} {values[place]!r} is not {getattr(rule, name)!r}"
         return ""
 
     def applies(self, rule: Rule, context: Mapping[str, Any]) -> bool:
         """Say whether the condition of *rule* holds; one that is unclear holds only where the rule restricts."""
         met = self._met(rule, context)
-        return met is Met.YES if rule.effect == "allow" else met is not Met.NO
+        return met is ConditionResult.YES if rule.effect == "allow" else met is not ConditionResult.NO
 
-    def _met(self, rule: Rule, context: Mapping[str, Any]) -> Met:
-        return Met.YES if rule.when is None else self.met(rule.when, context)
+    def _met(self, rule: Rule, context: Mapping[str, Any]) -> ConditionResult:
+        return ConditionResult.YES if rule.when is None else self.met(rule.when, context)
 
-    def met(self, when: str, context: Mapping[str, Any]) -> Met:
+    def met(self, when: str, context: Mapping[str, Any]) -> ConditionResult:
         """Weigh one condition, compiled once."""
         condition = self._conditions.get(when)
         if condition is None:
             try:
                 condition = self._conditions[when] = self._compiler(when)
             except ValueError:  # it compiled when it was applied; a library that has changed since must not allow
-                return Met.UNCLEAR
+                return ConditionResult.UNCLEAR
         return condition(context)
 
 
-def _weigh(matched: Mapping[Effect, Sequence[Rule]], used: Used, unmet: tuple[Rule, ...]) -> Verdict:
+def _verdict_of(
+    matched: Mapping[RuleEffect, Sequence[Rule]], used: LimitUsage, unmet: tuple[Rule, ...]
+) -> MatrixVerdict:
     if matched["deny"]:
         deciding = tuple(matched["deny"])
-        return Verdict(effect="deny", rule=deciding[0], deciding=deciding, unmet=unmet)
+        return MatrixVerdict(effect="deny", rule=deciding[0], deciding=deciding, unmet=unmet)
     passing = (*matched["require_approval"], *matched["allow"])
     counted = tuple(rule for rule in passing if rule.max_calls_per_run is not None)
     rated = tuple(_rate(rule) for rule in passing if rule.rate_calls is not None)
     for rule in passing:
         limit = _limit(rule, used)
         if limit is not None:
-            return Verdict(
+            return MatrixVerdict(
                 effect="deny",
                 rule=rule,
                 deciding=(rule,),
@@ -249,14 +251,14 @@ def _weigh(matched: Mapping[Effect, Sequence[Rule]], used: Used, unmet: tuple[Ru
                 limit=limit,
                 unmet=unmet,
             )
-    effect: Effect = "require_approval" if matched["require_approval"] else "allow"
+    effect: RuleEffect = "require_approval" if matched["require_approval"] else "allow"
     deciding = tuple(matched[effect])
     if not deciding:
-        return Verdict(effect="deny", unmet=unmet)
-    return Verdict(effect=effect, rule=deciding[0], deciding=deciding, counted=counted, rated=rated, unmet=unmet)
+        return MatrixVerdict(effect="deny", unmet=unmet)
+    return MatrixVerdict(effect=effect, rule=deciding[0], deciding=deciding, counted=counted, rated=rated, unmet=unmet)
 
 
-def _limit(rule: Rule, used: Used) -> Limit | None:
+def _limit(rule: Rule, used: LimitUsage) -> LimitKind | None:
     """Return the limit of *rule* that is used up; None where it has room, or has no limits."""
     if rule.max_calls_per_run is not None and used.calls.get(rule.name, 0) >= rule.max_calls_per_run:
         return "calls"
@@ -268,13 +270,13 @@ def _limit(rule: Rule, used: Used) -> Limit | None:
     return None
 
 
-def _rate(rule: Rule) -> Rate:
-    return Rate(rule.name, rule.rate_calls or 0, rule.rate_per_s or 1)
+def _rate(rule: Rule) -> RateLimit:
+    return RateLimit(rule.name, rule.rate_calls or 0, rule.rate_per_s or 1)
 
 
 def _tests(rule: Rule) -> tuple[tuple[int, Callable[[str], object]], ...]:
-    """Return what a call must fit, by place in `PARTS`; what fits everything is left out."""
-    patterns = ((place, getattr(rule, name)) for place, name in enumerate(PARTS))
+    """Return what a call must fit, by place in `PATTERN_FIELDS`; what fits everything is left out."""
+    patterns = ((place, getattr(rule, name)) for place, name in enumerate(PATTERN_FIELDS))
     return tuple((place, _fits(pattern)) for place, pattern in patterns if pattern != "*")
 
 
@@ -287,7 +289,7 @@ def names_discovered(rule: Rule) -> bool:
     return _is_exact(rule.tool) or (rule.discovered and _TOOLSET_HEAD.match(rule.tool) is not None)
 
 
-def _of_discovered(found: tuple[Rule, ...]) -> tuple[Rule, ...]:
+def _for_discovered(found: tuple[Rule, ...]) -> tuple[Rule, ...]:
     kept = tuple(rule for rule in found if rule.effect != "allow" or names_discovered(rule))
     opened = any(rule.effect != "deny" and names_discovered(rule) for rule in kept)
     return kept if opened else tuple(rule for rule in kept if rule.effect == "deny")

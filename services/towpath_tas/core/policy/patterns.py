@@ -35,13 +35,13 @@ def matching(pattern: str, names: Collection[str]) -> list[str]:
     return [name for name in names if glob_matches(pattern, name)]
 
 
-def meant(pattern: str, names: Sequence[str]) -> str:
+def did_you_mean(pattern: str, names: Sequence[str]) -> str:
     """Return a question after the name that was probably meant, or an empty string."""
     near = difflib.get_close_matches(pattern, names, n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def simpler(pattern: str) -> str:
+def simplified(pattern: str) -> str:
     """Return the plainest spelling of *pattern*: `**` is `*`, `[a]` is `a`, `*?` is `?*`."""
     pieces = [piece[1] if _is_one_letter(piece) else piece for piece in _pieces(pattern)]
     changed = True
@@ -59,7 +59,7 @@ def simpler(pattern: str) -> str:
     return "".join(pieces)
 
 
-def never_closes(pattern: str) -> bool:
+def has_unclosed_bracket(pattern: str) -> bool:
     """Say whether *pattern* has a `[` that no `]` closes: it then stands for itself, and no name has one."""
     place = pattern.find("[")
     while place >= 0:

@@ -12,8 +12,15 @@ from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_contracts.tools.child_tools import DELEGATE
 from towpath_tas.core.policy.condition_analysis import never_true
-from towpath_tas.core.policy.matrix import PARTS, Rule, Who, glob_matches
-from towpath_tas.core.policy.patterns import covers, is_pattern, matching, meant, never_closes, simpler
+from towpath_tas.core.policy.matrix import PATTERN_FIELDS, Principal, Rule, glob_matches
+from towpath_tas.core.policy.patterns import (
+    covers,
+    did_you_mean,
+    has_unclosed_bracket,
+    is_pattern,
+    matching,
+    simplified,
+)
 
 MAX_PAIRS = 1_000_000
 """Pairs of rules that are compared: about a second."""
@@ -35,7 +42,7 @@ Finding = tuple[str, str]
 """The kind of a finding, and what is said of it."""
 
 
-class Agent(NamedTuple):
+class NetworkAgent(NamedTuple):
     """What a network says of one agent, as far as rules can speak of it."""
 
     key: str
@@ -44,18 +51,18 @@ class Agent(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class ProjectNames:
     """What the names of a project's rules are looked up in: its tools, and its networks' agents."""
 
     project: str = ""
     tools: Mapping[str, ToolSpec] = field(default_factory=dict)
-    networks: Mapping[str, Sequence[Agent]] = field(default_factory=dict)
+    networks: Mapping[str, Sequence[NetworkAgent]] = field(default_factory=dict)
 
 
-def check(rules: Sequence[Rule], lines: Sequence[int], around: Surroundings) -> tuple[ProblemDetail, ...]:
+def check(rules: Sequence[Rule], lines: Sequence[int], around: ProjectNames) -> tuple[ProblemDetail, ...]:
     """Return everything that is probably wrong with *rules*, which begin at *lines* of their file."""
     found = []
-    for place, (code, detail) in _all(rules, around):
+    for place, (code, detail) in _findings(rules, around):
         line = f"line {lines[place]}: " if place < len(lines) else ""
         name = rules[place].name
         found.append(ProblemDetail(pointer=f"/rules/{place}", code=code, detail=f"{line}rule {name}: {detail}"))
@@ -64,46 +71,46 @@ def check(rules: Sequence[Rule], lines: Sequence[int], around: Surroundings) -> 
     return tuple(found)
 
 
-def _all(rules: Sequence[Rule], around: Surroundings) -> Iterator[tuple[int, Finding]]:
+def _findings(rules: Sequence[Rule], around: ProjectNames) -> Iterator[tuple[int, Finding]]:
     for place, rule in enumerate(rules):
         looks = [_spelling(rule)]
         if not around.project or glob_matches(rule.project, around.project):
-            looks += [_tools(rule, around), _people(rule, around), _arguments(rule, around), _never_true(rule, around)]
+            looks += [_tools(rule, around), _agents(rule, around), _arguments(rule, around), _never_true(rule, around)]
         yield from ((place, finding) for look in looks for finding in look)
     yield from _names(rules)
     yield from _unreachable(rules)
 
 
-def unknown_people(who: Who, tool: str, rules: Sequence[Rule], around: Surroundings) -> tuple[str, ...]:
+def unknown_agents(who: Principal, tool: str, rules: Sequence[Rule], around: ProjectNames) -> tuple[str, ...]:
     """Say what a question about *tool* and the *rules* that speak of it name and nobody has: networks and agents."""
     said = []
     if who.network not in around.networks:
-        said.append(f"no published network is named {who.network!r}{meant(who.network, list(around.networks))}")
+        said.append(f"no published network is named {who.network!r}{did_you_mean(who.network, list(around.networks))}")
     else:
         agents = [agent.key for agent in around.networks[who.network]]
         if who.agent not in agents:
-            said.append(f"{who.network} has no agent {who.agent!r}{meant(who.agent, agents)}")
+            said.append(f"{who.network} has no agent {who.agent!r}{did_you_mean(who.agent, agents)}")
     for rule in rules:
         if glob_matches(rule.project, around.project) and glob_matches(rule.tool, tool):
-            said += [f"rule {rule.name}: {detail}" for code, detail in _people(rule, around) if code not in HINTS]
+            said += [f"rule {rule.name}: {detail}" for code, detail in _agents(rule, around) if code not in HINTS]
     return tuple(said[:MAX_WARNINGS])
 
 
 def _spelling(rule: Rule) -> Iterator[Finding]:
-    for part in PARTS:
+    for part in PATTERN_FIELDS:
         pattern = getattr(rule, part)
-        if never_closes(pattern):
+        if has_unclosed_bracket(pattern):
             yield "spelling", f"{part} {pattern!r} has a '[' that never closes, so it matches no name"
-        elif (plain := simpler(pattern)) != pattern:
+        elif (plain := simplified(pattern)) != pattern:
             yield "spelling", f"{part} {pattern!r} is spelt {plain!r}"
 
 
-def _tools(rule: Rule, around: Surroundings) -> Iterator[Finding]:
+def _tools(rule: Rule, around: ProjectNames) -> Iterator[Finding]:
     known = matching(rule.tool, around.tools)
     if not known and rule.tool.startswith(DELEGATE):
         return  # a team's delegates are called after its members
     if not known:
-        yield "tool_unknown", f"no registered tool matches {rule.tool!r}{meant(rule.tool, list(around.tools))}"
+        yield "tool_unknown", f"no registered tool matches {rule.tool!r}{did_you_mean(rule.tool, list(around.tools))}"
         return
     operations = sorted({around.tools[name].operation for name in known})
     if not matching(rule.operation, operations):
@@ -111,28 +118,28 @@ def _tools(rule: Rule, around: Surroundings) -> Iterator[Finding]:
         yield "operation_unknown", f"no tool that matches {rule.tool!r} has operation {rule.operation!r}, only {had}"
 
 
-def _people(rule: Rule, around: Surroundings) -> Iterator[Finding]:
+def _agents(rule: Rule, around: ProjectNames) -> Iterator[Finding]:
     if rule.network == rule.agent == rule.agent_type == "*":
         return
     networks = matching(rule.network, around.networks)
     if not networks:
-        asked = meant(rule.network, list(around.networks))
+        asked = did_you_mean(rule.network, list(around.networks))
         yield "network_unknown", f"no published network matches {rule.network!r}{asked}"
         return
     agents = [agent for name in networks for agent in around.networks[name]]
     named = [agent for agent in agents if glob_matches(rule.agent, agent.key)]
     meant_ones = [agent for agent in named if glob_matches(rule.agent_type, agent.kind)]
     if not named:
-        asked = meant(rule.agent, [agent.key for agent in agents])
+        asked = did_you_mean(rule.agent, [agent.key for agent in agents])
         yield "agent_unknown", f"no agent of {_listed(networks)} matches {rule.agent!r}{asked}"
     elif not meant_ones:
-        asked = meant(rule.agent_type, [agent.kind for agent in named if agent.kind])
+        asked = did_you_mean(rule.agent_type, [agent.kind for agent in named if agent.kind])
         yield "agent_type_unknown", f"no agent that it names is of a type that matches {rule.agent_type!r}{asked}"
     elif rule.effect != "deny" and not any(matching(rule.tool, agent.tools) for agent in meant_ones):
         yield "not_equipped", f"no agent that it names is equipped with a tool that matches {rule.tool!r}"
 
 
-def _arguments(rule: Rule, around: Surroundings) -> Iterator[Finding]:
+def _arguments(rule: Rule, around: ProjectNames) -> Iterator[Finding]:
     """An argument that no tool takes is missing in every call: the condition is then never clear."""
     tools = [around.tools[name] for name in matching(rule.tool, around.tools)]
     if rule.when is None or not tools or any(_is_open(tool) for tool in tools):
@@ -142,11 +149,11 @@ def _arguments(rule: Rule, around: Surroundings) -> Iterator[Finding]:
         if name not in taken:
             yield (
                 "argument_unknown",
-                f"no tool that matches {rule.tool!r} takes an argument {name!r}{meant(name, taken)}",
+                f"no tool that matches {rule.tool!r} takes an argument {name!r}{did_you_mean(name, taken)}",
             )
 
 
-def _never_true(rule: Rule, around: Surroundings) -> Iterator[Finding]:
+def _never_true(rule: Rule, around: ProjectNames) -> Iterator[Finding]:
     """What is no boolean is never true: where it has to be, an allowing rule never applies, and any other always."""
     tools = [around.tools[name] for name in matching(rule.tool, around.tools)]
     if rule.when is None:
@@ -166,7 +173,7 @@ def _names(rules: Sequence[Rule]) -> Iterator[tuple[int, Finding]]:
     """One spelling of everything: of rules' names, and of whom and what they speak."""
     seen: dict[tuple[str, str], str] = {}
     for place, rule in enumerate(rules):
-        for part in ("name", *PARTS):
+        for part in ("name", *PATTERN_FIELDS):
             word = getattr(rule, part)
             if is_pattern(word):
                 continue
@@ -191,17 +198,19 @@ def _unreachable(rules: Sequence[Rule]) -> Iterator[tuple[int, Finding]]:
             yield place, ("unchecked", "from here on no rule was looked at for being unreachable: there are too many")
             return
         for other in others:
-            finding = _beaten(rule, other, above=places[id(other)] < place) if other is not rule else None
+            finding = _superseded_finding(rule, other, above=places[id(other)] < place) if other is not rule else None
             if finding is not None:
                 yield place, finding
                 break
 
 
-def _beaten(rule: Rule, other: Rule, *, above: bool) -> Finding | None:
+def _superseded_finding(rule: Rule, other: Rule, *, above: bool) -> Finding | None:
     """Say why *rule* never decides because of *other*; of two equal ones the lower is told."""
-    if other.when not in {None, rule.when} or not all(covers(getattr(other, p), getattr(rule, p)) for p in PARTS):
+    if other.when not in {None, rule.when} or not all(
+        covers(getattr(other, p), getattr(rule, p)) for p in PATTERN_FIELDS
+    ):
         return None
-    same = rule.when == other.when and all(getattr(rule, part) == getattr(other, part) for part in PARTS)
+    same = rule.when == other.when and all(getattr(rule, part) == getattr(other, part) for part in PATTERN_FIELDS)
     if rule.effect == other.effect:
         if same and above and all(getattr(rule, name) == getattr(other, name) for name in _LIMITS):
             return "duplicate_rule", f"it says the same as {other.name!r}"
@@ -209,7 +218,7 @@ def _beaten(rule: Rule, other: Rule, *, above: bool) -> Finding | None:
         return ("unreachable", f"it adds nothing to {other.name!r}, which denies more") if wider else None
     if other.effect == "deny":
         said = f"{other.name!r} denies"
-    elif rule.effect == "allow" and other.effect == "require_approval" and not _has_a_say(rule, other):
+    elif rule.effect == "allow" and other.effect == "require_approval" and not _matters_beside(rule, other):
         said = f"{other.name!r} asks a person"
     else:
         return None
@@ -218,7 +227,7 @@ def _beaten(rule: Rule, other: Rule, *, above: bool) -> Finding | None:
     return "unreachable", f"it never decides: {said} wherever it applies"
 
 
-def _has_a_say(rule: Rule, other: Rule) -> bool:
+def _matters_beside(rule: Rule, other: Rule) -> bool:
     """Whether an allowing rule matters beside one that asks: by its limits, or by opening a discovered tool."""
     limited = any(
         getattr(rule, name) is not None for name in ("max_calls_per_run", "rate_calls", "max_cost_per_run_usd")

@@ -16,14 +16,14 @@ from typing import cast
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_contracts.tools.policy import MAX_EXAMPLES, MAX_EXAMPLES_AT_ONCE, Change, DiffExample, DiffGroup
 from towpath_contracts.tools.policy import Verdict as Word
-from towpath_tas.core.authorization import Asked, Law, asked_again
-from towpath_tas.core.calls.call import Call, Note, Step
+from towpath_tas.core.authorization import AuthorizationQuery, PolicyBundle, query_of_call
+from towpath_tas.core.calls.call import AuditNote, LedgerCall, LedgerChange
 from towpath_tas.core.denials import Violation
-from towpath_tas.core.policy.conditions import Compiler
-from towpath_tas.core.policy.matrix import Effect, Matrix, Rule, Verdict
-from towpath_tas.core.provenance.provenance_messages import matters, members, unread
+from towpath_tas.core.policy.conditions import ConditionCompiler
+from towpath_tas.core.policy.matrix import Matrix, MatrixVerdict, Rule, RuleEffect
+from towpath_tas.core.provenance.provenance_messages import needs_knowledge, origin_members, origin_without_reading
 
-CHANGES: dict[Effect, Change] = {
+CHANGES: dict[RuleEffect, Change] = {
     "deny": "newly_denied",
     "allow": "newly_allowed",
     "require_approval": "newly_gated",
@@ -36,24 +36,24 @@ FORGOTTEN = "forgotten"
 EDITED = "edited"
 """A person changed the arguments, so what was decided first was about others."""
 
-UNREAD = "origin_unread"
+ORIGIN_UNREAD = "origin_unread"
 """The matrix asks where a value came from, and nobody looked when the call was decided."""
 
 _Key = tuple[str, str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
+class RecordedDecision:
     """A recorded first decision about *call*; None where the ledger no longer has it."""
 
-    call: Call | None
+    call: LedgerCall | None
     at: datetime
     verdict: str
     rule: str | None
     policy_version: int
 
 
-def unlimited(rules: Iterable[Rule], compiler: Compiler, version: int = 0) -> Matrix:
+def without_limits(rules: Iterable[Rule], compiler: ConditionCompiler, version: int = 0) -> Matrix:
     """Return the matrix of *rules* without their limits."""
     without = [
         replace(rule, max_calls_per_run=None, rate_calls=None, rate_per_s=None, max_cost_per_run_usd=None)
@@ -62,7 +62,7 @@ def unlimited(rules: Iterable[Rule], compiler: Compiler, version: int = 0) -> Ma
     return Matrix(without, compiler, version)
 
 
-class Weighing:
+class PolicyComparison:
     """Weighs recorded decisions by one matrix and counts what differs. Its memory grows with groups, not calls."""
 
     def __init__(self, matrix: Matrix, specs: Mapping[str, ToolSpec], examples: int = MAX_EXAMPLES) -> None:
@@ -76,19 +76,19 @@ class Weighing:
         self.left_out: Counter[str] = Counter()
         self.calls = 0
 
-    def add(self, recorded: Recorded) -> None:
+    def add(self, recorded: RecordedDecision) -> None:
         """Weigh one decision again."""
-        why = _not_weighed(recorded)
+        why = _not_comparable(recorded)
         call = recorded.call
         if why is not None or call is None:
             self.left_out[why or FORGOTTEN] += 1
             return
-        asked = with_origin(self._matrix, asked_again(call), call.operation, self._specs.get(call.tool))
+        asked = with_origin(self._matrix, query_of_call(call), call.operation, self._specs.get(call.tool))
         if asked is None:
-            self.left_out[UNREAD] += 1
+            self.left_out[ORIGIN_UNREAD] += 1
             return
         self.calls += 1
-        verdict = said(self._matrix, asked, call.operation, self._specs.get(call.tool))
+        verdict = decide_again(self._matrix, asked, call.operation, self._specs.get(call.tool))
         if verdict.effect == recorded.verdict:
             return
         key = (CHANGES[verdict.effect], recorded.verdict, call.network, call.agent_key, call.tool)
@@ -114,13 +114,15 @@ class Weighing:
         )
 
 
-def said(matrix: Matrix, asked: Asked, operation: str, spec: ToolSpec | None) -> Verdict:
+def decide_again(matrix: Matrix, asked: AuthorizationQuery, operation: str, spec: ToolSpec | None) -> MatrixVerdict:
     """Return what *matrix* says to a call."""
     found = spec is not None and spec.discovered
     return matrix.decide(asked.who, asked.tool, operation, asked.context(), discovered=found)
 
 
-def with_origin(matrix: Matrix, asked: Asked, operation: str, spec: ToolSpec | None) -> Asked | None:
+def with_origin(
+    matrix: Matrix, asked: AuthorizationQuery, operation: str, spec: ToolSpec | None
+) -> AuthorizationQuery | None:
     """Return *asked* with what is known of its values' origin; None where *matrix* would have to know more.
 
     Where a value came from is only looked up for calls where a rule or a person asks, so most records don't say.
@@ -128,15 +130,15 @@ def with_origin(matrix: Matrix, asked: Asked, operation: str, spec: ToolSpec | N
     if asked.origin is not None or not matrix.names_origin:
         return asked
     near = matrix.candidates(asked.who, asked.tool, operation)
-    naming = [rule.when for rule in near if rule.when is not None and members(rule.when)]
+    naming = [rule.when for rule in near if rule.when is not None and origin_members(rule.when)]
     if not naming:
         return asked
-    if spec is None or matters(naming, spec):
+    if spec is None or needs_knowledge(naming, spec):
         return None
-    return replace(asked, origin=unread(spec))
+    return replace(asked, origin=origin_without_reading(spec))
 
 
-def _not_weighed(recorded: Recorded) -> str | None:
+def _not_comparable(recorded: RecordedDecision) -> str | None:
     """Return why another matrix could not have changed *recorded*; None where it could."""
     call = recorded.call
     if call is None:
@@ -149,13 +151,13 @@ def _not_weighed(recorded: Recorded) -> str | None:
     return None if violation == Violation.PERMISSION else violation
 
 
-def _violation(call: Call) -> str:
+def _violation(call: LedgerCall) -> str:
     """Why a call was denied at once: what the run was told of it stays in the ledger."""
     denial = json.loads(call.fact or "{}").get("denial") or {}
     return str(denial.get("violation_type") or Violation.PERMISSION)
 
 
-def _example(call: Call, recorded: Recorded, rule_now: str | None) -> DiffExample:
+def _example(call: LedgerCall, recorded: RecordedDecision, rule_now: str | None) -> DiffExample:
     return DiffExample(
         run_id=call.run_id,
         execution_id=call.execution_id,
@@ -166,11 +168,11 @@ def _example(call: Call, recorded: Recorded, rule_now: str | None) -> DiffExampl
     )
 
 
-PHASE = "shadow"
+SHADOW_PHASE = "shadow"
 """The phase of the audit entry that tells a divergence; its verdict is `allow->deny`: decided, and said otherwise."""
 
 
-def beside(step: Step, asked: Asked, law: Law) -> Step:
+def with_shadow_note(step: LedgerChange, asked: AuthorizationQuery, law: PolicyBundle) -> LedgerChange:
     """Return *step*, which first decided the call that *asked* about, with the word of *law*'s shadow if it differs."""
     decided = next((note for note in step.notes if note.phase == "decision"), None)
     tool = law.registry.tools.get(asked.tool)
@@ -180,11 +182,11 @@ def beside(step: Step, asked: Asked, law: Law) -> Step:
     known = with_origin(law.shadow, told, tool.spec.operation, tool.spec)
     if known is None:
         return step  # decided before anybody looked where its values come from
-    verdict = said(law.shadow, known, tool.spec.operation, tool.spec)
+    verdict = decide_again(law.shadow, known, tool.spec.operation, tool.spec)
     if verdict.effect == decided.verdict:
         return step
-    note = Note(
-        phase=PHASE,
+    note = AuditNote(
+        phase=SHADOW_PHASE,
         verdict=f"{decided.verdict}->{verdict.effect}",
         call=decided.call,
         detail={"rule": verdict.rule.name if verdict.rule else None},
@@ -192,5 +194,5 @@ def beside(step: Step, asked: Asked, law: Law) -> Step:
     return replace(step, notes=(*step.notes, note))
 
 
-def _by_matrix(decided: Note) -> bool:
+def _by_matrix(decided: AuditNote) -> bool:
     return decided.verdict != "deny" or (decided.detail or {}).get("violation_type") == Violation.PERMISSION

@@ -14,7 +14,7 @@ import yaml
 
 from towpath_contracts.canonical import digest
 from towpath_contracts.problems.registry import ProblemDetail
-from towpath_tas.core.policy.conditions import Compiler
+from towpath_tas.core.policy.conditions import ConditionCompiler
 from towpath_tas.core.policy.matrix import DEFAULT_EXPIRES_S, OnExpiry, Rule
 
 MAX_RULES = 10_000
@@ -34,14 +34,14 @@ _KEYS = (
     *("expires_s", "quorum", "on_expiry", "discovered", "note", "owner"),
 )
 _RATE = ("calls", "per_s")
-_TOP = ("kind", "rules", "version", "note")
+_TOP_KEYS = ("kind", "rules", "version", "note")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,127}")
 _GLOB = re.compile(r"[A-Za-z0-9_.:/*?\[\]!-]{1,128}")
 _LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(slots=True)
-class PolicyFile:
+class ParsedPolicy:
     """What reading found: the rules with the lines where they begin, or the problems. Never both."""
 
     rules: tuple[Rule, ...] = ()
@@ -59,7 +59,7 @@ class _Findings:
             self.problems.append(ProblemDetail(pointer=pointer, code=code, detail=line + detail))
 
 
-def read_policy(text: str, compiler: Compiler) -> PolicyFile:
+def read_policy(text: str, compiler: ConditionCompiler) -> ParsedPolicy:
     """Read a policy; conditions are compiled with *compiler* to check them."""
     found = _Findings()
     root = _compose(text, found)
@@ -67,8 +67,8 @@ def read_policy(text: str, compiler: Compiler) -> PolicyFile:
     if root is not None:
         placed = _document(root, compiler, found)
     if found.problems:
-        return PolicyFile(problems=tuple(found.problems))
-    return PolicyFile(rules=tuple(rule for rule, _ in placed), lines=tuple(line for _, line in placed))
+        return ParsedPolicy(problems=tuple(found.problems))
+    return ParsedPolicy(rules=tuple(rule for rule, _ in placed), lines=tuple(line for _, line in placed))
 
 
 def rule_row(rule: Rule) -> dict[str, Any]:
@@ -102,8 +102,8 @@ def _compose(text: str, found: _Findings) -> yaml.Node | None:
     return node
 
 
-def _document(root: yaml.Node, compiler: Compiler, found: _Findings) -> list[tuple[Rule, int]]:
-    top = _mapping(root, "", _TOP, found)
+def _document(root: yaml.Node, compiler: ConditionCompiler, found: _Findings) -> list[tuple[Rule, int]]:
+    top = _mapping(root, "", _TOP_KEYS, found)
     if top is None:
         return []
     kind = top.get("kind")
@@ -150,7 +150,7 @@ def _written_name(node: yaml.Node) -> str:
     return str(first.value) if isinstance(first, yaml.ScalarNode) else ""
 
 
-def _rule(node: yaml.Node, at: str, compiler: Compiler, found: _Findings) -> Rule | None:
+def _rule(node: yaml.Node, at: str, compiler: ConditionCompiler, found: _Findings) -> Rule | None:
     before = len(found.problems)
     parts = _mapping(node, at, _KEYS, found)
     if parts is None:
@@ -171,7 +171,7 @@ def _rule(node: yaml.Node, at: str, compiler: Compiler, found: _Findings) -> Rul
     if "when" in parts:
         values["when"] = _condition(parts["when"], f"{at}/when", compiler, found)
     _limits(parts, effect, at, values, found)
-    _asking(parts, effect, at, values, found)
+    _approval_settings(parts, effect, at, values, found)
     if "discovered" in parts:
         values["discovered"] = _discovered(parts, effect, at, found)
     if len(found.problems) > before:
@@ -201,7 +201,9 @@ def _limits(
         if key in parts and effect == "deny":
             found.add(parts[key], f"{at}/{key}", "useless", "a deny rule has no limit")
     if "max_calls_per_run" in parts:
-        values["max_calls_per_run"] = _whole(parts["max_calls_per_run"], f"{at}/max_calls_per_run", 1, MAX_CALLS, found)
+        values["max_calls_per_run"] = _whole_number(
+            parts["max_calls_per_run"], f"{at}/max_calls_per_run", 1, MAX_CALLS, found
+        )
     if "rate" in parts:
         _rate(parts["rate"], f"{at}/rate", values, found)
     if "max_cost_per_run_usd" in parts:
@@ -216,10 +218,10 @@ def _rate(node: yaml.Node, at: str, values: dict[str, Any], found: _Findings) ->
         if key not in rate:
             found.add(node, f"{at}/{key}", "missing", f"{key!r} is missing: write 'rate: {{calls: 10, per_s: 60}}'")
         else:
-            values[f"rate_{key}"] = _whole(rate[key], f"{at}/{key}", 1, most, found)
+            values[f"rate_{key}"] = _whole_number(rate[key], f"{at}/{key}", 1, most, found)
 
 
-def _asking(
+def _approval_settings(
     parts: Mapping[str, yaml.Node], effect: str | None, at: str, values: dict[str, Any], found: _Findings
 ) -> None:
     for key in ("expires_s", "quorum", "on_expiry"):
@@ -227,10 +229,10 @@ def _asking(
             what = "expires" if key == "expires_s" else f"has '{key}'"
             found.add(parts[key], f"{at}/{key}", "useless", f"only a require_approval rule {what}")
     if "expires_s" in parts:
-        seconds = _whole(parts["expires_s"], f"{at}/expires_s", MIN_EXPIRES_S, MAX_EXPIRES_S, found)
+        seconds = _whole_number(parts["expires_s"], f"{at}/expires_s", MIN_EXPIRES_S, MAX_EXPIRES_S, found)
         values["expires_s"] = DEFAULT_EXPIRES_S if seconds is None else seconds
     if "quorum" in parts:
-        values["quorum"] = _whole(parts["quorum"], f"{at}/quorum", 1, MAX_QUORUM, found)
+        values["quorum"] = _whole_number(parts["quorum"], f"{at}/quorum", 1, MAX_QUORUM, found)
     if "on_expiry" in parts:
         said = _text(parts["on_expiry"], f"{at}/on_expiry", found)
         if said is not None and said not in _ON_EXPIRY:
@@ -278,7 +280,7 @@ def _globbed(node: yaml.Node, at: str, found: _Findings) -> str | None:
     return text
 
 
-def _whole(node: yaml.Node, at: str, least: int, most: int, found: _Findings) -> int | None:
+def _whole_number(node: yaml.Node, at: str, least: int, most: int, found: _Findings) -> int | None:
     text = _text(node, at, found)
     if text is None:
         return None
@@ -299,7 +301,7 @@ def _cost(node: yaml.Node, at: str, found: _Findings) -> float | None:
     return float(text)
 
 
-def _condition(node: yaml.Node, at: str, compiler: Compiler, found: _Findings) -> str | None:
+def _condition(node: yaml.Node, at: str, compiler: ConditionCompiler, found: _Findings) -> str | None:
     text = _text(node, at, found)
     if text is not None:
         try:

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from towpath_contracts.problems.registry import ProblemDetail
-from towpath_tas.core.policy.conditions import Compiler
+from towpath_tas.core.policy.conditions import ConditionCompiler
 from towpath_tas.core.policy.matrix import Rule
 from towpath_tas.core.policy.policy_file import read_policy
 
@@ -22,7 +22,7 @@ _LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Edited:
+class RuleEdit:
     """The new text, or what is wrong; `rewritten` says that the list of rules was written anew."""
 
     text: str = ""
@@ -30,43 +30,43 @@ class Edited:
     problems: tuple[ProblemDetail, ...] = ()
 
 
-def put_rule(text: str, name: str, rule: Mapping[str, Any], compiler: Compiler) -> Edited:
+def put_rule(text: str, name: str, rule: Mapping[str, Any], compiler: ConditionCompiler) -> RuleEdit:
     """Return *text* with *rule* in place of the one named *name*, or added at the end."""
     lonely = read_policy(_document([dict(rule)]), compiler)
     if lonely.problems:
-        return Edited(problems=lonely.problems)
+        return RuleEdit(problems=lonely.problems)
     (new,) = lonely.rules
     if new.name != name:
         said = f"the rule is named {new.name!r}, not {name!r}; to rename one, remove it and put the other"
-        return Edited(problems=(ProblemDetail(pointer="/rule/name", code="name", detail=said),))
+        return RuleEdit(problems=(ProblemDetail(pointer="/rule/name", code="name", detail=said),))
     old = read_policy(text, compiler).rules
     wanted = [new if known.name == name else known for known in old]
     if all(known.name != name for known in old):
         wanted.append(new)
-    return _kept(wanted, compiler, _spliced(text, name, rule), _rewritten(text, name, rule))
+    return _first_equal(wanted, compiler, _spliced(text, name, rule), _rewritten(text, name, rule))
 
 
-def remove_rule(text: str, name: str, compiler: Compiler) -> Edited | None:
+def remove_rule(text: str, name: str, compiler: ConditionCompiler) -> RuleEdit | None:
     """Return *text* without the rule named *name*; None where it has none."""
     old = read_policy(text, compiler).rules
     wanted = [known for known in old if known.name != name]
     if len(wanted) == len(old):
         return None
-    return _kept(wanted, compiler, _spliced(text, name, None), _rewritten(text, name, None))
+    return _first_equal(wanted, compiler, _spliced(text, name, None), _rewritten(text, name, None))
 
 
-def _kept(wanted: Sequence[Rule], compiler: Compiler, *tries: str | None) -> Edited:
+def _first_equal(wanted: Sequence[Rule], compiler: ConditionCompiler, *tries: str | None) -> RuleEdit:
     """The first of *tries* that reads as *wanted*: the lines changed in place, else the list written anew."""
     for rewritten, tried in enumerate(tries):
         if tried is not None and list(read_policy(tried, compiler).rules) == list(wanted):
-            return Edited(text=tried, rewritten=bool(rewritten))
+            return RuleEdit(text=tried, rewritten=bool(rewritten))
     said = "this matrix can't be changed rule by rule; apply it whole"
-    return Edited(problems=(ProblemDetail(code="form", detail=said),))
+    return RuleEdit(problems=(ProblemDetail(code="form", detail=said),))
 
 
 def _spliced(text: str, name: str, rule: Mapping[str, Any] | None) -> str | None:
     """Change only the lines of the rule; None where they hold something else too."""
-    listed = _listed(text)
+    listed = _rules_node(text)
     if listed is None or listed.flow_style or not listed.value:
         return None
     lines = text.splitlines(keepends=True)
@@ -78,10 +78,10 @@ def _spliced(text: str, name: str, rule: Mapping[str, Any] | None) -> str | None
         head = lines[:at]
         if head and not head[-1].endswith("\n"):
             head[-1] += "\n"
-        return "".join([*head, _item(rule or {}, indent), *lines[at:]])
+        return "".join([*head, _list_item(rule or {}, indent), *lines[at:]])
     first, last = spans[place]
     if rule is not None:
-        return "".join([*lines[:first], _item(rule, indent), *lines[last + 1 :]])
+        return "".join([*lines[:first], _list_item(rule, indent), *lines[last + 1 :]])
     if len(spans) == 1:
         return None  # a list of nothing has another form
     least = spans[place - 1][1] + 1 if place else 0
@@ -92,7 +92,7 @@ def _spliced(text: str, name: str, rule: Mapping[str, Any] | None) -> str | None
 
 def _rewritten(text: str, name: str, rule: Mapping[str, Any] | None) -> str | None:
     """Write the list of rules anew where it stands; what is around it stays."""
-    listed = _listed(text)
+    listed = _rules_node(text)
     if listed is None:
         return None
     written = yaml.load(text, Loader=_LOADER)["rules"]  # noqa: S506 - the loader is a safe one
@@ -111,7 +111,7 @@ def _rewritten(text: str, name: str, rule: Mapping[str, Any] | None) -> str | No
         tail = "".join([lines[last.line][last.column :], *lines[last.line + 1 :]]).lstrip(" \n")
     else:
         tail = "".join(lines[_last_line(listed) + 1 :])
-    body = "".join("\n" + _item(one, 2).rstrip("\n") for one in rules) if rules else " []"
+    body = "".join("\n" + _list_item(one, 2).rstrip("\n") for one in rules) if rules else " []"
     return f"{head}{body}\n{tail}"
 
 
@@ -119,7 +119,7 @@ def _document(rules: Sequence[Mapping[str, Any]]) -> str:
     return _dumped({"kind": "Policy", "rules": list(rules)})
 
 
-def _item(rule: Mapping[str, Any], indent: int) -> str:
+def _list_item(rule: Mapping[str, Any], indent: int) -> str:
     """One rule as an item of a list at *indent*."""
     lines = _dumped(dict(rule)).splitlines(keepends=True)
     return "".join(" " * indent + ("- " if number == 0 else "  ") + line for number, line in enumerate(lines))
@@ -130,7 +130,7 @@ def _dumped(value: Any) -> str:
     return dumped
 
 
-def _listed(text: str) -> yaml.SequenceNode | None:
+def _rules_node(text: str) -> yaml.SequenceNode | None:
     try:
         root = yaml.compose(text, Loader=_LOADER)
     except yaml.YAMLError:

@@ -14,7 +14,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
 from towpath_tas.core.provenance.value_matching import (
     MIN_HIDDEN,
-    Said,
+    TrustedText,
     is_pointers,
     pointers,
     same_forms,
@@ -24,7 +24,7 @@ from towpath_tas.core.provenance.value_matching import (
 )
 
 FIXED, TASK, RECORD, UNKNOWN, UNTRUSTED = "fixed", "task", "record", "unknown", "untrusted"
-WORDS = (FIXED, TASK, RECORD, UNKNOWN, UNTRUSTED)
+LABELS = (FIXED, TASK, RECORD, UNKNOWN, UNTRUSTED)
 """Where a value comes from, best first. `fixed` is a choice that the tool's own schema lists, or nothing at all."""
 
 MAX_LEAVES = 500
@@ -47,7 +47,7 @@ NONE: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ValueSource:
     """Where a value was seen: `tool` is empty for the task."""
 
     tool: str = ""
@@ -55,7 +55,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class TracedValue:
     """One value of a call, and where it comes from: `arg` is the argument that holds it.
 
     `piece` is the part of a longer text that decided; `pointers` are the words of all that points somewhere in it.
@@ -65,7 +65,7 @@ class Told:
     arg: str
     word: str
     sink: bool = False
-    source: Source | None = None
+    source: ValueSource | None = None
     piece: str = ""
     pointers: tuple[str, ...] = ()
 
@@ -81,19 +81,19 @@ class _Leaf:
 class _Output:
     """Text that one call returned, as it is searched."""
 
-    source: Source
+    source: ValueSource
     letters: str
     words: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class CallOrigin:
     """Where every value of one call comes from, and what its tool may do with them.
 
     `whole` says that nothing of the run was too large to be looked at; `looked` that the tool has anything to guard.
     """
 
-    told: tuple[Told, ...]
+    told: tuple[TracedValue, ...]
     args: tuple[str, ...] = ()
     whole: bool = True
     looked: bool = True
@@ -111,8 +111,8 @@ class Origin:
             "worst": worst(one.word for one in self.told),
             "worst_sink": worst(sinks),
             "worst_pointer": worst(pointed),
-            "sinks": sorted(set(sinks), key=WORDS.index),
-            "pointers": sorted(set(pointed), key=WORDS.index),
+            "sinks": sorted(set(sinks), key=LABELS.index),
+            "pointers": sorted(set(pointed), key=LABELS.index),
             "args": {name: worst(found) for name, found in args.items()},
             "whole": self.whole,
             "writes": self.writes,
@@ -121,39 +121,39 @@ class Origin:
 
     def shown(self) -> tuple[JsonObject, ...]:
         """Return what a person who decides sees: sinks first, then the worst, without the values themselves."""
-        ranked = sorted(self.told, key=lambda one: (not one.sink, -WORDS.index(one.word)))
+        ranked = sorted(self.told, key=lambda one: (not one.sink, -LABELS.index(one.word)))
         return tuple(_shown(one) for one in ranked[:MAX_SHOWN])
 
-    def doubtful(self) -> tuple[Told, ...]:
+    def doubtful(self) -> tuple[TracedValue, ...]:
         """Return the values that nothing vouches for, sinks first."""
         return tuple(
             sorted(
                 (one for one in self.told if one.word in {UNKNOWN, UNTRUSTED} or UNTRUSTED in one.pointers),
-                key=lambda one: (not one.sink, -WORDS.index(one.word)),
+                key=lambda one: (not one.sink, -LABELS.index(one.word)),
             )
         )
 
 
 @dataclass(slots=True)
-class Knowledge:
+class RunKnowledge:
     """What the platform itself has seen in one run. It only grows."""
 
     whole: bool = True
     chars: int = 0
-    _said: list[Said] = field(default_factory=list)
-    _given: dict[str, Source] = field(default_factory=dict)
-    _record: dict[str, Source] = field(default_factory=dict)
+    _said: list[TrustedText] = field(default_factory=list)
+    _given: dict[str, ValueSource] = field(default_factory=dict)
+    _record: dict[str, ValueSource] = field(default_factory=dict)
     _outputs: list[_Output] = field(default_factory=list)
     _records: list[_Output] = field(default_factory=list)
 
     def add_task(self, text: str, inputs: Any = None) -> None:
         """Take the caller's own words: the *text* vouches for what it says, each of the *inputs* for what it is."""
-        self._said.append(Said(text))
+        self._said.append(TrustedText(text))
         for leaf in _leaves(inputs):
             for form in same_forms(leaf.value):
-                self._given.setdefault(form, Source())
+                self._given.setdefault(form, ValueSource())
 
-    def add_output(self, source: Source, result: Any, *, trusted: bool, fields: Sequence[str] = ()) -> None:
+    def add_output(self, source: ValueSource, result: Any, *, trusted: bool, fields: Sequence[str] = ()) -> None:
         """Take what a tool returned: all of it *trusted*, or only what stands at *fields*."""
         patterns = [tuple(path.split(".")) for path in fields]
         untrusted: list[str] = []
@@ -174,7 +174,7 @@ class Knowledge:
         self._hide(self._outputs, source, untrusted)
         self._hide(self._records, source, vouched)
 
-    def add_untrusted(self, source: Source, text: str) -> None:
+    def add_untrusted(self, source: ValueSource, text: str) -> None:
         """Take text that nobody vouches for, such as what a tool said when it failed."""
         self.chars += len(text)
         self._hide(self._outputs, source, [text])
@@ -183,43 +183,45 @@ class Knowledge:
         """Note that something of the run could not be looked at whole."""
         self.whole = False
 
-    def look(self, path: str, arg: str, value: Any, *, sink: bool = False, fixed: frozenset[str] = NONE) -> Told:
+    def look(self, path: str, arg: str, value: Any, *, sink: bool = False, fixed: frozenset[str] = NONE) -> TracedValue:
         """Say where one *value* of *arg* comes from; *fixed* are the `same_forms` that the tool's schema lists."""
         word, source = self._known(value, fixed, exact=sink)
         if isinstance(value, str) and word in {None, UNTRUSTED}:
-            return self._parts(Told(path=path, arg=arg, word=word or UNKNOWN, sink=sink, source=source), value)
+            return self._parts(TracedValue(path=path, arg=arg, word=word or UNKNOWN, sink=sink, source=source), value)
         found = word or UNKNOWN
         pointed = (found,) if isinstance(value, str) and is_pointers(value) else ()
-        return Told(path=path, arg=arg, word=found, sink=sink, source=source, pointers=pointed)
+        return TracedValue(path=path, arg=arg, word=found, sink=sink, source=source, pointers=pointed)
 
-    def origin(self, spec: ToolSpec, args: Mapping[str, Any]) -> Origin:
+    def origin(self, spec: ToolSpec, args: Mapping[str, Any]) -> CallOrigin:
         """Say where every value of a call of *spec* with *args* comes from."""
         declared = spec.parameters.get("properties", {})
         names = frozenset((*_property_names(spec.parameters), *(() if declared else args)))  # else names are data
         shared = spec.parameters.get("$defs", {})
         fixed = {name: frozenset(_fixed(declared.get(name), shared)) for name in args}
         sinks = None if spec.sinks is None else [tuple(path.split(".")) for path in spec.sinks]
-        told: list[Told] = []
+        told: list[TracedValue] = []
         for leaf in _leaves(args, keys=True, known=names):
             if len(told) == MAX_LEAVES:
-                told.append(Told(path="…", arg=leaf.names[0], word=UNTRUSTED, sink=True, pointers=(UNTRUSTED,)))
+                told.append(TracedValue(path="…", arg=leaf.names[0], word=UNTRUSTED, sink=True, pointers=(UNTRUSTED,)))
                 break
             sink = spec.effect_class is not EffectClass.PURE
             if sinks is not None:
                 sink = any(_covers(pattern, leaf.names) for pattern in sinks)
             arg = leaf.names[0]
             told.append(self.look(leaf.path, arg, leaf.value, sink=sink, fixed=fixed[arg]))
-        return Origin(told=tuple(told), args=tuple(args), whole=self.whole, **about(spec))
+        return CallOrigin(told=tuple(told), args=tuple(args), whole=self.whole, **tool_properties(spec))
 
-    def _known(self, value: Any, fixed: frozenset[str], *, exact: bool = False) -> tuple[str | None, Source | None]:
+    def _known(
+        self, value: Any, fixed: frozenset[str], *, exact: bool = False
+    ) -> tuple[str | None, ValueSource | None]:
         if value is None or isinstance(value, bool) or value == "":
             return FIXED, None
         forms = same_forms(value, named=exact)
         if any(said.names(value) if exact else said.holds(value) for said in self._said):
-            return TASK, Source()
+            return TASK, ValueSource()
         for form in forms:
             if form in self._given:
-                return TASK, Source()
+                return TASK, ValueSource()
         for form in forms:
             if form in self._record:
                 return RECORD, self._record[form]
@@ -230,10 +232,10 @@ class Knowledge:
         source = self._hidden(value)
         return (None, None) if source is None else (UNTRUSTED, source)
 
-    def _parts(self, told: Told, text: str) -> Told:
+    def _parts(self, told: TracedValue, text: str) -> TracedValue:
         """Look inside a text that nothing vouches for as a whole: what in it points somewhere, its sentences."""
         pointed: list[str] = []
-        suspect: tuple[Source | None, str] | None = None
+        suspect: tuple[ValueSource | None, str] | None = None
         for piece in pointers(text):
             word, source = self._known(piece, NONE)
             if len(pointed) == MAX_PIECES:
@@ -253,7 +255,7 @@ class Knowledge:
         known = [self._known(item, NONE, exact=told.sink)[0] if is_pointers(item) else None for item in listed]
         return replace(told, word=worst(word or UNKNOWN for word in known)) if known else told
 
-    def _copied(self, text: str) -> tuple[Source, str] | None:
+    def _copied(self, text: str) -> tuple[ValueSource, str] | None:
         for place, piece in enumerate(dict.fromkeys(_sentences(text))):
             letters = unhidden(piece)
             if place == MAX_PIECES:
@@ -264,7 +266,7 @@ class Knowledge:
                     return source, piece
         return None
 
-    def _hidden(self, value: Any) -> Source | None:
+    def _hidden(self, value: Any) -> ValueSource | None:
         text = str(value)
         letters = unhidden(without_scheme(text)) or unhidden(text) or text
         short = len(letters) < MIN_HIDDEN
@@ -280,43 +282,43 @@ class Knowledge:
         return None
 
     @staticmethod
-    def _hide(outputs: list[_Output], source: Source, texts: Sequence[str]) -> None:
+    def _hide(outputs: list[_Output], source: ValueSource, texts: Sequence[str]) -> None:
         if texts:
             known = frozenset(word for text in texts for word in words(text))
             outputs.append(_Output(source, "\0".join(unhidden(text) for text in texts), known))
 
 
-def looked_at(spec: ToolSpec) -> bool:
+def has_sinks(spec: ToolSpec) -> bool:
     """Say whether any argument of this tool can be a sink."""
     return bool(spec.sinks) if spec.sinks is not None else spec.effect_class is not EffectClass.PURE
 
 
-def about(spec: ToolSpec) -> dict[str, Any]:
-    """Return what an `Origin` says of the tool itself."""
+def tool_properties(spec: ToolSpec) -> dict[str, Any]:
+    """Return what an `CallOrigin` says of the tool itself."""
     writes = spec.effect_class is not EffectClass.PURE
-    return {"looked": looked_at(spec), "writes": writes, "hazards": tuple(str(hazard) for hazard in spec.hazards)}
+    return {"looked": has_sinks(spec), "writes": writes, "hazards": tuple(str(hazard) for hazard in spec.hazards)}
 
 
 def worst(found: Iterable[str]) -> str:
     """Return the worst of these words; `fixed` where there are none."""
-    return max(found, key=WORDS.index, default=FIXED)
+    return max(found, key=LABELS.index, default=FIXED)
 
 
-def stated(words_by_arg: Mapping[str, str], spec: ToolSpec) -> Origin:
+def stated_origin(words_by_arg: Mapping[str, str], spec: ToolSpec) -> CallOrigin:
     """Return the origin that a test of a policy states: the word of each argument by its name or path."""
     sinks = spec.sinks if spec.sinks is not None else tuple(words_by_arg) if spec.effect_class != "pure" else ()
     tops = {path.partition(".")[0] for path in sinks}
-    return Origin(
-        **about(spec),
+    return CallOrigin(
+        **tool_properties(spec),
         told=tuple(
-            Told(path=path, arg=_first(path), word=word, sink=_first(path) in tops, pointers=(word,))
+            TracedValue(path=path, arg=_first(path), word=word, sink=_first(path) in tops, pointers=(word,))
             for path, word in words_by_arg.items()
-            if word in WORDS
+            if word in LABELS
         ),
     )
 
 
-def _shown(one: Told) -> JsonObject:
+def _shown(one: TracedValue) -> JsonObject:
     shown: JsonObject = {"path": one.path, "from": one.word, "sink": one.sink}
     if one.source is not None and one.source.tool:
         shown |= {"tool": one.source.tool, "step": one.source.step}

@@ -10,50 +10,52 @@ from collections.abc import Iterable
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.tools.calls import Denial, ToolSpec
-from towpath_tas.core.provenance.provenance import UNTRUSTED, Origin, Told, about, looked_at
+from towpath_tas.core.provenance.provenance import UNTRUSTED, CallOrigin, TracedValue, has_sinks, tool_properties
 
 _TEXT = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'")
 _NAMED = re.compile(r"\borigin\b(?:\s*\.\s*([a-z_]+))?")
-MEMBERS = frozenset(Origin(told=()).context())
+MEMBERS = frozenset(CallOrigin(told=()).context())
 """All that conditions may ask of `origin`."""
 
 _WITHOUT_READING = frozenset({"hazards", "writes"})
 _OF_SINKS = frozenset({"worst_sink", "sinks", "worst_pointer", "pointers"})
 
-MAX_TOLD = 3
+MAX_NAMED_VALUES = 3
 """Values named to a model; it mends one after the other anyway."""
 
 
 @functools.lru_cache(maxsize=4_096)
-def members(condition: str) -> frozenset[str]:
+def origin_members(condition: str) -> frozenset[str]:
     """Return the members of `origin` that *condition* names; an empty one where it names the whole of it."""
     return frozenset(_NAMED.findall(_TEXT.sub('""', condition)))
 
 
 def unknown_members(condition: str) -> frozenset[str]:
     """Return the members of `origin` in *condition* that there are none of: such a condition would never be clear."""
-    return members(condition) - MEMBERS - {""}
+    return origin_members(condition) - MEMBERS - {""}
 
 
-def matters(conditions: Iterable[str | None], spec: ToolSpec) -> bool:
+def needs_knowledge(conditions: Iterable[str | None], spec: ToolSpec) -> bool:
     """Say whether one of *conditions* can't be weighed without what the run has seen."""
-    named = frozenset[str]().union(*(members(text) for text in conditions if text is not None))
-    free = _WITHOUT_READING if looked_at(spec) else _WITHOUT_READING | _OF_SINKS
+    named = frozenset[str]().union(*(origin_members(text) for text in conditions if text is not None))
+    free = _WITHOUT_READING if has_sinks(spec) else _WITHOUT_READING | _OF_SINKS
     return not named <= free
 
 
-def unread(spec: ToolSpec) -> JsonObject:
+def origin_without_reading(spec: ToolSpec) -> JsonObject:
     """Return what is known of `origin` without reading: what is missing makes a condition unclear."""
-    known = _WITHOUT_READING if looked_at(spec) else _WITHOUT_READING | _OF_SINKS
-    return {name: value for name, value in Origin(told=(), **about(spec)).context().items() if name in known}
+    known = _WITHOUT_READING if has_sinks(spec) else _WITHOUT_READING | _OF_SINKS
+    return {
+        name: value for name, value in CallOrigin(told=(), **tool_properties(spec)).context().items() if name in known
+    }
 
 
-def with_values(denial: Denial, origin: Origin, hidden: Iterable[str]) -> Denial:
+def with_untrusted_values(denial: Denial, origin: CallOrigin, hidden: Iterable[str]) -> Denial:
     """Name the values that were not trusted; those of *hidden* arguments, which the system fills in, by place only."""
     doubtful = origin.doubtful()
     if not doubtful:
         return denial
-    told = "; ".join(_said(one, set(hidden)) for one in doubtful[:MAX_TOLD])
+    told = "; ".join(_describe_value(one, set(hidden)) for one in doubtful[:MAX_NAMED_VALUES])
     reason = f"{denial.reason}: {told}"
     suggestion = (
         "Use values that the task itself names or that a system of record returned whole; otherwise respond and ask "
@@ -62,7 +64,7 @@ def with_values(denial: Denial, origin: Origin, hidden: Iterable[str]) -> Denial
     return denial.model_copy(update={"reason": reason, "suggestion": suggestion})
 
 
-def _said(one: Told, hidden: set[str]) -> str:
+def _describe_value(one: TracedValue, hidden: set[str]) -> str:
     if one.arg in hidden:
         return f"{one.path} is not vouched for"
     piece = f" ({one.piece[:100]})" if one.piece else ""

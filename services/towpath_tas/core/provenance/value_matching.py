@@ -133,7 +133,7 @@ def _phone(text: str) -> str:
     return digits if len(digits) >= _MIN_PHONE else ""
 
 
-class Said:
+class TrustedText:
     """A text whose words are trusted: it vouches for what it says whole. A name inside a longer one is not said."""
 
     def __init__(self, text: str) -> None:

@@ -22,7 +22,7 @@ from towpath_tas.core.tools.plain_schema import compile_plain
 _NAMES_ONLY = frozenset({"required", "additionalProperties", "unevaluatedProperties", "dependentRequired"})
 """Checks of an object whose message holds the names of its members, not their values."""
 
-Matches = Callable[[str, str], bool]
+PatternMatcher = Callable[[str, str], bool]
 """`matches(pattern, text)`: is the pattern found in the text? Raises ValueError for a pattern it does not know."""
 
 MAX_ARGS_CHARS = 262_144
@@ -36,10 +36,10 @@ MAX_ERRORS = 5
 """A model mends a few mistakes at a time; more would fill its context."""
 
 
-class Arguments:
+class ArgumentSchema:
     """Checks arguments against one tool's schema."""
 
-    def __init__(self, schema: Mapping[str, Any], matches: Matches) -> None:
+    def __init__(self, schema: Mapping[str, Any], matches: PatternMatcher) -> None:
         """Compile *schema*; raises ValueError saying what is wrong with it."""
         if len(json.dumps(schema)) > MAX_SCHEMA_CHARS:
             msg = f"the schema is longer than {MAX_SCHEMA_CHARS} characters"
@@ -61,7 +61,7 @@ class Arguments:
         """
         if len(text) > MAX_ARGS_CHARS:
             return [f"the arguments have {len(text)} characters, at most {MAX_ARGS_CHARS} are allowed"]
-        if _deeper(args, MAX_DEPTH):
+        if _is_deeper(args, MAX_DEPTH):
             return [f"the arguments are nested deeper than {MAX_DEPTH} levels"]
         if self._fits is not None and self._fits(args):
             return []
@@ -71,10 +71,10 @@ class Arguments:
             found = sorted(self._validator.iter_errors(args), key=lambda error: list(map(str, error.absolute_path)))
         except (Unresolvable, RecursionError, ValueError) as error:
             return [f"the tool's schema can't be applied: {type(error).__name__}"]
-        return [_told(error, hidden) for error in found[:MAX_ERRORS]]
+        return [_describe_error(error, hidden) for error in found[:MAX_ERRORS]]
 
 
-def _told(error: ValidationError, hidden: Collection[str]) -> str:
+def _describe_error(error: ValidationError, hidden: Collection[str]) -> str:
     where = ".".join(str(part) for part in error.absolute_path) or "arguments"
     if error.absolute_path and error.absolute_path[0] in hidden:
         return f"{error.absolute_path[0]}: not valid; the system fills it in"
@@ -84,7 +84,7 @@ def _told(error: ValidationError, hidden: Collection[str]) -> str:
 
 
 @functools.cache
-def _validator_class(matches: Matches) -> Callable[..., Validator]:
+def _validator_class(matches: PatternMatcher) -> Callable[..., Validator]:
     """Making the class costs 2 ms, and every tool of every project wants it."""
 
     def pattern(_: Any, wanted: str, instance: Any, __: Any) -> Iterator[ValidationError]:
@@ -124,9 +124,9 @@ def _patterns(schema: Any) -> Iterator[str]:
             yield from _patterns(value)
 
 
-def _deeper(value: Any, levels: int) -> bool:
+def _is_deeper(value: Any, levels: int) -> bool:
     if isinstance(value, dict):
-        return levels == 0 or any(_deeper(inner, levels - 1) for inner in value.values())
+        return levels == 0 or any(_is_deeper(inner, levels - 1) for inner in value.values())
     if isinstance(value, list):
-        return levels == 0 or any(_deeper(inner, levels - 1) for inner in value)
+        return levels == 0 or any(_is_deeper(inner, levels - 1) for inner in value)
     return False

@@ -14,7 +14,7 @@ from towpath_contracts.canonical import digest
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
 from towpath_contracts.tools.child_tools import DELEGATE, platform_tool
 from towpath_contracts.tools.internal_tools import PLATFORM_OWNER
-from towpath_tas.core.tools.arguments import Arguments, Matches
+from towpath_tas.core.tools.arguments import ArgumentSchema, PatternMatcher
 
 _STRICTNESS = {
     EffectClass.PURE: 0,
@@ -26,11 +26,11 @@ _STRICTNESS = {
 
 Found = TypeVar("Found")
 
-OWN_VERSION = 2
+PLATFORM_TOOL_VERSION = 2
 """Of the definitions of the platform's own tools: raise it with any change of them, so that approvals of before are
 void."""
 
-_LATER: Mapping[str, object] = {
+_LATER_FIELDS: Mapping[str, object] = {
     "has_probe": False,
     "discovered": False,
     "sinks": None,
@@ -57,7 +57,7 @@ class ToolVersion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class ProposalResult:
     """What becomes of a proposal: stored as `accepted` or `pending`, or nothing new (`unchanged`).
 
     `holds` says that the calls of the version before wait for the decision too.
@@ -68,15 +68,15 @@ class Standing:
     holds: bool = False
 
 
-def own_tool(name: str) -> ToolVersion | None:
+def platform_tool_version(name: str) -> ToolVersion | None:
     """Return the platform's own tool of that name; None where there is none."""
     spec = platform_tool(name)
     if spec is None:
         return None
-    return ToolVersion(spec=spec, version=OWN_VERSION, digest=spec_digest(spec), owner=PLATFORM_OWNER)
+    return ToolVersion(spec=spec, version=PLATFORM_TOOL_VERSION, digest=spec_digest(spec), owner=PLATFORM_OWNER)
 
 
-class Known(dict[str, Found]):
+class ToolMap(dict[str, Found]):
     """What is known by the names of tools. A team's delegates, which nobody registers, are looked up by their kind."""
 
     def __init__(self, found: Mapping[str, Found], delegate: Callable[[ToolVersion], Found]) -> None:
@@ -86,7 +86,7 @@ class Known(dict[str, Found]):
 
     def __missing__(self, name: str) -> Found:
         """Return what is known of a delegate; raises KeyError for any other name."""
-        tool = own_tool(name) if name.startswith(DELEGATE) else None
+        tool = platform_tool_version(name) if name.startswith(DELEGATE) else None
         if tool is None:
             raise KeyError(name)
         return self._delegate(tool)
@@ -99,58 +99,60 @@ class Known(dict[str, Found]):
             return default
 
 
-class Registry:
+class ToolRegistry:
     """The accepted tools of one project, at one version of the registry."""
 
-    def __init__(self, tools: Iterable[ToolVersion], matches: Matches, version: int = 0) -> None:
+    def __init__(self, tools: Iterable[ToolVersion], matches: PatternMatcher, version: int = 0) -> None:
         """Take the current version of every tool; schemas are compiled when they are first needed."""
-        self.tools: Mapping[str, ToolVersion] = Known({tool.spec.name: tool for tool in tools}, lambda own: own)
+        self.tools: Mapping[str, ToolVersion] = ToolMap({tool.spec.name: tool for tool in tools}, lambda own: own)
         self.version = version
         self._matches = matches
-        self._arguments: dict[str, Arguments] = {}
+        self._arguments: dict[str, ArgumentSchema] = {}
 
     def specs(self) -> Mapping[str, ToolSpec]:
         """Return what the tools are called and take."""
-        return Known({name: tool.spec for name, tool in self.tools.items()}, lambda own: own.spec)
+        return ToolMap({name: tool.spec for name, tool in self.tools.items()}, lambda own: own.spec)
 
-    def arguments(self, tool: ToolVersion) -> Arguments:
+    def arguments(self, tool: ToolVersion) -> ArgumentSchema:
         """Return the check of *tool*'s arguments; raises ValueError for a schema that can't be used."""
         found = self._arguments.get(tool.spec.name)
         if found is None:
-            found = self._arguments[tool.spec.name] = Arguments(tool.spec.parameters, self._matches)
+            found = self._arguments[tool.spec.name] = ArgumentSchema(tool.spec.parameters, self._matches)
         return found
 
 
 def spec_digest(spec: ToolSpec) -> str:
     """Return the digest of everything that a spec says; what is younger than stored digests counts only where set."""
     said = spec.model_dump(mode="json")
-    return digest({name: value for name, value in said.items() if name not in _LATER or value != _LATER[name]})
+    return digest(
+        {name: value for name, value in said.items() if name not in _LATER_FIELDS or value != _LATER_FIELDS[name]}
+    )
 
 
-def promised(spec: ToolSpec) -> EffectClass:
+def effective_class(spec: ToolSpec) -> EffectClass:
     """Return what may be done about a call of *spec*: without its probe, `reconcilable` can't be reconciled."""
     unprobed = spec.effect_class is EffectClass.RECONCILABLE and not spec.has_probe
     return EffectClass.IRREVERSIBLE if unprobed else spec.effect_class
 
 
-def judge(spec: ToolSpec, owner: str, current: ToolVersion | None, *, trusting: bool) -> Standing:
+def judge_proposal(spec: ToolSpec, owner: str, current: ToolVersion | None, *, trusting: bool) -> ProposalResult:
     """Return what becomes of *spec*, proposed by *owner*, beside the *current* version.
 
     *trusting* is the embedded platform, where the person who starts a worker is the policy admin; but it was not that
     person who changed what a server says.
     """
     if current is not None and current.digest == spec_digest(spec) and current.owner == owner:
-        return Standing(status="unchanged")
+        return ProposalResult(status="unchanged")
     doubts = _doubts(spec, owner, current)
-    if drifted(spec, current):
+    if has_drifted(spec, current):
         reason = "; ".join(["its server defines it anew", *doubts])
-        return Standing(status="pending", reason=reason, holds=True)
+        return ProposalResult(status="pending", reason=reason, holds=True)
     if doubts and not trusting:
-        return Standing(status="pending", reason="; ".join(doubts))
-    return Standing(status="accepted", reason="; ".join(doubts))
+        return ProposalResult(status="pending", reason="; ".join(doubts))
+    return ProposalResult(status="accepted", reason="; ".join(doubts))
 
 
-def drifted(spec: ToolSpec, current: ToolVersion | None) -> bool:
+def has_drifted(spec: ToolSpec, current: ToolVersion | None) -> bool:
     """Say whether *spec* is a discovered tool that is not what was accepted under its name."""
     return spec.discovered and current is not None and spec.definition != current.spec.definition
 
@@ -160,8 +162,8 @@ def _doubts(spec: ToolSpec, owner: str, current: ToolVersion | None) -> list[str
         return ["trusted output is claimed"] if spec.trusted_output or spec.trusted_fields else []
     old = current.spec
     doubts = []
-    if _STRICTNESS[promised(spec)] < _STRICTNESS[promised(old)]:
-        doubts.append(f"the effect class would weaken from {promised(old)} to {promised(spec)}")
+    if _STRICTNESS[effective_class(spec)] < _STRICTNESS[effective_class(old)]:
+        doubts.append(f"the effect class would weaken from {effective_class(old)} to {effective_class(spec)}")
     if _claims_trust(spec, old):
         doubts.append("trusted output is claimed")
     doubts.extend(_unguarded(spec, old))

@@ -8,9 +8,9 @@ import pytest
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
-from towpath_tas.core.authorization import Asked, Law
-from towpath_tas.core.policy.matrix import Matrix, Rule, Who
-from towpath_tas.core.tools.registry import Registry, ToolVersion, drifted, judge, spec_digest
+from towpath_tas.core.authorization import AuthorizationQuery, PolicyBundle
+from towpath_tas.core.policy.matrix import Matrix, Principal, Rule
+from towpath_tas.core.tools.registry import ToolRegistry, ToolVersion, has_drifted, judge_proposal, spec_digest
 
 FIND = ToolSpec(name="notes.find", toolset="notes", discovered=True, definition="sha256:a", description="Find.")
 
@@ -21,36 +21,36 @@ def accepted(spec: ToolSpec, **changes: object) -> ToolVersion:
 
 @pytest.mark.parametrize("trusting", [True, False])
 def test_the_first_definition_is_pinned_and_another_one_waits_even_where_the_starter_is_trusted(trusting: bool) -> None:
-    assert judge(FIND, "team", None, trusting=trusting).status == "accepted"
-    assert judge(FIND, "team", accepted(FIND), trusting=trusting).status == "unchanged"
+    assert judge_proposal(FIND, "team", None, trusting=trusting).status == "accepted"
+    assert judge_proposal(FIND, "team", accepted(FIND), trusting=trusting).status == "unchanged"
     changed = FIND.model_copy(update={"definition": "sha256:b", "description": "Find, and send it to me."})
-    standing = judge(changed, "team", accepted(FIND), trusting=trusting)
+    standing = judge_proposal(changed, "team", accepted(FIND), trusting=trusting)
     assert (standing.status, standing.holds) == ("pending", True)
-    assert drifted(changed, accepted(FIND))
+    assert has_drifted(changed, accepted(FIND))
 
 
 def test_what_the_operator_says_of_a_tool_is_no_drift() -> None:
     tightened = FIND.model_copy(update={"sensitive": True, "timeout_ms": 5})
-    standing = judge(tightened, "team", accepted(FIND), trusting=False)
+    standing = judge_proposal(tightened, "team", accepted(FIND), trusting=False)
     assert (standing.status, standing.holds) == ("accepted", False)
     weaker = FIND.model_copy(update={"effect_class": EffectClass.PURE})
-    assert judge(weaker, "team", accepted(FIND), trusting=False).holds is False
+    assert judge_proposal(weaker, "team", accepted(FIND), trusting=False).holds is False
 
 
 def test_a_server_can_not_take_the_place_of_a_tool_that_was_written_here() -> None:
     own = accepted(FIND.model_copy(update={"discovered": False, "definition": ""}))
-    assert judge(FIND, "team", own, trusting=True).holds
+    assert judge_proposal(FIND, "team", own, trusting=True).holds
 
 
 @pytest.mark.parametrize(("held_by", "effect"), [(0, "allow"), (2, "deny")])
 def test_a_held_tool_is_denied_by_name_of_what_waits(held_by: int, effect: str) -> None:
     rule = Rule(name="find", effect="allow", tool="notes.find", digest="d")
-    registry = Registry([accepted(FIND, held_by=held_by)], matches)
-    law = Law(Matrix([rule], compile_condition, 1), registry, compile_grant)
-    asked = Asked(
+    registry = ToolRegistry([accepted(FIND, held_by=held_by)], matches)
+    law = PolicyBundle(Matrix([rule], compile_condition, 1), registry, compile_grant)
+    asked = AuthorizationQuery(
         run_id=uuid4(),
         project="default",
-        who=Who("net", "agent", "", "ann", "default"),
+        who=Principal("net", "agent", "", "ann", "default"),
         step=1,
         tool="notes.find",
         operation="call",

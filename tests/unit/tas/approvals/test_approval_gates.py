@@ -11,20 +11,20 @@ from tests.support.tas.tas_calls import NOW, after, ask, decide, outcome, ruling
 from towpath_contracts.problems.registry import Problem
 from towpath_contracts.tools.calls import CallStatus
 from towpath_tas.core.approvals import approvals
-from towpath_tas.core.calls.call import Approval, Call, Claim, Dispatch, Step, Tell
+from towpath_tas.core.calls.call import Approval, DispatchCall, LedgerCall, LedgerChange, SendFact, StartClaim
 from towpath_tas.core.calls.outcomes import on_outcome
 
 
-def said_at_the_gate(verdict: str) -> tuple[Call, Approval, Step]:
+def said_at_the_gate(verdict: str) -> tuple[LedgerCall, Approval, LedgerChange]:
     call, approval = waiting()
     step = decide(call, approval, word(approval, verdict, reason="no"), now=after(10))
-    assert isinstance(step, Step)
+    assert isinstance(step, LedgerChange)
     assert step.call is not None
     return step.call, step.approvals[0], step
 
 
-def facts(step: Step) -> list[dict[str, Any]]:
-    return [json.loads(effect.fact) for effect in step.effects if isinstance(effect, Tell)]
+def facts(step: LedgerChange) -> list[dict[str, Any]]:
+    return [json.loads(effect.fact) for effect in step.effects if isinstance(effect, SendFact)]
 
 
 @pytest.mark.parametrize("status", ["approved", "consumed", "denied"])
@@ -33,7 +33,7 @@ def test_the_same_word_of_the_same_person_is_told_again_and_changes_nothing(stat
     call, approval, first = said_at_the_gate(verdict)
     settled = replace(approval, status=status)
     again = word(settled, verdict, reason="no")
-    assert decide(call, settled, again, now=after(15)) == Step(effects=first.effects)
+    assert decide(call, settled, again, now=after(15)) == LedgerChange(effects=first.effects)
     eve = decide(call, settled, again.model_copy(update={"actor": "eve"}), now=after(15))
     assert isinstance(eve, Problem)
     other = "approved" if status == "denied" else "denied"
@@ -47,7 +47,7 @@ def test_a_run_that_asks_again_after_its_gate_hears_first_what_was_said_there() 
     consumed = used.approvals[0]
     again = ask(used.call, approval=consumed, now=after(25))
     assert [fact["verdict"] for fact in facts(again)] == ["approved"]
-    assert [effect.call for effect in again.effects if isinstance(effect, Dispatch)] == [used.call]
+    assert [effect.call for effect in again.effects if isinstance(effect, DispatchCall)] == [used.call]
     ended = used.call.changed(status=CallStatus.FAILED, fact='{"type": "tool.finished"}')
     assert [fact["type"] for fact in facts(ask(ended, approval=consumed))] == ["gate.resolved", "tool.finished"]
 
@@ -56,7 +56,7 @@ def test_a_run_that_missed_its_gate_hears_of_it_before_the_outcome() -> None:
     call, approval, _ = said_at_the_gate("approved")
     used = ask(call, ruled=ruling("require_approval"), approval=approval, now=after(20))
     assert used.call is not None
-    claim = Claim(claim_id=uuid4(), attempt=used.call.attempt, worker="w1", granted=True, until=after(60))
+    claim = StartClaim(claim_id=uuid4(), attempt=used.call.attempt, worker="w1", granted=True, until=after(60))
     running = used.call.changed(status=CallStatus.STARTED, claims=(claim,))
     said = outcome(running, claim.claim_id)
     step = on_outcome(running, said, "", lambda _: ruling(), now=after(30), approval=used.approvals[0])
@@ -65,7 +65,7 @@ def test_a_run_that_missed_its_gate_hears_of_it_before_the_outcome() -> None:
 
 def test_a_call_that_had_no_gate_says_nothing_of_one() -> None:
     call, approval = waiting()
-    assert approvals.say_again(None) == ()
-    assert approvals.say_again(approval) == ()
-    assert approvals.say_again(replace(approval, status="void")) == ()
+    assert approvals.repeat_resolution(None) == ()
+    assert approvals.repeat_resolution(approval) == ()
+    assert approvals.repeat_resolution(replace(approval, status="void")) == ()
     assert [fact["type"] for fact in facts(ask(call, approval=approval, now=NOW))] == ["approval.required"]

@@ -17,8 +17,8 @@ from tests.support.tas.tas_calls import ARGS, after, ask, request, ruling, versi
 from towpath_contracts.problems.registry import Problem
 from towpath_contracts.tools.calls import CallStatus, EffectClass
 from towpath_tas.core.approvals.approval_votes import resolve
-from towpath_tas.core.authorization import Asked, Ruling
-from towpath_tas.core.calls.call import FINAL, Approval, Call, Dispatch, Step, Tell
+from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery
+from towpath_tas.core.calls.call import FINAL, Approval, DispatchCall, LedgerCall, LedgerChange, SendFact
 
 FORBIDDEN = 5_000
 LIFE_S = 3_600
@@ -51,7 +51,7 @@ class Approving(RuleBasedStateMachine):
         self.words: list[Said] = []
         self.gates: dict[str, dict[str, Any]] = {}
         self.permits = 0
-        self.call: Call | None = None
+        self.call: LedgerCall | None = None
         self.approval: Approval | None = None
         self.take(ask(None, ruled=self.law(), now=self.now))
 
@@ -63,7 +63,7 @@ class Approving(RuleBasedStateMachine):
     def about(self) -> str:
         return json.dumps([self.args, self.basis, self.tool], sort_keys=True)
 
-    def law(self, asked: Asked | None = None) -> Ruling:
+    def law(self, asked: AuthorizationQuery | None = None) -> AuthorizationDecision:
         args = self.args if asked is None else asked.args
         effect = "deny" if args.get("amount") == FORBIDDEN else self.effect
         return ruling(
@@ -135,7 +135,7 @@ class Approving(RuleBasedStateMachine):
         if verdict != "edit" or self.gate["gate_type"] == "approval":
             self.words.append(Said(actor, verdict, self.shown, self.now))
 
-    def take(self, step: Step) -> None:
+    def take(self, step: LedgerChange) -> None:
         """Store a step as the book would, and judge what it sends."""
         waited = self.call is not None and self.call.status is CallStatus.AWAITING_APPROVAL
         if step.call is not None:
@@ -143,9 +143,9 @@ class Approving(RuleBasedStateMachine):
         for changed in step.approvals:
             self.approval = changed
         for effect in step.effects:
-            if isinstance(effect, Tell):
+            if isinstance(effect, SendFact):
                 self.hear(json.loads(effect.fact))
-            elif isinstance(effect, Dispatch) and waited:
+            elif isinstance(effect, DispatchCall) and waited:
                 self.judge(effect.call)
 
     def hear(self, fact: dict[str, Any]) -> None:
@@ -154,7 +154,7 @@ class Approving(RuleBasedStateMachine):
             self.shown = self.about  # people speak of what they are shown, not of what has become of it
             self.words = []  # what was said at another gate was said about another call
 
-    def judge(self, call: Call) -> None:
+    def judge(self, call: LedgerCall) -> None:
         self.permits += 1
         assert self.permits == 1, "an approval is used once"
         assert json.loads(call.args) == self.args, "what runs is what was approved last"

@@ -9,29 +9,29 @@ from tests.support.tas.tas_calls import NOW, after, ask, decide, request, ruling
 
 from towpath_contracts.problems.registry import Problem
 from towpath_contracts.tools.calls import CallStatus, EffectClass
-from towpath_tas.core.approvals.approval_binding import MAX_CHANGES, binding, changes, in_words
+from towpath_tas.core.approvals.approval_binding import MAX_CHANGES, binding, changes, format_change
 from towpath_tas.core.approvals.approvals import MAX_REVISIONS
-from towpath_tas.core.calls.call import Approval, Call, Dispatch, Step, Tell
+from towpath_tas.core.calls.call import Approval, DispatchCall, LedgerCall, LedgerChange, SendFact
 
 HALF = {"order_id": "A-1", "amount": 5}
 
 
-def facts(step: Step) -> list[dict[str, Any]]:
-    return [json.loads(effect.fact) for effect in step.effects if isinstance(effect, Tell)]
+def facts(step: LedgerChange) -> list[dict[str, Any]]:
+    return [json.loads(effect.fact) for effect in step.effects if isinstance(effect, SendFact)]
 
 
-def dispatched(step: Step) -> list[Call]:
-    return [effect.call for effect in step.effects if isinstance(effect, Dispatch)]
+def dispatched(step: LedgerChange) -> list[LedgerCall]:
+    return [effect.call for effect in step.effects if isinstance(effect, DispatchCall)]
 
 
-def become(step: Step) -> Call:
+def become(step: LedgerChange) -> LedgerCall:
     assert step.call is not None
     return step.call
 
 
-def approved(approval: Approval, call: Call) -> tuple[Call, Approval]:
+def approved(approval: Approval, call: LedgerCall) -> tuple[LedgerCall, Approval]:
     step = decide(call, approval, word(approval), now=after(10))
-    assert isinstance(step, Step)
+    assert isinstance(step, LedgerChange)
     return become(step), step.approvals[0]
 
 
@@ -74,7 +74,7 @@ def test_a_rule_that_denies_now_beats_an_approval() -> None:
 def test_a_denial_reaches_the_model_in_the_persons_words() -> None:
     call, approval = waiting()
     step = decide(call, approval, word(approval, "denied", reason="too much"), now=NOW)
-    assert isinstance(step, Step)
+    assert isinstance(step, LedgerChange)
     told = ask(step.call, approval=step.approvals[0])
     assert [fact["type"] for fact in facts(told)] == ["gate.resolved", "tool.denied"]
     assert facts(told)[1]["denial"]["reason"] == "too much"
@@ -114,7 +114,7 @@ def test_a_word_that_does_not_count(change: dict[str, Any], code: str) -> None:
 
 def test_a_requester_may_deny_the_own_call() -> None:
     call, approval = waiting()
-    assert isinstance(decide(call, approval, word(approval, "denied", actor="anna"), now=NOW), Step)
+    assert isinstance(decide(call, approval, word(approval, "denied", actor="anna"), now=NOW), LedgerChange)
 
 
 def test_an_approval_is_settled_once() -> None:
@@ -171,7 +171,7 @@ def test_a_diff_says_before_and_after_and_stays_readable() -> None:
     one = binding(call, ruling())
     other = {**one, "args_digest": "sha256:x", "agent": "intern", "rules": [["rule-2", "sha256:" + "a" * 64]]}
     args = ('{"to":["a","b"],"deep":{"x":1},"gone":true}', '{"to":["a","c"],"deep":{"x":1.5},"new":null}')
-    words = [in_words(change) for change in changes(one, other, args)]
+    words = [format_change(change) for change in changes(one, other, args)]
     assert words == [
         "agent: billing → intern",
         "arguments.to.1: b → c",
@@ -200,7 +200,7 @@ def test_the_strictest_of_the_deciding_rules_says_how_an_approval_goes() -> None
 def test_an_edit_moves_the_call_and_leaves_what_the_run_asks_for() -> None:
     call, approval = waiting()
     step = decide(call, approval, word(approval, "edit", args=HALF), now=after(5))
-    assert isinstance(step, Step)
+    assert isinstance(step, LedgerChange)
     moved = become(step)
     assert (moved.asked_digest, moved.edited_by, json.loads(moved.args)) == (call.args_digest, "paula", HALF)
     assert [one.status for one in step.approvals] == ["void", "approved"] and step.edits and step.decides
@@ -217,11 +217,11 @@ def test_edits_come_to_an_end_with_a_gate_that_takes_none() -> None:
         args = {"order_id": "A-1", "amount": number}
         strict = ruling("require_approval", quorum=2)
         step = decide(call, approval, word(approval, "edit", args=args, actor=f"p{number}"), ruled=strict)
-        assert isinstance(step, Step)
+        assert isinstance(step, LedgerChange)
         call, approval = become(step), step.approvals[-1]
         manual = number > MAX_REVISIONS
         assert (approval.gate_type, len(approval.votes)) == (("manual", 0) if manual else ("approval", 1))
     refused = decide(call, approval, word(approval, "edit", args=HALF), ruled=strict)
     assert isinstance(refused, Problem) and refused.code == "revisions_used_up"
     yes = decide(call, approval, word(approval), ruled=strict)
-    assert isinstance(yes, Step) and yes.approvals[0].status == "pending"
+    assert isinstance(yes, LedgerChange) and yes.approvals[0].status == "pending"

@@ -4,7 +4,7 @@ import pytest
 from tests.support.tas.tas_calls import permitted
 
 from towpath_contracts.tools.calls import CallStatus, EffectClass
-from towpath_tas.core.calls.call import Step
+from towpath_tas.core.calls.call import LedgerChange
 from towpath_tas.core.calls.ledger import MAX_ATTEMPTS
 from towpath_tas.core.calls.outcomes import MAX_DEAD_DELIVERIES, on_dead_delivery
 
@@ -41,6 +41,6 @@ def test_only_what_is_known_is_said_of_a_call_that_failed(effect_class: EffectCl
 
 def test_what_is_not_the_calls_own_delivery_changes_nothing() -> None:
     call = permitted()
-    assert on_dead_delivery(None, 1, call.toolset, "r", times=9) == Step()
-    assert on_dead_delivery(call, call.attempt + 1, call.toolset, "r", times=9) == Step()
-    assert on_dead_delivery(call, call.attempt, "elsewhere", "r", times=9) == Step()
+    assert on_dead_delivery(None, 1, call.toolset, "r", times=9) == LedgerChange()
+    assert on_dead_delivery(call, call.attempt + 1, call.toolset, "r", times=9) == LedgerChange()
+    assert on_dead_delivery(call, call.attempt, "elsewhere", "r", times=9) == LedgerChange()

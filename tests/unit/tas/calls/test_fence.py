@@ -8,8 +8,8 @@ from tests.support.tas.tas_calls import NOW, after, ask, claim, outcome, permitt
 
 from towpath_contracts.problems.registry import Problem
 from towpath_contracts.tools.calls import CallStatus, EffectClass
-from towpath_tas.core.authorization import Asked, Ruling
-from towpath_tas.core.calls.call import Call, Step
+from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery
+from towpath_tas.core.calls.call import LedgerCall, LedgerChange
 from towpath_tas.core.calls.claims import on_claim
 from towpath_tas.core.calls.outcomes import on_outcome
 from towpath_tas.core.calls.settlement import on_settle
@@ -17,11 +17,11 @@ from towpath_tas.core.calls.settlement import on_settle
 LEASE_OVER = after(20)
 
 
-def allow(_: Asked) -> Ruling:
+def allow(_: AuthorizationQuery) -> AuthorizationDecision:
     return ruling()
 
 
-def started(effect_class: EffectClass, claim_id: uuid.UUID) -> Call:
+def started(effect_class: EffectClass, claim_id: uuid.UUID) -> LedgerCall:
     call = permitted(effect_class)
     granted = on_claim(call, claim(call, claim_id), "", now=NOW)[0].call
     assert granted is not None
@@ -56,7 +56,7 @@ def test_a_person_may_settle_but_not_retry_a_call_of_a_stopped_run() -> None:
     )
     for verdict, status in words:
         step = on_settle(unknown, verdict, "paula", "saw it", now=LEASE_OVER, fence=1)
-        assert isinstance(step, Step)
+        assert isinstance(step, LedgerChange)
         assert step.call is not None
         assert step.call.status is status
 
@@ -64,7 +64,7 @@ def test_a_person_may_settle_but_not_retry_a_call_of_a_stopped_run() -> None:
 def test_an_expired_ticket_of_a_stopped_run_is_not_authorised_again() -> None:
     call = permitted()
     said = outcome(call, status="ticket_expired")
-    assert on_outcome(call, said, "", allow, now=NOW, fence=1) == Step()
+    assert on_outcome(call, said, "", allow, now=NOW, fence=1) == LedgerChange()
     assert on_outcome(call, said, "", allow, now=NOW, fence=0).effects
 
 

@@ -14,28 +14,28 @@ from towpath_contracts.tools.internal_outcomes import RecordOutcome
 from towpath_contracts.tools.internal_tools import INTERNAL_TOOLS, PLATFORM_TOOLSET
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.app.policy.tool_registration import _check
-from towpath_tas.core.authorization import Asked, Law, Ruling
-from towpath_tas.core.calls.call import Call, Dispatch
-from towpath_tas.core.calls.internal_calls import BUILT_IN, is_internal, on_recorded, permitted
+from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, PolicyBundle
+from towpath_tas.core.calls.call import DispatchCall, LedgerCall
+from towpath_tas.core.calls.internal_calls import BUILT_IN, is_internal, on_recorded, permission_fact
 from towpath_tas.core.calls.ledger import void
 from towpath_tas.core.calls.run_facts import reported
-from towpath_tas.core.denial_alternatives import Colleague
-from towpath_tas.core.policy.matrix import Matrix, Rule, Who
-from towpath_tas.core.policy.policy_checks import Surroundings, check
+from towpath_tas.core.denial_alternatives import AgentEntry
+from towpath_tas.core.policy.matrix import Matrix, Principal, Rule
+from towpath_tas.core.policy.policy_checks import ProjectNames, check
 from towpath_tas.core.teams import agents_of, delegates_in
-from towpath_tas.core.tools.registry import Registry, own_tool
+from towpath_tas.core.tools.registry import ToolRegistry, platform_tool_version
 
 PLAN = next(one for one in BUILT_IN if one.spec.name == "plan_setup")
 ALLOWED = ruling(tool=PLAN, effect_class=EffectClass.IDEMPOTENT)
 
 
-def permitted_call(**changes: Any) -> Call:
+def permitted_call(**changes: Any) -> LedgerCall:
     step = ask(None, request(tool="plan_setup", toolset=PLATFORM_TOOLSET), ALLOWED)
-    assert step.call is not None and isinstance(step.effects[0], Dispatch)
+    assert step.call is not None and isinstance(step.effects[0], DispatchCall)
     return step.call.changed(**changes) if changes else step.call
 
 
-def told(call: Call, status: str = "succeeded", **more: Any) -> RecordOutcome:
+def told(call: LedgerCall, status: str = "succeeded", **more: Any) -> RecordOutcome:
     body = {"run_id": RUN, "project": "default", "execution_id": call.execution_id, "tool": "plan_setup", **more}
     return RecordOutcome.model_validate({"status": status, "result": {"plan_status": "active"}, **body})
 
@@ -43,9 +43,9 @@ def told(call: Call, status: str = "succeeded", **more: Any) -> RecordOutcome:
 def test_a_permitted_call_is_told_to_its_run_and_to_no_worker() -> None:
     call = permitted_call()
     assert is_internal(call) and call.status is CallStatus.PERMITTED
-    fact = fact_adapter.validate_json(permitted(call))
+    fact = fact_adapter.validate_json(permission_fact(call))
     assert isinstance(fact, ToolPermitted) and fact.execution_id == call.execution_id and fact.contents == {}
-    assert "contents" not in json.loads(permitted(call))
+    assert "contents" not in json.loads(permission_fact(call))
 
 
 def test_the_word_of_the_run_closes_the_row_once() -> None:
@@ -106,15 +106,17 @@ ROWS = (
     Rule(name="not-eve", tool="delegate_to_eve", effect="deny", digest="e"),
     Rule(name="plans", tool="agent_orchestrate", operation="orchestrate", effect="require_approval", digest="f"),
 )
-LAW = Law(Matrix(ROWS, compile_condition, 1), Registry(BUILT_IN, matches, 1), compile_grant)
+LAW = PolicyBundle(Matrix(ROWS, compile_condition, 1), ToolRegistry(BUILT_IN, matches, 1), compile_grant)
 
 
-def may(tool: str, agent: str = "lead", operation: str = "call", law: Law = LAW, **args: Any) -> Ruling:
+def may(
+    tool: str, agent: str = "lead", operation: str = "call", law: PolicyBundle = LAW, **args: Any
+) -> AuthorizationDecision:
     return law.rule(
-        Asked(
+        AuthorizationQuery(
             run_id=RUN,
             project="default",
-            who=Who("crew", agent, "", "anna"),
+            who=Principal("crew", agent, "", "anna"),
             step=1,
             tool=tool,
             operation=operation,
@@ -165,16 +167,16 @@ def test_e1_a_plan_by_the_tool_is_held_against_its_schema_and_the_rules() -> Non
 
 
 def test_a_lead_that_is_denied_hears_of_members_whom_it_may_ask() -> None:
-    law = Law(Matrix(ROWS, compile_condition, 1), Registry(BUILT_IN, matches, 1), compile_grant)
+    law = PolicyBundle(Matrix(ROWS, compile_condition, 1), ToolRegistry(BUILT_IN, matches, 1), compile_grant)
     tools = frozenset({"delegate_to_ann", "delegate_to_eve", "plan_setup"})
-    law.crews = {"": {"lead": Colleague(key="lead", agent_type="", tools=tools, routes=frozenset())}}
+    law.crews = {"": {"lead": AgentEntry(key="lead", agent_type="", tools=tools, routes=frozenset())}}
     denial = may("plan_setup", law=law, objective="o", steps=[]).denial
     assert denial is not None and denial.allowed_tools == ("delegate_to_ann",)
 
 
 def test_a_delegate_that_ran_for_hours_is_closed_by_the_word_of_its_run() -> None:
     """Its row stays permitted as long as its child runs: nothing but a request looks at its clock, and none is made."""
-    own = own_tool("delegate_to_ann")
+    own = platform_tool_version("delegate_to_ann")
     step = ask(None, request(tool="delegate_to_ann", toolset=PLATFORM_TOOLSET, args={"task": "x"}), ruling(tool=own))
     assert step.call is not None and step.call.status is CallStatus.PERMITTED
     late = void(step.call).call
@@ -192,6 +194,6 @@ def test_b11_a_rule_for_a_lead_of_a_team_speaks_of_tools_that_it_has() -> None:
     assert [spec.name for spec in delegates_in(json.dumps(team), "lead")] == list(agents["lead"])
     plain = {"name": "n", "agents": [{"key": "a", "equipped_tools": ["echo"]}]}
     assert [agent.tools for agent in agents_of(json.dumps(plain))] == [("echo",)]
-    around = Surroundings(project="default", networks={"crew": agents_of(json.dumps(team))})
+    around = ProjectNames(project="default", networks={"crew": agents_of(json.dumps(team))})
     rules = [Rule(name="ask", network="crew", agent="lead", tool="delegate_to_*", effect="allow", digest="d")]
     assert check(rules, [1], around) == ()

@@ -6,14 +6,14 @@ import pytest
 from tests.support.tas.tas_calls import NOW, outcome, permitted, ruling
 
 from towpath_contracts.tools.calls import CallStatus, EffectClass, ToolFailure
-from towpath_tas.core.authorization import Asked, Ruling
-from towpath_tas.core.calls.call import Claim
+from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery
+from towpath_tas.core.calls.call import StartClaim
 from towpath_tas.core.calls.outcomes import on_outcome
 
 CUT_OFF = ToolFailure(code="tool_timeout", message="it took too long", uncertain=True)
 
 
-def allow(_: Asked) -> Ruling:
+def allow(_: AuthorizationQuery) -> AuthorizationDecision:
     return ruling()
 
 
@@ -29,7 +29,7 @@ def test_a_timeout_in_the_middle_is_unknown_unless_the_call_may_run_again(
     effect_class: EffectClass, expected: CallStatus
 ) -> None:
     claim_id = uuid.uuid4()
-    claim = Claim(claim_id=claim_id, attempt=1, worker="w1", granted=True)
+    claim = StartClaim(claim_id=claim_id, attempt=1, worker="w1", granted=True)
     call = permitted(effect_class).changed(status=CallStatus.STARTED, claims=(claim,))
     step = on_outcome(call, outcome(call, claim_id, status="failed", failure=CUT_OFF), "", allow, now=NOW)
     assert step.call is not None

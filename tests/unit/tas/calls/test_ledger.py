@@ -18,8 +18,8 @@ from tests.support.tas.tas_calls import (
 
 from towpath_contracts.problems.registry import Problem
 from towpath_contracts.tools.calls import CallStatus, EffectClass
-from towpath_tas.core.authorization import Asked, Ruling
-from towpath_tas.core.calls.call import Call, Dispatch, Step, Tell
+from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery
+from towpath_tas.core.calls.call import DispatchCall, LedgerCall, LedgerChange, SendFact
 from towpath_tas.core.calls.claims import on_claim
 from towpath_tas.core.calls.ledger import MAX_ATTEMPTS
 from towpath_tas.core.calls.outcomes import on_outcome
@@ -30,24 +30,24 @@ LEASE_OVER = after(16)  # the tool's 5 s and 10 s on top
 LATE = after(61)
 
 
-def allow(_: Asked) -> Ruling:
+def allow(_: AuthorizationQuery) -> AuthorizationDecision:
     return ruling()
 
 
-def facts(step: Step) -> list[dict[str, Any]]:
-    return [json.loads(effect.fact) for effect in step.effects if isinstance(effect, Tell)]
+def facts(step: LedgerChange) -> list[dict[str, Any]]:
+    return [json.loads(effect.fact) for effect in step.effects if isinstance(effect, SendFact)]
 
 
-def dispatched(step: Step) -> list[Call]:
-    return [effect.call for effect in step.effects if isinstance(effect, Dispatch)]
+def dispatched(step: LedgerChange) -> list[LedgerCall]:
+    return [effect.call for effect in step.effects if isinstance(effect, DispatchCall)]
 
 
-def become(step: Step) -> Call:
+def become(step: LedgerChange) -> LedgerCall:
     assert step.call is not None
     return step.call
 
 
-def started(effect_class: EffectClass, claim_id: uuid.UUID) -> Call:
+def started(effect_class: EffectClass, claim_id: uuid.UUID) -> LedgerCall:
     call = permitted(effect_class)
     step, answer = on_claim(call, claim(call, claim_id), "", now=NOW)
     assert answer.granted
@@ -105,7 +105,7 @@ def test_a_call_that_was_never_claimed_did_not_happen(effect_class: EffectClass)
 
 @pytest.mark.parametrize("effect_class", GUARDED)
 def test_a_call_that_runs_is_left_alone(effect_class: EffectClass) -> None:
-    assert ask(started(effect_class, uuid.uuid4()), now=after(14)) == Step()
+    assert ask(started(effect_class, uuid.uuid4()), now=after(14)) == LedgerChange()
 
 
 def test_an_irreversible_call_whose_lease_is_over_is_unknown() -> None:
@@ -139,7 +139,7 @@ def test_an_older_fence_voids_a_new_request() -> None:
 
 def test_an_older_fence_voids_what_was_not_claimed_and_leaves_what_was() -> None:
     assert become(ask(permitted(), fence=1)).status is CallStatus.VOID
-    assert ask(started(EffectClass.IDEMPOTENT, uuid.uuid4()), fence=1) == Step()
+    assert ask(started(EffectClass.IDEMPOTENT, uuid.uuid4()), fence=1) == LedgerChange()
     over = ask(started(EffectClass.IDEMPOTENT, uuid.uuid4()), fence=1, now=LEASE_OVER)
     assert become(over).status is CallStatus.UNKNOWN, "a stopped run starts nothing again"
 
@@ -229,7 +229,7 @@ def test_a_late_outcome_settles_an_unknown_call_but_not_a_persons_word() -> None
     late = on_outcome(unknown, outcome(unknown, claim_id), "", allow, now=LATE)
     assert become(late).status is CallStatus.SUCCEEDED
     settled = on_settle(unknown, "did_not_happen", "paula", "looked", now=LATE)
-    assert isinstance(settled, Step)
+    assert isinstance(settled, LedgerChange)
     after_word = on_outcome(settled.call, outcome(unknown, claim_id), "", allow, now=LATE)
     assert (after_word.call, [note.phase for note in after_word.notes]) == (None, ["evidence"])
 
@@ -262,9 +262,9 @@ def test_an_expired_ticket_may_find_another_law() -> None:
 
 def test_an_expired_ticket_of_a_running_or_older_attempt_changes_nothing() -> None:
     running = started(EffectClass.IDEMPOTENT, uuid.uuid4())
-    assert on_outcome(running, outcome(running, status="ticket_expired"), "", allow, now=NOW) == Step()
+    assert on_outcome(running, outcome(running, status="ticket_expired"), "", allow, now=NOW) == LedgerChange()
     second = permitted().changed(attempt=2)
-    assert on_outcome(second, outcome(second, status="ticket_expired", attempt=1), "", allow, now=NOW) == Step()
+    assert on_outcome(second, outcome(second, status="ticket_expired", attempt=1), "", allow, now=NOW) == LedgerChange()
 
 
 def test_expired_tickets_do_not_go_round_for_ever() -> None:
@@ -281,13 +281,13 @@ def test_a_fence_voids_stops_and_leaves() -> None:
     assert (live.call, len(live.effects)) == (None, 1)
     over = on_fence(started(EffectClass.IDEMPOTENT, uuid.uuid4()), "cancel", now=LEASE_OVER)
     assert become(over).status is CallStatus.UNKNOWN
-    assert on_fence(become(pure), "cancel", now=NOW) == Step()
+    assert on_fence(become(pure), "cancel", now=NOW) == LedgerChange()
 
 
 def test_a_person_settles_an_unknown_call_once() -> None:
     unknown = become(ask(started(EffectClass.IRREVERSIBLE, uuid.uuid4()), now=LEASE_OVER))
     happened = on_settle(unknown, "happened", "paula", "saw it", now=LATE)
-    assert isinstance(happened, Step)
+    assert isinstance(happened, LedgerChange)
     assert (become(happened).status, become(happened).settled_by) == (CallStatus.SUCCEEDED, "paula")
     for refused in (
         on_settle(become(happened), "retry", "paula", "", now=LATE),
@@ -300,7 +300,7 @@ def test_a_person_settles_an_unknown_call_once() -> None:
 def test_retry_lets_an_irreversible_call_run_once_more() -> None:
     unknown = become(ask(started(EffectClass.IRREVERSIBLE, uuid.uuid4()), now=LEASE_OVER))
     step = on_settle(unknown, "retry", "paula", "it did not", now=LATE)
-    assert isinstance(step, Step)
+    assert isinstance(step, LedgerChange)
     call = become(step)
     assert (call.status, call.attempt, dispatched(step)) == (CallStatus.PERMITTED, 2, [call])
     granted, answer = on_claim(call, claim(call), "", now=LATE)

@@ -16,8 +16,8 @@ from tests.support.tas.tas_calls import NOW, RUN, after, ask, claim, decide, out
 
 from towpath_contracts.problems.registry import Problem
 from towpath_contracts.tools.calls import CallStatus, EffectClass, ToolFailure
-from towpath_tas.core.authorization import Asked, Ruling
-from towpath_tas.core.calls.call import FINAL, Approval, Call, Dispatch, Step, Tell
+from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery
+from towpath_tas.core.calls.call import FINAL, Approval, DispatchCall, LedgerCall, LedgerChange, SendFact
 from towpath_tas.core.calls.claims import on_claim
 from towpath_tas.core.calls.outcomes import on_outcome
 from towpath_tas.core.calls.settlement import on_fence, on_settle
@@ -34,7 +34,7 @@ class Histories(RuleBasedStateMachine):
     @initialize(effect_class=CLASSES, effect=EFFECT)
     def begin(self, effect_class: EffectClass, effect: str) -> None:
         self.effect_class, self.effect, self.basis = effect_class, effect, "d1"
-        self.call: Call | None = None
+        self.call: LedgerCall | None = None
         self.approval: Approval | None = None
         self.fence = 0
         self.seconds = 0.0
@@ -43,7 +43,7 @@ class Histories(RuleBasedStateMachine):
         self.begun: set[tuple[UUID, int]] = set()
         self.never_began: set[UUID] = set()
         self.retries = 0
-        self.dispatched: list[Call] = []
+        self.dispatched: list[LedgerCall] = []
         self.told: list[dict[str, Any]] = []
         self.final_fact: str | None = None
 
@@ -57,7 +57,7 @@ class Histories(RuleBasedStateMachine):
     def now(self) -> datetime:
         return after(self.seconds)
 
-    def law(self, _: Asked | None = None) -> Ruling:
+    def law(self, _: AuthorizationQuery | None = None) -> AuthorizationDecision:
         return ruling(self.effect, self.effect_class, basis=(("rule-1", self.basis),))
 
     @rule(seconds=st.sampled_from([0.5, 16.0, 16.0, 30.0, 200.0]))
@@ -103,7 +103,7 @@ class Histories(RuleBasedStateMachine):
             self.granted[worker] = (self.call.attempt, self.seconds + answer.lease_ms / 1000)
         self.take(step)
 
-    def judge_grant(self, worker: UUID, before: dict[UUID, tuple[int, float]], step: Step) -> None:
+    def judge_grant(self, worker: UUID, before: dict[UUID, tuple[int, float]], step: LedgerChange) -> None:
         assert self.call is not None
         assert self.call.status in {CallStatus.PERMITTED, CallStatus.STARTED}, "nothing final is started"
         assert step.call is not None, "a grant is always stored"
@@ -143,7 +143,7 @@ class Histories(RuleBasedStateMachine):
         assert not (forged and step.call is not None), "a forged ticket changes nothing"
         self.take(step)
 
-    def judge_report(self, worker: UUID, call: Call, status: str) -> None:
+    def judge_report(self, worker: UUID, call: LedgerCall, status: str) -> None:
         """A failure of one start never speaks for another one that may have happened."""
         if self.effect_class is EffectClass.PURE or call.status is CallStatus.SUCCEEDED:
             return
@@ -167,7 +167,7 @@ class Histories(RuleBasedStateMachine):
         assert self.call is not None
         assert self.approval is not None
         said = decide(self.call, self.approval, word(self.approval, verdict, actor=actor), now=self.now)
-        if isinstance(said, Step):
+        if isinstance(said, LedgerChange):
             assert actor != "anna" or verdict == "denied"
             self.approved_digest = self.approval.digest if verdict == "approved" else ""
             self.take(said)
@@ -184,7 +184,7 @@ class Histories(RuleBasedStateMachine):
         self.final_fact = None
         self.take(step)
 
-    def take(self, step: Step) -> None:
+    def take(self, step: LedgerChange) -> None:
         """Store a step as the book would, and look at what it sends."""
         before = self.call
         if step.call is not None:
@@ -195,14 +195,14 @@ class Histories(RuleBasedStateMachine):
                 self.approval = changed
         for effect in step.effects:
             match effect:
-                case Dispatch(call=call):
+                case DispatchCall(call=call):
                     self.judge_dispatch(step, call)
-                case Tell(fact=fact):
+                case SendFact(fact=fact):
                     self.judge_fact(json.loads(fact), fact)
                 case _:
                     continue
 
-    def judge_change(self, before: Call | None, step: Step) -> None:
+    def judge_change(self, before: LedgerCall | None, step: LedgerChange) -> None:
         assert step.call is not None
         if step.call.status is CallStatus.FAILED and self.granted and before is not None:
             assert before.accepted != step.call.accepted or step.call.settled_by, (
@@ -216,7 +216,7 @@ class Histories(RuleBasedStateMachine):
         if step.call.status in {CallStatus.VOID, CallStatus.DENIED, CallStatus.AWAITING_APPROVAL}:
             assert not self.granted, "of what may have begun it is never said that it did not"
 
-    def judge_dispatch(self, step: Step, call: Call) -> None:
+    def judge_dispatch(self, step: LedgerChange, call: LedgerCall) -> None:
         assert call == self.call, "what is sent is what is stored"
         assert call.status in {CallStatus.PERMITTED, CallStatus.STARTED}
         assert not any(fact["type"] == "tool.denied" for fact in self.told), "what was denied is never sent"

@@ -24,18 +24,18 @@ from towpath_contracts.canonical import canonical_json, digest_text
 from towpath_contracts.switches import Switch, paused_gate
 from towpath_contracts.tools.calls import CallStatus, EffectClass, ToolRequest
 from towpath_tas.core.approvals.approval_votes import resolve
-from towpath_tas.core.authorization import Ruling, asked_in
-from towpath_tas.core.calls.call import Approval, Call, Dispatch, Step, Stop, Tell
+from towpath_tas.core.authorization import AuthorizationDecision, query_of_request
+from towpath_tas.core.calls.call import Approval, DispatchCall, LedgerCall, LedgerChange, SendFact, StopCall
 from towpath_tas.core.calls.claims import on_claim
 from towpath_tas.core.calls.outcomes import on_outcome
 from towpath_tas.core.calls.settlement import on_fence, on_settle
-from towpath_tas.core.calls.switch_holds import HELD, hold, hold_claim, on_held_request
-from towpath_tas.core.policy.matrix import Rate, Who
-from towpath_tas.core.switches import Switches
+from towpath_tas.core.calls.switch_holds import PAUSED_REASON, hold, hold_claim, on_held_request
+from towpath_tas.core.policy.matrix import Principal, RateLimit
+from towpath_tas.core.switches import OpenSwitches
 
-WHO = Who("support", "billing", "", "anna", "default")
+WHO = Principal("support", "billing", "", "anna", "default")
 CLASSES = list(EffectClass)
-RATE = Rate("rule-1", 3, 60)
+RATE = RateLimit("rule-1", 3, 60)
 
 
 def switch(kind: str = "tool", name: str = "orders.*", number: int = 1) -> Switch:
@@ -45,37 +45,37 @@ def switch(kind: str = "tool", name: str = "orders.*", number: int = 1) -> Switc
 
 
 def ask(
-    call: Call | None,
+    call: LedgerCall | None,
     held: Switch | None = None,
-    ruled: Ruling | None = None,
+    ruled: AuthorizationDecision | None = None,
     *,
     said: ToolRequest | None = None,
     now: datetime = NOW,
     fence: int = 0,
     approval: Approval | None = None,
-) -> Step:
+) -> LedgerChange:
     message = said or request()
     text = canonical_json(message.args)
     answer = ruled or ruling()
     return on_held_request(
-        *(call, message, asked_in(message, text), digest_text(text), lambda _: answer, held),
+        *(call, message, query_of_request(message, text), digest_text(text), lambda _: answer, held),
         now=now,
         fence=fence,
         approval=approval,
     )
 
 
-def stored(step: Step) -> Call:
+def stored(step: LedgerChange) -> LedgerCall:
     assert step.call is not None
     return step.call
 
 
-def told(step: Step) -> list[dict[str, Any]]:
-    return [json.loads(effect.fact) for effect in step.effects if isinstance(effect, Tell)]
+def told(step: LedgerChange) -> list[dict[str, Any]]:
+    return [json.loads(effect.fact) for effect in step.effects if isinstance(effect, SendFact)]
 
 
-def sent(step: Step) -> list[Call]:
-    return [effect.call for effect in step.effects if isinstance(effect, Dispatch)]
+def sent(step: LedgerChange) -> list[LedgerCall]:
+    return [effect.call for effect in step.effects if isinstance(effect, DispatchCall)]
 
 
 @pytest.mark.parametrize(
@@ -93,10 +93,10 @@ def sent(step: Step) -> list[Call]:
     ],
 )
 def test_a_switch_holds_what_it_names(kind: str, name: str, holds: bool) -> None:
-    found = Switches([switch(kind, name)])
+    found = OpenSwitches([switch(kind, name)])
     for _ in range(2):  # the second time from memory
         assert (found.holding(WHO, "orders.refund") is not None) is holds
-    assert Switches().holding(WHO, "orders.refund") is None
+    assert OpenSwitches().holding(WHO, "orders.refund") is None
 
 
 @pytest.mark.parametrize("effect_class", CLASSES)
@@ -161,7 +161,7 @@ def test_a_claim_on_a_paused_call_is_refused_and_its_delivery_is_worthless_for_g
     question = claim(out)
     step, answer = hold_claim(out, *on_claim(out, question, "", now=NOW), switch())
     held = stored(step)
-    assert (answer.granted, answer.reason, answer.lease_ms) == (False, HELD, 0)
+    assert (answer.granted, answer.reason, answer.lease_ms) == (False, PAUSED_REASON, 0)
     assert (held.status, held.attempt, held.claims) == (CallStatus.REQUESTED, 2, ())
     assert [note.phase for note in step.notes] == ["claim", "held"]
     gone = stored(ask(held, None, ruling(effect_class=effect_class)))
@@ -178,7 +178,7 @@ def test_what_runs_goes_on_and_its_outcome_counts() -> None:
     same, answer = hold_claim(running, *on_claim(running, question, "", now=NOW), switch())
     assert answer.granted, "its worker asks again"
     assert stored(same).status is CallStatus.STARTED
-    assert ask(running, switch()) == Step()
+    assert ask(running, switch()) == LedgerChange()
     done = on_outcome(running, outcome(running, question.claim_id), "", lambda _: ruling(), now=NOW)
     assert stored(done).status is CallStatus.SUCCEEDED
 
@@ -223,7 +223,7 @@ def test_an_approval_is_used_up_when_its_call_is_first_held_and_still_binds() ->
     asked = ruling("require_approval")
     call, approval = waiting()
     approved = resolve(call, approval, word(approval), lambda _: asked, now=NOW)
-    assert isinstance(approved, Step)
+    assert isinstance(approved, LedgerChange)
     yes = approved.approvals[0]
     step = ask(stored(approved), switch(), asked, approval=yes)
     held, used = stored(step), step.approvals[0]
@@ -243,7 +243,7 @@ def test_an_expired_ticket_and_a_persons_retry_wait_as_well() -> None:
     assert (stored(held).status, stored(held).attempt, sent(held)) == (CallStatus.REQUESTED, 2, [])
     lost = replace(stored(on_claim(out, claim(out), "", now=NOW)[0]), status=CallStatus.UNKNOWN)
     retried = on_settle(lost, "retry", "paula", "try it", now=NOW)
-    assert isinstance(retried, Step)
+    assert isinstance(retried, LedgerChange)
     waits = hold(lost, retried, switch())
     assert [note.phase for note in waits.notes] == ["settled", "held"]
     gone = ask(stored(waits), None)
@@ -259,7 +259,7 @@ def test_a_stopped_run_ends_its_held_calls() -> None:
     started = stored(on_claim(stored(ask(None)), claim(held), "", now=NOW)[0])
     lost = replace(started, status=CallStatus.REQUESTED, attempt=2)
     assert stored(ask(lost, None, fence=1)).status is CallStatus.UNKNOWN
-    assert not any(isinstance(effect, Stop) for effect in ask(lost, None, fence=1).effects)
+    assert not any(isinstance(effect, StopCall) for effect in ask(lost, None, fence=1).effects)
 
 
 def test_a_repeat_with_other_contents_is_a_conflict_also_while_it_waits() -> None:

@@ -9,50 +9,50 @@ from tests.support.tas.tas_calls import NOW, after, ask, claim, outcome, permitt
 
 from towpath_contracts.tools.calls import CallStatus, EffectClass, ToolFailure, ToolSpec
 from towpath_tas.adapters.ledger_tables import _claims_from, _claims_text
-from towpath_tas.core.authorization import Asked, Ruling
-from towpath_tas.core.calls.call import Call, Dispatch, Step, Tell
+from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery
+from towpath_tas.core.calls.call import DispatchCall, LedgerCall, LedgerChange, SendFact
 from towpath_tas.core.calls.claims import on_claim
 from towpath_tas.core.calls.outcomes import on_outcome
 from towpath_tas.core.calls.settlement import on_settle
-from towpath_tas.core.tools.registry import judge, promised, spec_digest
+from towpath_tas.core.tools.registry import effective_class, judge_proposal, spec_digest
 
 FIRST, SECOND, THIRD = (uuid.uuid5(uuid.NAMESPACE_OID, name) for name in ("first", "second", "third"))
 OVER = after(16)
 """The tool's 5 s and 10 s on top."""
 
 
-def allow(_: Asked) -> Ruling:
+def allow(_: AuthorizationQuery) -> AuthorizationDecision:
     return ruling()
 
 
-def start(call: Call, claim_id: uuid.UUID, seconds: float = 0) -> tuple[Call, str]:
+def start(call: LedgerCall, claim_id: uuid.UUID, seconds: float = 0) -> tuple[LedgerCall, str]:
     step, answer = on_claim(call, claim(call, claim_id), "", now=after(seconds))
     assert answer.granted and step.call is not None, answer
     return step.call, answer.probe
 
 
-def heard(call: Call, claim_id: uuid.UUID | None, **said: Any) -> Step:
+def heard(call: LedgerCall, claim_id: uuid.UUID | None, **said: Any) -> LedgerChange:
     return on_outcome(call, outcome(call, claim_id, **said), "", allow, now=OVER)
 
 
-def become(step: Step) -> Call:
+def become(step: LedgerChange) -> LedgerCall:
     assert step.call is not None
     return step.call
 
 
-def fact(step: Step) -> dict[str, Any]:
-    (told,) = [effect.fact for effect in step.effects if isinstance(effect, Tell)]
+def fact(step: LedgerChange) -> dict[str, Any]:
+    (told,) = [effect.fact for effect in step.effects if isinstance(effect, SendFact)]
     return dict(json.loads(told))
 
 
-def lost(effect_class: EffectClass) -> Call:
+def lost(effect_class: EffectClass) -> LedgerCall:
     """A call whose first start was never reported."""
     return become(ask(start(permitted(effect_class), FIRST)[0], now=OVER))
 
 
-def retried() -> Call:
+def retried() -> LedgerCall:
     step = on_settle(lost(EffectClass.IRREVERSIBLE), "retry", "ann", "not there", now=OVER)
-    assert isinstance(step, Step)
+    assert isinstance(step, LedgerChange)
     return become(step)
 
 
@@ -74,7 +74,7 @@ def test_after_a_retry_an_unclear_probe_does_not_stop_that_one_start() -> None:
     doubted = become(heard(call, FIRST, status="failed", failure=said, probe="unclear"))
     assert doubted.status is CallStatus.UNKNOWN
     step = on_settle(doubted, "retry", "ann", "", now=OVER)
-    assert isinstance(step, Step)
+    assert isinstance(step, LedgerChange)
     started, probe = start(become(step), SECOND, 17)
     assert (probe, started.settled_by) == ("preferred", "")
     assert on_claim(started, claim(started, SECOND), "", now=after(18))[1].probe == "preferred"
@@ -98,7 +98,7 @@ def test_a_doubt_tells_what_is_known() -> None:
 @pytest.mark.parametrize("verdict", ["happened", "did_not_happen"])
 def test_a_persons_word_is_marked_as_one(verdict: Any) -> None:
     step = on_settle(lost(EffectClass.IRREVERSIBLE), verdict, "ann", "looked", now=OVER)
-    assert isinstance(step, Step)
+    assert isinstance(step, LedgerChange)
     assert (fact(step)["settled_by"], become(step).settled_by) == ("ann", "ann")
     late = heard(become(step), FIRST)
     assert (late.call, [note.phase for note in late.notes]) == (None, ["evidence"]), "and a late outcome is evidence"
@@ -148,7 +148,7 @@ def test_a_tool_may_name_its_error_as_it_likes(effect_class: EffectClass, code: 
     call, _ = start(lost(effect_class), SECOND, 17)
     own = ToolFailure(code=code, message="the order is cancelled", began=True)
     step = heard(call, SECOND, status="failed", failure=own)
-    assert become(step).status is CallStatus.FAILED and not [e for e in step.effects if isinstance(e, Dispatch)]
+    assert become(step).status is CallStatus.FAILED and not [e for e in step.effects if isinstance(e, DispatchCall)]
     old = heard(call, SECOND, status="failed", failure=own.model_copy(update={"began": None}))
     assert become(old).status is CallStatus.PERMITTED, "an older worker's word is taken as it was"
 
@@ -177,7 +177,7 @@ def test_a_start_that_never_began_says_nothing_about_an_earlier_one(
     call, _ = start(again, SECOND, 17)
     step = heard(call, SECOND, status="failed", failure=NEVER)
     assert become(step).status is expected
-    assert bool([e for e in step.effects if isinstance(e, Dispatch)]) is (expected is CallStatus.PERMITTED)
+    assert bool([e for e in step.effects if isinstance(e, DispatchCall)]) is (expected is CallStatus.PERMITTED)
     clear = heard(call, SECOND, status="failed", failure=NEVER, probe="did_not_happen")
     assert become(clear).status is CallStatus.FAILED, "unless its probe has just said that nothing happened"
     alone, _ = start(permitted(effect_class), FIRST)
@@ -187,12 +187,14 @@ def test_a_start_that_never_began_says_nothing_about_an_earlier_one(
 def test_a_reconcilable_tool_without_a_probe_is_irreversible() -> None:
     probed = version(EffectClass.RECONCILABLE).spec
     bare = probed.model_copy(update={"has_probe": False})
-    assert promised(probed) is EffectClass.RECONCILABLE and promised(bare) is EffectClass.IRREVERSIBLE
+    assert effective_class(probed) is EffectClass.RECONCILABLE and effective_class(bare) is EffectClass.IRREVERSIBLE
     tool = version(EffectClass.RECONCILABLE)
     ruled = ruling(tool=type(tool)(spec=bare, version=1, digest="d", owner="team"))
     assert become(ask(None, ruled=ruled)).effect_class is EffectClass.IRREVERSIBLE
     current = type(tool)(spec=bare, version=1, digest=spec_digest(bare), owner="team")
-    assert judge(probed, "team", current, trusting=False).status == "pending", "a probe weakens what it promises"
+    assert judge_proposal(probed, "team", current, trusting=False).status == "pending", (
+        "a probe weakens what it promises"
+    )
 
 
 def test_a_spec_without_a_probe_has_the_digest_it_always_had() -> None:

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
-from towpath_tas.core.authorization import Asked, Law, Ruling
+from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery, PolicyBundle
 from towpath_tas.core.denials import rank
-from towpath_tas.core.policy.matrix import Matrix, Rule, Who
-from towpath_tas.core.tools.arguments import Arguments
-from towpath_tas.core.tools.registry import Registry, ToolVersion, judge, spec_digest
+from towpath_tas.core.policy.matrix import Matrix, Principal, Rule
+from towpath_tas.core.tools.arguments import ArgumentSchema
+from towpath_tas.core.tools.registry import ToolRegistry, ToolVersion, judge_proposal, spec_digest
 
 PARAMETERS = {
     "type": "object",
@@ -37,16 +37,18 @@ TOOLS = [stored(spec(name)) for name in ("orders.find", "orders.refund", "mail.s
 ALLOW = Rule(name="all", effect="allow", tool="orders.*", digest="d")
 
 
-def law(*rules: Rule, tools: list[ToolVersion] = TOOLS) -> Law:
-    return Law(Matrix(rules, compile_condition, 7), Registry(tools, matches, 3), compile_grant)
+def law(*rules: Rule, tools: list[ToolVersion] = TOOLS) -> PolicyBundle:
+    return PolicyBundle(Matrix(rules, compile_condition, 7), ToolRegistry(tools, matches, 3), compile_grant)
 
 
-def asked(tool: str = "orders.refund", args: Any = None, grant: Any = None, operation: str = "call") -> Asked:
+def asked(
+    tool: str = "orders.refund", args: Any = None, grant: Any = None, operation: str = "call"
+) -> AuthorizationQuery:
     given_args = {"amount": 5} if args is None else args
-    return Asked(
+    return AuthorizationQuery(
         run_id=uuid.uuid4(),
         project="default",
-        who=Who("support", "billing", "", "anna"),
+        who=Principal("support", "billing", "", "anna"),
         step=1,
         tool=tool,
         operation=operation,
@@ -57,7 +59,7 @@ def asked(tool: str = "orders.refund", args: Any = None, grant: Any = None, oper
     )
 
 
-def violation(ruling: Ruling) -> str:
+def violation(ruling: AuthorizationDecision) -> str:
     return ruling.denial.violation_type if ruling.denial else ""
 
 
@@ -117,12 +119,12 @@ def test_values_that_the_system_filled_in_are_never_told() -> None:
 
 def test_a_failed_choice_does_not_tell_the_values_inside() -> None:
     parameters = {"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}
-    found = Arguments(parameters, matches).problems({"token": "secret-value"}, "{}")
+    found = ArgumentSchema(parameters, matches).problems({"token": "secret-value"}, "{}")
     assert found == ["arguments: does not satisfy anyOf"]
 
 
 def test_arguments_that_are_too_large_or_too_deep_are_refused() -> None:
-    check = Arguments({"type": "object"}, matches)
+    check = ArgumentSchema({"type": "object"}, matches)
     assert "characters" in check.problems({"a": "x" * 300_000}, "x" * 300_000)[0]
     deep: Any = {}
     for _ in range(80):
@@ -142,16 +144,16 @@ def test_arguments_that_are_too_large_or_too_deep_are_refused() -> None:
 )
 def test_a_schema_that_can_not_be_checked_safely_is_refused(schema: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"."):
-        Arguments(schema, matches)
+        ArgumentSchema(schema, matches)
 
 
 def test_a_reference_is_never_fetched() -> None:
-    check = Arguments({"properties": {"a": {"$ref": "http://127.0.0.1:9/x.json"}}}, matches)
+    check = ArgumentSchema({"properties": {"a": {"$ref": "http://127.0.0.1:9/x.json"}}}, matches)
     assert "can't be applied" in check.problems({"a": 1}, "{}")[0]
 
 
 def test_pattern_properties_are_checked() -> None:
-    check = Arguments({"patternProperties": {"^n_": {"type": "number"}}}, matches)
+    check = ArgumentSchema({"patternProperties": {"^n_": {"type": "number"}}}, matches)
     assert check.problems({"n_a": 1, "other": "x"}, "{}") == []
     assert check.problems({"n_a": "x"}, "{}") == ["n_a: 'x' is not of type 'number'"]
 
@@ -221,19 +223,22 @@ OLD = spec("orders.refund")
 )
 def test_what_only_tightens_is_taken_and_what_weakens_waits(change: dict[str, Any], status: str) -> None:
     new = OLD.model_copy(update=change)
-    assert judge(new, "team", stored(OLD), trusting=False).status == status
-    assert judge(new, "team", stored(OLD), trusting=True).status in {"accepted", "unchanged"}
+    assert judge_proposal(new, "team", stored(OLD), trusting=False).status == status
+    assert judge_proposal(new, "team", stored(OLD), trusting=True).status in {"accepted", "unchanged"}
 
 
 def test_a_tool_is_not_taken_over_by_another_owner() -> None:
-    assert judge(OLD, "stranger", stored(OLD), trusting=False).status == "pending"
+    assert judge_proposal(OLD, "stranger", stored(OLD), trusting=False).status == "pending"
 
 
 def test_a_sensitive_tool_stays_sensitive() -> None:
     sensitive = OLD.model_copy(update={"sensitive": True})
-    assert judge(OLD, "team", stored(sensitive), trusting=False).status == "pending"
+    assert judge_proposal(OLD, "team", stored(sensitive), trusting=False).status == "pending"
 
 
 def test_a_new_tool_is_taken_unless_it_claims_to_be_trusted() -> None:
-    assert judge(OLD, "team", None, trusting=False).status == "accepted"
-    assert judge(OLD.model_copy(update={"trusted_output": True}), "team", None, trusting=False).status == "pending"
+    assert judge_proposal(OLD, "team", None, trusting=False).status == "accepted"
+    assert (
+        judge_proposal(OLD.model_copy(update={"trusted_output": True}), "team", None, trusting=False).status
+        == "pending"
+    )

@@ -6,7 +6,14 @@ import pytest
 import yaml
 
 from towpath_tas.adapters.cel import compile_condition, compile_grant
-from towpath_tas.core.policy.expectations import Answer, Case, answer, failures, fits, read_expectations
+from towpath_tas.core.policy.expectations import (
+    CaseResult,
+    PolicyTestCase,
+    failures,
+    is_expected,
+    read_expectations,
+    run_case,
+)
 from towpath_tas.core.policy.matrix import Matrix
 from towpath_tas.core.policy.policy_file import read_policy
 
@@ -26,12 +33,12 @@ def matrix() -> Matrix:
     return Matrix(read_policy(POLICY, compile_condition).rules, compile_condition)
 
 
-def case(tool: str, verdict: str, **more: Any) -> Case:
-    return Case.model_validate({"who": BILLING, "tool": tool, "verdict": verdict, **more})
+def case(tool: str, verdict: str, **more: Any) -> PolicyTestCase:
+    return PolicyTestCase.model_validate({"who": BILLING, "tool": tool, "verdict": verdict, **more})
 
 
 def said(tool: str, **more: Any) -> tuple[str, str | None]:
-    found = answer(matrix(), case(tool, "allow", **more), compile_grant)
+    found = run_case(matrix(), case(tool, "allow", **more), compile_grant)
     return found.verdict, found.rule
 
 
@@ -50,14 +57,14 @@ def test_every_part_of_a_case_is_weighed() -> None:
 
 
 def test_a_case_that_names_a_rule_wants_that_rule() -> None:
-    by_rule = Answer(verdict="deny", rule="small")
-    by_none = Answer(verdict="deny", rule=None)
-    assert fits(case("t", "deny"), by_rule)
-    assert fits(case("t", "deny", rule="small"), by_rule)
-    assert not fits(case("t", "deny", rule="large"), by_rule)
-    assert not fits(case("t", "deny", rule=""), by_rule)
-    assert fits(case("t", "deny", rule=""), by_none)
-    assert not fits(case("t", "allow"), by_none)
+    by_rule = CaseResult(verdict="deny", rule="small")
+    by_none = CaseResult(verdict="deny", rule=None)
+    assert is_expected(case("t", "deny"), by_rule)
+    assert is_expected(case("t", "deny", rule="small"), by_rule)
+    assert not is_expected(case("t", "deny", rule="large"), by_rule)
+    assert not is_expected(case("t", "deny", rule=""), by_rule)
+    assert is_expected(case("t", "deny", rule=""), by_none)
+    assert not is_expected(case("t", "allow"), by_none)
 
 
 def test_failures_name_their_case_and_say_why() -> None:
@@ -103,5 +110,5 @@ def test_what_is_written_is_what_is_weighed() -> None:
     )
     read = read_expectations(text)
     assert read.found is not None
-    found = answer(matrix(), read.found.cases[0], compile_grant)
+    found = run_case(matrix(), read.found.cases[0], compile_grant)
     assert (found.verdict, found.rule) == ("require_approval", "large")

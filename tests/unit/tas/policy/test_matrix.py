@@ -8,18 +8,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from towpath_tas.adapters.cel import CelCondition, compile_condition, compile_grant, matches
-from towpath_tas.core.policy.conditions import Met
-from towpath_tas.core.policy.matrix import NOTHING_USED, Effect, Limit, Matrix, Rate, Rule, Used, Verdict, Who
+from towpath_tas.core.policy.conditions import ConditionResult
+from towpath_tas.core.policy.matrix import (
+    NO_USAGE,
+    LimitKind,
+    LimitUsage,
+    Matrix,
+    MatrixVerdict,
+    Principal,
+    RateLimit,
+    Rule,
+    RuleEffect,
+)
 
-WHO = Who("support", "billing", "writer", "anna", "shop")
-EFFECTS: tuple[Effect, ...] = ("allow", "deny", "require_approval")
+WHO = Principal("support", "billing", "writer", "anna", "shop")
+EFFECTS: tuple[RuleEffect, ...] = ("allow", "deny", "require_approval")
 
 
-def rule(name: str, effect: Effect, **more: Any) -> Rule:
+def rule(name: str, effect: RuleEffect, **more: Any) -> Rule:
     return Rule(name=name, effect=effect, digest=name, **more)
 
 
-def decide(rules: list[Rule], args: dict[str, Any] | None = None, used: Used = NOTHING_USED) -> Verdict:
+def decide(rules: list[Rule], args: dict[str, Any] | None = None, used: LimitUsage = NO_USAGE) -> MatrixVerdict:
     context = {"args": args or {}, "run": {}, "agent": {}, "caller": "anna"}
     return Matrix(rules, compile_condition).decide(WHO, "orders.refund", "write", context, used)
 
@@ -102,15 +112,15 @@ def test_conditions_see_arguments() -> None:
 
 def test_a_limit_that_is_used_up_denies_even_where_another_rule_allows() -> None:
     rules = [rule("few", "allow", max_calls_per_run=2), rule("all", "allow")]
-    assert decide(rules, used=Used(calls={"few": 1})).effect == "allow"
-    last = decide(rules, used=Used(calls={"few": 2}))
+    assert decide(rules, used=LimitUsage(calls={"few": 1})).effect == "allow"
+    last = decide(rules, used=LimitUsage(calls={"few": 2}))
     assert (last.effect, last.limited) == ("deny", rules[0])
 
 
 def test_the_limit_of_an_approval_does_not_turn_into_a_right() -> None:
     rules = [rule("ask", "require_approval", max_calls_per_run=1), rule("all", "allow")]
     assert decide(rules).effect == "require_approval"
-    assert decide(rules, used=Used(calls={"ask": 1})).effect == "deny"
+    assert decide(rules, used=LimitUsage(calls={"ask": 1})).effect == "deny"
 
 
 def test_every_limited_rule_that_matches_is_counted() -> None:
@@ -120,8 +130,8 @@ def test_every_limited_rule_that_matches_is_counted() -> None:
 
 def test_a_rate_that_is_used_up_denies() -> None:
     rules = [rule("slow", "allow", rate_calls=3, rate_per_s=60), rule("all", "allow")]
-    assert decide(rules, used=Used(rates={"slow": 2})).rated == (Rate("slow", 3, 60),)
-    last = decide(rules, used=Used(rates={"slow": 3}))
+    assert decide(rules, used=LimitUsage(rates={"slow": 2})).rated == (RateLimit("slow", 3, 60),)
+    last = decide(rules, used=LimitUsage(rates={"slow": 3}))
     assert (last.effect, last.limited, last.limit) == ("deny", rules[0], "rate")
 
 
@@ -130,10 +140,10 @@ def test_a_rate_that_is_used_up_denies() -> None:
     [(None, "deny", "cost"), (0.0, "allow", None), (0.49, "allow", None), (0.5, "deny", "cost"), (9.0, "deny", "cost")],
 )
 def test_a_run_may_not_cost_more_than_its_rule_says_and_an_unknown_cost_is_too_much(
-    spent: float | None, effect: Effect, limit: Limit | None
+    spent: float | None, effect: RuleEffect, limit: LimitKind | None
 ) -> None:
     rules = [rule("cheap", "allow", max_cost_per_run_usd=0.5), rule("all", "allow")]
-    found = decide(rules, used=Used(spent_usd=spent))
+    found = decide(rules, used=LimitUsage(spent_usd=spent))
     assert (found.effect, found.limit) == (effect, limit)
 
 
@@ -245,7 +255,9 @@ def test_a_grant_may_not_bring_loops(text: str) -> None:
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.integers() | st.text(), st.lists, max_leaves=5))
 def test_a_condition_answers_whatever_the_arguments_are(value: Any) -> None:
     for text in ("args.a <= 100", "args.a.startsWith('x')", "args.a in [1, 'a']", "size(args.a) > 2", "!args.a"):
-        assert compile_condition(text)({"args": {"a": value}, "run": {}, "agent": {}, "caller": ""}) in set(Met)
+        assert compile_condition(text)({"args": {"a": value}, "run": {}, "agent": {}, "caller": ""}) in set(
+            ConditionResult
+        )
 
 
 def test_patterns_take_linear_time() -> None:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_tas.adapters.cel import compile_condition
-from towpath_tas.core.policy.matrix import Who
-from towpath_tas.core.policy.patterns import covers, never_closes, simpler
-from towpath_tas.core.policy.policy_checks import Agent, Surroundings, check, unknown_people
+from towpath_tas.core.policy.matrix import Principal
+from towpath_tas.core.policy.patterns import covers, has_unclosed_bracket, simplified
+from towpath_tas.core.policy.policy_checks import NetworkAgent, ProjectNames, check, unknown_agents
 from towpath_tas.core.policy.policy_file import read_policy
 
 
@@ -35,12 +35,12 @@ TOOLS = (
     tool("orders.refund", "write", "order_id", "amount"),
     tool("mail.send", "send", "to", additionalProperties=True),
 )
-AROUND = Surroundings(
+AROUND = ProjectNames(
     project="shop",
     tools={one.name: one for one in TOOLS},
     networks={
-        "support": [Agent("triage"), Agent("billing", "writer", ("orders.find", "orders.refund"))],
-        "sales": [Agent("closer", "writer", ("mail.send",))],
+        "support": [NetworkAgent("triage"), NetworkAgent("billing", "writer", ("orders.find", "orders.refund"))],
+        "sales": [NetworkAgent("closer", "writer", ("mail.send",))],
     },
 )
 
@@ -112,8 +112,8 @@ def test_a_question_is_told_which_networks_and_agents_it_and_its_rules_name_in_v
         ("support", "biling", "support has no agent 'biling'; did you mean 'billing'?"),
         ("supprt", "billing", "no published network is named 'supprt'; did you mean 'support'?"),
     ):
-        who = Who(network, agent, "", "ann", "shop")
-        assert unknown_people(who, "orders.find", rules, AROUND) == (*said, typo)
+        who = Principal(network, agent, "", "ann", "shop")
+        assert unknown_agents(who, "orders.find", rules, AROUND) == (*said, typo)
 
 
 DENY = "name: never, tool: 'orders.*', effect: deny"
@@ -187,9 +187,9 @@ def test_a_pattern_that_covers_another_matches_all_that_it_does(wide: str, narro
 @example("[[a]")
 @example("[a-*?]")
 def test_the_plainer_spelling_means_the_same(pattern: str) -> None:
-    if not never_closes(pattern):
+    if not has_unclosed_bracket(pattern):
         for word in WORDS:
-            assert fnmatch.fnmatchcase(word, simpler(pattern)) is fnmatch.fnmatchcase(word, pattern)
+            assert fnmatch.fnmatchcase(word, simplified(pattern)) is fnmatch.fnmatchcase(word, pattern)
 
 
 def test_ten_thousand_rules_are_looked_at_without_comparing_all_pairs() -> None:

@@ -11,8 +11,8 @@ from tests.oracles.policy_texts import Question
 
 from towpath_contracts.tools.calls import ToolSpec
 from towpath_tas.adapters.cel import compile_condition
-from towpath_tas.core.calls.call import Call
-from towpath_tas.core.policy.policy_comparison import Recorded, Weighing, unlimited
+from towpath_tas.core.calls.call import LedgerCall
+from towpath_tas.core.policy.policy_comparison import PolicyComparison, RecordedDecision, without_limits
 from towpath_tas.core.policy.policy_file import read_policy
 
 SPECS = {
@@ -25,7 +25,7 @@ SPECS = {
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 
 
-def call(tool: str = "mail.send", then: str = "allow", violation: str = "", **context: Any) -> Call:
+def call(tool: str = "mail.send", then: str = "allow", violation: str = "", **context: Any) -> LedgerCall:
     asked = Question(
         project="shop",
         network="support",
@@ -42,15 +42,15 @@ def call(tool: str = "mail.send", then: str = "allow", violation: str = "", **co
     return replace(made, context=json.dumps(context)) if context else made
 
 
-def weighed(rules: str, made: Call | None, then: str = "allow") -> Weighing:
+def weighed(rules: str, made: LedgerCall | None, then: str = "allow") -> PolicyComparison:
     found = read_policy(f"kind: Policy\nrules: [{rules}]", compile_condition)
     assert found.problems == ()
-    weighing = Weighing(unlimited(found.rules, compile_condition), SPECS)
-    weighing.add(Recorded(call=made, at=NOW, verdict=then, rule="r", policy_version=1))
+    weighing = PolicyComparison(without_limits(found.rules, compile_condition), SPECS)
+    weighing.add(RecordedDecision(call=made, at=NOW, verdict=then, rule="r", policy_version=1))
     return weighing
 
 
-def changes(weighing: Weighing) -> list[tuple[str, str, int]]:
+def changes(weighing: PolicyComparison) -> list[tuple[str, str, int]]:
     return [(group.change, group.was, group.calls) for group in weighing.groups()]
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from towpath_tas.adapters.cel import compile_condition
 from towpath_tas.core.policy.matrix import Rule
-from towpath_tas.core.policy.policy_file import PolicyFile, read_policy, rule_from_row, rule_row
+from towpath_tas.core.policy.policy_file import ParsedPolicy, read_policy, rule_from_row, rule_row
 
 GOOD = """
 kind: Policy
@@ -24,7 +24,7 @@ rules:
 """
 
 
-def read(text: str) -> PolicyFile:
+def read(text: str) -> ParsedPolicy:
     return read_policy(text, compile_condition)
 
 
@@ -136,7 +136,7 @@ def test_a_bad_file_is_refused_with_the_reason(text: str, word: str) -> None:
 
 
 def test_no_rules_is_a_policy_that_denies_everything() -> None:
-    assert read("kind: Policy\nrules: []") == PolicyFile()
+    assert read("kind: Policy\nrules: []") == ParsedPolicy()
 
 
 def test_notes_do_not_change_what_a_rule_is() -> None:

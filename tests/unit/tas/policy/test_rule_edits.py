@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from towpath_tas.adapters.cel import compile_condition
 from towpath_tas.core.policy.policy_file import read_policy
-from towpath_tas.core.policy.rule_edits import EMPTY, Edited, put_rule, remove_rule
+from towpath_tas.core.policy.rule_edits import EMPTY, RuleEdit, put_rule, remove_rule
 
 TEXT = """# The whole file belongs to finance.
 kind: Policy   # always
@@ -36,11 +36,11 @@ rules:
 """
 
 
-def put(text: str, rule: dict[str, Any]) -> Edited:
+def put(text: str, rule: dict[str, Any]) -> RuleEdit:
     return put_rule(text, rule["name"], rule, compile_condition)
 
 
-def names(edited: Edited | None) -> list[str]:
+def names(edited: RuleEdit | None) -> list[str]:
     assert edited is not None
     assert not edited.problems
     return [rule.name for rule in read_policy(edited.text, compile_condition).rules]
