@@ -95,14 +95,14 @@ def figures(times_ns: list[int]) -> dict[str, float]:
     return {name: round(times[int(len(times) * share)], 1) for name, share in at.items()}
 
 
-def timed(law: PolicyBundle, asked: list[AuthorizationQuery], said: Counter[str]) -> dict[str, float]:
+def timed(bundle: PolicyBundle, asked: list[AuthorizationQuery], said: Counter[str]) -> dict[str, float]:
     """Decide all of *asked*, one by one."""
     times = []
     for one in asked:
         began = time.perf_counter_ns()
-        ruling = law.rule(one)
+        decision = bundle.authorize(one)
         times.append(time.perf_counter_ns() - began)
-        said[ruling.effect] += 1
+        said[decision.effect] += 1
     return figures(times)
 
 
@@ -110,7 +110,7 @@ def measure(rules: int, questions: int) -> dict[str, Any]:
     """Build the matrix, then decide."""
     text = policy(rules)
     began = time.perf_counter()
-    law = law_of(text)
+    bundle = law_of(text)
     read_ms = (time.perf_counter() - began) * 1000
     agents = max(1, (rules - PROHIBITIONS) // TOOLS)
     dice = random.Random(1)
@@ -118,16 +118,16 @@ def measure(rules: int, questions: int) -> dict[str, Any]:
     builds = []
     for _ in range(5):
         began = time.perf_counter()
-        law = PolicyBundle(Matrix(law.matrix.rules, compile_condition, 1), law.registry, compile_grant)
+        bundle = PolicyBundle(Matrix(bundle.matrix.rules, compile_condition, 1), bundle.registry, compile_grant)
         builds.append((time.perf_counter() - began) * 1000)
-    first = timed(law, [question(dice, agents, f"caller-{n}") for n in range(2_000)], Counter())
+    first = timed(bundle, [question(dice, agents, f"caller-{n}") for n in range(2_000)], Counter())
     asked = [question(dice, agents, "ann") for _ in range(questions)]
-    timed(law, asked[: questions // 4], Counter())
+    timed(bundle, asked[: questions // 4], Counter())
     return {
         "bench": "policy",
         "rules": rules,
         "questions": questions,
-        "decision_us": timed(law, asked, said),
+        "decision_us": timed(bundle, asked, said),
         "first_us": first,
         "read_ms": round(read_ms, 1),
         "build_ms": round(statistics.median(builds), 1),

@@ -66,14 +66,14 @@ class Played:
     """One run: the task, what tools have returned, and what the service says to the next call."""
 
     def __init__(
-        self, suite: Any, law: PolicyBundle, specs: dict[str, ToolSpec], prompt: str, environment: Any
+        self, suite: Any, bundle: PolicyBundle, specs: dict[str, ToolSpec], prompt: str, environment: Any
     ) -> None:
         self.environment = environment
         self.seen = ""
         self.rules: list[str] = []
         self.told: list[str] = []
         self.spent_us: list[float] = []
-        self._law = law
+        self._law = bundle
         self._specs = specs
         self._runtime = import_module("agentdojo.functions_runtime").FunctionsRuntime(suite.tools)
         self._known = RunKnowledge()
@@ -95,16 +95,16 @@ class Played:
             labels={},
         )
         began = time.perf_counter()
-        ruling = self._law.rule(asked)
-        if ruling.wants_origin:
-            ruling = self._law.rule(self._law.traced(asked, self._known))
+        decision = self._law.authorize(asked)
+        if decision.needs_origin:
+            decision = self._law.authorize(self._law.with_origin(asked, self._known))
         self.spent_us.append((time.perf_counter() - began) * 1e6)
-        if ruling.effect != "allow":
-            why = ruling.rule or (ruling.denial.violation_type if ruling.denial else "")
-            doubts = ruling.origin.doubtful() if ruling.origin else ()
+        if decision.effect != "allow":
+            why = decision.rule or (decision.denial.violation_type if decision.denial else "")
+            doubts = decision.origin.doubtful() if decision.origin else ()
             self.rules.append(why)
             self.told.append(f"{call.function}: {why} {[(one.path, one.word, one.piece[:40]) for one in doubts[:3]]}")
-        return ruling.effect
+        return decision.effect
 
     def run(self, call: Any) -> None:
         """Let the call happen, and the service see what it returned."""
@@ -151,12 +151,12 @@ def law_of(policy: str, specs: dict[str, ToolSpec]) -> PolicyBundle:
     return PolicyBundle(Matrix(read.rules, compile_condition, 1), ToolRegistry(versions, matches, 1), compile_grant)
 
 
-def ordinary(suite: Any, law: PolicyBundle, specs: dict[str, ToolSpec], figures: Figures) -> None:
+def ordinary(suite: Any, bundle: PolicyBundle, specs: dict[str, ToolSpec], figures: Figures) -> None:
     """Play every user task without an attack."""
     spent_us: list[float] = []
     for task in suite.user_tasks.values():
         environment = task.init_environment(suite.load_and_inject_default_environment({}))
-        played = Played(suite, law, specs, task.PROMPT, environment)
+        played = Played(suite, bundle, specs, task.PROMPT, environment)
         passed = [played.verdict(call) == "allow" for call in _running(played, task)]
         figures.tasks += 1
         figures.calls += len(passed)
@@ -177,7 +177,7 @@ def _running(played: Played, task: Any) -> Iterator[Any]:
         played.run(call)
 
 
-def attacked(suite: Any, law: PolicyBundle, specs: dict[str, ToolSpec], figures: Figures) -> None:
+def attacked(suite: Any, bundle: PolicyBundle, specs: dict[str, ToolSpec], figures: Figures) -> None:
     """Play every injection task into every user task that reads it."""
     vectors = suite.get_injection_vector_defaults()
     for name, injection in suite.injection_tasks.items():
@@ -187,7 +187,7 @@ def attacked(suite: Any, law: PolicyBundle, specs: dict[str, ToolSpec], figures:
         text = INJECTED.format(goal=injection.GOAL)
         for user_name, task in suite.user_tasks.items():
             environment = task.init_environment(suite.load_and_inject_default_environment(dict.fromkeys(vectors, text)))
-            played = Played(suite, law, specs, task.PROMPT, environment)
+            played = Played(suite, bundle, specs, task.PROMPT, environment)
             passed = [played.verdict(call) == "allow" for call in _running(played, task)]
             if " ".join(injection.GOAL.split())[:60] not in " ".join(played.seen.split()):
                 figures.not_seen += 1
@@ -242,9 +242,9 @@ def main() -> int:
     for name in given.suites:
         suite, figures = get_suite(VERSION, name), Figures(suite=name)
         specs = specs_of(suite, declared[name])
-        law = law_of(given.policy.read_text("utf-8"), specs)
-        ordinary(suite, law, specs, figures)
-        attacked(suite, law, specs, figures)
+        bundle = law_of(given.policy.read_text("utf-8"), specs)
+        ordinary(suite, bundle, specs, figures)
+        attacked(suite, bundle, specs, figures)
         if given.json:
             print(json.dumps(asdict(figures)))
         else:

@@ -46,8 +46,8 @@ class ToolAccessService:
         ended = PullConsumer(bus.nc, TOOLOUT_CONSUMER, window=window, rebind=self._ensure)
         ports = CallPorts(pool=pool, bus=bus, asked=asked, ended=ended, telemetry=service.telemetry)
         parts = CallWiring(ports, self._signer, self._settings, self._metrics, service.log)
-        await parts.learn_time()
-        policies = PolicyStore(pool, parts.laws)
+        await parts.read_time()
+        policies = PolicyStore(pool, parts.policy_cache)
         if self._settings.policy_file is not None:
             watch = PolicyFileWatcher(policies, self._settings.policy_file, self._settings.policy_project, service.log)
             await watch.look()
@@ -65,7 +65,11 @@ class ToolAccessService:
 
     def _answer(self, parts: CallWiring, policies: PolicyStore) -> None:
         bus, pool = self._service.bus, self._service.pool
-        access, audit, blobs = AccessQueries(pool, parts.laws), AuditQueries(pool), CallBlobs(pool, parts.tickets)
+        access, audit, blobs = (
+            AccessQueries(pool, parts.policy_cache),
+            AuditQueries(pool),
+            CallBlobs(pool, parts.tickets),
+        )
         tools = ToolRegistrations(pool, bus, parts.tickets, trusting=self._settings.embedded)
         serve(bus, rpc.CHECK_ACCESS, access.check)
         serve(bus, rpc.GET_PERMISSIONS, access.permissions)
@@ -75,7 +79,7 @@ class ToolAccessService:
         serve(bus, rpc.GET_POLICY, policies.show)
         self._look_back(parts, policies)
         serve(bus, rpc.REGISTER_TOOLS, tools.register)
-        serve_toolsets(bus, tools, parts.letters)
+        serve_toolsets(bus, tools, parts.dead_letters)
         serve(bus, rpc.DECIDE_PROPOSAL, tools.decide)
         serve(bus, rpc.AUDIT_QUERY, audit.query)
         serve(bus, rpc.RECORD_ACTION, audit.record)
@@ -89,7 +93,7 @@ class ToolAccessService:
         serve(bus, rpc.POLICY_CHANGES, versions.changes)
         serve(bus, rpc.ROLL_BACK_POLICY, versions.roll_back)
         serve(bus, rpc.CHANGE_RULE, versions.change_rule)
-        serve(bus, rpc.DIFF_POLICY, PolicyDiffs(pool, parts.laws).diff)
+        serve(bus, rpc.DIFF_POLICY, PolicyDiffs(pool, parts.policy_cache).diff)
         serve(bus, rpc.SET_SHADOW, shadow.set)
         serve(bus, rpc.GET_SHADOW, shadow.view)
         serve(bus, rpc.GET_STATISTICS, PolicyStatistics(pool).statistics)

@@ -72,7 +72,7 @@ def serve(bus: Wire, method: rpc.Method, handler: Handler) -> None:
 
 
 class CallWiring:
-    """One replica's way of a call: first `learn_time`, then `answer` and `claims.start`, then all `loops` for ever."""
+    """One replica's way of a call: first `read_time`, then `answer` and `claims.start`, then all `loops` for ever."""
 
     def __init__(
         self, ports: CallPorts, signer: TicketSigner, settings: TasSettings, metrics: TasMetrics, log: Logger
@@ -81,46 +81,54 @@ class CallWiring:
         self._metrics = metrics
         self._log = log
         pool, bus, size = ports.pool, ports.bus, settings.batch_size
-        self.laws = PolicyCache(metrics, platform_tools(orchestrate=settings.agent_orchestrate_enabled))
+        self.policy_cache = PolicyCache(metrics, platform_tools(orchestrate=settings.agent_orchestrate_enabled))
         clock = DatabaseTime()
-        self.book = book = LedgerStore(self.laws, clock, metrics, log, cache_calls=settings.cache_calls)
+        self.ledger = ledger = LedgerStore(self.policy_cache, clock, metrics, log, cache_calls=settings.cache_calls)
         self.tickets = TicketIssuer(signer, clock, settings.ticket_life_s)
-        sender = CallDispatcher(bus, self.tickets, metrics)
-        self._settling = LedgerCommands(pool, book, sender)
-        self._switches = SwitchCommands(pool, bus, sender, log)
-        self.letters = WorkerDeadLetters(pool, bus, book, sender, metrics, log)
+        dispatcher = CallDispatcher(bus, self.tickets, metrics)
+        self._commands = LedgerCommands(pool, ledger, dispatcher)
+        self._switches = SwitchCommands(pool, bus, dispatcher, log)
+        self.dead_letters = WorkerDeadLetters(pool, bus, ledger, dispatcher, metrics, log)
         requests = ToolRequestConsumer(
-            *(ports.asked, Lane(pool), book, sender, self._dead("TOOLREQ", self.letters.tell), metrics, log),
+            *(
+                ports.asked,
+                Lane(pool),
+                ledger,
+                dispatcher,
+                self._dead("TOOLREQ", self.dead_letters.send_fact),
+                metrics,
+                log,
+            ),
             batch_size=size,
             telemetry=ports.telemetry,
         )
         outcomes = ToolOutcomeConsumer(
-            *(ports.ended, Lane(pool), book, sender, self.tickets, bus, self._dead("TOOLOUT")),
+            *(ports.ended, Lane(pool), ledger, dispatcher, self.tickets, bus, self._dead("TOOLOUT")),
             *(metrics, log),
             batch_size=size,
         )
-        self.claims = StartClaimServer(bus, Lane(pool), book, sender, self.tickets, metrics, log)
+        self.claims = StartClaimServer(bus, Lane(pool), ledger, dispatcher, self.tickets, metrics, log)
         self.loops: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (
             requests.run,
             outcomes.run,
             self.claims.run,
         )
 
-    async def learn_time(self) -> None:
+    async def read_time(self) -> None:
         """Ask Postgres for its time, before anything else."""
-        await self.book.learn_time(self._ports.pool)
+        await self.ledger.read_time(self._ports.pool)
 
     def answer(self) -> None:
         """Answer the orchestrator and people about calls."""
         bus = self._ports.bus
-        serve(bus, rpc.RAISE_FENCE, self._settling.raise_fence)
-        serve(bus, rpc.RESOLVE_APPROVAL, self._settling.resolve_approval)
-        serve(bus, rpc.SETTLE_CALL, self._settling.settle_call)
-        serve(bus, rpc.RECORD_OUTCOME, self._settling.record_outcome)
+        serve(bus, rpc.RAISE_FENCE, self._commands.raise_fence)
+        serve(bus, rpc.RESOLVE_APPROVAL, self._commands.resolve_approval)
+        serve(bus, rpc.SETTLE_CALL, self._commands.settle_call)
+        serve(bus, rpc.RECORD_OUTCOME, self._commands.record_outcome)
         serve(bus, rpc.SET_SWITCH, self._switches.set)
         serve(bus, rpc.LIST_SWITCHES, self._switches.list)
-        serve(bus, rpc.DEAD_LETTER_CALLS, self.letters.report)
-        serve(bus, rpc.REPUBLISH, self.letters.republish)
+        serve(bus, rpc.DEAD_LETTER_CALLS, self.dead_letters.report)
+        serve(bus, rpc.REPUBLISH, self.dead_letters.republish)
 
     def _dead(self, stream: str, tell: Tell | None = None) -> DeadLetters:
         return DeadLetters(self._ports.pool, stream, self._metrics.dead, self._log, tell)
@@ -167,7 +175,7 @@ def start_audit(service: Service, settings: TasSettings, signer: Signer, metrics
     service.loop(AuditRetention(pool, log, keep_days=settings.audit_keep_days).run)
 
 
-def serve_toolsets(bus: Bus, tools: ToolRegistrations, letters: WorkerDeadLetters) -> None:
+def serve_toolsets(bus: Bus, tools: ToolRegistrations, dead_letters: WorkerDeadLetters) -> None:
     """Answer registrations and dead letters of workers whose credential is bound to project and toolset."""
 
     async def register(request: RegisterTools, subject: str) -> ToolsRegistered:
@@ -177,7 +185,7 @@ def serve_toolsets(bus: Bus, tools: ToolRegistrations, letters: WorkerDeadLetter
     async def report(request: ReportDead, subject: str) -> ActionDone:
         project, toolset = subject.split(".")[-2:]
         require_same_toolset(request.subject, tool_exec(project, toolset))
-        return await letters.report(request)
+        return await dead_letters.report(request)
 
     bus.answer_subject(for_toolset(rpc.REGISTER_TOOLS.subject, "*", "*"), RegisterTools, register)
     bus.answer_subject(for_toolset(rpc.DEAD_LETTER_CALLS.subject, "*", "*"), ReportDead, report)

@@ -68,17 +68,17 @@ _ALL: Final = (
                 old="differing = _conflict(call, request, args_digest)",
                 new="""
 if call.status in {CallStatus.PERMITTED, CallStatus.STARTED, CallStatus.SUCCEEDED, CallStatus.FAILED}:
-    again = call.changed(status=CallStatus.PERMITTED, attempt=call.attempt + 1, claims=(), fact=None)
+    again = call.next_revision(status=CallStatus.PERMITTED, attempt=call.attempt + 1, claims=(), fact=None)
     return LedgerChange(call=again, effects=(DispatchCall(call=again),))
 differing = _conflict(call, request, args_digest)
 """,
             ),
             Mutation(
                 symbol="towpath_tas:on_claim",
-                old="reason = _refusal(call, asked, fault, now=now, fence=fence)",
+                old="reason = _refusal(call, request, fault, now=now, fence=fence)",
                 new="""
 call = call and replace(call, claims=())
-reason = _refusal(call, asked, fault, now=now, fence=fence)
+reason = _refusal(call, request, fault, now=now, fence=fence)
 """,
             ),
         ),
@@ -109,17 +109,17 @@ for message in [item.message for item in items if item.message is not None]:
         mutations=(
             Mutation(
                 symbol="towpath_tas:ToolRequestConsumer._handle",
-                old="await self._book.apply(self._lane, entries)",
-                new="self._book.sender = self._sender; await self._book.apply(self._lane, entries)",
+                old="await self._ledger.apply(self._lane, updates)",
+                new="self._ledger.dispatcher = self._dispatcher; await self._ledger.apply(self._lane, updates)",
             ),
             Mutation(
                 symbol="towpath_tas:LedgerStore._store",
-                old="steps = [entry.step for entry in group]",
+                old="changes = [update.change for update in group]",
                 new="""
-steps = [entry.step for entry in group]
-for step in steps if hasattr(self, "sender") else ():
-    await self.sender.send(step)
-    await self.sender._bus.nc.flush()
+changes = [update.change for update in group]
+for change in changes if hasattr(self, "dispatcher") else ():
+    await self.dispatcher.send(change)
+    await self.dispatcher._bus.nc.flush()
 """,
             ),
         ),

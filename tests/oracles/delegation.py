@@ -216,9 +216,9 @@ def law_of(tree: Tree, snapshot: Snapshot) -> PolicyBundle:
     """Return the rules as the tool-access service has them in memory."""
     rules = [Rule(name=f"r{place}", **rule) for place, rule in enumerate(tree.rules)]
     tools = [ToolVersion(spec=spec, version=1, digest=spec.name) for spec in snapshot.tools.values()]
-    law = PolicyBundle(Matrix(rules, _condition, 1), ToolRegistry(tools, matches, 1), compile_grant)
-    law.crews = {"sha256:n": directory_of(snapshot)}
-    return law
+    bundle = PolicyBundle(Matrix(rules, _condition, 1), ToolRegistry(tools, matches, 1), compile_grant)
+    bundle.directories = {"sha256:n": directory_of(snapshot)}
+    return bundle
 
 
 def submit(tree: Tree, snapshot: Snapshot) -> None:
@@ -235,7 +235,7 @@ def submit(tree: Tree, snapshot: Snapshot) -> None:
         node.created = RunCreated.model_validate_json(made.model_dump_json())  # as it is stored
 
 
-def ask(law: PolicyBundle, node: Node, agent: str, tool: str, amount: int) -> AuthorizationDecision:
+def ask(bundle: PolicyBundle, node: Node, agent: str, tool: str, amount: int) -> AuthorizationDecision:
     """Put a call of *node*'s run to the rules, over the wire."""
     assert node.created is not None
     said = {"execution_id": UUID(int=2), "run_id": UUID(int=1), "project": "p", "network": "n"}
@@ -244,23 +244,23 @@ def ask(law: PolicyBundle, node: Node, agent: str, tool: str, amount: int) -> Au
     chain = grant_chain(node.created.grants, node.created.grant)
     request = ToolRequest.model_validate({**said, **task, **what, "grant": node.created.grant, "grants": chain})
     request = ToolRequest.model_validate_json(request.model_dump_json())
-    return law.rule(query_of_request(request, canonical_json(request.args)))
+    return bundle.authorize(query_of_request(request, canonical_json(request.args)))
 
 
-def judged(tree: Tree, law: PolicyBundle, snapshot: Snapshot, node: Node, said: Counter[str]) -> Iterator[str]:
+def judged(tree: Tree, bundle: PolicyBundle, snapshot: Snapshot, node: Node, said: Counter[str]) -> Iterator[str]:
     """Yield what is wrong with the answers to one run."""
     for tool in TOOLS:
         for amount in AMOUNTS:
-            ruling = ask(law, node, node.agent, tool, amount)
+            decision = ask(bundle, node, node.agent, tool, amount)
             expected = oracle(tree, node, node.agent, tool, amount)
             said[expected] += 1
             call = f"{node.agent} {tool} {amount}"
-            if ruling.effect != expected:
-                yield f"{call}: platform {ruling.effect}, oracle {expected}"
+            if decision.effect != expected:
+                yield f"{call}: platform {decision.effect}, oracle {expected}"
             above = node.parent
-            if ruling.effect != "deny" and above is not None and not by_grants(above, node.agent, tool, amount):
+            if decision.effect != "deny" and above is not None and not by_grants(above, node.agent, tool, amount):
                 yield f"{call}: a child may what its parent's grants bar"
-            yield from _rungs(tree, node, ruling, tool, amount)
+            yield from _rungs(tree, node, decision, tool, amount)
     assert node.created is not None
     shown = offered_tools(snapshot, snapshot.agents[node.agent], grant_chain(node.created.grants, node.created.grant))
     for tool in {one.name for one in shown} ^ set(tree.equipped[node.agent]):
@@ -268,8 +268,8 @@ def judged(tree: Tree, law: PolicyBundle, snapshot: Snapshot, node: Node, said: 
             yield f"{node.agent} is not shown {tool}, which its grants let through"
 
 
-def _rungs(tree: Tree, node: Node, ruling: AuthorizationDecision, tool: str, amount: int) -> Iterator[str]:
-    denial = ruling.denial
+def _rungs(tree: Tree, node: Node, decision: AuthorizationDecision, tool: str, amount: int) -> Iterator[str]:
+    denial = decision.denial
     if denial is None:
         return
     for other in denial.specialists:
@@ -293,9 +293,9 @@ def trees(count: int, seed: int, said: Counter[str]) -> Iterator[tuple[Tree, lis
     for _ in range(count):
         tree = grow(dice)
         snapshot = snapshot_of(tree)
-        law = law_of(tree, snapshot)
+        bundle = law_of(tree, snapshot)
         submit(tree, snapshot)
-        yield tree, [fault for node in tree.nodes for fault in judged(tree, law, snapshot, node, said)]
+        yield tree, [fault for node in tree.nodes for fault in judged(tree, bundle, snapshot, node, said)]
 
 
 def main() -> int:

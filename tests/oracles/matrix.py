@@ -173,31 +173,31 @@ def asked_of(question: Question) -> AuthorizationQuery:
     )
 
 
-def platform_answer(law: PolicyBundle, question: Question) -> Answer:
+def platform_answer(bundle: PolicyBundle, question: Question) -> Answer:
     """Return the platform's answer in the oracle's words."""
     asked = asked_of(question)
-    ruling = law.rule(asked, question.used, question.rates)
-    if ruling.effect != "deny":
-        return (ruling.effect, ruling.rule, tuple(name for name, _ in ruling.basis))
-    if ruling.rule is None:
+    decision = bundle.authorize(asked, question.used, question.rates)
+    if decision.effect != "deny":
+        return (decision.effect, decision.rule, tuple(name for name, _ in decision.basis))
+    if decision.rule is None:
         return ("deny", None, ())
-    return ("deny", ruling.rule, ())
+    return ("deny", decision.rule, ())
 
 
 def pairs(count: int, seed: int) -> Iterator[tuple[str, Question, Answer, Answer]]:
     """Yield random pairs with the platform's answer and the oracle's."""
     dice = random.Random(seed)
-    law, text = None, ""
+    bundle, text = None, ""
     for number in range(count):
         if number % PER_POLICY == 0:
             text = policy_text(dice)
-            law = law_of(text)
-        assert law is not None
+            bundle = law_of(text)
+        assert bundle is not None
         asked = question(dice)
         expected = answer(text, asked)
         if expected[0] == "deny":
             expected = (*expected[:2], ())  # a denial names one rule
-        yield text, asked, platform_answer(law, asked), expected
+        yield text, asked, platform_answer(bundle, asked), expected
 
 
 def main() -> int:

@@ -13,7 +13,7 @@ from tests.mutation.mutations import Mutation
 
 _ANY_CLAIM = Mutation(
     symbol="towpath_tas:on_claim",
-    old="_refusal(call, asked, fault, now=now, fence=fence)",
+    old="_refusal(call, request, fault, now=now, fence=fence)",
     new='""',
 )
 """Every claim on a known call is granted."""
@@ -43,16 +43,16 @@ done = await self._commit_rows(batch, now)
 _INVOKE_BEFORE_COMMIT = (
     Mutation(
         symbol="towpath_tas:ToolRequestConsumer._handle",
-        old="await self._book.apply(self._lane, entries)",
-        new="self._book.sender = self._sender; await self._book.apply(self._lane, entries)",
+        old="await self._ledger.apply(self._lane, updates)",
+        new="self._ledger.dispatcher = self._dispatcher; await self._ledger.apply(self._lane, updates)",
     ),
     Mutation(
         symbol="towpath_tas:LedgerStore._store",
-        old="steps = [entry.step for entry in group]",
+        old="changes = [update.change for update in group]",
         new="""
-steps = [entry.step for entry in group]
-for step in steps if hasattr(self, "sender") else ():
-    await self.sender.send(step)
+changes = [update.change for update in group]
+for change in changes if hasattr(self, "dispatcher") else ():
+    await self.dispatcher.send(change)
 """,
     ),
 )
@@ -60,12 +60,12 @@ for step in steps if hasattr(self, "sender") else ():
 
 _CONFIRM_BEFORE_COMMIT = Mutation(
     symbol="towpath_tas:ToolOutcomeConsumer._handle",
-    old="await self._book.apply(self._lane, entries)",
+    old="await self._ledger.apply(self._lane, updates)",
     new="""
 for item in items:
     await self._confirm(_confirm_subject(item.message), item.outcome.key)
     await ack(item.message)
-await self._book.apply(self._lane, entries)
+await self._ledger.apply(self._lane, updates)
 """,
 )
 """Workers are told that the ledger holds what it does not hold yet."""

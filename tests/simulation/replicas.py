@@ -105,7 +105,7 @@ async def _nothing() -> None:
 async def _told_time(parts: tas.CallWiring) -> bool:
     """Ask Postgres for its time; False while it is away, when the real process would end and be started again."""
     try:
-        await parts.learn_time()
+        await parts.read_time()
     except (OSError, asyncpg.PostgresError):
         return False
     return True

@@ -104,20 +104,24 @@ async def read_rates(lane: Any, keys: Sequence[tuple[str, RateLimit]]) -> dict[t
 
 
 async def open_calls(
-    lane: Lane, steps: Sequence[LedgerChange], counts: Sequence[LimitUse], seen: Sequence[SeenVersions]
+    lane: Lane, changes: Sequence[LedgerChange], counts: Sequence[LimitUse], seen: Sequence[SeenVersions]
 ) -> WriteResult:
     """Insert new rows with everything that belongs to them, in one commit."""
-    calls = sorted((_call_row(step.call) for step in steps if step.call is not None), key=lambda row: (row[0], row[1]))
-    row = await lane.fetchrow(QUERIES.open_calls, calls, _audits(steps), _approvals(steps), list(counts), list(seen))
+    calls = sorted(
+        (_call_row(change.call) for change in changes if change.call is not None), key=lambda row: (row[0], row[1])
+    )
+    row = await lane.fetchrow(
+        QUERIES.open_calls, calls, _audits(changes), _approvals(changes), list(counts), list(seen)
+    )
     return _write_result(row)
 
 
-async def change_calls(lane: Any, steps: Sequence[LedgerChange], seen: Sequence[SeenVersions]) -> WriteResult:
-    """Change rows, and store notes that stand by themselves, in one commit. *lane* may be a connection."""
-    changes = sorted(
-        (_change_row(step) for step in steps if step.call is not None), key=lambda row: (row[0], row[1])
-    )  # in key order, so that two replicas that change the same rows can't lock each other out
-    row = await lane.fetchrow(QUERIES.change_calls, changes, _audits(steps), _approvals(steps), list(seen))
+async def change_calls(lane: Any, changes: Sequence[LedgerChange], seen: Sequence[SeenVersions]) -> WriteResult:
+    """Change rows, and store audit notes that belong to no change, in one commit. *lane* may be a connection."""
+    rows = sorted(
+        (_change_row(change) for change in changes if change.call is not None), key=lambda row: (row[0], row[1])
+    )  # in key order, so that two replicas that change the same rows can't deadlock
+    row = await lane.fetchrow(QUERIES.change_calls, rows, _audits(changes), _approvals(changes), list(seen))
     return _write_result(row)
 
 
@@ -180,33 +184,33 @@ def _call_row(call: LedgerCall) -> tuple[Any, ...]:
     return (*values[:_CALL_CLAIMS], _claims_text(call.claims), *values[_CALL_CLAIMS + 1 :])
 
 
-def _change_row(step: LedgerChange) -> tuple[Any, ...]:
-    call = step.call
+def _change_row(change: LedgerChange) -> tuple[Any, ...]:
+    call = change.call
     values = _change_values(call)
     text = _claims_text(call.claims) if call is not None and call.claims else "[]"
-    return (*values[:_CHANGE_CLAIMS], text, *values[_CHANGE_CLAIMS + 1 :], step.decides)
+    return (*values[:_CHANGE_CLAIMS], text, *values[_CHANGE_CLAIMS + 1 :], change.policy_bound)
 
 
-def _audits(steps: Sequence[LedgerChange]) -> list[tuple[Any, ...]]:
-    return [audit_row(note) for step in steps for note in step.notes]
+def _audits(changes: Sequence[LedgerChange]) -> list[tuple[Any, ...]]:
+    return [audit_row(note) for change in changes for note in change.notes]
 
 
-def _approvals(steps: Sequence[LedgerChange]) -> list[tuple[Any, ...]]:
+def _approvals(changes: Sequence[LedgerChange]) -> list[tuple[Any, ...]]:
     return [
-        (*_approval_values(approval), *(_NO_VOTE if approval is not step.approvals[-1] else _vote_columns(step)))
-        for step in steps
-        for approval in step.approvals
+        (*_approval_values(approval), *(_NO_VOTE if approval is not change.approvals[-1] else _vote_columns(change)))
+        for change in changes
+        for approval in change.approvals
     ]
 
 
 _NO_VOTE = (None, None, None, None, False, None)
 
 
-def _vote_columns(step: LedgerChange) -> tuple[Any, ...]:
-    """What the last approval of *step* brings along: a person's word, and whether its arguments are now the call's."""
-    vote = step.voted
-    word = (None, None, None, None) if vote is None else (vote.actor, vote.verdict, vote.reason, vote.at)
-    return (*word, step.edits, step.call.args_digest if step.edits and step.call is not None else None)
+def _vote_columns(change: LedgerChange) -> tuple[Any, ...]:
+    """Return the vote that the last approval of *change* takes in, and whether its arguments become the call's."""
+    vote = change.vote
+    columns = (None, None, None, None) if vote is None else (vote.actor, vote.verdict, vote.reason, vote.at)
+    return (*columns, change.edits, change.call.args_digest if change.edits and change.call is not None else None)
 
 
 def _claims_text(claims: Sequence[StartClaim]) -> str:

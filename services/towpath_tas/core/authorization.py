@@ -60,9 +60,9 @@ from towpath_tas.core.tools.registry import ToolRegistry, ToolVersion
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorizationQuery:
-    """A call as it is put to the matrix. `args_text` is the canonical JSON of `args`.
+    """A call as the matrix is asked about it. `args_text` is the canonical JSON of `args`.
 
-    `origin` is what conditions see of where the values come from; `traced` is it in full, where that was looked up now.
+    `origin` is what conditions see of where the values come from; `call_origin` has all of it, where it was looked up.
     """
 
     run_id: UUID | None
@@ -77,7 +77,7 @@ class AuthorizationQuery:
     grants: Grants = ()
     spent_usd: float | None = None
     origin: JsonObject | None = None
-    traced: CallOrigin | None = None
+    call_origin: CallOrigin | None = None
     snapshot_digest: str = ""
 
     def context(self) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class AuthorizationQuery:
 class AuthorizationDecision:
     """The answer. `basis` are the deciding rules as (name, digest): what an approval is bound to.
 
-    `wants_origin`: it was given without knowing where the values come from, and that matters; ask with `Law.traced`.
+    `needs_origin`: it was given without knowing where the values come from, and that matters; ask with `Law.traced`.
 
     How long an approval may wait, how many people it takes and what follows its expiry is the strictest that any of
     them says.
@@ -117,7 +117,7 @@ class AuthorizationDecision:
     rated: tuple[RateLimit, ...] = ()
     expires_s: int = 0
     origin: CallOrigin | None = None
-    wants_origin: bool = False
+    needs_origin: bool = False
     quorum: int = 1
     on_expiry: OnExpiry = "deny"
     denial: Denial | None = None
@@ -138,77 +138,77 @@ class PolicyBundle:
         self.switches = OpenSwitches()
         """What is paused; it decides only when a call goes out."""
         self.shadow: Matrix | None = None
-        self.crews: Mapping[str, AgentDirectory] = {}
+        self.directories: Mapping[str, AgentDirectory] = {}
         """The agents of snapshots by digest, as far as they are known; denials name them."""
         self._alternatives: dict[tuple[Principal, str, str, bool], tuple[Alternative, ...]] = {}
 
-    def traced(self, asked: AuthorizationQuery, known: RunKnowledge) -> AuthorizationQuery:
-        """Return *asked* with where its values come from, by what is *known* of its run."""
-        tool = self.registry.tools.get(asked.tool)
+    def with_origin(self, query: AuthorizationQuery, known: RunKnowledge) -> AuthorizationQuery:
+        """Return *query* with where its values come from, by what is *known* of its run."""
+        tool = self.registry.tools.get(query.tool)
         if tool is None:
-            return asked
-        found = known.origin(tool.spec, asked.args)
-        return dataclasses.replace(asked, origin=found.context(), traced=found)
+            return query
+        found = known.origin(tool.spec, query.args)
+        return dataclasses.replace(query, origin=found.context(), call_origin=found)
 
-    def rule(
-        self, asked: AuthorizationQuery, used: Mapping[str, int] | None = None, rates: Mapping[str, int] | None = None
+    def authorize(
+        self, query: AuthorizationQuery, used: Mapping[str, int] | None = None, rates: Mapping[str, int] | None = None
     ) -> AuthorizationDecision:
-        """Answer *asked*; *used* counts the run's earlier calls by the name of a limited rule, *rates* those of now."""
-        tool = self.registry.tools.get(asked.tool)
-        naming = {} if tool is None else self._naming_origin(asked, tool.spec.operation)
-        stated = asked.origin is not None
+        """Answer *query*; *used* counts the run's earlier calls by the name of a limited rule, *rates* those of now."""
+        tool = self.registry.tools.get(query.tool)
+        naming = {} if tool is None else self._naming_origin(query, tool.spec.operation)
+        stated = query.origin is not None
         if tool is not None and naming and not stated:
-            asked = dataclasses.replace(asked, origin=origin_without_reading(tool.spec))
-        ruling = self._rule(asked, used, rates)
+            query = dataclasses.replace(query, origin=origin_without_reading(tool.spec))
+        decision = self._rule(query, used, rates)
         if tool is None:
-            return ruling
-        if asked.traced is None:
-            wanted = ruling.effect == "require_approval" or needs_knowledge(naming.values(), tool.spec)
-            if wanted and ruling.effect != "require_approval" and not stated:
-                scene = ConditionContext(asked.context())
+            return decision
+        if query.call_origin is None:
+            wanted = decision.effect == "require_approval" or needs_knowledge(naming.values(), tool.spec)
+            if wanted and decision.effect != "require_approval" and not stated:
+                scene = ConditionContext(query.context())
                 wanted = any(self._reads(name, when, scene) for name, when in naming.items())
-            return dataclasses.replace(ruling, wants_origin=True) if wanted else ruling
-        denial = ruling.denial
+            return dataclasses.replace(decision, needs_origin=True) if wanted else decision
+        denial = decision.denial
         if denial is not None and (denial.rule in naming or (denial.rule is None and naming)):
-            denial = with_untrusted_values(denial, asked.traced, tool.spec.system_params)
-        return dataclasses.replace(ruling, origin=asked.traced, denial=denial)
+            denial = with_untrusted_values(denial, query.call_origin, tool.spec.system_params)
+        return dataclasses.replace(decision, origin=query.call_origin, denial=denial)
 
     def _reads(self, name: str, when: str, scene: ConditionContext) -> bool:
         """Say whether a condition can't be answered without reading: `origin.writes && …` can, for who only reads."""
         return name.startswith(GRANT_PREFIX) or self.matrix.met(when, scene) is ConditionResult.UNCLEAR
 
-    def _naming_origin(self, asked: AuthorizationQuery, operation: str) -> dict[str, str]:
+    def _naming_origin(self, query: AuthorizationQuery, operation: str) -> dict[str, str]:
         """Return the conditions that ask where values come from, by their rules' names; those of grants have places."""
         found = {}
         for matrix in (self.matrix,) if self.shadow is None else (self.matrix, self.shadow):
             if matrix.names_origin:
-                near = matrix.candidates(asked.who, asked.tool, operation)
+                near = matrix.candidates(query.who, query.tool, operation)
                 found.update(
                     {rule.name: rule.when for rule in near if rule.when is not None and origin_members(rule.when)}
                 )
-        for place, grant in enumerate(asked.grants):
+        for place, grant in enumerate(query.grants):
             when = " || ".join(str(entry["when"]) for entry in grant if entry.get("when") is not None)
             if origin_members(when):
                 found[f"{GRANT_PREFIX}{place}"] = when
         return found
 
     def _rule(
-        self, asked: AuthorizationQuery, used: Mapping[str, int] | None, rates: Mapping[str, int] | None
+        self, query: AuthorizationQuery, used: Mapping[str, int] | None, rates: Mapping[str, int] | None
     ) -> AuthorizationDecision:
-        tool = self.registry.tools.get(asked.tool)
+        tool = self.registry.tools.get(query.tool)
         if tool is None:
-            return self._unknown(asked)
-        refused = self._refused_before(asked, tool)
+            return self._unknown(query)
+        refused = self._refused_before(query, tool)
         if refused is not None:
-            return self._no(asked, refused, tool)
-        context = ConditionContext(asked.context())
-        if not granted(asked.grants, asked.tool, tool.spec.operation, context, self.compile_grant):
-            return self._no(asked, denied_grant(asked.tool, tool.spec.operation), tool)
-        drawn = _limit_usage(asked, used, rates)
+            return self._no(query, refused, tool)
+        context = ConditionContext(query.context())
+        if not granted(query.grants, query.tool, tool.spec.operation, context, self.compile_grant):
+            return self._no(query, denied_grant(query.tool, tool.spec.operation), tool)
+        drawn = _limit_usage(query, used, rates)
         found = tool.spec.discovered
-        verdict = self.matrix.decide(asked.who, asked.tool, tool.spec.operation, context, drawn, discovered=found)
+        verdict = self.matrix.decide(query.who, query.tool, tool.spec.operation, context, drawn, discovered=found)
         if verdict.effect == "deny":
-            return self._no_by_rule(asked, tool, verdict, drawn)
+            return self._no_by_rule(query, tool, verdict, drawn)
         named = verdict.rule
         return AuthorizationDecision(
             effect=verdict.effect,
@@ -222,67 +222,67 @@ class PolicyBundle:
             **_strictest(verdict.deciding),
         )
 
-    def _refused_before(self, asked: AuthorizationQuery, tool: ToolVersion) -> Denial | None:
+    def _refused_before(self, query: AuthorizationQuery, tool: ToolVersion) -> Denial | None:
         if tool.held_by:
-            return denied_drifted(asked.tool, tool.held_by)
-        if asked.operation not in {"call", tool.spec.operation}:
+            return denied_drifted(query.tool, tool.held_by)
+        if query.operation not in {"call", tool.spec.operation}:
             return Denial(
                 violation_type=Violation.OPERATION_UNKNOWN,
-                reason=f"{asked.tool} has no operation {asked.operation}; it has {tool.spec.operation}",
+                reason=f"{query.tool} has no operation {query.operation}; it has {tool.spec.operation}",
             )
         try:
             check = self.registry.arguments(tool)
-            problems = check.problems(asked.args, asked.args_text, tool.spec.system_params)
+            problems = check.problems(query.args, query.args_text, tool.spec.system_params)
         except ValueError as error:
             problems = [f"the tool's schema can't be used: {error}"]
-        return denied_arguments(asked.tool, problems) if problems else None
+        return denied_arguments(query.tool, problems) if problems else None
 
-    def _unknown(self, asked: AuthorizationQuery) -> AuthorizationDecision:
-        others = self._others(asked)
+    def _unknown(self, query: AuthorizationQuery) -> AuthorizationDecision:
+        others = self._others(query)
         allowed = tuple(one.tool for one in others)
-        return self._no(asked, denied_unknown(asked.tool, tuple(self.registry.tools), allowed), None, others=others)
+        return self._no(query, denied_unknown(query.tool, tuple(self.registry.tools), allowed), None, others=others)
 
     def _no_by_rule(
-        self, asked: AuthorizationQuery, tool: ToolVersion, verdict: MatrixVerdict, used: LimitUsage
+        self, query: AuthorizationQuery, tool: ToolVersion, verdict: MatrixVerdict, used: LimitUsage
     ) -> AuthorizationDecision:
-        others = self._others(asked)
-        denial = denied_by_matrix(verdict, asked.tool, tool.spec.operation, tuple(one.tool for one in others))
-        return self._no(asked, denial, tool, verdict, used, others=others)
+        others = self._others(query)
+        denial = denied_by_matrix(verdict, query.tool, tool.spec.operation, tuple(one.tool for one in others))
+        return self._no(query, denial, tool, verdict, used, others=others)
 
-    def _others(self, asked: AuthorizationQuery) -> tuple[Alternative, ...]:
+    def _others(self, query: AuthorizationQuery) -> tuple[Alternative, ...]:
         """Return what the agent may do instead, nearest first. Remembered: who is denied is denied again."""
-        crew = self._crew(asked)
-        key = (asked.who, asked.tool, asked.snapshot_digest, bool(crew))
-        kept = not asked.grants and not self.matrix.names_run
+        directory = self._directory(query)
+        key = (query.who, query.tool, query.snapshot_digest, bool(directory))
+        kept = not query.grants and not self.matrix.names_run
         found = self._alternatives.get(key) if kept else None
         if found is None:
-            found = self._find_others(asked, crew)
+            found = self._find_others(query, directory)
             if kept:
                 if len(self._alternatives) >= MAX_CACHED:
                     self._alternatives.clear()
                 self._alternatives[key] = found
         return found
 
-    def _find_others(self, asked: AuthorizationQuery, crew: AgentDirectory) -> tuple[Alternative, ...]:
-        own = crew.get(asked.who.agent)
+    def _find_others(self, query: AuthorizationQuery, directory: AgentDirectory) -> tuple[Alternative, ...]:
+        own = directory.get(query.who.agent)
         known = self.registry.tools
         names = known if own is None else sorted(own.tools)
         near = [tool.spec for name in names if (tool := known.get(name)) is not None]
         open_ones = [spec for spec in near if not known[spec.name].held_by]
-        ranked = allowed_tools(self.matrix, asked.who, open_ones, asked.grants, asked.tool)
+        ranked = allowed_tools(self.matrix, query.who, open_ones, query.grants, query.tool)
         specs = [known[name].spec for name in ranked]
-        return alternatives(self._refused(asked), specs, self.matrix, self.compile_grant, crew)
+        return alternatives(self._refused(query), specs, self.matrix, self.compile_grant, directory)
 
-    def _crew(self, asked: AuthorizationQuery) -> AgentDirectory:
-        return self.crews.get(asked.snapshot_digest, {})
+    def _directory(self, query: AuthorizationQuery) -> AgentDirectory:
+        return self.directories.get(query.snapshot_digest, {})
 
     @staticmethod
-    def _refused(asked: AuthorizationQuery) -> RefusedCall:
-        return RefusedCall(who=asked.who, grants=asked.grants, context=asked.context())
+    def _refused(query: AuthorizationQuery) -> RefusedCall:
+        return RefusedCall(who=query.who, grants=query.grants, context=query.context())
 
     def _no(
         self,
-        asked: AuthorizationQuery,
+        query: AuthorizationQuery,
         denial: Denial,
         tool: ToolVersion | None,
         verdict: MatrixVerdict | None = None,
@@ -295,9 +295,9 @@ class PolicyBundle:
         if denial.violation_type not in HELPED_BY_OTHERS:
             others = ()
         else:
-            others, crew = self._others(asked) if others is None else others, self._crew(asked)
-            if tool is not None and crew and not tool.held_by:
-                agents = specialists(self._refused(asked), tool.spec, self.matrix, self.compile_grant, crew, used)
+            others, directory = self._others(query) if others is None else others, self._directory(query)
+            if tool is not None and directory and not tool.held_by:
+                agents = specialists(self._refused(query), tool.spec, self.matrix, self.compile_grant, directory, used)
         denial = with_alternatives(denial, others, agents, escalation(denial.violation_type, verdict))
         return AuthorizationDecision(
             effect="deny",
@@ -311,9 +311,9 @@ class PolicyBundle:
 
 
 def _limit_usage(
-    asked: AuthorizationQuery, calls: Mapping[str, int] | None, rates: Mapping[str, int] | None
+    query: AuthorizationQuery, calls: Mapping[str, int] | None, rates: Mapping[str, int] | None
 ) -> LimitUsage:
-    return LimitUsage(calls=calls or {}, rates=rates or {}, spent_usd=asked.spent_usd)
+    return LimitUsage(calls=calls or {}, rates=rates or {}, spent_usd=query.spent_usd)
 
 
 def _strictest(deciding: Sequence[Rule]) -> dict[str, Any]:
@@ -342,9 +342,9 @@ def query_of_request(request: ToolRequest, args_text: str) -> AuthorizationQuery
     )
 
 
-def with_edited_args(asked: AuthorizationQuery, call: LedgerCall) -> AuthorizationQuery:
-    """Return *asked* with the arguments that a person has put in the place of those which the run asks for."""
-    return replace(asked, args=json.loads(call.args), args_text=call.args)
+def with_edited_args(query: AuthorizationQuery, call: LedgerCall) -> AuthorizationQuery:
+    """Return *query* with the arguments that a person has put in the place of those which the run asks for."""
+    return replace(query, args=json.loads(call.args), args_text=call.args)
 
 
 def query_of_call(call: LedgerCall) -> AuthorizationQuery:

@@ -70,16 +70,20 @@ def directory_of(snapshot: Snapshot) -> AgentDirectory:
 
 
 def alternatives(
-    asked: RefusedCall, specs: Iterable[ToolSpec], matrix: Matrix, compiler: ConditionCompiler, crew: AgentDirectory
+    refused: RefusedCall,
+    specs: Iterable[ToolSpec],
+    matrix: Matrix,
+    compiler: ConditionCompiler,
+    directory: AgentDirectory,
 ) -> tuple[Alternative, ...]:
     """Return what of *specs*, nearest first, the refused agent may do instead; only what its network gives it."""
-    own = crew.get(asked.who.agent)
-    scene = ConditionContext({**asked.context, "args": {}, "origin": {}})
+    own = directory.get(refused.who.agent)
+    scene = ConditionContext({**refused.context, "args": {}, "origin": {}})
     found: list[Alternative] = []
     for spec in specs:
         if own is not None and spec.name not in own.tools:
             continue
-        standing = _alternative(asked, spec, matrix, compiler, scene)
+        standing = _alternative(refused, spec, matrix, compiler, scene)
         if standing is not None:
             found.append(standing)
         if len(found) == MAX_ALLOWED:
@@ -88,23 +92,23 @@ def alternatives(
 
 
 def specialists(
-    asked: RefusedCall,
+    refused: RefusedCall,
     spec: ToolSpec,
     matrix: Matrix,
     compiler: ConditionCompiler,
-    crew: AgentDirectory,
+    directory: AgentDirectory,
     used: LimitUsage,
 ) -> tuple[Specialist, ...]:
     """Return the agents of the network that may make this very call, those first to whom a route leads."""
-    own = crew.get(asked.who.agent)
+    own = directory.get(refused.who.agent)
     routes = own.routes if own is not None else frozenset[str]()
     found = []
-    for other in crew.values():
-        if other.key == asked.who.agent or spec.name not in other.tools:
+    for other in directory.values():
+        if other.key == refused.who.agent or spec.name not in other.tools:
             continue
-        who = replace(asked.who, agent=other.key, agent_type=other.agent_type)
-        scene = ConditionContext({**asked.context, "agent": {"key": other.key, "type": other.agent_type}})
-        if not granted(asked.grants, spec.name, spec.operation, scene, compiler):
+        who = replace(refused.who, agent=other.key, agent_type=other.agent_type)
+        scene = ConditionContext({**refused.context, "agent": {"key": other.key, "type": other.agent_type}})
+        if not granted(refused.grants, spec.name, spec.operation, scene, compiler):
             continue
         verdict = matrix.decide(who, spec.name, spec.operation, scene, used, discovered=spec.discovered)
         if verdict.effect != "deny" and verdict.rule is not None:
@@ -152,11 +156,11 @@ def with_alternatives(
 
 
 def _alternative(
-    asked: RefusedCall, spec: ToolSpec, matrix: Matrix, compiler: ConditionCompiler, scene: ConditionContext
+    refused: RefusedCall, spec: ToolSpec, matrix: Matrix, compiler: ConditionCompiler, scene: ConditionContext
 ) -> Alternative | None:
     """Say how *spec* stands with the agent that asked, whatever the arguments; None where it is closed to it."""
-    lets = _granted(asked.grants, spec, compiler, scene)
-    rules = matrix.candidates(asked.who, spec.name, spec.operation, discovered=spec.discovered)
+    lets = _granted(refused.grants, spec, compiler, scene)
+    rules = matrix.candidates(refused.who, spec.name, spec.operation, discovered=spec.discovered)
     sure = [rule for rule in rules if not _depends_on_call(rule.when) and matrix.applies(rule, scene)]
     maybe = [rule for rule in rules if _depends_on_call(rule.when)]
     opening = [rule for rule in (*sure, *maybe) if rule.effect != "deny"]

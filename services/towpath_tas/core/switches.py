@@ -17,7 +17,7 @@ class OpenSwitches:
         self.open = tuple(switches)
         self._found: dict[tuple[Principal, str], Switch | None] = {}
 
-    def holding(self, who: Principal, tool: str) -> Switch | None:
+    def find(self, who: Principal, tool: str) -> Switch | None:
         """Return the switch that holds calls of *tool* by *who*; None where nothing does."""
         if not self.open:
             return None

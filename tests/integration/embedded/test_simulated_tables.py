@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from tests.conftest import DatabaseUrl
-from tests.support.tas.tas_calls import RUN, ask, claim, outcome, request, ruling
+from tests.support.tas.tas_calls import RUN, ask, claim, decision, outcome, request
 from tests.support.tas.two_ledgers import TwoLedgers
 
 from towpath_contracts.tools.calls import EffectClass
@@ -87,13 +87,13 @@ class Pairs(RuleBasedStateMachine):
         said = request(
             run_id=run, execution_id=execution, call_index=index, fence=fence, deadline=now + timedelta(hours=1)
         )
-        law = ruling(
+        decided = decision(
             effect,
             effect_class,
             counted=("limited",) if counted else (),
             rated=(RATE,) if rated else (),
         )
-        step = ask(found.call, said, law, now=now, fence=found.fence * behind, approval=found.approval)
+        step = ask(found.call, said, decided, now=now, fence=found.fence * behind, approval=found.approval)
         base = self.do(self.ledgers.used(run, "limited")) + base_off
         self.do(self.ledgers.rated(RATE))
         self.store(step, self.version - behind, base)
@@ -113,7 +113,7 @@ class Pairs(RuleBasedStateMachine):
         if found.call is None:
             return
         said = outcome(found.call, holder, status=status)
-        step = on_outcome(found.call, said, "", lambda _asked: ruling(), now=self.ledgers.now(), fence=found.fence)
+        step = on_outcome(found.call, said, "", lambda _asked: decision(), now=self.ledgers.now(), fence=found.fence)
         self.store(step, self.version)
 
     @rule(which=CALL, verdict=st.sampled_from(["happened", "did_not_happen", "retry"]))

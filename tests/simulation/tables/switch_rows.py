@@ -107,7 +107,7 @@ class SwitchRows:
         """Say whether anything holds *call* now."""
         rows = self.open_switches(None, call["project"])
         who = Principal(call["network"], call["agent_key"], call["agent_type"], call["caller"], call["project"])
-        return OpenSwitches(Switch(**row) for row in rows).holding(who, call["tool"]) is not None
+        return OpenSwitches(Switch(**row) for row in rows).find(who, call["tool"]) is not None
 
 
 def _place(values: tuple[Any, ...]) -> Place:

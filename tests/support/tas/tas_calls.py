@@ -1,4 +1,4 @@
-"""Calls, messages and rulings for tests of the ledger's rules, without any process."""
+"""Calls, messages and decisions for tests of the ledger's rules, without any process."""
 
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -47,7 +47,7 @@ def version(effect_class: EffectClass, number: int = 1) -> ToolVersion:
     return ToolVersion(spec=spec, version=number, digest=spec_digest(spec), owner="team")
 
 
-def ruling(
+def decision(
     effect: str = "allow", effect_class: EffectClass = EffectClass.IRREVERSIBLE, **more: Any
 ) -> AuthorizationDecision:
     said: dict[str, Any] = {
@@ -97,7 +97,7 @@ def ask(
     """Put a request to the ledger."""
     message = said or request()
     text = canonical_json(message.args)
-    answer = ruled or ruling()
+    answer = ruled or decision()
 
     def authorize(_: AuthorizationQuery) -> AuthorizationDecision:
         return answer
@@ -116,7 +116,7 @@ def ask(
 
 def permitted(effect_class: EffectClass = EffectClass.IRREVERSIBLE) -> LedgerCall:
     """A call that was permitted and dispatched."""
-    call = ask(None, ruled=ruling(effect_class=effect_class)).call
+    call = ask(None, ruled=decision(effect_class=effect_class)).call
     assert call is not None
     assert call.status is CallStatus.PERMITTED
     return call
@@ -124,7 +124,7 @@ def permitted(effect_class: EffectClass = EffectClass.IRREVERSIBLE) -> LedgerCal
 
 def waiting() -> tuple[LedgerCall, Approval]:
     """A call that waits for a person."""
-    step = ask(None, ruled=ruling("require_approval"))
+    step = ask(None, ruled=decision("require_approval"))
     assert step.call is not None
     return step.call, step.approvals[0]
 
@@ -168,7 +168,7 @@ def decide(
     ruled: AuthorizationDecision | None = None,
 ) -> LedgerChange | Problem:
     """Put a person's word to the ledger; *ruled* is what the matrix says of other arguments."""
-    return resolve(call, approval, said, lambda _asked: ruled or ruling("require_approval"), now=now)
+    return resolve(call, approval, said, lambda _asked: ruled or decision("require_approval"), now=now)
 
 
 def word(approval: Approval, verdict: str = "approved", **changes: Any) -> ResolveGate:

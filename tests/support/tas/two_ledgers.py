@@ -125,7 +125,7 @@ class TwoLedgers:
             both = [await open_calls(lane, fresh, counts, seen) for lane in self.lanes]
             written |= self._same(both)
         if others:
-            deciding = seen if any(step.decides for step in others) else []
+            deciding = seen if any(step.policy_bound for step in others) else []
             both = [await change_calls(lane, others, deciding) for lane in self.lanes]
             written |= self._same(both)
         return written

@@ -126,5 +126,5 @@ async def test_e10_the_tool_can_be_switched_off(on: bool) -> None:
     parts = CallWiring(
         ports, TicketSigner(Ed25519PrivateKey.generate()), settings, TasMetrics(CollectorRegistry()), log
     )
-    law = await parts.laws.of(Empty(), "default")
-    assert (ORCHESTRATE in law.registry.tools, "plan_setup" in law.registry.tools) == (on, True)
+    bundle = await parts.policy_cache.of(Empty(), "default")
+    assert (ORCHESTRATE in bundle.registry.tools, "plan_setup" in bundle.registry.tools) == (on, True)

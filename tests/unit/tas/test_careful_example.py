@@ -27,7 +27,7 @@ TOOLS = (
 )
 
 
-def law(text: str = CAREFUL) -> PolicyBundle:
+def bundle(text: str = CAREFUL) -> PolicyBundle:
     read = read_policy(text, compile_condition)
     assert not read.problems, read.problems
     versions = [ToolVersion(spec=spec, version=1, digest=spec.name) for spec in TOOLS]
@@ -51,7 +51,7 @@ def known() -> RunKnowledge:
 
 
 def ruled(tool: str, text: str = CAREFUL, **args: Any) -> AuthorizationDecision:
-    return law(text).rule(law(text).traced(asked(tool, args), known()))
+    return bundle(text).authorize(bundle(text).with_origin(asked(tool, args), known()))
 
 
 @pytest.mark.parametrize(
@@ -79,33 +79,35 @@ def test_the_careful_rules_hold_what_nobody_vouches_for(tool: str, args: dict[st
 def test_behind_output_that_was_not_seen_whole_nothing_is_written_without_a_person() -> None:
     short = known()
     short.missed()
-    rules = law()
+    rules = bundle()
     for tool, args, effect in (
         ("mail.send", {"to": ["ann@acme.example"], "body": "all is well"}, "require_approval"),
         ("read", {"body": "all is well"}, "allow"),
     ):
-        assert rules.rule(rules.traced(asked(tool, args), short)).effect == effect
+        assert rules.authorize(rules.with_origin(asked(tool, args), short)).effect == effect
 
 
 def test_nothing_is_read_for_a_tool_that_only_reads() -> None:
-    assert not law().rule(asked("read", {"body": "x"})).wants_origin
-    blind = law().rule(asked("mail.send", {"to": ["ann@acme.example"]}))
-    assert (blind.effect, blind.wants_origin) == ("require_approval", True), "what is not known restricts"
+    assert not bundle().authorize(asked("read", {"body": "x"})).needs_origin
+    blind = bundle().authorize(asked("mail.send", {"to": ["ann@acme.example"]}))
+    assert (blind.effect, blind.needs_origin) == ("require_approval", True), "what is not known restricts"
     open_ = "kind: Policy\nrules: [{name: all, tool: '*', effect: allow}]"
-    assert not law(open_).rule(asked("mail.send", {"to": ["x"]})).wants_origin
+    assert not bundle(open_).authorize(asked("mail.send", {"to": ["x"]})).needs_origin
     gated = open_.replace("allow", "require_approval")
-    assert law(gated).rule(asked("mail.send", {"to": ["x"]})).wants_origin, "a person sees where values come from"
+    assert bundle(gated).authorize(asked("mail.send", {"to": ["x"]})).needs_origin, (
+        "a person sees where values come from"
+    )
 
 
 def test_what_a_grant_asks_for_is_looked_up_too() -> None:
     grants = (({"tool": "*", "when": 'origin.worst_sink == "task"'},),)
     open_ = "kind: Policy\nrules: [{name: all, tool: '*', effect: allow}]"
     question = asked("mail.send", {"to": ["ann@acme.example"]}, grants=grants)
-    blind = law(open_).rule(question)
-    assert (blind.effect, blind.wants_origin) == ("deny", True)
-    assert law(open_).rule(law(open_).traced(question, known())).effect == "allow"
+    blind = bundle(open_).authorize(question)
+    assert (blind.effect, blind.needs_origin) == ("deny", True)
+    assert bundle(open_).authorize(bundle(open_).with_origin(question, known())).effect == "allow"
     other = asked("mail.send", {"to": ["bob@bank.example"]}, grants=grants)
-    denied = law(open_).rule(law(open_).traced(other, known()))
+    denied = bundle(open_).authorize(bundle(open_).with_origin(other, known()))
     assert denied.effect == "deny"
 
 
@@ -143,10 +145,10 @@ def test_a_value_that_the_system_fills_in_is_not_told_to_the_model() -> None:
         ToolRegistry([ToolVersion(spec=spec, version=1, digest="d")], matches, 1),
         compile_grant,
     )
-    ruling = found.rule(found.traced(asked(WIPE, {"to": ["see www.evil.example"]}), known()))
-    assert ruling.denial is not None
-    assert "to[0] is not vouched for" in ruling.denial.reason
-    assert "evil" not in ruling.denial.reason
+    decision = found.authorize(found.with_origin(asked(WIPE, {"to": ["see www.evil.example"]}), known()))
+    assert decision.denial is not None
+    assert "to[0] is not vouched for" in decision.denial.reason
+    assert "evil" not in decision.denial.reason
 
 
 def test_every_word_and_member_that_the_page_names_is_there() -> None:

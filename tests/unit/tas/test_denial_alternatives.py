@@ -34,13 +34,13 @@ def rule(name: str, effect: str = "allow", **more: Any) -> Rule:
 def denied(
     *rules: Rule, grants: Any = (), tools: list[ToolVersion] = TOOLS, known: bool = True, **changes: Any
 ) -> Denial:
-    law = PolicyBundle(Matrix(rules, compile_condition, 7), ToolRegistry(tools, matches, 3), compile_grant)
-    law.crews = {SNAPSHOT: CREW} if known else {}
+    bundle = PolicyBundle(Matrix(rules, compile_condition, 7), ToolRegistry(tools, matches, 3), compile_grant)
+    bundle.directories = {SNAPSHOT: CREW} if known else {}
     question: AuthorizationQuery = replace(asked(), grants=grants, snapshot_digest=SNAPSHOT, **changes)
-    ruling = law.rule(question)
-    assert ruling.denial is not None
-    assert law.rule(question) == ruling, "from memory as well"
-    return ruling.denial
+    decision = bundle.authorize(question)
+    assert decision.denial is not None
+    assert bundle.authorize(question) == decision, "from memory as well"
+    return decision.denial
 
 
 def others(denial: Denial) -> list[tuple[str, str, bool]]:

@@ -32,8 +32,8 @@ class AuditProofs:
         """Return the proof; raises ProblemError where there is nothing to prove, too much, or a log that is broken."""
         note, size = await self._checkpoint(request.size)
         async with self._pool.acquire() as connection:
-            asked = (request.project, request.run_id, request.execution_id, size, MAX_ENTRIES + 1)
-            rows = await connection.fetch(QUERIES.entries_to_prove, *asked)
+            selection = (request.project, request.run_id, request.execution_id, size, MAX_ENTRIES + 1)
+            rows = await connection.fetch(QUERIES.entries_to_prove, *selection)
             _check(rows, request, size)
             paths = TreePaths(connection)
             try:

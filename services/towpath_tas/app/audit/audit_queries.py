@@ -124,7 +124,7 @@ class CallBlobs:
 
     def _opened(self, ticket: str) -> TicketClaims:
         try:
-            return self._tickets.opened(ticket)
+            return self._tickets.read(ticket)
         except TicketRefusedError as error:
             raise ProblemError(problem("forbidden", f"the ticket is {error.reason}")) from error
 

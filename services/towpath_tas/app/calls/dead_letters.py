@@ -32,16 +32,22 @@ class WorkerDeadLetters:
     """Keeps what workers report and sends letters again."""
 
     def __init__(
-        self, pool: Database, bus: Wire, book: LedgerStore, sender: CallDispatcher, metrics: TasMetrics, log: Logger
+        self,
+        pool: Database,
+        bus: Wire,
+        ledger: LedgerStore,
+        dispatcher: CallDispatcher,
+        metrics: TasMetrics,
+        log: Logger,
     ) -> None:
         self._pool = pool
         self._bus = bus
-        self._book = book
-        self._sender = sender
+        self._ledger = ledger
+        self._dispatcher = dispatcher
         self._metrics = metrics
         self._log = log
 
-    async def tell(self, fact: MessageDead) -> bool:
+    async def send_fact(self, fact: MessageDead) -> bool:
         """Hand a fact to its run; False where the broker does not take it now."""
         return await self._bus.store(subjects.run_inbox("tas", fact.run_id), fact.model_dump_json().encode())
 
@@ -62,19 +68,19 @@ class WorkerDeadLetters:
     ) -> None:
         times: int = await self._pool.fetchval(QUERIES.dead_deliveries, run_id, execution_id)
 
-        def decide(picture: DecisionContext) -> LedgerChange:
-            call = picture.call if picture.call is not None and picture.call.project == project else None
+        def decide(context: DecisionContext) -> LedgerChange:
+            call = context.call if context.call is not None and context.call.project == project else None
             return on_dead_delivery(call, attempt, toolset, reason, times=times)
 
-        entry = LedgerUpdate(run_id=run_id, execution_id=execution_id, project=project, decide=decide, read=True)
+        update = LedgerUpdate(run_id=run_id, execution_id=execution_id, project=project, decide=decide, read=True)
         lane = Lane(self._pool)
         try:
-            await self._book.apply(lane, [entry])
+            await self._ledger.apply(lane, [update])
         finally:
             await lane.close()
-        if entry.error or entry.contested:
-            raise ProblemError(problem("unavailable", entry.error or "the call is contested", retry_after_s=1))
-        await self._sender.send(entry.step)
+        if update.error or update.contested:
+            raise ProblemError(problem("unavailable", update.error or "the call is contested", retry_after_s=1))
+        await self._dispatcher.send(update.change)
 
     async def republish(self, request: Republish) -> ActionDone:
         """Put a dead letter back into its stream; raises ProblemError where it is none of this service's."""

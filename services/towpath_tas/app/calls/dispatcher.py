@@ -32,7 +32,7 @@ class TicketIssuer:
         self._verifier = TicketVerifier(signer.public_keys())
         self._clock = clock
         self._life_s = life_s
-        self._made: dict[str, TicketClaims] = {}
+        self._issued: dict[str, TicketClaims] = {}
 
     def public_keys(self) -> dict[str, str]:
         """Return the keys that workers check tickets with."""
@@ -42,7 +42,7 @@ class TicketIssuer:
         """Return the time by which tickets expire; None as long as Postgres has not told it."""
         return self._clock.now() if self._clock.known else None
 
-    def make(self, call: LedgerCall) -> str:
+    def issue(self, call: LedgerCall) -> str:
         """Return the ticket for the current attempt of *call*. It ends with the call's deadline at the latest."""
         now = self._clock.now().timestamp()
         claims = TicketClaims.model_construct(
@@ -60,14 +60,14 @@ class TicketIssuer:
             key_id=self._signer.key_id,
         )
         ticket = self._signer.sign(claims)
-        while len(self._made) >= MAX_TICKETS:
-            del self._made[next(iter(self._made))]
-        self._made[ticket] = claims
+        while len(self._issued) >= MAX_TICKETS:
+            del self._issued[next(iter(self._issued))]
+        self._issued[ticket] = claims
         return ticket
 
     def fault(self, ticket: str, execution_id: UUID, attempt: int, run_id: UUID, *, at_start: bool) -> str:
         """Return what is wrong with *ticket* for this call, or an empty string; *at_start* also looks at its expiry."""
-        claims = self._made.get(ticket)
+        claims = self._issued.get(ticket)
         if claims is None:
             try:
                 claims = self._verifier.open(ticket)
@@ -77,9 +77,9 @@ class TicketIssuer:
             return "mismatch"
         return "expired" if at_start and self._clock.now().timestamp() > claims.expires_at else ""
 
-    def opened(self, ticket: str) -> TicketClaims:
+    def read(self, ticket: str) -> TicketClaims:
         """Return what a genuine ticket says, however old it is; raises TicketRefusedError."""
-        return self._made.get(ticket) or self._verifier.open(ticket)
+        return self._issued.get(ticket) or self._verifier.open(ticket)
 
 
 class CallDispatcher:
@@ -90,23 +90,23 @@ class CallDispatcher:
         self._tickets = tickets
         self._metrics = metrics
 
-    async def send(self, step: LedgerChange, root: UUID | None = None) -> None:
-        """Send everything that *step* wants sent; *root* is the run above the call's, whose trace it belongs to."""
-        for effect in step.effects:
+    async def send(self, change: LedgerChange, root: UUID | None = None) -> None:
+        """Send everything that *change* wants sent; *root* is the run above the call's, whose trace it belongs to."""
+        for effect in change.effects:
             match effect:
                 case DispatchCall() if is_internal(effect.call):
-                    await self._tell(effect.call.run_id, permission_fact(effect.call))
+                    await self._send_fact(effect.call.run_id, permission_fact(effect.call))
                 case DispatchCall():
                     await self._dispatch(effect.call, root)
                 case SendFact():
-                    await self._tell(effect.run_id, effect.fact)
+                    await self._send_fact(effect.run_id, effect.fact)
                 case StopCall():
                     body = CancelTool(execution_id=effect.execution_id, reason=effect.reason).model_dump_json()
                     subject = subjects.tool_cancel(effect.project, effect.toolset, effect.execution_id)
                     await self._bus.post(subject, body.encode())
-        self._count(step)
+        self._count(change)
 
-    async def _tell(self, run_id: UUID, fact: str) -> None:
+    async def _send_fact(self, run_id: UUID, fact: str) -> None:
         crash_point("tas.before_tell")
         self._metrics.facts.inc()
         await self._bus.post(subjects.run_inbox("tas", run_id), fact.encode())
@@ -115,13 +115,13 @@ class CallDispatcher:
     async def _dispatch(self, call: LedgerCall, root: UUID | None) -> None:
         crash_point("tas.before_dispatch")
         self._metrics.dispatches.inc()
-        body = invocation_body(call, self._tickets.make(call), root)
+        body = invocation_body(call, self._tickets.issue(call), root)
         headers = {MESSAGE_ID: f"{call.execution_id}:{call.attempt}"}
         await self._bus.post(subjects.tool_exec(call.project, call.toolset), body, headers)
         await crash_point_sent("tas.dispatched")
 
-    def _count(self, step: LedgerChange) -> None:
-        for note in step.notes:
+    def _count(self, change: LedgerChange) -> None:
+        for note in change.notes:
             match note.phase:
                 case "decision":
                     self._metrics.decisions.labels(note.verdict).inc()

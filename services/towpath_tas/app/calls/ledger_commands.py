@@ -28,10 +28,10 @@ from towpath_tas.core.calls.switch_holds import hold
 class LedgerCommands:
     """Carries words from outside into the ledger."""
 
-    def __init__(self, pool: Database, book: LedgerStore, sender: CallDispatcher) -> None:
+    def __init__(self, pool: Database, ledger: LedgerStore, dispatcher: CallDispatcher) -> None:
         self._pool = pool
-        self._book = book
-        self._sender = sender
+        self._ledger = ledger
+        self._dispatcher = dispatcher
 
     async def raise_fence(self, request: RaiseFence) -> FenceAnswer:
         """Store a fence, void what has not started, stop the rest; the same question has the same kind of answer."""
@@ -40,17 +40,17 @@ class LedgerCommands:
             row = await connection.fetchrow(QUERIES.raise_fence, request.run_id, request.project, request.fence)
             stored = await connection.fetch(QUERIES.calls_of_run, request.run_id, request.project)
             calls = [call_from_row(found) for found in stored]
-            steps = [on_fence(call, request.reason, now=row["at"]) for call in calls]
-            changed = [step for step in steps if step.call is not None]
+            changes = [on_fence(call, request.reason, now=row["at"]) for call in calls]
+            changed = [change for change in changes if change.call is not None]
             if changed:
                 crash_point("tas.fence_before_change")
                 await change_calls(connection, changed, [])
             crash_point("tas.fence_before_commit")
         crash_point("tas.fence_committed")
-        for step in steps:
-            await self._sender.send(step)
+        for change in changes:
+            await self._dispatcher.send(change)
         await crash_point_sent("tas.fence_before_reply")
-        after = [step.call or call for call, step in zip(calls, steps, strict=True)]
+        after = [change.call or call for call, change in zip(calls, changes, strict=True)]
         return _fence_answer(request, row["fence"], after, row["at"])
 
     async def resolve_approval(self, request: ResolveGate) -> ActionDone:
@@ -59,26 +59,26 @@ class LedgerCommands:
         if found is None:
             raise ProblemError(problem("gate_not_found", f"no approval {request.approval_id} in {request.project}"))
 
-        def decide(picture: DecisionContext) -> LedgerChange | Problem:
-            if picture.call is None or picture.approval is None:
+        def decide(context: DecisionContext) -> LedgerChange | Problem:
+            if context.call is None or context.approval is None:
                 return problem("gate_not_found", "the call is not in the ledger")
-            if picture.approval.approval_id != request.approval_id:
-                if approval_votes.is_repeated_edit(picture.call, picture.approval, request):
+            if context.approval.approval_id != request.approval_id:
+                if approval_votes.is_repeated_edit(context.call, context.approval, request):
                     return NO_CHANGE
                 return problem("gate_settled", "the call has a newer approval, which shows what changed")
-            return approval_votes.resolve(picture.call, picture.approval, request, picture.authorize, now=picture.now)
+            return approval_votes.resolve(context.call, context.approval, request, context.authorize, now=context.now)
 
-        entry = await self._settle(found["run_id"], found["execution_id"], request.project, decide)
-        return ActionDone(detail=f"approval {request.approval_id}: {_approval_progress(entry)}")
+        update = await self._settle(found["run_id"], found["execution_id"], request.project, decide)
+        return ActionDone(detail=f"approval {request.approval_id}: {_approval_progress(update)}")
 
     async def settle_call(self, request: SettleCall) -> ActionDone:
         """Store a person's word on an unknown call, then tell the run; raises ProblemError where nothing is open."""
 
-        def decide(picture: DecisionContext) -> LedgerChange | Problem:
-            call = picture.call
+        def decide(context: DecisionContext) -> LedgerChange | Problem:
+            call = context.call
             if call is None or call.project != request.project:
                 return problem("tool_call_not_found", f"no call {request.execution_id} in {request.project}")
-            return on_settle(call, request.verdict, request.actor, request.reason, now=picture.now, fence=picture.fence)
+            return on_settle(call, request.verdict, request.actor, request.reason, now=context.now, fence=context.fence)
 
         await self._settle(request.run_id, request.execution_id, request.project, decide)
         return ActionDone(detail=f"call {request.execution_id}: {request.verdict}")
@@ -87,9 +87,9 @@ class LedgerCommands:
         """Store what a run says of a call that it applied itself; when this answers it is committed."""
         refused: list[str] = [""]
 
-        def decide(picture: DecisionContext) -> LedgerChange:
-            step, refused[0] = on_recorded(picture.call, request)
-            return step
+        def decide(context: DecisionContext) -> LedgerChange:
+            change, refused[0] = on_recorded(context.call, request)
+            return change
 
         await self._settle(request.run_id, request.execution_id, request.project, decide)
         return InternalOutcome(execution_id=request.execution_id, refused=refused[0])
@@ -103,34 +103,34 @@ class LedgerCommands:
     ) -> LedgerUpdate:
         refused: list[Problem] = []
 
-        def decided(picture: DecisionContext) -> LedgerChange:
+        def decided(context: DecisionContext) -> LedgerChange:
             refused.clear()
-            word = decide(picture)
+            word = decide(context)
             if isinstance(word, Problem):
                 refused.append(word)
                 return NO_CHANGE
-            return hold(picture.call, word, picture.holding())
+            return hold(context.call, word, context.active_switch())
 
-        entry = LedgerUpdate(run_id=run_id, execution_id=execution_id, project=project, decide=decided, read=True)
+        update = LedgerUpdate(run_id=run_id, execution_id=execution_id, project=project, decide=decided, read=True)
         lane = Lane(self._pool)
         try:
-            await self._book.apply(lane, [entry])
+            await self._ledger.apply(lane, [update])
         finally:
             await lane.close()
         crash_point("tas.word_written")
         if refused:
             raise ProblemError(refused[0])
-        if entry.error or entry.contested:
-            raise ProblemError(problem("unavailable", entry.error or "the call is contested", retry_after_s=1))
-        await self._sender.send(entry.step)
+        if update.error or update.contested:
+            raise ProblemError(problem("unavailable", update.error or "the call is contested", retry_after_s=1))
+        await self._dispatcher.send(update.change)
         await crash_point_sent("tas.word_told")
-        return entry
+        return update
 
 
-def _approval_progress(entry: LedgerUpdate) -> str:
+def _approval_progress(update: LedgerUpdate) -> str:
     """Say how far the approval is after the word, or as it was found where the word was a repetition."""
-    found = entry.picture.approval if entry.picture is not None else None
-    approval = entry.step.approvals[-1] if entry.step.approvals else found
+    found = update.context.approval if update.context is not None else None
+    approval = update.change.approvals[-1] if update.change.approvals else found
     return approval_votes.format_progress(approval) if approval is not None else ""
 
 

@@ -56,24 +56,24 @@ class DatabaseTime:
     """Postgres's clock as it was last told, moved on by this machine's monotonic clock."""
 
     def __init__(self) -> None:
-        self._told: datetime | None = None
-        self._heard = 0.0
+        self._database_time: datetime | None = None
+        self._read_at = 0.0
 
     def set(self, at: datetime) -> None:
         """Take what Postgres said just now."""
-        self._told, self._heard = at, monotonic()
+        self._database_time, self._read_at = at, monotonic()
 
     @property
     def known(self) -> bool:
         """Whether Postgres has told its time."""
-        return self._told is not None
+        return self._database_time is not None
 
     def now(self) -> datetime:
         """Return Postgres's time; raises RuntimeError before it was ever told."""
-        if self._told is None:
+        if self._database_time is None:
             msg = "Postgres has not told its time yet"
             raise RuntimeError(msg)
-        return self._told + timedelta(seconds=monotonic() - self._heard)
+        return self._database_time + timedelta(seconds=monotonic() - self._read_at)
 
 
 @dataclass(slots=True)
@@ -84,29 +84,29 @@ class DecisionContext:
     approval: Approval | None
     fence: int
     now: datetime
-    law: PolicyBundle
+    bundle: PolicyBundle
     used: dict[str, int] | None = None
     rates: dict[str, int] | None = None
     known: RunKnowledge | None = None
-    wants_origin: bool = False
+    needs_origin: bool = False
 
-    def traced(self, asked: AuthorizationQuery) -> AuthorizationQuery:
-        """Return *asked* with where its values come from, where that was looked up."""
-        return asked if self.known is None else self.law.traced(asked, self.known)
+    def with_origin(self, query: AuthorizationQuery) -> AuthorizationQuery:
+        """Return *query* with where its values come from, where that was looked up."""
+        return query if self.known is None else self.bundle.with_origin(query, self.known)
 
-    def authorize(self, asked: AuthorizationQuery) -> AuthorizationDecision:
+    def authorize(self, query: AuthorizationQuery) -> AuthorizationDecision:
         """Ask the matrix."""
-        ruling = self.law.rule(self.traced(asked), self.used, self.rates)
-        self.wants_origin = self.wants_origin or ruling.wants_origin
-        return ruling
+        decision = self.bundle.authorize(self.with_origin(query), self.used, self.rates)
+        self.needs_origin = self.needs_origin or decision.needs_origin
+        return decision
 
-    def holding(self, who: Principal | None = None, tool: str = "") -> Switch | None:
+    def active_switch(self, who: Principal | None = None, tool: str = "") -> Switch | None:
         """Return the switch that holds this call, or, where there is none yet, what *who* asks of *tool*."""
-        if not self.law.switches.open:
+        if not self.bundle.switches.open:
             return None
         if self.call is not None:
-            return self.law.switches.holding(principal_of(self.call), self.call.tool)
-        return None if who is None else self.law.switches.holding(who, tool)
+            return self.bundle.switches.find(principal_of(self.call), self.call.tool)
+        return None if who is None else self.bundle.switches.find(who, tool)
 
 
 @dataclass(slots=True, eq=False)
@@ -121,28 +121,28 @@ class LedgerUpdate:
     execution_id: UUID
     decide: Callable[[DecisionContext], LedgerChange]
     project: str = ""
-    counted_for: UUID | None = None
+    usage_run_id: UUID | None = None
     fresh: bool = False
     read: bool = False
-    step: LedgerChange = NO_CHANGE
+    change: LedgerChange = NO_CHANGE
     base: dict[str, int] = field(default_factory=dict)
-    picture: DecisionContext | None = None
+    context: DecisionContext | None = None
     error: str = ""
     contested: bool = False
 
     @property
-    def counter(self) -> UUID:
+    def usage_key(self) -> UUID:
         """The run under which limits are counted."""
-        return self.counted_for or self.run_id
+        return self.usage_run_id or self.run_id
 
 
 class LedgerStore:
     """The ledger as the handlers see it."""
 
     def __init__(
-        self, laws: PolicyCache, clock: DatabaseTime, metrics: TasMetrics, log: Logger, *, cache_calls: int
+        self, policy_cache: PolicyCache, clock: DatabaseTime, metrics: TasMetrics, log: Logger, *, cache_calls: int
     ) -> None:
-        self._laws = laws
+        self._policy_cache = policy_cache
         self.clock = clock
         self._metrics = metrics
         self._log = log
@@ -150,150 +150,152 @@ class LedgerStore:
         self._calls: dict[UUID, LedgerCall] = {}
         self._origins = RunKnowledgeCache()
 
-    async def learn_time(self, source: Any) -> None:
+    async def read_time(self, source: Any) -> None:
         """Ask Postgres for its time once."""
         row = await source.fetchrow(QUERIES.now)
         self.clock.set(row[0])
 
-    def remembered(self, execution_id: UUID) -> LedgerCall | None:
+    def cached_call(self, execution_id: UUID) -> LedgerCall | None:
         """Return the last known row of a call, which may be outdated."""
         return self._calls.get(execution_id)
 
-    async def apply(self, lane: Lane, entries: Sequence[LedgerUpdate]) -> None:
-        """Carry out *entries*, in order where they are about one call. Each gets its step, or `error`, or `contested`.
+    async def apply(self, lane: Lane, updates: Sequence[LedgerUpdate]) -> None:
+        """Carry out *updates*, in order where they are about one call. Each gets its step, or `error`, or `contested`.
 
         Raises what `DATABASE_DOWN` lists; then nothing is known about any of them, and all may be applied again.
         """
-        left = list(entries)
+        left = list(updates)
         while left:
-            wave: dict[UUID, LedgerUpdate] = {}
+            distinct: dict[UUID, LedgerUpdate] = {}
             rest = []
-            for entry in left:
-                if wave.setdefault(entry.execution_id, entry) is not entry:
-                    entry.read = True
-                    rest.append(entry)
-            await self._wave(lane, list(wave.values()))
+            for update in left:
+                if distinct.setdefault(update.execution_id, update) is not update:
+                    update.read = True
+                    rest.append(update)
+            await self._apply_distinct(lane, list(distinct.values()))
             left = rest
 
-    async def _wave(self, lane: Lane, wave: Iterable[LedgerUpdate]) -> None:
-        todo = list(wave)
+    async def _apply_distinct(self, lane: Lane, distinct: Iterable[LedgerUpdate]) -> None:
+        todo = list(distinct)
         for _ in range(MAX_ROUNDS):
             if not todo:
                 return
-            await self._look(lane, todo)
+            await self._read_contexts(lane, todo)
             crash_point("tas.looked")
-            decided = await self._trace(lane, [entry for entry in todo if self._decide(entry)])
-            await self._count(lane, decided)
-            await self._acquaint(lane, decided)
+            decided = await self._decide_with_origins(lane, [update for update in todo if self._decide(update)])
+            await self._decide_with_usage(lane, decided)
+            await self._decide_with_directories(lane, decided)
             crash_point("tas.decided")
-            settled = await self._write(lane, [entry for entry in decided if not entry.error])
-            todo = [entry for entry in todo if entry not in settled and not entry.error]
-            for entry in todo:
-                entry.read = True
+            settled = await self._write(lane, [update for update in decided if not update.error])
+            todo = [update for update in todo if update not in settled and not update.error]
+            for update in todo:
+                update.read = True
             self._metrics.redone.inc(len(todo))
-        for entry in todo:
-            entry.contested = True
+        for update in todo:
+            update.contested = True
 
-    async def _look(self, lane: Lane, todo: Sequence[LedgerUpdate]) -> None:
+    async def _read_contexts(self, lane: Lane, todo: Sequence[LedgerUpdate]) -> None:
         guessed: dict[UUID, LedgerCall | None] = {}
         unread = []
-        for entry in todo:
-            known = self._calls.get(entry.execution_id)
-            if entry.read or (known is None) is not entry.fresh:
-                entry.read = True
-                unread.append((entry.run_id, entry.execution_id))
+        for update in todo:
+            known = self._calls.get(update.execution_id)
+            if update.read or (known is None) is not update.fresh:
+                update.read = True
+                unread.append((update.run_id, update.execution_id))
             else:
-                guessed[entry.execution_id] = known
+                guessed[update.execution_id] = known
         stored = await read_calls(lane, unread) if unread else {}
-        for entry in todo:
-            found = stored.get(entry.execution_id)
+        for update in todo:
+            found = stored.get(update.execution_id)
             if found is not None:
                 self.clock.set(found.at)
-            call = found.call if found is not None else guessed[entry.execution_id]
-            project = call.project if call is not None else entry.project
-            entry.picture = _decision_context(call, found, self.clock.now(), await self._laws.of(lane, project))
+            call = found.call if found is not None else guessed[update.execution_id]
+            project = call.project if call is not None else update.project
+            update.context = _decision_context(
+                call, found, self.clock.now(), await self._policy_cache.of(lane, project)
+            )
 
-    def _decide(self, entry: LedgerUpdate) -> bool:
+    def _decide(self, update: LedgerUpdate) -> bool:
         """Decide one entry; False where its step must be made again from a row that was read."""
-        if entry.picture is None:
+        if update.context is None:
             return False
         try:
-            entry.step = entry.decide(entry.picture)
+            update.change = update.decide(update.context)
         except Exception as error:  # noqa: BLE001 - whatever a bug raises, one message must not take the batch with it
-            self._log.error("a call can't be handled", execution_id=str(entry.execution_id), exc_info=error)
-            entry.error = f"{type(error).__name__}: {error}"[:500]
+            self._log.error("a call can't be handled", execution_id=str(update.execution_id), exc_info=error)
+            update.error = f"{type(error).__name__}: {error}"[:500]
             return False
-        return entry.read or entry.step.call is not None
+        return update.read or update.change.call is not None
 
-    async def _trace(self, lane: Lane, decided: Sequence[LedgerUpdate]) -> list[LedgerUpdate]:
+    async def _decide_with_origins(self, lane: Lane, decided: Sequence[LedgerUpdate]) -> list[LedgerUpdate]:
         """Decide again, knowing where values come from, what rests on that.
 
         Without it, a condition that asks for it is unclear, and so restricts.
         """
-        pictures = ((entry, entry.picture) for entry in decided)
-        wanting = {entry: picture for entry, picture in pictures if picture is not None and picture.wants_origin}
+        contexts = ((update, update.context) for update in decided)
+        wanting = {update: context for update, context in contexts if context is not None and context.needs_origin}
         if not wanting:
             return list(decided)
         try:
-            known = await self._origins.of(lane, {entry.run_id: _project_of(entry) for entry in wanting})
+            known = await self._origins.of(lane, {update.run_id: _project_of(update) for update in wanting})
         except asyncpg.PostgresError as error:
             if isinstance(error, DATABASE_DOWN):
                 raise
             self._log.error("where values come from can't be read", exc_info=error)
             return list(decided)
-        for entry, picture in wanting.items():
-            picture.known = known[entry.run_id]
-        return [entry for entry in decided if entry not in wanting or self._decide(entry)]
+        for update, context in wanting.items():
+            context.known = known[update.run_id]
+        return [update for update in decided if update not in wanting or self._decide(update)]
 
-    async def _acquaint(self, lane: Lane, decided: Sequence[LedgerUpdate]) -> None:
+    async def _decide_with_directories(self, lane: Lane, decided: Sequence[LedgerUpdate]) -> None:
         """Decide denials again, knowing the agents of their network: a refused model hears who may do it."""
-        refused = {entry: call.snapshot_digest for entry in decided if (call := _denied_call(entry)) is not None}
-        strange = {digest for digest in refused.values() if not self._laws.knows(digest)}
+        refused = {update: call.snapshot_digest for update in decided if (call := _denied_call(update)) is not None}
+        strange = {digest for digest in refused.values() if not self._policy_cache.has_directory(digest)}
         if not strange:
             return
         try:
-            await self._laws.acquaint(lane, strange)
+            await self._policy_cache.load_directories(lane, strange)
         except asyncpg.PostgresError as error:
             if isinstance(error, DATABASE_DOWN):
                 raise
             self._log.error("the agents of a network can't be read", exc_info=error)
             return
-        for entry, digest in refused.items():
+        for update, digest in refused.items():
             if digest in strange:
-                self._decide(entry)
+                self._decide(update)
 
-    async def _count(self, lane: Lane, decided: Sequence[LedgerUpdate]) -> None:
+    async def _decide_with_usage(self, lane: Lane, decided: Sequence[LedgerUpdate]) -> None:
         """Decide again, knowing the counters, what rests on limited rules."""
-        limited = [entry for entry in decided if entry.step.counted or entry.step.rated]
+        limited = [update for update in decided if update.change.counted or update.change.rated]
         if not limited:
             return
-        keys = sorted({(entry.counter, rule) for entry in limited for rule in entry.step.counted})
-        timed = sorted({(_project_of(entry), rate) for entry in limited for rate in entry.step.rated})
+        keys = sorted({(update.usage_key, rule) for update in limited for rule in update.change.counted})
+        timed = sorted({(_project_of(update), rate) for update in limited for rate in update.change.rated})
         base = await read_counts(lane, keys) if keys else {}
         used = dict(base)
         rates = await read_rates(lane, timed) if timed else {}
-        for entry in limited:
-            if entry.picture is not None:
-                rules, project = entry.step.counted, _project_of(entry)
-                entry.picture.used = {rule: used[entry.counter, rule] for rule in rules}
-                entry.picture.rates = {rate.rule: rates[project, rate.rule] for rate in entry.step.rated}
-                entry.base = {rule: base[entry.counter, rule] for rule in rules}
-                self._decide(entry)
-                for rule in entry.step.counted:
-                    used[entry.counter, rule] += 1  # the next call of this batch comes after this one
-                for rate in entry.step.rated:
+        for update in limited:
+            if update.context is not None:
+                rules, project = update.change.counted, _project_of(update)
+                update.context.used = {rule: used[update.usage_key, rule] for rule in rules}
+                update.context.rates = {rate.rule: rates[project, rate.rule] for rate in update.change.rated}
+                update.base = {rule: base[update.usage_key, rule] for rule in rules}
+                self._decide(update)
+                for rule in update.change.counted:
+                    used[update.usage_key, rule] += 1  # the next call of this batch comes after this one
+                for rate in update.change.rated:
                     rates[project, rate.rule] += 1
 
-    async def _write(self, lane: Lane, entries: Sequence[LedgerUpdate]) -> set[LedgerUpdate]:
+    async def _write(self, lane: Lane, updates: Sequence[LedgerUpdate]) -> set[LedgerUpdate]:
         settled, opens, others = set[LedgerUpdate](), list[LedgerUpdate](), list[LedgerUpdate]()
-        for entry in entries:
-            call = entry.step.call
-            if call is None and not entry.step.notes:
-                settled.add(entry)
+        for update in updates:
+            call = update.change.call
+            if call is None and not update.change.notes:
+                settled.add(update)
             elif call is not None and call.revision == 1:
-                opens.append(entry)
+                opens.append(update)
             else:
-                others.append(entry)
+                others.append(update)
         for group in (opens, others):
             if group:
                 settled |= await self._write_group(lane, group)
@@ -313,43 +315,45 @@ class LedgerStore:
                     group[0].error = f"{type(error).__name__}: {error}"[:500]
                 return set()
         else:
-            return self._took(group, written)
+            return self._stored_updates(group, written)
         settled: set[LedgerUpdate] = set()
-        for entry in group:
-            settled |= await self._write_group(lane, [entry])
+        for update in group:
+            settled |= await self._write_group(lane, [update])
         return settled
 
     async def _store(self, lane: Lane, group: Sequence[LedgerUpdate]) -> WriteResult:
         began = time.perf_counter()
-        steps = [entry.step for entry in group]
-        first = steps[0].call
+        changes = [update.change for update in group]
+        first = changes[0].call
         if first is not None and first.revision == 1:
             crash_point("tas.before_open")
-            written = await open_calls(lane, steps, _limit_uses(group), _seen_versions(group))
+            written = await open_calls(lane, changes, _limit_uses(group), _seen_versions(group))
             crash_point("tas.opened")
         else:
             crash_point("tas.before_change")
-            written = await change_calls(lane, steps, _seen_versions(entry for entry in group if entry.step.decides))
+            written = await change_calls(
+                lane, changes, _seen_versions(update for update in group if update.change.policy_bound)
+            )
             crash_point("tas.changed")
         self._metrics.write_seconds.observe(time.perf_counter() - began)
         self.clock.set(written.at)
         for project in written.stale:
-            self._laws.forget(project)
+            self._policy_cache.forget(project)
         return written
 
-    def _took(self, group: Sequence[LedgerUpdate], written: WriteResult) -> set[LedgerUpdate]:
+    def _stored_updates(self, group: Sequence[LedgerUpdate], written: WriteResult) -> set[LedgerUpdate]:
         settled = set()
-        for entry in group:
-            call = entry.step.call
+        for update in group:
+            call = update.change.call
             if call is None or call.execution_id in written.calls:
-                settled.add(entry)
+                settled.add(update)
                 if call is not None:
-                    self._remember(call)
+                    self._cache(call)
             else:
-                self._calls.pop(entry.execution_id, None)
+                self._calls.pop(update.execution_id, None)
         return settled
 
-    def _remember(self, call: LedgerCall) -> None:
+    def _cache(self, call: LedgerCall) -> None:
         self._calls.pop(call.execution_id, None)
         if call.status in FINAL or len(call.args) > MAX_CACHED_ARGS_CHARS:
             return
@@ -358,37 +362,37 @@ class LedgerStore:
         self._calls[call.execution_id] = call
 
 
-def _denied_call(entry: LedgerUpdate) -> LedgerCall | None:
-    call = entry.step.call
-    return call if call is not None and call.status is CallStatus.DENIED and entry.step.decides else None
+def _denied_call(update: LedgerUpdate) -> LedgerCall | None:
+    call = update.change.call
+    return call if call is not None and call.status is CallStatus.DENIED and update.change.policy_bound else None
 
 
-def _project_of(entry: LedgerUpdate) -> str:
-    call = entry.picture.call if entry.picture is not None else None
-    return entry.project if call is None else call.project
+def _project_of(update: LedgerUpdate) -> str:
+    call = update.context.call if update.context is not None else None
+    return update.project if call is None else call.project
 
 
 def _decision_context(
-    call: LedgerCall | None, found: StoredCall | None, now: datetime, law: PolicyBundle
+    call: LedgerCall | None, found: StoredCall | None, now: datetime, bundle: PolicyBundle
 ) -> DecisionContext:
     if found is None:
-        return DecisionContext(call=call, approval=None, fence=0, now=now, law=law)
-    return DecisionContext(call=call, approval=found.approval, fence=found.fence, now=now, law=law)
+        return DecisionContext(call=call, approval=None, fence=0, now=now, bundle=bundle)
+    return DecisionContext(call=call, approval=found.approval, fence=found.fence, now=now, bundle=bundle)
 
 
 def _limit_uses(group: Iterable[LedgerUpdate]) -> list[LimitUse]:
     """Every use of a limited rule. All calls of a batch share the base that was read: Postgres adds them up."""
     counts = []
-    for entry in group:
-        run_id, execution_id = entry.counter, entry.execution_id
-        counts += [LimitUse(run_id, rule, execution_id, entry.base.get(rule, 0)) for rule in entry.step.counted]
+    for update in group:
+        run_id, execution_id = update.usage_key, update.execution_id
+        counts += [LimitUse(run_id, rule, execution_id, update.base.get(rule, 0)) for rule in update.change.counted]
         counts += [
-            LimitUse(run_id, rate.rule, execution_id, 0, _project_of(entry), rate.per_s, rate.calls)
-            for rate in entry.step.rated
+            LimitUse(run_id, rate.rule, execution_id, 0, _project_of(update), rate.per_s, rate.calls)
+            for rate in update.change.rated
         ]
     return counts
 
 
-def _seen_versions(entries: Iterable[LedgerUpdate]) -> list[SeenVersions]:
-    laws = {_project_of(entry): entry.picture.law for entry in entries if entry.picture is not None}
-    return [seen_versions(project, law) for project, law in laws.items()]
+def _seen_versions(updates: Iterable[LedgerUpdate]) -> list[SeenVersions]:
+    policy_cache = {_project_of(update): update.context.bundle for update in updates if update.context is not None}
+    return [seen_versions(project, bundle) for project, bundle in policy_cache.items()]

@@ -38,15 +38,15 @@ class PendingClaim:
     """One question on its way."""
 
     message: Msg
-    asked: ClaimStart
+    claim: ClaimStart
     fault: str
     answer: ClaimAnswer = field(default=REFUSED)
 
-    def decide(self, picture: DecisionContext) -> LedgerChange:
+    def decide(self, context: DecisionContext) -> LedgerChange:
         """Ask the core, and keep its answer for when the step is stored."""
-        step, answer = on_claim(picture.call, self.asked, self.fault, now=picture.now, fence=picture.fence)
-        step, self.answer = hold_claim(picture.call, step, answer, picture.holding())
-        return step
+        change, answer = on_claim(context.call, self.claim, self.fault, now=context.now, fence=context.fence)
+        change, self.answer = hold_claim(context.call, change, answer, context.active_switch())
+        return change
 
 
 class StartClaimServer:
@@ -56,16 +56,16 @@ class StartClaimServer:
         self,
         bus: Wire,
         lane: Lane,
-        book: LedgerStore,
-        sender: CallDispatcher,
+        ledger: LedgerStore,
+        dispatcher: CallDispatcher,
         tickets: TicketIssuer,
         metrics: TasMetrics,
         log: Logger,
     ) -> None:
         self._bus = bus
         self._lane = lane
-        self._book = book
-        self._sender = sender
+        self._ledger = ledger
+        self._dispatcher = dispatcher
         self._tickets = tickets
         self._metrics = metrics
         self._log = log
@@ -105,25 +105,25 @@ class StartClaimServer:
 
     async def _parsed(self, message: Msg) -> PendingClaim | None:
         try:
-            asked = ClaimStart.model_validate_json(message.data)
+            claim = ClaimStart.model_validate_json(message.data)
         except ValidationError as error:
             await self._reply(message, problem_from_validation(error, "ClaimStart"))
             return None
-        fault = self._tickets.fault(asked.ticket, asked.execution_id, asked.attempt, asked.run_id, at_start=True)
-        return PendingClaim(message, asked, fault)
+        fault = self._tickets.fault(claim.ticket, claim.execution_id, claim.attempt, claim.run_id, at_start=True)
+        return PendingClaim(message, claim, fault)
 
     async def _handle(self, items: list[PendingClaim]) -> None:
-        entries = [
-            LedgerUpdate(run_id=item.asked.run_id, execution_id=item.asked.execution_id, decide=item.decide)
+        updates = [
+            LedgerUpdate(run_id=item.claim.run_id, execution_id=item.claim.execution_id, decide=item.decide)
             for item in items
         ]
-        await self._book.apply(self._lane, entries)
+        await self._ledger.apply(self._lane, updates)
         crash_point("tas.claim_before_reply")
-        for item, entry in zip(items, entries, strict=True):
-            if entry.error or entry.contested:
-                await self._reply(item.message, problem("unavailable", entry.error or "the call is contested"))
+        for item, update in zip(items, updates, strict=True):
+            if update.error or update.contested:
+                await self._reply(item.message, problem("unavailable", update.error or "the call is contested"))
             else:
-                await self._sender.send(entry.step)
+                await self._dispatcher.send(update.change)
                 await self._reply(item.message, item.answer)
                 await crash_point_sent("tas.claim_replied")
 

@@ -35,10 +35,10 @@ PAGE_SIZE = 500
 class SwitchCommands:
     """Pauses, resumes and lists."""
 
-    def __init__(self, pool: Database, bus: Wire, sender: CallDispatcher, log: Logger) -> None:
+    def __init__(self, pool: Database, bus: Wire, dispatcher: CallDispatcher, log: Logger) -> None:
         self._pool = pool
         self._bus = bus
-        self._sender = sender
+        self._dispatcher = dispatcher
         self._log = log
 
     async def set(self, request: SetSwitch) -> SwitchSet:
@@ -90,9 +90,9 @@ class SwitchCommands:
         switches, stopping = OpenSwitches((switch,)), 0
         why = switch.model_copy(update={"paused_by": request.actor, "reason": request.reason}).told()
         async for call in self._running(request.project):
-            if switches.holding(principal_of(call), call.tool) is not None:
+            if switches.find(principal_of(call), call.tool) is not None:
                 stop = StopCall(execution_id=call.execution_id, project=call.project, toolset=call.toolset, reason=why)
-                await self._sender.send(LedgerChange(effects=(stop,)))
+                await self._dispatcher.send(LedgerChange(effects=(stop,)))
                 stopping += 1
         return stopping
 

@@ -52,20 +52,20 @@ class PendingOutcome:
     outcome: ToolOutcome
     fault: str
 
-    def decide(self, picture: DecisionContext) -> LedgerChange:
+    def decide(self, context: DecisionContext) -> LedgerChange:
         """Ask the core."""
-        step = on_outcome(
-            picture.call,
+        change = on_outcome(
+            context.call,
             self.outcome,
             self.fault,
-            picture.authorize,
-            now=picture.now,
-            approval=picture.approval,
-            fence=picture.fence,
+            context.authorize,
+            now=context.now,
+            approval=context.approval,
+            fence=context.fence,
         )
-        return hold(picture.call, step, picture.holding())
+        return hold(context.call, change, context.active_switch())
 
-    def entry(self) -> LedgerUpdate:
+    def update(self) -> LedgerUpdate:
         """Return what the book has to do."""
         again = deliveries(self.message) > 1 or self.outcome.status == "ticket_expired"
         return LedgerUpdate(
@@ -80,8 +80,8 @@ class ToolOutcomeConsumer:
         self,
         consumer: Feed,
         lane: Lane,
-        book: LedgerStore,
-        sender: CallDispatcher,
+        ledger: LedgerStore,
+        dispatcher: CallDispatcher,
         tickets: TicketIssuer,
         bus: Wire,
         dead: DeadLetters,
@@ -92,8 +92,8 @@ class ToolOutcomeConsumer:
     ) -> None:
         self._consumer = consumer
         self._lane = lane
-        self._book = book
-        self._sender = sender
+        self._ledger = ledger
+        self._dispatcher = dispatcher
         self._tickets = tickets
         self._bus = bus
         self._dead = dead
@@ -152,38 +152,38 @@ class ToolOutcomeConsumer:
     async def _confirm(self, subject: str, *keys: str) -> None:
         await self._bus.post(subject, OutcomeConfirmed(keys=keys).model_dump_json().encode())
 
-    def _entry(self, item: PendingOutcome) -> LedgerUpdate:
+    def _update(self, item: PendingOutcome) -> LedgerUpdate:
         """What memory knows of a call is not what came of its approval, which the run may have missed."""
-        entry = item.entry()
-        known = self._book.remembered(item.outcome.execution_id)
-        entry.read = entry.read or (known is not None and known.approval_id is not None)
-        return entry
+        update = item.update()
+        known = self._ledger.cached_call(item.outcome.execution_id)
+        update.read = update.read or (known is not None and known.approval_id is not None)
+        return update
 
     async def _handle(self, items: list[PendingOutcome]) -> None:
-        entries = [self._entry(item) for item in items]
-        await self._book.apply(self._lane, entries)
+        updates = [self._update(item) for item in items]
+        await self._ledger.apply(self._lane, updates)
         crash_point("tas.outcome_written")
         confirmed: dict[str, list[str]] = defaultdict(list)
-        for item, entry in zip(items, entries, strict=True):
-            if await self._finish(item, entry) and (subject := _confirm_subject(item.message)):
+        for item, update in zip(items, updates, strict=True):
+            if await self._finish(item, update) and (subject := _confirm_subject(item.message)):
                 confirmed[subject].append(item.outcome.key)
         for subject, keys in confirmed.items():
             await self._confirm(subject, *keys)
             await crash_point_sent("tas.outcome_confirmed")
 
-    async def _finish(self, item: PendingOutcome, entry: LedgerUpdate) -> bool:
+    async def _finish(self, item: PendingOutcome, update: LedgerUpdate) -> bool:
         """Send and acknowledge; say whether the outcome has found its place."""
-        if entry.error:
+        if update.error:
             # Once it is set aside it has found its place: the worker would send it again for ever.
-            return await self._dead.failed(item.message, entry.error, About(run_id=entry.run_id))
-        if entry.contested:
+            return await self._dead.failed(item.message, update.error, About(run_id=update.run_id))
+        if update.contested:
             await nak(item.message, CONTESTED_S)
             return False
-        await self._sender.send(entry.step)
+        await self._dispatcher.send(update.change)
         self._metrics.stay_seconds.labels("outcome").observe(age_s(item.message))
         await crash_point_sent("tas.outcome_before_ack")
-        if entry.step.dead:
-            await self._dead.set_aside(item.message, entry.step.dead, About(run_id=entry.run_id))
+        if update.change.dead_letter_reason:
+            await self._dead.set_aside(item.message, update.change.dead_letter_reason, About(run_id=update.run_id))
         else:
             await ack(item.message)
             await crash_point_sent("tas.outcome_acked")

@@ -42,27 +42,27 @@ class PendingRequest:
 
     message: Msg
     request: ToolRequest
-    asked: AuthorizationQuery
+    query: AuthorizationQuery
     args_digest: str
 
-    def decide(self, picture: DecisionContext) -> LedgerChange:
+    def decide(self, context: DecisionContext) -> LedgerChange:
         """Ask the core; where it first decides a call, a shadow has its say beside it."""
-        step = on_held_request(
-            picture.call,
+        change = on_held_request(
+            context.call,
             self.request,
-            self.asked,
+            self.query,
             self.args_digest,
-            picture.authorize,
-            picture.holding(self.asked.who, self.asked.tool),
-            now=picture.now,
-            fence=picture.fence,
-            approval=picture.approval,
+            context.authorize,
+            context.active_switch(self.query.who, self.query.tool),
+            now=context.now,
+            fence=context.fence,
+            approval=context.approval,
         )
-        if picture.law.shadow is None or picture.call is not None:
-            return step
-        return with_shadow_note(step, picture.traced(self.asked), picture.law)
+        if context.bundle.shadow is None or context.call is not None:
+            return change
+        return with_shadow_note(change, context.with_origin(self.query), context.bundle)
 
-    def entry(self) -> LedgerUpdate:
+    def update(self) -> LedgerUpdate:
         """Return what the book has to do."""
         request = self.request
         again = deliveries(self.message) > 1 or request.attempt > 1
@@ -70,7 +70,7 @@ class PendingRequest:
             run_id=request.run_id,
             execution_id=request.execution_id,
             project=request.project,
-            counted_for=request.root_run_id,
+            usage_run_id=request.root_run_id,
             decide=self.decide,
             fresh=not again,
             read=again,
@@ -84,8 +84,8 @@ class ToolRequestConsumer:
         self,
         consumer: Feed,
         lane: Lane,
-        book: LedgerStore,
-        sender: CallDispatcher,
+        ledger: LedgerStore,
+        dispatcher: CallDispatcher,
         dead: DeadLetters,
         metrics: TasMetrics,
         log: Logger,
@@ -96,8 +96,8 @@ class ToolRequestConsumer:
         self._telemetry = telemetry
         self._consumer = consumer
         self._lane = lane
-        self._book = book
-        self._sender = sender
+        self._ledger = ledger
+        self._dispatcher = dispatcher
         self._dead = dead
         self._metrics = metrics
         self._log = log
@@ -134,19 +134,19 @@ class ToolRequestConsumer:
         return PendingRequest(message, request, query_of_request(request, text), digest_text(text))
 
     async def _handle(self, items: list[PendingRequest]) -> None:
-        entries = [item.entry() for item in items]
+        updates = [item.update() for item in items]
         start_ns = wall_ns()
-        await self._book.apply(self._lane, entries)
+        await self._ledger.apply(self._lane, updates)
         crash_point("tas.request_written")
-        for item, entry in zip(items, entries, strict=True):
-            await self._finish(item, entry)
+        for item, update in zip(items, updates, strict=True):
+            await self._finish(item, update)
         if self._telemetry is not None and self._telemetry.enabled:
-            self._trace(self._telemetry, zip(items, entries, strict=True), start_ns)
+            self._trace(self._telemetry, zip(items, updates, strict=True), start_ns)
 
     @staticmethod
     def _trace(telemetry: Telemetry, handled: Iterable[tuple[PendingRequest, LedgerUpdate]], start_ns: int) -> None:
-        for item, entry in handled:
-            for note in entry.step.notes:
+        for item, update in handled:
+            for note in update.change.notes:
                 if note.phase == "decision":
                     span = authorization_span(
                         item.request,
@@ -159,19 +159,19 @@ class ToolRequestConsumer:
                     )
                     telemetry.record(item.request.run_id, span)
 
-    async def _finish(self, item: PendingRequest, entry: LedgerUpdate) -> None:
-        if entry.error:
-            await self._dead.failed(item.message, entry.error, about_of(item.message.data))
+    async def _finish(self, item: PendingRequest, update: LedgerUpdate) -> None:
+        if update.error:
+            await self._dead.failed(item.message, update.error, about_of(item.message.data))
             return
-        if entry.contested:
+        if update.contested:
             await nak(item.message, CONTESTED_S)
             return
-        await self._sender.send(entry.step, entry.counted_for)
+        await self._dispatcher.send(update.change, update.usage_run_id)
         self._metrics.stay_seconds.labels("request").observe(age_s(item.message))
         await crash_point_sent("tas.request_before_ack")
-        if entry.step.dead:
-            known = About(run_id=entry.run_id, project=item.request.project)  # the step itself tells the run
-            await self._dead.set_aside(item.message, entry.step.dead, known)
+        if update.change.dead_letter_reason:
+            known = About(run_id=update.run_id, project=item.request.project)  # the step itself tells the run
+            await self._dead.set_aside(item.message, update.change.dead_letter_reason, known)
         else:
             await ack(item.message)
             await crash_point_sent("tas.request_acked")

@@ -44,21 +44,21 @@ _PROPOSAL_COLUMNS = ("version", "digest", "status", "reason", "owner", "worker",
 class AccessQueries:
     """Answers questions about rights."""
 
-    def __init__(self, pool: Any, laws: PolicyCache) -> None:
+    def __init__(self, pool: Any, policy_cache: PolicyCache) -> None:
         self._pool = pool
-        self._laws = laws
+        self._policy_cache = policy_cache
         self._origins = RunKnowledgeCache()
-        self._advice = PolicyWarnings(pool, laws)
+        self._advice = PolicyWarnings(pool, policy_cache)
 
     async def check(self, request: CheckAccess) -> AccessVerdict:
         """Say what the matrix would say to a call, and how every rule for the tool was weighed."""
-        law = await self._laws.fresh(self._pool, request.project)
+        bundle = await self._policy_cache.current(self._pool, request.project)
         who = Principal(request.network, request.agent_key, request.agent_type, request.caller, request.project)
         try:
             text = canonical_json(request.args)
         except ValueError as error:
             raise ProblemError(problem("request_invalid", f"args: {error}")) from error
-        asked = AuthorizationQuery(
+        query = AuthorizationQuery(
             run_id=request.run_id,
             project=request.project,
             who=who,
@@ -74,45 +74,45 @@ class AccessQueries:
         )
         if request.run_id is not None:
             known = await self._origins.of(self._pool, {request.run_id: request.project})
-            asked = law.traced(asked, known[request.run_id])
-        ruling = law.rule(asked, request.used)
-        if request.rates and ruling.rated:
-            keys = [(request.project, rate) for rate in ruling.rated]
+            query = bundle.with_origin(query, known[request.run_id])
+        decision = bundle.authorize(query, request.used)
+        if request.rates and decision.rated:
+            keys = [(request.project, rate) for rate in decision.rated]
             rates = {rule: used for (_, rule), used in (await read_rates(self._pool, keys)).items()}
-            ruling = law.rule(asked, request.used, rates)
-        tool = law.registry.tools.get(request.tool)
-        operation = tool.spec.operation if tool else asked.operation
-        denial = ruling.denial
+            decision = bundle.authorize(query, request.used, rates)
+        tool = bundle.registry.tools.get(request.tool)
+        operation = tool.spec.operation if tool else query.operation
+        denial = decision.denial
         return AccessVerdict(
-            verdict=ruling.effect,
-            rule=ruling.rule,
-            reason=ruling.reason,
+            verdict=decision.effect,
+            rule=decision.rule,
+            reason=decision.reason,
             violation_type=denial.violation_type if denial else "",
-            policy_version=ruling.policy_version,
+            policy_version=decision.policy_version,
             allowed_tools=denial.allowed_tools if denial else (),
             suggestion=denial.suggestion if denial else "",
-            trace=law.matrix.trace(
+            trace=bundle.matrix.trace(
                 who,
                 request.tool,
                 operation,
-                asked.context(),
+                query.context(),
                 discovered=tool is not None and tool.spec.discovered,
             ),
             denial=denial,
-            origins=asked.traced.shown() if asked.traced is not None else (),
-            hints=await self._advice.about_question(who, request.tool, law),
+            origins=query.call_origin.shown() if query.call_origin is not None else (),
+            hints=await self._advice.about_question(who, request.tool, bundle),
         )
 
     async def permissions(self, request: GetPermissions) -> Permissions:
         """List every tool that some rule opens to, or bars from, this agent, whoever calls; a lead's delegates too."""
-        law = await self._laws.fresh(self._pool, request.project)
+        bundle = await self._policy_cache.current(self._pool, request.project)
         who = Principal(request.network, request.agent_key, request.agent_type, "*", request.project)
         found = []
-        for spec in (*(tool.spec for tool in law.registry.tools.values()), *await self._delegates(request)):
-            rules = law.matrix.candidates(who, spec.name, spec.operation, discovered=spec.discovered)
+        for spec in (*(tool.spec for tool in bundle.registry.tools.values()), *await self._delegates(request)):
+            rules = bundle.matrix.candidates(who, spec.name, spec.operation, discovered=spec.discovered)
             if rules:
                 found.append(_permission(spec.name, spec.operation, rules))
-        return Permissions(policy_version=law.matrix.version, permissions=tuple(found))
+        return Permissions(policy_version=bundle.matrix.version, permissions=tuple(found))
 
     async def _delegates(self, request: GetPermissions) -> tuple[ToolSpec, ...]:
         """Return the tools of a team's lead, which nobody registers: they come with the network that is in force."""
@@ -121,8 +121,8 @@ class AccessQueries:
 
     async def describe(self, request: DescribeTools) -> ToolsDescribed:
         """Return current specs; names without one are left out, and those that the grants leave no way to."""
-        law = await self._laws.fresh(self._pool, request.project)
-        known = law.registry.tools
+        bundle = await self._policy_cache.current(self._pool, request.project)
+        known = bundle.registry.tools
         names = known.keys() if request.names is None else set(request.names)
         tools = [
             tool

@@ -33,9 +33,9 @@ MAX_NAMED = 50
 class PolicyStore:
     """Applies and shows matrices."""
 
-    def __init__(self, pool: Any, laws: PolicyCache) -> None:
+    def __init__(self, pool: Any, policy_cache: PolicyCache) -> None:
         self._pool = pool
-        self._advice = PolicyWarnings(pool, laws)
+        self._advice = PolicyWarnings(pool, policy_cache)
 
     async def apply(self, request: ApplyPolicy) -> PolicyApplied:
         """Store a matrix as the next version.

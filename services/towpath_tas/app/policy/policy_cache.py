@@ -44,46 +44,46 @@ class PolicyCache:
         """*own* are the platform's own tools: every project has them."""
         self._metrics = metrics
         self._own = own
-        self._laws: dict[str, PolicyBundle] = {}
-        self._crews: dict[str, AgentDirectory] = {}
+        self._bundles: dict[str, PolicyBundle] = {}
+        self._directories: dict[str, AgentDirectory] = {}
 
     def known(self, project: str) -> PolicyBundle | None:
         """Return the law of *project* if it is in memory."""
-        return self._laws.get(project)
+        return self._bundles.get(project)
 
     def forget(self, project: str) -> None:
         """Load *project* again when it is next needed."""
-        self._laws.pop(project, None)
+        self._bundles.pop(project, None)
 
     async def of(self, source: "Lane | Any", project: str) -> PolicyBundle:
         """Return the law of *project*, loaded if it is not in memory. *source* is a lane or a pool."""
-        law = self._laws.pop(project, None)
-        if law is None:
-            law = await self._load(source, project)
-            while len(self._laws) >= MAX_PROJECTS:
-                del self._laws[next(iter(self._laws))]
-        self._laws[project] = law
-        return law
+        bundle = self._bundles.pop(project, None)
+        if bundle is None:
+            bundle = await self._load(source, project)
+            while len(self._bundles) >= MAX_PROJECTS:
+                del self._bundles[next(iter(self._bundles))]
+        self._bundles[project] = bundle
+        return bundle
 
-    def knows(self, snapshot_digest: str) -> bool:
+    def has_directory(self, snapshot_digest: str) -> bool:
         """Say whether the agents of a snapshot were asked for already."""
-        return snapshot_digest in self._crews
+        return snapshot_digest in self._directories
 
-    async def acquaint(self, source: "Lane | Any", digests: Iterable[str]) -> None:
+    async def load_directories(self, source: "Lane | Any", digests: Iterable[str]) -> None:
         """Learn the agents of snapshots; of one that is not there, or can't be read, nobody is known."""
         wanted = sorted(set(digests))
         rows = {row["digest"]: row["snapshot"] for row in await source.fetch(SWITCHES.snapshots, wanted)}
-        while self._crews and len(self._crews) + len(wanted) > MAX_DIRECTORIES:
-            del self._crews[next(iter(self._crews))]
+        while self._directories and len(self._directories) + len(wanted) > MAX_DIRECTORIES:
+            del self._directories[next(iter(self._directories))]
         for digest in wanted:
-            self._crews[digest] = _directory(rows.get(digest))
+            self._directories[digest] = _directory(rows.get(digest))
 
-    async def fresh(self, source: "Lane | Any", project: str) -> PolicyBundle:
+    async def current(self, source: "Lane | Any", project: str) -> PolicyBundle:
         """Return the law of *project* as Postgres has it now."""
         state = await source.fetchrow(QUERIES.project_state, project)
         versions = (state["policy_version"], state["registry_version"]) if state else (0, 0)
-        law = self._laws.get(project)
-        if law is not None and (law.matrix.version, law.registry.version) != versions:
+        bundle = self._bundles.get(project)
+        if bundle is not None and (bundle.matrix.version, bundle.registry.version) != versions:
             self.forget(project)
         return await self.of(source, project)
 
@@ -97,12 +97,14 @@ class PolicyCache:
         shadow = await source.fetchrow(QUERIES.shadow, project)
         matrix = Matrix([rule_from_row(json.loads(row["rule"])) for row in rules], compile_condition, policy)
         known = [*self._own, *map(_tool, tools)]  # a tool of that name that a worker registered before stays
-        law = PolicyBundle(matrix, ToolRegistry(known, matches, registry), compile_grant)
-        law.crews = self._crews
-        law.switches = OpenSwitches(Switch(**dict(row)) for row in await source.fetch(SWITCHES.open_switches, project))
+        bundle = PolicyBundle(matrix, ToolRegistry(known, matches, registry), compile_grant)
+        bundle.directories = self._directories
+        bundle.switches = OpenSwitches(
+            Switch(**dict(row)) for row in await source.fetch(SWITCHES.open_switches, project)
+        )
         if shadow is not None:
-            law.shadow = without_limits(map(rule_from_row, json.loads(shadow["rules"])), compile_condition)
-        return law
+            bundle.shadow = without_limits(map(rule_from_row, json.loads(shadow["rules"])), compile_condition)
+        return bundle
 
 
 def _directory(text: str | None) -> AgentDirectory:
@@ -112,9 +114,9 @@ def _directory(text: str | None) -> AgentDirectory:
         return {}
 
 
-def seen_versions(project: str, law: PolicyBundle) -> SeenVersions:
-    """Return the versions that *law* stands for."""
-    return SeenVersions(project, law.matrix.version, law.registry.version)
+def seen_versions(project: str, bundle: PolicyBundle) -> SeenVersions:
+    """Return the versions that *bundle* stands for."""
+    return SeenVersions(project, bundle.matrix.version, bundle.registry.version)
 
 
 def _tool(row: Any) -> ToolVersion:

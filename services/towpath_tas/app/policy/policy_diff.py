@@ -48,9 +48,9 @@ MAX_CACHED_MATRICES = 4
 class PolicyDiffs:
     """Weighs recorded calls by matrices that are not in force."""
 
-    def __init__(self, pool: Any, laws: PolicyCache) -> None:
+    def __init__(self, pool: Any, policy_cache: PolicyCache) -> None:
         self._pool = pool
-        self._laws = laws
+        self._policy_cache = policy_cache
         self._proposed: OrderedDict[str, Matrix] = OrderedDict()
         self._turn = asyncio.Lock()
 
@@ -59,8 +59,8 @@ class PolicyDiffs:
         async with self._turn:
             matrix = await self._matrix(request.text)
             after, last = await self._bounds(request)
-            law = await self._laws.fresh(self._pool, request.project)
-            weighing = PolicyComparison(matrix, law.registry.specs())
+            bundle = await self._policy_cache.current(self._pool, request.project)
+            weighing = PolicyComparison(matrix, bundle.registry.specs())
             until = monotonic() + PIECE_S
             left, span = request.limit, MIN_SPAN
             while after < last and left > 0 and monotonic() < until:
@@ -74,7 +74,7 @@ class PolicyDiffs:
                 span = MIN_SPAN if full else min(span * 2, MAX_SPAN)
                 left -= len(rows)
         return PolicyDiff(
-            version=law.matrix.version,
+            version=bundle.matrix.version,
             calls=weighing.calls,
             groups=await asyncio.to_thread(weighing.groups),
             left_out=dict(weighing.left_out),

@@ -16,9 +16,9 @@ from towpath_tas.core.policy.matrix import Matrix
 from towpath_tas.core.policy.policy_file import read_policy
 
 
-def run_test(asked: Mapping[str, Any]) -> dict[str, Any]:
+def run_test(request: Mapping[str, Any]) -> dict[str, Any]:
     """Return the cases with their lines and, where a policy was given, their results; or what is wrong with a file."""
-    read = read_expectations(asked["test"])
+    read = read_expectations(request["test"])
     if read.found is None:
         return {"file": "test", "problems": _problems(read.problems)}
     found = read.found
@@ -28,9 +28,9 @@ def run_test(asked: Mapping[str, Any]) -> dict[str, Any]:
         ],
         "policy": found.policy,
     }
-    if asked.get("policy") is None:
+    if request.get("policy") is None:
         return said
-    policy = read_policy(asked["policy"], compile_condition)
+    policy = read_policy(request["policy"], compile_condition)
     if policy.problems:
         return {"file": "policy", "problems": _problems(policy.problems)}
     return {**said, "results": _results(Matrix(policy.rules, compile_condition), found)}

@@ -91,7 +91,7 @@ class PolicyHistory:
         for _ in range(MAX_ROUNDS):
             now = await self._policies.show(GetPolicy(project=request.project))
             edited = await asyncio.to_thread(_edit, now.text, request)
-            asked = ApplyPolicy(
+            apply_request = ApplyPolicy(
                 project=request.project,
                 actor=request.actor,
                 text=edited.text,
@@ -101,7 +101,7 @@ class PolicyHistory:
                 if_version=now.version if request.if_version is None else request.if_version,
             )
             try:
-                applied = await self._policies.apply(asked)
+                applied = await self._policies.apply(apply_request)
             except ProblemError as error:
                 if error.problem.code != "policy_moved" or request.if_version is not None:
                     raise

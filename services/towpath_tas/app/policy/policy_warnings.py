@@ -35,31 +35,31 @@ class PolicyFindings(NamedTuple):
 class PolicyWarnings:
     """Looks at a matrix beside the tools, networks and decisions of its project."""
 
-    def __init__(self, pool: Any, laws: PolicyCache) -> None:
+    def __init__(self, pool: Any, policy_cache: PolicyCache) -> None:
         self._pool = pool
-        self._laws = laws
+        self._policy_cache = policy_cache
 
     async def about(self, project: str, found: ParsedPolicy) -> PolicyFindings:
         """Say what is probably wrong with a policy that can be read."""
-        law = await self._laws.fresh(self._pool, project)
-        around = await self._around(project, law)
+        bundle = await self._policy_cache.current(self._pool, project)
+        around = await self._around(project, bundle)
         doubts = await asyncio.to_thread(check, found.rules, found.lines, around)
         hints = tuple(doubt.detail for doubt in doubts if doubt.code in HINTS)
-        unused = await self._unused(project, law.matrix.version, found)
+        unused = await self._unused(project, bundle.matrix.version, found)
         return PolicyFindings(tuple(doubt for doubt in doubts if doubt.code not in HINTS), (*hints, *unused))
 
-    async def about_question(self, who: Principal, tool: str, law: PolicyBundle) -> tuple[str, ...]:
+    async def about_question(self, who: Principal, tool: str, bundle: PolicyBundle) -> tuple[str, ...]:
         """Say which networks and agents a question about *tool*, and the rules that speak of it, name in vain."""
-        around = await self._around(who.project, law)
+        around = await self._around(who.project, bundle)
         if len(around.networks) >= MAX_NETWORKS:
             return ()  # there may be more, and one of them may have the name
-        return await asyncio.to_thread(unknown_agents, who, tool, law.matrix.rules, around)
+        return await asyncio.to_thread(unknown_agents, who, tool, bundle.matrix.rules, around)
 
-    async def _around(self, project: str, law: PolicyBundle) -> ProjectNames:
+    async def _around(self, project: str, bundle: PolicyBundle) -> ProjectNames:
         networks = await self._pool.fetch(QUERIES.network_specs, project, MAX_NETWORKS)
         return ProjectNames(
             project=project,
-            tools=law.registry.specs(),
+            tools=bundle.registry.specs(),
             networks={row["network"]: agents_of(row["spec"]) for row in networks},
         )
 

@@ -23,13 +23,13 @@ MAX_VALUE_CHARS = 400
 _MISSING = object()
 
 
-def binding(call: LedgerCall, ruling: AuthorizationDecision) -> JsonObject:
+def binding(call: LedgerCall, decision: AuthorizationDecision) -> JsonObject:
     """Return everything that an approval of *call* is bound to."""
     return {
         "tool": call.tool,
         "args_digest": call.args_digest,
-        "tool_version": ruling.tool.digest if ruling.tool else "",
-        "rules": [list(pair) for pair in ruling.basis],
+        "tool_version": decision.tool.digest if decision.tool else "",
+        "rules": [list(pair) for pair in decision.basis],
         "agent": call.agent_key,
         "snapshot": call.snapshot_digest,
     }

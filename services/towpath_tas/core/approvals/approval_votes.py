@@ -43,28 +43,28 @@ def resolve(
     verdict: Literal["approved", "denied"] = "approved" if said.verdict == "approved" else "denied"
     vote = ApprovalVote(actor=said.actor, verdict=verdict, reason=said.reason, at=now)
     settled = _with_vote(approval, vote)
-    touched = call.changed()  # so that whoever looked at the call before this word has to look again
+    touched = call.next_revision()  # so that whoever looked at the call before this word has to look again
     return LedgerChange(
         call=touched,
         notes=(_note(touched, settled, vote),),
         effects=() if settled.status == "pending" else (resolution_fact(settled),),
         approvals=(settled,),
-        voted=vote,
+        vote=vote,
     )
 
 
 def format_progress(approval: Approval) -> str:
     """Say how far an approval is: `approved, 1 of 2`."""
     word = "denied" if approval.status == "denied" else "approved"
-    return f"{word}, {len(approval.in_favour)} of {approval.quorum}" if approval.quorum > 1 else word
+    return f"{word}, {len(approval.approvers)} of {approval.quorum}" if approval.quorum > 1 else word
 
 
 def _with_vote(approval: Approval, vote: ApprovalVote) -> Approval:
     """Return the approval with one more word: settled by a no, or by the last yes of its quorum."""
     after = replace(approval, votes=(*approval.votes, vote))
-    if vote.verdict != "denied" and len(after.in_favour) < after.quorum:
+    if vote.verdict != "denied" and len(after.approvers) < after.quorum:
         return after
-    status, by = ("denied", vote.actor) if vote.verdict == "denied" else ("approved", ", ".join(after.in_favour))
+    status, by = ("denied", vote.actor) if vote.verdict == "denied" else ("approved", ", ".join(after.approvers))
     return replace(after, status=status, decided_by=by, decided_at=vote.at, decided_reason=vote.reason)
 
 
@@ -73,7 +73,7 @@ def _note(call: LedgerCall, approval: Approval, vote: ApprovalVote) -> AuditNote
         "approval_id": str(approval.approval_id),
         "digest": approval.digest,
         "reason": vote.reason,
-        "votes": f"{len(approval.in_favour)} of {approval.quorum}",
+        "votes": f"{len(approval.approvers)} of {approval.quorum}",
     }
     phase = "approval.vote" if approval.status == "pending" else f"approval.{approval.status}"
     return AuditNote(phase=phase, verdict=vote.verdict, call=call, actor=vote.actor, detail=detail)
@@ -126,9 +126,9 @@ def _edit(
         return problem("revisions_used_up", f"the call was changed {approval.revisions} times")
     if digest_text(text) == call.args_digest:
         return problem("edit_refused", "these are the arguments that the call has already")
-    ruling = authorize(replace(query_of_call(call), args=said.args, args_text=text))
-    if ruling.effect == "deny":
-        return problem("edit_refused", ruling.denial.reason if ruling.denial else "the matrix denies it")
+    decision = authorize(replace(query_of_call(call), args=said.args, args_text=text))
+    if decision.effect == "deny":
+        return problem("edit_refused", decision.denial.reason if decision.denial else "the matrix denies it")
     edited = replace(
         call,
         args=text,
@@ -136,12 +136,14 @@ def _edit(
         asked_digest=call.asked_digest or call.args_digest,
         edited_by=said.actor,
     )
-    made = replace(new_approval(edited, ruling, now=now, before=approval), quorum=max(ruling.quorum, approval.quorum))
+    made = replace(
+        new_approval(edited, decision, now=now, before=approval), quorum=max(decision.quorum, approval.quorum)
+    )
     vote = None
     if made.gate_type == "approval":
         vote = ApprovalVote(actor=said.actor, verdict="edited", reason=said.reason, at=now)
         made = _with_vote(made, vote)
-    waiting = wait_for_approval(edited, made, ruling, before=approval, why=changes_between(approval, made))
+    waiting = wait_for_approval(edited, made, decision, before=approval, why=changes_between(approval, made))
     assert waiting.call is not None
     note = AuditNote(
         phase="approval.edited",
@@ -152,11 +154,11 @@ def _edit(
             **dict(waiting.notes[0].detail or {}),
             "before": {"approval_id": str(approval.approval_id), "args_digest": call.args_digest},
             "reason": said.reason,
-            "votes": f"{len(made.in_favour)} of {made.quorum}",
+            "votes": f"{len(made.approvers)} of {made.quorum}",
         },
     )
     effects = waiting.effects if made.status == "pending" else (*waiting.effects, resolution_fact(made))
-    return replace(waiting, notes=(*waiting.notes, note), effects=effects, voted=vote, edits=True)
+    return replace(waiting, notes=(*waiting.notes, note), effects=effects, vote=vote, edits=True)
 
 
 def _canonical_args(said: ResolveGate) -> str | None:

@@ -33,42 +33,42 @@ MAX_REVISIONS = 3
 """Drifts and edits of one call, each with an approval of its own; the next one opens a manual gate."""
 
 
-def deny(call: LedgerCall, ruling: AuthorizationDecision) -> LedgerChange:
+def deny(call: LedgerCall, decision: AuthorizationDecision) -> LedgerChange:
     """Refuse a call by the matrix."""
-    denial = ruling.denial or denied_lost(call.tool)
-    judged = replace(call, policy_version=ruling.policy_version, rule=ruling.rule)
-    refused = judged.changed(status=CallStatus.DENIED, fact=run_facts.denied(judged, denial))
+    denial = decision.denial or denied_lost(call.tool)
+    judged = replace(call, policy_version=decision.policy_version, rule=decision.rule)
+    refused = judged.next_revision(status=CallStatus.DENIED, fact=run_facts.denied(judged, denial))
     note = AuditNote(
         phase="decision",
         verdict="deny",
         call=refused,
-        detail={"violation_type": denial.violation_type, "reason": denial.reason, **origin_of(ruling)},
+        detail={"violation_type": denial.violation_type, "reason": denial.reason, **origin_of(decision)},
     )
-    return LedgerChange(call=refused, notes=(note,), effects=send_fact(refused), decides=True)
+    return LedgerChange(call=refused, notes=(note,), effects=send_fact(refused), policy_bound=True)
 
 
 def ask_for_approval(
-    call: LedgerCall, ruling: AuthorizationDecision, *, now: datetime, before: Approval | None = None
+    call: LedgerCall, decision: AuthorizationDecision, *, now: datetime, before: Approval | None = None
 ) -> LedgerChange:
     """Let the call wait for a person; *before* is the approval that drifted, if that is why."""
     if before is not None and before.gate_type == "manual":
-        return _give_up(call, before, ruling)
-    approval = new_approval(call, ruling, now=now, before=before)
+        return _give_up(call, before, decision)
+    approval = new_approval(call, decision, now=now, before=before)
     return wait_for_approval(
-        call, approval, ruling, before=before, why=() if before is None else changes_between(before, approval)
+        call, approval, decision, before=before, why=() if before is None else changes_between(before, approval)
     )
 
 
-def origin_of(ruling: AuthorizationDecision) -> dict[str, Any]:
+def origin_of(decision: AuthorizationDecision) -> dict[str, Any]:
     """What the audit says of where the values came from, where that was looked up."""
-    return {} if ruling.origin is None else {"origin": ruling.origin.context()}
+    return {} if decision.origin is None else {"origin": decision.origin.context()}
 
 
 def new_approval(
-    call: LedgerCall, ruling: AuthorizationDecision, *, now: datetime, before: Approval | None = None
+    call: LedgerCall, decision: AuthorizationDecision, *, now: datetime, before: Approval | None = None
 ) -> Approval:
     """Return a new approval of *call* as it is now; it revises the one *before*, if there is one."""
-    bound = binding(call, ruling)
+    bound = binding(call, decision)
     revisions = 0 if before is None else before.revisions + 1
     return Approval(
         approval_id=uuid5(call.execution_id, f"approval:{call.approvals + 1}"),
@@ -78,15 +78,15 @@ def new_approval(
         status="pending",
         digest=binding_digest(bound),
         bound=json.dumps(bound, separators=(",", ":")),
-        rule=ruling.rule or "",
-        reason=ruling.reason,
+        rule=decision.rule or "",
+        reason=decision.reason,
         requested_by=call.caller,
-        expires_at=now + timedelta(seconds=ruling.expires_s or DEFAULT_EXPIRES_S),
+        expires_at=now + timedelta(seconds=decision.expires_s or DEFAULT_EXPIRES_S),
         args=call.args,
         gate_type="manual" if revisions > MAX_REVISIONS else "approval",
         role="approver" if before is None else before.role,
-        quorum=ruling.quorum,
-        on_expiry=ruling.on_expiry if before is None or before.role != ESCALATED_TO else "deny",
+        quorum=decision.quorum,
+        on_expiry=decision.on_expiry if before is None or before.role != ESCALATED_TO else "deny",
         revisions=revisions,
         edited_by=call.edited_by,
     )
@@ -100,18 +100,18 @@ def changes_between(before: Approval, after: Approval) -> tuple[FieldChange, ...
 def wait_for_approval(
     call: LedgerCall,
     approval: Approval,
-    ruling: AuthorizationDecision,
+    decision: AuthorizationDecision,
     *,
     before: Approval | None = None,
     why: tuple[FieldChange, ...] = (),
     ends: Literal["void", "expired"] = "void",
 ) -> LedgerChange:
     """Let *call* wait for *approval*, which takes the place of the one *before* because of *why*."""
-    judged = replace(call, policy_version=ruling.policy_version, rule=ruling.rule, approvals=call.approvals + 1)
-    waiting = judged.changed(
+    judged = replace(call, policy_version=decision.policy_version, rule=decision.rule, approvals=call.approvals + 1)
+    waiting = judged.next_revision(
         status=CallStatus.AWAITING_APPROVAL,
         approval_id=approval.approval_id,
-        fact=run_facts.approval_required(judged, approval, why, ruling.origin.shown() if ruling.origin else ()),
+        fact=run_facts.approval_required(judged, approval, why, decision.origin.shown() if decision.origin else ()),
     )
     over = () if before is None else (replace(before, status=ends),)
     new = call.revision == 0  # every call uses up its limits once, with its row; asked again, it is not counted again
@@ -122,22 +122,22 @@ def wait_for_approval(
         "quorum": approval.quorum,
         "revision": approval.revisions,
         "changes": [change.model_dump(mode="json") for change in why],
-        **origin_of(ruling),
+        **origin_of(decision),
     }
     return LedgerChange(
         call=waiting,
         notes=(AuditNote(phase="decision", verdict="require_approval", call=waiting, detail=detail),),
         effects=send_fact(waiting),
         approvals=(*over, approval),
-        counted=ruling.counted if new else (),
-        rated=ruling.rated if new else (),
-        decides=True,
+        counted=decision.counted if new else (),
+        rated=decision.rated if new else (),
+        policy_bound=True,
     )
 
 
 def on_repeat(
     call: LedgerCall,
-    asked: AuthorizationQuery,
+    query: AuthorizationQuery,
     approval: Approval | None,
     authorize: Authorize,
     *,
@@ -149,43 +149,43 @@ def on_repeat(
     *deadline* is the call's from now on: the run's clock stands still while it waits for a person.
     """
     if approval is None:
-        return _refuse_lost(call, authorize(asked))
+        return _refuse_lost(call, authorize(query))
     match approval.status:
         case "approved" if now < _usable_until(approval):
-            return _consume(call, asked, approval, authorize, now=now, deadline=deadline)
+            return _consume(call, query, approval, authorize, now=now, deadline=deadline)
         case "denied":
             return _refuse(call, approval, expired=False)
         case "pending" if now < approval.expires_at:
             return LedgerChange(effects=send_fact(call))
         case "pending" if approval.on_expiry == "escalate":
-            return _escalate(call, approval, authorize(asked), now=now)
+            return _escalate(call, approval, authorize(query), now=now)
         case _:
             return _refuse(call, approval, expired=True)
 
 
 def _consume(
     call: LedgerCall,
-    asked: AuthorizationQuery,
+    query: AuthorizationQuery,
     approval: Approval,
     authorize: Authorize,
     *,
     now: datetime,
     deadline: datetime,
 ) -> LedgerChange:
-    ruling = authorize(asked)
-    if ruling.effect == "deny":
-        refused = deny(call, ruling)
+    decision = authorize(query)
+    if decision.effect == "deny":
+        refused = deny(call, decision)
         return replace(refused, approvals=(replace(approval, status="void"),))
-    if ruling.effect == "require_approval" and binding_digest(binding(call, ruling)) != approval.digest:
-        return ask_for_approval(call, ruling, now=now, before=approval)
-    spec = ruling.tool.spec if ruling.tool else None
-    permitted = call.changed(
+    if decision.effect == "require_approval" and binding_digest(binding(call, decision)) != approval.digest:
+        return ask_for_approval(call, decision, now=now, before=approval)
+    spec = decision.tool.spec if decision.tool else None
+    permitted = call.next_revision(
         status=CallStatus.PERMITTED,
-        policy_version=ruling.policy_version,
-        rule=ruling.rule,
+        policy_version=decision.policy_version,
+        rule=decision.rule,
         fact=None,
         deadline=deadline,
-        tool_version=ruling.tool.version if ruling.tool else call.tool_version,
+        tool_version=decision.tool.version if decision.tool else call.tool_version,
         effect_class=effective_class(spec) if spec else call.effect_class,
         timeout_ms=spec.timeout_ms if spec else call.timeout_ms,
         toolset=spec.toolset if spec else call.toolset,
@@ -196,37 +196,37 @@ def _consume(
         notes=(AuditNote(phase="approval.consumed", verdict="allow", call=permitted, detail=detail),),
         effects=(resolution_fact(approval), DispatchCall(call=permitted)),
         approvals=(replace(approval, status="consumed"),),
-        decides=True,
+        policy_bound=True,
     )
 
 
-def _escalate(call: LedgerCall, approval: Approval, ruling: AuthorizationDecision, *, now: datetime) -> LedgerChange:
+def _escalate(call: LedgerCall, approval: Approval, decision: AuthorizationDecision, *, now: datetime) -> LedgerChange:
     """Nobody answered in time: ask the policy admins once, and after that it is a denial."""
-    if ruling.effect == "deny":
-        refused = deny(call, ruling)
+    if decision.effect == "deny":
+        refused = deny(call, decision)
         return replace(refused, approvals=(replace(approval, status="expired"),))
     higher = replace(
-        new_approval(call, ruling, now=now, before=approval),
+        new_approval(call, decision, now=now, before=approval),
         revisions=approval.revisions,  # nothing of the call has changed
         gate_type=approval.gate_type,
         role=ESCALATED_TO,
-        quorum=max(approval.quorum, ruling.quorum),
+        quorum=max(approval.quorum, decision.quorum),
         on_expiry="deny",
-        reason=f"nobody decided by {approval.expires_at:%Y-%m-%d %H:%M} UTC: {ruling.reason or approval.reason}",
+        reason=f"nobody decided by {approval.expires_at:%Y-%m-%d %H:%M} UTC: {decision.reason or approval.reason}",
     )
-    step = wait_for_approval(
-        call, higher, ruling, before=approval, why=changes_between(approval, higher), ends="expired"
+    change = wait_for_approval(
+        call, higher, decision, before=approval, why=changes_between(approval, higher), ends="expired"
     )
-    note = replace(step.notes[0], phase="approval.escalated")
+    note = replace(change.notes[0], phase="approval.escalated")
     told = resolution_fact(replace(approval, status="expired"))
-    return replace(step, notes=(*step.notes, note), effects=(told, *step.effects))
+    return replace(change, notes=(*change.notes, note), effects=(told, *change.effects))
 
 
 def _refuse(call: LedgerCall, approval: Approval, *, expired: bool) -> LedgerChange:
     settled = replace(approval, status="expired" if expired else "denied")
     denial = denied_by_person(call.tool, approval.decided_reason, approval.rule, expired=expired)
     denial = with_alternatives(denial, (), (), escalation(denial.violation_type, None))
-    refused = call.changed(status=CallStatus.DENIED, fact=run_facts.denied(call, denial))
+    refused = call.next_revision(status=CallStatus.DENIED, fact=run_facts.denied(call, denial))
     note = AuditNote(
         phase="approval.expired" if expired else "decision",
         verdict="deny",
@@ -239,19 +239,19 @@ def _refuse(call: LedgerCall, approval: Approval, *, expired: bool) -> LedgerCha
     )
 
 
-def _give_up(call: LedgerCall, before: Approval, ruling: AuthorizationDecision) -> LedgerChange:
+def _give_up(call: LedgerCall, before: Approval, decision: AuthorizationDecision) -> LedgerChange:
     """What a person decided by hand has changed as well: nobody can approve a call that does not hold still."""
     denial = denied_changing(call.tool, before.revisions, before.rule)
-    step = deny(call, replace(ruling, effect="deny", denial=denial))
-    return replace(step, approvals=(replace(before, status="void"),))
+    change = deny(call, replace(decision, effect="deny", denial=denial))
+    return replace(change, approvals=(replace(before, status="void"),))
 
 
-def _refuse_lost(call: LedgerCall, ruling: AuthorizationDecision) -> LedgerChange:
+def _refuse_lost(call: LedgerCall, decision: AuthorizationDecision) -> LedgerChange:
     """A call that waits for an approval which is not there can't be let through by anybody."""
-    denial = ruling.denial or denied_lost(call.tool)
+    denial = decision.denial or denied_lost(call.tool)
     return deny(
         call,
-        AuthorizationDecision(effect="deny", tool=ruling.tool, policy_version=ruling.policy_version, denial=denial),
+        AuthorizationDecision(effect="deny", tool=decision.tool, policy_version=decision.policy_version, denial=denial),
     )
 
 

@@ -84,12 +84,12 @@ class LedgerCall:
             return ""
         return str(json.loads(self.context).get("workspace", ""))
 
-    def changed(self, **values: Any) -> "LedgerCall":
+    def next_revision(self, **values: Any) -> "LedgerCall":
         """Return the next revision of this row with *values*."""
         return replace(self, revision=self.revision + 1, **values)
 
     @property
-    def holder(self) -> StartClaim | None:
+    def current_claim(self) -> StartClaim | None:
         """The claim that was granted last for the current attempt; None where none was."""
         for claim in reversed(self.claims):
             if claim.granted and claim.attempt == self.attempt:
@@ -150,7 +150,7 @@ class Approval:
     votes: tuple[ApprovalVote, ...] = ()
 
     @property
-    def in_favour(self) -> tuple[str, ...]:
+    def approvers(self) -> tuple[str, ...]:
         """Who has said yes, each once."""
         return tuple(dict.fromkeys(vote.actor for vote in self.votes if vote.verdict != "denied"))
 
@@ -201,21 +201,21 @@ CallEffect = DispatchCall | SendFact | StopCall
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerChange:
-    """What one message makes of a call: the row as it becomes (None: unchanged), what to record, what to send.
+    """What one message changes: the new row (None: unchanged), what to record, what to send.
 
-    `decides` marks a step that rests on the matrix: it is stored only under the policy version that it was made with.
-    `voted` is the word that the last of `approvals` takes in; `edits` says that its arguments become the call's.
-    `counted` names the limited rules that this call uses up once, `rated` those with a rate. `dead` is the
-    reason to set the message aside.
+    A `policy_bound` change depends on the matrix: it is stored only under the policy version that it was made with.
+    `vote` is the vote that the last of `approvals` takes in; `edits` says that its arguments become the call's.
+    `counted` names the limited rules that this call uses once, `rated` those with a rate. With a `dead_letter_reason`
+    the message becomes a dead letter.
     """
 
     call: LedgerCall | None = None
     notes: tuple[AuditNote, ...] = ()
     effects: tuple[CallEffect, ...] = ()
     approvals: tuple[Approval, ...] = ()
-    voted: ApprovalVote | None = None
+    vote: ApprovalVote | None = None
     edits: bool = False
     counted: tuple[str, ...] = ()
     rated: tuple[RateLimit, ...] = ()
-    decides: bool = False
-    dead: str = ""
+    policy_bound: bool = False
+    dead_letter_reason: str = ""

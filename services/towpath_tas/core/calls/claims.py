@@ -23,35 +23,35 @@ LEASE_SLACK_MS = 10_000
 
 
 def on_claim(
-    call: LedgerCall | None, asked: ClaimStart, fault: str, *, now: datetime, fence: int = 0
+    call: LedgerCall | None, request: ClaimStart, fault: str, *, now: datetime, fence: int = 0
 ) -> tuple[LedgerChange, ClaimAnswer]:
     """Return the answer to a claim, and what it makes of the call.
 
     *fault* says what is wrong with the ticket (`TicketFault`), and is empty for a good one; *fence* is the stored one.
     """
-    reason = _refusal(call, asked, fault, now=now, fence=fence)
+    reason = _refusal(call, request, fault, now=now, fence=fence)
     if call is None or reason:
-        return _refused(call, asked, reason or "unknown_call")
+        return _refused(call, request, reason or "unknown_call")
     if call.effect_class is EffectClass.PURE:
-        return LedgerChange(), _granted(call, asked, "")
+        return LedgerChange(), _granted(call, request, "")
     until = now + timedelta(milliseconds=call.timeout_ms + LEASE_SLACK_MS)
-    holder = call.holder
-    if holder is not None and holder.claim_id == asked.claim_id:
+    holder = call.current_claim
+    if holder is not None and holder.claim_id == request.claim_id:
         kept = tuple(replace(claim, until=until) if claim is holder else claim for claim in call.claims)
-        return LedgerChange(call=call.changed(claims=kept)), _granted(call, asked, holder.probe)
+        return LedgerChange(call=call.next_revision(claims=kept)), _granted(call, request, holder.probe)
     claim = StartClaim(
-        claim_id=asked.claim_id,
+        claim_id=request.claim_id,
         attempt=call.attempt,
-        worker=asked.worker,
+        worker=request.worker,
         granted=True,
         until=until,
         at=now,
         probe=_probe(call),
     )
-    started = call.changed(status=CallStatus.STARTED, claims=(*call.claims, claim), settled_by="")
-    detail = {**_detail(asked), "probe": claim.probe} if claim.probe else _detail(asked)
-    note = AuditNote(phase="claim", verdict="granted", call=started, actor=asked.worker, detail=detail)
-    return LedgerChange(call=started, notes=(note,)), _granted(call, asked, claim.probe)
+    started = call.next_revision(status=CallStatus.STARTED, claims=(*call.claims, claim), settled_by="")
+    detail = {**_detail(request), "probe": claim.probe} if claim.probe else _detail(request)
+    note = AuditNote(phase="claim", verdict="granted", call=started, actor=request.worker, detail=detail)
+    return LedgerChange(call=started, notes=(note,)), _granted(call, request, claim.probe)
 
 
 def _probe(call: LedgerCall) -> ProbeDemand:
@@ -61,13 +61,13 @@ def _probe(call: LedgerCall) -> ProbeDemand:
     return "preferred" if call.settled_by else "required"
 
 
-def _refusal(call: LedgerCall | None, asked: ClaimStart, fault: str, *, now: datetime, fence: int) -> str:
+def _refusal(call: LedgerCall | None, request: ClaimStart, fault: str, *, now: datetime, fence: int) -> str:
     """Return why the claim is refused; an empty string when it is not. Each word is part of the contract."""
     if call is None:
         return "unknown_call"
     if call.status not in {CallStatus.PERMITTED, CallStatus.STARTED}:
         return str(call.status)
-    if asked.attempt != call.attempt:
+    if request.attempt != call.attempt:
         return "outdated"
     if fence > call.fence:
         return "fence_raised"
@@ -75,27 +75,27 @@ def _refusal(call: LedgerCall | None, asked: ClaimStart, fault: str, *, now: dat
         return f"ticket_{fault}"
     if now >= call.deadline:
         return "deadline"
-    holder = call.holder
-    if holder is None or holder.claim_id == asked.claim_id:
+    holder = call.current_claim
+    if holder is None or holder.claim_id == request.claim_id:
         return ""
     if call.effect_class is EffectClass.IRREVERSIBLE or not lease_over(call, now):
         return "claimed"
     return ""
 
 
-def _refused(call: LedgerCall | None, asked: ClaimStart, reason: str) -> tuple[LedgerChange, ClaimAnswer]:
-    answer = ClaimAnswer(granted=False, claim_id=asked.claim_id, reason=reason)
+def _refused(call: LedgerCall | None, request: ClaimStart, reason: str) -> tuple[LedgerChange, ClaimAnswer]:
+    answer = ClaimAnswer(granted=False, claim_id=request.claim_id, reason=reason)
     if call is None:
         return LedgerChange(), answer
-    detail = {**_detail(asked), "reason": reason}
-    note = AuditNote(phase="claim", verdict="refused", call=call, actor=asked.worker, detail=detail, always=True)
+    detail = {**_detail(request), "reason": reason}
+    note = AuditNote(phase="claim", verdict="refused", call=call, actor=request.worker, detail=detail, always=True)
     return LedgerChange(notes=(note,)), answer
 
 
-def _granted(call: LedgerCall, asked: ClaimStart, probe: ProbeDemand) -> ClaimAnswer:
+def _granted(call: LedgerCall, request: ClaimStart, probe: ProbeDemand) -> ClaimAnswer:
     lease_ms = call.timeout_ms + LEASE_SLACK_MS
-    return ClaimAnswer(granted=True, claim_id=asked.claim_id, start_by_ms=START_BY_MS, lease_ms=lease_ms, probe=probe)
+    return ClaimAnswer(granted=True, claim_id=request.claim_id, start_by_ms=START_BY_MS, lease_ms=lease_ms, probe=probe)
 
 
-def _detail(asked: ClaimStart) -> dict[str, object]:
-    return {"claim_id": str(asked.claim_id), "attempt": asked.attempt}
+def _detail(request: ClaimStart) -> dict[str, object]:
+    return {"claim_id": str(request.claim_id), "attempt": request.attempt}

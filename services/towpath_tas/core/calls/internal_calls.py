@@ -58,7 +58,9 @@ def on_recorded(call: LedgerCall | None, outcome: RecordOutcome) -> tuple[Ledger
         return LedgerChange(), ""  # told again: its confirmation was lost
     if call.status in _NEVER_PERMITTED:
         return LedgerChange(), f"the call is {call.status}: it can't have been applied"
-    ended = call.changed(status=CallStatus(outcome.status), fact=_finished(call, outcome), accepted=ACCEPTED_FROM_RUN)
+    ended = call.next_revision(
+        status=CallStatus(outcome.status), fact=_finished(call, outcome), accepted=ACCEPTED_FROM_RUN
+    )
     detail = {"result_digest": digest(json_safe(outcome.result)), "was": str(call.status)}
     if outcome.failure is not None:
         detail = {"code": outcome.failure.code, "reason": outcome.failure.message, "was": str(call.status)}

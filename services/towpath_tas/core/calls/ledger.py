@@ -31,7 +31,7 @@ MAX_ATTEMPTS = 20
 def on_request(
     call: LedgerCall | None,
     request: ToolRequest,
-    asked: AuthorizationQuery,
+    query: AuthorizationQuery,
     args_digest: str,
     authorize: Authorize,
     *,
@@ -41,7 +41,7 @@ def on_request(
 ) -> LedgerChange:
     """Return what a request makes of its call; *fence* is the stored one, *approval* the call's current one."""
     if call is None:
-        return _open(request, asked, args_digest, authorize, now=now, fence=fence)
+        return _open(request, query, args_digest, authorize, now=now, fence=fence)
     differing = _conflict(call, request, args_digest)
     if differing:
         return _refuse_conflict(call, differing)
@@ -52,17 +52,17 @@ def on_request(
         return void(call)
     if call.status is CallStatus.AWAITING_APPROVAL:
         deadline = max(call.deadline, request.deadline)
-        asked = asked if not call.edited_by else with_edited_args(asked, call)
-        return approvals.on_repeat(call, asked, approval, authorize, now=now, deadline=deadline)
+        query = query if not call.edited_by else with_edited_args(query, call)
+        return approvals.on_repeat(call, query, approval, authorize, now=now, deadline=deadline)
     return with_gate_resolution(
         approval, _continue_open_call(call, max(call.deadline, request.deadline), now=now, stopped=stopped)
     )
 
 
-def with_gate_resolution(approval: Approval | None, step: LedgerChange) -> LedgerChange:
+def with_gate_resolution(approval: Approval | None, change: LedgerChange) -> LedgerChange:
     """Say what came of the call's approval before anything else of it: a crash may have kept that from the run."""
     told = approvals.repeat_resolution(approval)
-    return replace(step, effects=(*told, *step.effects)) if told else step
+    return replace(change, effects=(*told, *change.effects)) if told else change
 
 
 def repeat_fact(call: LedgerCall) -> LedgerChange:
@@ -72,7 +72,7 @@ def repeat_fact(call: LedgerCall) -> LedgerChange:
 
 def void(call: LedgerCall) -> LedgerChange:
     """End a call that never started and now may not: the run was cancelled or has ended."""
-    ended = call.changed(status=CallStatus.VOID, fact=run_facts.finished(call, "void"))
+    ended = call.next_revision(status=CallStatus.VOID, fact=run_facts.finished(call, "void"))
     return LedgerChange(
         call=ended,
         notes=(AuditNote(phase="outcome", verdict="void", call=ended, detail={"reason": "the fence was raised"}),),
@@ -84,7 +84,7 @@ def unknown(call: LedgerCall, reason: str, *, probe: ProbeWord = "") -> LedgerCh
     """End a call that was started and never clearly reported: nobody can say whether it happened."""
     failure = ToolFailure(code="outcome_unknown", message=reason, hint="A person has to find out whether it happened.")
     fact = run_facts.finished(call, "unknown", failure=failure, probe=probe)
-    ended = call.changed(status=CallStatus.UNKNOWN, fact=fact, settled_by="")
+    ended = call.next_revision(status=CallStatus.UNKNOWN, fact=fact, settled_by="")
     detail = {"reason": reason, "probe": probe} if probe else {"reason": reason}
     return LedgerChange(
         call=ended,
@@ -105,7 +105,7 @@ def fail(
 ) -> LedgerChange:
     """End a call of which it is certain that it has no effect that matters; *began* is None where it may have run."""
     failure = ToolFailure(code=code, message=message, retryable=True, hint=hint, external=True, began=began)
-    ended = call.changed(
+    ended = call.next_revision(
         status=CallStatus.FAILED,
         fact=run_facts.finished(call, "failed", failure=failure, settled_by=settled_by),
         settled_by=settled_by,
@@ -118,50 +118,50 @@ def fail(
 
 def dispatch_next(call: LedgerCall, why: str, **values: Any) -> LedgerChange:
     """Send the call out once more as the next attempt, so that the broker does not take it for a repeat."""
-    again = call.changed(status=CallStatus.PERMITTED, attempt=call.attempt + 1, **values)
+    again = call.next_revision(status=CallStatus.PERMITTED, attempt=call.attempt + 1, **values)
     note = AuditNote(phase="dispatch", verdict="again", call=again, detail={"attempt": again.attempt, "reason": why})
     return LedgerChange(call=again, notes=(note,), effects=(DispatchCall(call=again),))
 
 
 def lease_over(call: LedgerCall, now: datetime) -> bool:
     """Say whether the current attempt's claim, if there is one, has run out."""
-    holder = call.holder
+    holder = call.current_claim
     return holder is not None and holder.until is not None and now >= holder.until
 
 
 def _open(
     request: ToolRequest,
-    asked: AuthorizationQuery,
+    query: AuthorizationQuery,
     args_digest: str,
     authorize: Authorize,
     *,
     now: datetime,
     fence: int,
 ) -> LedgerChange:
-    ruling = authorize(asked)
-    call = _new_row(request, asked, args_digest, ruling)
+    decision = authorize(query)
+    call = _new_row(request, query, args_digest, decision)
     if fence > request.fence:
         return void(call)
-    if ruling.effect == "deny":
-        return approvals.deny(call, ruling)
-    if ruling.effect == "require_approval":
-        return approvals.ask_for_approval(call, ruling, now=now)
-    permitted = call.changed(status=CallStatus.PERMITTED)
+    if decision.effect == "deny":
+        return approvals.deny(call, decision)
+    if decision.effect == "require_approval":
+        return approvals.ask_for_approval(call, decision, now=now)
+    permitted = call.next_revision(status=CallStatus.PERMITTED)
     return LedgerChange(
         call=permitted,
-        notes=(AuditNote(phase="decision", verdict="allow", call=permitted, detail=approvals.origin_of(ruling)),),
+        notes=(AuditNote(phase="decision", verdict="allow", call=permitted, detail=approvals.origin_of(decision)),),
         effects=(DispatchCall(call=permitted),),
-        counted=ruling.counted,
-        rated=ruling.rated,
-        decides=True,
+        counted=decision.counted,
+        rated=decision.rated,
+        policy_bound=True,
     )
 
 
 def _new_row(
-    request: ToolRequest, asked: AuthorizationQuery, args_digest: str, ruling: AuthorizationDecision
+    request: ToolRequest, query: AuthorizationQuery, args_digest: str, decision: AuthorizationDecision
 ) -> LedgerCall:
     """The row before its first decision: revision 0 stands for "not stored yet"."""
-    spec = ruling.tool.spec if ruling.tool else None
+    spec = decision.tool.spec if decision.tool else None
     context: dict[str, Any] = {}
     if request.labels:
         context["labels"] = request.labels
@@ -170,11 +170,11 @@ def _new_row(
     if request.grant is not None:
         context["grant"] = request.grant
     if request.grants:
-        context["grants"] = asked.grants
+        context["grants"] = query.grants
     if request.workspace:
         context["workspace"] = request.workspace
-    if ruling.origin is not None:
-        context["origin"] = ruling.origin.context()
+    if decision.origin is not None:
+        context["origin"] = decision.origin.context()
     return LedgerCall(
         run_id=request.run_id,
         execution_id=request.execution_id,
@@ -189,18 +189,18 @@ def _new_row(
         tool=request.tool,
         operation=spec.operation if spec else request.operation,
         toolset=spec.toolset if spec else request.toolset,
-        tool_version=ruling.tool.version if ruling.tool else 0,
+        tool_version=decision.tool.version if decision.tool else 0,
         effect_class=effective_class(spec) if spec else EffectClass.IRREVERSIBLE,
         timeout_ms=spec.timeout_ms if spec else 0,
-        args=asked.args_text,
+        args=query.args_text,
         args_digest=args_digest,
         context=json.dumps(context, separators=(",", ":")) if context else "{}",
         status=CallStatus.REQUESTED,
         fence=request.fence,
         attempt=1,
         deadline=request.deadline,
-        policy_version=ruling.policy_version,
-        rule=ruling.rule,
+        policy_version=decision.policy_version,
+        rule=decision.rule,
         revision=0,
     )
 
@@ -221,7 +221,7 @@ def _refuse_conflict(call: LedgerCall, differing: list[str]) -> LedgerChange:
     return LedgerChange(
         notes=(AuditNote(phase="conflict", verdict="refused", call=call, detail={"differs": differing}, always=True),),
         effects=(SendFact(run_id=call.run_id, fact=run_facts.conflict(call.run_id, call.execution_id, message)),),
-        dead=message,
+        dead_letter_reason=message,
     )
 
 
@@ -233,7 +233,7 @@ def _continue_open_call(call: LedgerCall, deadline: datetime, *, now: datetime, 
             hint = "Try again later, or without it."
             return fail(call, "timeout", "no result came before the deadline", hint=hint, began=None)
         return _dispatch_same(call, deadline)
-    if call.holder is None:
+    if call.current_claim is None:
         if not late:
             return _dispatch_same(call, deadline)
         if call.ever_claimed:
@@ -250,7 +250,7 @@ def _dispatch_same(call: LedgerCall, deadline: datetime) -> LedgerChange:
     """Send the attempt once more; the broker drops it where it still has it. A later deadline is kept for claims."""
     if deadline <= call.deadline:
         return LedgerChange(effects=(DispatchCall(call=call),))
-    renewed = call.changed(deadline=deadline)
+    renewed = call.next_revision(deadline=deadline)
     return LedgerChange(call=renewed, effects=(DispatchCall(call=renewed),))
 
 

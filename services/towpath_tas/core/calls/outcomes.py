@@ -48,9 +48,11 @@ def on_outcome(
     *fault* says what is wrong with its ticket, if anything; *fence* is the stored one.
     """
     if call is None:
-        return LedgerChange(dead="an outcome for a call that is not in the ledger")
+        return LedgerChange(dead_letter_reason="an outcome for a call that is not in the ledger")
     if fault:
-        return _evidence(call, outcome, f"ticket {fault}", dead=f"an outcome with a ticket that is {fault}")
+        return _evidence(
+            call, outcome, f"ticket {fault}", dead_letter_reason=f"an outcome with a ticket that is {fault}"
+        )
     if call.accepted == _key(outcome):
         return repeat_fact(call)  # the same outcome again: its confirmation was lost
     if outcome.status == "ticket_expired":
@@ -143,9 +145,9 @@ def _end_uncertain(call: LedgerCall, outcome: ToolOutcome) -> LedgerChange:
         return _evidence(call, outcome, f"the call is {call.status} already")
     if _superseded_reason(call, outcome):
         return _evidence(call, outcome, _superseded_reason(call, outcome))
-    step = unknown(call, f"{outcome.failure.code}: {outcome.failure.message}", probe=outcome.probe)
+    change = unknown(call, f"{outcome.failure.code}: {outcome.failure.message}", probe=outcome.probe)
     note = AuditNote(phase="evidence", verdict=outcome.status, call=call, actor=outcome.worker, detail=_detail(outcome))
-    return LedgerChange(call=step.call, notes=(*step.notes, note), effects=step.effects)
+    return LedgerChange(call=change.call, notes=(*change.notes, note), effects=change.effects)
 
 
 def _accept(call: LedgerCall, outcome: ToolOutcome) -> LedgerChange:
@@ -153,7 +155,7 @@ def _accept(call: LedgerCall, outcome: ToolOutcome) -> LedgerChange:
     result_digest = outcome.result_digest
     if not outcome.blob:
         result_digest, outcome = _with_digest(outcome)
-    ended = call.changed(
+    ended = call.next_revision(
         status=CallStatus.SUCCEEDED if succeeded else CallStatus.FAILED,
         fact=run_facts.reported(call, outcome, result_digest),
         accepted=_key(outcome),
@@ -198,22 +200,24 @@ def _authorize_again(
         if call.ever_claimed:
             return unknown(call, f"an earlier attempt was started and never reported, and {said}")
         return fail(call, "not_started", said, began=None if call.effect_class is EffectClass.PURE else False)
-    ruling = authorize(query_of_call(call))
-    if ruling.effect == "deny" or (ruling.effect == "require_approval" and not is_covered(call, approval, ruling)):
+    decision = authorize(query_of_call(call))
+    if decision.effect == "deny" or (
+        decision.effect == "require_approval" and not is_covered(call, approval, decision)
+    ):
         if call.ever_claimed:  # "denied" would say that it did not happen
             return unknown(call, "it may not run again, and an earlier attempt was started and never reported")
-        if ruling.effect == "deny":
-            return approvals.deny(call, ruling)
-        return approvals.ask_for_approval(call, ruling, now=now, before=approval)
-    step = dispatch_next(call, "the ticket ended", policy_version=ruling.policy_version, rule=ruling.rule)
-    return LedgerChange(call=step.call, notes=step.notes, effects=step.effects, decides=True)
+        if decision.effect == "deny":
+            return approvals.deny(call, decision)
+        return approvals.ask_for_approval(call, decision, now=now, before=approval)
+    change = dispatch_next(call, "the ticket ended", policy_version=decision.policy_version, rule=decision.rule)
+    return LedgerChange(call=change.call, notes=change.notes, effects=change.effects, policy_bound=True)
 
 
-def is_covered(call: LedgerCall, approval: Approval | None, ruling: AuthorizationDecision) -> bool:
+def is_covered(call: LedgerCall, approval: Approval | None, decision: AuthorizationDecision) -> bool:
     """Say whether the approval that this call has used up is for exactly what would run now."""
     if approval is None or approval.status != "consumed":
         return False
-    return binding_digest(binding(call, ruling)) == approval.digest
+    return binding_digest(binding(call, decision)) == approval.digest
 
 
 def _from_holder(call: LedgerCall, outcome: ToolOutcome) -> bool:
@@ -222,7 +226,7 @@ def _from_holder(call: LedgerCall, outcome: ToolOutcome) -> bool:
     return any(claim.granted and claim.claim_id == outcome.claim_id for claim in call.claims)
 
 
-def _evidence(call: LedgerCall, outcome: ToolOutcome, why: str, *, dead: str = "") -> LedgerChange:
+def _evidence(call: LedgerCall, outcome: ToolOutcome, why: str, *, dead_letter_reason: str = "") -> LedgerChange:
     note = AuditNote(
         phase="evidence",
         verdict=outcome.status,
@@ -231,7 +235,7 @@ def _evidence(call: LedgerCall, outcome: ToolOutcome, why: str, *, dead: str = "
         detail={**_detail(outcome), "reason": why},
         always=True,
     )
-    return LedgerChange(notes=(note,), dead=dead)
+    return LedgerChange(notes=(note,), dead_letter_reason=dead_letter_reason)
 
 
 def _key(outcome: ToolOutcome) -> str:

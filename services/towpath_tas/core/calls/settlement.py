@@ -24,17 +24,19 @@ def on_fence(call: LedgerCall, reason: str, *, now: datetime) -> LedgerChange:
     stop = StopCall(
         project=call.project, toolset=call.toolset, execution_id=call.execution_id, reason=reason or "cancelled"
     )
-    if call.holder is not None and not lease_over(call, now):
+    if call.current_claim is not None and not lease_over(call, now):
         return LedgerChange(effects=(stop,))
-    step = unknown(call, "the run was stopped while it ran, and it never reported") if call.ever_claimed else void(call)
+    change = (
+        unknown(call, "the run was stopped while it ran, and it never reported") if call.ever_claimed else void(call)
+    )
     # The answer to raise_fence tells the run; a fact for each call besides would only be ignored.
     may_run = call.effect_class is EffectClass.PURE and call.status is CallStatus.PERMITTED
-    return LedgerChange(call=step.call, notes=step.notes, effects=(stop,) if may_run else ())
+    return LedgerChange(call=change.call, notes=change.notes, effects=(stop,) if may_run else ())
 
 
 def is_live(call: LedgerCall, now: datetime) -> bool:
     """Say whether somebody holds a claim to this call right now."""
-    return call.status not in FINAL and call.holder is not None and not lease_over(call, now)
+    return call.status not in FINAL and call.current_claim is not None and not lease_over(call, now)
 
 
 def on_settle(
@@ -59,17 +61,19 @@ def on_settle(
             return problem("fence_raised", f"run {call.run_id} was stopped; the call can't run again")
         case "retry":
             deadline = now + timedelta(milliseconds=call.timeout_ms) + RETRY_GRACE
-            step = dispatch_next(call, f"{actor} said retry: {reason}", deadline=deadline, fact=None, settled_by=actor)
+            change = dispatch_next(
+                call, f"{actor} said retry: {reason}", deadline=deadline, fact=None, settled_by=actor
+            )
             notes = tuple(
                 AuditNote(phase="settled", verdict="retry", call=note.call, actor=actor, detail=note.detail)
-                for note in step.notes
+                for note in change.notes
             )
-            return LedgerChange(call=step.call, notes=notes, effects=step.effects)
+            return LedgerChange(call=change.call, notes=notes, effects=change.effects)
 
 
 def _happened(call: LedgerCall, actor: str, reason: str) -> LedgerChange:
     result = {"note": "A person found that the call happened; its own result was lost.", "reason": reason}
-    ended = call.changed(
+    ended = call.next_revision(
         status=CallStatus.SUCCEEDED,
         fact=run_facts.finished(call, "succeeded", result=result, settled_by=actor),
         settled_by=actor,

@@ -35,25 +35,25 @@ HELD_VERDICT = "held"
 """The verdict of an entry about a next attempt that a switch keeps from going out."""
 
 
-def hold(before: LedgerCall | None, step: LedgerChange, switch: Switch | None) -> LedgerChange:
-    """Return *step*, or where it would send its call out under *switch* the step that lets the call wait instead.
+def hold(before: LedgerCall | None, change: LedgerChange, switch: Switch | None) -> LedgerChange:
+    """Return *change*, or where it would send its call out under *switch* the step that lets the call wait instead.
 
     Whatever is sent out again rests on the switches as well: it is stored only if they are still those of now.
     """
-    sent = next((effect.call for effect in step.effects if isinstance(effect, DispatchCall)), None)
+    sent = next((effect.call for effect in change.effects if isinstance(effect, DispatchCall)), None)
     if sent is None:
-        return step
+        return change
     if switch is None:
-        return replace(step, call=step.call or sent.changed(), decides=True)
-    held = _held(before, step.call or sent.changed(), switch)
-    notes = tuple(_as_held_attempt(note) for note in step.notes if note.phase != "decision")
-    others = tuple(effect for effect in step.effects if not isinstance(effect, DispatchCall))
+        return replace(change, call=change.call or sent.next_revision(), policy_bound=True)
+    held = _held(before, change.call or sent.next_revision(), switch)
+    notes = tuple(_as_held_attempt(note) for note in change.notes if note.phase != "decision")
+    others = tuple(effect for effect in change.effects if not isinstance(effect, DispatchCall))
     return replace(
-        step,
+        change,
         call=held,
         notes=(*(replace(note, call=held) for note in notes), _held_note(held, switch)),
         effects=(*others, *_send_fact(held)),
-        decides=True,
+        policy_bound=True,
     )
 
 
@@ -63,17 +63,19 @@ def _as_held_attempt(note: AuditNote) -> AuditNote:
 
 
 def hold_claim(
-    call: LedgerCall | None, step: LedgerChange, answer: ClaimAnswer, switch: Switch | None
+    call: LedgerCall | None, change: LedgerChange, answer: ClaimAnswer, switch: Switch | None
 ) -> tuple[LedgerChange, ClaimAnswer]:
     """Return the answer to a claim under *switch*: a new start is refused and its call waits, what runs goes on."""
-    starts = step.call is not None and call is not None and len(step.call.claims) > len(call.claims)
+    starts = change.call is not None and call is not None and len(change.call.claims) > len(call.claims)
     if switch is None or call is None or not starts:
-        return (replace(step, decides=True) if starts else step), answer
-    held = _held(call, call.changed(), switch)
+        return (replace(change, policy_bound=True) if starts else change), answer
+    held = _held(call, call.next_revision(), switch)
     refused = AuditNote(
-        phase="claim", verdict="refused", call=held, actor=step.notes[0].actor, detail={"reason": PAUSED_REASON}
+        phase="claim", verdict="refused", call=held, actor=change.notes[0].actor, detail={"reason": PAUSED_REASON}
     )
-    waits = LedgerChange(call=held, notes=(refused, _held_note(held, switch)), effects=_send_fact(held), decides=True)
+    waits = LedgerChange(
+        call=held, notes=(refused, _held_note(held, switch)), effects=_send_fact(held), policy_bound=True
+    )
     none = {"granted": False, "reason": PAUSED_REASON, "start_by_ms": 0, "lease_ms": 0, "probe": ""}
     return waits, answer.model_copy(update=none)
 
@@ -81,7 +83,7 @@ def hold_claim(
 def on_held_request(
     call: LedgerCall | None,
     request: ToolRequest,
-    asked: AuthorizationQuery,
+    query: AuthorizationQuery,
     args_digest: str,
     authorize: Authorize,
     switch: Switch | None,
@@ -92,17 +94,17 @@ def on_held_request(
 ) -> LedgerChange:
     """Return what a request makes of its call (`ledger.on_request`), with *switch* holding it or nothing (None)."""
     if call is None or call.status is not CallStatus.REQUESTED:
-        step = on_request(call, request, asked, args_digest, authorize, now=now, fence=fence, approval=approval)
-        return hold(call, step, switch)
+        change = on_request(call, request, query, args_digest, authorize, now=now, fence=fence, approval=approval)
+        return hold(call, change, switch)
     until = max(call.deadline, request.deadline, now + timedelta(milliseconds=call.timeout_ms) + RELEASED_GRACE)
     free = replace(call, status=CallStatus.PERMITTED, deadline=until)
-    step = on_request(free, request, asked, args_digest, authorize, now=now, fence=fence, approval=approval)
-    if not any(isinstance(effect, DispatchCall) for effect in step.effects):
-        return step  # a conflict, or its run was stopped meanwhile
+    change = on_request(free, request, query, args_digest, authorize, now=now, fence=fence, approval=approval)
+    if not any(isinstance(effect, DispatchCall) for effect in change.effects):
+        return change  # a conflict, or its run was stopped meanwhile
     if switch is not None:
         return _still_held(call, switch)
     return _release(
-        call, asked if not call.edited_by else with_edited_args(asked, call), authorize, approval, now, until
+        call, query if not call.edited_by else with_edited_args(query, call), authorize, approval, now, until
     )
 
 
@@ -124,46 +126,46 @@ def _still_held(call: LedgerCall, switch: Switch) -> LedgerChange:
 
     The row is touched, so that it is not said by a replica that has not heard of the switch being opened.
     """
-    moved = call.changed(fact=paused_fact(call, switch))
+    moved = call.next_revision(fact=paused_fact(call, switch))
     notes = () if moved.fact == call.fact else (_held_note(moved, switch),)
-    return LedgerChange(call=moved, notes=notes, effects=_send_fact(moved), decides=True)
+    return LedgerChange(call=moved, notes=notes, effects=_send_fact(moved), policy_bound=True)
 
 
 def _release(
     call: LedgerCall,
-    asked: AuthorizationQuery,
+    query: AuthorizationQuery,
     authorize: Authorize,
     approval: Approval | None,
     now: datetime,
     until: datetime,
 ) -> LedgerChange:
-    ruling = authorize(asked)
-    refused = ruling.effect == "deny"
-    if refused or (ruling.effect == "require_approval" and not is_covered(call, approval, ruling)):
+    decision = authorize(query)
+    refused = decision.effect == "deny"
+    if refused or (decision.effect == "require_approval" and not is_covered(call, approval, decision)):
         if call.ever_claimed:  # "denied" would say that it did not happen
             return unknown(call, "it may not run again, and an earlier attempt was started and never reported")
         if refused:
-            return approvals.deny(call, ruling)
-        return approvals.ask_for_approval(call, ruling, now=now, before=approval)
-    released = _permitted(call, ruling, until)
+            return approvals.deny(call, decision)
+        return approvals.ask_for_approval(call, decision, now=now, before=approval)
+    released = _permitted(call, decision, until)
     detail = {"held_by": str(_switch_of(call))}
     return LedgerChange(
         call=released,
         notes=(AuditNote(phase="decision", verdict="allow", call=released, detail=detail),),
         effects=(*_resumed(call), DispatchCall(call=released)),
-        decides=True,
+        policy_bound=True,
     )
 
 
-def _permitted(call: LedgerCall, ruling: AuthorizationDecision, until: datetime) -> LedgerCall:
-    spec = ruling.tool.spec if ruling.tool else None
-    return call.changed(
+def _permitted(call: LedgerCall, decision: AuthorizationDecision, until: datetime) -> LedgerCall:
+    spec = decision.tool.spec if decision.tool else None
+    return call.next_revision(
         status=CallStatus.PERMITTED,
-        policy_version=ruling.policy_version,
-        rule=ruling.rule,
+        policy_version=decision.policy_version,
+        rule=decision.rule,
         fact=None,
         deadline=until,
-        tool_version=ruling.tool.version if ruling.tool else call.tool_version,
+        tool_version=decision.tool.version if decision.tool else call.tool_version,
         effect_class=effective_class(spec) if spec else call.effect_class,
         timeout_ms=spec.timeout_ms if spec else call.timeout_ms,
         toolset=spec.toolset if spec else call.toolset,

@@ -114,7 +114,7 @@ def read_expectations(text: str) -> ParsedPolicyTest:
 def run_case(matrix: Matrix, case: PolicyTestCase, compile_grant: ConditionCompiler) -> CaseResult:
     """Return what *matrix* says to *case*."""
     who = Principal(case.who.network, case.who.agent, case.who.agent_type, case.who.caller, case.who.project)
-    asked = AuthorizationQuery(
+    query = AuthorizationQuery(
         run_id=None,
         project=case.who.project,
         who=who,
@@ -127,8 +127,8 @@ def run_case(matrix: Matrix, case: PolicyTestCase, compile_grant: ConditionCompi
         grants=grant_chain((), case.grant),
         spent_usd=case.spent_usd,
     )
-    context = {**asked.context(), "origin": case.origin}
-    if not granted(asked.grants, case.tool, case.operation, context, compile_grant):
+    context = {**query.context(), "origin": case.origin}
+    if not granted(query.grants, case.tool, case.operation, context, compile_grant):
         return CaseResult(verdict="deny", rule=None, reason=Violation.NOT_GRANTED)
     used = LimitUsage(calls=case.used, rates=case.rates, spent_usd=case.spent_usd)
     verdict = matrix.decide(who, case.tool, case.operation, context, used, discovered=case.discovered)

@@ -123,18 +123,18 @@ def _agents(rule: Rule, around: ProjectNames) -> Iterator[Finding]:
         return
     networks = matching(rule.network, around.networks)
     if not networks:
-        asked = did_you_mean(rule.network, list(around.networks))
-        yield "network_unknown", f"no published network matches {rule.network!r}{asked}"
+        suggestion = did_you_mean(rule.network, list(around.networks))
+        yield "network_unknown", f"no published network matches {rule.network!r}{suggestion}"
         return
     agents = [agent for name in networks for agent in around.networks[name]]
     named = [agent for agent in agents if glob_matches(rule.agent, agent.key)]
     meant_ones = [agent for agent in named if glob_matches(rule.agent_type, agent.kind)]
     if not named:
-        asked = did_you_mean(rule.agent, [agent.key for agent in agents])
-        yield "agent_unknown", f"no agent of {_listed(networks)} matches {rule.agent!r}{asked}"
+        suggestion = did_you_mean(rule.agent, [agent.key for agent in agents])
+        yield "agent_unknown", f"no agent of {_listed(networks)} matches {rule.agent!r}{suggestion}"
     elif not meant_ones:
-        asked = did_you_mean(rule.agent_type, [agent.kind for agent in named if agent.kind])
-        yield "agent_type_unknown", f"no agent that it names is of a type that matches {rule.agent_type!r}{asked}"
+        suggestion = did_you_mean(rule.agent_type, [agent.kind for agent in named if agent.kind])
+        yield "agent_type_unknown", f"no agent that it names is of a type that matches {rule.agent_type!r}{suggestion}"
     elif rule.effect != "deny" and not any(matching(rule.tool, agent.tools) for agent in meant_ones):
         yield "not_equipped", f"no agent that it names is equipped with a tool that matches {rule.tool!r}"
 

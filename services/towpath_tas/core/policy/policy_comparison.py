@@ -83,12 +83,12 @@ class PolicyComparison:
         if why is not None or call is None:
             self.left_out[why or FORGOTTEN] += 1
             return
-        asked = with_origin(self._matrix, query_of_call(call), call.operation, self._specs.get(call.tool))
-        if asked is None:
+        query = with_known_origin(self._matrix, query_of_call(call), call.operation, self._specs.get(call.tool))
+        if query is None:
             self.left_out[ORIGIN_UNREAD] += 1
             return
         self.calls += 1
-        verdict = decide_again(self._matrix, asked, call.operation, self._specs.get(call.tool))
+        verdict = decide_again(self._matrix, query, call.operation, self._specs.get(call.tool))
         if verdict.effect == recorded.verdict:
             return
         key = (CHANGES[verdict.effect], recorded.verdict, call.network, call.agent_key, call.tool)
@@ -114,28 +114,28 @@ class PolicyComparison:
         )
 
 
-def decide_again(matrix: Matrix, asked: AuthorizationQuery, operation: str, spec: ToolSpec | None) -> MatrixVerdict:
+def decide_again(matrix: Matrix, query: AuthorizationQuery, operation: str, spec: ToolSpec | None) -> MatrixVerdict:
     """Return what *matrix* says to a call."""
     found = spec is not None and spec.discovered
-    return matrix.decide(asked.who, asked.tool, operation, asked.context(), discovered=found)
+    return matrix.decide(query.who, query.tool, operation, query.context(), discovered=found)
 
 
-def with_origin(
-    matrix: Matrix, asked: AuthorizationQuery, operation: str, spec: ToolSpec | None
+def with_known_origin(
+    matrix: Matrix, query: AuthorizationQuery, operation: str, spec: ToolSpec | None
 ) -> AuthorizationQuery | None:
-    """Return *asked* with what is known of its values' origin; None where *matrix* would have to know more.
+    """Return *query* with what is known of its values' origin; None where *matrix* would have to know more.
 
     Where a value came from is only looked up for calls where a rule or a person asks, so most records don't say.
     """
-    if asked.origin is not None or not matrix.names_origin:
-        return asked
-    near = matrix.candidates(asked.who, asked.tool, operation)
+    if query.origin is not None or not matrix.names_origin:
+        return query
+    near = matrix.candidates(query.who, query.tool, operation)
     naming = [rule.when for rule in near if rule.when is not None and origin_members(rule.when)]
     if not naming:
-        return asked
+        return query
     if spec is None or needs_knowledge(naming, spec):
         return None
-    return replace(asked, origin=origin_without_reading(spec))
+    return replace(query, origin=origin_without_reading(spec))
 
 
 def _not_comparable(recorded: RecordedDecision) -> str | None:
@@ -172,26 +172,26 @@ SHADOW_PHASE = "shadow"
 """The phase of the audit entry that tells a divergence; its verdict is `allow->deny`: decided, and said otherwise."""
 
 
-def with_shadow_note(step: LedgerChange, asked: AuthorizationQuery, law: PolicyBundle) -> LedgerChange:
-    """Return *step*, which first decided the call that *asked* about, with the word of *law*'s shadow if it differs."""
-    decided = next((note for note in step.notes if note.phase == "decision"), None)
-    tool = law.registry.tools.get(asked.tool)
-    if law.shadow is None or decided is None or tool is None or not _by_matrix(decided):
-        return step
-    told = replace(asked, origin=json.loads(decided.call.context).get("origin"))
-    known = with_origin(law.shadow, told, tool.spec.operation, tool.spec)
+def with_shadow_note(change: LedgerChange, query: AuthorizationQuery, bundle: PolicyBundle) -> LedgerChange:
+    """Return *change*, the first decision about *query*, with an audit note where the shadow policy differs."""
+    decided = next((note for note in change.notes if note.phase == "decision"), None)
+    tool = bundle.registry.tools.get(query.tool)
+    if bundle.shadow is None or decided is None or tool is None or not _by_matrix(decided):
+        return change
+    told = replace(query, origin=json.loads(decided.call.context).get("origin"))
+    known = with_known_origin(bundle.shadow, told, tool.spec.operation, tool.spec)
     if known is None:
-        return step  # decided before anybody looked where its values come from
-    verdict = decide_again(law.shadow, known, tool.spec.operation, tool.spec)
+        return change  # decided before anybody looked where its values come from
+    verdict = decide_again(bundle.shadow, known, tool.spec.operation, tool.spec)
     if verdict.effect == decided.verdict:
-        return step
+        return change
     note = AuditNote(
         phase=SHADOW_PHASE,
         verdict=f"{decided.verdict}->{verdict.effect}",
         call=decided.call,
         detail={"rule": verdict.rule.name if verdict.rule else None},
     )
-    return replace(step, notes=(*step.notes, note))
+    return replace(change, notes=(*change.notes, note))
 
 
 def _by_matrix(decided: AuditNote) -> bool:

@@ -46,7 +46,7 @@ def test_a_server_can_not_take_the_place_of_a_tool_that_was_written_here() -> No
 def test_a_held_tool_is_denied_by_name_of_what_waits(held_by: int, effect: str) -> None:
     rule = Rule(name="find", effect="allow", tool="notes.find", digest="d")
     registry = ToolRegistry([accepted(FIND, held_by=held_by)], matches)
-    law = PolicyBundle(Matrix([rule], compile_condition, 1), registry, compile_grant)
+    bundle = PolicyBundle(Matrix([rule], compile_condition, 1), registry, compile_grant)
     asked = AuthorizationQuery(
         run_id=uuid4(),
         project="default",
@@ -58,12 +58,12 @@ def test_a_held_tool_is_denied_by_name_of_what_waits(held_by: int, effect: str) 
         args_text=canonical_json({}),
         labels={},
     )
-    ruling = law.rule(asked)
-    assert ruling.effect == effect
+    decision = bundle.authorize(asked)
+    assert decision.effect == effect
     if held_by:
-        assert ruling.denial is not None
-        assert ruling.denial.violation_type == "tool_drifted"
-        assert "version 2" in ruling.denial.reason
+        assert decision.denial is not None
+        assert decision.denial.violation_type == "tool_drifted"
+        assert "version 2" in decision.denial.reason
 
 
 def test_a_spec_without_the_new_members_keeps_its_digest() -> None:

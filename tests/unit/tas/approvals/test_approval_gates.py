@@ -6,7 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from tests.support.tas.tas_calls import NOW, after, ask, decide, outcome, ruling, waiting, word
+from tests.support.tas.tas_calls import NOW, after, ask, decide, decision, outcome, waiting, word
 
 from towpath_contracts.problems.registry import Problem
 from towpath_contracts.tools.calls import CallStatus
@@ -42,24 +42,24 @@ def test_the_same_word_of_the_same_person_is_told_again_and_changes_nothing(stat
 
 def test_a_run_that_asks_again_after_its_gate_hears_first_what_was_said_there() -> None:
     call, approval, _ = said_at_the_gate("approved")
-    used = ask(call, ruled=ruling("require_approval"), approval=approval, now=after(20))
+    used = ask(call, ruled=decision("require_approval"), approval=approval, now=after(20))
     assert used.call is not None
     consumed = used.approvals[0]
     again = ask(used.call, approval=consumed, now=after(25))
     assert [fact["verdict"] for fact in facts(again)] == ["approved"]
     assert [effect.call for effect in again.effects if isinstance(effect, DispatchCall)] == [used.call]
-    ended = used.call.changed(status=CallStatus.FAILED, fact='{"type": "tool.finished"}')
+    ended = used.call.next_revision(status=CallStatus.FAILED, fact='{"type": "tool.finished"}')
     assert [fact["type"] for fact in facts(ask(ended, approval=consumed))] == ["gate.resolved", "tool.finished"]
 
 
 def test_a_run_that_missed_its_gate_hears_of_it_before_the_outcome() -> None:
     call, approval, _ = said_at_the_gate("approved")
-    used = ask(call, ruled=ruling("require_approval"), approval=approval, now=after(20))
+    used = ask(call, ruled=decision("require_approval"), approval=approval, now=after(20))
     assert used.call is not None
     claim = StartClaim(claim_id=uuid4(), attempt=used.call.attempt, worker="w1", granted=True, until=after(60))
-    running = used.call.changed(status=CallStatus.STARTED, claims=(claim,))
+    running = used.call.next_revision(status=CallStatus.STARTED, claims=(claim,))
     said = outcome(running, claim.claim_id)
-    step = on_outcome(running, said, "", lambda _: ruling(), now=after(30), approval=used.approvals[0])
+    step = on_outcome(running, said, "", lambda _: decision(), now=after(30), approval=used.approvals[0])
     assert [fact["type"] for fact in facts(step)] == ["gate.resolved", "tool.finished"]
 
 

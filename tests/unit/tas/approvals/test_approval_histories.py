@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.support.tas.tas_calls import ARGS, after, ask, request, ruling, version, word
+from tests.support.tas.tas_calls import ARGS, after, ask, decision, request, version, word
 
 from towpath_contracts.problems.registry import Problem
 from towpath_contracts.tools.calls import CallStatus, EffectClass
@@ -53,7 +53,7 @@ class Approving(RuleBasedStateMachine):
         self.permits = 0
         self.call: LedgerCall | None = None
         self.approval: Approval | None = None
-        self.take(ask(None, ruled=self.law(), now=self.now))
+        self.take(ask(None, ruled=self.bundle(), now=self.now))
 
     @property
     def now(self) -> datetime:
@@ -63,10 +63,10 @@ class Approving(RuleBasedStateMachine):
     def about(self) -> str:
         return json.dumps([self.args, self.basis, self.tool], sort_keys=True)
 
-    def law(self, asked: AuthorizationQuery | None = None) -> AuthorizationDecision:
+    def bundle(self, asked: AuthorizationQuery | None = None) -> AuthorizationDecision:
         args = self.args if asked is None else asked.args
         effect = "deny" if args.get("amount") == FORBIDDEN else self.effect
-        return ruling(
+        return decision(
             effect,
             basis=(("rule-1", self.basis),),
             tool=version(EffectClass.IRREVERSIBLE, self.tool),
@@ -96,7 +96,7 @@ class Approving(RuleBasedStateMachine):
     def the_run_asks(self, times: int) -> None:
         for _ in range(times):
             asked = request(deadline=after(self.seconds + 60))
-            self.take(ask(self.call, asked, self.law(), now=self.now, approval=self.approval))
+            self.take(ask(self.call, asked, self.bundle(), now=self.now, approval=self.approval))
 
     @rule(actor=st.sampled_from(PEOPLE), verdict=st.sampled_from(["approved", "approved", "approved", "denied"]))
     @precondition(lambda self: self.call is not None and self.call.status is CallStatus.AWAITING_APPROVAL)
@@ -115,7 +115,7 @@ class Approving(RuleBasedStateMachine):
         assert self.call is not None and self.approval is not None
         said = word(self.approval, actor=actor, roles=("viewer",))
         before = len(self.words)
-        answer = resolve(self.call, self.approval, said, self.law, now=self.now)
+        answer = resolve(self.call, self.approval, said, self.bundle, now=self.now)
         repeats = any(one.actor == actor and one.verdict != "denied" for one in self.words)
         assert isinstance(answer, Problem) or (repeats and answer.call is None)
         assert len(self.words) == before
@@ -123,7 +123,7 @@ class Approving(RuleBasedStateMachine):
     def speak(self, actor: str, verdict: str, **more: Any) -> None:
         assert self.call is not None and self.approval is not None
         said = word(self.approval, verdict, actor=actor, roles=(self.gate["role"],), **more)
-        answer = resolve(self.call, self.approval, said, self.law, now=self.now)
+        answer = resolve(self.call, self.approval, said, self.bundle, now=self.now)
         if isinstance(answer, Problem) or answer.call is None:
             return
         assert actor != REQUESTER or verdict == "denied", "who asked may not approve"

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.support.tas.tas_calls import NOW, after, ask, decide, request, ruling, version, waiting, word
+from tests.support.tas.tas_calls import NOW, after, ask, decide, decision, request, version, waiting, word
 
 from towpath_contracts.problems.registry import Problem
 from towpath_contracts.tools.calls import CallStatus, EffectClass
@@ -39,7 +39,7 @@ def test_an_approval_is_used_up_by_the_permission() -> None:
     call, approval = waiting()
     assert facts(ask(call, approval=approval))[0]["type"] == "approval.required", "still waiting: asked again"
     call, approval = approved(approval, call)
-    step = ask(call, ruled=ruling("require_approval"), approval=approval, now=after(20))
+    step = ask(call, ruled=decision("require_approval"), approval=approval, now=after(20))
     assert become(step).status is CallStatus.PERMITTED
     assert step.approvals[0].status == "consumed"
     assert [fact["verdict"] for fact in facts(step)] == ["approved"]
@@ -56,7 +56,7 @@ def test_an_approval_is_used_up_by_the_permission() -> None:
 )
 def test_drift_voids_an_approval_and_asks_anew(change: dict[str, Any], words: str) -> None:
     call, approval = approved(*reversed(waiting()))
-    step = ask(call, ruled=ruling("require_approval", **change), approval=approval, now=after(20))
+    step = ask(call, ruled=decision("require_approval", **change), approval=approval, now=after(20))
     assert become(step).status is CallStatus.AWAITING_APPROVAL
     assert [one.status for one in step.approvals] == ["void", "pending"]
     assert step.approvals[1].approval_id != approval.approval_id
@@ -67,7 +67,7 @@ def test_drift_voids_an_approval_and_asks_anew(change: dict[str, Any], words: st
 
 def test_a_rule_that_denies_now_beats_an_approval() -> None:
     call, approval = approved(*reversed(waiting()))
-    step = ask(call, ruled=ruling("deny"), approval=approval, now=after(20))
+    step = ask(call, ruled=decision("deny"), approval=approval, now=after(20))
     assert (become(step).status, step.approvals[0].status) == (CallStatus.DENIED, "void")
 
 
@@ -91,7 +91,7 @@ def test_an_approval_expires_as_denied() -> None:
 
 def test_a_yes_does_not_stay_good_for_ever() -> None:
     call, approval = approved(*reversed(waiting()))
-    step = ask(call, ruled=ruling("require_approval"), approval=approval, now=after(3_601))
+    step = ask(call, ruled=decision("require_approval"), approval=approval, now=after(3_601))
     assert become(step).status is CallStatus.DENIED
 
 
@@ -145,12 +145,12 @@ def test_whatever_an_approval_is_bound_to_may_not_change_under_it(
     said = {"tool": call.tool, "agent_key": call.agent_key, "snapshot_digest": call.snapshot_digest}
     asked = {name: value for name, value in {**said, **change}.items() if name in said}
     other = replace(call, **change)
-    step = ask(other, request(**asked), ruling("require_approval", **ruled), approval=approval, now=after(20))
+    step = ask(other, request(**asked), decision("require_approval", **ruled), approval=approval, now=after(20))
     if "args_digest" in change:
-        assert step.dead, "the run asks for something else than the row says"
+        assert step.dead_letter_reason, "the run asks for something else than the row says"
         step = ask(
             replace(other, asked_digest=call.args_digest, edited_by="mallory"),
-            ruled=ruling("require_approval", **ruled),
+            ruled=decision("require_approval", **ruled),
             approval=approval,
             now=after(20),
         )
@@ -162,13 +162,13 @@ def test_whatever_an_approval_is_bound_to_may_not_change_under_it(
 
 def test_a_run_can_not_ask_under_another_snapshot() -> None:
     call, approval = approved(*reversed(waiting()))
-    step = ask(call, request(snapshot_digest="sha256:later"), ruling("allow"), approval=approval)
-    assert "snapshot" in step.dead and step.call is None
+    step = ask(call, request(snapshot_digest="sha256:later"), decision("allow"), approval=approval)
+    assert "snapshot" in step.dead_letter_reason and step.call is None
 
 
 def test_a_diff_says_before_and_after_and_stays_readable() -> None:
     call, _ = waiting()
-    one = binding(call, ruling())
+    one = binding(call, decision())
     other = {**one, "args_digest": "sha256:x", "agent": "intern", "rules": [["rule-2", "sha256:" + "a" * 64]]}
     args = ('{"to":["a","b"],"deep":{"x":1},"gone":true}', '{"to":["a","c"],"deep":{"x":1.5},"new":null}')
     words = [format_change(change) for change in changes(one, other, args)]
@@ -190,7 +190,7 @@ def test_a_diff_says_before_and_after_and_stays_readable() -> None:
 
 
 def test_the_strictest_of_the_deciding_rules_says_how_an_approval_goes() -> None:
-    step = ask(None, ruled=ruling("require_approval", quorum=3, on_expiry="escalate", expires_s=60))
+    step = ask(None, ruled=decision("require_approval", quorum=3, on_expiry="escalate", expires_s=60))
     (approval,) = step.approvals
     assert (approval.quorum, approval.on_expiry, approval.expires_at) == (3, "escalate", after(60))
     (note,) = step.notes
@@ -203,9 +203,9 @@ def test_an_edit_moves_the_call_and_leaves_what_the_run_asks_for() -> None:
     assert isinstance(step, LedgerChange)
     moved = become(step)
     assert (moved.asked_digest, moved.edited_by, json.loads(moved.args)) == (call.args_digest, "paula", HALF)
-    assert [one.status for one in step.approvals] == ["void", "approved"] and step.edits and step.decides
+    assert [one.status for one in step.approvals] == ["void", "approved"] and step.edits and step.policy_bound
     assert [fact["type"] for fact in facts(step)] == ["approval.required", "gate.resolved"]
-    used = ask(moved, ruled=ruling("require_approval"), approval=step.approvals[1], now=after(6))
+    used = ask(moved, ruled=decision("require_approval"), approval=step.approvals[1], now=after(6))
     assert [json.loads(one.args) for one in dispatched(used)] == [HALF]
     again = decide(moved, step.approvals[1], word(approval, "edit", args=HALF), now=after(6))
     assert isinstance(again, Problem), "the same edit of the approval that it made is no edit"
@@ -215,7 +215,7 @@ def test_edits_come_to_an_end_with_a_gate_that_takes_none() -> None:
     call, approval = waiting()
     for number in range(1, MAX_REVISIONS + 2):
         args = {"order_id": "A-1", "amount": number}
-        strict = ruling("require_approval", quorum=2)
+        strict = decision("require_approval", quorum=2)
         step = decide(call, approval, word(approval, "edit", args=args, actor=f"p{number}"), ruled=strict)
         assert isinstance(step, LedgerChange)
         call, approval = become(step), step.approvals[-1]

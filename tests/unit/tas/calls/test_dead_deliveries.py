@@ -20,7 +20,7 @@ from towpath_tas.core.calls.outcomes import MAX_DEAD_DELIVERIES, on_dead_deliver
     ],
 )
 def test_a_call_fails_after_dead_deliveries_and_not_after_attempts(attempt: int, times: int, fails: bool) -> None:
-    call = permitted().changed(attempt=attempt)
+    call = permitted().next_revision(attempt=attempt)
     step = on_dead_delivery(call, attempt, call.toolset, "malformed", times=times)
     assert step.call is not None
     assert step.call.status is (CallStatus.FAILED if fails else CallStatus.PERMITTED)

@@ -4,7 +4,7 @@ import uuid
 from typing import Literal
 
 import pytest
-from tests.support.tas.tas_calls import NOW, after, ask, claim, outcome, permitted, request, ruling
+from tests.support.tas.tas_calls import NOW, after, ask, claim, decision, outcome, permitted, request
 
 from towpath_contracts.problems.registry import Problem
 from towpath_contracts.tools.calls import CallStatus, EffectClass
@@ -18,7 +18,7 @@ LEASE_OVER = after(20)
 
 
 def allow(_: AuthorizationQuery) -> AuthorizationDecision:
-    return ruling()
+    return decision()
 
 
 def started(effect_class: EffectClass, claim_id: uuid.UUID) -> LedgerCall:

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.support.tas.tas_calls import RUN, ask, outcome, request, ruling
+from tests.support.tas.tas_calls import RUN, ask, decision, outcome, request
 
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.facts import ToolFinished, ToolPermitted, fact_adapter
@@ -26,13 +26,13 @@ from towpath_tas.core.teams import agents_of, delegates_in
 from towpath_tas.core.tools.registry import ToolRegistry, platform_tool_version
 
 PLAN = next(one for one in BUILT_IN if one.spec.name == "plan_setup")
-ALLOWED = ruling(tool=PLAN, effect_class=EffectClass.IDEMPOTENT)
+ALLOWED = decision(tool=PLAN, effect_class=EffectClass.IDEMPOTENT)
 
 
 def permitted_call(**changes: Any) -> LedgerCall:
     step = ask(None, request(tool="plan_setup", toolset=PLATFORM_TOOLSET), ALLOWED)
     assert step.call is not None and isinstance(step.effects[0], DispatchCall)
-    return step.call.changed(**changes) if changes else step.call
+    return step.call.next_revision(**changes) if changes else step.call
 
 
 def told(call: LedgerCall, status: str = "succeeded", **more: Any) -> RecordOutcome:
@@ -110,9 +110,9 @@ LAW = PolicyBundle(Matrix(ROWS, compile_condition, 1), ToolRegistry(BUILT_IN, ma
 
 
 def may(
-    tool: str, agent: str = "lead", operation: str = "call", law: PolicyBundle = LAW, **args: Any
+    tool: str, agent: str = "lead", operation: str = "call", bundle: PolicyBundle = LAW, **args: Any
 ) -> AuthorizationDecision:
-    return law.rule(
+    return bundle.authorize(
         AuthorizationQuery(
             run_id=RUN,
             project="default",
@@ -133,7 +133,7 @@ def test_b11_delegates_are_permitted_by_rules_like_any_tool() -> None:
     assert (allowed.effect, allowed.rule) == ("allow", "team")
     assert allowed.tool is not None and allowed.tool.spec.internal and not allowed.tool.spec.trusted_output
     assert may("delegate_to_ann", operation="delegate", task="count").effect == "allow"
-    for ruling_, violation in (
+    for decision_, violation in (
         (may("delegate_to_eve", task="count"), "permission_denied"),
         (may("delegate_to_ann", "ann", task="count"), "permission_denied"),
         (may("delegate_to_ann", operation="read", task="count"), "operation_unknown"),
@@ -141,8 +141,8 @@ def test_b11_delegates_are_permitted_by_rules_like_any_tool() -> None:
         (may("delegate_to_ann", task="count", model="x"), "invalid_arguments"),
         (may("delegate_to_", task="count"), "tool_unknown"),
     ):
-        assert ruling_.effect == "deny" and ruling_.denial is not None
-        assert ruling_.denial.violation_type == violation
+        assert decision_.effect == "deny" and decision_.denial is not None
+        assert decision_.denial.violation_type == violation
     assert "delegate_to_ann (delegate)" in may("delegate_to_ann", "ann", task="count").reason
 
 
@@ -167,17 +167,17 @@ def test_e1_a_plan_by_the_tool_is_held_against_its_schema_and_the_rules() -> Non
 
 
 def test_a_lead_that_is_denied_hears_of_members_whom_it_may_ask() -> None:
-    law = PolicyBundle(Matrix(ROWS, compile_condition, 1), ToolRegistry(BUILT_IN, matches, 1), compile_grant)
+    bundle = PolicyBundle(Matrix(ROWS, compile_condition, 1), ToolRegistry(BUILT_IN, matches, 1), compile_grant)
     tools = frozenset({"delegate_to_ann", "delegate_to_eve", "plan_setup"})
-    law.crews = {"": {"lead": AgentEntry(key="lead", agent_type="", tools=tools, routes=frozenset())}}
-    denial = may("plan_setup", law=law, objective="o", steps=[]).denial
+    bundle.directories = {"": {"lead": AgentEntry(key="lead", agent_type="", tools=tools, routes=frozenset())}}
+    denial = may("plan_setup", bundle=bundle, objective="o", steps=[]).denial
     assert denial is not None and denial.allowed_tools == ("delegate_to_ann",)
 
 
 def test_a_delegate_that_ran_for_hours_is_closed_by_the_word_of_its_run() -> None:
     """Its row stays permitted as long as its child runs: nothing but a request looks at its clock, and none is made."""
     own = platform_tool_version("delegate_to_ann")
-    step = ask(None, request(tool="delegate_to_ann", toolset=PLATFORM_TOOLSET, args={"task": "x"}), ruling(tool=own))
+    step = ask(None, request(tool="delegate_to_ann", toolset=PLATFORM_TOOLSET, args={"task": "x"}), decision(tool=own))
     assert step.call is not None and step.call.status is CallStatus.PERMITTED
     late = void(step.call).call
     assert late is not None

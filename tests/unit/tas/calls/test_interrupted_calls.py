@@ -3,7 +3,7 @@
 import uuid
 
 import pytest
-from tests.support.tas.tas_calls import NOW, outcome, permitted, ruling
+from tests.support.tas.tas_calls import NOW, decision, outcome, permitted
 
 from towpath_contracts.tools.calls import CallStatus, EffectClass, ToolFailure
 from towpath_tas.core.authorization import AuthorizationDecision, AuthorizationQuery
@@ -14,7 +14,7 @@ CUT_OFF = ToolFailure(code="tool_timeout", message="it took too long", uncertain
 
 
 def allow(_: AuthorizationQuery) -> AuthorizationDecision:
-    return ruling()
+    return decision()
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_a_timeout_in_the_middle_is_unknown_unless_the_call_may_run_again(
 ) -> None:
     claim_id = uuid.uuid4()
     claim = StartClaim(claim_id=claim_id, attempt=1, worker="w1", granted=True)
-    call = permitted(effect_class).changed(status=CallStatus.STARTED, claims=(claim,))
+    call = permitted(effect_class).next_revision(status=CallStatus.STARTED, claims=(claim,))
     step = on_outcome(call, outcome(call, claim_id, status="failed", failure=CUT_OFF), "", allow, now=NOW)
     assert step.call is not None
     assert step.call.status is expected

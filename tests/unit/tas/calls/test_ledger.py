@@ -10,10 +10,10 @@ from tests.support.tas.tas_calls import (
     after,
     ask,
     claim,
+    decision,
     outcome,
     permitted,
     request,
-    ruling,
 )
 
 from towpath_contracts.problems.registry import Problem
@@ -31,7 +31,7 @@ LATE = after(61)
 
 
 def allow(_: AuthorizationQuery) -> AuthorizationDecision:
-    return ruling()
+    return decision()
 
 
 def facts(step: LedgerChange) -> list[dict[str, Any]]:
@@ -59,11 +59,11 @@ def test_a_permitted_call_is_dispatched_and_noted() -> None:
     assert (become(step).status, become(step).revision) == (CallStatus.PERMITTED, 1)
     assert dispatched(step) == [step.call]
     assert [(note.phase, note.verdict) for note in step.notes] == [("decision", "allow")]
-    assert step.decides
+    assert step.policy_bound
 
 
 def test_a_denied_call_is_told_and_never_dispatched() -> None:
-    step = ask(None, ruled=ruling("deny"))
+    step = ask(None, ruled=decision("deny"))
     assert become(step).status is CallStatus.DENIED
     assert dispatched(step) == []
     assert facts(step)[0]["denial"]["violation_type"] == "permission_denied"
@@ -75,7 +75,7 @@ def test_a_denied_call_is_told_and_never_dispatched() -> None:
 def test_a_repeat_with_other_contents_is_a_conflict(change: dict[str, Any]) -> None:
     step = ask(permitted(), request(**change))
     assert step.call is None
-    assert step.dead
+    assert step.dead_letter_reason
     assert [fact["type"] for fact in facts(step)] == ["execution.conflict"]
 
 
@@ -126,7 +126,7 @@ def test_others_are_tried_again_until_the_deadline(effect_class: EffectClass) ->
 
 
 def test_dispatches_are_bounded() -> None:
-    call = started(EffectClass.IDEMPOTENT, uuid.uuid4()).changed(attempt=MAX_ATTEMPTS)
+    call = started(EffectClass.IDEMPOTENT, uuid.uuid4()).next_revision(attempt=MAX_ATTEMPTS)
     assert become(ask(call, now=LEASE_OVER)).status is CallStatus.UNKNOWN
 
 
@@ -156,7 +156,7 @@ def test_the_same_claim_is_granted_again_with_a_new_lease() -> None:
     call = started(EffectClass.IRREVERSIBLE, claim_id)
     step, answer = on_claim(call, claim(call, claim_id), "", now=after(3))
     assert answer.granted
-    holder = become(step).holder
+    holder = become(step).current_claim
     assert holder is not None
     assert (holder.until, len(become(step).claims)) == (after(18), 1)
 
@@ -212,7 +212,7 @@ def test_an_outcome_with_a_bad_ticket_changes_nothing() -> None:
     call = permitted(EffectClass.PURE)
     step = on_outcome(call, outcome(call), "forged", allow, now=NOW)
     assert (step.call, step.effects) == (None, ())
-    assert step.dead
+    assert step.dead_letter_reason
 
 
 def test_the_first_outcome_of_a_pure_call_counts() -> None:
@@ -249,26 +249,28 @@ def test_infinite_numbers_do_not_travel_on() -> None:
 def test_an_expired_ticket_is_authorised_again() -> None:
     call = permitted()
     step = on_outcome(call, outcome(call, status="ticket_expired"), "", allow, now=after(5))
-    assert (become(step).attempt, step.decides, dispatched(step)) == (2, True, [step.call])
+    assert (become(step).attempt, step.policy_bound, dispatched(step)) == (2, True, [step.call])
 
 
 def test_an_expired_ticket_may_find_another_law() -> None:
     call = permitted()
-    denied = on_outcome(call, outcome(call, status="ticket_expired"), "", lambda _: ruling("deny"), now=NOW)
+    denied = on_outcome(call, outcome(call, status="ticket_expired"), "", lambda _: decision("deny"), now=NOW)
     assert become(denied).status is CallStatus.DENIED
-    asked = on_outcome(call, outcome(call, status="ticket_expired"), "", lambda _: ruling("require_approval"), now=NOW)
+    asked = on_outcome(
+        call, outcome(call, status="ticket_expired"), "", lambda _: decision("require_approval"), now=NOW
+    )
     assert become(asked).status is CallStatus.AWAITING_APPROVAL
 
 
 def test_an_expired_ticket_of_a_running_or_older_attempt_changes_nothing() -> None:
     running = started(EffectClass.IDEMPOTENT, uuid.uuid4())
     assert on_outcome(running, outcome(running, status="ticket_expired"), "", allow, now=NOW) == LedgerChange()
-    second = permitted().changed(attempt=2)
+    second = permitted().next_revision(attempt=2)
     assert on_outcome(second, outcome(second, status="ticket_expired", attempt=1), "", allow, now=NOW) == LedgerChange()
 
 
 def test_expired_tickets_do_not_go_round_for_ever() -> None:
-    call = permitted().changed(attempt=MAX_ATTEMPTS)
+    call = permitted().next_revision(attempt=MAX_ATTEMPTS)
     step = on_outcome(call, outcome(call, status="ticket_expired"), "", allow, now=NOW)
     assert facts(step)[0]["failure"]["code"] == "not_started"
 

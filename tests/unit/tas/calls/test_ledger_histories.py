@@ -12,7 +12,7 @@ from uuid import UUID
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.support.tas.tas_calls import NOW, RUN, after, ask, claim, decide, outcome, request, ruling, word
+from tests.support.tas.tas_calls import NOW, RUN, after, ask, claim, decide, decision, outcome, request, word
 
 from towpath_contracts.problems.registry import Problem
 from towpath_contracts.tools.calls import CallStatus, EffectClass, ToolFailure
@@ -57,8 +57,8 @@ class Histories(RuleBasedStateMachine):
     def now(self) -> datetime:
         return after(self.seconds)
 
-    def law(self, _: AuthorizationQuery | None = None) -> AuthorizationDecision:
-        return ruling(self.effect, self.effect_class, basis=(("rule-1", self.basis),))
+    def bundle(self, _: AuthorizationQuery | None = None) -> AuthorizationDecision:
+        return decision(self.effect, self.effect_class, basis=(("rule-1", self.basis),))
 
     @rule(seconds=st.sampled_from([0.5, 16.0, 16.0, 30.0, 200.0]))
     def time_passes(self, seconds: float) -> None:
@@ -72,9 +72,9 @@ class Histories(RuleBasedStateMachine):
     @rule(later=st.sampled_from([300, 300, 300, 600]), same=st.sampled_from([True, True, True, True, False]))
     def the_run_asks(self, later: int, same: bool) -> None:
         said = request(deadline=after(later), args={"order_id": "A-1" if same or self.call is None else "B"})
-        step = ask(self.call, said, self.law(), now=self.now, fence=self.fence, approval=self.approval)
+        step = ask(self.call, said, self.bundle(), now=self.now, fence=self.fence, approval=self.approval)
         if self.call is not None and not same:
-            assert step.dead, "another call under the same id is refused"
+            assert step.dead_letter_reason, "another call under the same id is refused"
             assert step.call is None
         self.take(step)
 
@@ -135,7 +135,7 @@ class Histories(RuleBasedStateMachine):
                 self.never_began.add(worker)
         said = outcome(self.call, worker, **more)
         fault = "forged" if forged else ""
-        step = on_outcome(self.call, said, fault, self.law, now=self.now, approval=self.approval, fence=self.fence)
+        step = on_outcome(self.call, said, fault, self.bundle, now=self.now, approval=self.approval, fence=self.fence)
         if step.call is not None and step.call.status in {CallStatus.SUCCEEDED, CallStatus.FAILED} and not forged:
             held = self.effect_class is EffectClass.PURE or worker in self.granted or status == "ticket_expired"
             assert held, "only a holder's outcome counts"
@@ -223,7 +223,7 @@ class Histories(RuleBasedStateMachine):
         assert self.fence == 0, "a stopped run sends nothing"
         if self.effect_class is EffectClass.IRREVERSIBLE:
             assert len(self.granted) <= self.retries, "what may have happened is not sent again"
-        if step.decides and call.attempt == 1:
+        if step.policy_bound and call.attempt == 1:
             covered = self.approval is not None and self.approval.status == "consumed"
             assert self.effect == "allow" or covered, "sent against the law"
         if step.approvals and self.effect == "require_approval":
@@ -246,7 +246,7 @@ class Histories(RuleBasedStateMachine):
         if self.call.status in FINAL:
             assert self.call.fact, "an end can always be told again"
         if self.call.status is CallStatus.STARTED:
-            assert self.call.holder is not None
+            assert self.call.current_claim is not None
         if self.call.status is CallStatus.AWAITING_APPROVAL:
             assert self.approval is not None
             assert self.approval.status in {"pending", "approved", "denied"}

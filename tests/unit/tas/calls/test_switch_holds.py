@@ -13,9 +13,9 @@ from tests.support.tas.tas_calls import (
     RUN,
     after,
     claim,
+    decision,
     outcome,
     request,
-    ruling,
     waiting,
     word,
 )
@@ -56,7 +56,7 @@ def ask(
 ) -> LedgerChange:
     message = said or request()
     text = canonical_json(message.args)
-    answer = ruled or ruling()
+    answer = ruled or decision()
     return on_held_request(
         *(call, message, query_of_request(message, text), digest_text(text), lambda _: answer, held),
         now=now,
@@ -95,21 +95,21 @@ def sent(step: LedgerChange) -> list[LedgerCall]:
 def test_a_switch_holds_what_it_names(kind: str, name: str, holds: bool) -> None:
     found = OpenSwitches([switch(kind, name)])
     for _ in range(2):  # the second time from memory
-        assert (found.holding(WHO, "orders.refund") is not None) is holds
-    assert OpenSwitches().holding(WHO, "orders.refund") is None
+        assert (found.find(WHO, "orders.refund") is not None) is holds
+    assert OpenSwitches().find(WHO, "orders.refund") is None
 
 
 @pytest.mark.parametrize("effect_class", CLASSES)
 def test_a_new_call_waits_and_goes_out_when_nothing_holds_it(effect_class: EffectClass) -> None:
-    ruled = ruling(effect_class=effect_class)
+    ruled = decision(effect_class=effect_class)
     first = ask(None, switch(), ruled)
     held = stored(first)
-    assert (held.status, held.revision, sent(first), first.decides) == (CallStatus.REQUESTED, 1, [], True)
+    assert (held.status, held.revision, sent(first), first.policy_bound) == (CallStatus.REQUESTED, 1, [], True)
     assert [fact["type"] for fact in told(first)] == ["call.paused"]
     assert [(note.phase, note.verdict, note.actor) for note in first.notes] == [("held", "waits", "ann")]
     again = ask(held, switch(), ruled, now=after(10 * DEADLINE_S))
     assert told(again) == told(first), "told again, whatever its deadline says"
-    assert (stored(again).status, again.notes, again.decides) == (CallStatus.REQUESTED, (), True)
+    assert (stored(again).status, again.notes, again.policy_bound) == (CallStatus.REQUESTED, (), True)
     later = after(100 * DEADLINE_S)
     free = ask(held, None, ruled, now=later)
     gone = stored(free)
@@ -121,19 +121,19 @@ def test_a_new_call_waits_and_goes_out_when_nothing_holds_it(effect_class: Effec
 
 
 def test_what_the_rules_refuse_is_refused_at_once_and_what_asks_a_person_asks() -> None:
-    assert stored(ask(None, switch(), ruling("deny"))).status is CallStatus.DENIED
-    assert stored(ask(None, switch(), ruling("require_approval"))).status is CallStatus.AWAITING_APPROVAL
+    assert stored(ask(None, switch(), decision("deny"))).status is CallStatus.DENIED
+    assert stored(ask(None, switch(), decision("require_approval"))).status is CallStatus.AWAITING_APPROVAL
 
 
 def test_a_held_call_is_authorized_by_the_rules_of_the_day_it_goes_out() -> None:
     held = stored(ask(None, switch()))
-    assert stored(ask(held, None, ruling("deny"))).status is CallStatus.DENIED
-    asked = ask(held, None, ruling("require_approval", counted=("rule-1",), rated=(RATE,)))
+    assert stored(ask(held, None, decision("deny"))).status is CallStatus.DENIED
+    asked = ask(held, None, decision("require_approval", counted=("rule-1",), rated=(RATE,)))
     assert (stored(asked).status, asked.counted, asked.rated) == (CallStatus.AWAITING_APPROVAL, (), ())
 
 
 def test_limits_are_used_up_once_however_long_a_call_waits() -> None:
-    limited = ruling(counted=("rule-1",), rated=(RATE,))
+    limited = decision(counted=("rule-1",), rated=(RATE,))
     first = ask(None, switch(), limited)
     assert (first.counted, first.rated) == (("rule-1",), (RATE,))
     free = ask(stored(first), None, limited)
@@ -141,8 +141,8 @@ def test_limits_are_used_up_once_however_long_a_call_waits() -> None:
 
 
 def test_limits_are_used_up_once_also_where_the_ticket_ended_and_a_person_is_asked_now() -> None:
-    out = stored(ask(None, None, ruling(counted=("rule-1",), rated=(RATE,))))
-    asks = ruling("require_approval", counted=("rule-1",), rated=(RATE,))
+    out = stored(ask(None, None, decision(counted=("rule-1",), rated=(RATE,))))
+    asks = decision("require_approval", counted=("rule-1",), rated=(RATE,))
     again = on_outcome(out, outcome(out, status="ticket_expired"), "", lambda _: asks, now=NOW)
     assert (stored(again).status, again.counted, again.rated) == (CallStatus.AWAITING_APPROVAL, (), ())
 
@@ -157,18 +157,20 @@ def test_another_switch_is_named_once_it_alone_holds_the_call() -> None:
 
 @pytest.mark.parametrize("effect_class", [one for one in CLASSES if one is not EffectClass.PURE])
 def test_a_claim_on_a_paused_call_is_refused_and_its_delivery_is_worthless_for_good(effect_class: EffectClass) -> None:
-    out = stored(ask(None, None, ruling(effect_class=effect_class)))
+    out = stored(ask(None, None, decision(effect_class=effect_class)))
     question = claim(out)
     step, answer = hold_claim(out, *on_claim(out, question, "", now=NOW), switch())
     held = stored(step)
     assert (answer.granted, answer.reason, answer.lease_ms) == (False, PAUSED_REASON, 0)
     assert (held.status, held.attempt, held.claims) == (CallStatus.REQUESTED, 2, ())
     assert [note.phase for note in step.notes] == ["claim", "held"]
-    gone = stored(ask(held, None, ruling(effect_class=effect_class)))
+    gone = stored(ask(held, None, decision(effect_class=effect_class)))
     _, answer = hold_claim(gone, *on_claim(gone, question, "", now=NOW), None)
     assert (answer.granted, answer.reason) == (False, "outdated")
     good, answer = hold_claim(gone, *on_claim(gone, claim(gone), "", now=NOW), None)
-    assert (answer.granted, good.decides) == (True, True), "a start is stored only under the switches it was made with"
+    assert (answer.granted, good.policy_bound) == (True, True), (
+        "a start is stored only under the switches it was made with"
+    )
 
 
 def test_what_runs_goes_on_and_its_outcome_counts() -> None:
@@ -179,7 +181,7 @@ def test_what_runs_goes_on_and_its_outcome_counts() -> None:
     assert answer.granted, "its worker asks again"
     assert stored(same).status is CallStatus.STARTED
     assert ask(running, switch()) == LedgerChange()
-    done = on_outcome(running, outcome(running, question.claim_id), "", lambda _: ruling(), now=NOW)
+    done = on_outcome(running, outcome(running, question.claim_id), "", lambda _: decision(), now=NOW)
     assert stored(done).status is CallStatus.SUCCEEDED
 
 
@@ -193,14 +195,14 @@ def test_a_dispatched_call_that_nobody_began_is_called_back() -> None:
 
 
 def test_a_pure_call_that_was_out_already_is_answered_by_whoever_ran_it() -> None:
-    out = stored(ask(None, None, ruling(effect_class=EffectClass.PURE)))
+    out = stored(ask(None, None, decision(effect_class=EffectClass.PURE)))
     held = stored(ask(out, switch()))
-    done = on_outcome(held, outcome(out), "", lambda _: ruling(), now=NOW)
+    done = on_outcome(held, outcome(out), "", lambda _: decision(), now=NOW)
     assert stored(done).status is CallStatus.SUCCEEDED
 
 
 def test_the_failure_of_an_earlier_start_says_nothing_of_a_held_one() -> None:
-    idempotent = ruling(effect_class=EffectClass.IDEMPOTENT)
+    idempotent = decision(effect_class=EffectClass.IDEMPOTENT)
     out = stored(ask(None, None, idempotent))
     question = claim(out)
     lost = stored(on_claim(out, question, "", now=NOW)[0])
@@ -215,12 +217,12 @@ def test_the_failure_of_an_earlier_start_says_nothing_of_a_held_one() -> None:
     assert failed.call is None
     done = on_outcome(held, outcome(lost, question.claim_id), "", lambda _: idempotent, now=late)
     assert stored(done).status is CallStatus.SUCCEEDED
-    barred = ask(held, None, ruling("deny"), now=late)
+    barred = ask(held, None, decision("deny"), now=late)
     assert stored(barred).status is CallStatus.UNKNOWN, "denied would say that it did not happen"
 
 
 def test_an_approval_is_used_up_when_its_call_is_first_held_and_still_binds() -> None:
-    asked = ruling("require_approval")
+    asked = decision("require_approval")
     call, approval = waiting()
     approved = resolve(call, approval, word(approval), lambda _: asked, now=NOW)
     assert isinstance(approved, LedgerChange)
@@ -232,13 +234,13 @@ def test_an_approval_is_used_up_when_its_call_is_first_held_and_still_binds() ->
     much_later = after(400 * 86_400)
     free = ask(held, None, asked, approval=used, now=much_later)
     assert stored(free).status is CallStatus.PERMITTED
-    drifted = ask(held, None, ruling("require_approval", basis=(("rule-1", "d2"),)), approval=used, now=much_later)
+    drifted = ask(held, None, decision("require_approval", basis=(("rule-1", "d2"),)), approval=used, now=much_later)
     assert (stored(drifted).status, drifted.approvals[-1].status) == (CallStatus.AWAITING_APPROVAL, "pending")
 
 
 def test_an_expired_ticket_and_a_persons_retry_wait_as_well() -> None:
     out = stored(ask(None))
-    expired = on_outcome(out, outcome(out, status="ticket_expired"), "", lambda _: ruling(), now=NOW)
+    expired = on_outcome(out, outcome(out, status="ticket_expired"), "", lambda _: decision(), now=NOW)
     held = hold(out, expired, switch())
     assert (stored(held).status, stored(held).attempt, sent(held)) == (CallStatus.REQUESTED, 2, [])
     lost = replace(stored(on_claim(out, claim(out), "", now=NOW)[0]), status=CallStatus.UNKNOWN)
@@ -266,4 +268,4 @@ def test_a_repeat_with_other_contents_is_a_conflict_also_while_it_waits() -> Non
     held = stored(ask(None, switch()))
     other = request(args={"order_id": "B-2", "amount": 1})
     for held_by in (switch(), None):
-        assert ask(held, held_by, said=other).dead
+        assert ask(held, held_by, said=other).dead_letter_reason

@@ -5,7 +5,7 @@ import uuid
 from typing import Any
 
 import pytest
-from tests.support.tas.tas_calls import NOW, after, ask, claim, outcome, permitted, ruling, version
+from tests.support.tas.tas_calls import NOW, after, ask, claim, decision, outcome, permitted, version
 
 from towpath_contracts.tools.calls import CallStatus, EffectClass, ToolFailure, ToolSpec
 from towpath_tas.adapters.ledger_tables import _claims_from, _claims_text
@@ -22,7 +22,7 @@ OVER = after(16)
 
 
 def allow(_: AuthorizationQuery) -> AuthorizationDecision:
-    return ruling()
+    return decision()
 
 
 def start(call: LedgerCall, claim_id: uuid.UUID, seconds: float = 0) -> tuple[LedgerCall, str]:
@@ -154,10 +154,10 @@ def test_a_tool_may_name_its_error_as_it_likes(effect_class: EffectClass, code: 
 
 
 def test_what_was_started_is_not_called_not_started_when_its_tickets_run_out() -> None:
-    call = lost(EffectClass.IDEMPOTENT).changed(attempt=20, deadline=after(10_000))
+    call = lost(EffectClass.IDEMPOTENT).next_revision(attempt=20, deadline=after(10_000))
     step = heard(call, None, status="ticket_expired")
     assert become(step).status is CallStatus.UNKNOWN
-    fresh = permitted(EffectClass.IDEMPOTENT).changed(attempt=20, deadline=after(10_000))
+    fresh = permitted(EffectClass.IDEMPOTENT).next_revision(attempt=20, deadline=after(10_000))
     told = fact(heard(fresh, None, status="ticket_expired"))
     assert (told["failure"]["code"], told["failure"]["began"]) == ("not_started", False)
 
@@ -189,7 +189,7 @@ def test_a_reconcilable_tool_without_a_probe_is_irreversible() -> None:
     bare = probed.model_copy(update={"has_probe": False})
     assert effective_class(probed) is EffectClass.RECONCILABLE and effective_class(bare) is EffectClass.IRREVERSIBLE
     tool = version(EffectClass.RECONCILABLE)
-    ruled = ruling(tool=type(tool)(spec=bare, version=1, digest="d", owner="team"))
+    ruled = decision(tool=type(tool)(spec=bare, version=1, digest="d", owner="team"))
     assert become(ask(None, ruled=ruled)).effect_class is EffectClass.IRREVERSIBLE
     current = type(tool)(spec=bare, version=1, digest=spec_digest(bare), owner="team")
     assert judge_proposal(probed, "team", current, trusting=False).status == "pending", (

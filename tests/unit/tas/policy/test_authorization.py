@@ -37,7 +37,7 @@ TOOLS = [stored(spec(name)) for name in ("orders.find", "orders.refund", "mail.s
 ALLOW = Rule(name="all", effect="allow", tool="orders.*", digest="d")
 
 
-def law(*rules: Rule, tools: list[ToolVersion] = TOOLS) -> PolicyBundle:
+def bundle(*rules: Rule, tools: list[ToolVersion] = TOOLS) -> PolicyBundle:
     return PolicyBundle(Matrix(rules, compile_condition, 7), ToolRegistry(tools, matches, 3), compile_grant)
 
 
@@ -59,40 +59,45 @@ def asked(
     )
 
 
-def violation(ruling: AuthorizationDecision) -> str:
-    return ruling.denial.violation_type if ruling.denial else ""
+def violation(decision: AuthorizationDecision) -> str:
+    return decision.denial.violation_type if decision.denial else ""
 
 
 def test_a_clear_yes_names_its_rule_and_versions() -> None:
-    ruling = law(ALLOW).rule(asked())
-    assert (ruling.effect, ruling.rule, ruling.policy_version, ruling.basis) == ("allow", "all", 7, (("all", "d"),))
+    decision = bundle(ALLOW).authorize(asked())
+    assert (decision.effect, decision.rule, decision.policy_version, decision.basis) == (
+        "allow",
+        "all",
+        7,
+        (("all", "d"),),
+    )
 
 
 def test_an_unknown_tool_is_denied_and_the_nearest_allowed_one_is_named() -> None:
-    ruling = law(ALLOW).rule(asked("orders.refnd"))
-    assert violation(ruling) == "tool_unknown"
-    assert ruling.denial is not None
-    assert ruling.denial.suggestion == "Did you mean orders.refund?"
-    assert ruling.denial.allowed_tools[0] == "orders.refund"
+    decision = bundle(ALLOW).authorize(asked("orders.refnd"))
+    assert violation(decision) == "tool_unknown"
+    assert decision.denial is not None
+    assert decision.denial.suggestion == "Did you mean orders.refund?"
+    assert decision.denial.allowed_tools[0] == "orders.refund"
 
 
 def test_no_rule_is_permission_denied_with_an_alternative() -> None:
-    ruling = law(ALLOW).rule(asked("mail.send"))
-    assert violation(ruling) == "permission_denied"
-    assert ruling.denial is not None
-    assert set(ruling.denial.allowed_tools) == {"orders.find", "orders.refund"}
-    assert "Try orders." in ruling.denial.suggestion
+    decision = bundle(ALLOW).authorize(asked("mail.send"))
+    assert violation(decision) == "permission_denied"
+    assert decision.denial is not None
+    assert set(decision.denial.allowed_tools) == {"orders.find", "orders.refund"}
+    assert "Try orders." in decision.denial.suggestion
 
 
 def test_a_condition_that_was_not_met_is_told() -> None:
     small = Rule(name="small", effect="allow", tool="orders.refund", when="args.amount <= 3")
-    denial = law(small).rule(asked()).denial
+    denial = bundle(small).authorize(asked()).denial
     assert denial is not None
     assert denial.suggestion == "Rule small would allow it where args.amount <= 3."
 
 
 def test_another_operation_is_another_reason() -> None:
-    assert violation(law(ALLOW).rule(asked(operation="delete"))) == "operation_unknown"
+    assert violation(bundle(ALLOW).authorize(asked(operation="delete"))) == "operation_unknown"
 
 
 @pytest.mark.parametrize(
@@ -105,16 +110,16 @@ def test_another_operation_is_another_reason() -> None:
     ],
 )
 def test_invalid_arguments_are_denied_before_any_rule_is_asked(args: dict[str, Any], word: str) -> None:
-    ruling = law(ALLOW).rule(asked(args=args))
-    assert violation(ruling) == "invalid_arguments"
-    assert word in ruling.reason
+    decision = bundle(ALLOW).authorize(asked(args=args))
+    assert violation(decision) == "invalid_arguments"
+    assert word in decision.reason
 
 
 def test_values_that_the_system_filled_in_are_never_told() -> None:
     hidden = spec("orders.refund", system_params=("customer",))
-    ruling = law(ALLOW, tools=[stored(hidden)]).rule(asked(args={"amount": 1, "customer": "secret-value"}))
-    assert violation(ruling) == "invalid_arguments"
-    assert "secret-value" not in ruling.reason
+    decision = bundle(ALLOW, tools=[stored(hidden)]).authorize(asked(args={"amount": 1, "customer": "secret-value"}))
+    assert violation(decision) == "invalid_arguments"
+    assert "secret-value" not in decision.reason
 
 
 def test_a_failed_choice_does_not_tell_the_values_inside() -> None:
@@ -176,18 +181,18 @@ def test_pattern_properties_are_checked() -> None:
     ],
 )
 def test_a_grant_narrows_and_never_widens(grant: Any, effect: str) -> None:
-    ruling = law(ALLOW).rule(asked(grant=grant))
-    assert ruling.effect == effect
+    decision = bundle(ALLOW).authorize(asked(grant=grant))
+    assert decision.effect == effect
     if effect == "deny":
-        assert violation(ruling) == "not_granted"
-    assert law().rule(asked(grant=grant)).effect == "deny"
+        assert violation(decision) == "not_granted"
+    assert bundle().authorize(asked(grant=grant)).effect == "deny"
 
 
 def test_a_limit_tells_what_it_is() -> None:
     limited = Rule(name="few", effect="allow", tool="orders.*", max_calls_per_run=1)
-    first = law(limited).rule(asked(), {"few": 0})
+    first = bundle(limited).authorize(asked(), {"few": 0})
     assert (first.effect, first.counted) == ("allow", ("few",))
-    second = law(limited).rule(asked(), {"few": 1})
+    second = bundle(limited).authorize(asked(), {"few": 1})
     assert violation(second) == "limit_exceeded"
 
 
@@ -198,8 +203,8 @@ def test_the_nearest_tools_come_first() -> None:
 
 @given(st.text(max_size=40), st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5), max_size=3))
 def test_nothing_unknown_is_ever_allowed(tool: str, args: dict[str, Any]) -> None:
-    ruling = law(ALLOW).rule(asked(tool, args))
-    assert ruling.effect == "deny" or (tool.startswith("orders.") and "amount" in args)
+    decision = bundle(ALLOW).authorize(asked(tool, args))
+    assert decision.effect == "deny" or (tool.startswith("orders.") and "amount" in args)
 
 
 OLD = spec("orders.refund")
