@@ -1,4 +1,4 @@
-"""The README is true: its code blocks are taken out and run, as they stand, in an empty folder.
+"""The README and the tutorial are true: their code blocks are taken out and run, as they stand, in an empty folder.
 
 Only addresses are changed, so that a platform on the default ports is left alone.
 """
@@ -19,7 +19,8 @@ from tests.support.places import ROOT
 from towpath import Client
 
 README = ROOT / "README.md"
-PAGES = ("README.md", "docs/README.md", "docs/operations.md", "docs/reliability.md")
+TUTORIAL = ROOT / "docs" / "tutorial.md"
+PAGES = ("README.md", *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/**/*.md")))
 EXAMPLES = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("examples/*/README.md"))
 BIN = Path(sys.executable).parent
 START_LIMIT_S = 120
@@ -34,9 +35,9 @@ class Block(NamedTuple):
     text: str
 
 
-def blocks() -> list[Block]:
-    """Return every fenced block of the README, in order."""
-    found = re.findall(r"^```(\w*) ?(\S*)\n(.*?)^```$", README.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+def blocks(page: Path = TUTORIAL) -> list[Block]:
+    """Return every fenced block of *page*, in order."""
+    found = re.findall(r"^```(\w*) ?(\S*)\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     return [Block(*parts) for parts in found]
 
 
@@ -47,7 +48,7 @@ def named(name: str) -> Block:
 
 
 class Place(NamedTuple):
-    """The folder with the README's files, and the platform that runs on it."""
+    """The folder with the tutorial's files, and the platform that runs on it."""
 
     folder: Path
     http: str
@@ -69,14 +70,14 @@ class Place(NamedTuple):
 
 
 def environment() -> dict[str, str]:
-    """Return this process's environment with `towpath` on the path, as the README asks for."""
+    """Return this process's environment with `towpath` on the path, as the tutorial asks for."""
     return {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """The README's own files and its own `towpath up`, on free ports."""
-    folder = tmp_path_factory.mktemp("readme")
+    """The tutorial's own files and its own `towpath up`, on free ports."""
+    folder = tmp_path_factory.mktemp("tutorial")
     for block in blocks():
         if re.fullmatch(r"\w+\.(py|yaml|json)", block.name):
             (folder / block.name).write_text(block.text, "utf-8")
@@ -96,7 +97,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 def test_the_readme_names_the_two_commands_and_the_test_command() -> None:
-    commands = [block.text.strip() for block in blocks() if block.language == "sh"]
+    commands = [block.text.strip() for block in blocks(README) if block.language == "sh"]
     assert "pip install uv && uv run towpath demo" in commands
     assert "uv run --group dev pytest" in commands
     assert "run --group dev pytest" in (ROOT / ".ci/run").read_text("utf-8").splitlines()[-1]
@@ -192,7 +193,7 @@ def test_another_worker_joins_the_platform_of_its_folder(place: Place) -> None:
 
 
 def test_the_map_names_what_is_there() -> None:
-    (text,) = [block.text for block in blocks() if "libs/towpath_contracts/" in block.text]
+    (text,) = [block.text for block in blocks(README) if "libs/towpath_contracts/" in block.text]
     wanted = {word.rstrip("/") for word in text.split() if re.fullmatch(r"(libs|services)/\w+/", word)}
     there = {
         str(path.relative_to(ROOT))
