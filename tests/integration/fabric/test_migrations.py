@@ -8,8 +8,8 @@ import asyncpg
 import pytest
 from tests.conftest import DatabaseUrl
 
-from towpath_contracts.problems import ProblemError
-from towpath_fabric.migrations import OWNERS, discover, migrate, status
+from towpath_contracts.problems.registry import ProblemError
+from towpath_fabric.postgres.migrations import OWNERS, discover, migrate, status
 
 
 @pytest.fixture
