@@ -10,13 +10,12 @@ from towpath_fabric.nats.streams import backlog, ensure_consumer, ensure_streams
 from towpath_fabric.service import Service
 from towpath_orchestrator.adapters.webhooks import load_webhooks
 from towpath_orchestrator.app.api import replay_command
-from towpath_orchestrator.app.api.agent_requests import serve_agents
-from towpath_orchestrator.app.api.handlers import serve_notices
-from towpath_orchestrator.app.loop.run_tracing import RunTracing
-from towpath_orchestrator.app.loop.webhook_delivery import Noticing
-from towpath_orchestrator.metrics import Metrics
+from towpath_orchestrator.app.api.handlers import serve_agents, serve_notices
+from towpath_orchestrator.app.commit.run_telemetry import RunTracing
+from towpath_orchestrator.app.webhook_delivery import WebhookDelivery
+from towpath_orchestrator.metrics import OrchestratorMetrics
 from towpath_orchestrator.settings import OrchestratorSettings
-from towpath_orchestrator.wiring import Parts, Ports
+from towpath_orchestrator.wiring import OrchestratorPorts, OrchestratorWiring
 
 
 class Orchestrator:
@@ -25,7 +24,7 @@ class Orchestrator:
     def __init__(self, service: Service, settings: OrchestratorSettings) -> None:
         self._service = service
         self._settings = settings
-        self._metrics = Metrics(service.registry)
+        self._metrics = OrchestratorMetrics(service.registry)
         file = settings.webhooks_file
         self._webhooks = () if file is None else load_webhooks(file)
 
@@ -36,21 +35,27 @@ class Orchestrator:
         arrived = asyncio.Event()
         inbox = PullConsumer(bus.nc, INBOX_CONSUMER, window=1024, rebind=self._ensure, arrived=arrived)
         tasks = PullConsumer(bus.nc, TASKS_CONSUMER, window=128, rebind=self._ensure)
-        ports = Ports(
-            pool=pool, bus=bus, inbox=inbox, tasks=tasks, arrived=arrived, ensure=self._ensure, backlog=self._backlog
+        ports = OrchestratorPorts(
+            pool=pool,
+            bus=bus,
+            inbox=inbox,
+            tasks=tasks,
+            arrived=arrived,
+            ensure=self._ensure,
+            backlog=self._backlog,
+            trace_run=RunTracing(pool, service.telemetry, service.log).ended,
         )
-        parts = Parts(ports, self._settings, self._metrics, service.log)
-        parts.loop.tracing = RunTracing(pool, service.telemetry, service.log)
-        service.on_stop(await parts.answer())
-        serve_agents(bus, parts.letters, partial(ensure_consumer, bus.nc))
-        noticing = Noticing(pool, self._webhooks, service.log)
-        serve_notices(bus, noticing)
-        service.loop(noticing.run)
+        wiring = OrchestratorWiring(ports, self._settings, self._metrics, service.log)
+        service.on_stop(await wiring.answer())
+        serve_agents(bus, wiring.dead_letters, partial(ensure_consumer, bus.nc))
+        webhooks = WebhookDelivery(pool, self._webhooks, service.log)
+        serve_notices(bus, webhooks)
+        service.loop(webhooks.run)
         await inbox.start()
         await tasks.start()
         service.on_stop(inbox.stop)
         service.on_stop(tasks.stop)
-        for loop in parts.loops:
+        for loop in wiring.loops:
             service.loop(loop)
 
     async def _backlog(self, stream: str, durable: str) -> int | None:

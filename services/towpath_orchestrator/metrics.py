@@ -3,7 +3,7 @@
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 
-class Metrics:
+class OrchestratorMetrics:
     """Prometheus metrics of one replica; no label ever holds an id."""
 
     def __init__(self, registry: CollectorRegistry) -> None:

@@ -52,13 +52,13 @@ class OrchestratorSettings(Settings):
     """How often overdue runs are looked for."""
 
     webhooks_file: Path | None = None
-    """YAML that names who is told of gates (docs/operations.md); without it nobody is."""
+    """YAML with the webhooks that get notices of gates (docs/operations.md); without it there are none."""
 
     model_prices_file: Path | None = None
     """YAML with prices of models that the built-in list lacks, or has wrong (docs/budgets.md)."""
 
     planner_model: str | None = None
-    """Who writes plans that are asked for in words; else the model of the agent that would begin.
+    """The model that writes plans for tasks; else the model of the agent that would begin.
 
     A task that names its model, or brings a script, is planned by that.
     """

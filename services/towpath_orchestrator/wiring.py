@@ -1,58 +1,77 @@
-"""The parts of one replica, put together on whatever stands for the database and the broker.
+"""Puts one replica together, on whatever stands for the database and the broker.
 
-The only place that knows which part needs which other. `__main__` gives it Postgres and NATS; the simulation gives
-it tables and a broker in memory, so that what is simulated is what runs.
+The parts form a line: publishers, windows, dispatcher, announcer, commit loop, requests. Each is complete when it is
+made, and knows only parts that were made before it. Facts that the process makes for itself go into a queue that comes
+first. `__main__` gives it Postgres and NATS; the simulation gives it tables and a broker in memory, so that what is
+simulated is what runs.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
+from uuid import UUID
 
 from towpath_fabric.dead_letters import DeadLetters
 from towpath_fabric.ports import Database, Feed, Wire
+from towpath_fabric.postgres.pinned_connection import Lane
 from towpath_fabric.telemetry.logs import Logger
-from towpath_orchestrator.adapters.model_prices import Prices
-from towpath_orchestrator.adapters.run_store import RunTables
-from towpath_orchestrator.app.api.budgets import Budgets
-from towpath_orchestrator.app.api.commands import Acting
-from towpath_orchestrator.app.api.dead_letters import Letters
-from towpath_orchestrator.app.api.forks import Forks
+from towpath_orchestrator.adapters.model_prices import ModelPrices
+from towpath_orchestrator.adapters.run_store import RunStore
+from towpath_orchestrator.app.admission import Admission
+from towpath_orchestrator.app.api.budgets import BudgetRequests
+from towpath_orchestrator.app.api.commands import RunCommands, SwitchResume
+from towpath_orchestrator.app.api.dead_letters import DeadLetterRequests
+from towpath_orchestrator.app.api.forks import RunForks
 from towpath_orchestrator.app.api.handlers import (
-    Clients,
-    Enqueued,
+    ClientRequests,
+    TaskQueueConsumer,
     serve_budgets,
     serve_clients,
-    serve_letters,
+    serve_dead_letters,
     serve_records,
     serve_services,
     serve_submits,
-    serve_waking,
+    serve_switches,
 )
-from towpath_orchestrator.app.api.network_registry import Registry
-from towpath_orchestrator.app.api.queries import Reading
-from towpath_orchestrator.app.api.replay_jobs import ReplayGate
-from towpath_orchestrator.app.api.submit import Intake
-from towpath_orchestrator.app.loop.admission import Admission
-from towpath_orchestrator.app.loop.budget_limits import Limits
-from towpath_orchestrator.app.loop.child_runs import Children
-from towpath_orchestrator.app.loop.commit_loop import CommitLoop
-from towpath_orchestrator.app.loop.dispatch_windows import Backlog, Windows
-from towpath_orchestrator.app.loop.effect_dispatcher import Sender
-from towpath_orchestrator.app.loop.held_request_timers import Holding
-from towpath_orchestrator.app.loop.reconciler import Reconciler
-from towpath_orchestrator.app.loop.startup_resend import Resuming
-from towpath_orchestrator.app.loop.switch_resume import Waking
-from towpath_orchestrator.metrics import Metrics
+from towpath_orchestrator.app.api.network_registry import NetworkRegistry
+from towpath_orchestrator.app.api.queries import RunQueries
+from towpath_orchestrator.app.api.replay_jobs import ReplayJobs
+from towpath_orchestrator.app.api.submit import TaskIntake
+from towpath_orchestrator.app.api.task_checks import TaskChecker
+from towpath_orchestrator.app.commit.batch_commit import BatchCommitter
+from towpath_orchestrator.app.commit.budget_accounting import BudgetAccounting
+from towpath_orchestrator.app.commit.budget_limits import BudgetLimits
+from towpath_orchestrator.app.commit.commit_loop import CommitLoop
+from towpath_orchestrator.app.commit.inbox import Inbox
+from towpath_orchestrator.app.commit.run_reader import RunReader
+from towpath_orchestrator.app.commit.run_telemetry import TransitionMetrics
+from towpath_orchestrator.app.commit.state_snapshots import SnapshotSaver
+from towpath_orchestrator.app.commit.transition_announcer import TransitionAnnouncer
+from towpath_orchestrator.app.commit.workspace_texts import WorkspaceTexts
+from towpath_orchestrator.app.dispatch.child_messenger import ChildMessenger
+from towpath_orchestrator.app.dispatch.dispatch_windows import Backlog, DispatchWindows
+from towpath_orchestrator.app.dispatch.effect_dispatcher import EffectDispatcher
+from towpath_orchestrator.app.dispatch.held_request_timers import HeldRequestTimers
+from towpath_orchestrator.app.dispatch.pending_resend import ReconnectResend, StartupResend
+from towpath_orchestrator.app.dispatch.publishers import EventPublisher, RequestPublisher
+from towpath_orchestrator.app.local_facts import LocalFacts
+from towpath_orchestrator.app.reconciler import Reconciler
+from towpath_orchestrator.app.state_cache import StateCache
+from towpath_orchestrator.metrics import OrchestratorMetrics
 from towpath_orchestrator.settings import OrchestratorSettings
 
 
+def _trace_nothing(_run_id: UUID) -> None:
+    return
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ports:
+class OrchestratorPorts:
     """Where a replica touches the world. `arrived` is set by *inbox*; `ensure` declares the broker's streams.
 
-    `backlog` says what waits at the broker; without it windows stay as wide as they are set.
+    `backlog` returns how much waits at the broker; without it windows stay as wide as they are set. `trace_run` is
+    called with every run that has ended.
     """
 
     pool: Database
@@ -62,54 +81,88 @@ class Ports:
     arrived: asyncio.Event
     ensure: Callable[[], Awaitable[None]]
     backlog: Backlog | None = None
+    trace_run: Callable[[UUID], None] = _trace_nothing
 
 
-class Parts:
+class OrchestratorWiring:
     """One replica. `answer` registers what it answers; then every one of `loops` runs for ever, or until it returns."""
 
-    def __init__(self, ports: Ports, settings: OrchestratorSettings, metrics: Metrics, log: Logger) -> None:
+    def __init__(
+        self, ports: OrchestratorPorts, settings: OrchestratorSettings, metrics: OrchestratorMetrics, log: Logger
+    ) -> None:
         pool, bus = ports.pool, ports.bus
-        prices = Prices(settings.model_prices_file)
         self._bus = bus
         self._settings = settings
-        self._tables = tables = RunTables(pool)
-        limits = Limits(pool, prices.price_of)
-        self._budgets = Budgets(pool, bus, limits)
-        self._registry = Registry(pool, tables, bus)
-        self.loop = loop = CommitLoop(pool, tables, ports.inbox, ports.arrived, settings, metrics, log, limits)
-        sender = loop.sender = Sender(bus, metrics, loop.add)
-        self._windows = windows = sender.windows = Windows(sender.request, settings, metrics, ports.backlog)
-        sender.children = loop.children = Children(pool, bus, log)
-        admission = loop.admission = Admission(pool, settings, metrics, loop.add, log)
-        self._intake = intake = Intake(pool, tables, loop, settings, self._registry.find, bus, limits, admission)
-        self._reading = Reading(pool, loop.waiters, loop.endings)
-        self._acting = Acting(self._reading, bus)
-        self.letters = Letters(pool, bus, loop, metrics, log)
-        self._replays = ReplayGate(pool)
-        self._waking = Waking(pool, loop)
-        self._forks = Forks(pool, intake, bus, settings, self._registry.find)
-        reconciler = Reconciler(pool, loop, admission, settings, log, limits)
-        dead = DeadLetters(pool, "TASKS", metrics.dead, log)
+        store, cache, lane = RunStore(pool), StateCache(settings.cache_runs), Lane(pool)
+        local_facts = LocalFacts(ports.arrived)
+        limits = BudgetLimits(pool, ModelPrices(settings.model_prices_file).price_of)
+
+        publisher = RequestPublisher(bus, metrics, local_facts)
+        self._windows = windows = DispatchWindows(publisher.publish, settings, metrics, ports.backlog)
+        children = ChildMessenger(pool, bus, log)
+        dispatcher = EffectDispatcher(bus, local_facts, windows, children, metrics)
+        admission = Admission(pool, settings, metrics, local_facts, log)
+        observed = TransitionMetrics(metrics, log)
+        announcer = TransitionAnnouncer(
+            EventPublisher(bus), children, admission, cache, local_facts, observed, ports.trace_run
+        )
+
+        accounting = BudgetAccounting(limits, metrics.refused)
+        texts = WorkspaceTexts(pool, store)
+        inbox_letters = DeadLetters(pool, "INBOX", metrics.dead, log, local_facts.add_dead)
+        inbox = Inbox(ports.inbox, local_facts, inbox_letters, metrics, batch_size=settings.batch_size)
+        commit_loop = CommitLoop(
+            inbox=inbox,
+            local_facts=local_facts,
+            reader=RunReader(pool, lane, store, cache, accounting, metrics, log),
+            store=store,
+            cache=cache,
+            accounting=accounting,
+            texts=texts,
+            committer=BatchCommitter(lane, accounting, texts, metrics, log),
+            snapshots=SnapshotSaver(store, settings.snapshot_every, log),
+            dispatcher=dispatcher,
+            announcer=announcer,
+            metrics=metrics,
+            log=log,
+        )
+
+        self._registry = NetworkRegistry(pool, store, bus)
+        find_version = self._registry.find
+        self._checker = checker = TaskChecker(pool, store, bus, settings, find_version)
+        self._intake = intake = TaskIntake(
+            pool, checker, cache, local_facts, dispatcher, announcer, settings, limits, admission
+        )
+        self._queries = RunQueries(pool, announcer.changes, announcer.endings)
+        self._commands = RunCommands(self._queries, bus)
+        self.dead_letters = DeadLetterRequests(pool, bus, local_facts, metrics, log)
+        self._budgets = BudgetRequests(pool, bus, limits)
+        self._replays = ReplayJobs(pool)
+        self._switches = SwitchResume(pool, local_facts)
+        self._forks = RunForks(pool, intake, bus, settings, find_version)
+
+        reconciler = Reconciler(pool, local_facts, admission, settings, log, limits)
+        task_letters = DeadLetters(pool, "TASKS", metrics.dead, log)
         self.loops: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (
-            loop.run,
+            commit_loop.run,
             intake.run,
             reconciler.run,
             admission.run,
             windows.run,
-            Holding(pool, tables, loop.cache, windows, log).run,
-            partial(sender.follow_reconnects, loop.cache.states, ports.ensure),
-            reconciler.keep_house,
-            Resuming(pool, tables, sender, log, most=settings.max_active_runs).run,
-            Enqueued(ports.tasks, intake, dead, log).run,
+            HeldRequestTimers(pool, store, cache, windows, log).run,
+            ReconnectResend(bus, cache, dispatcher, ports.ensure).run,
+            reconciler.clean_up,
+            StartupResend(pool, store, dispatcher, log, most=settings.max_active_runs).run,
+            TaskQueueConsumer(ports.tasks, intake, checker, task_letters, log).run,
         )
 
     async def answer(self) -> Callable[[], Awaitable[None]]:
         """Answer clients and services; returns what ends the taking of tasks."""
-        clients = Clients(self._intake, self._reading, self._acting)
+        clients = ClientRequests(self._intake, self._checker, self._queries, self._commands)
         serve_clients(self._bus, clients)
-        serve_services(self._bus, self._reading, self._acting, self._registry)
-        serve_letters(self._bus, self.letters)
+        serve_services(self._bus, self._queries, self._commands, self._registry)
+        serve_dead_letters(self._bus, self.dead_letters)
         serve_records(self._bus, self._replays, self._forks)
-        serve_waking(self._bus, self._waking)
+        serve_switches(self._bus, self._switches)
         serve_budgets(self._bus, self._budgets)
         return await serve_submits(self._bus, clients, self._settings, self._windows)

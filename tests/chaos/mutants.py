@@ -94,7 +94,7 @@ reason = _refusal(call, request, fault, now=now, fence=fence)
                 old="tries = 0",
                 new="""
 tries = 0
-await self._acknowledge(items)
+await self._inbox.acknowledge(items)
 for message in [item.message for item in items if item.message is not None]:
     await message._client.flush()
 """,

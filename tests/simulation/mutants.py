@@ -22,20 +22,21 @@ _ANY_FENCE = Mutation(symbol="towpath_tas:_decision_context", old="fence=found.f
 """Nobody looks at the stored fence."""
 
 _ACK_BEFORE_COMMIT = Mutation(
-    symbol="towpath_orchestrator:CommitLoop._gather",
-    old="return items",
-    new="await self._acknowledge(items); return items",
+    symbol="towpath_orchestrator:Inbox.take",
+    old="return facts",
+    new="await self.acknowledge(facts); return facts",
 )
 """Facts are acknowledged when they are taken."""
 
 _DISPATCH_BEFORE_COMMIT = Mutation(
     symbol="towpath_orchestrator:CommitLoop._commit",
-    old="done = await self._commit_rows(batch, now)",
+    old="result = await self._committer.commit(batch, runs.now)",
     new="""
-for moved in batch:
-    for pending in moved.state.pending:
-        await self.sender.send(message_of(moved.state, pending), moved.state)
-done = await self._commit_rows(batch, now)
+from towpath_engine.requests.effects import message_of
+for transition in batch:
+    for pending in transition.state.pending:
+        await self._dispatcher.send(message_of(transition.state, pending), transition.state)
+result = await self._committer.commit(batch, runs.now)
 """,
 )
 """What a transition wants sent goes out before it is stored."""
@@ -94,7 +95,9 @@ _BUDGET_AGAIN = Mutation(
 )
 """A model is asked once more in the same attempt, by whoever starts anew or connects again."""
 
-_CHILD_UNASKED = Mutation(symbol="towpath_orchestrator:Sender.send", old="self.children.ask(message)", new="pass")
+_CHILD_UNASKED = Mutation(
+    symbol="towpath_orchestrator:EffectDispatcher.send", old="self._children.ask(message)", new="pass"
+)
 """A parent believes that it hears of its children by itself."""
 
 _CHILD_UNAWAITED = Mutation(

@@ -14,7 +14,7 @@ from towpath_contracts import rpc
 from towpath_contracts.streams import INBOX_CONSUMER, TASKS_CONSUMER, TOOLOUT_CONSUMER, TOOLREQ_CONSUMER
 from towpath_fabric.tickets import TicketSigner
 from towpath_orchestrator import wiring as orchestrator
-from towpath_orchestrator.metrics import Metrics as RunMetrics
+from towpath_orchestrator.metrics import OrchestratorMetrics as RunMetrics
 from towpath_orchestrator.settings import OrchestratorSettings
 from towpath_tas import wiring as tas
 from towpath_tas.app.audit.audit_queries import AuditQueries
@@ -69,11 +69,11 @@ async def start_orchestrator(replica: Replica, database: Database, bus: SimBus, 
         "inbox": Feed(bus, INBOX_CONSUMER, arrived=arrived),
         "tasks": Feed(bus, TASKS_CONSUMER),
     }
-    ports = orchestrator.Ports(**anything, arrived=arrived, ensure=_nothing)
-    parts = orchestrator.Parts(ports, settings, RUN_METRICS, replica.log)
-    await parts.answer()
+    ports = orchestrator.OrchestratorPorts(**anything, arrived=arrived, ensure=_nothing)
+    wiring = orchestrator.OrchestratorWiring(ports, settings, RUN_METRICS, replica.log)
+    await wiring.answer()
     await bus.serve()
-    for loop in parts.loops:
+    for loop in wiring.loops:
         replica.run(loop)
 
 

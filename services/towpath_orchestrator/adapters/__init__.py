@@ -1,1 +1,1 @@
-"""One file per outside thing: the run tables, the network tables."""
+"""One module per outside thing: run tables, budget tables, prices of models, webhooks."""

@@ -27,7 +27,7 @@ ACCOUNTS_KNOWN = 20_000
 
 
 @dataclass(slots=True)
-class Committed:
+class BatchResult:
     """What became of a batch: which runs moved on, which did not fit (for good, or beside the others of the batch).
 
     `unopened` are runs of which an account is missing; `soft` are rows of accounts of which much is spent.
@@ -39,7 +39,7 @@ class Committed:
     unopened: set[UUID] = field(default_factory=set)
     soft: list[dict[str, Any]] = field(default_factory=list)
 
-    def add(self, other: "Committed") -> None:
+    def add(self, other: "BatchResult") -> None:
         """Take over what became of another batch."""
         self.moved |= other.moved
         self.refused |= other.refused
@@ -53,9 +53,9 @@ class Committed:
         return {*self.refused, *self.crowded, *self.unopened}
 
 
-def read_committed(rows: Iterable[Any]) -> Committed:
-    """Read the answer of a batch in which accounts were changed."""
-    done = Committed()
+def read_batch_result(rows: Iterable[Any]) -> BatchResult:
+    """Read what `commit_batch` returned."""
+    done = BatchResult()
     for row in rows:
         if row["what"] == "moved":
             done.moved.add(row["run_id"])
@@ -66,14 +66,14 @@ def read_committed(rows: Iterable[Any]) -> Committed:
     return done
 
 
-def _read_short(done: Committed, run_id: UUID, said: dict[str, Any]) -> None:
-    if said["missing"]:
+def _read_short(done: BatchResult, run_id: UUID, detail: dict[str, Any]) -> None:
+    if detail["missing"]:
         done.unopened.add(run_id)
-    elif said["alone"]:
-        names = {"scope": said["scope"], "key": said["key"], "unit": said["unit"], "limit": said["most"]}
-        unpriced = said["unpriced"] or ""
+    elif detail["alone"]:
+        names = {"scope": detail["scope"], "key": detail["key"], "unit": detail["unit"], "limit": detail["most"]}
+        unpriced = detail["unpriced"] or ""
         refusal = BudgetRefusal(
-            **names, spent=said["spent"], reserved=said["reserved"], wanted=said["asked"], unpriced=unpriced
+            **names, spent=detail["spent"], reserved=detail["reserved"], wanted=detail["asked"], unpriced=unpriced
         )
         known = done.refused.get(run_id)
         if known is None or (known.scope, known.key, known.unit) > (refusal.scope, refusal.key, refusal.unit):
@@ -126,14 +126,14 @@ def _unpriced(before: BudgetState | None, state: RunState, after: BudgetState) -
     return ""
 
 
-class Accounts:
+class AccountOpener:
     """Opens accounts before a batch first spends from them."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[str, str, str], None] = OrderedDict()
 
     async def open(self, lane: Lane, charged: Iterable[tuple[RunState, Iterable[BudgetApplied]]]) -> None:
-        """Open what these runs are told they spend from, where this process does not know that it is open."""
+        """Open the accounts that these events name, where this process does not know that they are open."""
         own: list[dict[str, Any]] = []
         shared: list[dict[str, Any]] = []
         for state, events in charged:
@@ -165,18 +165,18 @@ def _opened(project: str, scope: AppliedScope) -> dict[str, Any]:
     return {**row, "kind": kind, "name": name, "per_day": scope.scope == "day"}
 
 
-def warnings(row: dict[str, Any], state: RunState) -> list[BudgetWarned]:
-    """Return what a run that spends from the account in *row* is to be told, and does not know."""
+def budget_warnings(row: dict[str, Any], state: RunState) -> list[BudgetWarned]:
+    """Return the warnings about the account in *row* that a run which spends from it does not have yet."""
     budget = state.budget
     if budget is None or state.is_final or state.created.project != row["project"]:
         return []
     if not any(budget.accounts[n].scope == row["scope"] and budget.accounts[n].key == row["key"] for n in budget.path):
         return []
-    told = []
+    found = []
     for unit in UNITS:
         limit, spent = row[f"{unit}_limit"], row[f"{unit}_spent"]
         known = f"{row['scope']}:{row['key']}:{unit}" in budget.warned
         if limit is not None and spent > 0 and spent >= row["soft"] * limit and not known:
             names: dict[str, Any] = {"scope": row["scope"], "key": row["key"], "unit": unit}
-            told.append(BudgetWarned(run_id=state.run_id, **names, limit=limit, spent=spent, on_soft=row["on_soft"]))
-    return told
+            found.append(BudgetWarned(run_id=state.run_id, **names, limit=limit, spent=spent, on_soft=row["on_soft"]))
+    return found

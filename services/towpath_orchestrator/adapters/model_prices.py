@@ -42,7 +42,7 @@ def _up(usd: Decimal) -> int:
     return int(-(-usd * MICROS // 1))
 
 
-class Prices:
+class ModelPrices:
     """Answers what a model costs; every answer is remembered."""
 
     def __init__(self, file: Path | None) -> None:

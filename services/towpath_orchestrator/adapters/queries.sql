@@ -3,27 +3,181 @@
 SELECT statement_timestamp() AS now, (SELECT version FROM runs.budget_version) AS budgets, r.run_id, r.seq
 FROM (SELECT 1) AS one LEFT JOIN runs.run r ON r.run_id = ANY ($1::uuid[])
 
--- name: commit_wanted
--- One statement, one commit: every run whose seq is still the expected one moves on, with its events, facts and gates.
--- Nothing moves where limits were set since the transitions were made ($budgets is the version that they know of): a
--- limit holds from the moment it is set. Its parts are put together, and numbers given, in run_tables.py.
+-- name: commit_batch
+-- One statement, one commit: every run whose seq is still the expected one moves on, with its events, facts, gates,
+-- children and what it spends. Nothing moves where limits were set since the transitions were made ($22 is the version
+-- that they know of): a limit holds from the moment it is set. A part that the batch does not need is an empty array.
+--
+-- Runs are locked in run_id order, so that two orchestrators can't deadlock; the accounts are locked after them, in key
+-- order. A run that does not fit its accounts is left out. Runs of one batch are taken in turn: first those that only
+-- give back. What a run gives back that also asks for something is nobody else's before it has moved: where one of its
+-- accounts has no room it keeps what it holds in all of them. `alone` says whether the run would not fit by itself
+-- either. Where money is limited nothing fits that nobody knows the price of: `unpriced` names such a model.
+--
+-- Each child is created with its whole record, in the transition that starts it. Returned are the runs that moved, those
+-- that did not fit with the reason, and the accounts of which so much is spent that somebody wants to be warned.
 WITH wanted AS (
   SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::int[], $7::timestamptz[],
                        $8::text[], $9::int[], $10::timestamptz[], $11::timestamptz[], $12::text[])
     AS w (run_id, expected, seq, status, reason, fence, wake_at, agent_key, step, started_at, ended_at, outcome)
-  WHERE (SELECT version FROM runs.budget_version) = $budgets
-)
-
--- name: commit_held
--- Rows are locked in run_id order, so that two orchestrators can't deadlock. Where runs spend from
--- accounts, commit_charged of budgets.sql stands in the place of this.
-held AS (
+  WHERE (SELECT version FROM runs.budget_version) = $22
+), locked AS (
   SELECT r.run_id FROM runs.run r JOIN wanted w ON w.run_id = r.run_id AND w.expected = r.seq
   ORDER BY r.run_id FOR UPDATE OF r
+), charge AS (
+  SELECT c.* FROM json_to_recordset($28::json) AS c (run_id uuid, project text, scope text, key text, unpriced text,
+    usd_micros_asked bigint, usd_micros_freed bigint, usd_micros_spent bigint, usd_micros_estimated bigint,
+    tokens_asked bigint, tokens_freed bigint, tokens_spent bigint, tokens_estimated bigint,
+    model_calls_asked bigint, model_calls_freed bigint, model_calls_spent bigint, model_calls_estimated bigint,
+    tool_calls_asked bigint, tool_calls_freed bigint, tool_calls_spent bigint, tool_calls_estimated bigint)
+  JOIN locked ON locked.run_id = c.run_id
+), account AS (
+  SELECT b.* FROM runs.budget b
+  WHERE (b.project, b.scope, b.key) IN (SELECT c.project, c.scope, c.key FROM charge c)
+  ORDER BY b.project, b.scope, b.key FOR UPDATE OF b
+), own AS (
+  SELECT c.*,
+    c.usd_micros_asked - c.usd_micros_freed + c.usd_micros_spent AS usd_micros_own,
+    c.tokens_asked - c.tokens_freed + c.tokens_spent AS tokens_own,
+    c.model_calls_asked - c.model_calls_freed + c.model_calls_spent AS model_calls_own,
+    c.tool_calls_asked - c.tool_calls_freed + c.tool_calls_spent AS tool_calls_own,
+    bool_or(a.key IS NULL OR coalesce(c.unpriced, '') <> ''
+      OR c.usd_micros_asked + c.tokens_asked + c.model_calls_asked + c.tool_calls_asked > 0) OVER (PARTITION BY c.run_id) AS may_stay
+  FROM charge c LEFT JOIN account a ON (a.project, a.scope, a.key) = (c.project, c.scope, c.key)
+), line AS (
+  SELECT o.*,
+    o.usd_micros_own + coalesce(sum(CASE WHEN o.may_stay THEN greatest(o.usd_micros_own, 0) ELSE o.usd_micros_own END) OVER before, 0) AS usd_micros_so_far,
+    o.tokens_own + coalesce(sum(CASE WHEN o.may_stay THEN greatest(o.tokens_own, 0) ELSE o.tokens_own END) OVER before, 0) AS tokens_so_far,
+    o.model_calls_own + coalesce(sum(CASE WHEN o.may_stay THEN greatest(o.model_calls_own, 0) ELSE o.model_calls_own END) OVER before, 0) AS model_calls_so_far,
+    o.tool_calls_own + coalesce(sum(CASE WHEN o.may_stay THEN greatest(o.tool_calls_own, 0) ELSE o.tool_calls_own END) OVER before, 0) AS tool_calls_so_far
+  FROM own o
+  WINDOW before AS (PARTITION BY o.project, o.scope, o.key ORDER BY o.may_stay, o.run_id
+    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+), short AS (
+  SELECT l.run_id, l.scope, l.key, a.key IS NULL AS missing, u.unit, u.most, u.spent, u.reserved, u.asked,
+         u.most < u.spent + u.reserved + u.own OR p.unpriced IS NOT NULL AS alone, p.unpriced
+  FROM line l LEFT JOIN account a ON (a.project, a.scope, a.key) = (l.project, l.scope, l.key)
+  CROSS JOIN LATERAL (VALUES
+    ('usd_micros', a.usd_micros_limit, a.usd_micros_spent, a.usd_micros_reserved, l.usd_micros_asked,
+     l.usd_micros_own, l.usd_micros_so_far),
+    ('tokens', a.tokens_limit, a.tokens_spent, a.tokens_reserved, l.tokens_asked,
+     l.tokens_own, l.tokens_so_far),
+    ('model_calls', a.model_calls_limit, a.model_calls_spent, a.model_calls_reserved, l.model_calls_asked,
+     l.model_calls_own, l.model_calls_so_far),
+    ('tool_calls', a.tool_calls_limit, a.tool_calls_spent, a.tool_calls_reserved, l.tool_calls_asked,
+     l.tool_calls_own, l.tool_calls_so_far)
+  ) AS u (unit, most, spent, reserved, asked, own, so_far)
+  CROSS JOIN LATERAL (SELECT CASE WHEN u.unit = 'usd_micros' AND u.most IS NOT NULL THEN nullif(l.unpriced, '') END AS unpriced) AS p
+  WHERE a.key IS NULL OR (u.asked > 0 AND u.most < u.spent + u.reserved + u.so_far) OR p.unpriced IS NOT NULL
+), held AS (
+  SELECT k.run_id FROM locked k WHERE NOT EXISTS (SELECT FROM short s WHERE s.run_id = k.run_id)
+), moved AS (
+  UPDATE runs.run r SET
+    seq = w.seq, status = w.status, reason = w.reason, fence = w.fence, wake_at = w.wake_at, agent_key = w.agent_key,
+    step = w.step, started_at = w.started_at, ended_at = w.ended_at, outcome = w.outcome::json, updated_at = $13
+  FROM wanted w JOIN held h ON h.run_id = w.run_id
+  WHERE r.run_id = w.run_id AND r.seq = w.expected
+  RETURNING r.run_id
+), told AS (
+  INSERT INTO runs.run_event (run_id, seq, at, type, event)
+  SELECT e.run_id, e.seq, $13, e.type, e.event::json
+  FROM unnest($14::uuid[], $15::bigint[], $16::text[], $17::text[]) AS e (run_id, seq, type, event)
+  JOIN moved ON moved.run_id = e.run_id
+), kept AS (
+  INSERT INTO runs.run_fact (run_id, first_seq, at, fact, engine_version)
+  SELECT f.run_id, f.first_seq, $13, f.fact::json, $21
+  FROM unnest($18::uuid[], $19::bigint[], $20::text[]) AS f (run_id, first_seq, fact)
+  JOIN moved ON moved.run_id = f.run_id
+), opened AS (
+  INSERT INTO runs.gate (gate_id, run_id, project, network, gate_type, status, reason, detail, execution_id, approval_id,
+                         opened_at, expires_at)
+  SELECT g.gate_id, g.run_id, g.project, g.network, g.gate_type, g.status, g.reason, g.detail::json, g.execution_id,
+         g.approval_id, $13, g.expires_at
+  FROM json_to_recordset($23::json) AS g (gate_id uuid, run_id uuid, project text, network text, gate_type text,
+    status text, reason text, detail text, execution_id uuid, approval_id uuid, expires_at timestamptz)
+  JOIN moved ON moved.run_id = g.run_id
+  ON CONFLICT (gate_id) DO NOTHING
+), closed AS (
+  UPDATE runs.gate g SET status = c.status, verdict = c.verdict, closed_at = $13, closed_by = c.by, closed_reason = c.reason
+  FROM json_to_recordset($24::json) AS c (gate_id uuid, run_id uuid, status text, verdict text, by text, reason text)
+  JOIN moved ON moved.run_id = c.run_id
+  WHERE g.gate_id = c.gate_id
+), voided AS (
+  UPDATE runs.gate g SET status = 'void', closed_at = $13, closed_reason = 'the run ended'
+  FROM moved JOIN wanted w ON w.run_id = moved.run_id
+  WHERE g.run_id = moved.run_id AND w.ended_at IS NOT NULL AND g.status = 'pending'
+    AND g.gate_id NOT IN (SELECT c.gate_id FROM json_to_recordset($24::json) AS c (gate_id uuid))
+), born AS (
+  INSERT INTO runs.run (run_id, project, kind, network, version, snapshot_digest, status, seq, wake_at, caller, priority,
+                        agent_key, step, max_steps, user_message, labels, debug, created_at, started_at, updated_at,
+                        parent_run_id, root_run_id, depth)
+  SELECT c.run_id, c.project, c.kind, c.network, c.version, c.snapshot_digest, c.status, c.seq, c.wake_at, c.caller,
+         c.priority, c.agent_key, c.step, c.max_steps, c.user_message, c.labels, c.debug, $13, c.started_at, $13,
+         c.parent_run_id, c.root_run_id, c.depth
+  FROM json_to_recordset($25::json) AS c (run_id uuid, project text, kind text, network text, version int,
+    snapshot_digest text, status text, seq bigint, wake_at timestamptz, caller text, priority int, agent_key text,
+    step int, max_steps int, user_message text, labels jsonb, debug bool, started_at timestamptz, parent_run_id uuid,
+    root_run_id uuid, depth int)
+  JOIN moved ON moved.run_id = c.parent_run_id
+  ON CONFLICT (run_id) DO NOTHING
+  RETURNING run_id
+), born_told AS (
+  INSERT INTO runs.run_event (run_id, seq, at, type, event)
+  SELECT e.run_id, e.seq, $13, e.type, e.event::json
+  FROM json_to_recordset($26::json) AS e (run_id uuid, seq bigint, type text, event text)
+  JOIN born ON born.run_id = e.run_id
+), born_kept AS (
+  INSERT INTO runs.run_fact (run_id, first_seq, at, fact, engine_version)
+  SELECT f.run_id, f.first_seq, $13, f.fact::json, $21
+  FROM json_to_recordset($27::json) AS f (run_id uuid, first_seq bigint, fact text)
+  JOIN born ON born.run_id = f.run_id
+), charged AS (
+  UPDATE runs.budget b SET
+    usd_micros_spent = b.usd_micros_spent + s.usd_micros_spent, usd_micros_reserved = b.usd_micros_reserved + s.usd_micros_reserved,
+    usd_micros_estimated = b.usd_micros_estimated + s.usd_micros_estimated,
+    tokens_spent = b.tokens_spent + s.tokens_spent, tokens_reserved = b.tokens_reserved + s.tokens_reserved,
+    tokens_estimated = b.tokens_estimated + s.tokens_estimated,
+    model_calls_spent = b.model_calls_spent + s.model_calls_spent, model_calls_reserved = b.model_calls_reserved + s.model_calls_reserved,
+    model_calls_estimated = b.model_calls_estimated + s.model_calls_estimated,
+    tool_calls_spent = b.tool_calls_spent + s.tool_calls_spent, tool_calls_reserved = b.tool_calls_reserved + s.tool_calls_reserved,
+    tool_calls_estimated = b.tool_calls_estimated + s.tool_calls_estimated
+  FROM (
+    SELECT c.project, c.scope, c.key,
+      sum(c.usd_micros_spent)::bigint AS usd_micros_spent, sum(c.usd_micros_asked - c.usd_micros_freed)::bigint AS usd_micros_reserved,
+      sum(c.usd_micros_estimated)::bigint AS usd_micros_estimated,
+      sum(c.tokens_spent)::bigint AS tokens_spent, sum(c.tokens_asked - c.tokens_freed)::bigint AS tokens_reserved,
+      sum(c.tokens_estimated)::bigint AS tokens_estimated,
+      sum(c.model_calls_spent)::bigint AS model_calls_spent, sum(c.model_calls_asked - c.model_calls_freed)::bigint AS model_calls_reserved,
+      sum(c.model_calls_estimated)::bigint AS model_calls_estimated,
+      sum(c.tool_calls_spent)::bigint AS tool_calls_spent, sum(c.tool_calls_asked - c.tool_calls_freed)::bigint AS tool_calls_reserved,
+      sum(c.tool_calls_estimated)::bigint AS tool_calls_estimated
+    FROM charge c JOIN moved ON moved.run_id = c.run_id GROUP BY c.project, c.scope, c.key
+  ) AS s
+  WHERE (b.project, b.scope, b.key) = (s.project, s.scope, s.key)
+  RETURNING b.*
 )
+SELECT 'moved' AS what, m.run_id, NULL AS detail FROM moved m
+UNION ALL
+SELECT 'short', s.run_id, row_to_json(s)::text FROM short s
+UNION ALL
+SELECT 'soft', NULL, row_to_json(c)::text FROM charged c
+WHERE c.usd_micros_spent > 0 AND c.usd_micros_spent >= c.soft * c.usd_micros_limit OR
+  c.tokens_spent > 0 AND c.tokens_spent >= c.soft * c.tokens_limit OR
+  c.model_calls_spent > 0 AND c.model_calls_spent >= c.soft * c.model_calls_limit OR
+  c.tool_calls_spent > 0 AND c.tool_calls_spent >= c.soft * c.tool_calls_limit
 
--- name: commit_moved
-moved AS (
+-- name: commit_plain_batch
+-- Most batches: no gate is or was open, no child starts, no run spends from an account. It is commit_batch without the
+-- parts for these, and takes its first 22 values: leaving them out saves two fifths of the statement's time.
+WITH wanted AS (
+  SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::int[], $7::timestamptz[],
+                       $8::text[], $9::int[], $10::timestamptz[], $11::timestamptz[], $12::text[])
+    AS w (run_id, expected, seq, status, reason, fence, wake_at, agent_key, step, started_at, ended_at, outcome)
+  WHERE (SELECT version FROM runs.budget_version) = $22
+), held AS (
+  SELECT r.run_id FROM runs.run r JOIN wanted w ON w.run_id = r.run_id AND w.expected = r.seq
+  ORDER BY r.run_id FOR UPDATE OF r
+), moved AS (
   UPDATE runs.run r SET
     seq = w.seq, status = w.status, reason = w.reason, fence = w.fence, wake_at = w.wake_at, agent_key = w.agent_key,
     step = w.step, started_at = w.started_at, ended_at = w.ended_at, outcome = w.outcome::json, updated_at = $13
@@ -41,61 +195,7 @@ moved AS (
   FROM unnest($18::uuid[], $19::bigint[], $20::text[]) AS f (run_id, first_seq, fact)
   JOIN moved ON moved.run_id = f.run_id
 )
-
--- name: commit_gates
--- Joined to commit_moved where gates open, close or end with their run.
-opened AS (
-  INSERT INTO runs.gate (gate_id, run_id, project, network, gate_type, status, reason, detail, execution_id, approval_id,
-                         opened_at, expires_at)
-  SELECT g.gate_id, g.run_id, g.project, g.network, g.gate_type, g.status, g.reason, g.detail::json, g.execution_id,
-         g.approval_id, $13, g.expires_at
-  FROM json_to_recordset($22::json) AS g (gate_id uuid, run_id uuid, project text, network text, gate_type text,
-    status text, reason text, detail text, execution_id uuid, approval_id uuid, expires_at timestamptz)
-  JOIN moved ON moved.run_id = g.run_id
-  ON CONFLICT (gate_id) DO NOTHING
-), closed AS (
-  UPDATE runs.gate g SET status = c.status, verdict = c.verdict, closed_at = $13, closed_by = c.by, closed_reason = c.reason
-  FROM json_to_recordset($23::json) AS c (gate_id uuid, run_id uuid, status text, verdict text, by text, reason text)
-  JOIN moved ON moved.run_id = c.run_id
-  WHERE g.gate_id = c.gate_id
-), voided AS (
-  UPDATE runs.gate g SET status = 'void', closed_at = $13, closed_reason = 'the run ended'
-  FROM moved JOIN wanted w ON w.run_id = moved.run_id
-  WHERE g.run_id = moved.run_id AND w.ended_at IS NOT NULL AND g.status = 'pending'
-    AND g.gate_id NOT IN (SELECT c.gate_id FROM json_to_recordset($23::json) AS c (gate_id uuid))
-)
-
--- name: commit_children
--- Joined to commit_batch and commit_gates where a run has children: each is born with its whole record, in the very
--- transition that tells of it.
-born AS (
-  INSERT INTO runs.run (run_id, project, kind, network, version, snapshot_digest, status, seq, wake_at, caller, priority,
-                        agent_key, step, max_steps, user_message, labels, debug, created_at, started_at, updated_at,
-                        parent_run_id, root_run_id, depth)
-  SELECT c.run_id, c.project, c.kind, c.network, c.version, c.snapshot_digest, c.status, c.seq, c.wake_at, c.caller,
-         c.priority, c.agent_key, c.step, c.max_steps, c.user_message, c.labels, c.debug, $13, c.started_at, $13,
-         c.parent_run_id, c.root_run_id, c.depth
-  FROM json_to_recordset($24::json) AS c (run_id uuid, project text, kind text, network text, version int,
-    snapshot_digest text, status text, seq bigint, wake_at timestamptz, caller text, priority int, agent_key text,
-    step int, max_steps int, user_message text, labels jsonb, debug bool, started_at timestamptz, parent_run_id uuid,
-    root_run_id uuid, depth int)
-  JOIN moved ON moved.run_id = c.parent_run_id
-  ON CONFLICT (run_id) DO NOTHING
-  RETURNING run_id
-), born_told AS (
-  INSERT INTO runs.run_event (run_id, seq, at, type, event)
-  SELECT e.run_id, e.seq, $13, e.type, e.event::json
-  FROM json_to_recordset($25::json) AS e (run_id uuid, seq bigint, type text, event text)
-  JOIN born ON born.run_id = e.run_id
-), born_kept AS (
-  INSERT INTO runs.run_fact (run_id, first_seq, at, fact, engine_version)
-  SELECT f.run_id, f.first_seq, $13, f.fact::json, $21
-  FROM json_to_recordset($26::json) AS f (run_id uuid, first_seq bigint, fact text)
-  JOIN born ON born.run_id = f.run_id
-)
-
--- name: commit_end
-SELECT run_id FROM moved
+SELECT 'moved' AS what, run_id, NULL AS detail FROM moved
 
 -- name: create_runs
 -- New runs, each with its idempotency key; a key that is taken creates nothing.

@@ -1,11 +1,10 @@
 """The run tables: read clocks and seqs, load states, commit batches.
 
-A batch is one statement and one commit. A run whose seq moved meanwhile is simply not among the returned ids.
+A batch is one statement and one commit. A run whose seq moved meanwhile is not among the returned ids.
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -16,191 +15,44 @@ from towpath_contracts.networks.spec import Snapshot
 from towpath_engine import ENGINE_VERSION
 from towpath_engine.advance import wake_at
 from towpath_engine.evolve import evolve
-from towpath_engine.handlers.children import below_of
 from towpath_engine.state.run import RunState, dump_state, initial, load_state
 from towpath_fabric.ports import Database
 from towpath_fabric.postgres.pinned_connection import Lane
 from towpath_fabric.postgres.pool import Queries
-from towpath_orchestrator.adapters.budget_store import BUDGETS, Committed, charge_rows, read_committed
-from towpath_orchestrator.adapters.child_rows import born_columns
-from towpath_orchestrator.adapters.storable_text import storable
+from towpath_orchestrator.adapters.batch_rows import (
+    child_columns,
+    closed_gates,
+    event_columns,
+    fact_columns,
+    opened_gates,
+    run_columns,
+)
+from towpath_orchestrator.adapters.budget_store import BatchResult, charge_rows, read_batch_result
+from towpath_orchestrator.core.transitions import Transition
 
 QUERIES = Queries.load("towpath_orchestrator.adapters")
 
-_MOVED = f"{QUERIES.commit_wanted}, {QUERIES.commit_held}, {QUERIES.commit_moved}"
-_CHARGED = f"{QUERIES.commit_wanted}, {BUDGETS.commit_charged}, {QUERIES.commit_moved}"
 
-
-def _numbered(text: str, values: int) -> str:
-    """Name the last of so many values, which is the version of the limits that the batch knows of."""
-    return text.replace("$budgets", f"${values}")
-
-
-COMMIT = _numbered(f"{_MOVED} {QUERIES.commit_end}", 22)
-COMMIT_WITH_GATES = _numbered(f"{_MOVED}, {QUERIES.commit_gates} {QUERIES.commit_end}", 24)
-"""Most batches touch no gate; leaving that part out saves a fifth of the statement's time."""
-
-COMMIT_WITH_CHILDREN = _numbered(
-    f"{_MOVED}, {QUERIES.commit_gates}, {QUERIES.commit_children} {QUERIES.commit_end}", 27
-)
-"""The few batches in which a child is born."""
-
-COMMIT_WITH_BUDGETS = _numbered(f"{_CHARGED}, {BUDGETS.commit_charges}".replace("$24", "$22"), 23)
-"""Where a run of the batch spends from an account; one statement reserves for all of them."""
-
-COMMIT_WITH_BUDGETS_AND_GATES = _numbered(f"{_CHARGED}, {QUERIES.commit_gates}, {BUDGETS.commit_charges}", 25)
-
-_BORN_LATER = QUERIES.commit_children.replace("$26", "$27").replace("$25", "$26").replace("$24", "$25")
-COMMIT_WITH_BOTH = _numbered(f"{_CHARGED}, {QUERIES.commit_gates}, {_BORN_LATER}, {BUDGETS.commit_charges}", 28)
-
-
-@dataclass(slots=True)
-class Moved:
-    """One run of a batch: the state it was in, the state it is in, what made the difference.
-
-    `facts` are (first seq, JSON text); `texts` are the JSON texts of `entries`, made once and used twice; `gates` says
-    whether any gate was or is open. `before` is the state it was in, None for a run that is new; `born` are the
-    children that the transition starts, `stored` the texts by digest that its events name.
-    """
-
-    before_seq: int
-    state: RunState
-    entries: list[LogEntry] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
-    facts: list[tuple[int, str]] = field(default_factory=list)
-    gates: bool = False
-    before: RunState | None = None
-    born: list["Moved"] = field(default_factory=list)
-    stored: dict[str, str] = field(default_factory=dict)
-
-
-def event_text(event: ev.AnyEvent) -> str:
-    """Write one event as it is stored and published."""
-    return event.model_dump_json()
-
-
-def outcome_of(state: RunState) -> str | None:
-    """Return the JSON of a finished run's outcome, None while it lives."""
-    if not state.is_final:
-        return None
-    body: dict[str, Any] = {
-        "final": state.final,
-        "last_output": state.last_output,
-        "usage": state.usage.model_dump(mode="json"),
-        "cost": state.cost.model_dump(mode="json"),
-    }
-    if state.created.parent is not None:  # what its parent may have to ask for
-        body["cursors"] = {queue: place for queue, place in state.cursors.items() if queue == state.created.agent_key}
-        body["worked"] = state.worked
-        below = below_of(state)
-        body |= {} if below is None else {"below": below.model_dump(mode="json")}
-    return json.dumps(body)
-
-
-def _run_columns(batch: list[Moved]) -> list[list[Any]]:
-    states = [moved.state for moved in batch]
-    return [
-        [s.run_id for s in states],
-        [moved.before_seq for moved in batch],
-        [s.seq for s in states],
-        [str(s.status) for s in states],
-        [storable(s.reason) for s in states],
-        [s.fence for s in states],
-        [wake_at(s) for s in states],
-        [s.agent_key for s in states],
-        [s.step for s in states],
-        [s.started_at for s in states],
-        [s.ended_at for s in states],
-        [outcome_of(s) for s in states],
-    ]
-
-
-def _event_columns(batch: list[Moved]) -> list[list[Any]]:
-    rows = [
-        (moved.state.run_id, entry.seq, entry.event.type, text)
-        for moved in batch
-        for entry, text in zip(moved.entries, moved.texts, strict=True)
-    ]
-    return [list(column) for column in zip(*rows, strict=True)] if rows else [[], [], [], []]
-
-
-def _fact_columns(batch: list[Moved]) -> list[list[Any]]:
-    rows = [(moved.state.run_id, first, text) for moved in batch for first, text in moved.facts]
-    return [list(column) for column in zip(*rows, strict=True)] if rows else [[], [], []]
-
-
-_GATE_STATUS = {"approved": "approved", "denied": "denied", "expired": "expired", "void": "void"}
-
-
-def _opened_gates(batch: list[Moved]) -> str:
-    """Write the opened gates; one that the same batch closes again is stored as closed at once."""
-    events = [entry.event for moved in batch for entry in moved.entries]
-    closed = {event.gate_id: event.verdict for event in events if isinstance(event, ev.GateClosed)}
-    rows = [
-        {
-            "gate_id": str(entry.event.gate_id),
-            "run_id": str(moved.state.run_id),
-            "project": moved.state.created.project,
-            "network": moved.state.created.network,
-            "gate_type": entry.event.gate_type,
-            "status": _GATE_STATUS.get(closed.get(entry.event.gate_id, ""), "settled")
-            if entry.event.gate_id in closed
-            else "pending",
-            "reason": storable(entry.event.reason),
-            "detail": json.dumps(entry.event.detail),  # a string: Postgres takes no object apart that says NUL
-            "execution_id": str(entry.event.execution_id) if entry.event.execution_id else None,
-            "approval_id": str(entry.event.approval_id) if entry.event.approval_id else None,
-            "expires_at": entry.event.expires_at.isoformat(),
-        }
-        for moved in batch
-        for entry in moved.entries
-        if isinstance(entry.event, ev.GateOpened)
-    ]
-    return json.dumps(rows) if rows else "[]"
-
-
-def _closed_gates(batch: list[Moved]) -> str:
-    rows = [
-        {
-            "gate_id": str(entry.event.gate_id),
-            "run_id": str(moved.state.run_id),
-            "status": _GATE_STATUS.get(entry.event.verdict, "settled"),
-            "verdict": entry.event.verdict,
-            "by": storable(entry.event.by),
-            "reason": storable(entry.event.reason),
-        }
-        for moved in batch
-        for entry in moved.entries
-        if isinstance(entry.event, ev.GateClosed)
-    ]
-    return json.dumps(rows) if rows else "[]"
-
-
-async def times(lane: Lane, run_ids: list[UUID]) -> tuple[datetime, int, dict[UUID, int]]:
+async def read_times(lane: Lane, run_ids: list[UUID]) -> tuple[datetime, int, dict[UUID, int]]:
     """Return Postgres's clock, the version of the limits, and the stored seq of each of the runs that exist."""
     rows = await lane.fetch(QUERIES.times, run_ids)
     seqs = {row["run_id"]: row["seq"] for row in rows if row["run_id"] is not None}
     return rows[0]["now"], rows[0]["budgets"], seqs
 
 
-async def commit_batch(lane: Lane, batch: list[Moved], now: datetime, budgets: int) -> Committed:
-    """Commit every run that is still where it was read and may spend what it wants to; says what became of them.
+async def commit_batch(lane: Lane, batch: list[Transition], now: datetime, limits_version: int) -> BatchResult:
+    """Commit every run that is still where it was read and may spend what it wants to; returns what became of them.
 
-    No run moves where the limits are not those of version *budgets* any more: the transitions do not know them.
+    No run moves where the budget limits are not those of *limits_version* any more: the transitions do not know them.
     """
-    values = [*_run_columns(batch), now, *_event_columns(batch), *_fact_columns(batch), ENGINE_VERSION]
-    charged = [row for moved in batch for row in charge_rows(moved.before, moved.state)]
-    born = [child for moved in batch for child in moved.born]
-    gates = (_opened_gates(batch), _closed_gates(batch)) if born or any(moved.gates for moved in batch) else ()
-    if charged:
-        statement = COMMIT_WITH_BOTH if born else COMMIT_WITH_BUDGETS_AND_GATES if gates else COMMIT_WITH_BUDGETS
-        more = born_columns(born) if born else ()
-        return read_committed(await lane.fetch(statement, *values, *gates, json.dumps(charged), *more, budgets))
-    if born:
-        rows = await lane.fetch(COMMIT_WITH_CHILDREN, *values, *gates, *born_columns(born), budgets)
-    else:
-        rows = await lane.fetch(COMMIT_WITH_GATES if gates else COMMIT, *values, *gates, budgets)
-    return Committed(moved={row["run_id"] for row in rows})
+    values = [*run_columns(batch), now, *event_columns(batch), *fact_columns(batch), ENGINE_VERSION, limits_version]
+    charges = [row for transition in batch for row in charge_rows(transition.before, transition.state)]
+    children = [child for transition in batch for child in transition.children]
+    if charges or children or any(transition.gates for transition in batch):
+        gates = opened_gates(batch), closed_gates(batch)
+        values += [*gates, *child_columns(children), json.dumps(charges)]
+        return read_batch_result(await lane.fetch(QUERIES.commit_batch, *values))
+    return read_batch_result(await lane.fetch(QUERIES.commit_plain_batch, *values))
 
 
 def read_entry(row: Any) -> LogEntry:
@@ -209,7 +61,7 @@ def read_entry(row: Any) -> LogEntry:
     return LogEntry.model_construct(seq=row["seq"], at=row["at"], event=event)
 
 
-class RunTables:
+class RunStore:
     """Loads states; keeps the immutable snapshots of networks in memory."""
 
     def __init__(self, pool: Database) -> None:

@@ -1,16 +1,14 @@
-"""Webhooks that are told of gates: who they are, and how what they are told is signed (standardwebhooks.com).
+"""Webhooks as the operator's file names them, and the signature of what they receive (standardwebhooks.com).
 
 Addresses come from the operator's file and from nowhere else; a secret is named there and never written. Neither
 ever stands in a table, a log or an error.
 """
 
 import base64
-import fnmatch
 import hashlib
 import hmac
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -21,6 +19,7 @@ from pydantic import Field, StringConstraints, ValidationError
 from towpath_contracts.base import ClientMessage, ClientValue
 from towpath_contracts.gate_notices import NoticeKind
 from towpath_contracts.problems.registry import entry_message
+from towpath_orchestrator.core.webhook_notices import Webhook
 
 MIN_SECRET_BYTES = 24
 """What the specification asks for; less could be guessed."""
@@ -45,24 +44,6 @@ class WebhookFile(ClientMessage):
     """The file: `webhooks: […]`."""
 
     webhooks: tuple[WebhookEntry, ...] = Field(default=(), max_length=50)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Webhook:
-    """One receiver, with its secrets at hand."""
-
-    name: str
-    url: str
-    secrets: tuple[bytes, ...]
-    projects: tuple[str, ...]
-    kinds: tuple[str, ...]
-
-    def wants(self, project: str, kind: str) -> bool:
-        """Say whether it is told of *kind* in *project*."""
-        return kind in self.kinds and any(fnmatch.fnmatchcase(project, glob) for glob in self.projects)
-
-    def __repr__(self) -> str:
-        return f"Webhook({self.name})"
 
 
 def load_webhooks(path: Path, environment: Mapping[str, str] | None = None) -> tuple[Webhook, ...]:
@@ -152,7 +133,7 @@ def secret_bytes(text: str) -> bytes:
 
 
 def signed_headers(webhook: Webhook, message_id: str, at_s: int, body: bytes) -> dict[str, str]:
-    """Return the headers that prove to the receiver who says *body*, and when; one signature for every secret."""
+    """Return the headers that prove to the receiver who sent *body*, and when; one signature for every secret."""
     content = f"{message_id}.{at_s}.".encode() + body
     signatures = [base64.b64encode(hmac.digest(key, content, hashlib.sha256)).decode() for key in webhook.secrets]
     return {

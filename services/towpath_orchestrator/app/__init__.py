@@ -1,1 +1,4 @@
-"""Handlers and loops of the orchestrator: parse, load, ask the engine or the core, store, publish."""
+"""What the orchestrator does: it reads, asks the engine and the core, commits, sends, answers.
+
+`api` answers requests, `commit` folds facts into transactions, `dispatch` sends what transitions want sent.
+"""

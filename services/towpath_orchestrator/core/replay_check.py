@@ -1,4 +1,4 @@
-"""Replays stored runs through the engine of this version and says where they would go another way.
+"""Replays stored runs through the engine of this version and reports where they would go another way.
 
 Nothing is changed, and nothing of a run is held but its state and a page of its record, so that any number of
 runs of any length can be replayed.
@@ -40,7 +40,7 @@ class RecordedFact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Header:
+class RecordHeader:
     """What a record says about its run before the first fact. The snapshot is as it is stored: it may be unreadable."""
 
     run_id: UUID
@@ -54,7 +54,7 @@ class Header:
 class Record(Protocol):
     """A stored run, wherever it is stored. Both iterators give their rows in seq order."""
 
-    header: Header
+    header: RecordHeader
 
     def events(self) -> AsyncIterator[RecordedEvent]:
         """Yield the events."""
@@ -75,7 +75,7 @@ class _Finding(Exception):  # noqa: N818 - it ends a replay with a verdict, it i
     replayed: str = ""
 
 
-class Replay:
+class ReplayCheck:
     """The replay of one record. Use once."""
 
     def __init__(self, record: Record) -> None:
@@ -200,7 +200,7 @@ def _event_of(recorded: RecordedEvent) -> ev.AnyEvent:
         raise _Finding("unreadable", recorded.seq, why, recorded=recorded.text) from error
 
 
-def _snapshot_of(header: Header) -> Snapshot:
+def _snapshot_of(header: RecordHeader) -> Snapshot:
     if header.snapshot_text is None:
         raise _Finding("unreadable", 1, "the snapshot of its network is gone")
     try:

@@ -1,4 +1,4 @@
-"""What a task must be, and what becomes of it as the first event of its run. Pure.
+"""Checks a task, and turns it into the first event of its run.
 
 A task is refused whole, with every reason at once; what is accepted has every default filled in.
 """
@@ -20,10 +20,16 @@ from towpath_contracts.tasks import GrantRule, SubmitTask
 from towpath_contracts.tools.child_tools import ORCHESTRATE
 from towpath_contracts.tools.grants import Grants, narrow
 from towpath_engine.publish.networks import model_is_known
-from towpath_orchestrator.core.goal_tasks import goal_problems
-from towpath_orchestrator.core.objective_tasks import mounted, objective_problems
-from towpath_orchestrator.core.plan_tasks import plan_problems, plan_said
-from towpath_orchestrator.core.swarm_tasks import kind_of, swarm_of, swarm_problems
+from towpath_orchestrator.core.task_kinds import (
+    goal_problems,
+    kind_of,
+    mounted,
+    objective_problems,
+    plan_problems,
+    plan_said,
+    swarm_of,
+    swarm_problems,
+)
 from towpath_orchestrator.settings import OrchestratorSettings
 
 TASK_LIMITS = {"user_message": 256 * 1024, "system_params": 32 * 1024, "labels": 16 * 1024}
@@ -50,10 +56,10 @@ def check_task(
             ProblemDetail(pointer="/model", code="model_unknown", detail=f"{task.model!r} is not provider:model")
         )
     if task.script is not None and task.model is not None and not task.model.startswith("scripted:"):
-        said = (
+        detail = (
             f"{task.model!r} does not play scripts, so the script would never be asked; use scripted:NAME, or no model"
         )
-        details.append(ProblemDetail(pointer="/script", code="script_unplayed", detail=said))
+        details.append(ProblemDetail(pointer="/script", code="script_unplayed", detail=detail))
     if task.response_schema is not None and (fault := _schema_fault(task)):
         details.append(ProblemDetail(pointer="/response_schema", code="response_schema_invalid", detail=fault))
     for name, limit in TASK_LIMITS.items():
@@ -85,11 +91,11 @@ def _grant_problems(grant: Sequence[GrantRule], snapshot: Snapshot) -> list[Prob
         if spec is None:
             near = difflib.get_close_matches(entry.tool, snapshot.tools, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"tools are: {', '.join(sorted(snapshot.tools))}"
-            said = f"the network has no tool {entry.tool!r}; {hint}"
-            details.append(ProblemDetail(pointer=f"/grant/{place}/tool", code="tool_unknown", detail=said))
+            detail = f"the network has no tool {entry.tool!r}; {hint}"
+            details.append(ProblemDetail(pointer=f"/grant/{place}/tool", code="tool_unknown", detail=detail))
         elif not fnmatch.fnmatchcase(spec.operation, entry.operation):
-            said = f"the operation of {entry.tool} is {spec.operation!r}"
-            details.append(ProblemDetail(pointer=f"/grant/{place}/operation", code="operation_unknown", detail=said))
+            detail = f"the operation of {entry.tool} is {spec.operation!r}"
+            details.append(ProblemDetail(pointer=f"/grant/{place}/operation", code="operation_unknown", detail=detail))
     return details
 
 
@@ -155,7 +161,7 @@ def created_event(
 
 
 def _may_plan(task: SubmitTask, snapshot: Snapshot) -> bool:
-    """Say whether a plan may be asked for in words: by the task, or by an agent that may call the tool."""
+    """Return whether a model may be asked for a plan: by the task, or by an agent that may call the tool."""
     asked = task.plan is not None and task.plan.prompt is not None
     return asked or any(ORCHESTRATE in agent.equipped_tools for agent in snapshot.agents.values())
 

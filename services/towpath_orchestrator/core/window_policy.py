@@ -1,7 +1,10 @@
-"""How many messages may be on their way to one place: found out by trying, while some have to wait. Pure.
+"""The width of a dispatch window: how many requests may be on their way to one destination.
 
-As many as make it go faster, and no more. What is on its way beyond that only waits where nobody chooses whose
-turn it is. Nothing is known of who answers, or how long that takes: a model may take seconds and a script none.
+It is found by trials, as long as some have to wait: additive and multiplicative steps up and down, each kept only where
+answers come faster, or no slower.
+
+As many as make it faster, and no more: what is on its way beyond that only waits where nobody chooses whose turn it is.
+Nothing is assumed about who answers, or how long that takes: a model may take seconds and a script none.
 """
 
 FLOOR = 8
@@ -31,8 +34,8 @@ UP_AGAIN, DOWN_AGAIN = 16, 32
 LEAST_MEASURED = 16
 
 
-class Width:
-    """The size of a window. `ended` and `look` are told what happens while messages wait, `rest` when none does."""
+class WindowWidth:
+    """The size of a window. `ended` and `look` are called while messages wait, `rest` when none does."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -40,7 +43,7 @@ class Width:
         """The size before the trial under way, and how many answers came in a second then."""
         self._generation = self._up_from = self._down_from = 0
         self._step = FAST
-        self._heard = 0
+        self._answers = 0
         self._slow_from: float | None = None
         self.rest()
 
@@ -58,7 +61,7 @@ class Width:
 
     def ended(self, now: float) -> None:
         """Take note of an answer, at *now* seconds of any clock."""
-        self._heard += 1
+        self._answers += 1
         if self._skip:
             self._skip -= 1
             self._since = now
@@ -79,13 +82,13 @@ class Width:
         return self._judge(rate, spare=spare)
 
     def _is_slow(self, now: float) -> bool:
-        """Say whether a time of SLOW_S has ended in which next to nothing was heard."""
+        """Return whether a time of SLOW_S has ended with next to no answers."""
         if self._slow_from is None:
-            self._slow_from, self._heard = now, 0
+            self._slow_from, self._answers = now, 0
         if now - self._slow_from < SLOW_S:
             return False
-        heard, self._slow_from, self._heard = self._heard, now, 0
-        return heard < FLOOR
+        answers, self._slow_from, self._answers = self._answers, now, 0
+        return answers < FLOOR
 
     def _judge(self, rate: float, *, spare: bool) -> int:
         if self._tried is not None:

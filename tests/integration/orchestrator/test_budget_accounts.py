@@ -17,8 +17,8 @@ from tests.support.tas.two_ledgers import memory
 from towpath_contracts.budgets import UNITS
 from towpath_fabric.postgres.pinned_connection import Lane
 from towpath_fabric.postgres.pool import open_pool
-from towpath_orchestrator.adapters.budget_store import BUDGETS, Committed, read_committed
-from towpath_orchestrator.adapters.run_store import COMMIT_WITH_BUDGETS
+from towpath_orchestrator.adapters.budget_store import BUDGETS, BatchResult, read_batch_result
+from towpath_orchestrator.adapters.run_store import QUERIES
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 RUNS = [uuid.UUID(int=number << 64) for number in range(1, 9)]
@@ -48,10 +48,10 @@ def values(runs: dict[uuid.UUID, int], charges: list[dict[str, Any]]) -> list[An
     """Return the values of a commit that moves *runs* on from the seq that each is thought to have."""
     rows = [(run, seq, seq + 1, "running", "", 0, None, "a", 1, NOW, None, None) for run, seq in runs.items()]
     columns: list[Any] = [list(column) for column in zip(*rows, strict=True)]
-    return [*columns, NOW, [], [], [], [], [], [], [], "5", json.dumps(charges), 0]
+    return [*columns, NOW, [], [], [], [], [], [], [], "5", 0, "[]", "[]", "[]", "[]", "[]", json.dumps(charges)]
 
 
-def told(done: Committed) -> Any:
+def comparable(done: BatchResult) -> Any:
     soft = sorted((row["scope"], row["key"]) for row in done.soft)
     return done.moved, done.refused, done.crowded, done.unopened, soft
 
@@ -96,8 +96,10 @@ async def test_budget_accounts_say_the_same_in_postgres_and_in_the_simulation(po
             for run in batch
             for place in chance.sample(PLACES, chance.randint(1, 3))
         ]
-        said = values(batch, charges)
-        answers = [told(read_committed(await lane.fetch(COMMIT_WITH_BUDGETS, *said))) for lane in lanes]
+        commit_values = values(batch, charges)
+        answers = [
+            comparable(read_batch_result(await lane.fetch(QUERIES.commit_batch, *commit_values))) for lane in lanes
+        ]
         assert answers[0] == answers[1]
         for run in answers[0][0]:
             seqs[run] += 1
@@ -121,7 +123,7 @@ async def test_budget_many_at_once_never_overdraw_an_account(pool: "asyncpg.Pool
         lane, seq, got = Lane(pool), 1, 0
         for _ in range(12):
             wanted = [charge(run, PLACES[0], tokens_asked=30), charge(run, PLACES[1], tokens_asked=30)]
-            done = read_committed(await lane.fetch(COMMIT_WITH_BUDGETS, *values({run: seq}, wanted)))
+            done = read_batch_result(await lane.fetch(QUERIES.commit_batch, *values({run: seq}, wanted)))
             if done.moved:
                 seq, got = seq + 1, got + 1
         await lane.close()
@@ -149,8 +151,8 @@ async def test_budget_nobody_spends_what_another_of_the_batch_would_have_given_b
     for lane in (Lane(pool), Lane(simulated)):
         await lane.fetch(BUDGETS.open_own_accounts, json.dumps(OPENED))
         for run, wanted in ((RUNS[7], full), (RUNS[6], used_up)):
-            assert read_committed(await lane.fetch(COMMIT_WITH_BUDGETS, *values({run: 1}, [wanted]))).moved == {run}
+            assert read_batch_result(await lane.fetch(QUERIES.commit_batch, *values({run: 1}, [wanted]))).moved == {run}
         batch = values({RUNS[0]: 1, RUNS[1]: 1}, [gives, stays, wants])
-        done = read_committed(await lane.fetch(COMMIT_WITH_BUDGETS, *batch))
+        done = read_batch_result(await lane.fetch(QUERIES.commit_batch, *batch))
         assert (done.moved, set(done.refused)) == (set(), {RUNS[0], RUNS[1]})
         await lane.close()

@@ -1,5 +1,6 @@
 """Who comes next: turns of callers, priorities that age, children and their parents, on the real tables."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,10 +12,10 @@ import structlog
 from prometheus_client import CollectorRegistry
 from tests.conftest import DatabaseUrl
 
-from towpath_contracts.facts import RunAdmitted
 from towpath_fabric.postgres.pool import open_pool
-from towpath_orchestrator.app.loop.admission import Admission
-from towpath_orchestrator.metrics import Metrics
+from towpath_orchestrator.app.admission import Admission
+from towpath_orchestrator.app.local_facts import LocalFacts
+from towpath_orchestrator.metrics import OrchestratorMetrics
 from towpath_orchestrator.settings import OrchestratorSettings
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -27,7 +28,7 @@ INSERT = (
 UNDER_WAY = "SELECT run_id, caller FROM runs.run WHERE status = 'running' ORDER BY started_at, run_id"
 
 
-class Yard:
+class QueueTables:
     """The queue as the tables have it; what is admitted runs, in order of admission, until it is let go."""
 
     def __init__(self, owner: Any, pool: Any) -> None:
@@ -35,13 +36,13 @@ class Yard:
         self.pool = pool
         self.made = 0
         self.begun: list[UUID] = []
+        self.local_facts = LocalFacts(asyncio.Event())
 
     def admission(self, room: int, **more: Any) -> Admission:
         settings = OrchestratorSettings(max_active_runs=room, max_active_share=1, **more)
-        return Admission(self.pool, settings, Metrics(CollectorRegistry()), self._begin, structlog.get_logger())
-
-    def _begin(self, fact: RunAdmitted) -> None:
-        self.begun.append(fact.run_id)
+        return Admission(
+            self.pool, settings, OrchestratorMetrics(CollectorRegistry()), self.local_facts, structlog.get_logger()
+        )
 
     async def add(
         self,
@@ -63,6 +64,7 @@ class Yard:
         """Look once; returns the callers of what begins, in order."""
         before = len(self.begun)
         await admission.admit()
+        self.begun += [fact.run_id for fact in self.local_facts.take(1_000)]
         callers = []
         for place, run_id in enumerate(self.begun[before:], start=before):
             text = "UPDATE runs.run SET status = 'running', started_at = $2 WHERE run_id = $1 RETURNING caller"
@@ -79,96 +81,96 @@ class Yard:
 
 
 @pytest.fixture
-async def yard(database: DatabaseUrl) -> AsyncIterator[Yard]:
+async def queue(database: DatabaseUrl) -> AsyncIterator[QueueTables]:
     owner, pool = await asyncpg.connect(database()), await open_pool(database("orchestrator"), 2, "test")
-    yield Yard(owner, pool)
+    yield QueueTables(owner, pool)
     await owner.close()
     pool.terminate()
 
 
-async def test_of_the_next_twenty_runs_ten_are_those_of_who_came_last(yard: Yard) -> None:
+async def test_of_the_next_twenty_runs_ten_are_those_of_who_came_last(queue: QueueTables) -> None:
     """A flood of one caller: 2,000 wait, then another comes with 10."""
-    admission = yard.admission(8)
-    await yard.add("flood", 2_000)
-    assert await yard.admitted(admission) == ["flood"] * 8
-    await yard.add("other", 10)
+    admission = queue.admission(8)
+    await queue.add("flood", 2_000)
+    assert await queue.admitted(admission) == ["flood"] * 8
+    await queue.add("other", 10)
     order: list[str] = []
     while len(order) < 20:
-        await yard.end_oldest()
-        order += await yard.admitted(admission)
+        await queue.end_oldest()
+        order += await queue.admitted(admission)
     assert order.count("other") == 10
     assert order[:4] == ["other"] * 4, "whoever holds nothing comes first, until both hold the same"
 
 
-async def test_more_callers_than_room_take_turns(yard: Yard) -> None:
+async def test_more_callers_than_room_take_turns(queue: QueueTables) -> None:
     """With room for one run, nobody's age wins twice: three floods and one who came last are served in a circle."""
-    admission = yard.admission(1)
+    admission = queue.admission(1)
     for caller in ("a", "b", "c", "late"):
-        await yard.add(caller, 4)
+        await queue.add(caller, 4)
     order: list[str] = []
     for _ in range(16):
-        order += await yard.admitted(admission)
-        await yard.end_oldest()
+        order += await queue.admitted(admission)
+        await queue.end_oldest()
     assert [set(order[place : place + 4]) for place in range(0, 16, 4)] == [{"a", "b", "c", "late"}] * 4
 
 
-async def test_a_higher_priority_comes_first_until_the_others_have_waited_long_enough(yard: Yard) -> None:
+async def test_a_higher_priority_comes_first_until_the_others_have_waited_long_enough(queue: QueueTables) -> None:
     """30 s of waiting count as much as one step of priority; across callers priority means nothing."""
-    old = await yard.add("me", priority=2, at=NOW - timedelta(seconds=121))
-    low = await yard.add("me", priority=2)
-    high = await yard.add("me", priority=6)
-    highest = await yard.add("me", priority=10)
-    await yard.add("you", priority=0)
-    admission = yard.admission(100)
-    order = await yard.admitted(admission)
-    assert [run for run in yard.begun if run in {*old, *low, *high, *highest}] == [*highest, *old, *high, *low]
+    old = await queue.add("me", priority=2, at=NOW - timedelta(seconds=121))
+    low = await queue.add("me", priority=2)
+    high = await queue.add("me", priority=6)
+    highest = await queue.add("me", priority=10)
+    await queue.add("you", priority=0)
+    admission = queue.admission(100)
+    order = await queue.admitted(admission)
+    assert [run for run in queue.begun if run in {*old, *low, *high, *highest}] == [*highest, *old, *high, *low]
     assert order.index("you") <= 1
 
 
-async def test_a_parent_gives_its_room_to_its_children_and_they_come_before_new_runs(yard: Yard) -> None:
+async def test_a_parent_gives_its_room_to_its_children_and_they_come_before_new_runs(queue: QueueTables) -> None:
     """Two parents fill the room of two; their children take it over, and nothing waits for ever."""
-    admission = yard.admission(2)
-    parents = await yard.add("me", 2)
-    await yard.admitted(admission)
-    assert yard.begun == parents
-    new = await yard.add("me", 2, priority=10, at=NOW - timedelta(hours=1))
-    children = [run for parent in parents for run in await yard.add("me", 2, parent=parent, at=NOW)]
-    await yard.admitted(admission)
-    assert yard.begun[2:] == children[:2]
-    await yard.admitted(admission)
-    assert len(yard.begun) == 4, "the room is full"
+    admission = queue.admission(2)
+    parents = await queue.add("me", 2)
+    await queue.admitted(admission)
+    assert queue.begun == parents
+    new = await queue.add("me", 2, priority=10, at=NOW - timedelta(hours=1))
+    children = [run for parent in parents for run in await queue.add("me", 2, parent=parent, at=NOW)]
+    await queue.admitted(admission)
+    assert queue.begun[2:] == children[:2]
+    await queue.admitted(admission)
+    assert len(queue.begun) == 4, "the room is full"
     for child in children[:2]:
-        await yard.set(child, "completed")
-    await yard.admitted(admission)
-    assert yard.begun[4:] == children[2:3], "the first parent goes on, and holds room again"
-    await yard.set(parents[0], "completed")
-    await yard.admitted(admission)
-    assert yard.begun[5:] == children[3:]
-    await yard.set(children[2], "completed")
-    await yard.set(children[3], "waiting")
-    await yard.admitted(admission)
-    assert yard.begun[6:] == new, "a parent whose child waits for a person holds no room either"
+        await queue.set(child, "completed")
+    await queue.admitted(admission)
+    assert queue.begun[4:] == children[2:3], "the first parent goes on, and holds room again"
+    await queue.set(parents[0], "completed")
+    await queue.admitted(admission)
+    assert queue.begun[5:] == children[3:]
+    await queue.set(children[2], "completed")
+    await queue.set(children[3], "waiting")
+    await queue.admitted(admission)
+    assert queue.begun[6:] == new, "a parent whose child waits for a person holds no room either"
 
 
-async def test_a_tree_of_one_caller_leaves_the_next_room_to_another(yard: Yard) -> None:
+async def test_a_tree_of_one_caller_leaves_the_next_room_to_another(queue: QueueTables) -> None:
     """One run with many children: they take their caller's turns."""
-    admission = yard.admission(4)
-    (parent,) = await yard.add("tree", status="running")
-    await yard.add("tree", 60, parent=parent)
-    assert await yard.admitted(admission) == ["tree"] * 4
-    await yard.add("other", 10)
+    admission = queue.admission(4)
+    (parent,) = await queue.add("tree", status="running")
+    await queue.add("tree", 60, parent=parent)
+    assert await queue.admitted(admission) == ["tree"] * 4
+    await queue.add("other", 10)
     order: list[str] = []
     while len(order) < 20:
-        await yard.end_oldest()
-        order += await yard.admitted(admission)
+        await queue.end_oldest()
+        order += await queue.admitted(admission)
     assert order.count("other") == 10
 
 
-async def test_while_too_many_runs_wait_for_people_only_children_begin(yard: Yard) -> None:
+async def test_while_too_many_runs_wait_for_people_only_children_begin(queue: QueueTables) -> None:
     """New runs would only wait as well; a child is what a begun run needs to end."""
-    (parent,) = await yard.add("me", status="running")
-    await yard.add("me", 3, status="waiting")
-    await yard.add("me", 2, priority=10)
-    children = await yard.add("me", 2, parent=parent)
-    await yard.admitted(yard.admission(10, max_waiting_runs=3))
-    assert yard.begun == children
+    (parent,) = await queue.add("me", status="running")
+    await queue.add("me", 3, status="waiting")
+    await queue.add("me", 2, priority=10)
+    children = await queue.add("me", 2, parent=parent)
+    await queue.admitted(queue.admission(10, max_waiting_runs=3))
+    assert queue.begun == children

@@ -16,20 +16,15 @@ from tests.support.tas.two_ledgers import memory
 from towpath_contracts.budgets import UNITS
 from towpath_contracts.runs.children import ChildTask
 from towpath_engine.handlers.children import birth_of, spawn
-from towpath_engine.handlers.transition import Transition
+from towpath_engine.handlers.transition import Transition as TransitionBuilder
 from towpath_engine.replay import create
 from towpath_engine.state.run import RunState
 from towpath_fabric.postgres.pinned_connection import Lane
 from towpath_fabric.postgres.pool import Queries, open_pool
+from towpath_orchestrator.adapters.batch_rows import child_columns
 from towpath_orchestrator.adapters.budget_store import BUDGETS
-from towpath_orchestrator.adapters.child_rows import born_columns
-from towpath_orchestrator.adapters.run_store import (
-    COMMIT_WITH_BOTH,
-    COMMIT_WITH_CHILDREN,
-    QUERIES,
-    Moved,
-    event_text,
-)
+from towpath_orchestrator.adapters.run_store import QUERIES
+from towpath_orchestrator.core.transitions import Transition, event_text
 
 RECORDS = Queries.load("towpath_orchestrator.adapters", "records.sql")
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -59,25 +54,23 @@ async def pools(database: DatabaseUrl) -> AsyncIterator[tuple[Any, Any]]:
     real.terminate()
 
 
-def born(parent: RunState, *agents: str) -> list[Moved]:
-    transition = Transition(state=parent, now=NOW)
+def born(parent: RunState, *agents: str) -> list[Transition]:
+    transition = TransitionBuilder(state=parent, now=NOW)
     spawn(transition, [ChildTask(agent_key=key, user_message=f"help\x00 {key}") for key in agents])
     found = []
     for entry in transition.entries:
         birth = birth_of(parent, entry.event)  # type: ignore[arg-type]
         state, first = create(birth.child_id, parent.snapshot, birth.task, NOW)
-        found.append(Moved(before_seq=0, state=state, entries=[first], texts=[event_text(first.event)]))
+        found.append(Transition(before_seq=0, state=state, entries=[first], texts=[event_text(first.event)]))
     return found
 
 
-def commit(seq: int, children: list[Moved], *charges: dict[str, Any]) -> tuple[str, list[Any]]:
+def commit(seq: int, children: list[Transition], *charges: dict[str, Any]) -> tuple[str, list[Any]]:
     """Return the statement and its values that move RUN on from *seq*, and OTHER, which has no part in it."""
     rows = [(run, at, at + 1, "running", "", 0, None, "a", 1, NOW, None, None) for run, at in ((RUN, seq), (OTHER, 1))]
     columns: list[Any] = [list(column) for column in zip(*rows, strict=True)]
-    values = [*columns, NOW, [], [], [], [], [], [], [], "5", "[]", "[]"]
-    if not charges:
-        return COMMIT_WITH_CHILDREN, [*values, *born_columns(children), 0]
-    return COMMIT_WITH_BOTH, [*values, json.dumps(charges), *born_columns(children), 0]
+    values = [*columns, NOW, [], [], [], [], [], [], [], "5", 0, "[]", "[]"]
+    return QUERIES.commit_batch, [*values, *child_columns(children), json.dumps(charges)]
 
 
 def charge(asked: int) -> dict[str, Any]:
@@ -86,7 +79,7 @@ def charge(asked: int) -> dict[str, Any]:
     return {**place, **dict.fromkeys(names, 0), "model_calls_asked": asked}
 
 
-async def known(pool: Any, children: list[Moved]) -> list[Any]:
+async def known(pool: Any, children: list[Transition]) -> list[Any]:
     """Return what the tables hold of *children*, as the orchestrator itself reads it."""
     found: list[Any] = []
     for child in children:

@@ -22,7 +22,7 @@ from towpath_contracts.gate_notices import ListNotices, RetryNotice
 from towpath_contracts.problems.registry import ProblemError
 from towpath_fabric.postgres.pool import open_pool
 from towpath_orchestrator.adapters.webhooks import Webhook
-from towpath_orchestrator.app.loop.webhook_delivery import LEASE_S, TIMEOUT_S, Noticing
+from towpath_orchestrator.app.webhook_delivery import LEASE_S, TIMEOUT_S, WebhookDelivery
 
 KEY = b"k" * 24
 TAKEN = b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n"
@@ -48,12 +48,12 @@ class Place:
         kinds = ("gate.opened", "gate.closed")
         self.webhook = Webhook(name="ops", url=receiver.url("/h"), secrets=(KEY,), projects=("shop",), kinds=kinds)
 
-    def replica(self, *webhooks: Webhook, try_s: float = TIMEOUT_S) -> Noticing:
+    def replica(self, *webhooks: Webhook, try_s: float = TIMEOUT_S) -> WebhookDelivery:
         log = structlog.get_logger()
-        return Noticing(self.pool, webhooks or (self.webhook,), log, look_s=0.02, try_s=try_s)
+        return WebhookDelivery(self.pool, webhooks or (self.webhook,), log, look_s=0.02, try_s=try_s)
 
     @asynccontextmanager
-    async def running(self, *replicas: Noticing) -> AsyncIterator[None]:
+    async def running(self, *replicas: WebhookDelivery) -> AsyncIterator[None]:
         tasks = [asyncio.create_task(replica.run()) for replica in replicas or (self.replica(),)]
         try:
             yield
@@ -175,7 +175,7 @@ async def test_an_old_sender_has_no_say_in_a_newer_try(place: Place) -> None:
         return httpx2.Response(500, request=request)
 
     replica = place.replica()
-    assert await replica.gather() is False
+    assert await replica.make_notices() is False
     async with httpx2.AsyncClient(transport=httpx2.MockTransport(slow)) as stuck, httpx2.AsyncClient() as quick:
         late = asyncio.create_task(replica.send_due(stuck, place.webhook))
         await held.wait()
@@ -188,8 +188,8 @@ async def test_an_old_sender_has_no_say_in_a_newer_try(place: Place) -> None:
 
 async def test_without_webhooks_nothing_is_kept_and_whoever_comes_later_hears_nothing_old(place: Place) -> None:
     await place.open(3)
-    silent = Noticing(place.pool, (), structlog.get_logger())
-    assert await silent.gather() is False
+    silent = WebhookDelivery(place.pool, (), structlog.get_logger())
+    assert await silent.make_notices() is False
     await place.open()
     async with place.running():
         await place.until(lambda rows: [row[0] for row in rows] == ["sent"])
@@ -239,7 +239,7 @@ async def test_a_receiver_that_drips_its_answer_ends_with_its_time(place: Place)
 
 async def test_notices_of_a_webhook_that_left_the_file_are_dead_after_a_day(place: Place) -> None:
     await place.open()
-    assert await place.replica().gather() is False
+    assert await place.replica().make_notices() is False
     other = dataclasses.replace(place.webhook, name="other")
     async with place.running(place.replica(other)):
         await place.open()

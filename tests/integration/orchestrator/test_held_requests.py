@@ -17,11 +17,11 @@ from towpath_engine.requests.effects import Effect
 from towpath_engine.state.run import RunState
 from towpath_fabric.clock import monotonic
 from towpath_fabric.postgres.pool import open_pool
-from towpath_orchestrator.adapters.run_store import RunTables
-from towpath_orchestrator.app.loop.dispatch_windows import Windows
-from towpath_orchestrator.app.loop.held_request_timers import AHEAD_S, Holding
-from towpath_orchestrator.app.loop.state_cache import StateCache
-from towpath_orchestrator.metrics import Metrics
+from towpath_orchestrator.adapters.run_store import RunStore
+from towpath_orchestrator.app.dispatch.dispatch_windows import DispatchWindows
+from towpath_orchestrator.app.dispatch.held_request_timers import AHEAD_S, HeldRequestTimers
+from towpath_orchestrator.app.state_cache import StateCache
+from towpath_orchestrator.metrics import OrchestratorMetrics
 from towpath_orchestrator.settings import OrchestratorSettings
 
 RUN = (
@@ -52,8 +52,12 @@ async def test_a_held_request_does_not_wake_its_run_and_leaves_when_the_run_has_
         sent.append(effect)
 
     settings = OrchestratorSettings().model_copy(update={"message_window": 1})
-    windows, cache, tables = Windows(send, settings, Metrics(CollectorRegistry())), StateCache(10), RunTables(pool)
-    holding = Holding(pool, tables, cache, windows, structlog.get_logger())
+    windows, cache, tables = (
+        DispatchWindows(send, settings, OrchestratorMetrics(CollectorRegistry())),
+        StateCache(10),
+        RunStore(pool),
+    )
+    holding = HeldRequestTimers(pool, tables, cache, windows, structlog.get_logger())
     try:
         await owner.execute("INSERT INTO runs.snapshot VALUES ('sha256:00', $1)", snapshot().model_dump_json())
         for run in (1, 2, 3):

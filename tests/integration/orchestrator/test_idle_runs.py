@@ -8,8 +8,8 @@ from tests.conftest import DatabaseUrl
 
 from towpath_contracts.runs.idle_runs import IdleRuns
 from towpath_fabric.postgres.pool import open_pool
-from towpath_orchestrator.app.api.queries import Reading
-from towpath_orchestrator.app.loop.state_cache import Waiters
+from towpath_orchestrator.app.api.queries import RunQueries
+from towpath_orchestrator.app.state_cache import RunWaiters
 
 INSERT = """
 INSERT INTO runs.run (run_id, project, kind, network, version, snapshot_digest, status, seq, caller, created_at,
@@ -57,5 +57,5 @@ async def test_runs_that_stand_still_are_told_by_why_they_do(database: DatabaseU
         await pool.close()
 
 
-def _reading(pool: Any) -> Reading:
-    return Reading(pool, Waiters(), Waiters())
+def _reading(pool: Any) -> RunQueries:
+    return RunQueries(pool, RunWaiters(), RunWaiters())

@@ -13,9 +13,9 @@ from tests.conftest import DatabaseUrl
 from towpath_contracts.runs.children import GetTree
 from towpath_contracts.runs.views import GetRun
 from towpath_fabric.postgres.pool import open_pool
-from towpath_orchestrator.app.api.queries import Reading
-from towpath_orchestrator.app.loop.state_cache import Waiters
-from towpath_orchestrator.app.loop.switch_resume import AT_ONCE, RECORDS
+from towpath_orchestrator.app.api.commands import AT_ONCE, RECORDS
+from towpath_orchestrator.app.api.queries import RunQueries
+from towpath_orchestrator.app.state_cache import RunWaiters
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 RUN, CALL, GATE, SWITCH = (uuid.UUID(int=number << 64) for number in (1, 2, 3, 4))
@@ -50,7 +50,7 @@ def begun(run: uuid.UUID, status: str, parent: uuid.UUID | None = None) -> dict[
 
 
 @pytest.fixture
-async def reading(database: DatabaseUrl) -> AsyncIterator[tuple[Reading, Any]]:
+async def reading(database: DatabaseUrl) -> AsyncIterator[tuple[RunQueries, Any]]:
     owner = await asyncpg.connect(database())
     await insert(owner, "run", begun(RUN, "failed"), *(begun(child, "running", RUN) for child in CHILDREN))
     texts = [json.dumps(event) for event in EVENTS]
@@ -67,11 +67,11 @@ async def reading(database: DatabaseUrl) -> AsyncIterator[tuple[Reading, Any]]:
     await insert(owner, "gate", {**words, **times, "gate_id": GATE, "run_id": RUN, "detail": json.dumps(paused)})
     await owner.close()
     pool = await open_pool(database("orchestrator"), 2, "test")
-    yield Reading(pool, Waiters(), Waiters()), pool
+    yield RunQueries(pool, RunWaiters(), RunWaiters()), pool
     pool.terminate()
 
 
-async def test_texts_with_nul_and_trees_that_are_too_large(reading: tuple[Reading, Any]) -> None:
+async def test_texts_with_nul_and_trees_that_are_too_large(reading: tuple[RunQueries, Any]) -> None:
     place, pool = reading
     rows = await pool.fetch(RECORDS.paused_gates, "default", str(SWITCH), uuid.UUID(int=0), AT_ONCE)
     assert [(row["gate_id"], row["run_id"]) for row in rows] == [(GATE, RUN)], "a pause that is over wakes its runs"

@@ -27,10 +27,10 @@ from towpath_engine.handlers.calls.internal_tools import digests_for
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.postgres.pool import open_pool
 from towpath_fabric.settings import Settings
-from towpath_orchestrator.adapters.run_store import RunTables
-from towpath_orchestrator.app.loop.inbox import Item
-from towpath_orchestrator.app.loop.internal_outcomes import tell_outcome
-from towpath_orchestrator.app.loop.workspace_texts import Desks
+from towpath_orchestrator.adapters.run_store import RunStore
+from towpath_orchestrator.app.commit.inbox import InboxFact
+from towpath_orchestrator.app.commit.workspace_texts import WorkspaceTexts
+from towpath_orchestrator.app.dispatch.effect_dispatcher import record_outcome
 
 BROKEN = "broken.txt"
 
@@ -121,7 +121,7 @@ async def test_d6_sizes_are_those_of_what_is_stored_and_a_fact_loads_no_more_tha
         for name, text in texts.items():
             add = "INSERT INTO runs.blob (project, digest, data, size) VALUES ('default', $1, $2, $3)"
             await pool.execute(add, digests[name], text.encode(), len(text))
-        desks = Desks(pool, RunTables(pool))
+        texts_of_runs = WorkspaceTexts(pool, RunStore(pool))
         for changed, fault in (
             ({"small.txt": digests["small"], "big.txt": digests["big"]}, "big.txt would have 600000 bytes"),
             (
@@ -136,8 +136,8 @@ async def test_d6_sizes_are_those_of_what_is_stored_and_a_fact_loads_no_more_tha
             fact = facts.ToolFinished(
                 run_id=run.state.run_id, execution_id=run.call_id(), status="succeeded", result="ok", changes=told
             )
-            item = Item(fact=fact, text=fact.model_dump_json())
-            await desks.fill({run.state.run_id: run.state}, {run.state.run_id: [item]})
+            item = InboxFact(fact=fact, text=fact.model_dump_json())
+            await texts_of_runs.load({run.state.run_id: run.state}, {run.state.run_id: [item]})
             assert facts.fact_adapter.validate_json(item.text) == item.fact, "what is stored is what was folded"
             run.feed(item.fact)
             assert run.events(ev.ToolCallFinished)[-1].status == "succeeded"
@@ -147,8 +147,8 @@ async def test_d6_sizes_are_those_of_what_is_stored_and_a_fact_loads_no_more_tha
         run.plan()
         run.decide(use("workspace_grep", text="zzz"))
         asked = facts.ToolPermitted(run_id=run.state.run_id, execution_id=run.call_id())
-        item = Item(fact=asked, text="")
-        await desks.fill({run.state.run_id: run.state}, {run.state.run_id: [item]})
+        item = InboxFact(fact=asked, text="")
+        await texts_of_runs.load({run.state.run_id: run.state}, {run.state.run_id: [item]})
         assert isinstance(item.fact, facts.ToolPermitted) and len(digests_for(run.state, asked)) == 3
         assert 600_000 < sum(map(len, item.fact.contents.values())) <= MAX_WORKSPACE_BYTES
 
@@ -172,15 +172,15 @@ async def test_the_ledger_gets_an_outcome_without_its_contents_where_it_cannot_t
     try:
         said = RecordOutcome(run_id=RUN, project="p", execution_id=RUN, tool="plan_read", status="succeeded")
         for result in ({"text": "x" * 2_000_000}, {"text": "a\x00b"}):
-            assert await tell_outcome(orchestrator, said.model_copy(update={"result": result})) is not None
+            assert await record_outcome(orchestrator, said.model_copy(update={"result": result})) is not None
             assert heard[-1].result["left_out"] and heard[-1].result["digest"] == digest(result)
         failure = ToolFailure(code="path_invalid", message="x" * 2_000_000, began=False)
         failed = said.model_copy(update={"status": "failed", "failure": failure})
-        assert await tell_outcome(orchestrator, failed) is not None
+        assert await record_outcome(orchestrator, failed) is not None
         assert heard[-1].failure == ToolFailure(code="path_invalid", message="", began=False)
-        assert await tell_outcome(orchestrator, said.model_copy(update={"result": {"a": 1}})) is not None
+        assert await record_outcome(orchestrator, said.model_copy(update={"result": {"a": 1}})) is not None
         assert heard[-1].result == {"a": 1}, "what fits is told whole"
-        assert await tell_outcome(orchestrator, said.model_copy(update={"tool": "later"})) is None, "told again later"
+        assert await record_outcome(orchestrator, said.model_copy(update={"tool": "later"})) is None, "told again later"
     finally:
         await orchestrator.close()
         await tas.close()

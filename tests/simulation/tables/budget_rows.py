@@ -13,8 +13,8 @@ from tests.simulation.tables.database import Database, Session
 from tests.simulation.tables.run_rows import RunRows
 
 from towpath_contracts.budgets import UNITS
-from towpath_orchestrator.adapters import run_store
 from towpath_orchestrator.adapters.budget_store import BUDGETS
+from towpath_orchestrator.adapters.run_store import QUERIES
 
 Row = dict[str, Any]
 Place = tuple[str, str, str]
@@ -35,9 +35,7 @@ class BudgetRows:
             BUDGETS.limits: self.all_limits,
             BUDGETS.open_own_accounts: self.open_own,
             BUDGETS.open_shared_accounts: self.open_shared,
-            run_store.COMMIT_WITH_BUDGETS: lambda session, *v: self.commit(session, *v[:21], "[]", "[]", *v[21:]),
-            run_store.COMMIT_WITH_BUDGETS_AND_GATES: self.commit,
-            run_store.COMMIT_WITH_BOTH: self.commit,
+            QUERIES.commit_batch: self.commit,
         }
 
     def limit(self, project: str, kind: str, name: str, *, per_day: bool = False, **amounts: int) -> None:
@@ -78,19 +76,18 @@ class BudgetRows:
             self.accounts[place] = {**names, **{f"{unit}_limit": limits[unit] for unit in UNITS}, **counted}
 
     def commit(self, session: Session, *v: Any) -> list[Row]:
-        """`commit_charged` in the place of `commit_held`, and `commit_charges`."""
-        if self.runs.outdated(v[-1]):
+        """`commit_batch`: who does not fit is left out, the others move and are charged."""
+        if self.runs.outdated(v[21]):
             return []
         wanted = dict(zip(v[0], v[1], strict=True))
         charges: list[Row] = [
-            row for row in json.loads(v[23]) if self._is_at(UUID(row["run_id"]), wanted[UUID(row["run_id"])])
+            row for row in json.loads(v[27]) if self._is_at(UUID(row["run_id"]), wanted[UUID(row["run_id"])])
         ]
         short = [] if self.unguarded else self._short(charges)
         left_out = {UUID(one["run_id"]) for one in short}
         columns = list(zip(*[row for row in zip(*v[:12], strict=True) if row[0] not in left_out], strict=True))
         kept = [list(column) for column in columns] if columns else [[] for _ in range(12)]
-        write = self.runs.commit_with_children if len(v) > 25 else self.runs.commit
-        moved = {row["run_id"] for row in write(session, *kept, *v[12:23], *v[24:])}
+        moved = {row["run_id"] for row in self.runs.commit_batch(session, *kept, *v[12:])}
         changed = self._charge([row for row in charges if UUID(row["run_id"]) in moved])
         told: list[Row] = [{"what": "moved", "run_id": run_id, "detail": None} for run_id in moved]
         told += [{"what": "short", "run_id": UUID(one["run_id"]), "detail": json.dumps(one)} for one in short]

@@ -14,7 +14,6 @@ from tests.simulation.tables.database import Database, Session, refuse_twice
 
 from towpath_contracts.switches import PAUSED
 from towpath_fabric.postgres.pool import Queries
-from towpath_orchestrator.adapters import run_store
 from towpath_orchestrator.adapters.run_store import QUERIES
 
 ACTIVE = ("running", "cancelling")
@@ -53,9 +52,6 @@ class RunRows:
             for name, text in queries._statements.items()
             if hasattr(self, name)
         }
-        database.statements[run_store.COMMIT] = self.commit
-        database.statements[run_store.COMMIT_WITH_GATES] = self.commit
-        database.statements[run_store.COMMIT_WITH_CHILDREN] = self.commit_with_children
 
     def now(self, _session: Session) -> list[Any]:
         return [(self.database.now(),)]
@@ -68,11 +64,13 @@ class RunRows:
         found: list[Row] = [{**seen, "run_id": r, "seq": self.runs[r]["seq"]} for r in run_ids if r in self.runs]
         return found or [{**seen, "run_id": None, "seq": None}]
 
-    def commit(self, _session: Session, *v: Any) -> list[Row]:
-        """`commit_batch`, with `commit_gates` where its two values are there; the last is what it knows of limits."""
-        if self.outdated(v[-1]):
-            return []
-        v = v[:-1]
+    def commit_plain_batch(self, _session: Session, *v: Any) -> list[Row]:
+        """Runs, events and facts; the last value is the version of the limits that the transitions know of."""
+        return [{"what": "moved", "run_id": run_id, "detail": None} for run_id in self._move(*v)]
+
+    def _move(self, *v: Any) -> dict[UUID, Any]:
+        if self.outdated(v[21]):
+            return {}
         names = ("run_id", "expected", "seq", "status", "reason", "fence", "wake_at", "agent_key", "step")
         wanted = {row[0]: row for row in zip(*v[:12], strict=True)}
         at = v[12]
@@ -94,24 +92,25 @@ class RunRows:
             self.runs[run_id].update(values | ends)
         self._tell(told, at)
         self._keep(kept, at, v[20])
-        if len(v) > 21:
-            self._gates(moved, at, json.loads(v[21]), json.loads(v[22]))
-        return [{"run_id": run_id} for run_id in moved]
+        return moved
 
-    def commit_with_children(self, session: Session, *v: Any) -> list[Row]:
-        """`commit_batch` with `commit_gates` and `commit_children`."""
-        moved = self.commit(session, *v[:23], v[-1])
-        parents, at = {str(row["run_id"]) for row in moved}, v[12]
-        born = {row["run_id"]: row for row in json.loads(v[23]) if row["parent_run_id"] in parents}
+    def commit_batch(self, _session: Session, *v: Any) -> list[Row]:
+        """Runs, events and facts, gates, children; `BudgetRows` does the charges."""
+        moved, at = self._move(*v), v[12]
+        self._gates(moved, at, json.loads(v[22]), json.loads(v[23]))
+        self._start_children({str(run_id) for run_id in moved}, at, *v[24:26])
+        return [{"what": "moved", "run_id": run_id, "detail": None} for run_id in moved]
+
+    def _start_children(self, parents: set[str], at: datetime, runs: str, events: str) -> None:
+        born = {row["run_id"]: row for row in json.loads(runs) if row["parent_run_id"] in parents}
         for name, row in born.items():
             times = {key: None if row[key] is None else datetime.fromisoformat(row[key]) for key in _TIMES}
             ids = {key: UUID(row[key]) for key in ("run_id", "parent_run_id", "root_run_id")}
             ends = {"reason": "", "fence": 0, "ended_at": None, "outcome": None, "created_at": at, "updated_at": at}
             self.runs[UUID(name)] = {**row, "labels": json.dumps(row["labels"]), **ids, **times, **ends}
             self.database.seen.note("child_born")
-        told = [one for one in json.loads(v[24]) if one["run_id"] in born]
+        told = [one for one in json.loads(events) if one["run_id"] in born]
         self._tell([(UUID(one["run_id"]), one["seq"], one["type"], one["event"]) for one in told], at)
-        return moved
 
     def child_told(self, _session: Session, run_id: UUID, parent: UUID) -> list[Row]:
         run = self.runs.get(run_id)

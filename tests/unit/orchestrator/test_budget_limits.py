@@ -11,8 +11,9 @@ from tests.support.engine.machine import RUN, agent, snapshot, task
 from towpath_contracts.budgets import Budget, BudgetRefusal, CarveOut, ModelPrice
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.runs.children import ParentRun
-from towpath_orchestrator.adapters.model_prices import Prices
-from towpath_orchestrator.app.loop.budget_limits import BUDGETS, Limits
+from towpath_orchestrator.adapters.model_prices import ModelPrices
+from towpath_orchestrator.app.commit.budget_limits import BUDGETS, BudgetLimits
+from towpath_orchestrator.core.budget_scopes import BudgetScopes
 
 NOW = datetime(2026, 11, 22, 23, 59, tzinfo=UTC)
 CHILD = UUID(int=7)
@@ -30,11 +31,11 @@ class Rows:
         return [{**base, "soft": 0.8, "on_soft": "warn", **row} for row in self.rows] or [{**base, "project": None}]
 
 
-async def limits(*rows: dict[str, Any], prices: Any = lambda _model: None) -> Limits:
+async def limits(*rows: dict[str, Any], prices: Any = lambda _model: None) -> BudgetScopes:
     database: Any = Rows(*rows)
-    found = Limits(database, prices)
-    await found.ready()
-    return found
+    found = BudgetLimits(database, prices)
+    await found.load()
+    return found.scopes
 
 
 def paths(scopes: Any) -> list[tuple[str, str]]:
@@ -52,7 +53,7 @@ async def test_budget_the_accounts_of_a_run_are_those_above_it() -> None:
         {**project, "per_day": False},
         {**project, "per_day": True},
     )
-    scopes = found.scopes(RUN, task(network, budget=Budget(tokens=3)), network, NOW)
+    scopes = found.scopes_of(RUN, task(network, budget=Budget(tokens=3)), network, NOW)
     assert paths(scopes) == [
         ("run", str(RUN)),
         ("agent", f"{RUN}/a"),
@@ -68,10 +69,10 @@ async def test_budget_a_child_spends_from_its_root_and_no_more_than_is_carved_ou
     parent = ParentRun(run_id=RUN, root_id=RUN, step=1, index=0, depth=1)
     carved = (CarveOut(run_id=CHILD, budget=Budget(tokens=2)),)
     child = task(network, budget=Budget(tokens=3), parent=parent, carve_outs=carved)
-    scopes = found.scopes(CHILD, child, network, NOW)
+    scopes = found.scopes_of(CHILD, child, network, NOW)
     assert paths(scopes) == [("run", str(CHILD)), ("run", str(RUN))]
     assert [one.limits.tokens for one in scopes if one.limits] == [2, 3]
-    grandchild = found.scopes(UUID(int=8), child, network, NOW)
+    grandchild = found.scopes_of(UUID(int=8), child, network, NOW)
     assert paths(grandchild) == paths(scopes)
 
 
@@ -80,7 +81,7 @@ async def test_budget_a_run_that_nobody_limits_has_no_account() -> None:
         await limits({"project": "other", "kind": "project", "name": "other", "per_day": False}),
         snapshot(),
     )
-    assert found.scopes(RUN, task(network), network, NOW) == ()
+    assert found.scopes_of(RUN, task(network), network, NOW) == ()
     assert not found.check(RUN, task(network), network, NOW)
 
 
@@ -94,7 +95,7 @@ async def test_budget_money_needs_a_price_and_tokens_do_not() -> None:
 def test_budget_prices_are_the_operators_first_and_then_the_lists(tmp_path: Path) -> None:
     file = tmp_path / "prices.yaml"
     file.write_text('"openai:ours-*": {input_usd: 0.5, output_usd: 2}\n')
-    prices = Prices(file)
+    prices = ModelPrices(file)
     assert prices.price_of("openai:ours-2") == ModelPrice(input_micros=500_000, output_micros=2_000_000)
     assert prices.price_of("scripted:task") == ModelPrice(input_micros=0, output_micros=0)
     listed = prices.price_of("gemini:gemini-2.5-flash")
@@ -104,7 +105,7 @@ def test_budget_prices_are_the_operators_first_and_then_the_lists(tmp_path: Path
     assert prices.price_of("agent:triage") is None
     file.write_text('"openai:x": {input_usd: much}\n')
     with pytest.raises(ValueError, match="input_usd"):
-        Prices(file)
+        ModelPrices(file)
 
 
 def test_a_refusal_names_the_least_limit_that_would_do() -> None:

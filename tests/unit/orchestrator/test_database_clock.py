@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from towpath_fabric.clock import simulated
-from towpath_orchestrator.app.loop.state_cache import CLOCK_CARRY_S, CLOCK_DOUBT, DatabaseClock
+from towpath_orchestrator.app.commit.run_reader import CLOCK_CARRY_S, CLOCK_DOUBT, DatabaseClock
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -18,10 +18,10 @@ from towpath_engine.replay import create
 from towpath_engine.requests.effects import Effect
 from towpath_engine.state.run import RunState
 from towpath_fabric.fair_queue import Owner, Turns
-from towpath_orchestrator.app.loop import dispatch_windows as windows_module
-from towpath_orchestrator.app.loop.dispatch_windows import Backlog, Windows
-from towpath_orchestrator.core.window_policy import CEILING, FLOOR, Width
-from towpath_orchestrator.metrics import Metrics
+from towpath_orchestrator.app.dispatch import dispatch_windows as windows_module
+from towpath_orchestrator.app.dispatch.dispatch_windows import Backlog, DispatchWindows
+from towpath_orchestrator.core.window_policy import CEILING, FLOOR, WindowWidth
+from towpath_orchestrator.metrics import OrchestratorMetrics
 from towpath_orchestrator.settings import OrchestratorSettings
 
 
@@ -87,7 +87,9 @@ def test_every_caller_is_served_within_as_many_turns_as_there_are_callers() -> N
                 last[caller] = turn
 
 
-def served(width: Width, rate_of: "dict[int, float] | None", slots: int, answer_s: float, turns: int) -> list[int]:
+def served(
+    width: WindowWidth, rate_of: "dict[int, float] | None", slots: int, answer_s: float, turns: int
+) -> list[int]:
     """Let as many messages be on their way as *width* says, where *slots* are answered at once; returns its sizes.
 
     *rate_of* None: each of those takes *answer_s*. Else answers come so many a second in all, however many there are.
@@ -106,21 +108,21 @@ def served(width: Width, rate_of: "dict[int, float] | None", slots: int, answer_
 
 def test_a_window_grows_as_long_as_answers_come_faster() -> None:
     """200 calls of a model at once, 2 s each: all of them are used; and a few that wait at the broker are enough."""
-    sizes = served(Width(64), None, slots=200, answer_s=2.0, turns=60)
+    sizes = served(WindowWidth(64), None, slots=200, answer_s=2.0, turns=60)
     assert min(sizes[20:]) >= 130
     assert max(sizes) <= 2 * 200
-    assert served(Width(64), None, slots=10_000, answer_s=2.0, turns=60)[-1] >= CEILING * 2 // 3
+    assert served(WindowWidth(64), None, slots=10_000, answer_s=2.0, turns=60)[-1] >= CEILING * 2 // 3
 
 
 def test_a_window_shrinks_to_what_makes_no_difference() -> None:
     """A processor that answers 500 a second, however many are asked at once: few have to wait for it."""
-    sizes = served(Width(64), {0: 500.0}, slots=64, answer_s=0.0, turns=60)
+    sizes = served(WindowWidth(64), {0: 500.0}, slots=64, answer_s=0.0, turns=60)
     assert sizes[-1] <= 2 * FLOOR
     assert sum(size > 4 * FLOOR for size in sizes[20:]) <= 4
 
 
 def test_what_waits_at_the_broker_is_taken_back() -> None:
-    width = Width(64)
+    width = WindowWidth(64)
     assert width.look(0.0, 40) == -32
     assert width.look(0.1, 200) == -(32 - FLOOR)
     assert width.look(0.2, 200) == 0, "never less than the floor"
@@ -133,7 +135,7 @@ class Sent:
     def __init__(self, size: int, backlog: Backlog | None = None) -> None:
         self.effects: list[Effect] = []
         settings = OrchestratorSettings().model_copy(update={"message_window": size})
-        self.windows = Windows(self._send, settings, Metrics(CollectorRegistry()), backlog)
+        self.windows = DispatchWindows(self._send, settings, OrchestratorMetrics(CollectorRegistry()), backlog)
 
     async def _send(self, effect: Effect) -> None:
         self.effects.append(effect)
@@ -210,7 +212,7 @@ def of_model(effect: Effect, number: int) -> Effect:
 
 async def test_windows_that_are_in_use_are_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Names of models are made up by whoever likes: a new one does not open another's window anew."""
-    monkeypatch.setattr(windows_module, "PLACES_KEPT", 2)
+    monkeypatch.setattr(windows_module, "DESTINATIONS_KEPT", 2)
     sent = Sent(1)
     state, effect = waiting("me", 1)
     for number in (1, 2, 3, 4, 1, 2):
@@ -223,7 +225,7 @@ async def test_a_place_that_is_forgotten_while_the_broker_is_asked_stops_nothing
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """While the broker says what waits there runs end, and others ask more models than are remembered."""
-    monkeypatch.setattr(windows_module, "PLACES_KEPT", 4)
+    monkeypatch.setattr(windows_module, "DESTINATIONS_KEPT", 4)
     monkeypatch.setattr(windows_module, "FORGET_S", 0.0)
     state, effect = waiting("me", 1)
     asked = asyncio.Semaphore(0)

@@ -13,14 +13,14 @@ from towpath_engine.advance import advance
 from towpath_engine.handlers.quarantine import parking
 from towpath_engine.replay_diff import RecordedEvent
 from towpath_orchestrator.core import replay_check
-from towpath_orchestrator.core.replay_check import Header, RecordedFact, Replay
+from towpath_orchestrator.core.replay_check import RecordedFact, RecordHeader, ReplayCheck
 
 
 class MemoryRecord:
     """The record of a machine, as another version may have written it."""
 
     def __init__(self, machine: Machine) -> None:
-        self.header = Header(
+        self.header = RecordHeader(
             run_id=machine.state.run_id,
             network="desk",
             version=1,
@@ -63,7 +63,7 @@ def record() -> MemoryRecord:
 
 
 async def found(record: MemoryRecord) -> ReplayResult:
-    return await Replay(record).run()
+    return await ReplayCheck(record).run()
 
 
 async def test_a_snapshot_that_this_version_can_not_read_is_a_verdict(record: MemoryRecord) -> None:

@@ -18,11 +18,11 @@ from towpath_contracts.tasks import SubmitTask
 from towpath_contracts.tools.child_tools import ORCHESTRATE
 from towpath_fabric.clock import wall
 from towpath_fabric.tickets import TicketSigner
-from towpath_orchestrator.adapters.run_store import Moved
-from towpath_orchestrator.app.loop.budget_limits import models_of
-from towpath_orchestrator.app.loop.transition_metrics import Telling
+from towpath_orchestrator.adapters.run_store import Transition
+from towpath_orchestrator.app.commit.run_telemetry import TransitionMetrics
+from towpath_orchestrator.core.budget_scopes import models_of
 from towpath_orchestrator.core.tasks import created_event
-from towpath_orchestrator.metrics import Metrics
+from towpath_orchestrator.metrics import OrchestratorMetrics
 from towpath_orchestrator.settings import OrchestratorSettings
 from towpath_tas.metrics import TasMetrics
 from towpath_tas.settings import TasSettings
@@ -39,13 +39,13 @@ class Told:
         self.registry = CollectorRegistry()
         self.lines = LogCapture()
         log: Any = structlog.wrap_logger(structlog.PrintLogger(), processors=[self.lines])
-        self._telling = Telling(Metrics(self.registry), log)
+        self._metrics = TransitionMetrics(OrchestratorMetrics(self.registry), log)
 
     def end(self, place: int = 0, **more: Any) -> None:
         before, known = self.run.state, len(self.run.entries)
         self.run.end(place, **more)
         entries = self.run.entries[known:]
-        self._telling.told(Moved(before_seq=before.seq, before=before, state=self.run.state, entries=entries))
+        self._metrics.observe(Transition(before_seq=before.seq, before=before, state=self.run.state, entries=entries))
 
     def value(self, name: str, **labels: str) -> float | None:
         return self.registry.get_sample_value(name, labels)
@@ -79,7 +79,7 @@ def test_e10_what_would_stand_too_deep_is_counted() -> None:
     run = PlanRun(step("ann"), parent=above)
     assert run.output["errors"][0]["error"]["code"] == "depth_exceeded"
     told = Told(run)
-    told._telling.told(Moved(before_seq=0, before=None, state=run.state, entries=run.entries))
+    told._metrics.observe(Transition(before_seq=0, before=None, state=run.state, entries=run.entries))
     assert told.value("towpath_recursion_denials_total") == 1
 
 

@@ -12,8 +12,15 @@ from uuid import UUID
 
 import pytest
 
-from towpath_orchestrator.adapters.webhooks import Webhook, load_webhooks, secret_bytes, signed_headers
-from towpath_orchestrator.app.loop.webhook_delivery import MAX_BACKLOG, RETRY_S, _what_next, body_of, notices_of
+from towpath_orchestrator.adapters.webhooks import load_webhooks, secret_bytes, signed_headers
+from towpath_orchestrator.core.webhook_notices import (
+    MAX_BACKLOG,
+    RETRY_S,
+    Webhook,
+    new_notices,
+    notice_body,
+    status_after_try,
+)
 
 KEY = b"k" * 24
 SECRET = "whsec_" + base64.b64encode(KEY).decode()
@@ -107,16 +114,16 @@ def test_a_wrong_file_is_refused_without_telling_a_secret(tmp_path: Path, entry:
 
 
 def test_a_notice_names_the_call_and_never_its_arguments() -> None:
-    told = json.loads(body_of(gate(quorum=2), "gate.opened"))
+    told = json.loads(notice_body(gate(quorum=2), "gate.opened"))
     assert (told["type"], told["data"]["tool"], told["data"]["quorum"]) == ("gate.opened", "orders.refund", 2)
     assert "4111" not in json.dumps(told)
-    closed = json.loads(body_of(gate("denied"), "gate.closed"))
+    closed = json.loads(notice_body(gate("denied"), "gate.closed"))
     assert (closed["data"]["verdict"], closed["data"]["closed_by"]) == ("denied", "paula")
 
 
 def test_a_notice_of_a_doubt_keeps_to_itself_what_a_tool_said_of_its_failure() -> None:
     doubt = {**gate(), "gate_type": "unknown_effect", "reason": "nobody knows whether pay happened: card 4111 refused"}
-    told = json.loads(body_of(doubt, "gate.opened"))
+    told = json.loads(notice_body(doubt, "gate.opened"))
     assert told["data"]["reason"] == "nobody knows whether orders.refund happened"
     assert "4111" not in json.dumps(told)
 
@@ -125,34 +132,34 @@ def test_nobody_is_told_of_gates_that_only_a_switch_opens() -> None:
     both = hook(kinds=("gate.opened", "gate.closed"))
     waiting: Counter[str] = Counter()
     held = {"gate_type": "paused"}
-    assert notices_of({**gate(), **held}, (both,), waiting) == []
-    assert notices_of({**gate("settled", "pending"), **held}, (both,), waiting) == []
+    assert new_notices({**gate(), **held}, (both,), waiting) == []
+    assert new_notices({**gate("settled", "pending"), **held}, (both,), waiting) == []
     assert not waiting, "what is not told leaves room for what is"
 
 
 def test_each_gate_owes_each_webhook_one_notice_of_each_kind() -> None:
     both = hook(kinds=("gate.opened", "gate.closed"))
     waiting: Counter[str] = Counter()
-    assert [one.kind for one in notices_of(gate(), (both,), waiting)] == ["gate.opened"]
-    assert [one.kind for one in notices_of(gate("denied", "pending"), (both,), waiting)] == ["gate.closed"]
-    quick = notices_of(gate("denied"), (both, hook("other")), waiting)
+    assert [one.kind for one in new_notices(gate(), (both,), waiting)] == ["gate.opened"]
+    assert [one.kind for one in new_notices(gate("denied", "pending"), (both,), waiting)] == ["gate.closed"]
+    quick = new_notices(gate("denied"), (both, hook("other")), waiting)
     assert [(one.webhook, one.kind) for one in quick] == [
         ("ops", "gate.opened"),
         ("other", "gate.opened"),
         ("ops", "gate.closed"),
     ]
-    again = notices_of(gate("denied"), (both, hook("other")), waiting)
+    again = new_notices(gate("denied"), (both, hook("other")), waiting)
     assert [one.notice_id for one in again] == [one.notice_id for one in quick], "told again under the same id"
 
 
 def test_a_full_backlog_says_so_instead_of_growing() -> None:
     waiting = Counter({"ops": MAX_BACKLOG})
-    (made,) = notices_of(gate(), (hook(),), waiting)
+    (made,) = new_notices(gate(), (hook(),), waiting)
     assert (made.status, made.error) == ("dead", "the backlog is full")
 
 
 def test_tries_end_and_the_receiver_can_end_them() -> None:
-    waits = [_what_next(tries, taken=False, gone=False) for tries in range(1, len(RETRY_S) + 2)]
+    waits = [status_after_try(tries, taken=False, gone=False) for tries in range(1, len(RETRY_S) + 2)]
     assert waits == [*(("pending", float(wait)) for wait in RETRY_S), ("dead", 0.0)]
-    assert _what_next(1, taken=False, gone=True) == ("dead", 0.0)
-    assert _what_next(99, taken=True, gone=False) == ("sent", 0.0)
+    assert status_after_try(1, taken=False, gone=True) == ("dead", 0.0)
+    assert status_after_try(99, taken=True, gone=False) == ("sent", 0.0)

@@ -9,8 +9,6 @@ from typing import Any, cast
 
 import pytest
 import structlog
-from nats.aio.client import Client
-from nats.aio.msg import Msg
 from prometheus_client import CollectorRegistry
 from tests.support.decider.decisions import RUN, context, request
 from tests.support.engine.machine import RUN as MACHINE_RUN
@@ -36,7 +34,7 @@ from towpath_contracts.facts import DecisionFailed, DecisionMade, fact_adapter
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.request_loop import PlatformAwayError
 from towpath_fabric.settings import Settings
-from towpath_orchestrator.app.loop.inbox import MAX_COUNT, MAX_REASON, Parsed, parse
+from towpath_orchestrator.core.inbox_messages import MAX_COUNT, MAX_REASON, InboxMessage, read_inbox_message
 
 LOG = structlog.wrap_logger(logging.getLogger("agents"), wrapper_class=structlog.stdlib.BoundLogger)
 CRITIC = subjects.agent_pool("default", "critic")
@@ -47,8 +45,8 @@ def made(**changes: Any) -> dict[str, Any]:
     return {**body, **changes}
 
 
-def parsed(subject: str, body: dict[str, Any]) -> Parsed:
-    return parse(Msg(_client=cast("Client", None), subject=subject, data=json.dumps(body).encode()))
+def parsed(subject: str, body: dict[str, Any]) -> InboxMessage:
+    return read_inbox_message(subject, json.dumps(body).encode())
 
 
 def test_a_pool_is_of_one_agent_in_one_project_and_of_no_decider() -> None:
@@ -65,8 +63,8 @@ def test_a_pool_is_of_one_agent_in_one_project_and_of_no_decider() -> None:
 
 def test_who_answers_stands_in_the_subject_and_never_in_the_fact() -> None:
     lie = made(model="gemini:x", pool="agent_default=poet", script={"queue": "*", "index": 3})
-    item = parsed(subjects.agent_inbox(CRITIC, RUN), lie).item
-    assert item is not None and isinstance(item.fact, DecisionMade)
+    item = parsed(subjects.agent_inbox(CRITIC, RUN), lie)
+    assert item.fact is not None and isinstance(item.fact, DecisionMade)
     assert (item.fact.pool, item.fact.model, item.fact.script) == (CRITIC, "agent:critic", None)
     assert fact_adapter.validate_json(item.text) == item.fact, "what is stored is what was believed"
     assert parsed(f"run.inbox.decider.{RUN}", lie).reason == "decider may not answer for agent_default=poet"
@@ -85,7 +83,7 @@ def test_who_answers_stands_in_the_subject_and_never_in_the_fact() -> None:
     ],
 )
 def test_a_fact_on_no_place_of_an_agent_is_set_aside(subject: str) -> None:
-    assert parsed(subject, made()).item is None
+    assert parsed(subject, made()).fact is None
 
 
 def test_an_agent_says_decisions_alone_and_lowers_no_sum() -> None:
@@ -104,8 +102,8 @@ def test_an_agent_says_decisions_alone_and_lowers_no_sum() -> None:
 
 
 def _fact_of(body: dict[str, Any]) -> DecisionMade | DecisionFailed:
-    item = parsed(subjects.agent_inbox(CRITIC, RUN), body).item
-    assert item is not None
+    item = parsed(subjects.agent_inbox(CRITIC, RUN), body)
+    assert item.fact is not None
     return cast("DecisionMade | DecisionFailed", item.fact)
 
 

@@ -1,1 +1,1 @@
-"""What others ask of the orchestrator, by request and reply."""
+"""What others request of the orchestrator, and the commands that run without it."""

@@ -22,15 +22,15 @@ from towpath_contracts.tools.access import RecordAction
 from towpath_fabric.ports import Database, Wire
 from towpath_orchestrator.adapters.budget_store import BUDGETS
 from towpath_orchestrator.adapters.run_store import QUERIES
-from towpath_orchestrator.app.loop.budget_limits import Limits
+from towpath_orchestrator.app.commit.budget_limits import BudgetLimits
 
 MOST = 1_000
 
 
-class Budgets:
+class BudgetRequests:
     """Answers `svc.orchestrator.set_budget` and `show_budgets`."""
 
-    def __init__(self, pool: Database, bus: Wire, limits: Limits) -> None:
+    def __init__(self, pool: Database, bus: Wire, limits: BudgetLimits) -> None:
         self._pool = pool
         self._bus = bus
         self._limits = limits
@@ -64,7 +64,7 @@ class Budgets:
         )
 
     async def _store(self, request: SetBudget) -> bool:
-        whose = (request.project, request.kind, request.name, request.per_day)
+        limited = (request.project, request.kind, request.name, request.per_day)
         budget = request.budget
         limits = UnitLimits() if budget is None else budget.limits()
         amounts = [getattr(limits, unit) for unit in UNITS]
@@ -72,13 +72,13 @@ class Budgets:
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(BUDGETS.raise_version)
             if budget is None:
-                changed = await connection.fetchval(BUDGETS.lift_limit, *whose) is not None
+                changed = await connection.fetchval(BUDGETS.lift_limit, *limited) is not None
             else:
                 changed = True
                 await connection.execute(
-                    BUDGETS.set_limit, *whose, *amounts, soft, on_soft, request.actor, request.reason
+                    BUDGETS.set_limit, *limited, *amounts, soft, on_soft, request.actor, request.reason
                 )
-            await connection.execute(BUDGETS.copy_limit, *whose, *amounts, soft, on_soft)
+            await connection.execute(BUDGETS.copy_limit, *limited, *amounts, soft, on_soft)
         return changed
 
     async def show(self, request: ShowBudgets) -> BudgetAccounts:

@@ -1,6 +1,8 @@
 """Requests of people that become facts: cancel a run, resolve a gate."""
 
 import asyncio
+from typing import Any
+from uuid import UUID
 
 from towpath_contracts import subjects
 from towpath_contracts.events.log import FINAL_STATUSES
@@ -8,36 +10,38 @@ from towpath_contracts.facts import AnyFact, CancelRequested, GateResolved
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.rpc import RECORD_ACTION, SETTLE_CALL
 from towpath_contracts.runs.views import ActionDone, CancelRun, GateView, GetEvents, GetRun, ListGates, ResolveGate
-from towpath_contracts.switches import OPERATOR, PAUSED
+from towpath_contracts.switches import OPERATOR, PAUSED, WakePaused
 from towpath_contracts.tools.access import RecordAction, SettleCall
 from towpath_fabric.clock import monotonic
 from towpath_fabric.crash_points import crash_point
-from towpath_fabric.ports import Wire
-from towpath_orchestrator.app.api.queries import Reading
+from towpath_fabric.ports import Database, Wire
+from towpath_fabric.postgres.pool import Queries
+from towpath_orchestrator.app.api.queries import RunQueries
+from towpath_orchestrator.app.local_facts import LocalFacts
 
 CANCELLING = "cancelling"
 LOG_UNREADABLE = "log_unreadable"
-"""Why a run is parked whose log this version can't fold: whatever is told to it becomes a dead letter."""
+"""Why a run is parked whose log this version can't fold: facts for it become dead letters."""
 
 FOLDED_WITHIN_S = 4.0
 """A fact is folded in milliseconds; whoever asks waits 5 s for an answer."""
 
 LOOK_EVERY_S = 0.05
-"""Between looks at a gate whose run is told of a word; folding it takes some ten milliseconds."""
+"""Between looks at a gate whose resolution is stored; folding it takes some ten milliseconds."""
 
 UNKNOWN_VERDICTS = ("happened", "did_not_happen", "retry")
 RUN_VERDICTS = ("approved", "denied", "stop")
 """A run's own gate: go on, go on differently, end."""
 
-SPEAKERS = frozenset({OPERATOR, "approver"})
+RESOLVER_ROLES = frozenset({OPERATOR, "approver"})
 """Roles of people who may settle a gate that is not an approval; approvals name their own role."""
 
 
-class Acting:
+class RunCommands:
     """Checks a person's request and stores the fact in the inbox: what was answered survives this process."""
 
-    def __init__(self, reading: Reading, bus: Wire) -> None:
-        self._reading = reading
+    def __init__(self, queries: RunQueries, bus: Wire) -> None:
+        self._queries = queries
         self._bus = bus
 
     async def _store(self, fact: AnyFact) -> None:
@@ -51,7 +55,7 @@ class Acting:
 
     async def cancel(self, request: CancelRun) -> ActionDone:
         """Ask a run to stop; it answers `cancelling` and then `cancelled` in its own log."""
-        run = await self._reading.get_run(GetRun(project=request.project, run_id=request.run_id))
+        run = await self._queries.get_run(GetRun(project=request.project, run_id=request.run_id))
         if run.status in FINAL_STATUSES:
             raise ProblemError(problem("run_finished", f"run {request.run_id} is {run.status}", run_id=str(run.run_id)))
         if run.reason == LOG_UNREADABLE:
@@ -69,7 +73,7 @@ class Acting:
             look = GetEvents(
                 project=request.project, run_id=request.run_id, after=seq, limit=1_000, wait_ms=int(left * 1000)
             )
-            page = await self._reading.events(look)
+            page = await self._queries.events(look)
             if page.status == CANCELLING or page.status in FINAL_STATUSES:
                 return
             seq = page.entries[-1].seq if page.entries else seq
@@ -78,7 +82,7 @@ class Acting:
     async def resolve_gate(self, request: ResolveGate) -> ActionDone:
         """Settle a gate that is not an approval, for an operator or an approver; a switch's gate is nobody's to open.
 
-        Their word is audited by TAS first.
+        Their decision is audited by TAS first.
         """
         gate = await self._gate(request)
         if gate.status != "pending":
@@ -88,8 +92,8 @@ class Acting:
             raise ProblemError(problem("verdict_invalid", f"{gate.reason}; only the switch opens it", remedy=remedy))
         if gate.approval_id is not None:
             raise ProblemError(problem("verdict_invalid", "approvals are decided by the tool-access service"))
-        if SPEAKERS.isdisjoint(request.roles):
-            wanted = " or ".join(sorted(SPEAKERS))
+        if RESOLVER_ROLES.isdisjoint(request.roles):
+            wanted = " or ".join(sorted(RESOLVER_ROLES))
             raise ProblemError(problem("role_missing", f"{request.actor} does not have the role {wanted}"))
         if gate.gate_type == "unknown_effect" and gate.execution_id is not None:
             if request.verdict not in UNKNOWN_VERDICTS:
@@ -119,7 +123,7 @@ class Acting:
         return ActionDone(detail=f"gate {gate.gate_id}: {request.verdict}")
 
     async def _before_run_gate(self, request: ResolveGate, gate: GateView) -> None:
-        """Check a word on a run's own gate, and have it audited before it takes effect."""
+        """Check a decision on a run's own gate, and have it audited before it takes effect."""
         if request.verdict not in RUN_VERDICTS:
             raise ProblemError(problem("verdict_invalid", f"say one of: {', '.join(RUN_VERDICTS)}"))
         if request.verdict == "denied" and not request.reason.strip():
@@ -135,7 +139,7 @@ class Acting:
         await self._bus.ask(RECORD_ACTION, action)
 
     async def _settled(self, request: ResolveGate) -> None:
-        """Wait until the run has taken a word on its gate; of two at once only one is taken."""
+        """Wait until the run has taken a decision on its gate; of two at once only one is taken."""
         until = monotonic() + FOLDED_WITHIN_S
         while monotonic() < until:
             gate = await self._gate(request)
@@ -147,9 +151,50 @@ class Acting:
         raise ProblemError(problem("unavailable", "the run's log does not hold it yet; ask again", retry_after_s=2))
 
     async def _gate(self, request: ResolveGate) -> GateView:
-        page = await self._reading.list_gates(
+        page = await self._queries.list_gates(
             ListGates(project=request.project, status=None, gate_id=request.gate_id, limit=1)
         )
         if not page.gates:
             raise ProblemError(problem("gate_not_found", f"no gate {request.gate_id} in {request.project}"))
         return page.gates[0]
+
+
+RECORDS = Queries.load("towpath_orchestrator.adapters", "records.sql")
+
+
+AT_ONCE = 500
+"""Gates read at once; a switch may hold thousands."""
+
+
+class SwitchResume:
+    """Answers `svc.orchestrator.wake_paused`."""
+
+    def __init__(self, pool: Database, local_facts: LocalFacts) -> None:
+        self._pool = pool
+        self._local_facts = local_facts
+
+    async def wake(self, request: WakePaused) -> ActionDone:
+        """Tell every run that waits behind a gate of this pause that it may go on."""
+        after, woken = UUID(int=0), 0
+        while rows := await self._waiting(request, after):
+            for row in rows:
+                self._local_facts.add(_resumed(request, row))
+            after, woken = rows[-1]["gate_id"], woken + len(rows)
+        return ActionDone(detail=f"{woken} call(s) go on")
+
+    async def _waiting(self, request: WakePaused, after: UUID) -> list[Any]:
+        rows: list[Any] = await self._pool.fetch(
+            RECORDS.paused_gates, request.project, str(request.switch_id), after, AT_ONCE
+        )
+        return rows
+
+
+def _resumed(request: WakePaused, row: Any) -> AnyFact:
+    return GateResolved(
+        run_id=row["run_id"],
+        fact_id=f"{row['gate_id']}:resumed",
+        gate_id=row["gate_id"],
+        verdict="resumed",
+        reason=request.reason,
+        by=request.actor,
+    )

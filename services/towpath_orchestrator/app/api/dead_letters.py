@@ -1,8 +1,8 @@
-"""Dead letters: what others report, what people see of them, and their word.
+"""Dead letters: what services report, what people see of them, and how people settle them.
 
 A letter is settled once, by one person, and that stands in the audit before it takes effect. Its row is held
-meanwhile and says so only when the broker has the message again: a process that dies in between leaves the letter as it
-was. A letter of another project does not exist; one whose project nobody knows is shown to those who may see them.
+meanwhile and changed only when the broker has the message again: a process that dies in between leaves the letter as
+it was. A letter of another project does not exist; one whose project nobody knows is shown to those who may see them.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ from towpath_fabric.dead_letters import about_of, dead_fact, reported_body, stor
 from towpath_fabric.ports import Database, Wire
 from towpath_fabric.postgres.pool import Queries
 from towpath_fabric.telemetry.logs import Logger
-from towpath_orchestrator.app.loop.commit_loop import CommitLoop
-from towpath_orchestrator.metrics import Metrics
+from towpath_orchestrator.app.local_facts import LocalFacts
+from towpath_orchestrator.metrics import OrchestratorMetrics
 
 QUERIES = Queries.load("towpath_orchestrator.adapters", "letters.sql")
 
@@ -46,15 +46,17 @@ BODY_BYTES = 800_000
 _STATUS = {"requeue": "requeued", "discard": "discarded"}
 
 
-class Letters:
+class DeadLetterRequests:
     """Answers `svc.orchestrator.*dead_letter*`."""
 
-    def __init__(self, pool: Database, bus: Wire, loop: CommitLoop, metrics: Metrics, log: Logger) -> None:
+    def __init__(
+        self, pool: Database, bus: Wire, local_facts: LocalFacts, metrics: OrchestratorMetrics, log: Logger
+    ) -> None:
         self._pool = pool
         self._log = log
         self._settling = asyncio.Lock()  # one connection at most is held while others are asked
         self._bus = bus
-        self._loop = loop
+        self._local_facts = local_facts
         self._metrics = metrics
 
     async def report(self, request: ReportDead) -> ActionDone:
@@ -62,13 +64,13 @@ class Letters:
         if request.stream != REQUESTS or not request.subject.startswith("decide."):
             raise ProblemError(problem("forbidden", f"only requests of {REQUESTS} are reported here"))
         body = reported_body(request)
-        said = about_of(body)
-        if not await store_reported(self._pool, request, body, said):
+        about = about_of(body)
+        if not await store_reported(self._pool, request, body, about):
             self._log.error("too many open dead letters, this one is only counted", stream=REQUESTS)
         self._metrics.dead.labels(REQUESTS).inc()
-        if request.tells and said.run_id is not None and said.effect_id is not None:
-            # The body is the decider's word: the run takes it for its pending decision in that very attempt, or not.
-            self._loop.add(dead_fact(REQUESTS, request.reason, said.run_id, said))
+        if request.tells and about.run_id is not None and about.effect_id is not None:
+            # The body names run and attempt: the fact counts for the pending decision in that attempt, or not at all.
+            self._local_facts.add(dead_fact(REQUESTS, request.reason, about.run_id, about))
         return ActionDone(detail="kept")
 
     async def list(self, request: ListDeadLetters) -> DeadLetterPage:

@@ -5,7 +5,6 @@ version and grant, never more rights. A repeat under the same idempotency key is
 """
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -26,23 +25,24 @@ from towpath_fabric.ids import new_run_id
 from towpath_fabric.ports import Database, Wire
 from towpath_orchestrator.adapters.run_store import QUERIES
 from towpath_orchestrator.app.api.run_export import StoredRecord
-from towpath_orchestrator.app.api.submit import Intake, Submission, repeated
+from towpath_orchestrator.app.api.submit import TaskIntake, repeated_answer
+from towpath_orchestrator.app.api.task_checks import FindVersion, Submission
 from towpath_orchestrator.settings import OrchestratorSettings
 
 MAX_INHERITED_BYTES = 512 * 1024
 """It travels in one event, which the broker limits to 1 MiB; a context may have 200 KB."""
 
 
-class Forks:
+class RunForks:
     """Answers `svc.orchestrator.fork_run`."""
 
     def __init__(
         self,
         pool: Database,
-        intake: Intake,
+        intake: TaskIntake,
         bus: Wire,
         settings: OrchestratorSettings,
-        find_version: Callable[[str, str, int | None], Any],
+        find_version: FindVersion,
     ) -> None:
         self._pool = pool
         self._intake = intake
@@ -64,7 +64,7 @@ class Forks:
         if key is None:
             return None
         row = await self._pool.fetchrow(QUERIES.idempotent_run, request.project, request.caller, key)
-        return None if row is None else repeated(row, key, _digest(request))
+        return None if row is None else repeated_answer(row, key, _digest(request))
 
     async def _submission(self, request: ForkRun) -> Submission:
         record = await StoredRecord.open(self._pool, request.run_id, request.project)

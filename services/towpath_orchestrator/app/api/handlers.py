@@ -3,13 +3,17 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from nats import errors as nats_errors
 from nats.aio.msg import Msg
 from pydantic import Field, ValidationError
 
 from towpath_contracts import rpc, subjects
+from towpath_contracts.agents import AgentServed, ServeAgent
 from towpath_contracts.base import ClientMessage, Message
-from towpath_contracts.problems.registry import ProblemError, describe_validation_error
-from towpath_contracts.runs.views import CancelRun, GetEvents, GetRun
+from towpath_contracts.dead_letters import ReportDead
+from towpath_contracts.problems.registry import ProblemError, describe_validation_error, problem
+from towpath_contracts.runs.views import ActionDone, CancelRun, GetEvents, GetRun
+from towpath_contracts.streams import ConsumerSpec, agent_consumer
 from towpath_contracts.strict_json import check_json
 from towpath_contracts.tasks import SubmitTask
 from towpath_fabric.crash_points import crash_point, crash_point_sent
@@ -19,17 +23,17 @@ from towpath_fabric.nats.pull_consumer import ack, nak
 from towpath_fabric.ports import Feed, Wire
 from towpath_fabric.postgres.pool import DATA_AT_FAULT, DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
-from towpath_orchestrator.app.api.budgets import Budgets
-from towpath_orchestrator.app.api.commands import Acting
-from towpath_orchestrator.app.api.dead_letters import Letters
-from towpath_orchestrator.app.api.forks import Forks
-from towpath_orchestrator.app.api.network_registry import Registry
-from towpath_orchestrator.app.api.queries import Reading
-from towpath_orchestrator.app.api.replay_jobs import ReplayGate
-from towpath_orchestrator.app.api.submit import Intake
-from towpath_orchestrator.app.loop.dispatch_windows import Windows
-from towpath_orchestrator.app.loop.switch_resume import Waking
-from towpath_orchestrator.app.loop.webhook_delivery import Noticing
+from towpath_orchestrator.app.api.budgets import BudgetRequests
+from towpath_orchestrator.app.api.commands import RunCommands, SwitchResume
+from towpath_orchestrator.app.api.dead_letters import DeadLetterRequests
+from towpath_orchestrator.app.api.forks import RunForks
+from towpath_orchestrator.app.api.network_registry import NetworkRegistry
+from towpath_orchestrator.app.api.queries import RunQueries
+from towpath_orchestrator.app.api.replay_jobs import ReplayJobs
+from towpath_orchestrator.app.api.submit import TaskIntake
+from towpath_orchestrator.app.api.task_checks import TaskChecker
+from towpath_orchestrator.app.dispatch.dispatch_windows import DispatchWindows
+from towpath_orchestrator.app.webhook_delivery import WebhookDelivery
 from towpath_orchestrator.settings import OrchestratorSettings
 
 SUBMITS_AT_ONCE = 32
@@ -68,13 +72,14 @@ def _caller(subject: str) -> str:
     return tokens[2] if len(tokens) > 2 else subjects.ANONYMOUS
 
 
-class Clients:
+class ClientRequests:
     """What NATS clients may ask, each in its own name; the caller is the last token of the subject."""
 
-    def __init__(self, intake: Intake, reading: Reading, acting: Acting) -> None:
+    def __init__(self, intake: TaskIntake, checker: TaskChecker, queries: RunQueries, commands: RunCommands) -> None:
         self._intake = intake
-        self._reading = reading
-        self._acting = acting
+        self._checker = checker
+        self._queries = queries
+        self._commands = commands
 
     async def submit(self, task: SubmitTask, subject: str) -> Message:
         """Accept a task."""
@@ -82,23 +87,23 @@ class Clients:
 
     async def get(self, request: ClientGetRun, subject: str) -> Message:
         """Show one of the caller's project's runs."""
-        project = await self._intake.project_of(_caller(subject))
-        return await self._reading.get_run(GetRun.model_validate({"project": project, **request.model_dump()}))
+        project = await self._checker.project_of(_caller(subject))
+        return await self._queries.get_run(GetRun.model_validate({"project": project, **request.model_dump()}))
 
     async def events(self, request: ClientGetEvents, subject: str) -> Message:
         """Show events of one of the caller's project's runs."""
-        project = await self._intake.project_of(_caller(subject))
-        return await self._reading.events(GetEvents.model_validate({"project": project, **request.model_dump()}))
+        project = await self._checker.project_of(_caller(subject))
+        return await self._queries.events(GetEvents.model_validate({"project": project, **request.model_dump()}))
 
     async def cancel(self, request: ClientCancel, subject: str) -> Message:
         """Stop one of the caller's project's runs."""
         caller = _caller(subject)
-        project = await self._intake.project_of(caller)
+        project = await self._checker.project_of(caller)
         body = {"project": project, "actor": caller, **request.model_dump()}
-        return await self._acting.cancel(CancelRun.model_validate(body))
+        return await self._commands.cancel(CancelRun.model_validate(body))
 
 
-def serve_clients(bus: Wire, clients: Clients) -> None:
+def serve_clients(bus: Wire, clients: ClientRequests) -> None:
     """Answer the `task.*` subjects, but for those of `serve_submits`."""
     bus.answer_subject(subjects.TASK_GET_ALL, ClientGetRun, clients.get)
     bus.answer_subject(subjects.TASK_EVENTS_ALL, ClientGetEvents, clients.events)
@@ -106,7 +111,7 @@ def serve_clients(bus: Wire, clients: Clients) -> None:
 
 
 async def serve_submits(
-    bus: Wire, clients: Clients, settings: OrchestratorSettings, windows: Windows
+    bus: Wire, clients: ClientRequests, settings: OrchestratorSettings, windows: DispatchWindows
 ) -> Callable[[], Awaitable[None]]:
     """Take tasks in turns of their callers; returns what stops that."""
     share = settings.max_active_share
@@ -115,55 +120,55 @@ async def serve_submits(
         return SUBMITS_AMONG_WORK if windows.holds_any else SUBMITS_AT_ONCE
 
     rules = Rules(asker=_caller, most=settings.max_waiting_submits, share=share, at_once=at_once)
-    words = (subjects.TASK_SUBMIT_ALL, subjects.TASK_SUBMIT_ANONYMOUS)
-    return await bus.answer_in_turns(words, SubmitTask, clients.submit, rules)
+    served = (subjects.TASK_SUBMIT_ALL, subjects.TASK_SUBMIT_ANONYMOUS)
+    return await bus.answer_in_turns(served, SubmitTask, clients.submit, rules)
 
 
-def serve_services(bus: Wire, reading: Reading, acting: Acting, registry: Registry) -> None:
+def serve_services(bus: Wire, queries: RunQueries, commands: RunCommands, registry: NetworkRegistry) -> None:
     """Answer `svc.orchestrator.*`."""
-    bus.answer(rpc.GET_RUN, reading.get_run)
-    bus.answer(rpc.LIST_RUNS, reading.list_runs)
-    bus.answer(rpc.RUN_TREE, reading.tree)
-    bus.answer(rpc.EVENTS, reading.events)
-    bus.answer(rpc.EVENTS_SINCE, reading.events_since)
-    bus.answer(rpc.SWEEP_RUNS, reading.sweep)
-    bus.answer(rpc.IDLE_RUNS, reading.idle)
-    bus.answer(rpc.LIST_GATES, reading.list_gates)
-    bus.answer(rpc.BLOB_GET_RUNS, reading.blob)
-    bus.answer(rpc.RESOLVE_GATE, acting.resolve_gate)
-    bus.answer(rpc.CANCEL_RUN, acting.cancel)
+    bus.answer(rpc.GET_RUN, queries.get_run)
+    bus.answer(rpc.LIST_RUNS, queries.list_runs)
+    bus.answer(rpc.RUN_TREE, queries.tree)
+    bus.answer(rpc.EVENTS, queries.events)
+    bus.answer(rpc.EVENTS_SINCE, queries.events_since)
+    bus.answer(rpc.SWEEP_RUNS, queries.sweep)
+    bus.answer(rpc.IDLE_RUNS, queries.idle)
+    bus.answer(rpc.LIST_GATES, queries.list_gates)
+    bus.answer(rpc.BLOB_GET_RUNS, queries.blob)
+    bus.answer(rpc.RESOLVE_GATE, commands.resolve_gate)
+    bus.answer(rpc.CANCEL_RUN, commands.cancel)
     bus.answer(rpc.PUBLISH_NETWORK, registry.publish)
     bus.answer(rpc.LIST_NETWORKS, registry.list)
     bus.answer(rpc.GET_NETWORK, registry.show)
     bus.answer(rpc.PREVIEW_PROMPT, registry.preview)
 
 
-def serve_waking(bus: Wire, waking: Waking) -> None:
-    """Answer what the tool-access service tells of switches."""
-    bus.answer(rpc.WAKE_PAUSED, waking.wake)
+def serve_switches(bus: Wire, switches: SwitchResume) -> None:
+    """Answer the tool-access service when a switch holds nothing any more."""
+    bus.answer(rpc.WAKE_PAUSED, switches.wake)
 
 
-def serve_budgets(bus: Wire, budgets: Budgets) -> None:
+def serve_budgets(bus: Wire, budgets: BudgetRequests) -> None:
     """Answer what people ask of budgets."""
     bus.answer(rpc.SET_BUDGET, budgets.set)
     bus.answer(rpc.SHOW_BUDGETS, budgets.show)
 
 
-def serve_records(bus: Wire, replays: ReplayGate, forks: Forks) -> None:
-    """Answer what `svc.orchestrator.*` tells of stored runs."""
+def serve_records(bus: Wire, replays: ReplayJobs, forks: RunForks) -> None:
+    """Answer requests about the records of runs: export, replay, fork."""
     bus.answer(rpc.RECORD, replays.record)
     bus.answer(rpc.REPLAY_RUNS, replays.replay)
     bus.answer(rpc.FORK_RUN, forks.fork)
 
 
-def serve_notices(bus: Wire, noticing: Noticing) -> None:
-    """Answer what `svc.orchestrator.*` tells of gate notices."""
-    bus.answer(rpc.LIST_NOTICES, noticing.list)
-    bus.answer(rpc.RETRY_NOTICE, noticing.retry)
+def serve_notices(bus: Wire, webhooks: WebhookDelivery) -> None:
+    """Answer requests about notices to webhooks."""
+    bus.answer(rpc.LIST_NOTICES, webhooks.list)
+    bus.answer(rpc.RETRY_NOTICE, webhooks.retry)
 
 
-def serve_letters(bus: Wire, letters: Letters) -> None:
-    """Answer what `svc.orchestrator.*` does with dead letters."""
+def serve_dead_letters(bus: Wire, letters: DeadLetterRequests) -> None:
+    """Answer requests about dead letters."""
     bus.answer(rpc.LIST_DEAD_LETTERS, letters.list)
     bus.answer(rpc.SETTLE_DEAD_LETTER, letters.settle)
     bus.answer(rpc.DEAD_LETTER_RUNS, letters.report)
@@ -175,12 +180,15 @@ def _delivery_key(message: Msg) -> str:
     return f"enqueue:{stored.timestamp.isoformat()}:{stored.sequence.stream}"
 
 
-class Enqueued:
+class TaskQueueConsumer:
     """Takes tasks from the TASKS stream; a task that can't be accepted becomes a dead letter."""
 
-    def __init__(self, consumer: Feed, intake: Intake, dead: DeadLetters, log: Logger) -> None:
+    def __init__(
+        self, consumer: Feed, intake: TaskIntake, checker: TaskChecker, dead: DeadLetters, log: Logger
+    ) -> None:
         self._consumer = consumer
         self._intake = intake
+        self._checker = checker
         self._dead = dead
         self._log = log
 
@@ -209,7 +217,7 @@ class Enqueued:
                 await self._refuse(message, f"{error.problem.code}: {error.problem.detail}")
         except Exception as error:  # noqa: BLE001 - whatever one task brings along, the next one must be taken
             self._log.error("an enqueued task failed", subject=message.subject, exc_info=error)
-            await self._dead.failed(message, f"{type(error).__name__}: {error}", await self._whose(message))
+            await self._dead.failed(message, f"{type(error).__name__}: {error}", await self._owner_of(message))
         else:
             crash_point("orchestrator.enqueued_accepted")
             await ack(message)
@@ -217,11 +225,42 @@ class Enqueued:
 
     async def _refuse(self, message: Msg, reason: str) -> None:
         self._log.warning("an enqueued task was refused", subject=message.subject, reason=reason)
-        await self._dead.set_aside(message, reason, await self._whose(message))
+        await self._dead.set_aside(message, reason, await self._owner_of(message))
 
-    async def _whose(self, message: Msg) -> About:
+    async def _owner_of(self, message: Msg) -> About:
         """Return the project of the caller that the subject names, where it is known."""
         try:
-            return About(project=await self._intake.project_of(_caller(message.subject)))
+            return About(project=await self._checker.project_of(_caller(message.subject)))
         except (ProblemError, *DATABASE_DOWN, *DATA_AT_FAULT):
             return NOBODY
+
+
+EnsureQueue = Callable[[ConsumerSpec], Awaitable[None]]
+"""Declares a consumer at the broker."""
+
+
+def serve_agents(bus: Wire, letters: DeadLetterRequests, ensure: EnsureQueue) -> None:
+    """Answer what agents' processes ask."""
+
+    async def serve(request: ServeAgent, subject: str) -> AgentServed:
+        _require(subject, subjects.for_agent(rpc.SERVE_AGENT.subject, request.project, request.name))
+        spec = agent_consumer(request.project, request.name)
+        try:
+            await ensure(spec)
+        except (TimeoutError, nats_errors.Error) as error:
+            detail = f"the queue of the agent {request.name} could not be declared: {type(error).__name__}"
+            raise ProblemError(problem("unavailable", detail, retry_after_s=2)) from error
+        return AgentServed(durable=spec.durable)
+
+    async def report(request: ReportDead, subject: str) -> ActionDone:
+        project, name = subject.split(".")[-2:]
+        _require(request.subject, subjects.decide(subjects.agent_pool(project, name)))
+        return await letters.report(request.model_copy(update={"tells": False}))
+
+    bus.answer_subject(subjects.for_agent(rpc.SERVE_AGENT.subject, "*", "*"), ServeAgent, serve)
+    bus.answer_subject(subjects.for_agent(rpc.DEAD_LETTER_RUNS.subject, "*", "*"), ReportDead, report)
+
+
+def _require(subject: str, allowed: str) -> None:
+    if subject != allowed:
+        raise ProblemError(problem("forbidden", f"this credential is of another agent: {subject} is not {allowed}"))

@@ -23,7 +23,7 @@ from towpath_fabric.ids import new_run_id
 from towpath_fabric.nats.bus import problem_from_validation
 from towpath_fabric.ports import Database, Wire
 from towpath_fabric.prompt_templates import PromptInvalidError, compile_base
-from towpath_orchestrator.adapters.run_store import QUERIES, RunTables
+from towpath_orchestrator.adapters.run_store import QUERIES, RunStore
 
 Wanted = tuple[str, str, int | None]
 """Project, network, version; None is the current one."""
@@ -41,12 +41,12 @@ def check_prompts(spec: NetworkSpec) -> list[ProblemDetail]:
     return problems
 
 
-class Registry:
+class NetworkRegistry:
     """Networks of every project."""
 
-    def __init__(self, pool: Database, tables: RunTables, bus: Wire) -> None:
+    def __init__(self, pool: Database, store: RunStore, bus: Wire) -> None:
         self._pool = pool
-        self._tables = tables
+        self._store = store
         self._bus = bus
         self._versions = Rounds(self._look)
 
@@ -80,7 +80,7 @@ class Registry:
             detail = f"{spec.name}: {len(found)} problem(s): " + "; ".join(entry.detail for entry in found)
             raise ProblemError(problem("network_invalid", detail, errors=tuple(found)))
         snapshot = compile_snapshot(spec, tools)
-        return await self._store(request, spec, snapshot)
+        return await self._publish_next(request, spec, snapshot)
 
     async def _tools(self, project: str, spec: NetworkSpec) -> dict[str, ToolSpec]:
         names = tuple(sorted({name for agent in spec.agents for name in agent.equipped_tools}))
@@ -89,7 +89,7 @@ class Registry:
         described: ToolsDescribed = await self._bus.ask(DESCRIBE_TOOLS, DescribeTools(project=project, names=names))
         return {tool.name: tool for tool in described.tools}
 
-    async def _store(self, request: PublishNetwork, spec: NetworkSpec, snapshot: Snapshot) -> NetworkVersion:
+    async def _publish_next(self, request: PublishNetwork, spec: NetworkSpec, snapshot: Snapshot) -> NetworkVersion:
         body = snapshot_body(snapshot)
         address = digest(body)
         async with self._pool.acquire() as connection, connection.transaction():
@@ -129,7 +129,7 @@ class Registry:
     async def show(self, request: PreviewPrompt) -> NetworkVersion:
         """Return one version with its snapshot and source."""
         version = await self.find(request.project, request.network, request.version)
-        snapshot = await self._tables.snapshot(version.digest)
+        snapshot = await self._store.snapshot(version.digest)
         spec = await self._pool.fetchval(QUERIES.network_spec, request.project, version.name, version.version)
         source = NetworkSpec.model_validate_json(spec).model_dump(mode="json")
         return version.model_copy(update={"snapshot": snapshot, "spec": source})
@@ -137,7 +137,7 @@ class Registry:
     async def preview(self, request: PreviewPrompt) -> PromptPreview:
         """Return what the first prompt of a run would be rendered from."""
         version = await self.find(request.project, request.network, request.version)
-        snapshot = await self._tables.snapshot(version.digest)
+        snapshot = await self._store.snapshot(version.digest)
         key = request.agent_key or snapshot.default_agent_key
         if key not in snapshot.agents:
             raise ProblemError(problem("agent_not_found", f"agents are: {', '.join(snapshot.agents)}"))

@@ -35,7 +35,7 @@ from towpath_fabric.clock import monotonic
 from towpath_fabric.ports import Database
 from towpath_fabric.postgres.pool import Queries
 from towpath_orchestrator.adapters.run_store import QUERIES, read_entry
-from towpath_orchestrator.app.loop.state_cache import Waiters
+from towpath_orchestrator.app.state_cache import RunWaiters
 from towpath_readings.effects import EFFECT_EVENTS, TELLS_EFFECTS, EffectList, EffectReport
 
 RECORDS = Queries.load("towpath_orchestrator.adapters", "records.sql")
@@ -116,28 +116,28 @@ def view(row: Any) -> RunView:
 
 
 def _whole(row: Any) -> RunView:
-    """Add what only the first event tells; lists do without."""
+    """Add what only the first event holds; lists do without."""
     text = row["forked_from"]
     if text is None:
         return view(row)
     return view(row).model_copy(update={"forked_from": ForkedFrom.model_validate_json(text)})
 
 
-def _word(text: str) -> EffectReport | None:
-    """Read what an event says of calls; None where it can't be read: the log of a parked run may be damaged."""
+def _effect_report(text: str) -> EffectReport | None:
+    """Read what an event reports of calls; None where it can't be read: the log of a parked run may be damaged."""
     try:
         return EffectReport.model_validate_json(text)
     except ValidationError:
         return None
 
 
-def _told_for(rows: list[Any]) -> dict[UUID, ChildFor]:
+def _purposes(rows: list[Any]) -> dict[UUID, ChildFor]:
     """Return what children are for, by their ids."""
-    told = {}
+    purposes = {}
     for row in rows:
-        words = {name: json.loads(row[name] or '""') for name in ("purpose", "subject")}
-        told[UUID(json.loads(row["child_id"]))] = ChildFor(**words)
-    return told
+        fields = {name: json.loads(row[name] or '""') for name in ("purpose", "subject")}
+        purposes[UUID(json.loads(row["child_id"]))] = ChildFor(**fields)
+    return purposes
 
 
 def _gate(row: Any) -> GateView:
@@ -147,13 +147,13 @@ def _gate(row: Any) -> GateView:
     return GateView(**fields, quorum=fields["detail"].get("quorum", 1))
 
 
-class Reading:
+class RunQueries:
     """Read side of the orchestrator."""
 
-    def __init__(self, pool: Database, waiters: Waiters, endings: Waiters) -> None:
-        """*waiters* hear of every transition, *endings* only of the last one: most wait for that."""
+    def __init__(self, pool: Database, changes: RunWaiters, endings: RunWaiters) -> None:
+        """*changes* are woken by every transition, *endings* only by the last one: most requests wait for that."""
         self._pool = pool
-        self._waiters = waiters
+        self._changes = changes
         self._endings = endings
 
     async def get_run(self, request: GetRun) -> RunView:
@@ -183,8 +183,8 @@ class Reading:
         listed = EffectList()
         after = 0
         while rows := await self._pool.fetch(RECORDS.run_effects, run.run_id, after, EFFECT_EVENTS, EVENTS_AT_ONCE):
-            for word in filter(None, (_word(row["event"]) for row in rows)):
-                listed.add(word)
+            for report in filter(None, (_effect_report(row["event"]) for row in rows)):
+                listed.add(report)
             after = rows[-1]["seq"]
         left_out = max(0, len(listed.effects) - MAX_EFFECTS)
         return run.model_copy(update={"effects": listed.effects[left_out:], "effects_left_out": left_out})
@@ -210,7 +210,7 @@ class Reading:
             left = until - monotonic()
             if page.entries or page.status in FINAL_STATUSES or left <= 0:
                 return page
-            await self._waiters.wait(request.run_id, min(left, LOOK_S))
+            await self._changes.wait(request.run_id, min(left, LOOK_S))
 
     async def events_since(self, request: EventsSince) -> EventPage:
         """Return a page of any run's log, for services that read every project."""
@@ -225,7 +225,7 @@ class Reading:
         return EventPage(run_id=run_id, entries=entries, seq=run["seq"], status=run["status"])
 
     async def sweep(self, request: SweepRuns) -> SweptRuns:
-        """Return the runs that moved since a time, so that readers find what was never told."""
+        """Return the runs that moved since a time, so that readers find events that were not published to them."""
         rows = await self._pool.fetch(QUERIES.sweep_runs, request.since, request.limit)
         runs = tuple(RunSeq(**dict(row)) for row in rows)
         return SweptRuns(runs=runs, until=runs[-1].updated_at if runs else request.since)
@@ -243,8 +243,8 @@ class Reading:
             raise ProblemError(problem("run_not_found", f"no run {request.run_id} in {request.project}"))
         shown = rows[: request.limit]
         parents = {row["parent_run_id"] for row in shown[1:]}
-        told = await self._pool.fetch(QUERIES.tree_steps, list(parents)) if parents else []
-        return tree_of([view(row) for row in shown], _told_for(told), truncated=len(rows) > request.limit)
+        purposes = await self._pool.fetch(QUERIES.tree_steps, list(parents)) if parents else []
+        return tree_of([view(row) for row in shown], _purposes(purposes), truncated=len(rows) > request.limit)
 
     async def list_gates(self, request: ListGates) -> GatePage:
         """Return gates of a project, oldest first; where `after` is no gate, nothing is behind it."""

@@ -17,9 +17,9 @@ import asyncpg
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.runs.records import PASSES, ReplayPage, ReplayResult, ReplayRuns
 from towpath_engine import ENGINE_VERSION
-from towpath_orchestrator.app.api.replay_jobs import ReplayGate
+from towpath_orchestrator.app.api.replay_jobs import ReplayJobs
 from towpath_orchestrator.app.api.run_export import FileRecord, RecordFileError
-from towpath_orchestrator.core.replay_check import Replay
+from towpath_orchestrator.core.replay_check import ReplayCheck
 from towpath_orchestrator.settings import OrchestratorSettings
 
 DIVERGED, USAGE = 1, 2
@@ -86,14 +86,14 @@ class ReplayTotals:
     def line(self) -> str:
         """Return the totals as one JSON line."""
         body: dict[str, Any] = {"runs": self.runs, "events": self.events, "identical": self.identical}
-        words = [f'"{name}":{number}' for name, number in {**body, **dict(sorted(self.verdicts.items()))}.items()]
-        return f'{{"engine_version":"{ENGINE_VERSION}",{",".join(words)}}}'
+        fields = [f'"{name}":{number}' for name, number in {**body, **dict(sorted(self.verdicts.items()))}.items()]
+        return f'{{"engine_version":"{ENGINE_VERSION}",{",".join(fields)}}}'
 
 
 async def _files(paths: list[Path], totals: ReplayTotals) -> None:
     for path in paths:
         try:
-            result = await Replay(FileRecord(path)).run()
+            result = await ReplayCheck(FileRecord(path)).run()
         except RecordFileError as error:
             msg = f"{path}: {error}"
             raise RecordFileError(msg) from error
@@ -111,7 +111,7 @@ async def _stored(given: argparse.Namespace, totals: ReplayTotals) -> None:
         server_settings={"application_name": "towpath-replay", "default_transaction_read_only": "on"},
     )
     try:
-        gate = ReplayGate(pool)
+        gate = ReplayJobs(pool)
         for run_id in given.run_ids:
             for result in (await gate.replay(ReplayRuns(project=given.project, run_id=run_id))).results:
                 totals.add_run(result)

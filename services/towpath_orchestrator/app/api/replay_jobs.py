@@ -12,7 +12,7 @@ from towpath_contracts.runs.records import GetRecord, RecordPiece, ReplayPage, R
 from towpath_engine import ENGINE_VERSION
 from towpath_fabric.clock import monotonic
 from towpath_orchestrator.app.api.run_export import QUERIES, StoredRecord
-from towpath_orchestrator.core.replay_check import Replay
+from towpath_orchestrator.core.replay_check import ReplayCheck
 
 MOST_WAITING = 8
 RETRY_AFTER_S = 5
@@ -21,7 +21,7 @@ PAGE_BYTES = 400_000
 """A page ends with the run whose result goes beyond this; one result has some 50 KB, and a message may have 1 MiB."""
 
 
-class ReplayGate:
+class ReplayJobs:
     """Answers `svc.orchestrator.replay_runs` and `svc.orchestrator.record`."""
 
     def __init__(self, pool: Any) -> None:
@@ -52,7 +52,7 @@ class ReplayGate:
     async def _replay(self, request: ReplayRuns) -> ReplayPage:
         if request.run_id is not None:
             record = await StoredRecord.open(self._pool, request.run_id, request.project or None)
-            return _page([await Replay(record).run()], always=True)
+            return _page([await ReplayCheck(record).run()], always=True)
         return await self._many(request)
 
     async def _many(self, request: ReplayRuns) -> ReplayPage:
@@ -80,16 +80,16 @@ class ReplayGate:
             if error.problem.code != "run_not_found":
                 raise
             return None
-        return await Replay(record).run()
+        return await ReplayCheck(record).run()
 
 
 def _page(results: list[ReplayResult], *, always: bool = False, **more: Any) -> ReplayPage:
-    told = [result for result in results if always or result.verdict != "identical"]
+    shown = [result for result in results if always or result.verdict != "identical"]
     return ReplayPage(
         engine_version=ENGINE_VERSION,
         runs=len(results),
         events=sum(result.events for result in results),
         identical=sum(result.verdict == "identical" for result in results),
-        results=tuple(told),
+        results=tuple(shown),
         **more,
     )

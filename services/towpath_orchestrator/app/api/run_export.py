@@ -15,7 +15,7 @@ from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.records import RecordPiece
 from towpath_engine.replay_diff import RecordedEvent
 from towpath_fabric.postgres.pool import Queries
-from towpath_orchestrator.core.replay_check import Header, RecordedFact
+from towpath_orchestrator.core.replay_check import RecordedFact, RecordHeader
 
 QUERIES = Queries.load("towpath_orchestrator.adapters", "records.sql")
 
@@ -37,7 +37,7 @@ class StoredRecord:
     def __init__(self, pool: Any, row: Any, snapshot_text: str | None) -> None:
         self._pool = pool
         self._seq: int = row["seq"]
-        self.header = Header(
+        self.header = RecordHeader(
             run_id=row["run_id"],
             network=row["network"],
             version=row["version"],
@@ -80,7 +80,7 @@ class StoredRecord:
         """Return the next piece of the export.
 
         *cursor* is part, seq before, how much of a line was given, and how far the log went at the first piece: the
-        run may go on meanwhile, and a later piece must not tell more than the earlier ones.
+        run may go on meanwhile, and a later piece must not hold more than the earlier ones.
         """
         if cursor:
             part, after, skip, seq = _cursor(cursor)
@@ -152,7 +152,7 @@ class FileRecord:
             if about["towpath_record"] != FORMAT:
                 msg = f"it has format {about['towpath_record']}; this version reads format {FORMAT}"
                 raise RecordFileError(msg)
-            self.header = Header(
+            self.header = RecordHeader(
                 run_id=UUID(about["run_id"]),
                 network=str(about["network"]),
                 version=int(about["version"]),

@@ -7,41 +7,34 @@ arrive while a transaction is in flight share the next one.
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Any
-from uuid import UUID
 
 import asyncpg
 
-from towpath_contracts.canonical import canonical_json, digest
-from towpath_contracts.events.log import LogEntry, RunCreated
+from towpath_contracts.events.log import RunCreated
 from towpath_contracts.facts import RunAdmitted, RunForked
-from towpath_contracts.networks.spec import NetworkVersion, Snapshot
-from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
-from towpath_contracts.rpc import CHECK_GRANT
+from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tasks import RunAccepted, SubmitTask
-from towpath_contracts.tools.access import CheckGrant, GrantChecked
-from towpath_contracts.tools.grants import ChainTooLongError
 from towpath_engine import ENGINE_VERSION
 from towpath_engine.advance import advance, wake_at
 from towpath_engine.reducers.plan import composes
 from towpath_engine.replay import create
-from towpath_engine.requests.effects import Effect
 from towpath_engine.state.run import RunState
-from towpath_fabric.batch_loader import Rounds
 from towpath_fabric.crash_points import crash_point, crash_point_sent
-from towpath_fabric.ids import new_run_id
-from towpath_fabric.ports import Database, Wire
+from towpath_fabric.ports import Database
 from towpath_fabric.postgres.pool import DATA_AT_FAULT, DATABASE_DOWN
-from towpath_orchestrator.adapters.run_store import QUERIES, Moved, RunTables, event_text
+from towpath_orchestrator.adapters.run_store import QUERIES
 from towpath_orchestrator.adapters.storable_text import storable, storable_json
-from towpath_orchestrator.app.loop.admission import Admission
-from towpath_orchestrator.app.loop.budget_limits import Limits
-from towpath_orchestrator.app.loop.commit_loop import CommitLoop
-from towpath_orchestrator.core.objective_tasks import mounted
-from towpath_orchestrator.core.tasks import check_task, created_event
+from towpath_orchestrator.app.admission import Admission
+from towpath_orchestrator.app.api.task_checks import NOT_ACCEPTED, Submission, TaskChecker
+from towpath_orchestrator.app.commit.budget_limits import BudgetLimits
+from towpath_orchestrator.app.commit.transition_announcer import TransitionAnnouncer
+from towpath_orchestrator.app.dispatch.effect_dispatcher import EffectDispatcher
+from towpath_orchestrator.app.local_facts import LocalFacts
+from towpath_orchestrator.app.state_cache import StateCache
+from towpath_orchestrator.core.transitions import Transition, event_text
 from towpath_orchestrator.settings import OrchestratorSettings
 
 KEY_HOURS = 24
@@ -51,80 +44,43 @@ SUBMIT_TIMEOUT_S = 10.0
 
 OVERLOADED_RETRY_S = 5
 
-NOT_ACCEPTED = "Postgres did not answer in time; nothing was accepted"
 AWAY = "Postgres went away; the task may have been accepted, and only its idempotency key will tell"
 
 
-@dataclass(slots=True)
-class Submission:
-    """One task on its way in; `answer` is set once its fate is committed. The commit loop begins a `deferred` run.
-
-    Deferred are runs with a budget, which is kept there, and runs that begin with children, which are born there.
-    """
-
-    run_id: UUID
-    task: RunCreated
-    snapshot: Snapshot
-    idempotency_key: str | None
-    request_digest: str
-    answer: "asyncio.Future[RunAccepted]"
-    state: RunState | None = None
-    entries: list[LogEntry] = field(default_factory=list)
-    effects: tuple[Effect, ...] = ()
-    admitted: bool = False
-    forked: RunForked | None = None
-    facts: list[tuple[int, str]] = field(default_factory=list)
-    deferred: bool = False
-
-
-class Intake:
+class TaskIntake:
     """Takes tasks, checks them, and commits them in batches."""
 
     def __init__(
         self,
         pool: Database,
-        tables: RunTables,
-        loop: CommitLoop,
+        checker: TaskChecker,
+        cache: StateCache,
+        local_facts: LocalFacts,
+        dispatcher: EffectDispatcher,
+        announcer: TransitionAnnouncer,
         settings: OrchestratorSettings,
-        find_version: Callable[[str, str, int | None], Any],
-        bus: Wire,
-        limits: Limits,
+        limits: BudgetLimits,
         admission: Admission,
     ) -> None:
         self._pool = pool
         self._admission = admission
-        self._bus = bus
-        self._tables = tables
-        self._loop = loop
+        self._checker = checker
+        self._cache = cache
+        self._local_facts = local_facts
+        self._dispatcher = dispatcher
+        self._announcer = announcer
         self._settings = settings
-        self._find_version = find_version
         self._limits = limits
         self._waiting: list[Submission] = []
         self._arrived = asyncio.Event()
         self._coming: Counter[str] = Counter()
-        self._scripts = Rounds(self._add_scripts)
-        self._projects: dict[str, tuple[str, float]] = {}
-
-    async def project_of(self, caller: str) -> str:
-        """Return the project that *caller* acts in; raises ProblemError `caller_unknown`."""
-        if caller == "anonymous" and not self._settings.anonymous_allowed:
-            raise ProblemError(problem("caller_unknown", "anonymous tasks are switched off here"))
-        now = asyncio.get_running_loop().time()
-        known = self._projects.get(caller)
-        if known is not None and known[1] > now:
-            return known[0]
-        project = await self._pool.fetchval(QUERIES.project_of_caller, caller)
-        if project is None:
-            raise ProblemError(problem("caller_unknown", f"no key names the caller {caller!r}"))
-        self._projects[caller] = (project, now + 5)
-        return str(project)
 
     async def submit(self, task: SubmitTask, caller: str, parent: RunCreated | None = None) -> RunAccepted:
         """Accept *task*, or raise ProblemError. Returns after the commit.
 
         A task that the run *parent* gives stands under all of that run's grants.
         """
-        return await self.enter(partial(self._checked, task, caller, parent), caller)
+        return await self.enter(partial(self._checker.check, task, caller, parent), caller)
 
     async def enter(self, checked: Callable[[], Awaitable[Submission]], caller: str) -> RunAccepted:
         """Accept what *checked* makes ready for *caller*, or raise ProblemError. Returns after the commit."""
@@ -149,50 +105,15 @@ class Intake:
         if self._admission.queued >= self._settings.max_queued_runs:
             detail = f"{self._admission.queued} runs wait already"
             raise ProblemError(problem("overloaded", detail, retry_after_s=OVERLOADED_RETRY_S))
-        if self._admission.is_flooded_by(caller, self._coming[caller]):
+        if self._admission.is_queue_share_used(caller, self._coming[caller]):
             detail = f"{self._admission.queues[caller]} runs of {caller} wait already; the rest is for other callers"
             raise ProblemError(problem("overloaded", detail, retry_after_s=OVERLOADED_RETRY_S))
         if self._coming.total() >= self._settings.max_waiting_submits:
             detail = f"{self._coming.total()} tasks wait to be stored"
             raise ProblemError(problem("overloaded", detail, retry_after_s=1))
 
-    async def _checked(self, task: SubmitTask, caller: str, parent: RunCreated | None) -> Submission:
-        """Return *task* ready for the commit; raises ProblemError with everything that is wrong with it."""
-        try:
-            async with asyncio.timeout(SUBMIT_TIMEOUT_S):
-                project = await self.project_of(caller)
-                version: NetworkVersion = await self._find_version(project, task.network, task.version)
-                snapshot = await self._tables.snapshot(version.digest)
-                refused = check_task(task, snapshot, self._settings, await self._unusable(task, project))
-                if refused is not None:
-                    raise ProblemError(refused)
-                script_digest = await self._store_script(task, project)
-                await self._tables.store_texts(project, mounted(task).texts)
-                planner = self._settings.planner_model
-                created = created_event(task, version, snapshot, caller, script_digest, parent, planner)
-        except ChainTooLongError as error:
-            raise ProblemError(problem("limit_exceeded", str(error))) from error
-        except DATABASE_DOWN as error:
-            raise ProblemError(problem("unavailable", NOT_ACCEPTED, retry_after_s=2)) from error
-        return Submission(
-            run_id=new_run_id(),
-            task=created,
-            snapshot=snapshot,
-            idempotency_key=task.idempotency_key,
-            request_digest=digest(task.model_dump(mode="json", exclude={"idempotency_key"})),
-            answer=asyncio.get_running_loop().create_future(),
-        )
-
-    async def _unusable(self, task: SubmitTask, project: str) -> tuple[ProblemDetail, ...]:
-        """Ask the tool-access service, which alone knows conditions, what is wrong with those of the task's grant."""
-        grant = tuple(rule.model_dump(mode="json") for rule in task.grant or ())
-        if all(entry["when"] is None for entry in grant):
-            return ()
-        checked: GrantChecked = await self._bus.ask(CHECK_GRANT, CheckGrant(project=project, grant=grant))
-        return checked.problems
-
     async def _answer(self, submission: Submission) -> RunAccepted:
-        """Wait for the commit; raises ProblemError `unavailable`, which says whether the fate of the task is known."""
+        """Wait for the commit; raises ProblemError `unavailable`, whose text says what may have become of the task."""
         self._waiting.append(submission)
         self._arrived.set()
         await asyncio.wait({submission.answer}, timeout=SUBMIT_TIMEOUT_S)
@@ -205,19 +126,6 @@ class Intake:
             raise ProblemError(problem("unavailable", NOT_ACCEPTED, retry_after_s=2))
         submission.answer.cancel()
         raise ProblemError(problem("unavailable", AWAY, retry_after_s=2))
-
-    async def _store_script(self, task: SubmitTask, project: str) -> str | None:
-        if task.script is None:
-            return None
-        text = canonical_json(list(task.script))
-        name = digest(list(task.script))
-        await self._scripts.get((project, name, text))
-        return name
-
-    async def _add_scripts(self, scripts: list[tuple[str, str, str]]) -> dict[tuple[str, str, str], None]:
-        for project, name, text in scripts:
-            await self._pool.execute(QUERIES.add_blob, project, name, text.encode(), len(text))
-        return {}
 
     async def run(self) -> None:
         """Commit waiting submissions for ever."""
@@ -265,7 +173,7 @@ class Intake:
         submission.entries = [first]
         if submission.forked is not None:
             state = _folded(submission, state, submission.forked, now)
-        budgeted = self._limits.check(submission.run_id, submission.task, submission.snapshot, now)
+        budgeted = self._limits.scopes.check(submission.run_id, submission.task, submission.snapshot, now)
         submission.deferred = budgeted or composes(submission.task)
         submission.admitted = self._admission.starts_at_once(submission.task)
         if submission.admitted and not submission.deferred:
@@ -276,7 +184,7 @@ class Intake:
         async with self._pool.acquire() as connection:
             row = await connection.fetchrow(QUERIES.now_and_budgets)
             now = row["now"]
-            await self._limits.saw(row["budgets"])
+            await self._limits.use_version(row["budgets"])
             batch = self._begin_all(batch, now)
             if not batch:
                 return
@@ -306,10 +214,12 @@ class Intake:
                     created_at=now,
                 )
             )
-        self._loop.cache.put(state)
-        await self._loop.announce(_moved(submission, state), list(submission.effects))
+        self._cache.put(state)
+        transition = _first_transition(submission, state)
+        await self._dispatcher.dispatch(transition)
+        await self._announcer.announce(transition)
         if submission.deferred and submission.admitted:
-            self._loop.add(RunAdmitted(run_id=submission.run_id))
+            self._local_facts.add(RunAdmitted(run_id=submission.run_id))
         await crash_point_sent("orchestrator.submit_announced")
 
     async def _repeated(self, submission: Submission) -> None:
@@ -324,14 +234,14 @@ class Intake:
             submission.answer.set_exception(ProblemError(problem("unavailable", "try once more", retry_after_s=1)))
         else:
             try:
-                accepted = repeated(row, submission.idempotency_key, submission.request_digest)
+                accepted = repeated_answer(row, submission.idempotency_key, submission.request_digest)
             except ProblemError as conflict:
                 submission.answer.set_exception(conflict)
             else:
                 submission.answer.set_result(accepted)
 
 
-def repeated(row: Any, key: str | None, request_digest: str | None) -> RunAccepted:
+def repeated_answer(row: Any, key: str | None, request_digest: str | None) -> RunAccepted:
     """Return the run that has the key, from its *row*; raises ProblemError where it is of another request."""
     if row["request_digest"] != request_digest:
         detail = f"key {key!r} belongs to run {row['run_id']} with another request"
@@ -348,9 +258,11 @@ def _folded(submission: Submission, state: RunState, fact: RunForked | RunAdmitt
     return after
 
 
-def _moved(submission: Submission, state: RunState) -> Moved:
+def _first_transition(submission: Submission, state: RunState) -> Transition:
     texts = [event_text(entry.event) for entry in submission.entries]
-    return Moved(before_seq=0, state=state, entries=submission.entries, texts=texts)
+    return Transition(
+        before_seq=0, state=state, entries=submission.entries, texts=texts, effects=list(submission.effects)
+    )
 
 
 def _columns(batch: list[Submission], now: datetime, ageing_s: float) -> list[Any]:

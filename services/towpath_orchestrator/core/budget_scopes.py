@@ -1,35 +1,35 @@
-"""What people have limited, kept in memory, and which accounts a run spends from because of it.
+"""Which accounts a run spends from, and what a model may cost it.
 
-A guess that nothing is built on: a transition is committed only while the version of the limits that it knows of
-is the one in Postgres, and a run begins with those that it reads with the time, so a limit holds from the moment it is
-set, on every replica. What a limit *is* stands in Postgres, in the account itself, and is checked there.
+    task's budget, carve-outs   agents' budgets        limits that people set
+              │                       │                          │
+              v                       v                          v
+         run/<root>           agent/<root>/<key>     caller/…  project/…  day/<date>/…     the narrow ones first
+
+Which limits there are comes in; what is left of an account is decided by the statement that commits a transition.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from towpath_contracts.budgets import UNITS, AppliedScope, Budget, BudgetKind, ModelPrice, UnitLimits
+from towpath_contracts.budgets import AppliedScope, Budget, BudgetKind, ModelPrice, UnitLimits
 from towpath_contracts.events.log import RunCreated
 from towpath_contracts.facts import BudgetApplied
 from towpath_contracts.networks.spec import Snapshot
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_engine.state.run import RunState, Status
-from towpath_fabric.ports import Database
-from towpath_fabric.postgres.pool import Queries
-
-BUDGETS = Queries.load("towpath_orchestrator.adapters", "budgets.sql")
 
 PriceOf = Callable[[str], ModelPrice | None]
+"""Returns what a model costs at most, None if nobody knows."""
 
 SNAPSHOTS_KEPT = 1_024
 """Of so many networks it is remembered whether any of their agents has a budget."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
+class SharedLimit:
     """One thing that somebody has limited."""
 
     kind: BudgetKind
@@ -51,51 +51,36 @@ def day_key(now: datetime, kind: str, name: str) -> str:
     return f"{now:%Y-%m-%d}/{kind}/{name}"
 
 
-class Limits:
-    """Knows which runs spend from which accounts; `price_of` says what a model costs at most, None if nobody knows."""
+class BudgetScopes:
+    """The limits that people set, of one version, applied to runs."""
 
-    def __init__(self, pool: Database, price_of: PriceOf) -> None:
-        self._pool = pool
+    def __init__(self, price_of: PriceOf) -> None:
         self._price_of = price_of
-        self.version = -1
-        self._by_project: dict[str, tuple[Limit, ...]] = {}
+        self._by_project: dict[str, tuple[SharedLimit, ...]] = {}
         self._budgeted: dict[str, bool] = {}
 
-    async def ready(self) -> None:
-        """Load the limits, unless they are loaded."""
-        if self.version < 0:
-            await self.reload()
+    def use(self, limits: Iterable[tuple[str, SharedLimit]]) -> None:
+        """Use these limits, each with its project, from now on."""
+        found: dict[str, list[SharedLimit]] = {}
+        for project, limit in limits:
+            found.setdefault(project, []).append(limit)
+        self._by_project = {project: tuple(own) for project, own in found.items()}
 
-    async def saw(self, version: int) -> None:
-        """Load the limits anew where they have moved."""
-        if version != self.version:
-            await self.reload()
-
-    async def reload(self) -> None:
-        """Load the limits."""
-        rows = await self._pool.fetch(BUDGETS.limits)
-        found: dict[str, list[Limit]] = {}
-        for row in rows:
-            if row["project"] is not None:
-                found.setdefault(row["project"], []).append(_limit(row))
-        self._by_project = {project: tuple(limits) for project, limits in found.items()}
-        self.version = rows[0]["version"]
-
-    def scopes(self, run_id: UUID, task: RunCreated, snapshot: Snapshot, now: datetime) -> tuple[AppliedScope, ...]:
+    def scopes_of(self, run_id: UUID, task: RunCreated, snapshot: Snapshot, now: datetime) -> tuple[AppliedScope, ...]:
         """Return the accounts that a run spends from, the narrow ones first; none where nothing is limited."""
         limits = self._by_project.get(task.project)
         budgets = task.budget is not None or task.carve_outs or self._has_budgets(task.snapshot_digest, snapshot)
         if limits is None and not budgets:
             return ()
         root = run_id if task.parent is None else task.parent.root_id  # children spend from what the task was given
-        own = [_own("run", str(one.run_id), one.budget) for one in reversed(task.carve_outs)]
-        own += [] if task.budget is None else [_own("run", str(root), task.budget)]
+        own = [_own_scope("run", str(one.run_id), one.budget) for one in reversed(task.carve_outs)]
+        own += [] if task.budget is None else [_own_scope("run", str(root), task.budget)]
         agents = [
-            _own("agent", f"{root}/{agent.key}", agent.budget, agent.key)
+            _own_scope("agent", f"{root}/{agent.key}", agent.budget, agent.key)
             for agent in snapshot.agents.values()
             if agent.budget is not None
         ]
-        shared = [one.scope(now) for one in limits or () if one.name == _whose(one.kind, task)]
+        shared = [one.scope(now) for one in limits or () if one.name == _name_of(one.kind, task)]
         return (*own, *agents, *shared)
 
     def _has_budgets(self, digest: str, snapshot: Snapshot) -> bool:
@@ -107,11 +92,11 @@ class Limits:
             self._budgeted[digest] = known
         return known
 
-    def news(self, state: RunState, now: datetime) -> BudgetApplied | None:
-        """Return the fact that tells a run what it spends from, where that is not what it knows."""
+    def changed_scopes(self, state: RunState, now: datetime) -> BudgetApplied | None:
+        """Return the fact that tells a run which accounts it spends from, where it knows others."""
         if state.is_final or state.status is Status.QUARANTINED or state.task is None:
             return None
-        scopes = self.scopes(state.run_id, state.task, state.snapshot, now)
+        scopes = self.scopes_of(state.run_id, state.task, state.snapshot, now)
         budget = state.budget
         if budget is None:
             if not scopes:
@@ -129,7 +114,7 @@ class Limits:
 
     def check(self, run_id: UUID, task: RunCreated, snapshot: Snapshot, now: datetime) -> bool:
         """Say whether a run spends from any account; raises ProblemError `price_unknown` for what can't be counted."""
-        scopes = self.scopes(run_id, task, snapshot, now)
+        scopes = self.scopes_of(run_id, task, snapshot, now)
         if not scopes:
             return False
         shared = {(one.scope(now).scope, one.scope(now).key): one for one in self._by_project.get(task.project, ())}
@@ -145,15 +130,15 @@ class Limits:
 def models_of(task: RunCreated, snapshot: Snapshot) -> set[str]:
     """Return every model that a run may ask."""
     models = {task.model} if task.model else {agent.model for agent in snapshot.agents.values()}
-    last_words = task.background_settings.summarize_model if task.background is not None else None
-    return {model for model in (*models, last_words, task.planner_model) if model}
+    summary_model = task.background_settings.summarize_model if task.background is not None else None
+    return {model for model in (*models, summary_model, task.planner_model) if model}
 
 
-def _whose(kind: str, task: RunCreated) -> str:
+def _name_of(kind: str, task: RunCreated) -> str:
     return task.caller if kind == "caller" else task.project
 
 
-def _own(scope: Any, key: str, budget: Budget, agent_key: str = "") -> AppliedScope:
+def _own_scope(scope: Any, key: str, budget: Budget, agent_key: str = "") -> AppliedScope:
     return AppliedScope(
         scope=scope,
         key=key,
@@ -161,15 +146,4 @@ def _own(scope: Any, key: str, budget: Budget, agent_key: str = "") -> AppliedSc
         limits=budget.limits(),
         soft=budget.soft,
         on_soft=budget.on_soft,
-    )
-
-
-def _limit(row: Any) -> Limit:
-    return Limit(
-        kind=row["kind"],
-        name=row["name"],
-        per_day=row["per_day"],
-        limits=UnitLimits(**{unit: row[unit] for unit in UNITS}),
-        soft=row["soft"],
-        on_soft=row["on_soft"],
     )

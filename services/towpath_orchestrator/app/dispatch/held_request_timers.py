@@ -1,8 +1,8 @@
-"""The clocks of requests that are held: they do not run before a request is sent.
+"""Timers of held requests: the time to a resend does not run before a request is sent.
 
-A request's resend is due so long after its *sending*. While it waits here its run is not woken for it, by moving
-`wake_at` in the row of a run that nobody else has moved; whatever else the run is to be woken for stays due. Where this
-process ends, or can't reach Postgres, that lapses by itself and any replica asks again.
+A resend is due a fixed time after the *sending*. While a request is held its run is not woken for it: `wake_at` is
+moved in the row of a run that nobody else has moved, and whatever else the run is to be woken for stays due. Where this
+process ends, or can't reach Postgres, the moved time comes by itself, and any replica sends the request again.
 """
 
 import asyncio
@@ -18,9 +18,10 @@ from towpath_fabric.clock import monotonic
 from towpath_fabric.ports import Database
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
-from towpath_orchestrator.adapters.run_store import QUERIES, RunTables
-from towpath_orchestrator.app.loop.dispatch_windows import Held, Late, Windows
-from towpath_orchestrator.app.loop.state_cache import StateCache
+from towpath_orchestrator.adapters.run_store import QUERIES, RunStore
+from towpath_orchestrator.app.dispatch.dispatch_windows import DispatchWindows
+from towpath_orchestrator.app.state_cache import StateCache
+from towpath_orchestrator.core.dispatch_choice import HeldRequest, LateRequest
 
 LOOK_S = 1.0
 """How late a request that nobody wants any more is noticed, where another replica ended its run."""
@@ -32,17 +33,19 @@ AHEAD_S = 10.0
 """How far: a request whose process has died is asked for again after this time at the latest."""
 
 
-class Holding:
+class HeldRequestTimers:
     """Looks after what *windows* hold, once a second. One per process."""
 
-    def __init__(self, pool: Database, tables: RunTables, cache: StateCache, windows: Windows, log: Logger) -> None:
+    def __init__(
+        self, pool: Database, store: RunStore, cache: StateCache, windows: DispatchWindows, log: Logger
+    ) -> None:
         self._pool = pool
-        self._tables = tables
+        self._store = store
         self._cache = cache
         self._windows = windows
         self._log = log
-        self._late: dict[UUID, Late] = {}
-        """What was sent late and is not due yet: the time in its run's log is over, and says nothing."""
+        self._late: dict[UUID, LateRequest] = {}
+        """What was sent late and is not due yet: the due time in its run's log is over, and doesn't count."""
 
     async def run(self) -> None:
         """Look for ever; a database that is away only delays the next look."""
@@ -55,7 +58,7 @@ class Holding:
 
     async def look(self) -> None:
         """Drop what is not wanted any more, and put off the waking of runs whose requests wait or were sent late."""
-        held: dict[UUID, list[Held]] = {}
+        held: dict[UUID, list[HeldRequest]] = {}
         for one in self._windows.held():
             held.setdefault(one.effect.message.run_id, []).append(one)
         new, late = self._sent_late()
@@ -82,12 +85,12 @@ class Holding:
         if put_off:
             await self._pool.execute(QUERIES.move_wake, *(list(column) for column in zip(*put_off, strict=True)))
 
-    def _sent_late(self) -> tuple[set[UUID], dict[UUID, dict[UUID, Late]]]:
+    def _sent_late(self) -> tuple[set[UUID], dict[UUID, dict[UUID, LateRequest]]]:
         """Return the runs of which something was sent late since the last look, and all such requests by their run."""
         new, self._windows.late = self._windows.late, {}
         now = monotonic()
         self._late = {key: one for key, one in (self._late | new).items() if one.due > now}
-        by_run: dict[UUID, dict[UUID, Late]] = {}
+        by_run: dict[UUID, dict[UUID, LateRequest]] = {}
         for key, one in self._late.items():
             by_run.setdefault(one.run_id, {})[key] = one
         return {one.run_id for one in new.values()}, by_run
@@ -99,7 +102,7 @@ class Holding:
         if cached is not None and cached.seq == row["seq"]:
             return cached
         try:
-            return await self._tables.load(row["run_id"])
+            return await self._store.load(row["run_id"])
         except DATABASE_DOWN:
             raise
         except Exception as error:  # noqa: BLE001 - a log that can't be read is the commit loop's business
@@ -107,19 +110,19 @@ class Holding:
             return None
 
 
-def _current(held: list[Held], state: RunState | None) -> list[Held]:
+def _current(held: list[HeldRequest], state: RunState | None) -> list[HeldRequest]:
     """Return those requests that are still what the run waits for; one that was asked for anew is not."""
     attempts = {} if state is None else {pending.effect_id: pending.attempt for pending in state.pending}
     return [one for one in held if attempts.get(one.effect.effect.effect_id) == one.effect.effect.attempt]
 
 
-def _sent(late: dict[UUID, Late], state: RunState) -> dict[UUID, float]:
+def _sent(late: dict[UUID, LateRequest], state: RunState) -> dict[UUID, float]:
     """Return when those requests that were sent late are due, as far as the run still waits for that attempt."""
     attempts = {pending.effect_id: pending.attempt for pending in state.pending}
     return {key: one.due for key, one in late.items() if attempts.get(key) == one.attempt}
 
 
-def _wait_s(waiting: list[Held], late: Collection[float]) -> float | None:
+def _wait_s(waiting: list[HeldRequest], late: Collection[float]) -> float | None:
     """Return in how many seconds the run is to be woken, None where its time is right as it is."""
     now = monotonic()
     if any(one.wake <= now + SOON_S for one in waiting):

@@ -1,7 +1,7 @@
-"""The only timer of the platform: overdue runs get a `timer.fired`, queued runs get room.
+"""The only timer of the platform: overdue runs get a `timer.fired`, queued runs are admitted.
 
-It decides nothing. It claims what is overdue, so that replicas share the work, and lets the run machine say what
-that means.
+It decides nothing. It claims what is overdue, so that replicas share the work, and the engine
+decides what that means.
 """
 
 import asyncio
@@ -13,15 +13,15 @@ from towpath_fabric.ports import Database
 from towpath_fabric.postgres.pool import DATABASE_DOWN
 from towpath_fabric.telemetry.logs import Logger
 from towpath_orchestrator.adapters.run_store import QUERIES
-from towpath_orchestrator.app.loop.admission import Admission
-from towpath_orchestrator.app.loop.budget_limits import Limits
-from towpath_orchestrator.app.loop.commit_loop import CommitLoop
+from towpath_orchestrator.app.admission import Admission
+from towpath_orchestrator.app.commit.budget_limits import BudgetLimits
+from towpath_orchestrator.app.local_facts import LocalFacts
 from towpath_orchestrator.settings import OrchestratorSettings
 
 CLAIM_LIMIT = 256
 """Overdue runs claimed at a time; the next look is 250 ms later."""
 
-HOUSEKEEPING_S = 600
+CLEAN_UP_S = 600
 
 
 class Reconciler:
@@ -30,14 +30,14 @@ class Reconciler:
     def __init__(
         self,
         pool: Database,
-        loop: CommitLoop,
+        local_facts: LocalFacts,
         admission: Admission,
         settings: OrchestratorSettings,
         log: Logger,
-        limits: Limits,
+        limits: BudgetLimits,
     ) -> None:
         self._pool = pool
-        self._loop = loop
+        self._local_facts = local_facts
         self._admission = admission
         self._settings = settings
         self._log = log
@@ -56,10 +56,10 @@ class Reconciler:
         """Claim overdue runs and admit queued ones."""
         for row in await self._pool.fetch(QUERIES.claim_overdue, CLAIM_LIMIT):
             crash_point("orchestrator.overdue_claimed")
-            self._loop.add(TimerFired(run_id=row["run_id"]))
-        await self._limits.saw(await self._admission.admit())
+            self._local_facts.add(TimerFired(run_id=row["run_id"]))
+        await self._limits.use_version(await self._admission.admit())
 
-    async def keep_house(self) -> None:
+    async def clean_up(self) -> None:
         """Create partitions ahead of time; forget keys that have run out, and old dead letters."""
         while True:
             try:
@@ -68,5 +68,5 @@ class Reconciler:
                 await self._pool.execute(QUERIES.forget_failures)
                 await self._pool.execute(dead_letters.QUERIES.forget_letters)
             except DATABASE_DOWN as error:
-                self._log.info("housekeeping waits for postgres", error=str(error))
-            await asyncio.sleep(HOUSEKEEPING_S)
+                self._log.info("postgres is away, old rows are removed later", error=str(error))
+            await asyncio.sleep(CLEAN_UP_S)

@@ -1,30 +1,24 @@
-"""Tells webhooks of gates: makes notices of what is new, and sends them until they are taken.
+"""Sends notices of gates to webhooks: makes them of what is new, and sends them until they are accepted.
 
-A notice is a row before it is sent, and one sender holds it at a time; whoever dies leaves it to the next. It
-arrives at least once, always under the same id. Gates that only a switch opens want nobody, and are not told: they
-would crowd out those that do. No redirect is followed and no answer is read: what the operator's
-file names is all that is ever spoken to.
+A notice is a row before it is sent, and one sender holds it at a time; whoever dies leaves it to the next. It arrives
+at least once, always under the same id. Gates that only a switch opens need no person, so there is no notice of them.
+No redirect is followed and no answer is read: requests go only to the addresses in the operator's file.
 """
 
 import asyncio
-import json
 from collections import Counter
-from collections.abc import Iterable
-from datetime import datetime
-from typing import Any, NamedTuple
-from uuid import UUID, uuid5
+from typing import Any
 
 import httpx2
 
-from towpath_contracts.gate_notices import ListNotices, Notice, NoticeBody, NoticePage, RetryNotice
+from towpath_contracts.gate_notices import ListNotices, Notice, NoticePage, RetryNotice
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.views import ActionDone
-from towpath_contracts.switches import PAUSED
-from towpath_contracts.text import truncate
 from towpath_fabric.clock import NS, monotonic, wall_ns
 from towpath_fabric.postgres.pool import DATABASE_DOWN, Queries
 from towpath_fabric.telemetry.logs import Logger
-from towpath_orchestrator.adapters.webhooks import Webhook, signed_headers
+from towpath_orchestrator.adapters.webhooks import signed_headers
+from towpath_orchestrator.core.webhook_notices import GONE, NewNotice, Webhook, new_notices, status_after_try
 
 QUERIES = Queries.load("towpath_orchestrator.adapters", "notices.sql")
 
@@ -42,82 +36,11 @@ TIMEOUT_S = 15.0
 LEASE_S = 60.0
 """Longer than a try may take; then somebody else may send the notice."""
 
-RETRY_S = (5, 30, 120, 600, 1_800, 3_600, 7_200, 14_400, 28_800, 28_800)
-"""Waits between tries, about as long in all as a gate stays open by default; after them a notice is dead."""
-
-MAX_BACKLOG = 10_000
-"""Notices that wait for one webhook; what comes on top is dead at once, and listed."""
-
-UNKNOWN_EFFECT = "unknown_effect"
-REASON_CHARS = 500
-GONE = 410
-"""The receiver wants nothing more: the specification's way to say so."""
-
 HOUSEKEEPING_S = 600.0
 
 
-class Made(NamedTuple):
-    """A notice that is about to be stored."""
-
-    notice_id: UUID
-    webhook: str
-    gate_id: UUID
-    project: str
-    kind: str
-    body: str
-    status: str
-    error: str
-
-
-def body_of(gate: Any, kind: str) -> str:
-    """Return what is told of a gate row: who is wanted for what, and nothing of the call but its names.
-
-    An approval's reason is what its rule says; a doubt gets a sentence of its own, since the gate's reason repeats what
-    the tool said of its failure.
-    """
-    detail = json.loads(gate["detail"])
-    opened = kind == "gate.opened"
-    doubt = f"nobody knows whether {detail.get('tool', 'the call')} happened"
-    named = {name: detail.get(name) for name in ("tool", "agent", "rule", "role", "quorum", "revision", "edited_by")}
-    data = {
-        "gate_id": str(gate["gate_id"]),
-        "run_id": str(gate["run_id"]),
-        "project": gate["project"],
-        "network": gate["network"],
-        "gate_type": gate["gate_type"],
-        "status": "pending" if opened else gate["status"],
-        "reason": truncate(doubt if gate["gate_type"] == UNKNOWN_EFFECT else gate["reason"], REASON_CHARS),
-        "opened_at": _text(gate["opened_at"]),
-        "expires_at": _text(gate["expires_at"]),
-        **{name: value for name, value in named.items() if value},
-    }
-    if not opened:
-        data |= {"verdict": gate["verdict"], "closed_by": gate["closed_by"], "closed_at": _text(gate["closed_at"])}
-    at = gate["opened_at"] if opened else gate["closed_at"] or gate["opened_at"]
-    return NoticeBody.model_validate({"type": kind, "timestamp": at, "data": data}).model_dump_json()
-
-
-def notices_of(gate: Any, webhooks: Iterable[Webhook], waiting: Counter[str]) -> list[Made]:
-    """Return the notices that a gate row owes to *webhooks*; *waiting* counts what each has before it."""
-    if gate["gate_type"] == PAUSED:
-        return []
-    kinds = ["gate.opened"] if gate["noticed"] == "" else []
-    kinds += ["gate.closed"] if gate["status"] != "pending" else []
-    made = []
-    for kind in kinds:
-        for webhook in webhooks:
-            if webhook.wants(gate["project"], kind):
-                waiting[webhook.name] += 1
-                full = waiting[webhook.name] > MAX_BACKLOG
-                status, error = ("dead", "the backlog is full") if full else ("pending", "")
-                notice_id = uuid5(gate["gate_id"], f"{kind}:{webhook.name}")
-                body = body_of(gate, kind)
-                made.append(Made(notice_id, webhook.name, gate["gate_id"], gate["project"], kind, body, status, error))
-    return made
-
-
-class Noticing:
-    """One replica's part in it; replicas share the work through the table."""
+class WebhookDelivery:
+    """Makes and sends notices; replicas share the work through the table."""
 
     def __init__(
         self, pool: Any, webhooks: tuple[Webhook, ...], log: Logger, *, look_s: float = LOOK_S, try_s: float = TIMEOUT_S
@@ -135,12 +58,14 @@ class Noticing:
         async with httpx2.AsyncClient(
             follow_redirects=False, trust_env=False, timeout=TIMEOUT_S, limits=limits
         ) as http:
-            await asyncio.gather(self._gathering(), *(self._sending(http, webhook) for webhook in self._webhooks))
+            await asyncio.gather(
+                self._make_notices(), *(self._send_notices(http, webhook) for webhook in self._webhooks)
+            )
 
-    async def _gathering(self) -> None:
+    async def _make_notices(self) -> None:
         while True:
             try:
-                more = await self.gather()
+                more = await self.make_notices()
                 await self._clean()
             except DATABASE_DOWN as error:
                 self._log.info("postgres is away, gates are noticed later", error=type(error).__name__)
@@ -148,20 +73,20 @@ class Noticing:
             if not more:
                 await asyncio.sleep(self._look_s)
 
-    async def gather(self) -> bool:
-        """Make notices of what is new, in one transaction with the note that they were made; says if more is likely.
+    async def make_notices(self) -> bool:
+        """Make notices of new gates, in one transaction with the mark that they were made; returns if more is likely.
 
-        Without webhooks the note is all: whoever is added later is not told of the past.
+        Without webhooks only the mark is made: a webhook that is added later gets no notices of the past.
         """
         async with self._pool.acquire() as connection, connection.transaction():
             gates = await connection.fetch(QUERIES.unnoticed, GATES_AT_ONCE)
             if not gates:
                 return False
-            made: list[Made] = []
+            made: list[NewNotice] = []
             if self._webhooks:
                 rows = await connection.fetch(QUERIES.backlog)
                 waiting = Counter({row["webhook"]: row["waiting"] for row in rows})
-                made = [notice for gate in gates for notice in notices_of(gate, self._webhooks, waiting)]
+                made = [notice for gate in gates for notice in new_notices(gate, self._webhooks, waiting)]
             if made:
                 await connection.execute(QUERIES.add_notices, *(list(column) for column in zip(*made, strict=True)))
             ids, statuses = [gate["gate_id"] for gate in gates], [gate["status"] for gate in gates]
@@ -174,7 +99,7 @@ class Noticing:
             await self._pool.execute(QUERIES.forget_notices)
             self._cleaned = monotonic()
 
-    async def _sending(self, http: httpx2.AsyncClient, webhook: Webhook) -> None:
+    async def _send_notices(self, http: httpx2.AsyncClient, webhook: Webhook) -> None:
         while True:
             try:
                 sent = await self.send_due(http, webhook)
@@ -203,15 +128,15 @@ class Noticing:
                 error = "" if taken else f"it answered {answer.status_code}"
         except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as failure:
             taken, gone, error = False, False, type(failure).__name__
-        status, wait_s = _what_next(row["tries"], taken=taken, gone=gone)
+        status, wait_s = status_after_try(row["tries"], taken=taken, gone=gone)
         await self._pool.execute(QUERIES.settle_notice, row["notice_id"], row["tries"], status, error, wait_s)
         if status == "dead":
-            self._log.warning("a webhook was not told of a gate", webhook=webhook.name, error=error)
+            self._log.warning("a notice to a webhook was given up", webhook=webhook.name, error=error)
 
     async def list(self, request: ListNotices) -> NoticePage:
         """Return a page of a project's notices, newest first."""
-        asked = (request.project, request.status, request.before, request.limit)
-        rows = await self._pool.fetch(QUERIES.list_notices, *asked)
+        filters = (request.project, request.status, request.before, request.limit)
+        rows = await self._pool.fetch(QUERIES.list_notices, *filters)
         notices = tuple(Notice.model_validate(dict(row)) for row in rows)
         return NoticePage(notices=notices, next_before=notices[-1].created_at if len(rows) == request.limit else None)
 
@@ -220,15 +145,3 @@ class Noticing:
         if await self._pool.fetchval(QUERIES.retry_notice, request.notice_id, request.project) is None:
             raise ProblemError(problem("not_found", f"no dead notice {request.notice_id} in {request.project}"))
         return ActionDone(detail=f"notice {request.notice_id} is sent again")
-
-
-def _what_next(tries: int, *, taken: bool, gone: bool) -> tuple[str, float]:
-    if taken:
-        return "sent", 0.0
-    if gone or tries > len(RETRY_S):
-        return "dead", 0.0
-    return "pending", float(RETRY_S[tries - 1])
-
-
-def _text(at: datetime | None) -> str | None:
-    return None if at is None else at.isoformat()

@@ -1,0 +1,150 @@
+"""Gives room to runs: counts the run tables, and begins whoever comes next.
+
+Every replica does so for itself; `core/admission_policy.py` decides. A run begins with a fact in the local queue.
+"""
+
+import asyncio
+import json
+from collections import Counter
+
+from towpath_contracts.events.log import RunCreated
+from towpath_contracts.facts import RunAdmitted
+from towpath_engine.state.run import RunState
+from towpath_fabric.clock import monotonic
+from towpath_fabric.crash_points import crash_point
+from towpath_fabric.ports import Database
+from towpath_fabric.postgres.pool import DATABASE_DOWN
+from towpath_fabric.telemetry.logs import Logger
+from towpath_orchestrator.adapters.run_store import QUERIES
+from towpath_orchestrator.app.local_facts import LocalFacts
+from towpath_orchestrator.core.admission_policy import AdmissionLimits, AdmissionPolicy, RunCounts
+from towpath_orchestrator.metrics import OrchestratorMetrics
+from towpath_orchestrator.settings import OrchestratorSettings
+
+ADMIT_LIMIT = 256
+"""Runs admitted at a time; the next look is at most 250 ms later."""
+
+LOOK_AGAIN_S = 0.02
+"""Between two looks for who comes next; or as much as keeps them to a tenth of the time, where they take long."""
+
+SHARE_OF_TIME = 10
+
+
+class Admission:
+    """Starts runs where there is room. One per process."""
+
+    def __init__(
+        self,
+        pool: Database,
+        settings: OrchestratorSettings,
+        metrics: OrchestratorMetrics,
+        local_facts: LocalFacts,
+        log: Logger,
+    ) -> None:
+        self._pool = pool
+        self._settings = settings
+        self._metrics = metrics
+        self._local_facts = local_facts
+        self._log = log
+        self._policy = AdmissionPolicy(
+            AdmissionLimits(
+                active=settings.max_active_runs,
+                active_share=settings.active_share,
+                queued_share=settings.queued_share,
+                waiting=settings.max_waiting_runs,
+            )
+        )
+        self._wanted = asyncio.Event()
+        self._looking = asyncio.Lock()
+
+    @property
+    def held(self) -> Counter[tuple[str, str]]:
+        """Runs that hold room, by caller and network."""
+        return self._policy.held
+
+    @property
+    def queued(self) -> int:
+        """How many runs wait for room."""
+        return self._policy.queued
+
+    @property
+    def queues(self) -> Counter[str]:
+        """How many runs wait for room by caller, of callers with many."""
+        return self._policy.queues
+
+    def starts_at_once(self, task: RunCreated) -> bool:
+        """Return whether a new run begins with its acceptance, and count it; else it waits in the queue."""
+        return self._look_if_queued(started=self._policy.may_start((task.caller, task.network)))
+
+    def starts_child(self, child: RunState, *, takes_over: bool) -> bool:
+        """Return whether a child begins with its creation; the first one *takes over* its parent's room."""
+        holder = child.created.caller, child.created.network
+        return self._look_if_queued(started=self._policy.may_start_child(holder, takes_over=takes_over))
+
+    def _look_if_queued(self, *, started: bool) -> bool:
+        if not started:
+            self._wanted.set()
+        return started
+
+    def not_started(self, task: RunCreated) -> None:
+        """Take back a count: the run was there already."""
+        self._policy.not_started((task.caller, task.network))
+
+    def stored(self) -> None:
+        """Note that what was counted before is committed now."""
+        self._policy.stored()
+
+    def is_queue_share_used(self, caller: str, coming: int) -> bool:
+        """Return whether *caller* has its share of the queue, where *coming* tasks of it are not stored yet."""
+        return self._policy.is_queue_share_used(caller, coming)
+
+    def freed(self) -> None:
+        """Note that a run has ended here: whoever waits may begin."""
+        if self._policy.queued:
+            self._wanted.set()
+
+    async def run(self) -> None:
+        """Look who comes next as soon as there may be room, for ever; the reconciler looks now and then as well."""
+        pause = LOOK_AGAIN_S
+        while True:
+            await self._wanted.wait()
+            await asyncio.sleep(pause)
+            self._wanted.clear()
+            started = monotonic()
+            try:
+                await self.admit()
+            except DATABASE_DOWN as error:
+                self._log.info("postgres is away, nobody is admitted meanwhile", error=str(error))
+            pause = max(LOOK_AGAIN_S, SHARE_OF_TIME * (monotonic() - started))
+
+    async def admit(self) -> int:
+        """Count, and begin whoever comes next. Returns the version of the budget limits, which is read on the way."""
+        async with self._looking:
+            started = self._policy.begin_count()
+            rows = await self._pool.fetch(QUERIES.load_counts, self._settings.max_queued_runs)
+            held = Counter({(row["caller"], row["network"]): row["active"] for row in rows if row["active"]})
+            first = rows[0]
+            counts = RunCounts(
+                held=held,
+                queued=first["queued"],
+                queues=Counter(json.loads(first["queues"])),
+                waiting=first["waiting"],
+            )
+            self._policy.finish_count(started, counts)
+            self._metrics.active.set(held.total())
+            self._metrics.queued.set(self._policy.queued)
+            room = self._policy.room
+            if room > 0 and self._policy.queued:
+                await self._begin_next(min(room, self._policy.queued, ADMIT_LIMIT), started.unseen.total())
+            limits_version: int = first["budgets"]
+            return limits_version
+
+    async def _begin_next(self, room: int, unseen: int) -> None:
+        share, most = self._settings.active_share, self._settings.max_active_runs
+        rules = room, share, self._policy.served, self._policy.crowded, most - unseen
+        now = monotonic()
+        rows = await self._pool.fetch(QUERIES.next_queued, *rules)
+        candidates = [(row["run_id"], row["caller"], row["network"]) for row in rows]
+        for run_id in self._policy.choose(candidates, now):
+            crash_point("orchestrator.before_admit")
+            self._local_facts.add(RunAdmitted(run_id=run_id))

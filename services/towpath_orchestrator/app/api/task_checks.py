@@ -1,0 +1,139 @@
+"""Checks tasks before they are accepted: the caller's project, the network version, and everything in the task itself.
+
+A task is refused whole, with every problem listed.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from towpath_contracts.canonical import canonical_json, digest
+from towpath_contracts.events.log import LogEntry, RunCreated
+from towpath_contracts.facts import RunForked
+from towpath_contracts.networks.spec import NetworkVersion, Snapshot
+from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
+from towpath_contracts.rpc import CHECK_GRANT
+from towpath_contracts.tasks import RunAccepted, SubmitTask
+from towpath_contracts.tools.access import CheckGrant, GrantChecked
+from towpath_contracts.tools.grants import ChainTooLongError
+from towpath_engine.requests.effects import Effect
+from towpath_engine.state.run import RunState
+from towpath_fabric.batch_loader import Rounds
+from towpath_fabric.ids import new_run_id
+from towpath_fabric.ports import Database, Wire
+from towpath_fabric.postgres.pool import DATABASE_DOWN
+from towpath_orchestrator.adapters.run_store import QUERIES, RunStore
+from towpath_orchestrator.core.task_kinds import mounted
+from towpath_orchestrator.core.tasks import check_task, created_event
+from towpath_orchestrator.settings import OrchestratorSettings
+
+CHECK_TIMEOUT_S = 10.0
+
+PROJECT_KEPT_S = 5
+"""How long it is remembered which project a caller acts in."""
+
+NOT_ACCEPTED = "Postgres did not answer in time; nothing was accepted"
+
+FindVersion = Callable[[str, str, int | None], Any]
+"""Returns a network's version by project, name and number, None for the current one; raises ProblemError."""
+
+
+@dataclass(slots=True)
+class Submission:
+    """One task on its way in; `answer` is set once its fate is committed. The commit loop begins a `deferred` run.
+
+    Deferred are runs with a budget, which is kept there, and runs that begin with children, which are born there.
+    """
+
+    run_id: UUID
+    task: RunCreated
+    snapshot: Snapshot
+    idempotency_key: str | None
+    request_digest: str
+    answer: "asyncio.Future[RunAccepted]"
+    state: RunState | None = None
+    entries: list[LogEntry] = field(default_factory=list)
+    effects: tuple[Effect, ...] = ()
+    admitted: bool = False
+    forked: RunForked | None = None
+    facts: list[tuple[int, str]] = field(default_factory=list)
+    deferred: bool = False
+
+
+class TaskChecker:
+    """Turns tasks into submissions that are ready to be stored. One per process."""
+
+    def __init__(
+        self, pool: Database, store: RunStore, bus: Wire, settings: OrchestratorSettings, find_version: FindVersion
+    ) -> None:
+        self._pool = pool
+        self._store = store
+        self._bus = bus
+        self._settings = settings
+        self._find_version = find_version
+        self._scripts = Rounds(self._add_scripts)
+        self._projects: dict[str, tuple[str, float]] = {}
+
+    async def project_of(self, caller: str) -> str:
+        """Return the project that *caller* acts in; raises ProblemError `caller_unknown`."""
+        if caller == "anonymous" and not self._settings.anonymous_allowed:
+            raise ProblemError(problem("caller_unknown", "anonymous tasks are switched off here"))
+        now = asyncio.get_running_loop().time()
+        known = self._projects.get(caller)
+        if known is not None and known[1] > now:
+            return known[0]
+        project = await self._pool.fetchval(QUERIES.project_of_caller, caller)
+        if project is None:
+            raise ProblemError(problem("caller_unknown", f"no key names the caller {caller!r}"))
+        self._projects[caller] = (project, now + PROJECT_KEPT_S)
+        return str(project)
+
+    async def check(self, task: SubmitTask, caller: str, parent: RunCreated | None) -> Submission:
+        """Return *task* ready for the commit; raises ProblemError with everything that is wrong with it."""
+        try:
+            async with asyncio.timeout(CHECK_TIMEOUT_S):
+                project = await self.project_of(caller)
+                version: NetworkVersion = await self._find_version(project, task.network, task.version)
+                snapshot = await self._store.snapshot(version.digest)
+                refused = check_task(task, snapshot, self._settings, await self._unusable(task, project))
+                if refused is not None:
+                    raise ProblemError(refused)
+                script_digest = await self._store_script(task, project)
+                await self._store.store_texts(project, mounted(task).texts)
+                planner = self._settings.planner_model
+                created = created_event(task, version, snapshot, caller, script_digest, parent, planner)
+        except ChainTooLongError as error:
+            raise ProblemError(problem("limit_exceeded", str(error))) from error
+        except DATABASE_DOWN as error:
+            raise ProblemError(problem("unavailable", NOT_ACCEPTED, retry_after_s=2)) from error
+        return Submission(
+            run_id=new_run_id(),
+            task=created,
+            snapshot=snapshot,
+            idempotency_key=task.idempotency_key,
+            request_digest=digest(task.model_dump(mode="json", exclude={"idempotency_key"})),
+            answer=asyncio.get_running_loop().create_future(),
+        )
+
+    async def _unusable(self, task: SubmitTask, project: str) -> tuple[ProblemDetail, ...]:
+        """Ask the tool-access service, which alone knows conditions, what is wrong with those of the task's grant."""
+        grant = tuple(rule.model_dump(mode="json") for rule in task.grant or ())
+        if all(entry["when"] is None for entry in grant):
+            return ()
+        checked: GrantChecked = await self._bus.ask(CHECK_GRANT, CheckGrant(project=project, grant=grant))
+        return checked.problems
+
+    async def _store_script(self, task: SubmitTask, project: str) -> str | None:
+        if task.script is None:
+            return None
+        text = canonical_json(list(task.script))
+        name = digest(list(task.script))
+        await self._scripts.get((project, name, text))
+        return name
+
+    async def _add_scripts(self, scripts: list[tuple[str, str, str]]) -> dict[tuple[str, str, str], None]:
+        for project, name, text in scripts:
+            await self._pool.execute(QUERIES.add_blob, project, name, text.encode(), len(text))
+        return {}

@@ -1,0 +1,70 @@
+"""Commits the transitions of a batch in one statement; runs that can't be committed don't hold up the others."""
+
+import time
+from datetime import datetime
+from uuid import UUID
+
+import asyncpg
+
+from towpath_fabric.crash_points import crash_point
+from towpath_fabric.postgres.pinned_connection import Lane
+from towpath_fabric.postgres.pool import DATABASE_DOWN
+from towpath_fabric.telemetry.logs import Logger
+from towpath_orchestrator.adapters.budget_store import BatchResult
+from towpath_orchestrator.adapters.run_store import commit_batch
+from towpath_orchestrator.app.commit.budget_accounting import BudgetAccounting
+from towpath_orchestrator.app.commit.workspace_texts import WorkspaceTexts
+from towpath_orchestrator.core.transitions import Transition
+from towpath_orchestrator.metrics import OrchestratorMetrics
+
+
+class BatchCommitter:
+    """Commits batches on one connection. One per process."""
+
+    def __init__(
+        self,
+        lane: Lane,
+        accounting: BudgetAccounting,
+        texts: WorkspaceTexts,
+        metrics: OrchestratorMetrics,
+        log: Logger,
+    ) -> None:
+        self._lane = lane
+        self._accounting = accounting
+        self._texts = texts
+        self._metrics = metrics
+        self._log = log
+        self._errors: dict[UUID, str] = {}
+
+    async def commit(self, batch: list[Transition], now: datetime) -> BatchResult:
+        """Commit a batch; accounts are opened and texts stored before the statement that names them."""
+        started = time.perf_counter()
+        await self._accounting.open_accounts(self._lane, batch)
+        await self._texts.store(batch)
+        crash_point("orchestrator.before_commit")
+        result = await self._commit_rows(batch, now)
+        crash_point("orchestrator.committed")
+        self._metrics.commit_seconds.observe(time.perf_counter() - started)
+        self._metrics.batch.observe(len(batch))
+        return result
+
+    def take_error(self, run_id: UUID) -> str | None:
+        """Return why Postgres refused the last transition of a run, once; None where another replica moved it."""
+        return self._errors.pop(run_id, None)
+
+    async def _commit_rows(self, batch: list[Transition], now: datetime) -> BatchResult:
+        """Commit a batch; where Postgres refuses it each run is committed alone: only the one at fault stays back."""
+        try:
+            return await commit_batch(self._lane, batch, now, self._accounting.version)
+        except asyncpg.PostgresError as error:
+            if isinstance(error, DATABASE_DOWN):
+                raise
+            if len(batch) == 1:
+                run_id = batch[0].state.run_id
+                self._log.error("postgres refuses a transition", run_id=str(run_id), error=str(error))
+                self._errors[run_id] = f"{type(error).__name__}: {error}"
+                return BatchResult()
+        result = BatchResult()
+        for transition in batch:
+            result.add(await self._commit_rows([transition], now))
+        return result

@@ -1,0 +1,163 @@
+"""Reads the states of the runs of a batch, and Postgres's time.
+
+While no other replica moves our runs, cached states are used without a look at the tables: the commit refuses what is
+stale, and facts that were ignored on a cached state are checked before they are acknowledged.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+from uuid import UUID
+
+from towpath_engine.state.run import RunState
+from towpath_fabric.clock import monotonic
+from towpath_fabric.ports import Database
+from towpath_fabric.postgres.pinned_connection import Lane
+from towpath_fabric.postgres.pool import DATABASE_DOWN
+from towpath_fabric.telemetry.logs import Logger
+from towpath_orchestrator.adapters.run_store import QUERIES, RunStore, read_times
+from towpath_orchestrator.app.commit.budget_accounting import BudgetAccounting
+from towpath_orchestrator.app.state_cache import StateCache
+from towpath_orchestrator.metrics import OrchestratorMetrics
+
+CAUTIOUS_BATCHES = 64
+"""After another replica moved one of our runs, this many batches read the tables before they use cached states."""
+
+CLOCK_CARRY_S = 1.0
+"""How long Postgres's time is carried forward: two clocks drift less than 0.1 ms in it."""
+
+CLOCK_DOUBT = timedelta(milliseconds=50)
+"""How far the carried time may be ahead of Postgres's; an answer takes some milliseconds, the first one longer."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class ReadRuns(NamedTuple):
+    """States as they were read, and Postgres's time; `cached` says that the tables were not looked at."""
+
+    states: dict[UUID, RunState]
+    now: datetime
+    cached: bool
+
+
+class RunReader:
+    """Reads runs for the commit loop. One per process."""
+
+    def __init__(
+        self,
+        pool: Database,
+        lane: Lane,
+        store: RunStore,
+        cache: StateCache,
+        accounting: BudgetAccounting,
+        metrics: OrchestratorMetrics,
+        log: Logger,
+    ) -> None:
+        self._pool = pool
+        self._lane = lane
+        self._store = store
+        self._cache = cache
+        self._accounting = accounting
+        self._metrics = metrics
+        self._log = log
+        self._clock = DatabaseClock()
+        self._cautious = 0
+        self._unreadable: dict[UUID, str] = {}
+
+    async def read(self, run_ids: list[UUID]) -> ReadRuns:
+        """Return the states of those runs that exist and can be read, and Postgres's time, at most a second old."""
+        cached = {run_id: state for run_id in run_ids if (state := self._cache.get(run_id)) is not None}
+        now = self._clock.read()
+        if now is not None and self._cautious == 0 and len(cached) == len(run_ids):
+            return ReadRuns(cached, now, cached=True)
+        self._cautious = max(0, self._cautious - 1)
+        asked = monotonic()
+        now, limits_version, seqs = await read_times(self._lane, run_ids)
+        self._clock.set(now, asked)
+        await self._accounting.use_version(limits_version)
+        return ReadRuns(await self._states(run_ids, seqs), now, cached=False)
+
+    async def find_stale(self, runs: ReadRuns, idle: list[UUID]) -> set[UUID]:
+        """Return those *idle* runs whose facts were ignored on a cached state that was not the newest."""
+        if not runs.cached or not idle:
+            return set()
+        _now, _limits_version, seqs = await read_times(self._lane, idle)
+        stale = {run_id for run_id in idle if seqs.get(run_id) != runs.states[run_id].seq}
+        for run_id in stale:
+            self.mark_stale(run_id)
+        return stale
+
+    def mark_stale(self, run_id: UUID) -> None:
+        """Forget a cached state: another replica has moved the run."""
+        self._metrics.reloads.inc()
+        self._cautious = CAUTIOUS_BATCHES
+        self._cache.drop(run_id)
+
+    def why_missing(self, run_id: UUID) -> str:
+        """Say why the last read did not return a run."""
+        return self._unreadable.pop(run_id, "there is no such run")
+
+    async def _states(self, run_ids: list[UUID], seqs: dict[UUID, int]) -> dict[UUID, RunState]:
+        found: dict[UUID, RunState] = {}
+        for run_id in run_ids:
+            stored = seqs.get(run_id)
+            if stored is None:
+                continue
+            cached = self._cache.get(run_id)
+            if cached is not None and cached.seq == stored:
+                found[run_id] = cached
+                continue
+            if cached is None:
+                self._metrics.loads.inc()
+            else:
+                self.mark_stale(run_id)
+            loaded = await self._load(run_id)
+            if loaded is not None:
+                self._cache.put(loaded)
+                found[run_id] = loaded
+        return found
+
+    async def _load(self, run_id: UUID) -> RunState | None:
+        """Load a run; one whose log can't be folded is parked, and the others go on."""
+        try:
+            return await self._store.load(run_id)
+        except DATABASE_DOWN:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with one log must not stop the loop
+            self._log.error("a run's log can't be read, it is parked", run_id=str(run_id), exc_info=error)
+            self._unreadable[run_id] = f"the run's log can't be read: {type(error).__name__}"
+            await self._pool.execute(QUERIES.park_unreadable, run_id)
+            return None
+
+
+class DatabaseClock:
+    """Postgres's clock between two looks at it, carried forward on the monotonic clock for at most a second.
+
+    It is never behind Postgres, or the end of a run could be dated before what it waited for. An answer bounds
+    how far Postgres is ahead: it was written at some moment between question and answer. The bounds of all answers are
+    combined, until one contradicts the others: somebody has set a clock. Where none was quick nothing is carried.
+    """
+
+    def __init__(self) -> None:
+        self._bounds: tuple[timedelta, timedelta] | None = None
+        self._seen = 0.0
+
+    def set(self, now: datetime, asked: float) -> None:
+        """Remember Postgres's answer of just now to a question of the moment *asked* (`monotonic()`)."""
+        self._seen = monotonic()
+        least, most = answer = _ahead(now, self._seen), _ahead(now, asked)
+        if self._bounds is not None:
+            least, most = max(least, self._bounds[0]), min(most, self._bounds[1])
+        self._bounds = (least, most) if least <= most else answer
+
+    def read(self) -> datetime | None:
+        """Return Postgres's time, or None when it must be asked again."""
+        at = monotonic()
+        if self._bounds is None or at - self._seen > CLOCK_CARRY_S:
+            return None
+        least, most = self._bounds
+        return _EPOCH + timedelta(seconds=at) + most if most - least <= CLOCK_DOUBT else None
+
+
+def _ahead(now: datetime, at: float) -> timedelta:
+    """Return how far *now* is ahead of the monotonic clock at the moment *at*."""
+    return now - _EPOCH - timedelta(seconds=at)

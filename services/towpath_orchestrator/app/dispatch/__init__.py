@@ -1,0 +1,1 @@
+"""From committed transitions to messages: who gets which, when, and when again."""

@@ -1,0 +1,82 @@
+"""Publishes requests for work, and the events of committed transitions.
+
+Nothing here is waited for. A request that was lost is still pending in the state of its run and is sent again; readers
+of events find by their sweep of the run tables what they were not sent.
+"""
+
+from uuid import UUID
+
+from towpath_contracts import subjects
+from towpath_contracts.decisions.request import DecisionRequest
+from towpath_contracts.events.log import LogEntry
+from towpath_contracts.facts import MessageDead
+from towpath_contracts.tools.calls import ToolRequest
+from towpath_engine.requests.effects import Effect
+from towpath_fabric.crash_points import crash_point_sent
+from towpath_fabric.ports import Wire
+from towpath_orchestrator.app.local_facts import LocalFacts
+from towpath_orchestrator.metrics import OrchestratorMetrics
+
+MESSAGE_ID = "Nats-Msg-Id"
+
+MAX_BODY_BYTES = 1_000_000
+"""What a message may hold; the broker's limit is 1 MiB with headers."""
+
+
+class RequestPublisher:
+    """Publishes requests for decisions and tool calls; of one that is too large its run is told instead."""
+
+    def __init__(self, bus: Wire, metrics: OrchestratorMetrics, local_facts: LocalFacts) -> None:
+        self._bus = bus
+        self._metrics = metrics
+        self._local_facts = local_facts
+
+    async def publish(self, effect: Effect) -> None:
+        message = effect.message
+        assert isinstance(message, DecisionRequest | ToolRequest)
+        subject = subjects.TOOL_REQUEST
+        if isinstance(message, DecisionRequest):
+            subject = subjects.decide(subjects.pool_of(message.model, message.project))
+        self._metrics.effects.labels(effect.effect.kind).inc()
+        body = message.model_dump_json().encode()
+        if len(body) > MAX_BODY_BYTES:
+            self._local_facts.add(_too_large(effect, message.run_id, subject, len(body)))
+            return
+        await self._bus.post(subject, body, {MESSAGE_ID: effect.message_id})
+        await crash_point_sent("orchestrator.effect_sent")
+
+
+def _too_large(effect: Effect, run_id: UUID, subject: str, size: int) -> MessageDead:
+    return MessageDead(
+        run_id=run_id,
+        stream=subject,
+        reason=f"it has {size} bytes; the broker carries {MAX_BODY_BYTES}",
+        effect_id=effect.effect.effect_id,
+        attempt=effect.effect.attempt,
+    )
+
+
+class EventPublisher:
+    """Publishes the events of transitions for the readers of run logs."""
+
+    def __init__(self, bus: Wire) -> None:
+        self._bus = bus
+
+    async def publish(self, run_id: UUID, project: str, entries: list[LogEntry], texts: list[str]) -> None:
+        """Publish the events of one transition, in one message where they fit."""
+        body = events_body(run_id, project, entries, texts)
+        if len(body) <= MAX_BODY_BYTES:
+            await self._bus.post(subjects.run_event(run_id), body)
+            await crash_point_sent("orchestrator.events_told")
+        elif len(entries) > 1:  # a single event that fits no message is left to the readers' sweep
+            for entry, text in zip(entries, texts, strict=True):
+                await self.publish(run_id, project, [entry], [text])
+
+
+def events_body(run_id: UUID, project: str, entries: list[LogEntry], texts: list[str]) -> bytes:
+    """Join event texts that are already JSON into one RunEvents message."""
+    parts = ",".join(
+        f'{{"seq":{entry.seq},"at":"{entry.at.isoformat()}","event":{text}}}'
+        for entry, text in zip(entries, texts, strict=True)
+    )
+    return f'{{"schema_version":1,"run_id":"{run_id}","project":"{project}","entries":[{parts}]}}'.encode()

@@ -1,0 +1,35 @@
+"""Facts that this process makes itself: timers, admissions, answers to its own questions.
+
+They are stored nowhere before they are committed. Each follows again from the state of its run or from a row, so a
+process that dies with some of them in its queue loses nothing.
+"""
+
+import asyncio
+from collections import deque
+
+from towpath_contracts.facts import AnyFact, MessageDead
+
+
+class LocalFacts:
+    """A queue that everything in the process may add to, and the commit loop takes from."""
+
+    def __init__(self, arrived: asyncio.Event) -> None:
+        """*arrived* is the event that the commit loop waits for; the broker's messages set it too."""
+        self.arrived = arrived
+        self._facts: deque[AnyFact] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._facts)
+
+    def add(self, fact: AnyFact) -> None:
+        self._facts.append(fact)
+        self.arrived.set()
+
+    async def add_dead(self, fact: MessageDead) -> bool:
+        """Add the fact that a message of a run was set aside; always done, as whoever sets messages aside asks."""
+        self.add(fact)
+        return True
+
+    def take(self, most: int) -> list[AnyFact]:
+        """Return the oldest facts, at most *most*, without waiting."""
+        return [self._facts.popleft() for _ in range(min(most, len(self._facts)))]

@@ -1,0 +1,158 @@
+"""Which runs may begin: how much room there is, who holds it, and who waits.
+
+    submitted ──> may_start ──yes──> running ──waits for people or children──> holds no room
+                      │ no                │ ended
+                      v                   v
+                   queued <──────── room for the next one: whoever holds least, then whoever was served longest ago
+
+Nothing can wait for ever for room that waits for it. Room is held by runs that can move: they wait for a model or a
+tool, and that ends. A parent gives its room up while a child of it lives, so those who hold room are leaves of their
+trees; a leaf ends without anybody's room, and then its parent moves, which has only fewer children than before.
+
+Every replica counts for itself: a count is read from the run tables now and then, and what this process starts in
+between is added to it.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from uuid import UUID
+
+FORGET_S = 1.0
+"""How long the fact that begins a run is not repeated: far more than its commit takes."""
+
+CALLERS_KEPT = 1_000
+"""Callers whose last turn is remembered; of more callers than that, the rest count as never served."""
+
+Holder = tuple[str, str]
+"""Caller and network of a run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmissionLimits:
+    """`active` runs hold room in all, `active_share` of one caller and network; `queued_share` of one caller wait."""
+
+    active: int
+    active_share: int
+    queued_share: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunCounts:
+    """Runs as the tables hold them: who holds room, how many wait for it, how many wait for people."""
+
+    held: Counter[Holder]
+    queued: int
+    queues: Counter[str]
+    waiting: int
+
+
+class AdmissionPolicy:
+    """Counts who holds room, and decides who may have some."""
+
+    def __init__(self, limits: AdmissionLimits) -> None:
+        self._limits = limits
+        self.held: Counter[Holder] = Counter()
+        """Runs that hold room by caller and network, as last counted, and what was begun here since."""
+        self.queued = 0
+        self.queues: Counter[str] = Counter()
+        """How many runs of a caller wait for room, of those with many; counted like `held`."""
+        self.crowded = False
+        """Whether so many runs wait for people that no new ones are started; children still are."""
+        self._storing: Counter[Holder] = Counter()
+        self._begun: Counter[Holder] = Counter()
+        self._queueing: Counter[str] = Counter()
+        self._admitted: OrderedDict[UUID, float] = OrderedDict()
+        self._served: OrderedDict[str, None] = OrderedDict()
+
+    @property
+    def room(self) -> int:
+        return self._limits.active - self.held.total()
+
+    @property
+    def served(self) -> list[str]:
+        """Callers that were served, the one longest ago first."""
+        return list(self._served)
+
+    def may_start(self, holder: Holder) -> bool:
+        """Decide whether a new run begins with its acceptance, and count it; else it waits in the queue."""
+        if self.queued or self.crowded or not self._has_room(holder):
+            self._queueing[holder[0]] += 1
+            self._queue(holder[0])
+            return False
+        for count in (self.held, self._storing, self._begun):
+            count[holder] += 1
+        return True
+
+    def may_start_child(self, holder: Holder, *, takes_over: bool) -> bool:
+        """Decide whether a child begins with its creation.
+
+        The first child of a parent *takes over* its room: the parent is not counted while children of it live. The
+        others need room as everybody does, and wait for their turn behind nobody but other callers.
+        """
+        if not takes_over and (self.queued or not self._has_room(holder)):
+            self._queue(holder[0])
+            return False
+        if not takes_over:
+            self.held[holder] += 1
+            self._begun[holder] += 1
+        return True
+
+    def not_started(self, holder: Holder) -> None:
+        """Take back a count: the run was there already."""
+        self.held[holder] -= 1
+
+    def stored(self) -> None:
+        """Note that what was counted before is committed now."""
+        self._storing = Counter()
+        self._queueing = Counter()
+
+    def is_queue_share_used(self, caller: str, coming: int) -> bool:
+        """Return whether *caller* has its share of the queue, where *coming* tasks of it are not stored yet."""
+        return self.queues[caller] + max(0, coming - max(0, self.room)) >= self._limits.queued_share
+
+    def begin_count(self) -> "CountInProgress":
+        """Note that the tables are counted now: what is begun from now on, and what is not committed, is added."""
+        self._begun = Counter()
+        return CountInProgress(unseen=Counter(self._storing), queueing=self._queueing.copy())
+
+    def finish_count(self, started: "CountInProgress", counts: RunCounts) -> None:
+        """Take over a count of the tables."""
+        self.held = counts.held + started.unseen + self._begun
+        self.queued = counts.queued + started.queueing.total()
+        self.queues = counts.queues + started.queueing
+        self.crowded = counts.waiting >= self._limits.waiting
+
+    def choose(self, candidates: Iterable[tuple[UUID, str, str]], now: float) -> Iterable[UUID]:
+        """Yield those of the next *candidates* (run, caller, network) that were not admitted just before."""
+        while self._admitted and now - next(iter(self._admitted.values())) > FORGET_S:
+            self._admitted.popitem(last=False)
+        for run_id, caller, network in candidates:
+            self.held[caller, network] += 1  # admitted now or before, and not yet counted as running
+            if run_id in self._admitted:
+                continue
+            self._admitted[run_id] = now
+            self._note_served(caller)
+            yield run_id
+
+    def _note_served(self, caller: str) -> None:
+        self._served.pop(caller, None)
+        self._served[caller] = None
+        while len(self._served) > CALLERS_KEPT:
+            self._served.popitem(last=False)
+
+    def _queue(self, caller: str) -> None:
+        self.queued += 1
+        self.queues[caller] += 1
+
+    def _has_room(self, holder: Holder) -> bool:
+        return self.room > 0 and self.held[holder] < self._limits.active_share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountInProgress:
+    """What a count of the tables may not see: runs that are begun here and not committed, and such that are queued."""
+
+    unseen: Counter[Holder]
+    queueing: Counter[str]

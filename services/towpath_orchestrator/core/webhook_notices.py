@@ -1,0 +1,124 @@
+"""Notices of gates to webhooks: who gets one, what it says, and when it is sent again.
+
+    gate opened or closed ──> pending ──try──> sent
+                                │ ^ │
+                        failed  └─┘ └──> dead: tried in vain, refused by the receiver, or the backlog was full
+
+A try that failed is repeated after the waits of RETRY_S. Dead notices are listed, and a person may send them again.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+from uuid import UUID, uuid5
+
+from towpath_contracts.gate_notices import NoticeBody
+from towpath_contracts.switches import PAUSED
+from towpath_contracts.text import truncate
+
+RETRY_S = (5, 30, 120, 600, 1_800, 3_600, 7_200, 14_400, 28_800, 28_800)
+"""Waits between tries, about as long in all as a gate stays open by default; after them a notice is dead."""
+
+MAX_BACKLOG = 10_000
+"""Notices that wait for one webhook; what comes on top is dead at once, and listed."""
+
+UNKNOWN_EFFECT = "unknown_effect"
+REASON_CHARS = 500
+GONE = 410
+"""The status with which a receiver ends its subscription, by the specification."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Webhook:
+    """One receiver, with its secrets at hand."""
+
+    name: str
+    url: str
+    secrets: tuple[bytes, ...]
+    projects: tuple[str, ...]
+    kinds: tuple[str, ...]
+
+    def wants(self, project: str, kind: str) -> bool:
+        """Return whether it gets notices of *kind* in *project*."""
+        return kind in self.kinds and any(fnmatchcase(project, glob) for glob in self.projects)
+
+    def __repr__(self) -> str:
+        return f"Webhook({self.name})"
+
+
+class NewNotice(NamedTuple):
+    """A notice that is about to be stored."""
+
+    notice_id: UUID
+    webhook: str
+    gate_id: UUID
+    project: str
+    kind: str
+    body: str
+    status: str
+    error: str
+
+
+def notice_body(gate: Any, kind: str) -> str:
+    """Return the notice of a gate row: who is needed for what, and nothing of the call but its names.
+
+    An approval's reason is what its rule says; an unknown effect gets a sentence of its own, since the gate's reason
+    repeats the tool's failure.
+    """
+    detail = json.loads(gate["detail"])
+    opened = kind == "gate.opened"
+    doubt = f"nobody knows whether {detail.get('tool', 'the call')} happened"
+    named = {name: detail.get(name) for name in ("tool", "agent", "rule", "role", "quorum", "revision", "edited_by")}
+    data = {
+        "gate_id": str(gate["gate_id"]),
+        "run_id": str(gate["run_id"]),
+        "project": gate["project"],
+        "network": gate["network"],
+        "gate_type": gate["gate_type"],
+        "status": "pending" if opened else gate["status"],
+        "reason": truncate(doubt if gate["gate_type"] == UNKNOWN_EFFECT else gate["reason"], REASON_CHARS),
+        "opened_at": _text(gate["opened_at"]),
+        "expires_at": _text(gate["expires_at"]),
+        **{name: value for name, value in named.items() if value},
+    }
+    if not opened:
+        data |= {"verdict": gate["verdict"], "closed_by": gate["closed_by"], "closed_at": _text(gate["closed_at"])}
+    at = gate["opened_at"] if opened else gate["closed_at"] or gate["opened_at"]
+    return NoticeBody.model_validate({"type": kind, "timestamp": at, "data": data}).model_dump_json()
+
+
+def new_notices(gate: Any, webhooks: Iterable[Webhook], waiting: Counter[str]) -> list[NewNotice]:
+    """Return the notices that a gate row owes to *webhooks*; *waiting* counts what each has before it."""
+    if gate["gate_type"] == PAUSED:
+        return []
+    kinds = ["gate.opened"] if gate["noticed"] == "" else []
+    kinds += ["gate.closed"] if gate["status"] != "pending" else []
+    made = []
+    for kind in kinds:
+        for webhook in webhooks:
+            if webhook.wants(gate["project"], kind):
+                waiting[webhook.name] += 1
+                full = waiting[webhook.name] > MAX_BACKLOG
+                status, error = ("dead", "the backlog is full") if full else ("pending", "")
+                notice_id = uuid5(gate["gate_id"], f"{kind}:{webhook.name}")
+                body = notice_body(gate, kind)
+                made.append(
+                    NewNotice(notice_id, webhook.name, gate["gate_id"], gate["project"], kind, body, status, error)
+                )
+    return made
+
+
+def status_after_try(tries: int, *, taken: bool, gone: bool) -> tuple[str, float]:
+    if taken:
+        return "sent", 0.0
+    if gone or tries > len(RETRY_S):
+        return "dead", 0.0
+    return "pending", float(RETRY_S[tries - 1])
+
+
+def _text(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()
