@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from tests.support.places import ROOT
 
-from towpath.cli import gate_watch, main
+from towpath.cli import main
+from towpath.cli.access import gate_watch
 from towpath.client.client import Client
 from towpath_embedded.servers.postgres_identity import temporary_folder
 

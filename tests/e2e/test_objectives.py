@@ -15,8 +15,8 @@ from tests.support.places import EXAMPLES, TESTS
 from tests.support.platform.objective_runs import CLERK, DONE, SUMMARY, VERDICT, comparable, plan, prompts, use
 
 from towpath import Client, Objective, RefusedError
-from towpath.cli import workspaces
-from towpath.cli.options import Common
+from towpath.cli.runs import workspace_commands
+from towpath.cli.shared.options import Common
 from towpath.objectives import AgentRunResult
 from towpath_embedded.networks import NetworkFolder
 from towpath_embedded.platform import Platform
@@ -207,19 +207,19 @@ async def test_d6_files_are_read_and_written_in_the_workspace_alone(
     said = [e.type for e in await events(client, result, "tool_call_finished", "tool_call_denied")]
     assert said.count("tool_call_denied") >= 1, "the policy opens notes/ alone"
     common = Common(server=client.server)
-    await workspaces.cat(str(run_id), "notes/review.md", common=common)
+    await workspace_commands.cat(str(run_id), "notes/review.md", common=common)
     assert capsys.readouterr().out.startswith("# Review\n")
-    await workspaces.export(str(run_id), tmp_path / "out", common=common)
+    await workspace_commands.export(str(run_id), tmp_path / "out", common=common)
     assert (tmp_path / "out" / "change" / "change.diff").read_text() == (EXAMPLE / "change/change.diff").read_text()
     capsys.readouterr()
-    await workspaces.diff(str(run_id), common=common)
+    await workspace_commands.diff(str(run_id), common=common)
     assert "+# Review" in capsys.readouterr().out
     edited = str(result.session.run_id)
-    await workspaces.diff(edited, "notes/a.md", common=common)
+    await workspace_commands.diff(edited, "notes/a.md", common=common)
     assert "@v1" in (out := capsys.readouterr().out) and "+two" in out and "+one" not in out
-    await workspaces.diff(edited, "notes/a.md", since=0, common=common)
+    await workspace_commands.diff(edited, "notes/a.md", since=0, common=common)
     assert "+one" in capsys.readouterr().out
-    await workspaces.ls(str(run_id), common=common)
+    await workspace_commands.ls(str(run_id), common=common)
     assert "notes/review.md" in capsys.readouterr().out
 
 

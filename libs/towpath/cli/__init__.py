@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line and return its exit code (see `towpath.cli.errors`)."""
+    """Run one command line and return its exit code (see `towpath.cli.shared.exit_codes`)."""
     from towpath.cli.app import run
 
     return run(sys.argv[1:] if arguments is None else list(arguments))

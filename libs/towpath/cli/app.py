@@ -16,36 +16,54 @@ _END = """Start here:
 Exit codes: 0 ok, 1 the run failed, 2 usage, 3 not found, 4 denied,
   5 still waiting, 6 no server answers, 130 interrupted."""
 
+_PACKAGE = "towpath.cli"
+
 _COMMANDS = (
-    ("demo", "towpath.cli.demo:demo", "Start a platform, run the sample on it, show what happened, stop it again."),
-    ("run", "towpath.cli.run:run", "Submit a task and follow it."),
-    ("runs", "towpath.cli.runs:app", "Look at runs, follow and cancel them; replay, export, fork."),
-    ("plans", "towpath.cli.plans:app", "Check plans, and see how their steps stand."),
-    ("gates", "towpath.cli.gates:app", "Decide what waits for a person."),
-    ("networks", "towpath.cli.networks:app", "Validate, publish and look at networks."),
-    ("policy", "towpath.cli.policy:app", "Apply and ask the permission matrix."),
-    ("workspace", "towpath.cli.workspaces:app", "Show, compare and export the files of a run."),
-    ("switches", "towpath.cli.switches:app", "Pause a project, a network, a tool or a caller; resume it."),
-    ("budgets", "towpath.cli.budgets:app", "Limit what callers and the project spend; see what is spent."),
-    ("tools", "towpath.cli.tools:app", "Look at the tools that workers offer; decide those that wait."),
-    ("mcp", "towpath.cli.mcp:app", "Look at what MCP servers offer, and what changed since it was accepted."),
-    ("audit", "towpath.cli.audit:app", "Search what was decided and done."),
-    ("queues", "towpath.cli.queues:app", "Look at what the queues could not handle; send it again or throw it away."),
-    ("keys", "towpath.cli.keys:app", "Create, list and revoke API keys; make the key that signs tickets."),
+    (
+        "demo",
+        "administration.demo_command:demo",
+        "Start a platform, run the sample on it, show what happened, stop it again.",
+    ),
+    ("run", "runs.run_command:run", "Submit a task and follow it."),
+    ("runs", "runs.runs_commands:app", "Look at runs, follow and cancel them; replay, export, fork."),
+    ("plans", "definitions.plans_commands:app", "Check plans, and see how their steps stand."),
+    ("gates", "access.gates_commands:app", "Decide what waits for a person."),
+    ("networks", "definitions.networks_commands:app", "Validate, publish and look at networks."),
+    ("policy", "access.policy_commands:app", "Apply and ask the permission matrix."),
+    ("workspace", "runs.workspace_commands:app", "Show, compare and export the files of a run."),
+    ("switches", "access.switches_commands:app", "Pause a project, a network, a tool or a caller; resume it."),
+    ("budgets", "access.budgets_commands:app", "Limit what callers and the project spend; see what is spent."),
+    ("tools", "definitions.tools_commands:app", "Look at the tools that workers offer; decide those that wait."),
+    ("mcp", "definitions.mcp_commands:app", "Look at what MCP servers offer, and what changed since it was accepted."),
+    ("audit", "access.audit_commands:app", "Search what was decided and done."),
+    (
+        "queues",
+        "administration.queues_commands:app",
+        "Look at what the queues could not handle; send it again or throw it away.",
+    ),
+    ("keys", "administration.keys_commands:app", "Create, list and revoke API keys; make the key that signs tickets."),
 )
 _PLATFORM = (
-    ("db", "towpath.cli.database:app", "Bring the database up to date."),
-    ("streams", "towpath.cli.streams:app", "Declare the broker's streams and consumers."),
-    ("workers", "towpath.cli.workers:app", "Manage the credentials that workers connect with."),
-    ("agents", "towpath.cli.agents:app", "Serve agents in user code; manage the credentials that they connect with."),
-    ("chaos", "towpath.cli.chaos:chaos", "Break a platform on purpose, and judge what is left of it."),
-    ("doctor", "towpath.cli.doctor:doctor", "Check this machine and the platform it talks to."),
-    ("explain", "towpath.cli.explain:explain", "Say what a problem code means and what to do."),
-    ("version", "towpath.cli.explain:version", "Print the version."),
+    ("db", "administration.database_commands:app", "Bring the database up to date."),
+    ("streams", "administration.streams_commands:app", "Declare the broker's streams and consumers."),
+    ("workers", "administration.workers_commands:app", "Manage the credentials that workers connect with."),
+    (
+        "agents",
+        "administration.agents_commands:app",
+        "Serve agents in user code; manage the credentials that they connect with.",
+    ),
+    ("chaos", "administration.chaos_command:chaos", "Break a platform on purpose, and judge what is left of it."),
+    ("doctor", "administration.doctor_command:doctor", "Check this machine and the platform it talks to."),
+    ("explain", "administration.explain_command:explain", "Say what a problem code means and what to do."),
+    ("version", "administration.explain_command:version", "Print the version."),
 )
 _PROCESSES = (
-    ("up", "towpath.cli.processes:up", "Start the whole platform on this machine."),
-    ("worker", "towpath.cli.processes:worker", "Run a tool worker: towpath worker MODULE… [--concurrency N]."),
+    ("up", "administration.process_commands:up", "Start the whole platform on this machine."),
+    (
+        "worker",
+        "administration.process_commands:worker",
+        "Run a tool worker: towpath worker MODULE… [--concurrency N].",
+    ),
 )
 _SERVE = "Run one service: gateway, orchestrator, decider, tas, worker, log_writer or watchdog."
 
@@ -72,11 +90,13 @@ def make_app() -> App:
     )
     for number, (name, path, text) in enumerate((*_COMMANDS, *_PLATFORM)):
         ending = {"help_epilogue": _EXAMPLES[name]} if name in _EXAMPLES else {}
-        app.command(path, name=name, help=text, sort_key=number + 10, **ending)
+        app.command(f"{_PACKAGE}.{path}", name=name, help=text, sort_key=number + 10, **ending)
     for number, (name, path, text) in enumerate(_PROCESSES):
         # What follows these names belongs to the program that is started, `--help` too.
-        app.command(path, name=name, help=text, sort_key=number, help_flags=(), version_flags=())
-    app.command("towpath.cli.processes:serve", name="serve", help=_SERVE, sort_key=len(_PROCESSES))
+        app.command(f"{_PACKAGE}.{path}", name=name, help=text, sort_key=number, help_flags=(), version_flags=())
+    app.command(
+        f"{_PACKAGE}.administration.process_commands:serve", name="serve", help=_SERVE, sort_key=len(_PROCESSES)
+    )
     return app
 
 
@@ -98,7 +118,7 @@ def run(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:  # noqa: BLE001 - the outermost place: whatever went wrong, a person reads one message
-        from towpath.cli.errors import report
+        from towpath.cli.shared.exit_codes import report
 
         return report(error, arguments)
     return code if isinstance(code, int) else 0

@@ -13,8 +13,8 @@ import pytest
 from tests.support.gateway.gateway_process import GatewayProcess, gateway_process
 from tests.support.platform.platform_peer import BEGIN, DIGEST, PlatformPeer
 
-from towpath.cli.gate_watch import watch
-from towpath.cli.options import Common
+from towpath.cli.access.gate_watch import watch
+from towpath.cli.shared.options import Common
 from towpath.client.client import Client
 from towpath_contracts import rpc
 from towpath_contracts.canonical import digest_text

@@ -14,11 +14,11 @@ import pytest
 from cyclopts import App
 
 from towpath.cli import main
+from towpath.cli.access.gates_commands import verdicts
 from towpath.cli.app import make_app
-from towpath.cli.errors import exit_code, lines
-from towpath.cli.gates import verdicts
-from towpath.cli.options import Common, running_server
-from towpath.cli.output import Column, Output
+from towpath.cli.shared.exit_codes import exit_code, lines
+from towpath.cli.shared.options import Common, running_server
+from towpath.cli.shared.output import Column, Output
 from towpath_contracts.problems.registry import REGISTRY, problem
 from towpath_tas.adapters.keys import load_key
 

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from towpath.cli.gate_watch import differences, line, tally
-from towpath.cli.gates import what
+from towpath.cli.access.gate_watch import differences, line, tally
+from towpath.cli.access.gates_commands import what
 from towpath_contracts.runs.views import GateView, GateVote
 
 AT = datetime(2026, 11, 22, 12, tzinfo=UTC)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from towpath.cli import main
-from towpath.cli.times import moment
+from towpath.cli.shared.times import moment
 from towpath_contracts.problems.registry import ProblemError
 from towpath_fabric.clock import wall
 

@@ -10,11 +10,11 @@ from uuid import UUID
 import pytest
 
 from towpath.cli import main
-from towpath.cli.errors import UNREACHABLE
-from towpath.cli.files import read_script
-from towpath.cli.objectives import ObjectiveOptions
-from towpath.cli.output import Output
-from towpath.cli.run_follower import Follower
+from towpath.cli.definitions.objective_options import ObjectiveOptions
+from towpath.cli.runs.run_follower import Follower
+from towpath.cli.shared.exit_codes import UNREACHABLE
+from towpath.cli.shared.input_files import read_script
+from towpath.cli.shared.output import Output
 from towpath.client.client import Client
 from towpath_contracts.events.log import DecisionRequested, LogEntry, NoteAdded, RunFinished
 from towpath_readings.stream.tree import TreeEntry

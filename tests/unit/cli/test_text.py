@@ -8,8 +8,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from towpath.cli.output import Column, Output
-from towpath.cli.text import brief, clean, one_line, plain_json, plain_yaml, value_origin
+from towpath.cli.shared.output import Column, Output
+from towpath.cli.shared.text import brief, clean, one_line, plain_json, plain_yaml, value_origin
 
 HOSTILE = "\x1b[31mred\x1b[0m \x1b]0;title\x07\x9b2J \x07bell \u202egpj.exe\u2066 [bold]x[/bold] :skull:"
 ANYTHING = st.recursive(

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from towpath.cli.run_follower import doubt_lines
-from towpath.cli.run_names import chosen
-from towpath.cli.trail import Trail, answer_text, summary
+from towpath.cli.runs.event_lines import Trail, answer_text, summary
+from towpath.cli.runs.run_follower import doubt_lines
+from towpath.cli.shared.short_ids import chosen
 from towpath_contracts.decisions.decision import CallTools, Finish, ToolCall, Transfer
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events import log as ev

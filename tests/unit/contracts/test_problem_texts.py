@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from towpath.cli.errors import lines
+from towpath.cli.shared.exit_codes import lines
 from towpath_contracts.budgets import Budget
 from towpath_contracts.problems.registry import details_of, problem, summary_of
 from towpath_engine.rules.expressions import fault_of

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from towpath.cli.chaos import _show, _show_list, _show_scenarios
-from towpath.cli.output import Output
+from towpath.cli.administration.chaos_command import _show, _show_list, _show_scenarios
+from towpath.cli.shared.output import Output
 from towpath_embedded.chaos.campaign import Deeds, Target
 from towpath_embedded.chaos.faults import Strike
 from towpath_embedded.chaos.judge import Unknown, Verdict

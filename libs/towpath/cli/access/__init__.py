@@ -1,0 +1,1 @@
+"""`towpath policy`, `gates`, `audit`, `switches`, `budgets`: who may do what, who approves it, what it may cost."""

@@ -1,0 +1,291 @@
+"""`towpath audit export | verify | checkpoint | erase`: the audit as a log that proves itself.
+
+Law: `verify` reads files and nothing else: no platform, no database, no network. It says what it could not see.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+from uuid import UUID
+
+from cyclopts import Parameter
+
+from towpath.cli.runs.run_follower import ask, somebody_is_there
+from towpath.cli.shared import short_ids
+from towpath.cli.shared.exit_codes import OK, RUN_FAILED
+from towpath.cli.shared.options import COMMON, PRINTED, Common, Printed
+from towpath.cli.shared.output import Column, Output
+from towpath.cli.shared.times import moment
+from towpath_contracts.problems.registry import ProblemError, problem
+
+Many = Annotated[tuple[str, ...], Parameter(negative="")]
+Files = Annotated[tuple[Path, ...], Parameter(negative="")]
+Flag = Annotated[bool, Parameter(negative="")]
+
+_CHECKPOINT = (Column("leaves", "size"), Column("at", "at"), Column("key", "fingerprint"))
+_FAULTS = (Column("where", "place"), Column("code", "code"), Column("what", "message"))
+SHOWN = 20
+"""Faults that a person is shown; a program gets all of them."""
+
+
+async def export(
+    *,
+    file: Annotated[Path, Parameter(name=("--file", "-o"))],
+    since: str | None = None,
+    until: str | None = None,
+    server: Annotated[str | None, Parameter(env_var="TOWPATH_SERVER")] = None,
+    api_key: Annotated[str | None, Parameter(env_var="TOWPATH_API_KEY")] = None,
+) -> None:
+    """Write the audit of the credential's project, with the proofs that it is whole, into one file.
+
+    Args:
+        file: The bundle to write.
+        since: From then on: 30d, 12h, or a time; all that is kept, where it isn't given.
+        until: Up to then; what came later is in the bundle as hashes only.
+        server: Address of the platform; else the one running on ./.towpath, else http://127.0.0.1:8787.
+        api_key: Key to ask with; it says whose project. The embedded platform needs none.
+    """
+    begin, end = moment(since, "--since"), moment(until, "--until")
+    unfinished = file.with_name(f"{file.name}.part")
+    lines = 0
+    try:
+        with unfinished.open("w", encoding="utf-8") as written:
+            async with Common(server=server, api_key=api_key).asking() as client:
+                async for line in client.audit.export(since=begin, until=end):
+                    written.write(f"{line}\n")
+                    lines += 1
+        unfinished.replace(file)
+    except OSError as error:
+        raise ProblemError(problem("file_missing", f"{file} can't be written: {error.strerror}")) from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+    Output().record({"file": str(file), "lines": lines}, (Column("file", "file"), Column("lines", "lines")))
+
+
+def verify(
+    bundle: Path, /, *, checkpoint: Files = (), key: Many = (), printed: Printed = PRINTED
+) -> int:  # fmt: skip
+    """Check a bundle or a proof without the platform. The exit code is 1 where there is a fault; the first is told.
+
+    Args:
+        bundle: What `towpath audit export` or `towpath audit prove` wrote.
+        checkpoint: Checkpoints that were kept elsewhere, as `towpath audit checkpoint` or the platform's checkpoint
+            file gives them; may be given more than once. Without one a log that was cut off can't be told.
+        key: The public key that is trusted, or its fingerprint (sha256:…), or a file with either; may be given more
+            than once. Without one the bundle's own word is taken.
+    """
+    from towpath_audit.notes import split_notes
+    from towpath_audit.proof import is_proof, verify_proof
+    from towpath_audit.verifier import verify as check
+
+    notes = [note for path in checkpoint for note in split_notes(_text(path))]
+    for path in checkpoint:
+        if not any(split_notes(_text(path))):
+            raise ProblemError(problem("request_invalid", f"{path} holds no checkpoint"))
+    trusted = [_key(one) for one in key]
+    lines = _lines(bundle)
+    head = "".join(itertools.islice(lines, 2))
+    if is_proof(head):
+        report = verify_proof(head + "".join(lines), checkpoints=notes, keys=trusted)
+    else:
+        report = check(_lines(bundle), checkpoints=notes, keys=trusted)
+    out = printed.out()
+    if not out.for_people:
+        out.data(report.as_json())
+    elif is_proof(head):
+        _tell_of_proof(out, report.as_json())
+    else:
+        _tell(out, report.as_json())
+    return OK if report.holds else RUN_FAILED
+
+
+async def prove(
+    run: str,
+    execution: UUID | None = None,
+    /,
+    *,
+    checkpoint: Path | None = None,
+    file: Path | None = None,
+    common: Common = COMMON,
+) -> None:
+    """Prove that the entries of a run, or of one call of it, stand in the log; `towpath audit verify` checks the proof.
+
+    Args:
+        run: The run's id, or its beginning or end.
+        execution: Only of this call.
+        checkpoint: For the last checkpoint of this file instead of the newest; who keeps it needs no other key.
+        file: Write the proof into this file.
+    """
+    size = None if checkpoint is None else _size_of_last(checkpoint)
+    async with common.asking() as client:
+        proof = await client.audit.prove(await short_ids.run_id(client, run), execution_id=execution, size=size)
+    if file is None:
+        print(proof.proof, end="")
+        return
+    _write(file, proof.proof)
+    said = {"file": str(file), "entries": proof.entries, "leaves": proof.size}
+    common.out().record(said, tuple(Column(name, name) for name in said))
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, "utf-8")
+    except OSError as error:
+        raise ProblemError(problem("file_missing", f"{file} can't be written: {error.strerror}")) from error
+
+
+def _size_of_last(path: Path) -> int:
+    from towpath_audit.notes import Checkpoint, NoteError, split_notes
+
+    notes = list(split_notes(_text(path)))
+    try:
+        return Checkpoint.read(f"{notes[-1].rpartition(chr(10) * 2)[0]}\n").size
+    except (IndexError, NoteError) as error:
+        raise ProblemError(problem("request_invalid", f"{path} holds no checkpoint")) from error
+
+
+async def checkpoint(
+    *, file: Path | None = None, key_file: Path | None = None, common: Common = COMMON
+) -> None:  # fmt: skip
+    """Take a signed checkpoint over everything that is recorded now, to be kept where the platform can't reach it.
+
+    Args:
+        file: Append the checkpoint to this file.
+        key_file: Write the public key into this file, for `verify --key`.
+    """
+    async with common.asking() as client:
+        taken = await client.audit.checkpoint()
+    try:
+        _keep(taken.note, taken.public_key, file, key_file)
+    except OSError as error:
+        raise ProblemError(problem("file_missing", f"the checkpoint can't be written: {error}")) from error
+    out = common.out()
+    out.record(taken.model_dump(mode="json"), _CHECKPOINT)
+    if out.for_people and file is None:
+        out.say(taken.note)
+
+
+async def erase(
+    *,
+    reason: str,
+    run: str | None = None,
+    execution: UUID | None = None,
+    caller: str | None = None,
+    before: str | None = None,
+    yes: Flag = False,
+    common: Common = COMMON,
+) -> None:
+    """Erase the payloads of entries (details, digests of arguments); the entries and every proof stay.
+
+    Nothing brings them back, so a person at a terminal is asked first; anybody else has to say --yes.
+
+    Args:
+        reason: Why; it stands in the log for ever, so it should name nobody.
+        run: Of this run.
+        execution: Of this call.
+        caller: Of calls on this caller's behalf.
+        before: Of entries from before this time: 30d, 12h, or a time.
+        yes: Don't ask.
+    """
+    at = moment(before, "--before")
+    if run is None and execution is None and caller is None and at is None:
+        raise ProblemError(problem("request_invalid", "say whose payloads: --run, --execution, --caller or --before"))
+    if not yes and not somebody_is_there():
+        raise ProblemError(problem("request_invalid", "erased is gone for ever, and nobody is here to ask: say --yes"))
+    async with common.asking() as client:
+        run_id = None if run is None else await short_ids.run_id(client, run)
+        if not yes:
+            _confirm({"run": run_id, "call": execution, "caller": caller, "before": at})
+        erased = await client.audit.erase(reason, run_id=run_id, execution_id=execution, caller=caller, before=at)
+    common.out().record({"erased": erased}, (Column("payloads erased", "erased"),))
+
+
+def _confirm(which: Mapping[str, object]) -> None:
+    """Ask the person at the terminal; raises ProblemError where the answer is not yes."""
+    said = ", ".join(f"{name} {value}" for name, value in which.items() if value is not None)
+    if ask(f"Erase the payloads of {said} for ever? [y/N] ").strip().lower() not in {"y", "yes"}:
+        raise ProblemError(problem("request_invalid", "nothing was erased"))
+
+
+def _keep(note: str, public_key: str, file: Path | None, key_file: Path | None) -> None:
+    if file is not None:
+        with file.open("a", encoding="utf-8") as opened:
+            opened.write(f"{note}\n")
+    if key_file is not None:
+        key_file.write_text(f"{public_key}\n", "utf-8")
+
+
+def _tell(out: Output, report: dict[str, Any]) -> None:
+    figures, faults = report["figures"], report["faults"]
+    if faults:
+        out.say(f"This bundle does not hold. First fault: {faults[0]['place']}: {faults[0]['message']}", "bold red")
+        out.rows("faults", faults[:SHOWN], _FAULTS, empty="")
+        if len(faults) > SHOWN:
+            out.say(f"and {len(faults) - SHOWN} more: -o json")
+    else:
+        out.say("This bundle holds.", "bold green")
+    if figures["project"] is not None:
+        out.say(f"Project {figures['project']}, {_when(figures)}; exported at {figures['exported_at']}")
+    shown = figures["leaves"]
+    out.say(f"{shown} entries shown, {figures['hidden']} as hashes, from leaf {figures['first']} to {figures['size']}")
+    said = (f"{figures[name]} {words}" for name, words in _SAID)
+    out.say(", ".join(said))
+    for fingerprint in figures["keys"]:
+        out.say(f"signed by {fingerprint}")
+    for note in report["notes"]:
+        out.say(f"! {note}", "yellow")
+
+
+def _tell_of_proof(out: Output, report: dict[str, Any]) -> None:
+    figures, faults = report["figures"], report["faults"]
+    if faults:
+        out.say(f"This proof does not hold. First fault: {faults[0]['message']}", "bold red")
+    else:
+        out.say(
+            f"This proof holds: its {figures['entries']} entries stand in the log {figures['origin']}.", "bold green"
+        )
+        out.say(f"The checkpoint covers {figures['size']} leaves and is of {figures['at'] or 'no time that it says'}")
+    for fingerprint in figures.get("keys", ()):
+        out.say(f"signed by {fingerprint}")
+    for note in report["notes"]:
+        out.say(f"! {note}", "yellow")
+
+
+def _when(figures: dict[str, Any]) -> str:
+    if figures["since"] is None and figures["until"] is None:
+        return "all that is kept"
+    return f"from {figures['since'] or 'the first entry'} to {figures['until'] or 'the last'}"
+
+
+_SAID = (
+    ("decisions", "decisions"),
+    ("effects", "calls of the ledger"),
+    ("checkpoints", "checkpoints"),
+    ("payloads_erased", "payloads erased"),
+)
+
+
+def _lines(path: Path) -> Iterator[str]:
+    try:
+        with path.open(encoding="utf-8", newline="\n") as file:
+            yield from file
+    except (OSError, UnicodeDecodeError) as error:
+        raise ProblemError(problem("file_missing", f"{path}: {error}")) from error
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ProblemError(problem("file_missing", f"{path}: {error}")) from error
+
+
+def _key(said: str) -> str:
+    """A key, a fingerprint, or a file with one of them."""
+    if said.startswith("sha256:") or "+" in said:
+        return said
+    text = _text(Path(said)).strip()
+    if "\n" in text or not (text.startswith("sha256:") or "+" in text):
+        raise ProblemError(problem("request_invalid", f"{said} holds no public key and no fingerprint"))
+    return text

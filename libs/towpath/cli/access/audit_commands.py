@@ -1,0 +1,157 @@
+"""`towpath audit`: what was decided and what was done."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+from cyclopts import App, Group, Parameter
+
+from towpath.cli.shared import short_ids
+from towpath.cli.shared.options import COMMON, Common, examples
+from towpath.cli.shared.output import Column, Row
+from towpath.cli.shared.times import moment
+from towpath_contracts.tools.policy import Dimension
+
+app = App(name="audit", help="Search what was decided and done.")
+
+_COLUMNS = (
+    Column("entry", "entry_id"),
+    Column("at", lambda row: str(row["at"])[:19].replace("T", " ")),
+    Column("phase", "phase"),
+    Column("verdict", "verdict"),
+    Column("tool", "tool"),
+    Column("agent", "agent_key"),
+    Column("rule", "rule"),
+    Column("by", lambda row: row["actor"] or row["caller"]),
+    Column("run", lambda row: row["run_id"]),
+)
+
+
+@Parameter(name="*", group=Group("Only entries", sort_key=10))
+@dataclass(frozen=True, kw_only=True)
+class Filters:
+    """Which entries to find; all that are given must fit."""
+
+    tool: str | None = None
+    "Of this tool."
+    agent_key: Annotated[str | None, Parameter(name="--agent")] = None
+    "Of this agent."
+    verdict: str | None = None
+    "With this verdict: allow, deny, require_approval, succeeded, failed, …"
+    phase: str | None = None
+    "Of this phase: decision, claim, outcome, approval.…, policy.…"
+    actor: str | None = None
+    "By this person or key."
+    since: str | None = None
+    "Not before then: 7d, 12h, or a time; one without a zone is meant in UTC."
+    until: str | None = None
+    "Not after then."
+    before: int | None = None
+    "Older than this entry: the next_before of the page before."
+    limit: int = 100
+    "How many, at most 1000."
+
+    def query(self) -> dict[str, Any]:
+        """Return the fields of AuditQuery; raises ProblemError for what is no moment."""
+        return {
+            **asdict(self),
+            "since": moment(self.since, "--since"),
+            "until": moment(self.until, "--until"),
+        }
+
+
+_ALL = Filters()
+_FIGURES = ("allowed", "denied", "gated", "succeeded", "failed", "unknown")
+
+
+@app.command(help_epilogue=examples("towpath audit search --verdict deny", "towpath audit search --run 0192f3 -o json"))
+async def search(*, run: str | None = None, filters: Filters = _ALL, common: Common = COMMON) -> None:
+    """Search the audit, newest first.
+
+    Args:
+        run: Only entries of this run.
+    """
+    async with common.asking() as client:
+        run_id = None if run is None else await short_ids.run_id(client, run)
+        page = await client.audit.search(run_id=run_id, **filters.query())
+    out = common.out()
+    found = page.model_dump(mode="json")
+    if out.format in {"json", "yaml"}:
+        out.data(found)
+        return
+    out.rows("entries", found["entries"], _COLUMNS, empty="No entry fits.")
+    if page.next_before is not None:
+        out.say(f"more: --before {page.next_before}", "dim")
+
+
+@app.command(help_epilogue=examples("towpath audit stats", "towpath audit stats --since 7d --by agent --by tool"))
+async def stats(
+    *,
+    since: str | None = None,
+    until: str | None = None,
+    by: Annotated[tuple[Dimension, ...], Parameter(negative="")] = ("tool",),
+    common: Common = COMMON,
+) -> None:
+    """Count what was decided and how it ended, with the rates of denial and success.
+
+    Args:
+        since: From then on: 7d, 12h, or a time; the last day, where it isn't given.
+        until: Up to then.
+        by: tool, operation, agent, network, caller or rule; may be given more than once.
+    """
+    begin, end = moment(since, "--since"), moment(until, "--until")
+    async with common.asking() as client:
+        found = await client.policy.statistics(by=by, since=begin, until=end)
+    out = common.out()
+    said = found.model_dump(mode="json")
+    if not out.for_people:
+        out.data(said)
+        return
+    keys = tuple(Column(name, _part(name)) for name in found.by)
+    counts = tuple(Column(name, name) for name in _FIGURES)
+    out.rows("rows", [*said["rows"], said["total"]], (*keys, *counts, *_RATES), empty="")
+    if not found.complete:
+        out.say(f"There is more than is counted at once: these figures begin at {said['since']}.", "yellow")
+
+
+def _part(name: str) -> Callable[[Row], object]:
+    return lambda row: row["key"].get(name, "all")
+
+
+def _rate(name: str) -> Callable[[Row], object]:
+    return lambda row: "" if row[name] is None else f"{100 * row[name]:.1f} %"
+
+
+_RATES = (Column("denial", _rate("denial_rate")), Column("ok", _rate("success_rate")))
+
+for _name, _help, _epilogue in (
+    (
+        "export",
+        "Write the audit, with the proofs that it is whole, into one file.",
+        examples("towpath audit export -o audit.jsonl", "towpath audit export --since 30d -o october.jsonl"),
+    ),
+    (
+        "verify",
+        "Check a bundle or a proof without the platform; say where the first fault lies.",
+        examples("towpath audit verify audit.jsonl --checkpoint kept.txt --key sha256:9f2c…"),
+    ),
+    (
+        "prove",
+        "Prove that entries of a run stand in the log.",
+        examples("towpath audit prove 7c1e --file proof.json", "towpath audit prove 7c1e --checkpoint kept.txt"),
+    ),
+    (
+        "checkpoint",
+        "Take a signed checkpoint, to be kept where the platform can't reach it.",
+        examples("towpath audit checkpoint --file kept.txt --key-file audit.pub"),
+    ),
+    (
+        "erase",
+        "Erase payloads of entries; the entries and every proof stay.",
+        examples(
+            "towpath audit erase --caller mia --reason 'request 4711'",
+            "towpath audit erase --before 365d --reason 'yearly' --yes",
+        ),
+    ),
+):
+    app.command(f"towpath.cli.access.audit_bundle_commands:{_name}", name=_name, help=_help, help_epilogue=_epilogue)

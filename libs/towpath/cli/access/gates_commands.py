@@ -1,0 +1,206 @@
+"""`towpath gates`: what waits for a person, and that person's word."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from cyclopts import App
+
+from towpath.cli.access.gate_watch import notices, tally, watch
+from towpath.cli.shared import short_ids
+from towpath.cli.shared.input_files import parse_json, read_json
+from towpath.cli.shared.options import COMMON, Common, examples
+from towpath.cli.shared.output import Column, Output
+from towpath.cli.shared.text import brief, one_line, value_origin
+from towpath_contracts.base import JsonObject
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.runs.views import ActionDone, GateStatus, GateView
+
+app = App(name="gates", help="Decide what waits for a person.")
+app.command(watch, help_epilogue=examples("towpath gates watch", "towpath gates watch -o jsonl"))
+app.command(notices, help_epilogue=examples("towpath gates notices", "towpath gates notices --status all -o json"))
+
+
+def needs(row: Mapping[str, Any]) -> str:
+    """Say whose word an approval takes, where that is out of the ordinary."""
+    role = row["detail"].get("role", "approver")
+    if row["quorum"] == 1 and role == "approver":
+        return ""
+    fallback = "; then the policy admins are asked" if row["detail"].get("on_expiry") == "escalate" else ""
+    return f"{row['quorum']} of role {role} ({tally(row) or 'one word is enough'}){fallback}"
+
+
+def verdicts(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the words that the gate takes: other arguments too, where a call waits that was not changed too often."""
+    said = tuple(row["detail"].get("verdicts", ("approved", "denied")))
+    changeable = row["approval_id"] is not None and row["gate_type"] == "approval" and "edit" not in said
+    return (*said, "edit") if changeable else said
+
+
+def what(row: Mapping[str, Any]) -> str:
+    """Say what waits: the call with its arguments, or of a gate of the run itself its type and its cause."""
+    detail = row["detail"]
+    if detail.get("tool") and row["execution_id"] is not None:
+        return f"{detail['tool']} {brief(detail.get('args', {}), 60)}".strip()
+    cause = str(detail.get("key", "")).removeprefix(f"{row['gate_type']}:")
+    return one_line(f"{row['gate_type']} {cause if cause != row['gate_type'] else ''}".strip(), 60)
+
+
+WHY = 80
+"""Characters of a reason in a table; `gates show` has all of it."""
+
+_LIST = (
+    Column("gate", "gate_id"),
+    Column("status", "status"),
+    Column("what", what),
+    Column("why", lambda row: one_line(row["reason"], WHY)),
+    Column("votes", tally),
+    Column("until", lambda row: str(row["expires_at"])[:16].replace("T", " ")),
+)
+_SHOW = (
+    Column("gate", "gate_id"),
+    Column("status", "status"),
+    Column("type", "gate_type"),
+    Column("run", lambda row: f"{row['run_id']} {row['network']}".strip()),
+    Column("agent", lambda row: row["detail"].get("agent")),
+    Column("tool", lambda row: row["detail"].get("tool")),
+    Column("arguments", lambda row: brief(row["detail"].get("args", {}), 0)),
+    Column("values", lambda row: "; ".join(value_origin(one) for one in row["detail"].get("origins", ()))),
+    Column("why", "reason"),
+    Column("worker", lambda row: row["detail"].get("worker")),
+    Column("claimed", lambda row: row["detail"].get("claimed_at")),
+    Column("lease", lambda row: row["detail"].get("lease_until")),
+    Column("starts", lambda row: row["detail"].get("starts")),
+    Column("probe", lambda row: row["detail"].get("probe")),
+    Column("retry", lambda row: row["detail"].get("retry_warning")),
+    Column("rule", lambda row: row["detail"].get("rule")),
+    Column("step", lambda row: row["detail"].get("step")),
+    Column("goal", lambda row: one_line(str(row["detail"].get("goal", "")), 96)),
+    Column("progress", lambda row: row["detail"].get("progress_score")),
+    Column("confidence", lambda row: row["detail"].get("confidence")),
+    Column("needs", needs),
+    Column("votes", lambda row: "; ".join(f"{v['actor']} {v['verdict']} {v['reason']}".strip() for v in row["votes"])),
+    Column("edited", lambda row: row["detail"].get("edited_by")),
+    Column("changes", lambda row: "; ".join(row["detail"].get("changes", ()))),
+    Column("digest", lambda row: row["detail"].get("digest")),
+    Column("verdicts", lambda row: " ".join(verdicts(row))),
+    Column("opened", "opened_at"),
+    Column("expires", "expires_at"),
+    Column("closed", lambda row: f"{row['closed_at']} {row['closed_by']}" if row["closed_at"] else ""),
+    Column("reason", "closed_reason"),
+)
+
+
+@app.command(name="list", help_epilogue=examples("towpath gates list", "towpath gates list --status all -o json"))
+async def list_gates(
+    *, status: GateStatus | Literal["all"] = "pending", run: str | None = None, common: Common = COMMON
+) -> None:
+    """List gates, oldest first.
+
+    Args:
+        status: pending, approved, denied, expired, settled, void, or all.
+        run: Only gates of this run.
+    """
+    async with common.asking() as client:
+        run_id = None if run is None else await short_ids.run_id(client, run)
+        gates = await client.gates.list(status=status, run_id=run_id)
+    rows = [gate.model_dump(mode="json") for gate in gates]
+    common.out().rows("gates", rows, _LIST, empty="Nothing waits for a person.")
+
+
+@app.command(help_epilogue=examples("towpath gates show 7c1e", "towpath gates show 7c1e -o json"))
+async def show(gate: str, /, *, common: Common = COMMON) -> None:
+    """Show what waits, why, and until when.
+
+    Args:
+        gate: The gate's id, or its beginning or end.
+    """
+    async with common.asking() as client:
+        view = await client.gates.show(await short_ids.gate_id(client, gate))
+    common.out().record(view.model_dump(mode="json"), _SHOW)
+
+
+@app.command(help_epilogue=examples("towpath gates approve 7c1e --reason 'checked with the customer'"))
+async def approve(gate: str, /, *, reason: str = "", digest: str | None = None, common: Common = COMMON) -> None:
+    """Let the call happen, exactly as it is shown now; or let a run that waits go on.
+
+    Args:
+        gate: The gate's id, or its beginning or end.
+        reason: Why; it stands in the audit.
+        digest: Only if the call still has this digest; what `gates show` shows.
+    """
+    async with common.asking() as client:
+        view = await client.gates.show(await short_ids.gate_id(client, gate))
+        bound = digest or view.detail.get("digest")
+        _said(common.out(), view, await client.gates.approve(view.gate_id, reason=reason, digest=bound), "approved")
+
+
+@app.command(help_epilogue=examples("towpath gates deny 7c1e --reason 'ask the customer first'"))
+async def deny(gate: str, /, *, reason: str = "", digest: str | None = None, common: Common = COMMON) -> None:
+    """Refuse the call; or have a run that waits go on in another way (towpath gates resolve ID stop ends it).
+
+    Args:
+        gate: The gate's id, or its beginning or end.
+        reason: Why, or what to do differently; it must be said, and the model sees it.
+        digest: Only if the call still has this digest.
+    """
+    async with common.asking() as client:
+        view = await client.gates.show(await short_ids.gate_id(client, gate))
+        _said(common.out(), view, await client.gates.deny(view.gate_id, reason, digest=digest), "denied")
+
+
+@app.command(
+    help_epilogue=examples(
+        "towpath gates resolve 7c1e happened --reason 'seen in the bank account'",
+        "towpath gates resolve 7c1e edit --args @args.json --reason 'half of it'",
+        "towpath gates resolve 7c1e stop --reason 'not worth it'",
+    )
+)
+async def resolve(
+    gate: str,
+    verdict: Literal["approved", "denied", "edit", "happened", "did_not_happen", "retry", "stop"],
+    /,
+    *,
+    args: str | None = None,
+    reason: str = "",
+    common: Common = COMMON,
+) -> None:
+    """Say what became of a call nobody knows about, change a call or stop a run that waits, or say any other word.
+
+    Args:
+        gate: The gate's id, or its beginning or end.
+        verdict: happened, did_not_happen or retry for an unknown effect; edit for other arguments; approved, denied
+            (with what to do differently as the reason) or stop for a run that waits.
+        args: With edit: all arguments as a JSON object, or @FILE that holds one. Your edit is also your approval.
+        reason: How you know; it stands in the audit.
+    """
+    edited = _edited(verdict, args)
+    async with common.asking() as client:
+        view = await client.gates.show(await short_ids.gate_id(client, gate))
+        if edited is None:
+            done = await client.gates.resolve(view.gate_id, verdict, reason=reason)
+        else:
+            digest = view.detail.get("digest")
+            done = await client.gates.edit(view.gate_id, edited, reason=reason, digest=digest)
+        _said(common.out(), view, done, verdict)
+
+
+def _edited(verdict: str, args: str | None) -> JsonObject | None:
+    """Return the arguments of an edit; raises ProblemError where they are missing, or belong to no edit."""
+    if verdict != "edit":
+        if args is not None:
+            raise ProblemError(problem("request_invalid", "--args belongs to edit"))
+        return None
+    if args is None:
+        raise ProblemError(problem("request_invalid", "an edit needs --args JSON, or --args @FILE"))
+    found = read_json(Path(args[1:])) if args.startswith("@") else parse_json(args, "--args")
+    if not isinstance(found, dict):
+        raise ProblemError(problem("request_invalid", "--args is not a JSON object"))
+    return found
+
+
+def _said(out: Output, gate: GateView, done: ActionDone, verdict: str) -> None:
+    if out.for_people:
+        out.say(f"{verdict}: {gate.detail.get('tool', gate.gate_type)}; {done.detail or 'the run goes on'}")
+    else:
+        out.data({"gate_id": str(gate.gate_id), "run_id": str(gate.run_id), "verdict": verdict, "detail": done.detail})

@@ -1,0 +1,147 @@
+"""`towpath policy test`: does a matrix answer as it must?
+
+Offline, the code that decides live calls answers, started with `python -m` and never imported here;
+without a policy file the platform is asked, whose tools and schemas then count too.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from towpath.cli.shared.exit_codes import OK, RUN_FAILED
+from towpath.cli.shared.options import COMMON, Common, examples
+from towpath.cli.shared.output import Output
+from towpath.cli.shared.text import brief
+from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
+
+Flag = Annotated[bool, Parameter(negative="")]
+MAX_FILE_BYTES = 4_000_000
+Row = dict[str, Any]
+
+
+def add(app: App) -> None:
+    """Make this command part of `towpath policy`."""
+    app.command(
+        test,
+        help_epilogue=examples(
+            "towpath policy test verdicts.yaml",
+            "towpath policy test verdicts.yaml --policy proposed.yaml",
+            "towpath policy test verdicts.yaml --live",
+        ),
+    )
+
+
+async def test(file: Path, /, *, policy: Path | None = None, live: Flag = False, common: Common = COMMON) -> int:
+    """Check expected verdicts; the exit code is 1 where one of them is not what the matrix says.
+
+    Args:
+        file: A YAML file with kind: PolicyTest.
+        policy: The matrix to ask, instead of the one that the file names; no platform is needed.
+        live: Ask the matrix in force, with the registered tools; needs a platform.
+    """
+    if live and policy is not None:
+        raise ProblemError(problem("request_invalid", "--live asks the matrix in force, so it goes without --policy"))
+    text = _read(file)
+    path = None if live else policy or _named_policy(text, file)
+    said = _ask({"test": text, "policy": None if path is None else _read(path)}, file, path)
+    results = await _live(said["cases"], common) if path is None else said["results"]
+    return _told(said["cases"], results, "the matrix in force" if path is None else str(path), common.out())
+
+
+async def _live(cases: Sequence[Row], common: Common) -> list[Row]:
+    results = []
+    async with common.asking() as client:
+        for case in cases:
+            who = case["who"]
+            more = {name: case[name] for name in ("args", "labels", "step", "grant", "used", "spent_usd")}
+            more["origin"] = case["origin"] or None
+            verdict = await client.policy.check(
+                network=who["network"] or "-",
+                agent_key=who["agent"] or "-",
+                agent_type=who["agent_type"],
+                caller=who["caller"],
+                tool=case["tool"],
+                rates=False,  # what others have used by now says nothing of the matrix
+                **{name: value for name, value in more.items() if value is not None},
+            )
+            said = verdict.model_dump(mode="json")
+            named = case["rule"] is None or case["rule"] == (verdict.rule or "")
+            results.append(
+                {**said, "reason": said["violation_type"], "ok": verdict.verdict == case["verdict"] and named}
+            )
+    return results
+
+
+def _told(cases: Sequence[Row], results: Sequence[Row], matrix: str, out: Output) -> int:
+    failed = sum(not result["ok"] for result in results)
+    rows = [{**_named(case), "expected": _wanted(case), **result} for case, result in zip(cases, results, strict=True)]
+    if not out.for_people:
+        out.data({"matrix": matrix, "cases": len(cases), "failed": failed, "results": rows})
+        return RUN_FAILED if failed else OK
+    for row in rows:
+        if not row["ok"]:
+            _explain(row, out)
+    style = "bold red" if failed else "bold"
+    out.say(f"{len(cases) - failed} of {len(cases)} verdicts are as expected of {matrix}", style)
+    return RUN_FAILED if failed else OK
+
+
+def _explain(row: Mapping[str, Any], out: Output) -> None:
+    said = _wanted(row)
+    why = f" ({row['reason']})" if row["reason"] else ""
+    out.say(f"line {row['line']}  {row['case']}: expected {row['expected']}, got {said}{why}", "red")
+    for rule in row["trace"]:
+        sign = "✓" if rule["matched"] else " "
+        out.say(f"    {sign} {rule['rule']} {rule['effect']}  {rule['detail']}".rstrip(), "dim")
+    if not row["trace"]:
+        out.say("      no rule speaks of this tool", "dim")
+
+
+def _named(case: Mapping[str, Any]) -> Row:
+    return {"line": case["line"], "case": case["name"] or f"{case['tool']} {brief(case['args'], 60)}".strip()}
+
+
+def _wanted(said: Mapping[str, Any]) -> str:
+    rule = said["rule"]
+    return f"{said['verdict']}{'' if rule is None else f' by {rule}' if rule else ' by no rule'}"
+
+
+def _named_policy(text: str, test: Path) -> Path | None:
+    """The matrix that a test file names; a file that is wrong in any way is refused by who reads it whole."""
+    import yaml
+
+    try:
+        written = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError):
+        return None
+    named = written.get("policy") if isinstance(written, dict) else None
+    return test.parent / named if isinstance(named, str) else None
+
+
+def _read(path: Path) -> str:
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise ProblemError(problem("request_too_large", f"{path} is larger than {MAX_FILE_BYTES} bytes"))
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ProblemError(problem("file_missing", f"{path} can't be read: {error}")) from error
+
+
+def _ask(asked: Row, test: Path, policy: Path | None) -> Row:
+    """Let the tool-access service's code answer; raises ProblemError with every problem of a bad file."""
+    words = [sys.executable, "-m", "towpath_tas.app.policy.policy_test_runner"]
+    ran = subprocess.run(words, input=json.dumps(asked), capture_output=True, text=True, check=False)
+    if ran.returncode != 0:
+        last = ran.stderr.strip().splitlines()[-1:] or [f"exit code {ran.returncode}"]
+        raise ProblemError(problem("binary_missing", f"the policy can't be weighed here: {last[0]}"))
+    said: Row = json.loads(ran.stdout)
+    if "problems" in said:
+        found = tuple(ProblemDetail.model_validate(one) for one in said["problems"])
+        where = policy if said["file"] == "policy" else test
+        raise ProblemError(problem("policy_invalid", f"{where}: {len(found)} problem(s)", errors=found))
+    return said

@@ -1,0 +1,75 @@
+"""`towpath agents`: serve an agent in user code, and make the credentials that a deployed broker knows agents by.
+
+A credential is for one agent of one project; one password, made here, is written where the broker and the agent
+read it and is never printed. The agent itself runs in the program that this process becomes.
+"""
+
+from cyclopts import App
+
+from towpath.cli.administration.broker_credentials import Deploy
+from towpath.cli.administration.credential_options import DEPLOY, drop, keep, show
+from towpath.cli.administration.process_commands import Words, become, join_platform
+from towpath.cli.shared.options import PRINTED, Printed, examples
+from towpath.cli.shared.output import Column
+
+app = App(name="agents", help="Serve agents in user code; manage the credentials that they connect with.")
+credential = App(name="credential", help="Add, list and remove agents' credentials.")
+app.command(credential)
+
+_COLUMNS = (Column("credential", "name"), Column("project", "project"), Column("agent", "agent"))
+
+
+@app.command(
+    help="Serve an agent: towpath agents serve MODULE:CLASS [--count N] [--concurrency N].",
+    help_flags=(),
+    version_flags=(),
+)
+def serve(*words: Words) -> None:
+    """Serve an agent; `towpath agents serve --help` lists the options."""
+    join_platform("agent")
+    become("towpath_agent", *words)
+
+
+@credential.command(help_epilogue=examples("towpath agents credential add reviewer --project shop"))
+def add(
+    name: str,
+    /,
+    *,
+    agent: str = "",
+    project: str = "default",
+    deploy: Deploy = DEPLOY,
+    printed: Printed = PRINTED,
+) -> None:
+    """Make a credential, or change which agent an existing one answers for.
+
+    Args:
+        name: The user of the broker; more processes of the agent share it.
+        agent: The agent's name in model strings, agent:NAME; without it the credential's own.
+        project: Whose requests it answers.
+        deploy: The folder with credentials.yaml, authority.conf and secrets/.
+    """
+    entry = {"project": project, "agent": agent or name}
+    keep("agents", name, entry, f"Agent {agent or name}", deploy, printed)
+    show("agents", _COLUMNS, deploy, printed)
+
+
+@credential.command(name="list", help_epilogue=examples("towpath agents credential list"))
+def list_(*, deploy: Deploy = DEPLOY, printed: Printed = PRINTED) -> None:
+    """List the credentials of agents.
+
+    Args:
+        deploy: The folder with credentials.yaml.
+    """
+    show("agents", _COLUMNS, deploy, printed)
+
+
+@credential.command(help_epilogue=examples("towpath agents credential remove reviewer"))
+def remove(name: str, /, *, deploy: Deploy = DEPLOY, printed: Printed = PRINTED) -> None:
+    """Remove a credential; the broker refuses it once it is started again.
+
+    Args:
+        name: The user of the broker.
+        deploy: The folder with credentials.yaml, authority.conf and secrets/.
+    """
+    drop("agents", name, deploy)
+    show("agents", _COLUMNS, deploy, printed)

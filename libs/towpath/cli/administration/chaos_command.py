@@ -1,0 +1,207 @@
+"""`towpath chaos`: kills and starves every part of a platform of its own, and prints what is left of the promises.
+
+The platform that is broken is started for this and thrown away; a platform that runs here is never touched. The
+work is done by `python -m towpath_embedded.chaos`; this file passes options on and draws the result.
+"""
+
+import asyncio
+import contextlib
+import importlib.util
+import json as codec
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from towpath.cli.shared.exit_codes import INTERRUPTED, OK, RUN_FAILED, USAGE
+from towpath.cli.shared.output import Column, Output
+from towpath.cli.shared.text import one_line, plain_json
+from towpath_contracts.problems.registry import Problem, ProblemError, problem
+
+Flag = Annotated[bool, Parameter(negative="")]
+Names = Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=True)]
+
+LINE_BYTES = 64 * 1024 * 1024
+"""The document of a campaign of 100,000 strikes is one line."""
+
+STOP_TIMEOUT_S = 60.0
+_MUST_BE_ZERO = (
+    *("lost", "duplicates", "audit_holes", "orphans", "double", "diff", "late", "strayed", "differing"),
+    "replay_mismatches",
+)
+_SHORT = {"orchestrator": "orch", "decider": "decid", "log_writer": "log", "gateway": "gate", "postgres": "pg"}
+
+
+async def chaos(
+    *,
+    quick: Flag = False,
+    network: Path | None = None,
+    decisions: Path | None = None,
+    tools: Path | None = None,
+    policy: Path | None = None,
+    faults: Names = (),
+    kills: int | None = None,
+    runs: int = 0,
+    seed: int = 1,
+    long: Flag = False,
+    scenario: Names = (),
+    privileged: Flag = False,
+    data: Path | None = None,
+    json: Flag = False,
+    list: Flag = False,  # noqa: A002 - the option's name
+) -> int:
+    """Kill every part of a platform at every event of a run, and judge what is left.
+
+    It starts a platform of its own and throws it away. Tools are stood in for: they only note that they were called.
+    Exit code 1 when anything was lost, done twice, or never struck.
+
+    Args:
+        quick: About 160 kills in a few minutes, in place of 1,000.
+        network: A network of your own (YAML); without it, a built-in one and the support sample.
+        decisions: What the model says in a run of that network: a JSON array of decisions, as `towpath run --script`.
+        tools: The module with its tools, for their schemas and effect classes; undeclared tools count as irreversible.
+        policy: The permission matrix; without it the network may call what it is equipped with.
+        faults: Which faults: names, actions (kill, stop, wipe) or parts (nats, worker); all by default. See --list.
+        kills: How many kills.
+        runs: Further runs that nobody aims at.
+        seed: The same seed and network give the same plan.
+        long: Freeze processes for longer than every lease; scenarios in their long form.
+        scenario: Scenarios of the catalogue in place of a campaign: names, or `all`. See --list.
+        privileged: The scenarios that need root.
+        data: Keep the platform and the outside file in this new folder.
+        json: Print one JSON document; everything else goes to stderr.
+        list: Print the faults and the scenarios.
+    """
+    out = Output("json" if json else None, aside=json)
+    words = _words(
+        {"network": network, "decisions": decisions, "tools": tools, "policy": policy, "kills": kills, "data": data},
+        {"faults": faults, "scenario": scenario},
+        {"quick": quick, "long": long, "privileged": privileged, "list": list},
+    )
+    words += ("--runs", str(runs), "--seed", str(seed))
+    code, found = await _harness(words)
+    if json or not out.for_people:
+        print(plain_json(found), flush=True)
+    elif list:
+        _show_list(found, out)
+    elif "scenarios" in found:
+        _show_scenarios(found, out)
+    else:
+        _show(found, out)
+    return code
+
+
+def _words(
+    values: Mapping[str, object], many: Mapping[str, tuple[str, ...]], flags: Mapping[str, bool]
+) -> tuple[str, ...]:
+    """Return the options as a command line."""
+    given = [word for name, value in values.items() if value is not None for word in (f"--{name}", str(value))]
+    given += [word for name, entries in many.items() for entry in entries for word in (f"--{name}", entry)]
+    return (*given, *(f"--{name}" for name, said in flags.items() if said))
+
+
+async def _harness(words: tuple[str, ...]) -> tuple[int, dict[str, Any]]:
+    """Run the harness to its end, with its progress on our stderr; raises ProblemError with its problem."""
+    if importlib.util.find_spec("towpath_embedded") is None:
+        raise ProblemError(problem("binary_missing", "towpath_embedded is not installed here"))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "towpath_embedded.chaos", *words,
+        stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, limit=LINE_BYTES, start_new_session=True,
+    )  # fmt: skip
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, process.terminate)
+    try:
+        assert process.stdout is not None
+        line = await process.stdout.readline()
+        code = await process.wait()
+    finally:
+        await _stop(process)
+        loop.remove_signal_handler(signal.SIGTERM)
+    return _understood(code, line)
+
+
+def _understood(code: int, line: bytes) -> tuple[int, dict[str, Any]]:
+    if code == INTERRUPTED:
+        raise KeyboardInterrupt
+    try:
+        found = codec.loads(line)
+    except ValueError as error:
+        detail = f"the harness ended with status {code} and said nothing that can be read"
+        raise ProblemError(problem("service_failed", detail)) from error
+    if code == USAGE or "code" in found:
+        raise ProblemError(Problem.model_validate(found))
+    return (OK if code == OK else RUN_FAILED), found
+
+
+async def _stop(process: Process) -> None:
+    """End the harness, which stops its platform first; kill it when that takes too long."""
+    if process.returncode is not None:
+        return
+    process.terminate()
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
+    if process.returncode is None:
+        process.kill()
+        await process.wait()
+
+
+def _show(found: dict[str, Any], out: Output) -> None:
+    """Draw the matrix, the figures, and what is wrong."""
+    names = [*found["by_fault"]]
+    columns = [Column("boundary", "boundary"), *(Column(_title(name), name) for name in names)]
+    rows = [
+        {"boundary": label, **{name: _cell(cells[name]) for name in cells}} for label, cells in found["matrix"].items()
+    ]
+    out.say("\nstrikes by boundary and fault (L lost, D done twice, u outcome unknown and settled by a person)\n")
+    out.rows("matrix", rows, columns, empty="nothing was struck")
+    out.say("")
+    totals = [{"fault": name, **figures, **_times(figures)} for name, figures in found["by_fault"].items()]
+    figures = ("fault", "strikes", "lost", "duplicates", "unknown", "p50 s", "p99 s")
+    out.rows("faults", totals, [Column(name, name) for name in figures], empty="nothing was struck")
+    completed = f"{found['completed']} of {found['runs']} runs completed ({found['completed_share']:.1%})"
+    kills = f"{found['kills']} kills among {found['strikes']} strikes"
+    out.say(f"\n{kills}; {completed}; {found['seconds']:.0f} s, seed {found['seed']}")
+    out.say("  ".join(f"{name} {found[name]}" for name in _MUST_BE_ZERO))
+    for cause, count in found["unknown_by_cause"].items():
+        out.say(f"  unknown {count} times: {cause}", "yellow")
+    for sentence in found["problems"]:
+        out.say(f"  {one_line(sentence, 300)}", "red")
+    held = not found["problems"]
+    out.say("everything held" if held else "not everything held", "green" if held else "red")
+
+
+def _title(fault: str) -> str:
+    """Return a fault's name on two lines, so that thirteen of them fit into a terminal."""
+    action, _, target = fault.partition(".")
+    return f"{action}\n{_SHORT.get(target, target)}"
+
+
+def _cell(figures: Mapping[str, Any]) -> str:
+    marks = (("L", "lost"), ("D", "duplicates"), ("u", "unknown"))
+    return " ".join((str(figures["strikes"]), *(f"{mark}{figures[name]}" for mark, name in marks if figures[name])))
+
+
+def _times(figures: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"{name} s": figures["recovery_s"][name] for name in ("p50", "p99")}
+
+
+def _show_list(found: dict[str, Any], out: Output) -> None:
+    out.say("faults: " + ", ".join(found["faults"]))
+    out.say("scenarios:")
+    columns = [Column(name, name) for name in ("number", "name", "needs_privileges", "summary")]
+    out.rows("scenarios", found["scenarios"], columns, empty="no scenarios")
+
+
+def _show_scenarios(found: dict[str, Any], out: Output) -> None:
+    for report in found["scenarios"]:
+        outcome = report["outcome"]
+        said = f"ran, {outcome}" if outcome in {"passed", "failed"} else outcome
+        out.say(f"{report['number']:>3}  {report['name']}: {said}", "red" if outcome == "failed" else "green")
+        figures = ", ".join(f"{name} {value}" for name, value in report["figures"].items())
+        for line in (report["reason"], figures, *report["problems"]):
+            if line:
+                out.say(f"     {line}")

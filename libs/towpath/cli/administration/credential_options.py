@@ -1,0 +1,62 @@
+"""What `workers credential` and `agents credential` have in common: keep, remove and show entries of the list.
+
+An entry that can't be is refused before anything is written; a password is written, and never printed.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+from towpath.cli.administration.broker_credentials import (
+    FILE,
+    forget_password,
+    load,
+    read,
+    require_whole_secrets,
+    store,
+    write_password,
+)
+from towpath.cli.shared.options import Printed
+from towpath.cli.shared.output import Column
+from towpath_contracts.problems.registry import ProblemError, problem
+
+Kind = Literal["workers", "agents"]
+
+DEPLOY = Path("deploy")
+
+
+def keep(kind: Kind, name: str, entry: dict[str, Any], whose: str, deploy: Path, printed: Printed) -> None:
+    """Make or change the entry *name* and its password; *whose* is who connects with it, in words.
+
+    Raises ProblemError `request_invalid` for an entry that can't be.
+    """
+    require_whole_secrets(deploy / "secrets")
+    made = load(deploy / FILE).model_dump()
+    made[kind][name] = entry
+    store(deploy, read(made, "this credential can't be"), name)
+    out = printed.out()
+    if write_password(deploy / "secrets", name):
+        project = entry["project"]
+        out.say(f"{whose}: TOWPATH_NATS_USER={name}, TOWPATH_PROJECT={project}, secrets/{name}.env")
+        out.say("The broker knows it once it is started again: docker compose up --detach nats")
+    else:
+        missing = f"{deploy / 'secrets'} is not made yet, so {name} has no password; make it: {deploy / 'make-secrets'}"
+        print(missing, file=sys.stderr)
+
+
+def drop(kind: Kind, name: str, deploy: Path) -> None:
+    """Remove the entry *name* with its password and nkey; raises ProblemError `not_found`."""
+    known = load(deploy / FILE)
+    entries = getattr(known, kind)
+    if name not in entries:
+        raise ProblemError(problem("not_found", f"{deploy / FILE} has no {kind.removesuffix('s')} {name}"))
+    left = {other: one for other, one in entries.items() if other != name}
+    store(deploy, known.model_copy(update={kind: left, "nkeys": known.nkeys_without(name)}), name)
+    forget_password(deploy / "secrets", name)
+
+
+def show(kind: Kind, columns: tuple[Column, ...], deploy: Path, printed: Printed) -> None:
+    """Print the entries of *kind*."""
+    entries = getattr(load(deploy / FILE), kind)
+    rows = [{"name": name, **one.model_dump(mode="json")} for name, one in entries.items()]
+    printed.out().rows("credentials", rows, columns, empty="There are none.")

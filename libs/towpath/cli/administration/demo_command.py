@@ -1,0 +1,179 @@
+"""`towpath demo`: the sample, from an empty machine to a checked record, in one command.
+
+It shows only what the platform recorded, says when no model was asked, and leaves nothing running.
+"""
+
+import asyncio
+import contextlib
+import importlib.util
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+from uuid import UUID
+
+from cyclopts import Parameter
+
+from towpath.cli.administration.embedded_platform import Child, embedded
+from towpath.cli.administration.model_keys import ModelKeys
+from towpath.cli.runs.run_follower import Follower, GateAsker, ask_at_gate, somebody_is_there
+from towpath.cli.shared.exit_codes import OK, RUN_FAILED
+from towpath.cli.shared.input_files import read_script
+from towpath.cli.shared.output import Column, Output
+from towpath.cli.shared.text import plain_json
+from towpath.client.client import Client
+from towpath_contracts.events.log import GateOpened, RunFinished
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.runs.views import History
+from towpath_fabric.clock import monotonic
+
+Flag = Annotated[bool, Parameter(negative="")]
+
+_AUDIT = (
+    *(Column(name, name) for name in ("phase", "verdict", "tool", "rule")),
+    Column("by", lambda row: row["actor"] or row["caller"]),
+)
+MODEL = "gemini:gemini-2.5-flash"
+MESSAGE = "Please refund order 8812, it arrived broken."
+HISTORY_TIMEOUT_S = 20.0
+HISTORY_POLL_S = 0.1
+
+
+@dataclass(slots=True)
+class Clock:
+    """Seconds since the demo began, at the moments worth telling."""
+
+    began: float = field(default_factory=monotonic)
+    marks: dict[str, float] = field(default_factory=dict)
+
+    def mark(self, name: str) -> None:
+        """Remember now as *name*."""
+        self.marks[name] = round(monotonic() - self.began, 2)
+
+
+async def demo(*, yes: Flag = False, json: Flag = False, data: Path | None = None) -> int:
+    """Start a platform, run the sample on it, show what happened, stop it again.
+
+    Args:
+        yes: Approve without asking.
+        json: End with one line of JSON; everything else goes to stderr.
+        data: Keep everything in this folder; without it, it is thrown away.
+    """
+    if not yes and not somebody_is_there():
+        raise ProblemError(problem("request_invalid", "nobody can be asked here", remedy="Approve by itself: --yes."))
+    out = Output("table", aside=json)
+    clock = Clock()
+    with _folder(data) as folder:
+        async with _platform(sample(), folder, out, keep=data is not None) as child:
+            clock.mark("ready_s")
+            result = await _play(child, out, approve if yes else ask_at_gate, clock)
+        clock.mark("total_s")
+    out.say(f"  everything is stopped{f'; the record is kept in {folder}' if data else ''}", "dim")
+    if json:
+        print(plain_json({**result, **clock.marks}), flush=True)
+    return OK if result["status"] == "completed" else RUN_FAILED
+
+
+def sample() -> Path:
+    """Return the folder of the support sample: installed with the platform, or in this checkout."""
+    spec = importlib.util.find_spec("towpath_embedded")
+    if spec is None or spec.origin is None:
+        raise ProblemError(problem("binary_missing", "towpath_embedded is not installed here"))
+    package = Path(spec.origin).parent
+    for folder in (package / "samples" / "support", package.parents[1] / "examples" / "support"):
+        if (folder / "network.yaml").is_file():
+            return folder
+    raise ProblemError(problem("file_missing", f"the sample is not beside {package}"))
+
+
+async def approve(client: Client, gate: GateOpened, out: Output) -> None:
+    """Approve what waits, bound to the call as it was shown."""
+    out.say("    approved by --yes", "yellow")
+    await client.gates.approve(gate.gate_id, reason="approved by the demo's --yes", digest=gate.detail.get("digest"))
+
+
+@contextlib.contextmanager
+def _folder(data: Path | None) -> Iterator[Path]:
+    """The folder to work in; a temporary one where none was named."""
+    if data is None:
+        with tempfile.TemporaryDirectory(prefix="towpath-demo-") as folder:
+            yield Path(folder)
+    else:
+        data.mkdir(parents=True, exist_ok=True)
+        yield data.absolute()
+
+
+@contextlib.asynccontextmanager
+async def _platform(files: Path, folder: Path, out: Output, *, keep: bool) -> AsyncIterator[Child]:
+    """Start the platform with the sample; SIGTERM stops it like Ctrl-C."""
+    interrupted = signal.getsignal(signal.SIGINT)
+    # A shell that starts a job in the background has it ignore SIGINT; SIGTERM must end it all the same.
+    signal.signal(signal.SIGTERM, interrupted if callable(interrupted) else signal.default_int_handler)
+    out.say("  starting NATS, Postgres and every service …")
+    place = ("--data", str(folder / ".towpath")) if keep else ("--ephemeral",)
+    offered = ("--worker", str(files / "tools.py"), "--policy", str(files / "policy.yaml"), "--networks", str(files))
+    async with embedded("--port", "auto", "--nats-port", "auto", *place, *offered, folder=folder, out=out) as child:
+        yield child
+
+
+async def _play(child: Child, out: Output, at_gate: GateAsker, clock: Clock) -> dict[str, Any]:
+    async with Client(child.url) as client:
+        options = _model(out)
+        accepted = await client.submit("support", MESSAGE, **options)
+        out.say(f"\n  run {accepted.run_id}  {accepted.network}@v{accepted.version}: {MESSAGE}", "bold")
+        follower = Follower(client, out, at_gate)
+        finished = await follower.follow(accepted.run_id)
+        clock.mark("finished_s")
+        if finished is None:
+            raise ProblemError(problem("internal", f"the events of run {accepted.run_id} ended before the run did"))
+        result = {"model": options["model"], **await _record(client, accepted.run_id, finished)}
+        result["tool_calls"] = len(follower.trail.calls)
+        clock.mark("recorded_s")
+        await _show_audit(client, accepted.run_id, out)
+    return result
+
+
+def _model(out: Output) -> dict[str, Any]:
+    if ModelKeys().has_gemini:
+        out.say(f"  decisions come from {MODEL}")
+        return {"model": MODEL}
+    out.say(
+        "  scripted: decisions are played from script.json and no model is asked; set GEMINI_API_KEY for a real one"
+    )
+    return {"model": "scripted:task", "script": read_script(sample() / "script.json")}
+
+
+async def _record(client: Client, run_id: UUID, finished: RunFinished) -> dict[str, Any]:
+    """Count what the platform holds of the run, each number from the part that keeps it."""
+    view = await client.get(run_id)
+    history = await _history(client, run_id, view.seq, finished.steps)
+    gates = await client.gates.list(status="all", run_id=run_id)
+    audit = await client.audit.search(run_id=run_id, limit=1_000)
+    return {
+        "run_id": str(run_id),
+        "status": view.status,
+        "answer": view.final,
+        "steps": finished.steps,
+        "approvals": sum(gate.status in {"approved", "settled"} and gate.gate_type == "approval" for gate in gates),
+        "audit_entries": len(audit.entries),
+        "history_steps": len(history.steps),
+    }
+
+
+async def _history(client: Client, run_id: UUID, seq: int, steps: int) -> History:
+    """Wait until the log-writer has read the whole run; it may lag, and it never holds a run up."""
+    end = monotonic() + HISTORY_TIMEOUT_S
+    while True:
+        history = History.model_validate(await client.request("GET", f"/v1/runs/{run_id}/history"))
+        if (history.seq >= seq and len(history.steps) >= steps) or monotonic() > end:
+            return history
+        await asyncio.sleep(HISTORY_POLL_S)
+
+
+async def _show_audit(client: Client, run_id: UUID, out: Output) -> None:
+    page = await client.audit.search(run_id=run_id)
+    out.say("\n  the audit of this run (towpath audit search --run …, GET /v1/audit?run_id=…):", "bold")
+    rows = [entry.model_dump(mode="json") for entry in reversed(page.entries)]
+    out.rows("entries", rows, _AUDIT, empty="  nothing")

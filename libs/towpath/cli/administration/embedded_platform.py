@@ -1,0 +1,109 @@
+"""An embedded platform of our own, as a child process: started, found, and always stopped.
+
+It is started with `python -m` and told to stop however this process leaves, by an error or Ctrl-C too.
+"""
+
+import asyncio
+import contextlib
+import importlib.util
+import json
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from towpath.cli.shared.output import Output
+from towpath.cli.shared.text import one_line
+from towpath_contracts.problems.registry import Problem, ProblemError, problem
+
+READY_TIMEOUT_S = 120.0
+"""Cold imports and initdb on a slow disk; the demo's own aim is half of that."""
+STOP_TIMEOUT_S = 60.0
+NOTICES = 20
+LINE_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class Child:
+    """The platform: its process, where it answers, and the last lines it said."""
+
+    process: Process
+    state: dict[str, Any] = field(default_factory=dict)
+    notices: list[str] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        """Its HTTP address."""
+        return str(self.state["gateway_url"])
+
+
+@contextlib.asynccontextmanager
+async def embedded(*words: str, folder: Path, out: Output) -> AsyncIterator[Child]:
+    """Run `towpath up words` in *folder* for the length of the block; raises ProblemError when it can't be started."""
+    if importlib.util.find_spec("towpath_embedded") is None:
+        raise ProblemError(problem("binary_missing", "towpath_embedded is not installed here"))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "towpath_embedded", "up", "--json", *words,
+        cwd=folder, stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, stderr=PIPE, limit=LINE_BYTES,
+    )  # fmt: skip
+    child = Child(process)
+    listening = asyncio.create_task(_listen(child, out))
+    try:
+        child.state = await _ready(child)
+        yield child
+    finally:
+        await _stop(process)
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
+
+
+async def _listen(child: Child, out: Output) -> None:
+    """Show what the platform says beside its address, and keep the end of it."""
+    stream = child.process.stderr
+    assert stream is not None
+    while line := await stream.readline():
+        text = one_line(line.decode("utf-8", "replace"), 200)
+        if text:
+            child.notices = [*child.notices[1 - NOTICES :], text]
+            out.say(f"  {text}", "dim")
+
+
+async def _ready(child: Child) -> dict[str, Any]:
+    stream = child.process.stdout
+    assert stream is not None
+    try:
+        async with asyncio.timeout(READY_TIMEOUT_S):
+            line = await stream.readline()
+    except TimeoutError as error:
+        raise ProblemError(_failed(child, f"not ready within {READY_TIMEOUT_S:.0f} s")) from error
+    try:
+        said = json.loads(line)
+    except ValueError as error:
+        await child.process.wait()
+        raise ProblemError(_failed(child, f"it ended with status {child.process.returncode}")) from error
+    if "gateway_url" not in said:
+        raise ProblemError(Problem.model_validate(said))
+    state: dict[str, Any] = said
+    return state
+
+
+def _failed(child: Child, why: str) -> Problem:
+    return problem("service_failed", "; ".join([f"the platform: {why}", *child.notices]))
+
+
+async def _stop(process: Process) -> None:
+    """End the child and wait for it, even while this task is being cancelled: nothing may stay behind."""
+    if process.returncode is not None:
+        return
+    process.terminate()
+    waiting = asyncio.ensure_future(process.wait())
+    try:
+        await asyncio.wait_for(asyncio.shield(waiting), STOP_TIMEOUT_S)
+    except TimeoutError:
+        process.kill()
+        await waiting
+    except asyncio.CancelledError:
+        await asyncio.wait({waiting}, timeout=STOP_TIMEOUT_S)
+        raise

@@ -1,0 +1,34 @@
+"""`towpath explain CODE` and `towpath version`."""
+
+import difflib
+from importlib.metadata import version as installed
+from platform import python_version
+
+from towpath.cli.shared.options import PRINTED, Printed
+from towpath.cli.shared.output import Column
+from towpath_contracts.problems.registry import REGISTRY, ProblemError, problem
+
+
+def explain(code: str | None = None, /, *, printed: Printed = PRINTED) -> None:
+    """Say what a problem code means and what to do about it; without a code, list them all.
+
+    Args:
+        code: A code as an error shows it, such as gate_settled.
+    """
+    columns = (Column("code", "code"), Column("status", "status"), Column("title", "title"), Column("remedy", "remedy"))
+    kinds = [kind._asdict() for kind in REGISTRY.values()]
+    if code is None:
+        printed.out().rows("problems", kinds, columns, empty="There are no codes.")
+        return
+    name = code.removeprefix("urn:towpath:problem:")
+    if name not in REGISTRY:
+        near = difflib.get_close_matches(name, REGISTRY, n=3)
+        hint = f"; near it: {', '.join(near)}" if near else ""
+        raise ProblemError(problem("not_found", f"no problem has the code {code}{hint}", remedy="towpath explain"))
+    printed.out().record(REGISTRY[name]._asdict(), columns)
+
+
+def version(*, printed: Printed = PRINTED) -> None:
+    """Print the version."""
+    row = {"towpath": installed("towpath"), "python": python_version()}
+    printed.out().record(row, (Column("towpath", "towpath"), Column("python", "python")))

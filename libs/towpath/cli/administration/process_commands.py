@@ -1,0 +1,65 @@
+"""Commands that become another program: `up`, `worker`, `serve`.
+
+Services are started with `python -m` and never imported here; the command line goes on to them as it
+is, so this file knows none of their options.
+"""
+
+import importlib.util
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from towpath.cli.shared.options import STATE, running_state
+from towpath_contracts.problems.registry import ProblemError, problem
+
+Words = Annotated[str, Parameter(allow_leading_hyphen=True, show=False)]
+
+SERVICES = ("gateway", "orchestrator", "decider", "tas", "worker", "log_writer", "watchdog")
+
+
+def become(module: str, *words: str) -> None:
+    """Replace this process by `python -m module words`; raises ProblemError where the module isn't installed."""
+    if importlib.util.find_spec(module) is None:
+        raise ProblemError(problem("binary_missing", f"{module} is not installed here"))
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-m", module, *words])  # noqa: S606 - a fixed program, no shell
+
+
+def up(*words: Words) -> None:
+    """Start the whole platform on this machine; `towpath up --help` lists its options."""
+    become("towpath_embedded", "up", *words)
+
+
+def worker(*words: Words) -> None:
+    """Run a tool worker; `towpath worker --help` lists its options."""
+    join_platform("worker")
+    become("towpath_worker", *words)
+
+
+def join_platform(user: str) -> None:
+    """Let a program find the platform that runs on ./.towpath as *user*, unless the environment names a broker."""
+    from towpath_fabric.settings import Settings
+
+    state = running_state(STATE)
+    if state is None or Settings().model_fields_set & {"nats_url", "nats_user"}:
+        return
+    try:
+        passwords = json.loads(Path(state["nats_passwords"]).read_text("utf-8"))
+        variables = {"URL": state["nats_url"], "USER": user, "PASSWORD": passwords[user]}
+    except (OSError, ValueError, KeyError) as error:
+        raise ProblemError(problem("file_missing", f"the broker's password can't be read: {error}")) from error
+    for name, value in variables.items():
+        os.putenv(f"TOWPATH_NATS_{name}", value)  # for the program this process becomes; nothing here reads it
+
+
+def serve(role: str, /, *words: Words) -> None:
+    """Run one service in this process, with its settings from TOWPATH_*."""
+    name = role.replace("-", "_")
+    if name not in SERVICES:
+        detail = f"{role} is no service; there are {', '.join(SERVICES)}"
+        raise ProblemError(problem("not_found", detail, remedy="Name one of them: towpath serve gateway."))
+    become(f"towpath_{name}", *words)

@@ -1,0 +1,92 @@
+"""`towpath streams`: what the broker must have before the services can use it."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from towpath.cli.shared.options import PRINTED, Printed, examples
+from towpath.cli.shared.output import Column
+from towpath_contracts.problems.registry import ProblemError, problem
+
+app = App(name="streams", help="Declare the broker's streams and consumers, and who may use them.")
+
+CONNECT_TIMEOUT_S = 5
+
+
+@app.command(help_epilogue=examples("towpath streams ensure", "towpath streams ensure --nats-url nats://host:4222"))
+async def ensure(
+    *,
+    nats_url: Annotated[str, Parameter(env_var="TOWPATH_NATS_URL")] = "nats://127.0.0.1:4222",
+    nats_user: Annotated[str | None, Parameter(env_var="TOWPATH_NATS_USER")] = None,
+    nats_password: Annotated[str | None, Parameter(env_var="TOWPATH_NATS_PASSWORD", show_default=False)] = None,
+    printed: Printed = PRINTED,
+) -> None:
+    """Create or update every stream and consumer; nothing is deleted.
+
+    With an nkey, credentials or TLS: TOWPATH_NATS_NKEY_FILE, _CREDS_FILE, _TLS_CA, _TLS_CERT, _TLS_KEY.
+
+    Args:
+        nats_url: The broker.
+        nats_user: The user that may declare streams: deploy.
+        nats_password: Its password.
+    """
+    import nats
+    from nats.errors import Error, NoServersError
+
+    from towpath_contracts.streams import CONSUMERS, STREAMS
+    from towpath_fabric.nats.streams import ensure_streams
+
+    login = _login(nats_url, nats_user, nats_password)
+    try:
+        connection = await nats.connect(
+            nats_url,
+            **login,
+            inbox_prefix=b"_INBOX_deploy",
+            connect_timeout=CONNECT_TIMEOUT_S,
+            allow_reconnect=False,
+        )
+    except (OSError, TimeoutError, NoServersError, Error) as error:
+        detail = f"NATS at {nats_url}: {type(error).__name__} {error}".strip()
+        raise ProblemError(
+            problem("unavailable", detail, remedy="Check the address, the user and the server.")
+        ) from error
+    try:
+        await ensure_streams(connection)
+    finally:
+        await connection.close()
+    rows = [{"stream": s.name, "consumers": [c.durable for c in CONSUMERS if c.stream == s.name]} for s in STREAMS]
+    columns = (Column("stream", "stream"), Column("consumers", lambda row: ", ".join(row["consumers"])))
+    printed.out().rows("streams", rows, columns, empty="There are none.")
+
+
+def _login(nats_url: str, user: str | None, password: str | None) -> dict[str, Any]:
+    """Return what `nats.connect` is given beside the address; raises ProblemError for a login that can't be."""
+    from pydantic import SecretStr, ValidationError
+
+    from towpath_fabric.nats.login import BrokerLoginError, connect_options
+    from towpath_fabric.settings import BrokerSettings
+
+    try:
+        secret = None if password is None else SecretStr(password)
+        return connect_options(BrokerSettings(nats_url=nats_url, nats_user=user, nats_password=secret))
+    except (BrokerLoginError, ValidationError) as error:
+        raise ProblemError(problem("request_invalid", str(error))) from error
+
+
+@app.command(help_epilogue=examples("towpath streams authority > deploy/authority.conf"))
+def authority(*callers: str, credentials: Path = Path("deploy/credentials.yaml")) -> None:
+    """Print the accounts and users of the broker and their rights, for nats-server to include.
+
+    Passwords are not in it: the server reads them from its environment, NATS_PASSWORD_<USER>. Who has an nkey in the
+    list of credentials has no password.
+
+    Args:
+        callers: More programs that submit tasks over NATS; each becomes a user of that name.
+        credentials: The list of workers and of such programs.
+    """
+    from towpath.cli.administration.broker_credentials import authority_configuration, load
+
+    listed = load(credentials)
+    every = listed.model_copy(update={"clients": tuple(dict.fromkeys((*listed.clients, *callers)))})
+    print(authority_configuration(every.users(), every.nkeys), end="")

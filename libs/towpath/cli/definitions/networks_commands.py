@@ -1,0 +1,116 @@
+"""`towpath networks`: validate, publish and look at networks."""
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from towpath.cli.shared.options import COMMON, Common, examples
+from towpath.cli.shared.output import Column
+from towpath_contracts.networks.flow import write_flow
+from towpath_contracts.networks.spec import NetworkVersion
+from towpath_contracts.networks.swarm import CompiledSwarm
+
+app = App(name="networks", help="Validate, publish and look at networks.")
+
+_LIST = (
+    Column("network", "name"),
+    Column("version", "version"),
+    Column("digest", lambda row: row["digest"][:19]),
+    Column("published", lambda row: str(row["published_at"])[:19].replace("T", " ")),
+    Column("by", "published_by"),
+)
+
+
+@app.command(help_epilogue=examples("towpath networks validate network.yaml"))
+async def validate(file: Path, /, *, common: Common = COMMON) -> None:
+    """Say whether a network could be published; every problem is listed, and nothing is made.
+
+    Args:
+        file: A YAML file with kind: Network.
+    """
+    async with common.asking() as client:
+        version = await client.networks.validate(file)
+    out = common.out()
+    if out.for_people:
+        out.say(f"{file} is valid: {version.name}")
+    else:
+        out.data(_row(version))
+
+
+@app.command(help_epilogue=examples("towpath networks publish network.yaml", "towpath networks publish a.yaml b.yaml"))
+async def publish(*files: Path, common: Common = COMMON) -> None:
+    """Publish networks; one equal to its current version makes no new version.
+
+    Args:
+        files: YAML files with kind: Network.
+    """
+    async with common.asking() as client:
+        versions = [await client.networks.publish(file) for file in files]
+    columns = (*_LIST[:3], Column("", lambda row: "unchanged" if row["unchanged"] else "published"))
+    common.out().rows("networks", [_row(version) for version in versions], columns, empty="No file was named.")
+
+
+@app.command(name="list", help_epilogue=examples("towpath networks list", "towpath networks list -o json"))
+async def list_networks(*, common: Common = COMMON) -> None:
+    """List the current version of every network."""
+    async with common.asking() as client:
+        found = await client.networks.list()
+    hint = "No network is published. Publish one: towpath networks publish FILE."
+    common.out().rows("networks", [_row(version) for version in found.networks], _LIST, empty=hint)
+
+
+@app.command(help_epilogue=examples("towpath networks show support", "towpath networks show support --version 2"))
+async def show(
+    name: str,
+    /,
+    *,
+    number: Annotated[int | None, Parameter(name="--version")] = None,
+    common: Common = COMMON,
+) -> None:
+    """Show a version of a network: its agents, tools and routes.
+
+    Args:
+        name: The network.
+        number: Which version; the current one where it isn't given.
+    """
+    async with common.asking() as client:
+        version = await client.networks.show(name, version=number)
+    out = common.out()
+    out.record(version.model_dump(mode="json"), (*_LIST[:2], Column("digest", "digest"), *_LIST[3:]))
+    if out.for_people and version.snapshot is not None:
+        columns = (
+            Column("agent", "key"),
+            Column("model", "model"),
+            Column("tools", lambda row: " ".join(row["equipped_tools"])),
+            Column("routes", lambda row: " ".join(row["allowed_routes"])),
+            Column("responds", lambda row: "yes" if row["allow_respond"] else "no"),
+        )
+        out.say("")
+        agents = [agent.model_dump(mode="json") for agent in version.snapshot.agents.values()]
+        out.rows("agents", agents, columns, empty="It has no agents.")
+        for line in _swarm_lines(version.snapshot.swarm):
+            out.say(line)
+
+
+def _swarm_lines(swarm: CompiledSwarm | None, name: str = "") -> list[str]:
+    """Say how the members of a swarm work together, and those of the swarms in it; nothing for other networks."""
+    if swarm is None:
+        return []
+    nested = [line for inner, one in swarm.swarms.items() for line in _swarm_lines(one, inner)]
+    return [f"{name or 'swarm'}: {swarm.mode}, {_manner(swarm)}", *nested]
+
+
+def _manner(swarm: CompiledSwarm) -> str:
+    match swarm.mode:
+        case "workflow":
+            return write_flow(swarm.stages)
+        case "team":
+            return f"{swarm.lead} delegates to {', '.join(swarm.delegates)}"
+        case "handoff":
+            ways = (f"{agent} to {', '.join(targets)}" for agent, targets in swarm.handoffs.items() if targets)
+            return f"{swarm.lead} begins; " + ("; ".join(ways) or "nobody hands over")
+
+
+def _row(version: NetworkVersion) -> dict[str, object]:
+    return version.model_dump(mode="json", exclude={"snapshot", "spec"})

@@ -1,0 +1,126 @@
+"""`towpath tools`: what the workers offer."""
+
+import difflib
+import json
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from towpath.cli.shared.options import COMMON, Common, examples
+from towpath.cli.shared.output import Column
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.tools.calls import ToolSpec
+
+MAX_LINE_CHARS = 200
+
+app = App(name="tools", help="Look at the tools that workers offer; decide those that wait.")
+
+Version = Annotated[int, Parameter(name="--version")]
+
+
+def _parameters(row: Any) -> str:
+    required = set(row["parameters"].get("required", ()))
+    names = row["parameters"].get("properties", {})
+    return " ".join(name if name in required else f"[{name}]" for name in names)
+
+
+@app.command(name="list", help_epilogue=examples("towpath tools list", "towpath tools list -o json"))
+async def list_tools(*, common: Common = COMMON) -> None:
+    """List the registered tools; whether an agent may use one is the matrix's business."""
+    async with common.asking() as client:
+        described = await client.tools.list()
+    columns = (
+        Column("tool", "name"),
+        Column("version", lambda row: described.versions.get(row["name"])),
+        Column("toolset", "toolset"),
+        Column("effect", "effect_class"),
+        Column("held by", lambda row: described.held.get(row["name"])),
+        Column("parameters", _parameters),
+        Column("description", lambda row: row["description"].partition("\n")[0][:60]),
+    )
+    rows = [spec.model_dump(mode="json") for spec in described.tools]
+    common.out().rows("tools", rows, columns, empty="No worker has offered a tool. Start one: towpath worker MODULE.")
+
+
+@app.command(help_epilogue=examples("towpath tools proposals", "towpath tools proposals -o json"))
+async def proposals(*, common: Common = COMMON) -> None:
+    """List versions of tools that nobody has accepted; one that holds calls is of a server that defines it anew."""
+    async with common.asking() as client:
+        described = await client.tools.list(proposals=True)
+    columns = (
+        Column("tool", lambda row: row["spec"]["name"]),
+        Column("version", "version"),
+        Column("status", "status"),
+        Column("holds calls", lambda row: "yes" if row["held"] else ""),
+        Column("worker", "worker"),
+        Column("why", "reason"),
+    )
+    rows = [one.model_dump(mode="json") for one in described.proposals]
+    common.out().rows("proposals", rows, columns, empty="Nothing waits: every offered tool is accepted.")
+
+
+@app.command(help_epilogue=examples("towpath tools diff time.convert_time --version 2"))
+async def diff(name: str, /, *, number: Version, common: Common = COMMON) -> None:
+    """Show what a version that waits changes in the accepted one, line by line.
+
+    Args:
+        name: The tool.
+        number: Which version, as `towpath tools proposals` names it.
+    """
+    async with common.asking() as client:
+        described = await client.tools.list(proposals=True)
+    wanted = next((one for one in described.proposals if (one.spec.name, one.version) == (name, number)), None)
+    if wanted is None:
+        raise ProblemError(problem("not_found", f"no version {number} of {name} waits"))
+    before = next((spec for spec in described.tools if spec.name == name), None)
+    changed = spec_changes(before, wanted.spec)
+    row = {"tool": name, "version": number, "was": described.versions.get(name), "why": wanted.reason}
+    out = common.out()
+    out.record({**row, "changes": changed}, [Column(title, title) for title in row])
+    for line in changed:
+        out.say(line)
+
+
+@app.command(help_epilogue=examples("towpath tools accept orders.find --version 1 --reason 'reads our own database'"))
+async def accept(name: str, /, *, number: Version, reason: str = "", common: Common = COMMON) -> None:
+    """Take a version of a tool that waits: a weaker effect class, trusted output, or another worker's tool.
+
+    Args:
+        name: The tool.
+        number: Which version, as the worker's log names it.
+        reason: Why; it stands in the audit.
+    """
+    await _decide(name, number, reason, common, accepted=True)
+
+
+@app.command(help_epilogue=examples("towpath tools refuse orders.find --version 2 --reason 'it writes'"))
+async def refuse(name: str, /, *, number: Version, reason: str, common: Common = COMMON) -> None:
+    """Refuse a version of a tool that waits; the one before stays.
+
+    Args:
+        name: The tool.
+        number: Which version, as the worker's log names it.
+        reason: Why; it stands in the audit.
+    """
+    await _decide(name, number, reason, common, accepted=False)
+
+
+def spec_changes(before: ToolSpec | None, after: ToolSpec) -> list[str]:
+    """Return the lines of *after* that differ from *before*, as `diff -u` writes them; a server's text can't hide."""
+    old, new = (_lines(spec) for spec in (before, after))
+    found = difflib.unified_diff(old, new, "accepted", "offered", lineterm="", n=1)
+    return [line.encode("ascii", "backslashreplace").decode()[:MAX_LINE_CHARS] for line in found]
+
+
+def _lines(spec: ToolSpec | None) -> list[str]:
+    if spec is None:
+        return []
+    return json.dumps(spec.model_dump(mode="json"), indent=2, sort_keys=True, ensure_ascii=False).splitlines()
+
+
+async def _decide(name: str, number: int, reason: str, common: Common, *, accepted: bool) -> None:
+    body = {"version": number, "accept": accepted, "reason": reason}
+    async with common.asking() as client:
+        await client.request("POST", f"/v1/tools/{name}/proposal", body=body)
+    row = {"tool": name, "version": number, "accepted": accepted}
+    common.out().record(row, [Column(title, title) for title in row])

@@ -1,0 +1,1 @@
+"""`towpath run`, `runs` and `workspace`: submit a task, follow a run, read what is recorded of it."""

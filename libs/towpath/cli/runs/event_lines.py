@@ -1,0 +1,259 @@
+"""What happened in a run, one line per thing that matters, from its events.
+
+A line says who did what and how it ended; the words of models, tools and people are shown cleaned and shortened.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from uuid import UUID
+
+from towpath.cli.shared.text import brief, one_line
+from towpath_contracts.budgets import format_amount
+from towpath_contracts.decisions.decision import AskPerson, CallTools, Finish, GiveUp, Instruction, ToolCall, Transfer
+from towpath_contracts.events import log as ev
+
+_DONE, _WAITS, _FAILED, _NOTE, _UNCLEAR = "✓", "◐", "✕", "·", "?"
+_STYLES = {_DONE: "green", _WAITS: "yellow", _FAILED: "red", _NOTE: "dim", _UNCLEAR: "magenta"}
+_CLOSED = {
+    "approved": _DONE,
+    "happened": _DONE,
+    "retry": _DONE,
+    "settled": _DONE,
+    "did_not_happen": _NOTE,
+    "void": _NOTE,
+}
+"""How the end of a wait is shown; denied and expired as what they are."""
+WIDTH = 96
+
+
+class Line(NamedTuple):
+    """One line: a mark that needs no colour to be understood, who, what, and a note beside it."""
+
+    mark: str
+    who: str
+    what: str
+    note: str = ""
+
+    @property
+    def style(self) -> str:
+        """The colour of the mark."""
+        return _STYLES[self.mark]
+
+    def __str__(self) -> str:
+        text = f"{self.mark} {self.who:<8} {self.what}"
+        return f"{text:<60}  {self.note}" if self.note else text
+
+
+@dataclass(slots=True)
+class Trail:
+    """Turns a run's events into lines, in order; remembers which call an outcome belongs to."""
+
+    agent: str = ""
+    calls: dict[UUID, ToolCall] = field(default_factory=dict)
+    decided: ev.DecisionReceived | None = None
+
+    def lines(self, event: ev.AnyEvent) -> list[Line]:
+        """Return what to show for *event*; nothing for events that only the machine needs."""
+        match event:
+            case ev.DecisionRequested():
+                self.agent = event.agent_key
+            case ev.DecisionReceived():
+                self.decided = event
+            case ev.InstructionIssued():
+                return self._issued(event.instruction)
+            case ev.ToolCallEdited():
+                asked = self.calls.get(event.execution_id)
+                if asked is not None:  # from here on the call is what was executed
+                    self.calls[event.execution_id] = asked.model_copy(update={"args": event.args})
+                return [Line(_NOTE, event.by, f"changed the call: {event.tool} {brief(event.args, 60)}")]
+            case ev.ToolCallFinished():
+                return [self._finished(event)]
+            case ev.ToolCallDenied():
+                rule = f"rule {event.denial.rule}" if event.denial.rule else event.denial.violation_type
+                return [Line(_FAILED, event.agent_key, f"{self._call(event.execution_id)} denied", rule)]
+            case ev.GateOpened():
+                return [self._waits(event)]
+            case ev.GateClosed():
+                mark = _CLOSED.get(event.verdict, _FAILED)
+                said = f": {one_line(event.reason, 60)}" if event.reason else ""
+                return [Line(mark, event.by or "gate", f"{event.verdict}{said}")]
+            case _:
+                return self._others(event)
+        return []
+
+    def _others(self, event: ev.AnyEvent) -> list[Line]:
+        match event:
+            case ev.RunForked():
+                parent = event.parent
+                return [Line(_NOTE, event.by or "towpath", f"forks {parent.run_id} from step {parent.step}")]
+            case ev.DecisionMissed():
+                return [Line(_FAILED, event.agent_key, f"no decision: {event.code}", one_line(event.message, WIDTH))]
+            case ev.DecisionRefused():
+                return [Line(_NOTE, event.agent_key, f"asked again: {event.code}", one_line(event.feedback, WIDTH))]
+            case ev.LoopDetected():
+                return [
+                    Line(_NOTE, self.agent, f"repeats itself ({event.detector}, {event.count} times)", event.action)
+                ]
+            case ev.WatchdogReported() | ev.BudgetRefused():
+                return [_warned(event)]
+            case ev.NoteAdded():
+                return [Line(_NOTE, "towpath", one_line(event.text, WIDTH))]
+            case (
+                ev.StepValidated() | ev.ProgressMeasured() | ev.ConfidenceMeasured() | ev.HelpSought() | ev.BackedOff()
+            ):
+                return [_pursuit(event)]
+            case ev.CancelAccepted():
+                return [Line(_FAILED, event.by or "towpath", "cancels", one_line(event.reason, 60))]
+            case ev.RunQuarantined():
+                return [Line(_FAILED, "towpath", f"parked: {event.code}", one_line(event.message, WIDTH))]
+            case _:
+                return _thought(event)
+
+    def _issued(self, instruction: Instruction) -> list[Line]:
+        note = self._cost()
+        match instruction:
+            case CallTools(calls=calls):
+                self.calls |= {call.execution_id: call for call in calls}
+                names = ", ".join(call.tool for call in calls)
+                return [Line(_DONE, self.agent, f"decides to call {names}", note)]
+            case Transfer(target=target):
+                line = Line(_DONE, self.agent, f"hands over to {target}", note)
+                self.agent = target
+                return [line]
+            case Finish():
+                return [Line(_DONE, self.agent, "answers", note)]
+            case AskPerson():
+                return [Line(_WAITS, self.agent, "asks a person", one_line(instruction.reason, WIDTH))]
+            case GiveUp():
+                return [Line(_FAILED, self.agent, "gives up", one_line(instruction.rationale, WIDTH))]
+
+    def _cost(self) -> str:
+        if self.decided is None:
+            return ""
+        parts = [f"{self.decided.duration_ms / 1000:.1f} s"]
+        if self.decided.usage.total_tokens:
+            parts.append(f"{self.decided.usage.total_tokens} tokens")
+        if self.decided.model.startswith("scripted"):
+            parts.append("scripted")
+        return " · ".join(parts)
+
+    def _call(self, execution_id: UUID | None) -> str:
+        call = self.calls.get(execution_id) if execution_id else None
+        return f"{call.tool} {brief(call.args, 48)}".strip() if call else "a call"
+
+    def _finished(self, event: ev.ToolCallFinished) -> Line:
+        took = f"{event.duration_ms / 1000:.1f} s"
+        what = self._call(event.execution_id)
+        match event.status:
+            case "succeeded":
+                took = "found by its probe" if event.probe == "happened" else took
+                took = f"{event.settled_by} says it happened" if event.settled_by else took
+                return Line(_DONE, event.agent_key, what, f"{took} · {brief(event.result, 60)}")
+            case "unknown":
+                return Line(_UNCLEAR, event.agent_key, what, "nobody knows whether it happened")
+            case "void":
+                return Line(_NOTE, event.agent_key, what, "not started")
+            case "failed":
+                said = f"{event.failure.code}: {one_line(event.failure.message, 60)}" if event.failure else "failed"
+                return Line(_FAILED, event.agent_key, what, f"{took} · {said}")
+
+    def _waits(self, event: ev.GateOpened) -> Line:
+        return Line(
+            _WAITS, self.agent, self._call(event.execution_id), f"waits for a person · {one_line(event.reason, 60)}"
+        )
+
+
+def _warned(event: ev.WatchdogReported | ev.BudgetRefused) -> Line:
+    if isinstance(event, ev.BudgetRefused):
+        return Line(_FAILED, "towpath", "has no budget left", one_line(event.refusal.told(), 2 * WIDTH))
+    return Line(_NOTE, "watchdog", f"found {event.finding}", one_line(event.detail, WIDTH))
+
+
+def _pursuit(
+    event: "ev.StepValidated | ev.ProgressMeasured | ev.ConfidenceMeasured | ev.HelpSought | ev.BackedOff",
+) -> Line:
+    """Say what is found of a step of a goal run."""
+    match event:
+        case ev.StepValidated():
+            mark, word = (_DONE, "is good") if event.success else (_FAILED, "failed")
+            return Line(mark, event.source, f"step {event.step} {word}", one_line(event.reason, WIDTH))
+        case ev.ProgressMeasured():
+            return Line(_NOTE, event.source, f"progress {event.score:.2f}", one_line(event.reason, WIDTH))
+        case ev.ConfidenceMeasured():
+            return Line(_NOTE, event.trigger, f"confidence {event.score:.2f}", one_line(event.reason, WIDTH))
+        case ev.HelpSought():
+            return Line(_NOTE, "towpath", f"{event.tool} was denied: {event.rung}", one_line(event.target, WIDTH))
+        case ev.BackedOff():
+            return Line(_NOTE, "towpath", f"waits before attempt {event.attempt}", one_line(event.reason, WIDTH))
+
+
+def _thought(event: ev.AnyEvent) -> list[Line]:
+    """Say what a run thought of itself, and what it is told of its budget; nothing for what only the machine needs."""
+    match event:
+        case ev.Reflected():
+            mark, ending = (_NOTE, "") if event.followed else (_FAILED, ", not followed")
+            said = one_line(event.refusal or event.rationale or event.note, WIDTH)
+            return [Line(mark, "model", f"reflects: {event.verdict}{ending}", said)]
+        case ev.Summarized():
+            return [Line(_DONE, event.source, "sums up", one_line(event.summary, WIDTH))]
+        case ev.DeliverableRefused():
+            return [Line(_FAILED, "towpath", "deliverable refused", one_line("; ".join(event.problems), WIDTH))]
+        case ev.PlanAccepted() | ev.PlanStepStarted() | ev.PlanStepEnded():
+            return [_planned(event)]
+        case ev.BudgetWarned():
+            spent = f"{format_amount(event.unit, event.spent)} of {format_amount(event.unit, event.limit)}"
+            return [Line(_NOTE, "towpath", f"warned of the {event.scope} budget", f"{spent} are spent")]
+        case _:
+            return []
+
+
+def _planned(event: "ev.PlanAccepted | ev.PlanStepStarted | ev.PlanStepEnded") -> Line:
+    """Say how a plan, or the flow of a swarm, goes on."""
+    match event:
+        case ev.PlanAccepted():
+            made = {"given": "is given", "planned": "is written by a model", "flow": "is the flow"}[event.origin]
+            return Line(_NOTE, "plan", f"{one_line(event.plan.name, 40)} {made}".strip(), _steps(len(event.plan.steps)))
+        case ev.PlanStepStarted():
+            return Line(_WAITS, "plan", f"step {one_line(event.step_id, 40)} begins", _runs(len(event.inputs)))
+        case ev.PlanStepEnded():
+            report = event.report
+            mark = {"success": _DONE, "skipped": _NOTE}.get(report.status, _FAILED)
+            error = report.error or {}
+            why = f"{error.get('code', '')}: {error.get('message', '')}" if error else ""
+            return Line(mark, "plan", f"step {one_line(report.id, 40)}: {report.status}", one_line(why, WIDTH))
+
+
+def _steps(count: int) -> str:
+    return f"{count} step{'' if count == 1 else 's'}"
+
+
+def _runs(count: int) -> str:
+    return "1 agent" if count == 1 else f"{count} agents"
+
+
+def summary(finished: ev.RunFinished, seconds: float | None = None) -> Line:
+    """Return the last line of a run."""
+    took = f" in {seconds:.1f} s" if seconds is not None else ""
+    parts = [
+        f"{finished.steps} steps",
+        f"{finished.usage.model_calls} model calls",
+        f"{finished.usage.total_tokens} tokens",
+    ]
+    if finished.cost.price_known and finished.cost.usd:
+        parts.append(f"${finished.cost.usd:.4f}")
+    mark = _DONE if finished.status == "completed" else _FAILED
+    reason = "" if finished.status == "completed" else f" ({one_line(finished.reason, 60)})"
+    return Line(mark, finished.status, f"{reason.strip()}{took}".strip(), " · ".join(parts))
+
+
+def answer_text(final: object) -> str:
+    """Return the answer of a run as text: its message, how many steps of a plan went well, or all of it in one line."""
+    if isinstance(final, dict) and isinstance(final.get("steps"), list) and "success" in final:
+        good = sum(isinstance(step, dict) and step.get("status") == "success" for step in final["steps"])
+        return f"{good} of {_steps(len(final['steps']))} succeeded"
+    if isinstance(final, dict):
+        inner = final.get("payload", final)
+        if isinstance(inner, dict) and isinstance(inner.get("message"), str):
+            return str(inner["message"])
+        return brief(inner, 0)
+    return brief(final, 0)

@@ -1,0 +1,162 @@
+"""`towpath run NETWORK MESSAGE`: submit a task and follow it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+from uuid import UUID
+
+from cyclopts import Group, Parameter
+
+from towpath.cli.definitions.goal_options import GoalOptions
+from towpath.cli.definitions.objective_options import ObjectiveOptions
+from towpath.cli.definitions.plan_options import PlanOptions
+from towpath.cli.definitions.plans_commands import tell_plan
+from towpath.cli.runs.run_follower import Follower, ask_at_gate, somebody_is_there, until
+from towpath.cli.shared.exit_codes import OK, RUN_FAILED, WAITING
+from towpath.cli.shared.input_files import read_labels, read_script
+from towpath.cli.shared.options import COMMON, Common
+from towpath.client.client import Client
+from towpath.tools import seconds
+from towpath_contracts.events.log import FINAL_STATUSES
+from towpath_contracts.problems.registry import ProblemError, problem
+
+FOREVER_S = 7 * 24 * 3600.0
+"""The longest a run may take (SubmitTask.timeout_ms), so following it longer shows nothing new."""
+
+_ONE_WAY = "Leave one out: without any the run is followed to its end, and --wait 30s shows every step too."
+
+Flag = Annotated[bool, Parameter(negative="")]
+
+
+@Parameter(name="*", group=Group("The task", sort_key=20))
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What is asked beside network and message."""
+
+    script: Path | None = None
+    "A JSON file with the decisions to play instead of asking a model."
+    model: str | None = None
+    "Ask this model, such as gemini:gemini-2.5-flash, whatever the network says."
+    agent: str | None = None
+    "Begin with this agent instead of the network's default one."
+    label: Annotated[tuple[str, ...], Parameter(negative="")] = ()
+    "key=value; may be given more than once."
+    idempotency_key: str | None = None
+    "The same key and task give the same run for 24 hours."
+    max_steps: int | None = None
+    "Stop after so many steps."
+    usd: float | None = None
+    "Spend at most so many dollars; each call reserves its worst case first (docs/budgets.md)."
+    tokens: int | None = None
+    "Use at most so many tokens of models; each call reserves its worst case first: below about 12000 none is made."
+    model_calls: int | None = None
+    "Ask models at most so often."
+    tool_calls: int | None = None
+    "Call tools at most so often."
+    debug: Flag = False
+    "Keep prompts and model answers in the record."
+
+    def options(self) -> dict[str, Any]:
+        """Return the fields of SubmitTask that were given; raises ProblemError for a bad file or label."""
+        given: dict[str, Any] = {
+            "model": self.model,
+            "agent_key": self.agent,
+            "idempotency_key": self.idempotency_key,
+            "max_steps": self.max_steps,
+            "labels": read_labels(self.label),
+            "debug": self.debug,
+            "budget": self._budget(),
+        }
+        if self.script is not None:
+            given |= {"script": read_script(self.script), "model": self.model or "scripted:task"}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def _budget(self) -> dict[str, Any] | None:
+        given = {"usd": self.usd, "tokens": self.tokens, "model_calls": self.model_calls}
+        given["tool_calls"] = self.tool_calls
+        return {name: value for name, value in given.items() if value is not None} or None
+
+
+@Parameter(name="*", group=Group("Until when", sort_key=10))
+@dataclass(frozen=True, kw_only=True)
+class Until:
+    """How long to stay with the run."""
+
+    watch: Flag = False
+    "Show every step until the end; what is done without a choice."
+    detach: Flag = False
+    "Print the run's id and leave."
+    wait: str | None = None
+    "Wait at most this long, such as 30s or 5m; then the exit code is 5, and the run goes on."
+
+    def limit_s(self) -> float:
+        """Return how long to follow, in seconds; raises ProblemError where two ways were chosen."""
+        if self.watch + self.detach + (self.wait is not None) > 1:
+            raise ProblemError(
+                problem("request_invalid", "choose one of --watch, --detach and --wait", remedy=_ONE_WAY)
+            )
+        if self.detach:
+            return 0.0
+        try:
+            return FOREVER_S if self.wait is None else seconds(self.wait)
+        except (TypeError, ValueError) as error:
+            raise ProblemError(problem("request_invalid", f"--wait: {error}")) from error
+
+
+_TASK = Task()
+_GOAL = GoalOptions()
+_OBJECTIVE = ObjectiveOptions()
+_PLAN = PlanOptions()
+_UNTIL = Until()
+
+
+async def run(
+    network: str,
+    message: str = "",
+    /,
+    *,
+    how: Until = _UNTIL,
+    task: Task = _TASK,
+    aim: GoalOptions = _GOAL,
+    objective: ObjectiveOptions = _OBJECTIVE,
+    steps: PlanOptions = _PLAN,
+    common: Common = COMMON,
+) -> int:
+    """Submit a task and follow it; the exit code says how it ended.
+
+    Args:
+        network: The published network that runs it.
+        message: What it is about.
+    """
+    limit_s = how.limit_s()
+    options = task.options() | aim.options() | objective.options() | steps.options()
+    out = common.out()
+    async with common.asking() as client:
+        accepted = await client.submit(network, message, **options)
+        if how.detach:
+            if out.for_people:
+                out.say(str(accepted.run_id))
+            else:
+                out.data(accepted.model_dump(mode="json"))
+            return OK
+        out.say(f"  run {accepted.run_id}  {accepted.network}@v{accepted.version}", "bold")
+        asker = ask_at_gate if out.for_people and somebody_is_there() and how.wait is None else None
+        await until(limit_s, Follower(client, out, asker).follow(accepted.run_id))
+        return await conclude(client, accepted.run_id, common)
+
+
+async def conclude(client: Client, run_id: UUID, common: Common) -> int:
+    """Print the run as it stands and return the exit code that says how it stands."""
+    view = await client.get(run_id)
+    out = common.out()
+    if out.for_people:
+        await tell_plan(client, view, out)
+    if not out.for_people:
+        out.data(view.model_dump(mode="json"))
+    elif view.status not in FINAL_STATUSES:
+        out.say(f"  {view.status}: it goes on; follow it with: towpath runs watch {run_id}", "yellow")
+    else:
+        out.say(f"\n  record: towpath runs show {run_id} · audit: towpath audit search --run {run_id}", "dim")
+    if view.status == "completed":
+        return OK
+    return RUN_FAILED if view.status in FINAL_STATUSES else WAITING

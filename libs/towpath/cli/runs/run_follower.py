@@ -1,0 +1,189 @@
+"""Following a run: its events as lines for a person or as JSON lines for a program, and asking at its gates.
+
+Following never changes a run but by the word a person gives at a gate, and stopping to follow never stops the run.
+"""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from towpath.cli.runs.event_lines import Trail, answer_text, summary
+from towpath.cli.shared.output import Output, aside
+from towpath.cli.shared.text import clean, one_line, plain_json
+from towpath.client.client import Client
+from towpath_contracts.events.log import AnyEvent, DecisionRequested, GateOpened, LogEntry, RunFinished
+from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.switches import PAUSED
+from towpath_readings.stream.tree import TreeEntry
+
+_DOUBT = (("worker", "worker"), ("claimed", "claimed_at"), ("lease until", "lease_until"), ("its probe said", "probe"))
+
+UNANSWERED_S = 5.0
+"""After so long without a word a request to an agent in user code is said to wait."""
+
+GateAsker = Callable[[Client, GateOpened, Output], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Follower:
+    """Shows one run. *at_gate* is asked whenever a gate opens that still waits; None only shows it."""
+
+    client: Client
+    out: Output
+    at_gate: GateAsker | None = None
+    trail: Trail = field(default_factory=Trail)
+    children: bool = False
+    """Whether the runs below are followed too, each line of theirs with the names that lead to it."""
+
+    began: LogEntry | None = None
+    patience_s: float = UNANSWERED_S
+    _unanswered: asyncio.TimerHandle | None = field(default=None, init=False)
+    _below: dict[UUID, Trail] = field(default_factory=dict, init=False)
+
+    async def follow(self, run_id: UUID, after: int = 0) -> RunFinished | None:
+        """Show every event after seq *after* until the run ends; returns its end."""
+        try:
+            async for entry in self.client.events(run_id, after, children=self.children):
+                if isinstance(entry, TreeEntry) and entry.path:
+                    await self._show_below(entry)
+                    continue
+                await self._show(entry)
+                if isinstance(entry.event, RunFinished):
+                    return entry.event
+        finally:
+            self._expect(None)
+        return None
+
+    async def _show_below(self, entry: TreeEntry) -> None:
+        """Show an event of a child run, under its names; its gates are the family's."""
+        if self.out.format == "jsonl":
+            print(plain_json(entry.model_dump(mode="json")), flush=True)
+        where = one_line("/".join(entry.path), 40)
+        for line in self._below.setdefault(entry.run_id, Trail()).lines(entry.event):
+            self.out.say(f"    {where} {line}", line.style)
+        if isinstance(entry.event, RunFinished):
+            self.out.say(f"    {where} · {entry.event.status}: {one_line(entry.event.reason, 60)}", "dim")
+        elif isinstance(entry.event, GateOpened):
+            await (self.at_gate or _tell_of_gate)(self.client, entry.event, self.out)
+
+    def _expect(self, event: AnyEvent | None) -> None:
+        """Say after a while that nobody answers, where *event* asks an agent in user code and no other comes."""
+        if self._unanswered is not None:
+            self._unanswered.cancel()
+            self._unanswered = None
+        if isinstance(event, DecisionRequested) and event.model.startswith("agent:"):
+            name = event.model.partition(":")[2]
+            said = f"waits for an agent named {name}; serve it with: towpath agents serve MODULE:CLASS"
+            self._unanswered = asyncio.get_running_loop().call_later(self.patience_s, aside, said)
+
+    async def _show(self, entry: LogEntry) -> None:
+        self.began = self.began or entry
+        self._expect(entry.event)
+        if self.out.format == "jsonl":
+            print(plain_json(entry.model_dump(mode="json")), flush=True)
+        for line in self.trail.lines(entry.event):
+            self.out.say(f"  {line}", line.style)
+        if isinstance(entry.event, RunFinished):
+            seconds = (entry.at - self.began.at).total_seconds()
+            line = summary(entry.event, seconds)
+            self.out.say(f"  {line}", line.style)
+            self.out.say(f"\n{answer_text(entry.event.final)}")
+        elif isinstance(entry.event, GateOpened):
+            await (self.at_gate or _tell_of_gate)(self.client, entry.event, self.out)
+
+
+async def ask_at_gate(client: Client, gate: GateOpened, out: Output) -> None:
+    """Ask the person at the terminal to decide, unless somebody already has."""
+    if (await client.gates.show(gate.gate_id)).status != "pending":
+        return
+    if gate.approval_id is None:
+        _show_doubt(gate, out)
+        return
+    for change in gate.detail.get("changes", ()):
+        out.say(f"    changed since it was asked: {one_line(change)}", "yellow")
+    digest = gate.detail.get("digest")
+    while True:
+        word = ask("    approve? [a]pprove [d]eny [s]kip ").strip().lower()[:1]
+        if word == "s":
+            out.say(f"    still waiting; later: towpath gates approve {gate.gate_id}")
+            return
+        if word in {"a", "d"}:
+            reason = ask("    reason: ").strip()
+            try:
+                if word == "a":
+                    await client.gates.approve(gate.gate_id, reason=reason, digest=digest)
+                else:
+                    await client.gates.deny(gate.gate_id, reason, digest=digest)
+            except ProblemError as error:
+                out.say(f"    {error.problem.code}: {error.problem.detail} {error.problem.remedy}", "red")
+            else:
+                return
+
+
+async def _tell_of_gate(client: Client, gate: GateOpened, _out: Output) -> None:
+    """Say where nobody can be asked that the run waits, and how it is settled: on stderr, stdout is a program's."""
+    if (await client.gates.show(gate.gate_id)).status == "pending":
+        print(clean(how_to_settle(gate)), file=sys.stderr, flush=True)
+
+
+def how_to_settle(gate: GateOpened) -> str:
+    """Return one line: what waits, and the commands that let it go on."""
+    waits = f"waiting at gate {gate.gate_id} ({one_line(gate.reason, 80) or gate.gate_type})"
+    if gate.gate_type == PAUSED:
+        return f"{waits}; only the switch opens it: towpath switches list"
+    if gate.approval_id is None:
+        words = gate.detail.get("verdicts", ("approved", "denied"))
+        return f"{waits}; settle it with: towpath gates resolve {gate.gate_id} {'|'.join(words)} --reason …"
+    return f"{waits}; settle it with: towpath gates approve {gate.gate_id}, or deny {gate.gate_id} --reason …"
+
+
+def _show_doubt(gate: GateOpened, out: Output) -> None:
+    if gate.gate_type == PAUSED:
+        out.say("    only the switch opens it: towpath switches list", "yellow")
+        return
+    if gate.execution_id is None:
+        out.say(f"    {how_to_settle(gate)}", "yellow")
+        return
+    for line in doubt_lines(gate.detail):
+        out.say(f"    {line}", "yellow")
+    out.say(f"    decide with: towpath gates resolve {gate.gate_id} VERDICT --reason …", "yellow")
+
+
+def doubt_lines(detail: Mapping[str, Any]) -> list[str]:
+    """Return what is known of a call that nobody can answer for, as a person has to weigh it."""
+    lines = [f"{name}: {one_line(str(detail[key]))}" for name, key in _DOUBT if detail.get(key)]
+    if detail.get("retry_warning"):
+        lines.append(f"retry: {detail['retry_warning']}")
+    return lines
+
+
+def ask(question: str) -> str:
+    """Read one line from the terminal. Ctrl-C interrupts the question too, which asyncio's own handler would not."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return input(question)
+    except EOFError:
+        return "s"
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def somebody_is_there() -> bool:
+    """Whether a person sits at this terminal and can be asked."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+async def until(limit_s: float, following: Awaitable[RunFinished | None]) -> RunFinished | None:
+    """Return what *following* returns, or None when *limit_s* seconds are over first."""
+    scope = asyncio.timeout(limit_s)
+    try:
+        async with scope:
+            return await following
+    except TimeoutError:
+        if not scope.expired():
+            raise
+        return None

@@ -1,0 +1,245 @@
+"""`towpath runs`: list, show, watch, page through and cancel runs."""
+
+from typing import Annotated, Any, Literal
+
+from cyclopts import App, Parameter
+
+from towpath.cli.definitions import goal_options
+from towpath.cli.definitions.plans_commands import tell_plan
+from towpath.cli.runs import stored_run_commands
+from towpath.cli.runs.event_lines import Trail, answer_text
+from towpath.cli.runs.run_command import conclude
+from towpath.cli.runs.run_follower import Follower, ask_at_gate, somebody_is_there
+from towpath.cli.shared import short_ids
+from towpath.cli.shared.exit_codes import OK
+from towpath.cli.shared.options import COMMON, Common, examples
+from towpath.cli.shared.output import Column, Output
+from towpath.cli.shared.text import one_line, plain_json
+from towpath_contracts.runs.children import ChildNode
+
+Kind = Literal["network", "swarm", "goal", "background", "plan"]
+
+app = App(name="runs", help="Look at runs, follow and cancel them; replay, export and fork what is stored.")
+stored_run_commands.add_to(app)
+goal_options.add_to(app)
+
+
+def _network(row: Any) -> str:
+    return f"{row['network']}@v{row['version']}"
+
+
+def _tokens(row: Any) -> str:
+    if row["usage"] is None:
+        return ""
+    usd = row["cost"]["usd"]
+    money = f" · ${usd:.4f}" if usd else ""
+    return f"{row['usage']['model_calls']} calls · {row['usage']['total_tokens']} tokens{money}"
+
+
+def _parent(row: Any) -> str:
+    parent = row.get("forked_from")
+    return f"from {parent['run_id']} before step {parent['step']}" if parent else ""
+
+
+_LIST = (
+    Column("run", "run_id"),
+    Column("status", "status"),
+    Column("network", _network),
+    Column("step", lambda row: f"{row['step']}/{row['max_steps']}"),
+    Column("created", lambda row: str(row["created_at"])[:19].replace("T", " ")),
+    Column("message", lambda row: row["user_message"][:60]),
+)
+_SHOW = (
+    Column("run", "run_id"),
+    Column("status", lambda row: f"{row['status']} {row['reason']}".strip()),
+    Column("waits", lambda row: "; ".join(row.get("waits", ()))),
+    Column("kind", lambda row: "" if row["kind"] == "network" else row["kind"]),
+    Column("network", _network),
+    Column("parent", "parent_run_id"),
+    Column("forked", _parent),
+    Column("agent", "agent_key"),
+    Column("caller", "caller"),
+    Column("message", "user_message"),
+    Column("step", lambda row: f"{row['step']} of at most {row['max_steps']}"),
+    Column("labels", lambda row: " ".join(f"{name}={value}" for name, value in row["labels"].items())),
+    Column("created", "created_at"),
+    Column("ended", "ended_at"),
+    Column("used", _tokens),
+    Column("answer", lambda row: answer_text(row["final"]) if row["final"] is not None else ""),
+)
+
+
+_EFFECT_MARKS = {
+    "happened": ("✓", "green"),
+    "failed": ("✕", "red"),
+    "did_not_happen": ("·", "dim"),
+    "unknown": ("?", "magenta"),
+    "open": ("◐", "yellow"),
+}
+
+
+@app.command(name="list", help_epilogue=examples("towpath runs list", "towpath runs list --status waiting -o json"))
+async def list_runs(
+    *,
+    status: str | None = None,
+    network: str | None = None,
+    label: str | None = None,
+    kind: Kind | None = None,
+    parent: str | None = None,
+    depth: int | None = None,
+    limit: int = 50,
+    common: Common = COMMON,
+) -> None:
+    """List runs, newest first.
+
+    Args:
+        status: Only these: queued, running, waiting, completed, failed, …
+        network: Only runs of this network.
+        label: Only runs with this key=value.
+        kind: Only runs of this kind.
+        parent: Only children of this run.
+        depth: Only runs that stand so deep; 0 are those that somebody submitted.
+        limit: How many, at most 200.
+    """
+    async with common.asking() as client:
+        above = None if parent is None else await short_ids.run_id(client, parent)
+        wanted = {"status": status, "network": network, "label": label, "kind": kind, "depth": depth}
+        page = await client.runs(**wanted, parent_run_id=above, limit=limit)
+    rows = [run.model_dump(mode="json") for run in page.runs]
+    hint = "There are no such runs. Start one: towpath run NETWORK MESSAGE."
+    common.out().rows("runs", rows, _LIST, empty=hint)
+
+
+@app.command(help_epilogue=examples("towpath runs show 0192f3", "towpath runs show 0192f3 -o json"))
+async def show(run: str, /, *, common: Common = COMMON) -> None:
+    """Show a run: how it stands, what it did, its answer.
+
+    Args:
+        run: The run's id, or its beginning or end.
+    """
+    async with common.asking() as client:
+        run_id = await short_ids.run_id(client, run)
+        view = await client.get(run_id)
+        out = common.out()
+        out.record(view.model_dump(mode="json"), _SHOW)
+        if out.for_people:
+            out.say("")
+            trail = Trail()
+            async for entry in _stored(client, run_id, 0):
+                for line in trail.lines(entry.event):
+                    out.say(f"  {line}", line.style)
+            await tell_plan(client, view, out)
+            if view.effects:
+                out.say("\n  what became of its calls:")
+                _tell_effects(out, view)
+
+
+@app.command(help_epilogue=examples("towpath runs tree 0192f3", "towpath runs tree 0192f3 -o json"))
+async def tree(run: str, /, *, common: Common = COMMON) -> None:
+    """Show a run and its child runs.
+
+    Args:
+        run: The run's id, or its beginning or end.
+    """
+    async with common.asking() as client:
+        top = await client.tree(await short_ids.run_id(client, run))
+    out = common.out()
+    if not out.for_people:
+        out.data(top.model_dump(mode="json"))
+        return
+    _grow(out, top, "")
+    if top.truncated:
+        out.say("More runs stand below it than are shown. Ask for one of its child runs to see what is below that.")
+
+
+def _grow(out: Output, node: ChildNode, indent: str) -> None:
+    said = one_line(node.user_message)[:60]
+    what = f" [{one_line(node.subject or node.purpose, 40)}]" if node.subject or node.purpose else ""
+    kind = "" if node.kind == "network" else f" {node.kind}"
+    stands = f"{node.run_id}{what}{kind} {node.agent_key} {node.status} {node.reason}".rstrip()
+    out.say(f"{indent}{stands} · step {node.step} · {said}".rstrip())
+    for child in node.children:
+        _grow(out, child, f"{indent}  ")
+
+
+@app.command(help_epilogue=examples("towpath runs watch 0192f3", "towpath runs watch 0192f3 --children -o jsonl"))
+async def watch(run: str, /, *, after: int = 0, children: bool = False, common: Common = COMMON) -> int:
+    """Follow a run until it ends; the exit code says how it ended.
+
+    Args:
+        run: The run's id, or its beginning or end.
+        after: Begin after this event.
+        children: Follow its child runs too, each under the names that lead to it.
+    """
+    async with common.asking() as client:
+        run_id = await short_ids.run_id(client, run)
+        out = common.out()
+        asker = ask_at_gate if out.for_people and somebody_is_there() else None
+        await Follower(client, out, asker, children=children).follow(run_id, after)
+        return await conclude(client, run_id, common)
+
+
+@app.command(help_epilogue=examples("towpath runs events 0192f3 -o jsonl", "towpath runs events 0192f3 --after 12"))
+async def events(run: str, /, *, after: int = 0, common: Common = COMMON) -> None:
+    """Print the events that a run has by now, in order.
+
+    Args:
+        run: The run's id, or its beginning or end.
+        after: Begin after this event.
+    """
+    columns = (
+        Column("seq", "seq"),
+        Column("at", lambda row: str(row["at"])[11:23]),
+        Column("event", lambda row: row["event"]["type"]),
+        Column("content", lambda row: plain_json({k: v for k, v in row["event"].items() if k != "type"})[:160]),
+    )
+    async with common.asking() as client:
+        run_id = await short_ids.run_id(client, run)
+        rows = [entry.model_dump(mode="json") async for entry in _stored(client, run_id, after)]
+    common.out().rows("events", rows, columns, empty="The run has no events after that one.")
+
+
+@app.command(help_epilogue=examples("towpath runs cancel 0192f3 --reason 'wrong order'"))
+async def cancel(
+    run: str, /, *, reason: str = "", wait: Annotated[bool, Parameter(negative="")] = False, common: Common = COMMON
+) -> int:
+    """Ask a run to stop; nothing of it starts any more, and what already runs is told to end.
+
+    Args:
+        run: The run's id, or its beginning or end.
+        reason: Why; it stands in the record.
+        wait: Wait until it has stopped.
+    """
+    async with common.asking() as client:
+        run_id = await short_ids.run_id(client, run)
+        await client.cancel(run_id, reason)
+        view = await client.result(run_id) if wait else await client.get(run_id)
+    out = common.out()
+    out.record(view.model_dump(mode="json"), _SHOW[:2])
+    if out.for_people:
+        _tell_effects(out, view)
+    return OK
+
+
+def _tell_effects(out: Output, view: Any) -> None:
+    """Say what became of the calls of a run that was stopped, one line each."""
+    if view.effects_left_out:
+        out.say(f"  … {view.effects_left_out} earlier calls", "dim")
+    for effect in view.effects:
+        mark, style = _EFFECT_MARKS[effect.outcome]
+        said = f" ({one_line(effect.source, 40)})" if effect.source else ""
+        out.say(f"  {mark} {effect.tool:<24} {effect.outcome}{said}  {effect.execution_id}", style)
+
+
+async def _stored(client: Any, run_id: Any, after: int) -> Any:
+    """Yield the events a run has now, page by page, without waiting for more."""
+    from towpath_contracts.runs.views import EventPage
+
+    while True:
+        answer = await client.request("GET", f"/v1/runs/{run_id}/events", query={"after": after, "limit": 500})
+        page = EventPage.model_validate(answer)
+        for entry in page.entries:
+            yield entry
+        if not page.entries:
+            return
+        after = page.entries[-1].seq

@@ -1,0 +1,216 @@
+"""`towpath runs replay|export|fork`: what a stored run is good for after its end.
+
+Replays change nothing. Over the platform they run on its engine; with --file on the engine installed here, which
+is started as a program and never imported.
+"""
+
+import asyncio
+import importlib.util
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from towpath.cli.runs.history_command import history
+from towpath.cli.shared import short_ids
+from towpath.cli.shared.exit_codes import OK, RUN_FAILED
+from towpath.cli.shared.input_files import read_script
+from towpath.cli.shared.options import COMMON, Common, examples
+from towpath.cli.shared.output import Column, Output
+from towpath.cli.shared.text import plain_json
+from towpath_contracts.base import JsonObject
+from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.runs.records import PASSES, RecordPiece, ReplayPage, ReplayResult
+
+ENGINE = "towpath_orchestrator"
+
+_REPLAY = examples(
+    "towpath runs replay 0192f3",
+    "towpath runs replay --all --since 2026-01-31T00:00:00Z --network support",
+    "towpath runs replay --file golden/refund.jsonl",
+)
+
+
+def add_to(app: App) -> None:
+    """Add these commands to `towpath runs`."""
+    app.command(history, help_epilogue=examples("towpath runs history 0192f3", "towpath runs history 0192f3 -o json"))
+    app.command(replay, help_epilogue=_REPLAY)
+    app.command(export, help_epilogue=examples("towpath runs export 0192f3 > golden/refund.jsonl"))
+    app.command(
+        fork,
+        help_epilogue=examples(
+            "towpath runs fork 0192f3 --from-step 3 --note 'The order is 8813.'",
+            "towpath runs fork 0192f3 --from-step 1 --decisions other.json",
+        ),
+    )
+
+
+async def replay(
+    run: str | None = None,
+    /,
+    *,
+    all_runs: Annotated[bool, Parameter(name="--all", negative="")] = False,
+    since: str | None = None,
+    network: str | None = None,
+    file: tuple[Path, ...] = (),
+    common: Common = COMMON,
+) -> int:
+    """Feed the recorded facts to the engine again and compare the events byte for byte.
+
+    With --all it is the gate before a new version: exit code 1 when any run would go another way, or none was found.
+
+    Args:
+        run: The run's id, or its beginning or end.
+        all_runs: Every stored run of the project, oldest first.
+        since: With --all: only runs created since then, ISO 8601 with a zone.
+        network: With --all: only runs of this network.
+        file: A record that `towpath runs export` wrote; replayed here, without any platform. May be repeated.
+    """
+    if file and (run is not None or all_runs):
+        raise ProblemError(problem("request_invalid", "a --file is replayed by itself, without a run or --all"))
+    if file:
+        return await _replay_files(file, common.out())
+    if (run is None) == (not all_runs):
+        raise ProblemError(problem("request_invalid", "name a run, or say --all, or name a --file"))
+    async with common.asking() as client:
+        if run is not None:
+            run_id = await short_ids.run_id(client, run)
+            answer = await client.request("GET", f"/v1/runs/{run_id}/replay")
+            return _told(common.out(), ReplayResult.model_validate(answer))
+        return await _replay_all(client, common.out(), {"since": since, "network": network})
+
+
+async def export(run: str, /, *, common: Common = COMMON) -> None:
+    """Print a run's record, snapshot, facts and events, as JSON lines that `runs replay --file` takes.
+
+    Args:
+        run: The run's id, or its beginning or end.
+    """
+    async with common.asking() as client:
+        run_id = await short_ids.run_id(client, run)
+        async for text in _pieces(client, f"/v1/runs/{run_id}/record"):
+            sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+async def fork(
+    run: str,
+    /,
+    *,
+    from_step: int,
+    note: str = "",
+    decisions_file: Annotated[Path | None, Parameter(name="--decisions")] = None,
+    common: Common = COMMON,
+) -> None:
+    """Start a new run that shares what happened before a step, and goes on from there.
+
+    No call before the step is made again: its results are taken from the record. What the run did from that step on
+    is not undone, and the fork is a new run that may do it once more: look at `towpath runs show` first.
+
+    Args:
+        run: The run's id, or its beginning or end.
+        from_step: The first step that is decided anew.
+        note: Told to the model before it decides.
+        decisions_file: JSON list of decisions that are played from that step on, instead of asking a model.
+    """
+    script = None if decisions_file is None else read_script(decisions_file)
+    async with common.asking() as client:
+        run_id = await short_ids.run_id(client, run)
+        accepted = await client.fork(run_id, from_step, note=note, script=script)
+    out = common.out()
+    out.record(accepted.model_dump(mode="json"), _ACCEPTED)
+    out.say(f"calls of {run_id} from step {from_step} on are not undone; the fork may make them once more", "yellow")
+    out.say(f"follow it: towpath runs watch {accepted.run_id}", "dim")
+
+
+_ACCEPTED = (Column("run", "run_id"), Column("status", "status"), Column("network", "network"))
+
+
+async def _pieces(client: Any, path: str) -> AsyncIterator[str]:
+    cursor: str | None = ""
+    while cursor is not None:
+        piece = RecordPiece.model_validate(await client.request("GET", path, query={"cursor": cursor}))
+        yield piece.text
+        cursor = piece.next
+
+
+async def _replay_all(client: Any, out: Output, filters: JsonObject) -> int:
+    """Replay page by page; what differs is printed as it is found, so that nothing piles up."""
+    totals: dict[str, Any] = {"runs": 0, "events": 0, "identical": 0}
+    failed, after = False, None
+    while True:
+        query = {**filters, "after": after}
+        page = ReplayPage.model_validate(await client.request("GET", "/v1/replays", query=query))
+        for name in ("runs", "events", "identical"):
+            totals[name] += getattr(page, name)
+        for result in page.results:
+            totals[result.verdict] = totals.get(result.verdict, 0) + 1
+            failed = failed or _failed(result)
+            _show(out, result)
+        after = page.next_after
+        if after is None:
+            break
+    totals["engine_version"] = page.engine_version
+    if out.for_people:
+        found = ", ".join(f"{value} {name}" for name, value in totals.items() if name not in _NO_COUNT)
+        out.say(f"{totals['runs']} runs, {totals['events']} events on engine {page.engine_version}: {found}")
+    else:
+        print(plain_json(totals), flush=True)
+    if not totals["runs"]:
+        out.say("no stored run fits, so nothing was checked", "bold red")
+        return RUN_FAILED
+    return RUN_FAILED if failed else OK
+
+
+_NO_COUNT = frozenset({"runs", "events", "engine_version"})
+
+
+def _failed(result: ReplayResult) -> bool:
+    """A record without facts proves nothing, for or against: it is counted and no failure."""
+    return result.verdict not in {*PASSES, "incomplete"}
+
+
+def _told(out: Output, result: ReplayResult) -> int:
+    _show(out, result)
+    return RUN_FAILED if result.verdict not in PASSES else OK
+
+
+def _show(out: Output, result: ReplayResult) -> None:
+    if not out.for_people:
+        print(plain_json(result.model_dump(mode="json")), flush=True)
+        return
+    if result.verdict == "identical":
+        added = f"; {result.widened} of them with fields that are new since" if result.widened else ""
+        out.say(f"{result.run_id}  identical, {result.events} events{added}", "green")
+        return
+    recorded_by = ", ".join(result.engine_versions) or "?"
+    out.say(f"{result.run_id}  {result.verdict} at event {result.seq}: {result.why}", "bold red")
+    out.say(f"  {result.network}@v{result.version}, {result.status}; {result.events} events agree")
+    out.say(f"  recorded by engine {recorded_by}, replayed by engine {result.engine_version}")
+    for line in result.differences:
+        out.say(f"  {line}")
+    for name, text in (("recorded", result.recorded), ("replayed", result.replayed)):
+        if text:
+            out.say(f"  {name}: {text}", "dim")
+
+
+async def _replay_files(files: tuple[Path, ...], out: Output) -> int:
+    """Run the engine that is installed here as a program of its own."""
+    for path in files:
+        if not path.is_file():
+            raise ProblemError(problem("file_missing", f"{path} is no file"))
+    if importlib.util.find_spec(ENGINE) is None:
+        raise ProblemError(problem("binary_missing", f"{ENGINE} is not installed here"))
+    words = [word for path in files for word in ("--file", str(path))]
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", ENGINE, "replay", "--each", *words), stdout=asyncio.subprocess.PIPE
+    )
+    written, _ = await process.communicate()
+    if process.returncode not in (0, 1):
+        raise ProblemError(problem("request_invalid", "a file is no record; the line above says which"))
+    results = [ReplayResult.model_validate_json(line) for line in written.splitlines()[:-1]]
+    for result in results:
+        _show(out, result)
+    return RUN_FAILED if any(result.verdict not in PASSES for result in results) else OK

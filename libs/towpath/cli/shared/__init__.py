@@ -1,0 +1,1 @@
+"""What every command uses: options, output, exit codes, input files, short ids."""

@@ -1,0 +1,71 @@
+"""How a failure looks on the command line, and which exit code it gives.
+
+0 ok, 1 the run failed, 2 usage, 3 not found, 4 denied, 5 still waiting, 6 no server answers, 130 interrupted.
+Every message is `code title: detail` and a remedy.
+"""
+
+import re
+import sys
+from collections.abc import Sequence
+
+from towpath.cli.shared.text import clean, plain_json
+from towpath_contracts.problems.registry import Problem, problem, summary_of
+
+OK, RUN_FAILED, USAGE, NOT_FOUND, DENIED, WAITING, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130
+
+_BY_STATUS = {400: USAGE, 401: DENIED, 403: DENIED, 404: NOT_FOUND, 408: WAITING, 413: USAGE, 422: USAGE}
+_BY_CODE = {
+    "server_unreachable": UNREACHABLE,
+    "unavailable": UNREACHABLE,
+    "file_missing": USAGE,
+    "id_ambiguous": USAGE,
+    "binary_missing": USAGE,
+}
+
+
+def exit_code(found: Problem) -> int:
+    """Return the exit code of a problem."""
+    return _BY_CODE.get(found.code, _BY_STATUS.get(found.status, RUN_FAILED))
+
+
+def problem_of(error: Exception) -> Problem:
+    """Return the problem that *error* carries, or `internal` naming the error where it carries none."""
+    carried = getattr(error, "problem", None)
+    if isinstance(carried, Problem):
+        return carried
+    if isinstance(error, FileNotFoundError):
+        return problem("file_missing", f"{error.filename} is not there")
+    return problem("internal", f"{type(error).__name__}: {error}")
+
+
+def lines(found: Problem) -> list[str]:
+    """Return the message of *found*, ready to print."""
+    detail, several = _apart(found)
+    return [f"{found.code}  {found.title}: {clean(detail)}", *several, f"  {clean(found.remedy)}"]
+
+
+def _apart(found: Problem) -> tuple[str, list[str]]:
+    """Return the detail and the list of problems so that nothing is said twice: one stands alone, many in the list."""
+    listed = list(dict.fromkeys(f"  - {clean(summary_of((entry,)))}" for entry in found.errors))
+    said = {text for entry in found.errors for text in (summary_of((entry,)), entry.detail) if text}
+    repeated = [place for place in map(found.detail.find, said) if place >= 0]
+    if not repeated:
+        return found.detail, listed
+    if len(listed) == 1 and found.errors[0].pointer in found.detail:
+        return found.detail, []
+    return found.detail[: min(repeated)].strip(" :;") or f"{len(listed)} problems", listed
+
+
+def report(error: Exception, arguments: Sequence[str] = ()) -> int:
+    """Print *error* to stderr, as JSON when the command line asked for JSON, and return the exit code."""
+    found = problem_of(error)
+    if _wants_json(arguments):
+        print(plain_json(found.model_dump(mode="json")), file=sys.stderr)
+    else:
+        print("\n".join(lines(found)), file=sys.stderr)
+    return exit_code(found)
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    words = " ".join(arguments)
+    return re.search(r"(^| )((-o|--output)[ =]?jsonl?|--json)( |$)", words) is not None

@@ -1,0 +1,73 @@
+"""Files named on the command line."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from towpath.cli.shared.output import aside
+from towpath_contracts.problems.registry import ProblemError, problem
+
+ENTRY_WORDS = frozenset(
+    {
+        *("agent", "delay_ms"),
+        *("action", "action_reasoning", "action_details", "uncertain", "request_confidence", "confidence"),
+    }
+)
+"""Words of a decision in a script: for whom it is and how late it comes, and what a model answers."""
+
+MAX_BYTES = 4_000_000
+"""Four times what one request may carry, so that the platform gives the reason where a file is too large for it."""
+
+
+def read_text(path: Path) -> str:
+    """Return the text of *path* (`-` is standard input); raises `file_missing` or `request_invalid`."""
+    if str(path) == "-":
+        return sys.stdin.read(MAX_BYTES)
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise ProblemError(problem("request_invalid", f"{path} is larger than {MAX_BYTES} bytes"))
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ProblemError(problem("file_missing", f"{path}: {error}")) from error
+
+
+def read_json(path: Path) -> Any:
+    """Return the JSON in *path*; raises ProblemError naming the line."""
+    return parse_json(read_text(path), str(path))
+
+
+def parse_json(text: str, source: str) -> Any:
+    """Return *text* as JSON; raises ProblemError naming *source* and the line."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        where = f"{source}:{error.lineno}: " if isinstance(error, json.JSONDecodeError) else f"{source}: "
+        raise ProblemError(problem("request_invalid", f"{where}not JSON: {error}")) from error
+
+
+def read_script(path: Path) -> list[Any]:
+    """Return the decisions in *path*: a JSON array."""
+    script = read_json(path)
+    if isinstance(script, dict) and "script" in script:  # a whole task brings its script along
+        script = script["script"]
+    if not isinstance(script, list):
+        raise ProblemError(problem("request_invalid", f"{path} holds no JSON array of decisions"))
+    _warn_of_unknown(path, script)
+    return script
+
+
+def _warn_of_unknown(path: Path, script: list[Any]) -> None:
+    """Say which words of an entry mean nothing: it is played as it is, since a model may write anything."""
+    for place, entry in enumerate(script):
+        if isinstance(entry, dict) and "action" in entry and (unknown := sorted(set(entry) - ENTRY_WORDS)):
+            known = ", ".join(sorted(ENTRY_WORDS))
+            aside(f"{path}: entry {place} has {', '.join(unknown)}, which no decision has; there are {known}")
+
+
+def read_labels(pairs: tuple[str, ...]) -> dict[str, str]:
+    """Return `key=value` pairs as labels."""
+    for pair in pairs:
+        if "=" not in pair:
+            raise ProblemError(problem("request_invalid", f"--label takes key=value, not {pair}"))
+    return dict(pair.split("=", 1) for pair in pairs)

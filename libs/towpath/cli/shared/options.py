@@ -1,0 +1,125 @@
+"""The options that every command takes, and where the platform is that it talks to.
+
+What is given on the command line wins over the environment, the environment over a platform that runs on
+`./.towpath`, and that over the default address.
+"""
+
+import contextlib
+import fcntl
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
+
+from cyclopts import Group, Parameter
+
+from towpath.cli.shared.output import Format, Output
+
+if TYPE_CHECKING:
+    from towpath.client.client import Client
+
+DEFAULT_SERVER = "http://127.0.0.1:8787"
+STATE = Path(".towpath")
+REACH_TIMEOUT_S = 3.0
+_GROUP = Group("Common options", sort_key=90)
+
+
+@Parameter(name="*", group=_GROUP)
+@dataclass(frozen=True, kw_only=True)
+class Printed:
+    """How a command prints what it found."""
+
+    output: Annotated[Format | None, Parameter(name=("--output", "-o"))] = None
+    "How to print; a table on a terminal, else json."
+
+    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False
+    "The same as -o json."
+
+    def out(self) -> Output:
+        """Return the printer."""
+        return Output("json" if self.as_json and self.output is None else self.output)
+
+
+@Parameter(name="*", group=_GROUP)
+@dataclass(frozen=True, kw_only=True)
+class Common(Printed):
+    """How a command prints, and which platform it asks."""
+
+    server: Annotated[str | None, Parameter(name="--server", env_var="TOWPATH_SERVER")] = None
+    "Address of the platform; else the one running on ./.towpath, else http://127.0.0.1:8787."
+
+    api_key: Annotated[str | None, Parameter(name="--api-key", env_var="TOWPATH_API_KEY")] = None
+    "Key to ask with; the embedded platform needs none."
+
+    def address(self) -> str:
+        """Return the address to ask."""
+        return self.server or running_server(STATE) or DEFAULT_SERVER
+
+    @contextlib.asynccontextmanager
+    async def asking(self) -> "AsyncIterator[Client]":
+        """Give a client of the platform; raises `server_unreachable` at once where nobody listens.
+
+        The client itself is patient, which is right for a program and too long for a person who forgot `towpath up`.
+        """
+        from towpath.client.client import Client
+
+        address = self.address()
+        await _reach(address)
+        async with Client(address, api_key=self.api_key) as client:
+            yield client
+
+
+async def _reach(address: str) -> None:
+    import asyncio
+
+    from towpath_contracts.problems.registry import ProblemError, problem
+
+    parts = urlsplit(address)
+    try:
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 4222)
+        async with asyncio.timeout(REACH_TIMEOUT_S):
+            _, writer = await asyncio.open_connection(parts.hostname or "", port)
+        writer.close()
+    except (OSError, TimeoutError, ValueError) as error:
+        detail = f"{address}: {str(error) or 'no answer'}"
+        raise ProblemError(problem("server_unreachable", detail)) from error
+
+
+PRINTED = Printed()
+COMMON = Common()
+"""What a command has when none of these options is given."""
+
+
+def running_state(data: Path) -> dict[str, Any] | None:
+    """Return what the platform that runs on the folder *data* tells of itself; None when none runs.
+
+    A platform holds the folder's lock as long as it lives; a state file without it is a leftover.
+    """
+    try:
+        with (data / "lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pass
+    except OSError:
+        return None
+    else:
+        return None
+    try:
+        state = json.loads((data / "state.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return state if isinstance(state, dict) else None
+
+
+def running_server(data: Path) -> str | None:
+    """Return the HTTP address of the platform that runs on the folder *data*; None when none runs."""
+    state = running_state(data) or {}
+    address = state.get("gateway_url")
+    return address if isinstance(address, str) else None
+
+
+def examples(*lines: str) -> str:
+    """Return the end of a command's help: how it is used."""
+    return "\n".join(("Examples:", *(f"  {line}" for line in lines)))

@@ -1,0 +1,109 @@
+"""Printing results: tables for people, JSON, JSON lines and YAML for programs.
+
+A table is drawn for a person only, so without `-o` a pipe gets JSON; the fields of JSON are those of the HTTP API.
+"""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from towpath.cli.shared.text import clean, one_line, plain_json, plain_yaml
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Format = Literal["table", "json", "jsonl", "yaml"]
+Row = Mapping[str, Any]
+WIDE = 10_000
+"""Columns of a table that no terminal shows: it is never folded."""
+
+
+class Column(NamedTuple):
+    """A column of a table: its title and how to read its cell from a row."""
+
+    title: str
+    cell: str | Callable[[Row], object]
+
+    def of(self, row: Row) -> str:
+        """Return the cell of *row*, safe to print."""
+        value = self.cell(row) if callable(self.cell) else row.get(self.cell)
+        return "" if value is None else one_line(value)
+
+
+def aside(line: str) -> None:
+    """Print one line for people to stderr, whatever the format: stdout is a program's."""
+    print(clean(line), file=sys.stderr, flush=True)
+
+
+class Output:
+    """Prints what a command found, in the format asked for."""
+
+    def __init__(self, chosen: Format | None = None, *, aside: bool = False) -> None:
+        self.format: Format = chosen or ("table" if sys.stdout.isatty() else "json")
+        self._aside = aside  # lines for people go to stderr, because stdout belongs to a program
+
+    @property
+    def for_people(self) -> bool:
+        """Whether a person reads this."""
+        return self.format == "table"
+
+    @cached_property
+    def console(self) -> "Console":
+        """The terminal; honours NO_COLOR, and never reads markup or emoji codes in what it prints."""
+        from rich.console import Console
+
+        stream = sys.stderr if self._aside else sys.stdout
+        width = (
+            None if stream.isatty() else WIDE
+        )  # what reads a pipe cuts lines itself, and can't put folded ones together
+        return Console(markup=False, emoji=False, highlight=False, stderr=self._aside, width=width)
+
+    def say(self, line: str, style: str | None = None) -> None:
+        """Print one line for a person; programs don't get it."""
+        if self.for_people:
+            self.console.print(clean(line), style=style, soft_wrap=True)
+
+    def data(self, value: Any) -> None:
+        """Print *value* for a program; in a table's place, as YAML."""
+        match self.format:
+            case "json":
+                print(plain_json(value, indent=2), flush=True)
+            case "jsonl":
+                print(plain_json(value), flush=True)
+            case "table" | "yaml":
+                print(plain_yaml(value), end="", flush=True)
+
+    def rows(self, name: str, rows: Sequence[Row], columns: Sequence[Column], *, empty: str) -> None:
+        """Print a list: a table, or `{name: [...]}`, or one JSON line per row. *empty* says why a table has no row."""
+        if self.format == "jsonl":
+            for row in rows:
+                print(plain_json(row), flush=True)
+        elif not self.for_people:
+            self.data({name: list(rows)})
+        elif not rows:
+            self.say(empty)
+        else:
+            self._table(rows, columns)
+
+    def record(self, row: Row, columns: Sequence[Column]) -> None:
+        """Print one thing: its fields below each other, or the whole of it for a program."""
+        if not self.for_people:
+            self.data(dict(row))
+            return
+        width = max(len(column.title) for column in columns)
+        for column in columns:
+            value = column.of(row)
+            if value:
+                self.say(f"{column.title:<{width}}  {value}")
+
+    def _table(self, rows: Sequence[Row], columns: Sequence[Column]) -> None:
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for column in columns:
+            table.add_column(column.title, overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(column.of(row)) for column in columns))
+        self.console.print(table)
