@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from towpath.agents.base import BaseAgent
     from towpath.agents.request import AgentRequest
-    from towpath.arguments import System
     from towpath.client import Client
-    from towpath.context import ToolContext
     from towpath.errors import (
         AgentError,
         DeclarationError,
@@ -24,59 +22,61 @@ if TYPE_CHECKING:
         TowpathError,
         UnavailableError,
     )
-    from towpath.files import load_network, load_policy
-    from towpath.goals import Goal
     from towpath.hooks import hook
-    from towpath.mounts import HostMount
-    from towpath.networks import Agent, Network
-    from towpath.objectives import AgentRunResult, Objective
-    from towpath.plans import PlanDraft, PlanRun, call, plan
-    from towpath.probes import DidNotHappen, Happened, Unclear
-    from towpath.process import ProcessResult, run_process
-    from towpath.run_handle import run
-    from towpath.secrets import Secret
-    from towpath.swarms import Swarm
-    from towpath.tools import Tool, tool
+    from towpath.networks.network import Agent, Network
+    from towpath.networks.spec_files import load_network, load_policy
+    from towpath.networks.swarms import Swarm
+    from towpath.tasks.goals import Goal
+    from towpath.tasks.mounts import HostMount
+    from towpath.tasks.objectives import AgentRunResult, Objective
+    from towpath.tasks.plans import PlanDraft, PlanRun, call, plan
+    from towpath.tasks.run_handle import run
+    from towpath.tools.arguments import System
+    from towpath.tools.context import ToolContext
+    from towpath.tools.declaration import Tool, tool
+    from towpath.tools.probes import DidNotHappen, Happened, Unclear
+    from towpath.tools.process import ProcessResult, run_process
+    from towpath.tools.secrets import Secret
 
 _HOMES = {
-    "Agent": "towpath.networks",
+    "Agent": "towpath.networks.network",
     "AgentError": "towpath.errors",
     "AgentRequest": "towpath.agents.request",
-    "AgentRunResult": "towpath.objectives",
+    "AgentRunResult": "towpath.tasks.objectives",
     "BaseAgent": "towpath.agents.base",
     "Client": "towpath.client",
     "DeclarationError": "towpath.errors",
     "DeniedError": "towpath.errors",
-    "DidNotHappen": "towpath.probes",
-    "Goal": "towpath.goals",
-    "Happened": "towpath.probes",
-    "HostMount": "towpath.mounts",
-    "Network": "towpath.networks",
+    "DidNotHappen": "towpath.tools.probes",
+    "Goal": "towpath.tasks.goals",
+    "Happened": "towpath.tools.probes",
+    "HostMount": "towpath.tasks.mounts",
+    "Network": "towpath.networks.network",
     "NotFoundError": "towpath.errors",
-    "Objective": "towpath.objectives",
-    "PlanDraft": "towpath.plans",
-    "PlanRun": "towpath.plans",
-    "ProcessResult": "towpath.process",
+    "Objective": "towpath.tasks.objectives",
+    "PlanDraft": "towpath.tasks.plans",
+    "PlanRun": "towpath.tasks.plans",
+    "ProcessResult": "towpath.tools.process",
     "RefusedError": "towpath.errors",
     "RunFailedError": "towpath.errors",
     "RunTimeoutError": "towpath.errors",
-    "Secret": "towpath.secrets",
-    "Swarm": "towpath.swarms",
-    "System": "towpath.arguments",
-    "Tool": "towpath.tools",
-    "ToolContext": "towpath.context",
+    "Secret": "towpath.tools.secrets",
+    "Swarm": "towpath.networks.swarms",
+    "System": "towpath.tools.arguments",
+    "Tool": "towpath.tools.declaration",
+    "ToolContext": "towpath.tools.context",
     "ToolError": "towpath.errors",
     "TowpathError": "towpath.errors",
     "UnavailableError": "towpath.errors",
-    "Unclear": "towpath.probes",
-    "call": "towpath.plans",
+    "Unclear": "towpath.tools.probes",
+    "call": "towpath.tasks.plans",
     "hook": "towpath.hooks",
-    "load_network": "towpath.files",
-    "load_policy": "towpath.files",
-    "plan": "towpath.plans",
-    "run": "towpath.run_handle",
-    "run_process": "towpath.process",
-    "tool": "towpath.tools",
+    "load_network": "towpath.networks.spec_files",
+    "load_policy": "towpath.networks.spec_files",
+    "plan": "towpath.tasks.plans",
+    "run": "towpath.tasks.run_handle",
+    "run_process": "towpath.tools.process",
+    "tool": "towpath.tools.declaration",
 }
 
 __all__ = [

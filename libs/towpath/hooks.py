@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from towpath.context import ToolContext
 from towpath.errors import DeclarationError
 from towpath.threads import Found, in_thread
+from towpath.tools.context import ToolContext
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.request import Usage
 from towpath_contracts.tools.calls import ToolFailure

@@ -32,7 +32,7 @@ _NOT_STARTED = 125
 _ALSO = (
     *(
         "towpath_fabric.postgres.pool",
-        "towpath.builtin",
+        "towpath.tools.builtin",
         "uvloop",
         "uvicorn.lifespan.on",
         "uvicorn.protocols.http.auto",

@@ -17,7 +17,7 @@ from tests.support.platform.objective_runs import CLERK, DONE, SUMMARY, VERDICT,
 from towpath import Client, Objective, RefusedError
 from towpath.cli.runs import workspace_commands
 from towpath.cli.shared.options import Common
-from towpath.objectives import AgentRunResult
+from towpath.tasks.objectives import AgentRunResult
 from towpath_embedded.networks import NetworkFolder
 from towpath_embedded.platform import Platform
 from towpath_embedded.roles import WorkerCommand

@@ -8,7 +8,7 @@ import inspect
 from towpath.agents.base import BaseAgent
 from towpath.errors import DeclarationError
 from towpath.hooks import Hook
-from towpath.toolbox import collect, load_module
+from towpath.tools.toolbox import collect, load_module
 from towpath_contracts.subjects import DEFAULT_POOL, agent_model, pool_of
 
 

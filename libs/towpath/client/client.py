@@ -23,12 +23,12 @@ from towpath.client.switches import Switches
 from towpath.client.transport import Transport
 from towpath.client.workspaces import Workspaces
 from towpath.errors import RefusedError, RunTimeoutError
-from towpath.goals import goal_json
-from towpath.mounts import HostMount
-from towpath.objectives import AgentRunResult, Handed, Objective, objective_json, result_of
-from towpath.outputs import Output, TypedRun, typed
-from towpath.plans import PlanDraft, PlanRun, plan_json, plan_run
-from towpath.tools import seconds
+from towpath.tasks.goals import goal_json
+from towpath.tasks.mounts import HostMount
+from towpath.tasks.objectives import AgentRunResult, Handed, Objective, objective_json, result_of
+from towpath.tasks.outputs import Output, TypedRun, typed
+from towpath.tasks.plans import PlanDraft, PlanRun, plan_json, plan_run
+from towpath.tools.declaration import seconds
 from towpath_contracts.base import JsonObject
 from towpath_contracts.events.log import FINAL_STATUSES, LogEntry
 from towpath_contracts.problems.registry import details_of, problem, summary_of

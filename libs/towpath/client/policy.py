@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from towpath.client.transport import Transport
-from towpath.files import PolicyFile, load_policy
+from towpath.networks.spec_files import PolicyFile, load_policy
 from towpath_contracts.base import JsonObject
 from towpath_contracts.tools.access import AccessVerdict, Permissions, PolicyApplied, PolicyView
 from towpath_contracts.tools.policy import (

@@ -9,8 +9,8 @@ from uuid import UUID
 
 from towpath.client.transport import Transport
 from towpath.errors import RefusedError
-from towpath.files import found_in, load_network
-from towpath.networks import Network
+from towpath.networks.network import Network
+from towpath.networks.spec_files import found_in, load_network
 from towpath_contracts.base import JsonObject
 from towpath_contracts.dead_letters import DeadLetter, DeadLetterPage
 from towpath_contracts.gate_notices import NoticePage

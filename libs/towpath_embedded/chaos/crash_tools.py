@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from towpath import ToolContext, tool
-from towpath.probes import DidNotHappen, Happened
+from towpath.tools.probes import DidNotHappen, Happened
 from towpath_embedded.chaos.outside import Mark, leave, read_marks
 from towpath_fabric.clock import wall
 

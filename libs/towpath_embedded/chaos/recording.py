@@ -13,9 +13,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from towpath import ToolContext
-from towpath.arguments import Arguments
-from towpath.probes import DidNotHappen, Happened, Probe, Probed
-from towpath.tools import Tool
+from towpath.tools.arguments import Arguments
+from towpath.tools.declaration import Tool
+from towpath.tools.probes import DidNotHappen, Happened, Probe, Probed
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
 from towpath_embedded.chaos.outside import Mark, leave, read_marks
 from towpath_fabric.clock import wall

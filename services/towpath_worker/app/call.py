@@ -15,7 +15,7 @@ from uuid import UUID
 
 from nats.aio.msg import Msg
 
-from towpath.tools import AnyTool
+from towpath.tools.declaration import AnyTool
 from towpath_contracts.base import JsonObject
 from towpath_contracts.tools.calls import ToolInvocation
 from towpath_fabric.clock import monotonic
@@ -24,7 +24,7 @@ from towpath_worker.core.results import CutOffError
 GRACE_S = 5.0
 """How long after its time an interrupted async function may take to end before it counts as hung.
 
-More than a program gets after SIGTERM (`towpath.process.GRACE_S`), less than the lease has over the tool's own time.
+More than a program gets after SIGTERM (`towpath.tools.process.GRACE_S`), less than the lease has over the tool's time.
 """
 
 

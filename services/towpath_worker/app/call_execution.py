@@ -11,12 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from towpath.arguments import ArgumentsInvalidError
-from towpath.context import ToolContext
 from towpath.errors import ToolError
 from towpath.hooks import Hooks, Moment
-from towpath.secrets import SecretMissingError
-from towpath.tools import AnyTool
+from towpath.tools.arguments import ArgumentsInvalidError
+from towpath.tools.context import ToolContext
+from towpath.tools.declaration import AnyTool
+from towpath.tools.secrets import SecretMissingError
 from towpath_contracts.tools.calls import EffectClass, ProbeWord, ToolFailure, ToolOutcome
 from towpath_fabric.clock import monotonic, wall_ns
 from towpath_fabric.crash_points import crash_point

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from towpath.context import ToolContext
-from towpath.probes import DidNotHappen, Happened, Unclear
-from towpath.tools import AnyTool
+from towpath.tools.context import ToolContext
+from towpath.tools.declaration import AnyTool
+from towpath.tools.probes import DidNotHappen, Happened, Unclear
 from towpath_contracts.tools.calls import ProbeWord, ToolFailure
 from towpath_worker.app.call import contained
 from towpath_worker.core.results import MAX_MESSAGE_CHARS, Result, ResultRefusedError, encode_result

@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from towpath.arguments import ArgumentsInvalidError
 from towpath.errors import ToolError
-from towpath.secrets import SecretMissingError
+from towpath.tools.arguments import ArgumentsInvalidError
+from towpath.tools.secrets import SecretMissingError
 from towpath_contracts.canonical import canonical_json, digest_text
 from towpath_contracts.strict_json import MAX_VALUE_DEPTH, check_json
 from towpath_contracts.tools.calls import INLINE_RESULT_BYTES, MAX_RESULT_BYTES, ToolFailure

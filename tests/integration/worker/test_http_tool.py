@@ -7,8 +7,9 @@ from tests.support.gateway.web import Asked, response, web
 from tests.support.tas.tas_peer import TasPeer
 from tests.support.worker.running_worker import serving
 
-from towpath import ToolContext, ToolError, builtin
-from towpath.egress import Egress
+from towpath import ToolContext, ToolError
+from towpath.tools import builtin
+from towpath.tools.egress import Egress
 from towpath_embedded.servers.nats import Nats
 
 LOCAL = Egress(allowed=("localhost",), allowed_private=("localhost",), max_bytes=100)

@@ -16,8 +16,8 @@ import structlog
 from tests.support.waiting import eventually
 from tests.support.worker import hostile_mcp
 
-from towpath.context import ToolContext
 from towpath.errors import ToolError
+from towpath.tools.context import ToolContext
 from towpath_worker.adapters.mcp.config import load_servers
 from towpath_worker.adapters.mcp.server import McpServer
 from towpath_worker.adapters.mcp.server_list import make_servers

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from towpath.docstrings import describe
+from towpath.tools.docstrings import describe
 
 
 def written(text: str | None) -> Callable[..., Any]:

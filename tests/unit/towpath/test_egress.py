@@ -5,8 +5,8 @@ import ipaddress
 import pytest
 
 from towpath import ToolError
-from towpath.builtin import HttpSettings
-from towpath.egress import Egress, is_public
+from towpath.tools.builtin import HttpSettings
+from towpath.tools.egress import Egress, is_public
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from towpath import DeclarationError, RefusedError, call, plan
 from towpath.cli import main
 from towpath.cli.definitions.plan_options import PlanOptions
-from towpath.plans import plan_json
+from towpath.tasks.plans import plan_json
 from towpath_contracts.networks.plan_checks import check_plan
 from towpath_contracts.problems.registry import ProblemError
 

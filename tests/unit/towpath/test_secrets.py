@@ -6,8 +6,8 @@ from typing import Annotated
 import pytest
 
 from towpath import DeclarationError, Secret, tool
-from towpath.context import ToolContext
-from towpath.secrets import SecretMissingError
+from towpath.tools.context import ToolContext
+from towpath.tools.secrets import SecretMissingError
 from towpath_fabric.redaction import REDACTED, redacted
 from towpath_worker.core.results import encode_result, failure_of
 

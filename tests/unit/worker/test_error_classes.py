@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from tests.support.engine.machine import Machine, use_all
 
-from towpath.arguments import ArgumentsInvalidError
 from towpath.errors import ToolError
+from towpath.tools.arguments import ArgumentsInvalidError
 from towpath_contracts.events import log as ev
 from towpath_worker.core.results import CutOffError, ResultRefusedError, failure_of
 

@@ -8,7 +8,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from towpath.errors import ToolError
-from towpath.tools import tool
+from towpath.tools.declaration import tool
 from towpath_worker.adapters.mcp import codes
 from towpath_worker.adapters.mcp.answers import failure_from, value_of
 from towpath_worker.adapters.mcp.secrets import Secrets

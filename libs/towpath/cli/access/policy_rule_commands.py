@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 
 from towpath.cli.shared.options import COMMON, Common, examples
 from towpath.cli.shared.output import Column, Row
-from towpath.files import read_yaml
+from towpath.networks.spec_files import read_yaml
 from towpath_contracts.tools.policy import RuleChanged
 
 rules = App(name="rule", help="Look at one rule of the matrix, put it, or take it out.")

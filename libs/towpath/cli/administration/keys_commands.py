@@ -11,7 +11,7 @@ from cyclopts import App, Parameter
 
 from towpath.cli.shared.options import COMMON, PRINTED, Common, Printed, examples
 from towpath.cli.shared.output import Column
-from towpath.tools import seconds
+from towpath.tools.declaration import seconds
 from towpath_contracts.problems.registry import ProblemError, problem
 
 app = App(name="keys", help="Create, list and revoke API keys; make the key that signs tickets.")

@@ -8,7 +8,7 @@ from cyclopts import Group, Parameter
 
 from towpath.cli.shared.input_files import read_json
 from towpath.cli.shared.output import aside
-from towpath.mounts import LEFT_OUT, HostMount
+from towpath.tasks.mounts import LEFT_OUT, HostMount
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemError, problem
 

@@ -12,7 +12,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 
 if TYPE_CHECKING:
-    from towpath.files import Lines
+    from towpath.networks.spec_files import Lines
 
 _REQUEST = ("plan", "bindings", "max_parallel", "timeout_ms")
 
@@ -58,7 +58,7 @@ class PlanFile:
 
     def refusal(self, faults: Iterable[ProblemDetail]) -> ProblemError:
         """Return the refusal of the plan with the line of every fault."""
-        from towpath.files import located
+        from towpath.networks.spec_files import located
 
         placed = [one.model_copy(update={"pointer": f"{self.pointer}{one.pointer}"}) for one in faults]
         return ProblemError(located("plan_invalid", self.path, self.lines, placed))
@@ -66,7 +66,7 @@ class PlanFile:
 
 def read_plan(file: Path) -> PlanFile:
     """Return what *file* asks for: a plan, a request with a plan in it, or a whole task. Raises ProblemError."""
-    from towpath.files import read_yaml
+    from towpath.networks.spec_files import read_yaml
 
     found, lines, _text = read_yaml(file, "plan_invalid")
     inner = found.get("plan")

@@ -16,7 +16,7 @@ from towpath.cli.shared.exit_codes import OK, RUN_FAILED, WAITING
 from towpath.cli.shared.input_files import read_labels, read_script
 from towpath.cli.shared.options import COMMON, Common
 from towpath.client.client import Client
-from towpath.tools import seconds
+from towpath.tools.declaration import seconds
 from towpath_contracts.events.log import FINAL_STATUSES
 from towpath_contracts.problems.registry import ProblemError, problem
 

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from towpath.errors import RefusedError
-from towpath.files import located, read_yaml
-from towpath.tools import seconds
+from towpath.networks.spec_files import located, read_yaml
+from towpath.tools.declaration import seconds
 from towpath_contracts.base import Token
 from towpath_contracts.problems.registry import ProblemDetail, details_of
 from towpath_contracts.tools.calls import MAX_RESULT_BYTES, IrreversibleHazard

@@ -18,8 +18,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED
 from pydantic import ValidationError
 
-from towpath.context import ToolContext
 from towpath.errors import ToolError
+from towpath.tools.context import ToolContext
 from towpath_contracts.base import JsonObject
 from towpath_fabric.clock import monotonic
 from towpath_fabric.telemetry.logs import Logger

@@ -20,7 +20,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from towpath.process import GRACE_S, plain_environment, signal_group
+from towpath.tools.process import GRACE_S, plain_environment, signal_group
 from towpath_fabric.clock import monotonic
 from towpath_fabric.telemetry.logs import Logger
 from towpath_worker.adapters.mcp.codes import TOO_LARGE

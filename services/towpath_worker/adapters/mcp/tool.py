@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from towpath.arguments import Arguments
-from towpath.context import ToolContext
-from towpath.tools import Tool
+from towpath.tools.arguments import Arguments
+from towpath.tools.context import ToolContext
+from towpath.tools.declaration import Tool
 from towpath_contracts.base import JsonObject
 from towpath_worker.adapters.mcp.discovery import Found
 

@@ -14,10 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, Validation
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
-from towpath.context import ToolContext
-from towpath.docstrings import describe
 from towpath.errors import DeclarationError
-from towpath.secrets import Secret
+from towpath.tools.context import ToolContext
+from towpath.tools.docstrings import describe
+from towpath.tools.secrets import Secret
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import entry_message
 

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from towpath.errors import RefusedError
-from towpath.networks import spec_from
+from towpath.networks.network import spec_from
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.spec import NetworkSpec
 from towpath_contracts.problems.registry import Problem, ProblemDetail, problem

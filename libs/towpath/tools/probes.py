@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from towpath.arguments import context_parameter
-from towpath.context import ToolContext
 from towpath.errors import DeclarationError
+from towpath.tools.arguments import context_parameter
+from towpath.tools.context import ToolContext
 
 
 @dataclass(frozen=True, slots=True)

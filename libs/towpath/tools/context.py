@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
-from towpath.process import ProcessResult, run_process
+from towpath.tools.process import ProcessResult, run_process
 from towpath_fabric.clock import monotonic
 
 WriteLog = Callable[[str, str, dict[str, Any]], None]

@@ -10,8 +10,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from towpath.errors import RefusedError
-from towpath.flows import Node
-from towpath.tools import AnyTool, Tool
+from towpath.networks.flows import Node
+from towpath.tools.declaration import AnyTool, Tool
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.spec import AgentSpec, NetworkSpec
 from towpath_contracts.problems.registry import details_of, problem, summary_of

@@ -9,8 +9,8 @@ from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel
 
-from towpath.mounts import HostMount
-from towpath.outputs import Output, read_output
+from towpath.tasks.mounts import HostMount
+from towpath.tasks.outputs import Output, read_output
 from towpath_contracts.base import JsonObject
 from towpath_contracts.runs.views import RunView
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from towpath.context import ToolContext
-from towpath.egress import Egress
-from towpath.tools import tool
+from towpath.tools.context import ToolContext
+from towpath.tools.declaration import tool
+from towpath.tools.egress import Egress
 from towpath_fabric.clock import wall
 
 TOOLSET = "builtin"

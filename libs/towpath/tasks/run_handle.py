@@ -9,9 +9,9 @@ from typing import Any, Literal, overload
 
 from towpath.client.client import Client
 from towpath.client.streams import known_types
-from towpath.networks import Network
-from towpath.outputs import Output, TypedRun
-from towpath.plans import PlanDraft, PlanRun
+from towpath.networks.network import Network
+from towpath.tasks.outputs import Output, TypedRun
+from towpath.tasks.plans import PlanDraft, PlanRun
 from towpath_contracts.base import JsonObject
 from towpath_contracts.events.log import LogEntry
 from towpath_contracts.networks.spec import NetworkSpec

@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
-from towpath.arguments import Arguments, read_arguments
-from towpath.context import ToolContext
-from towpath.docstrings import describe
 from towpath.errors import DeclarationError
-from towpath.probes import Probe, read_probe
+from towpath.tools.arguments import Arguments, read_arguments
+from towpath.tools.context import ToolContext
+from towpath.tools.docstrings import describe
+from towpath.tools.probes import Probe, read_probe
 from towpath_contracts.base import JsonObject
 from towpath_contracts.tools.calls import EffectClass, IrreversibleHazard, ToolSpec
 from towpath_contracts.tools.reports import Reports

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from towpath.errors import DeclarationError
-from towpath.flows import Flow, Group, Node, unique
-from towpath.networks import Agent, Network, spec_from
+from towpath.networks.flows import Flow, Group, Node, unique
+from towpath.networks.network import Agent, Network, spec_from
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.spec import NetworkSpec
 from towpath_contracts.networks.swarm import SwarmMode

@@ -12,7 +12,7 @@ from types import ModuleType
 
 from towpath.errors import DeclarationError
 from towpath.hooks import Hook
-from towpath.tools import AnyTool, Tool
+from towpath.tools.declaration import AnyTool, Tool
 
 
 class Toolbox:

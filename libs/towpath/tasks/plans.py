@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from towpath.errors import DeclarationError, RefusedError
-from towpath.tools import seconds
+from towpath.tools.declaration import seconds
 from towpath_contracts.base import JsonObject
 from towpath_contracts.networks.plan import Merge, PlanOutput
 from towpath_contracts.networks.plan_checks import PLAN_INVALID, check_plan

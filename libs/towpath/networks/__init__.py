@@ -1,0 +1,1 @@
+"""Networks written in Python or read from YAML: agents, flows, swarms."""

@@ -1,0 +1,1 @@
+"""What a run is asked to do: goals, objectives, plans, mounted folders, typed answers, and `run` itself."""
