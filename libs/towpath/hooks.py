@@ -13,8 +13,8 @@ from typing import Any
 from uuid import UUID
 
 from towpath.errors import DeclarationError
-from towpath.threads import Found, in_thread
 from towpath.tools.context import ToolContext
+from towpath.user_code import Found, in_thread
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.request import Usage
 from towpath_contracts.tools.calls import ToolFailure

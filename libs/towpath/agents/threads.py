@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from towpath.threads import Found, in_thread
+from towpath.user_code import Found, in_thread
 
 MOST_ABANDONED = 16
 """As many as answers of one process by default: all of a batch may hang once."""
