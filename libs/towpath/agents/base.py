@@ -12,10 +12,10 @@ from typing import ClassVar
 
 from pydantic import BaseModel
 
-from towpath.agents.methods import call_method
 from towpath.agents.operations import AnyMove
 from towpath.agents.request import AgentRequest
 from towpath.hooks import Hook
+from towpath.user_code import call_method
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.assessments import Confidence, Progress, Reflection, Summary, Validation
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from towpath.agents.base import BaseAgent, Deliverable
-from towpath.agents.methods import call_method
 from towpath.agents.operations import AnyMove
 from towpath.agents.request import AgentRequest
 from towpath.errors import AgentError
+from towpath.user_code import call_method
 
 Make = Callable[[AgentRequest], Any]
 """Takes the request to summarize; returns a dict or a pydantic model, or raises. Plain or async."""

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from towpath.agents.base import BaseAgent
-from towpath.agents.methods import call_method
 from towpath.agents.request import AgentRequest
+from towpath.user_code import call_method
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.assessments import ANSWERS
 from towpath_contracts.decisions.decision import Abandon, RequestGate, Respond, RouteToAgent, UseTool, adapter_of

@@ -14,9 +14,9 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from towpath.agents.base import BaseAgent
 from towpath.agents.request import AgentRequest
-from towpath.agents.threads import PROCESS
 from towpath.agents.usage_counter import Tally
 from towpath.hooks import Hook, Hooks
+from towpath.user_code import PROCESS
 from towpath_agent.app.agent_hooks import Telling
 from towpath_agent.app.answer_attempts import Failure, ask
 from towpath_contracts import subjects

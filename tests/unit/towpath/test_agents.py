@@ -20,10 +20,10 @@ from towpath import AgentError, AgentRequest, BaseAgent
 from towpath import hooks as hooks_module
 from towpath.agents import methods, operations
 from towpath.agents.lookup import find_agent
-from towpath.agents.threads import Threads
 from towpath.agents.usage_counter import Tally
 from towpath.errors import DeclarationError
 from towpath.hooks import Hook, Hooks, Moment
+from towpath.user_code import Threads
 from towpath_agent.app import answer_attempts, server
 from towpath_agent.app.answer_attempts import Failure, ask
 from towpath_agent.app.server import AgentOptions, AgentServer
