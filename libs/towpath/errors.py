@@ -118,3 +118,13 @@ def error_from(said: Problem) -> TowpathError:
 def unreachable(server: str, detail: str) -> UnavailableError:
     """Return the error for a server that does not answer at all."""
     return UnavailableError(problem("server_unreachable", f"{server}: {detail}"))
+
+
+def problem_of(error: Exception) -> Problem:
+    """Return the problem that *error* carries, or `internal` naming the error where it carries none."""
+    carried = getattr(error, "problem", None)
+    if isinstance(carried, Problem):
+        return carried
+    if isinstance(error, FileNotFoundError):
+        return problem("file_missing", f"{error.filename} is not there")
+    return problem("internal", f"{type(error).__name__}: {error}")

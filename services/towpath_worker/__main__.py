@@ -1,113 +1,88 @@
-"""`python -m towpath_worker [MODULE_OR_FILE…] [--builtin] [--mcp FILE]`: serves the tools that stand in the modules.
-
-The only place where a worker's parts are chosen and put together.
-"""
+"""`python -m towpath_worker [MODULE_OR_FILE…] [--builtin] [--mcp FILE]`: serves the tools that stand in the modules."""
 
 import argparse
+import asyncio
 import json
 import os
+import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from pydantic import ValidationError
 
-from towpath.errors import DeclarationError, RefusedError
-from towpath.hooks import Hook
-from towpath.tools import builtin
-from towpath.tools.toolbox import Toolbox, collect, load_module
+from towpath.errors import DeclarationError, RefusedError, problem_of
+from towpath_contracts.base import JsonObject
 from towpath_fabric.service import Service
-from towpath_worker.adapters.mcp.config import ServersFile
-from towpath_worker.adapters.mcp.server_list import make_servers, read_servers
-from towpath_worker.app.worker import Worker, WorkerOptions
+from towpath_worker.adapters.mcp.server_list import inspect_servers, read_servers
 from towpath_worker.settings import WorkerSettings
+from towpath_worker.wiring import load_tools, make_worker
 
 USAGE_ERROR = 2
-REPORT_S = 1.5
-"""Part of the grace that is kept for closing after the calls have had theirs."""
 
 
-def arguments() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     """Return what the command line takes."""
     parser = argparse.ArgumentParser(prog="towpath worker", description="Run a tool worker.")
     parser.add_argument("modules", nargs="*", metavar="MODULE_OR_FILE", help="dotted module, or path of a .py file")
     parser.add_argument("--concurrency", type=int, help="how many calls run at once (default 16)")
     parser.add_argument("--mcp", metavar="FILE", help="serve the tools of the MCP servers in this YAML file too")
     parser.add_argument("--toolsets", action="store_true", help="print the names of the toolsets as JSON, and end")
+    parser.add_argument("--inspect", action="store_true", help="print what the MCP servers offer as JSON, and end")
     parser.add_argument("--builtin", action="store_true", help="serve the built-in toolset too")
     return parser
 
 
-def gather(
-    modules: Sequence[str], *, with_builtin: bool, discovering: bool = False
-) -> tuple[Toolbox, tuple[Hook, ...]]:
-    """Import the modules and return their tools and hooks; raises DeclarationError where there is nothing to serve."""
-    loaded = [load_module(name) for name in modules]
-    if with_builtin:
-        loaded.append(builtin)
-    tools, hooks = collect(loaded)
-    if not tools and not discovering:
-        msg = "there is no tool to serve; name a module with functions under @tool, or use --builtin or --mcp"
-        raise DeclarationError(msg)
-    return Toolbox(tools), tuple(hooks)
-
-
-def make(
-    service: Service,
-    settings: WorkerSettings,
-    toolbox: Toolbox,
-    hooks: tuple[Hook, ...],
-    servers: ServersFile | None = None,
-) -> Worker:
-    """Put a worker together and add it to the service."""
-    options = WorkerOptions(
-        name=settings.instance,
-        owner=settings.worker_owner,
-        project=settings.project,
-        concurrency=settings.worker_concurrency,
-    )
-    worker = Worker(
-        service.bus,
-        toolbox,
-        options=options,
-        log=service.log,
-        registry=service.registry,
-        hooks=hooks,
-        telemetry=service.telemetry,
-        sources=make_servers(servers, service.log) if servers is not None else (),
-    )
-    service.health.check("worker", worker.ready)
-    service.loop(worker.run)
-
-    async def drain() -> None:
-        await worker.drain(max(0.5, settings.stop_grace_s - REPORT_S))
-
-    service.on_stop(drain)
-    return worker
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a worker until it is told to stop; returns the exit code."""
-    asked = arguments().parse_args(argv)
-    given = {} if asked.concurrency is None else {"worker_concurrency": asked.concurrency}
+    parser = make_parser()
+    options = parser.parse_args(argv)
+    if options.inspect:
+        if not options.mcp:
+            parser.error("--inspect needs --mcp FILE")
+        return _print_servers(Path(options.mcp))
+    given = {} if options.concurrency is None else {"worker_concurrency": options.concurrency}
     try:
         settings = WorkerSettings.load(**given).model_copy(update={"database_url": None})
-        servers = read_servers(asked.mcp) if asked.mcp else None
-        toolbox, hooks = gather(asked.modules, with_builtin=asked.builtin, discovering=servers is not None)
+        servers = read_servers(options.mcp) if options.mcp else None
+        toolbox, hooks = load_tools(options.modules, with_builtin=options.builtin, allow_none=servers is not None)
     except (DeclarationError, RefusedError, ValidationError) as error:
         sys.stderr.write(f"towpath worker: {error}\n")
         return USAGE_ERROR
-    if asked.toolsets:
+    if options.toolsets:
         discovered = () if servers is None else (one.toolset or name for name, one in servers.servers.items())
-        sys.stdout.write(json.dumps(sorted({*toolbox.toolsets(), *discovered})) + "\n")
-        sys.stdout.flush()
+        _print_json(sorted({*toolbox.toolsets(), *discovered}))
         return 0
     service = Service("worker", settings)
-    worker = make(service, settings, toolbox, hooks, servers)
+    worker = make_worker(service, settings, toolbox, hooks, servers)
     code = service.run()
     if worker.overrun:  # Python would wait for ever for the threads of tools that ignore their timeout
         sys.stderr.flush()
         os._exit(code)
     return code
+
+
+def _print_servers(path: Path) -> int:
+    """Print what the servers of the file offer, or the problem that prevents it (with exit code 2)."""
+    try:
+        _print_json(asyncio.run(_inspect(path)))
+    except (DeclarationError, RefusedError, OSError) as error:
+        _print_json(problem_of(error).model_dump(mode="json"))
+        return USAGE_ERROR
+    return 0
+
+
+async def _inspect(path: Path) -> list[JsonObject]:
+    task = asyncio.current_task()
+    assert task is not None
+    # Whoever started this stops it with SIGTERM; the programs of the servers must end with it.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await inspect_servers(read_servers(path))
+
+
+def _print_json(value: object) -> None:
+    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

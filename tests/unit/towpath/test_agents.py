@@ -16,9 +16,9 @@ from tests.support.engine.machine import Machine, respond
 from tests.support.places import ROOT
 from tests.support.waiting import eventually
 
-from towpath import AgentError, AgentRequest, BaseAgent
+from towpath import AgentError, AgentRequest, BaseAgent, user_code
 from towpath import hooks as hooks_module
-from towpath.agents import methods, operations
+from towpath.agents import operations
 from towpath.agents.lookup import find_agent
 from towpath.agents.usage_counter import Tally
 from towpath.errors import DeclarationError
@@ -202,7 +202,7 @@ async def test_too_many_plain_methods_that_hang_make_the_process_unready_until_t
 ) -> None:
     """No thread is left behind for every further request; what comes meanwhile is handed back for another process."""
     free, threads = threading.Event(), Threads(most=3)
-    monkeypatch.setattr(methods, "PROCESS", threads)
+    monkeypatch.setattr(user_code, "PROCESS", threads)
     monkeypatch.setattr(server, "PROCESS", threads)
 
     class Stuck(Odd):

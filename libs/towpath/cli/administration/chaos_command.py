@@ -4,31 +4,20 @@ The platform that is broken is started for this and thrown away; a platform that
 work is done by `python -m towpath_embedded.chaos`; this file passes options on and draws the result.
 """
 
-import asyncio
-import contextlib
-import importlib.util
-import json as codec
-import signal
-import sys
-from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from towpath.cli.shared.exit_codes import INTERRUPTED, OK, RUN_FAILED, USAGE
+from towpath.cli.shared.child_process import run_module
+from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.output import Column, Output
 from towpath.cli.shared.text import one_line, plain_json
-from towpath_contracts.problems.registry import Problem, ProblemError, problem
 
 Flag = Annotated[bool, Parameter(negative="")]
 Names = Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=True)]
 
-LINE_BYTES = 64 * 1024 * 1024
-"""The document of a campaign of 100,000 strikes is one line."""
-
-STOP_TIMEOUT_S = 60.0
 _MUST_BE_ZERO = (
     *("lost", "duplicates", "audit_holes", "orphans", "double", "diff", "late", "strayed", "differing"),
     "replay_mismatches",
@@ -83,7 +72,7 @@ async def chaos(
         {"quick": quick, "long": long, "privileged": privileged, "list": list},
     )
     words += ("--runs", str(runs), "--seed", str(seed))
-    code, found = await _harness(words)
+    code, found = await run_module("towpath_embedded.chaos", *words)
     if json or not out.for_people:
         print(plain_json(found), flush=True)
     elif list:
@@ -92,7 +81,7 @@ async def chaos(
         _show_scenarios(found, out)
     else:
         _show(found, out)
-    return code
+    return OK if code == OK else RUN_FAILED
 
 
 def _words(
@@ -102,51 +91,6 @@ def _words(
     given = [word for name, value in values.items() if value is not None for word in (f"--{name}", str(value))]
     given += [word for name, entries in many.items() for entry in entries for word in (f"--{name}", entry)]
     return (*given, *(f"--{name}" for name, said in flags.items() if said))
-
-
-async def _harness(words: tuple[str, ...]) -> tuple[int, dict[str, Any]]:
-    """Run the harness to its end, with its progress on our stderr; raises ProblemError with its problem."""
-    if importlib.util.find_spec("towpath_embedded") is None:
-        raise ProblemError(problem("binary_missing", "towpath_embedded is not installed here"))
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "towpath_embedded.chaos", *words,
-        stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, limit=LINE_BYTES, start_new_session=True,
-    )  # fmt: skip
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, process.terminate)
-    try:
-        assert process.stdout is not None
-        line = await process.stdout.readline()
-        code = await process.wait()
-    finally:
-        await _stop(process)
-        loop.remove_signal_handler(signal.SIGTERM)
-    return _understood(code, line)
-
-
-def _understood(code: int, line: bytes) -> tuple[int, dict[str, Any]]:
-    if code == INTERRUPTED:
-        raise KeyboardInterrupt
-    try:
-        found = codec.loads(line)
-    except ValueError as error:
-        detail = f"the harness ended with status {code} and said nothing that can be read"
-        raise ProblemError(problem("service_failed", detail)) from error
-    if code == USAGE or "code" in found:
-        raise ProblemError(Problem.model_validate(found))
-    return (OK if code == OK else RUN_FAILED), found
-
-
-async def _stop(process: Process) -> None:
-    """End the harness, which stops its platform first; kill it when that takes too long."""
-    if process.returncode is not None:
-        return
-    process.terminate()
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
-    if process.returncode is None:
-        process.kill()
-        await process.wait()
 
 
 def _show(found: dict[str, Any], out: Output) -> None:

@@ -8,9 +8,10 @@ from importlib import metadata
 from typing import Any, NamedTuple
 
 from towpath.cli.administration.model_keys import ModelKeys
-from towpath.cli.shared.exit_codes import OK, RUN_FAILED, problem_of
+from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.options import COMMON, STATE, Common, running_state
 from towpath.cli.shared.output import Column
+from towpath.errors import problem_of
 from towpath_contracts.problems.registry import ProblemError
 
 PROBE_TIMEOUT_S = 3.0

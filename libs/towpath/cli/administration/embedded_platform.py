@@ -1,11 +1,7 @@
-"""An embedded platform of our own, as a child process: started, found, and always stopped.
-
-It is started with `python -m` and told to stop however this process leaves, by an error or Ctrl-C too.
-"""
+"""An embedded platform as a child process: started, waited for until it is ready, and always stopped."""
 
 import asyncio
 import contextlib
-import importlib.util
 import json
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -14,13 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from towpath.cli.shared.child_process import require_package, stop_process
 from towpath.cli.shared.output import Output
 from towpath.cli.shared.text import one_line
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 
 READY_TIMEOUT_S = 120.0
 """Cold imports and initdb on a slow disk; the demo's own aim is half of that."""
-STOP_TIMEOUT_S = 60.0
 NOTICES = 20
 LINE_BYTES = 4 * 1024 * 1024
 
@@ -42,8 +38,7 @@ class Child:
 @contextlib.asynccontextmanager
 async def embedded(*words: str, folder: Path, out: Output) -> AsyncIterator[Child]:
     """Run `towpath up words` in *folder* for the length of the block; raises ProblemError when it can't be started."""
-    if importlib.util.find_spec("towpath_embedded") is None:
-        raise ProblemError(problem("binary_missing", "towpath_embedded is not installed here"))
+    require_package("towpath_embedded")
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "towpath_embedded", "up", "--json", *words,
         cwd=folder, stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, stderr=PIPE, limit=LINE_BYTES,
@@ -54,7 +49,7 @@ async def embedded(*words: str, folder: Path, out: Output) -> AsyncIterator[Chil
         child.state = await _ready(child)
         yield child
     finally:
-        await _stop(process)
+        await stop_process(process)
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
 
@@ -91,19 +86,3 @@ async def _ready(child: Child) -> dict[str, Any]:
 
 def _failed(child: Child, why: str) -> Problem:
     return problem("service_failed", "; ".join([f"the platform: {why}", *child.notices]))
-
-
-async def _stop(process: Process) -> None:
-    """End the child and wait for it, even while this task is being cancelled: nothing may stay behind."""
-    if process.returncode is not None:
-        return
-    process.terminate()
-    waiting = asyncio.ensure_future(process.wait())
-    try:
-        await asyncio.wait_for(asyncio.shield(waiting), STOP_TIMEOUT_S)
-    except TimeoutError:
-        process.kill()
-        await waiting
-    except asyncio.CancelledError:
-        await asyncio.wait({waiting}, timeout=STOP_TIMEOUT_S)
-        raise

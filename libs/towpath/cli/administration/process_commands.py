@@ -4,7 +4,6 @@ Services are started with `python -m` and never imported here; the command line 
 is, so this file knows none of their options.
 """
 
-import importlib.util
 import json
 import os
 import sys
@@ -13,6 +12,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from towpath.cli.shared.child_process import require_package
 from towpath.cli.shared.options import STATE, running_state
 from towpath_contracts.problems.registry import ProblemError, problem
 
@@ -23,8 +23,7 @@ SERVICES = ("gateway", "orchestrator", "decider", "tas", "worker", "log_writer",
 
 def become(module: str, *words: str) -> None:
     """Replace this process by `python -m module words`; raises ProblemError where the module isn't installed."""
-    if importlib.util.find_spec(module) is None:
-        raise ProblemError(problem("binary_missing", f"{module} is not installed here"))
+    require_package(module)
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, "-m", module, *words])  # noqa: S606 - a fixed program, no shell
 

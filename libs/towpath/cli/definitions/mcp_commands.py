@@ -1,23 +1,23 @@
-"""`towpath mcp`: what MCP servers offer, before anybody lets an agent near it."""
+"""`towpath mcp`: what MCP servers offer, before an agent may use it.
 
-import asyncio
-import logging
+The worker's own code connects to the servers, as a child process.
+"""
+
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cyclopts import App
 
+from towpath.cli.shared.child_process import run_module
 from towpath.cli.shared.options import COMMON, Common, examples
 from towpath.cli.shared.output import Column
 from towpath_contracts.problems.registry import ProblemError
 
 if TYPE_CHECKING:
     from towpath_contracts.tools.access import ToolsDescribed
-    from towpath_worker.adapters.mcp.server import McpServer
 
 app = App(name="mcp", help="Look at what MCP servers offer, and what changed since it was accepted.")
 
-CONNECTED = "connected"
 DRIFTED = 1
 """The exit code where a server is not reached, or offers something else than what was accepted."""
 
@@ -31,9 +31,9 @@ async def inspect(file: Path, /, *, common: Common = COMMON) -> int:
     Args:
         file: The file that `towpath worker --mcp` takes.
     """
-    found = await _found(file)
+    _, servers = await run_module("towpath_worker", "--mcp", str(file), "--inspect")
     accepted = await _accepted(common)
-    rows = [row for server, _ in found for row in _rows(server, accepted)]
+    rows = [row for server in servers for row in _rows(server, accepted)]
     out = common.out()
     columns = (
         Column("tool", "tool"),
@@ -45,35 +45,15 @@ async def inspect(file: Path, /, *, common: Common = COMMON) -> int:
         Column("notes", lambda row: "; ".join(row["notes"])),
     )
     out.rows("tools", rows, columns, empty="The servers offer no tool.")
-    for server, state in found:
-        if state != CONNECTED:
-            out.say(f"{server.name}: {state}", "red")
-        if server.discovered.left_out:
-            out.say(f"{server.name}: left out by allow and deny: {', '.join(server.discovered.left_out)}", "dim")
+    for server in servers:
+        if not server["connected"]:
+            out.say(f"{server['name']}: {server['state']}", "red")
+        if server["left_out"]:
+            out.say(f"{server['name']}: left out by allow and deny: {', '.join(server['left_out'])}", "dim")
     if accepted is None:
         out.say("No platform answers: nothing was compared with what is accepted.", "dim")
-    away = any(state != CONNECTED for _, state in found)
+    away = not all(server["connected"] for server in servers)
     return DRIFTED if away or any(row["standing"] == "drifted" for row in rows) else 0
-
-
-async def _found(file: Path) -> "list[tuple[McpServer, str]]":
-    """Connect every server once, read its tools, and end it; return each with how it stood."""
-    import structlog
-
-    from towpath_worker.adapters.mcp.server_list import make_servers, read_servers
-
-    quiet: Any = structlog.wrap_logger(
-        structlog.PrintLogger(), wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL)
-    )
-    servers = make_servers(read_servers(file), quiet)
-    running = [asyncio.create_task(server.run()) for server in servers]
-    try:
-        await asyncio.gather(*(server.settled.wait() for server in servers))
-        return [(server, server.state) for server in servers]
-    finally:
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
 
 
 async def _accepted(common: Common) -> "ToolsDescribed | None":
@@ -87,28 +67,17 @@ async def _accepted(common: Common) -> "ToolsDescribed | None":
         return None
 
 
-def _rows(server: "McpServer", accepted: "ToolsDescribed | None") -> list[dict[str, Any]]:
+def _rows(server: dict[str, Any], accepted: "ToolsDescribed | None") -> list[dict[str, Any]]:
     known = {} if accepted is None else {spec.name: spec for spec in accepted.tools}
     rows = []
-    for found in server.discovered.found:
-        spec, before = found.spec, known.get(found.spec.name)
+    for found in server["tools"]:
+        before = known.get(found["tool"])
         standing = "" if accepted is None else "new" if before is None else "accepted"
-        if before is not None and before.definition != spec.definition:
+        if before is not None and before.definition != found["definition"]:
             standing = "drifted"
-        rows.append(
-            {
-                "server": server.name,
-                "tool": spec.name,
-                "standing": standing,
-                "effect_class": str(spec.effect_class),
-                "operation": spec.operation,
-                "definition": spec.definition,
-                "hints": found.hints,
-                "notes": list(found.warnings),
-                "description": spec.description,
-            }
-        )
-    for name, why in server.discovered.refused.items():
+        rows.append({"server": server["name"], "tool": found["tool"], "standing": standing, **found})
+    for name, reason in server["refused"].items():
         empty: dict[str, Any] = dict.fromkeys(("effect_class", "operation", "definition", "description"))
-        rows.append({"server": server.name, "tool": name, "standing": "refused", **empty, "hints": {}, "notes": [why]})
+        row = {"server": server["name"], "tool": name, "standing": "refused", **empty, "hints": {}, "notes": [reason]}
+        rows.append(row)
     return rows

@@ -9,7 +9,8 @@ import sys
 from collections.abc import Sequence
 
 from towpath.cli.shared.text import clean, plain_json
-from towpath_contracts.problems.registry import Problem, problem, summary_of
+from towpath.errors import problem_of
+from towpath_contracts.problems.registry import Problem, summary_of
 
 OK, RUN_FAILED, USAGE, NOT_FOUND, DENIED, WAITING, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130
 
@@ -26,16 +27,6 @@ _BY_CODE = {
 def exit_code(found: Problem) -> int:
     """Return the exit code of a problem."""
     return _BY_CODE.get(found.code, _BY_STATUS.get(found.status, RUN_FAILED))
-
-
-def problem_of(error: Exception) -> Problem:
-    """Return the problem that *error* carries, or `internal` naming the error where it carries none."""
-    carried = getattr(error, "problem", None)
-    if isinstance(carried, Problem):
-        return carried
-    if isinstance(error, FileNotFoundError):
-        return problem("file_missing", f"{error.filename} is not there")
-    return problem("internal", f"{type(error).__name__}: {error}")
 
 
 def lines(found: Problem) -> list[str]:

@@ -1,0 +1,78 @@
+"""Runs another package of the platform as a child process: services are started with `python -m`, never imported.
+
+A child is stopped however this process leaves, by an error or Ctrl-C too.
+"""
+
+import asyncio
+import importlib.util
+import json
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from typing import Any
+
+from towpath.cli.shared.exit_codes import INTERRUPTED, USAGE
+from towpath_contracts.problems.registry import Problem, ProblemError, problem
+
+LINE_BYTES = 64 * 1024 * 1024
+"""The document of a chaos campaign of 100,000 faults is one line."""
+
+STOP_TIMEOUT_S = 60.0
+
+
+def require_package(name: str) -> None:
+    """Raise ProblemError `binary_missing` where the package *name* is not installed."""
+    if importlib.util.find_spec(name) is None:
+        raise ProblemError(problem("binary_missing", f"{name} is not installed here"))
+
+
+async def run_module(module: str, *arguments: str) -> tuple[int, Any]:
+    """Run `python -m module arguments` to its end and return its exit code and the JSON document that it printed.
+
+    Its stderr is ours. Raises ProblemError with the problem that the child printed, and KeyboardInterrupt where the
+    child was interrupted.
+    """
+    require_package(module.partition(".")[0])
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", module, *arguments,
+        stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, limit=LINE_BYTES, start_new_session=True,
+    )  # fmt: skip
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, process.terminate)
+    try:
+        assert process.stdout is not None
+        line = await process.stdout.readline()
+        code = await process.wait()
+    finally:
+        await stop_process(process)
+        loop.remove_signal_handler(signal.SIGTERM)
+    return code, _document(module, code, line)
+
+
+def _document(module: str, code: int, line: bytes) -> Any:
+    if code == INTERRUPTED:
+        raise KeyboardInterrupt
+    try:
+        found = json.loads(line)
+    except ValueError as error:
+        detail = f"{module} ended with status {code} and printed no JSON document"
+        raise ProblemError(problem("service_failed", detail)) from error
+    if code == USAGE or "code" in found:
+        raise ProblemError(Problem.model_validate(found))
+    return found
+
+
+async def stop_process(process: Process) -> None:
+    """End *process* and wait for it, even while this task is being cancelled: nothing may stay behind."""
+    if process.returncode is not None:
+        return
+    process.terminate()
+    waiting = asyncio.ensure_future(process.wait())
+    try:
+        await asyncio.wait_for(asyncio.shield(waiting), STOP_TIMEOUT_S)
+    except TimeoutError:
+        process.kill()
+        await waiting
+    except asyncio.CancelledError:
+        await asyncio.wait({waiting}, timeout=STOP_TIMEOUT_S)
+        raise
