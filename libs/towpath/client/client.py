@@ -16,12 +16,10 @@ from pydantic import ValidationError
 from towpath.client.audit import Audit
 from towpath.client.budgets import Budgets
 from towpath.client.policy import Policy
-from towpath.client.resources import DeadLetters, Gates, Networks, Tools
+from towpath.client.resources import DeadLetters, Gates, Networks, Switches, Tools, Workspaces
 from towpath.client.settings import ClientSettings
 from towpath.client.streams import Conversation, known_types, raise_if_failed
-from towpath.client.switches import Switches
 from towpath.client.transport import Transport
-from towpath.client.workspaces import Workspaces
 from towpath.errors import RefusedError, RunTimeoutError
 from towpath.tasks.goals import goal_json
 from towpath.tasks.mounts import HostMount

@@ -5,6 +5,7 @@ A method is one operation of the HTTP API, with its answer as a typed message.
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 from uuid import UUID
 
 from towpath.client.transport import Transport
@@ -16,7 +17,9 @@ from towpath_contracts.dead_letters import DeadLetter, DeadLetterPage
 from towpath_contracts.gate_notices import NoticePage
 from towpath_contracts.networks.spec import NetworkList, NetworkSpec, NetworkVersion
 from towpath_contracts.runs.views import ActionDone, GatePage, GateView
+from towpath_contracts.switches import SwitchKind, SwitchList, SwitchSet
 from towpath_contracts.tools.access import ToolsDescribed
+from towpath_contracts.tools.workspace import WorkspaceView
 
 Written = Network | NetworkSpec | JsonObject | str | Path
 """A network as a person has it: built, parsed, plain JSON, or the path of a YAML file."""
@@ -179,3 +182,45 @@ class DeadLetters:
     async def _settle(self, dead_letter_id: int, verb: str, reason: str) -> ActionDone:
         path = f"/v1/dead-letters/{dead_letter_id}/{verb}"
         return ActionDone.model_validate(await self._transport.request("POST", path, body={"reason": reason}))
+
+
+class Workspaces:
+    """`client.workspaces`: list the files of a run, and read them as any version was."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def list(self, run_id: UUID | str) -> WorkspaceView:
+        """Return the files of a run and its plan, as they stand."""
+        return WorkspaceView.model_validate(await self._transport.request("GET", f"/v1/runs/{run_id}/workspace"))
+
+    async def read(self, run_id: UUID | str, path: str, version: int | None = None) -> str:
+        """Return the text of a file, as it stands or as *version* was; raises NotFoundError."""
+        asked = f"/v1/runs/{run_id}/workspace/{quote(path)}"
+        answer = await self._transport.request("GET", asked, query={} if version is None else {"version": version})
+        return str(answer["content"])
+
+
+class Switches:
+    """What is paused."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def list(self) -> SwitchList:
+        """Return the project's open switches, oldest first."""
+        return SwitchList.model_validate(await self._transport.request("GET", "/v1/switches"))
+
+    async def pause(
+        self, kind: SwitchKind, name: str | None = None, *, reason: str, stop_running: bool = False
+    ) -> SwitchSet:
+        """Hold new calls back; with *stop_running* also ask those that run to stop. A project needs no *name*."""
+        return await self._set("pause", kind, name, {"reason": reason, "stop_running": stop_running})
+
+    async def resume(self, kind: SwitchKind, name: str | None = None, *, reason: str) -> SwitchSet:
+        """Let what waits go on."""
+        return await self._set("resume", kind, name, {"reason": reason})
+
+    async def _set(self, verb: str, kind: SwitchKind, name: str | None, more: JsonObject) -> SwitchSet:
+        body = {"kind": kind, **more} if name is None else {"kind": kind, "name": name, **more}
+        return SwitchSet.model_validate(await self._transport.request("POST", f"/v1/switches/{verb}", body=body))

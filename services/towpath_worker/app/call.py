@@ -6,7 +6,7 @@ A call occupies its slot until its function has really ended, also when nobody w
 import asyncio
 import contextvars
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -19,6 +19,7 @@ from towpath.tools.declaration import AnyTool
 from towpath_contracts.base import JsonObject
 from towpath_contracts.tools.calls import ToolInvocation
 from towpath_fabric.clock import monotonic
+from towpath_fabric.nats.pull_consumer import PullConsumer
 from towpath_worker.core.results import CutOffError
 
 GRACE_S = 5.0
@@ -116,3 +117,48 @@ def contained(function: Callable[..., Any], arguments: JsonObject) -> tuple[bool
         return True, function(**arguments)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - every exception of a user's function is a result
         return False, error
+
+
+class Slots:
+    """At most *size* calls. `consumers` fetch no more than what has room."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._calls: dict[UUID, Call] = {}
+        self._room = asyncio.Event()
+        self._room.set()
+        self.consumers: list[PullConsumer] = []
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def __iter__(self) -> Iterator[Call]:
+        return iter(tuple(self._calls.values()))
+
+    @property
+    def free(self) -> int:
+        """How many calls may begin."""
+        return self._size - len(self._calls)
+
+    def find(self, execution_id: UUID) -> Call | None:
+        """Return the call of this execution, if it is here."""
+        return self._calls.get(execution_id)
+
+    async def wait_room(self) -> None:
+        """Wait until a call may begin."""
+        await self._room.wait()
+
+    def occupy(self, call: Call) -> None:
+        """Take a slot for *call*."""
+        self._calls[call.invocation.execution_id] = call
+        if self.free <= 0:
+            self._room.clear()
+        for consumer in self.consumers:
+            consumer.hold(1)
+
+    def vacate(self, call: Call) -> None:
+        """Give the slot of *call* back, once its function has really ended."""
+        del self._calls[call.invocation.execution_id]
+        self._room.set()
+        for consumer in self.consumers:
+            consumer.hold(-1)

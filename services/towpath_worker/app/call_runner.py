@@ -24,8 +24,7 @@ from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.tickets import TicketFault, TicketRefusedError
 from towpath_worker.app.call import Call, Stage
 from towpath_worker.app.call_execution import TOO_LATE, Performer, cancelled, unsure
-from towpath_worker.app.late_outcomes import LateOutcomes
-from towpath_worker.app.outcome_outbox import Outbox
+from towpath_worker.app.outcome_outbox import LateOutcomes, Outbox
 from towpath_worker.app.registration import Registration
 from towpath_worker.app.start_claims import Claim, claim_start
 from towpath_worker.core.results import CutOffError, failure_of

@@ -9,9 +9,8 @@ import asyncio
 from towpath_fabric.clock import monotonic
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.pull_consumer import in_progress, nak
-from towpath_worker.app.call import Call, Stage
+from towpath_worker.app.call import Call, Slots, Stage
 from towpath_worker.app.call_runner import CallServer
-from towpath_worker.app.call_slots import Slots
 from towpath_worker.app.outcome_outbox import BEAT_S, Outbox
 from towpath_worker.app.registration import Registration
 from towpath_worker.metrics import WorkerMetrics

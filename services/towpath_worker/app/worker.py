@@ -29,10 +29,9 @@ from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.pull_consumer import PullConsumer, nak
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.telemetry.recorder import Telemetry
-from towpath_worker.app.call import Call, Stage, key_of
+from towpath_worker.app.call import Call, Slots, Stage, key_of
 from towpath_worker.app.call_execution import Performer
 from towpath_worker.app.call_runner import MALFORMED, CallServer
-from towpath_worker.app.call_slots import Slots
 from towpath_worker.app.maintenance import Tender
 from towpath_worker.app.outcome_outbox import Outbox
 from towpath_worker.app.registration import Registration

@@ -19,9 +19,9 @@ from tests.support.worker import hostile_mcp
 from towpath.errors import ToolError
 from towpath.tools.context import ToolContext
 from towpath_worker.adapters.mcp.config import load_servers
+from towpath_worker.adapters.mcp.discovery import DiscoveredTool
 from towpath_worker.adapters.mcp.server import McpServer
 from towpath_worker.adapters.mcp.server_list import make_servers
-from towpath_worker.adapters.mcp.tool import DiscoveredTool
 from towpath_worker.core.results import OutcomeLostError
 
 FILE = """

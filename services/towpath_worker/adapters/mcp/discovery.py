@@ -7,11 +7,14 @@ the digest of all that the server said, so that nothing about it can change unse
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import mcp_types
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
+from towpath.tools.arguments import Arguments
+from towpath.tools.context import ToolContext
+from towpath.tools.declaration import Tool
 from towpath_contracts.base import JsonObject
 from towpath_contracts.canonical import canonical_json, digest
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
@@ -141,3 +144,29 @@ def _output_schema(tool: mcp_types.Tool, warnings: list[str]) -> JsonObject | No
 
 def _refuse(why: str) -> NoReturn:
     raise ToolRefusedError(why)
+
+
+class _Unread(BaseModel):
+    """Arguments go to the server as they are: the platform has checked them against the schema that it stored."""
+
+
+class DiscoveredTool(Tool[Any, Any]):
+    """One tool of an MCP server. *caller* sends a call to the server: `await caller(tool, args, context)`."""
+
+    def __init__(self, found: Found, caller: Any) -> None:
+        async def call(args: JsonObject, context: ToolContext) -> Any:
+            return await caller(self, args, context)
+
+        call.__name__ = found.tool
+        nothing = Arguments(model=_Unread, schema=found.spec.parameters, names=(), system=(), context=None)
+        super().__init__(call, found.spec, nothing)
+        self.found = found
+
+    def bind(self, args: JsonObject, context: ToolContext) -> dict[str, Any]:
+        """Return what `call` takes."""
+        return {"args": args, "context": context}
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the platform has accepted this definition."""
+        return self.standing in {"accepted", "unchanged"}

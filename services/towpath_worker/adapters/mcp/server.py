@@ -27,11 +27,10 @@ from towpath_worker.adapters.mcp.answers import failure_from, input_required, va
 from towpath_worker.adapters.mcp.codes import SESSION_GONE
 from towpath_worker.adapters.mcp.config import ServerConfig
 from towpath_worker.adapters.mcp.connection import META_ATTEMPT, META_EXECUTION, Connection, ListingRefusedError
-from towpath_worker.adapters.mcp.discovery import Discovered, Found, discover
+from towpath_worker.adapters.mcp.discovery import Discovered, DiscoveredTool, Found, discover
 from towpath_worker.adapters.mcp.http import http_transport
 from towpath_worker.adapters.mcp.secrets import Secrets
 from towpath_worker.adapters.mcp.stdio import Program, stdio_transport
-from towpath_worker.adapters.mcp.tool import DiscoveredTool
 from towpath_worker.adapters.mcp.vetting import clean_text
 from towpath_worker.core.results import OutcomeLostError
 
