@@ -1,6 +1,7 @@
 """`python -m towpath_agent MODULE:CLASS [--count N]`: serves an agent that stands in a module or a file.
 
-The only place where the parts of an agent's process are chosen and put together.
+With `--count` this process runs several others: an agent that computes needs a process per core. One that ends by itself
+is started again; when this one is told to stop, all are, and it ends after them.
 """
 
 import argparse
@@ -12,34 +13,64 @@ from collections.abc import Sequence
 
 from pydantic import ValidationError
 
-from towpath.agents.base import BaseAgent
-from towpath.agents.lookup import find_agent
 from towpath.errors import DeclarationError
-from towpath.hooks import Hook
-from towpath_agent.app.server import AgentOptions, AgentServer
 from towpath_agent.settings import AgentSettings
+from towpath_agent.wiring import find_agent, make_agent_server
 from towpath_fabric.service import Service
 
+USAGE_ERROR = 2
+MAX_PROCESSES = 64
 RESTART_S = 1.0
 """Before a process that ended by itself is started again."""
 
 
-def keep_running(count: int, words: Sequence[str]) -> int:
-    """Run *count* processes with the command line *words* until SIGTERM or SIGINT; returns the exit code."""
-    return asyncio.run(_keep_running(count, words))
+def make_parser() -> argparse.ArgumentParser:
+    """Return what the command line takes."""
+    parser = argparse.ArgumentParser(prog="towpath agents serve", description="Serve an agent in user code.")
+    parser.add_argument("target", metavar="MODULE:CLASS", help="dotted module or path of a .py file, and the class")
+    parser.add_argument("--count", type=int, default=1, help="how many processes (default 1)")
+    parser.add_argument("--concurrency", type=int, help="how many requests one process answers at once (default 16)")
+    parser.add_argument("--name-only", action="store_true", help="print the agent's name as JSON, and end")
+    return parser
 
 
-async def _keep_running(count: int, words: Sequence[str]) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve until told to stop; returns the exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    options = make_parser().parse_args(arguments)
+    if not 1 <= options.count <= MAX_PROCESSES:
+        sys.stderr.write(f"towpath agents: --count is 1 to {MAX_PROCESSES}\n")
+        return USAGE_ERROR
+    given = {} if options.concurrency is None else {"agent_concurrency": options.concurrency}
+    try:
+        settings = AgentSettings.load(**given).model_copy(update={"database_url": None})
+        agent, hooks = find_agent(options.target)
+    except (DeclarationError, ValidationError) as error:
+        sys.stderr.write(f"towpath agents: {error}\n")
+        return USAGE_ERROR
+    if options.name_only:
+        sys.stdout.write(json.dumps(agent.name) + "\n")
+        sys.stdout.flush()
+        return 0
+    if options.count > 1:
+        return asyncio.run(_run_processes(options.count, arguments))
+    service = Service("agent", settings)
+    make_agent_server(service, settings, agent, hooks)
+    return service.run()
+
+
+async def _run_processes(count: int, arguments: Sequence[str]) -> int:
+    """Run *count* processes with the command line *arguments* until SIGTERM or SIGINT; returns the exit code."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    command = (sys.executable, "-m", "towpath_agent", *words, "--count", "1")  # the last word of an option counts
-    codes = await asyncio.gather(*(_keep_one(command, stopping) for _ in range(count)))
+    command = (sys.executable, "-m", "towpath_agent", *arguments, "--count", "1")  # an option's last value counts
+    codes = await asyncio.gather(*(_keep_running(command, stopping) for _ in range(count)))
     return max(codes)
 
 
-async def _keep_one(command: Sequence[str], stopping: asyncio.Event) -> int:
+async def _keep_running(command: Sequence[str], stopping: asyncio.Event) -> int:
     stop = asyncio.create_task(stopping.wait())
     while True:
         process = await asyncio.create_subprocess_exec(*command)
@@ -52,64 +83,6 @@ async def _keep_one(command: Sequence[str], stopping: asyncio.Event) -> int:
         await asyncio.wait({stop}, timeout=RESTART_S)
         if stop.done():
             return abs(await ended)
-
-
-USAGE_ERROR = 2
-MOST_PROCESSES = 64
-
-
-def arguments() -> argparse.ArgumentParser:
-    """Return what the command line takes."""
-    parser = argparse.ArgumentParser(prog="towpath agents serve", description="Serve an agent in user code.")
-    parser.add_argument("target", metavar="MODULE:CLASS", help="dotted module or path of a .py file, and the class")
-    parser.add_argument("--count", type=int, default=1, help="how many processes (default 1)")
-    parser.add_argument("--concurrency", type=int, help="how many requests one process answers at once (default 16)")
-    parser.add_argument("--name-only", action="store_true", help="print the agent's name as JSON, and end")
-    return parser
-
-
-def make(service: Service, settings: AgentSettings, agent: BaseAgent, hooks: Sequence[Hook]) -> AgentServer:
-    """Put the server of *agent* together and add it to the service."""
-    server = AgentServer(
-        service.bus,
-        agent,
-        options=AgentOptions(
-            worker=settings.instance, project=settings.project, concurrency=settings.agent_concurrency
-        ),
-        log=service.log,
-        registry=service.registry,
-        hooks=hooks,
-        telemetry=service.telemetry,
-    )
-    service.health.check("agent", server.ready)
-    service.loop(server.run)
-    service.on_stop(server.stop)
-    return server
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Serve until told to stop; returns the exit code."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    asked = arguments().parse_args(words)
-    if not 1 <= asked.count <= MOST_PROCESSES:
-        sys.stderr.write(f"towpath agents: --count is 1 to {MOST_PROCESSES}\n")
-        return USAGE_ERROR
-    given = {} if asked.concurrency is None else {"agent_concurrency": asked.concurrency}
-    try:
-        settings = AgentSettings.load(**given).model_copy(update={"database_url": None})
-        agent, hooks = find_agent(asked.target)
-    except (DeclarationError, ValidationError) as error:
-        sys.stderr.write(f"towpath agents: {error}\n")
-        return USAGE_ERROR
-    if asked.name_only:
-        sys.stdout.write(json.dumps(agent.name) + "\n")
-        sys.stdout.flush()
-        return 0
-    if asked.count > 1:
-        return keep_running(asked.count, words)
-    service = Service("agent", settings)
-    make(service, settings, agent, hooks)
-    return service.run()
 
 
 if __name__ == "__main__":

@@ -19,14 +19,14 @@ from tests.support.waiting import eventually
 from towpath import AgentError, AgentRequest, BaseAgent, user_code
 from towpath import hooks as hooks_module
 from towpath.agents import operations
-from towpath.agents.lookup import find_agent
 from towpath.agents.usage_counter import Tally
 from towpath.errors import DeclarationError
 from towpath.hooks import Hook, Hooks, Moment
 from towpath.user_code import Threads
-from towpath_agent.app import answer_attempts, server
-from towpath_agent.app.answer_attempts import Failure, ask
-from towpath_agent.app.server import AgentOptions, AgentServer
+from towpath_agent.app import agent_answers, agent_server
+from towpath_agent.app.agent_answers import Failure, ask
+from towpath_agent.app.agent_server import AgentOptions, AgentServer
+from towpath_agent.wiring import find_agent
 from towpath_contracts import facts, subjects
 from towpath_contracts.authority import agent_rights
 from towpath_contracts.decisions.request import Cost, DecisionKind, OfferedRoute, Usage
@@ -148,7 +148,7 @@ async def answer(*says: Any, **changes: Any) -> Any:
 
 async def test_c10_whatever_user_code_does_is_one_answer_or_one_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     """C10: exceptions are failures with a stable code, retryable or not; what is no decision is `invalid_output`."""
-    monkeypatch.setattr(answer_attempts, "WAITS_S", (0.0, 0.0))
+    monkeypatch.setattr(agent_answers, "WAITS_S", (0.0, 0.0))
     assert await answer({"action": "RESPOND", "action_details": {"payload": {"m": 1}}}) == {
         "action": "RESPOND",
         "action_details": {"payload": {"m": 1}},
@@ -171,7 +171,7 @@ async def test_c10_whatever_user_code_does_is_one_answer_or_one_failure(monkeypa
     ):
         said = await answer(nonsense)
         assert isinstance(said, Failure) and said.code == "invalid_output", nonsense
-    large = {"action": "RESPOND", "action_details": {"payload": {"m": "x" * answer_attempts.ANSWER_BYTES}}}
+    large = {"action": "RESPOND", "action_details": {"payload": {"m": "x" * agent_answers.ANSWER_BYTES}}}
     assert (await answer(large)).code == "invalid_output"
     for error in (RuntimeError("r"), SystemExit(3), StopIteration(), asyncio.CancelledError(), KeyError("k")):
         assert (await answer(error)).code == "agent_failed"
@@ -203,7 +203,7 @@ async def test_too_many_plain_methods_that_hang_make_the_process_unready_until_t
     """No thread is left behind for every further request; what comes meanwhile is handed back for another process."""
     free, threads = threading.Event(), Threads(most=3)
     monkeypatch.setattr(user_code, "PROCESS", threads)
-    monkeypatch.setattr(server, "PROCESS", threads)
+    monkeypatch.setattr(agent_server, "PROCESS", threads)
 
     class Stuck(Odd):
         def plan(self, request: AgentRequest) -> Any:  # type: ignore[override] - plain on purpose

@@ -9,7 +9,7 @@ from mcp.shared.exceptions import MCPError
 
 from towpath.errors import ToolError
 from towpath.tools.declaration import tool
-from towpath_worker.adapters.mcp import codes
+from towpath_worker.adapters.mcp import error_codes
 from towpath_worker.adapters.mcp.answers import failure_from, value_of
 from towpath_worker.adapters.mcp.secrets import Secrets
 from towpath_worker.app.call_execution import unsure
@@ -61,12 +61,12 @@ async def test_blocks_are_text_or_named_by_what_they_are() -> None:
 @pytest.mark.parametrize(
     ("code", "failure", "uncertain"),
     [
-        (codes.NOT_SENT, "mcp_not_sent", False),
-        (codes.SESSION_GONE, "mcp_not_sent", False),
-        (codes.REFUSED, "mcp_not_sent", False),
-        (codes.CONNECTION_CLOSED, "mcp_server_lost", True),
-        (codes.LOST, "mcp_server_lost", True),
-        (codes.TOO_LARGE, "result_too_large", False),
+        (error_codes.NOT_SENT, "mcp_not_sent", False),
+        (error_codes.SESSION_GONE, "mcp_not_sent", False),
+        (error_codes.REFUSED, "mcp_not_sent", False),
+        (error_codes.CONNECTION_CLOSED, "mcp_server_lost", True),
+        (error_codes.LOST, "mcp_server_lost", True),
+        (error_codes.TOO_LARGE, "result_too_large", False),
         (-32602, "mcp_error", False),
     ],
 )

@@ -6,7 +6,15 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from towpath_worker.adapters.mcp.codes import CERTAINLY_NOT, LOST, NOT_SENT, REFUSED, SESSION_GONE, TOO_LARGE, UNCERTAIN
+from towpath_worker.adapters.mcp.error_codes import (
+    CERTAINLY_NOT,
+    LOST,
+    NOT_SENT,
+    REFUSED,
+    SESSION_GONE,
+    TOO_LARGE,
+    UNCERTAIN,
+)
 from towpath_worker.adapters.mcp.http import SESSION_HEADER, GuardedTransport
 
 LIMIT = 1_000

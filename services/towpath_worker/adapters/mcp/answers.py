@@ -20,7 +20,7 @@ from referencing.exceptions import Unresolvable
 
 from towpath.errors import ToolError
 from towpath_contracts.base import JsonObject
-from towpath_worker.adapters.mcp.codes import CERTAINLY_NOT, TOO_LARGE, UNCERTAIN
+from towpath_worker.adapters.mcp.error_codes import CERTAINLY_NOT, TOO_LARGE, UNCERTAIN
 from towpath_worker.adapters.mcp.secrets import Secrets
 from towpath_worker.adapters.mcp.vetting import DEFINED, NAMED, clean_text
 from towpath_worker.core.results import OutcomeLostError

@@ -1,8 +1,8 @@
 """An MCP server over streamable HTTP: the SDK speaks the protocol, this side bounds what comes and names what failed.
 
-An answer is read up to a limit and no further; whatever fails between here and the server becomes a JSON-RPC error
-whose code says what is known (`towpath_worker.adapters.mcp.codes`), for that one request alone. No proxy, cookie or
-password comes from the worker's environment, and no redirect leaves the server.
+An answer is read up to a limit and no further. Whatever fails between here and the server becomes a JSON-RPC error of
+that one request, whose code says what is known (`error_codes`). No proxy, cookie or password comes from the worker's
+environment, and no redirect to another server is followed.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -14,7 +14,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import JSONRPCError, jsonrpc_message_adapter
 from pydantic import ValidationError
 
-from towpath_worker.adapters.mcp.codes import LOST, NOT_SENT, REFUSED, SESSION_GONE, TOO_LARGE
+from towpath_worker.adapters.mcp.error_codes import LOST, NOT_SENT, REFUSED, SESSION_GONE, TOO_LARGE
 
 CONNECT_S = 10.0
 SESSION_HEADER = "mcp-session-id"

@@ -24,10 +24,10 @@ from towpath_contracts.base import JsonObject
 from towpath_fabric.clock import monotonic
 from towpath_fabric.telemetry.logs import Logger
 from towpath_worker.adapters.mcp.answers import failure_from, input_required, value_of
-from towpath_worker.adapters.mcp.codes import SESSION_GONE
 from towpath_worker.adapters.mcp.config import ServerConfig
 from towpath_worker.adapters.mcp.connection import META_ATTEMPT, META_EXECUTION, Connection, ListingRefusedError
 from towpath_worker.adapters.mcp.discovery import Discovered, DiscoveredTool, Found, discover
+from towpath_worker.adapters.mcp.error_codes import SESSION_GONE
 from towpath_worker.adapters.mcp.http import http_transport
 from towpath_worker.adapters.mcp.secrets import Secrets
 from towpath_worker.adapters.mcp.stdio import Program, stdio_transport

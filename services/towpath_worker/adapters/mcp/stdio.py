@@ -23,7 +23,7 @@ from pydantic import ValidationError
 from towpath.tools.process import GRACE_S, plain_environment, signal_group
 from towpath_fabric.clock import monotonic
 from towpath_fabric.telemetry.logs import Logger
-from towpath_worker.adapters.mcp.codes import TOO_LARGE
+from towpath_worker.adapters.mcp.error_codes import TOO_LARGE
 from towpath_worker.adapters.mcp.secrets import Secrets
 from towpath_worker.adapters.mcp.vetting import clean_text
 

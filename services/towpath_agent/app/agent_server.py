@@ -17,8 +17,8 @@ from towpath.agents.request import AgentRequest
 from towpath.agents.usage_counter import Tally
 from towpath.hooks import Hook, Hooks
 from towpath.user_code import PROCESS
+from towpath_agent.app.agent_answers import Failure, ask
 from towpath_agent.app.agent_hooks import Telling
-from towpath_agent.app.answer_attempts import Failure, ask
 from towpath_contracts import subjects
 from towpath_contracts.agents import AgentServed, ServeAgent
 from towpath_contracts.base import JsonObject

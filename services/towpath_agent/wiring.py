@@ -1,15 +1,19 @@
-"""Finds the agent that a person names: `module:Class`, or `path/to/file.py:Class`.
+"""Finds the agent that a person names (`module:Class` or `path/to/file.py:Class`) and connects it to the service.
 
-What can't be served is refused at the start, with what is wrong and where.
+An agent that can't be served is refused at the start, with what is wrong and where.
 """
 
 import inspect
+from collections.abc import Sequence
 
 from towpath.agents.base import BaseAgent
 from towpath.errors import DeclarationError
 from towpath.hooks import Hook
 from towpath.tools.toolbox import collect, load_module
+from towpath_agent.app.agent_server import AgentOptions, AgentServer
+from towpath_agent.settings import AgentSettings
 from towpath_contracts.subjects import DEFAULT_POOL, agent_model, pool_of
+from towpath_fabric.service import Service
 
 
 def find_agent(target: str) -> tuple[BaseAgent, tuple[Hook, ...]]:
@@ -22,7 +26,7 @@ def find_agent(target: str) -> tuple[BaseAgent, tuple[Hook, ...]]:
         msg = f"{target!r} is not MODULE:CLASS, e.g. my_agents:Reviewer or agents/reviewer.py:Reviewer"
         raise DeclarationError(msg)
     module = load_module(place)
-    agent = _made(getattr(module, name, None), place, name)
+    agent = _instance(getattr(module, name, None), place, name)
     if pool_of(agent_model(agent.name), "default") == DEFAULT_POOL:
         msg = f'{name} needs a name of letters, digits, "_" and "-": name = "reviewer"'
         raise DeclarationError(msg)
@@ -30,7 +34,7 @@ def find_agent(target: str) -> tuple[BaseAgent, tuple[Hook, ...]]:
     return agent, tuple(hooks)
 
 
-def _made(found: object, place: str, name: str) -> BaseAgent:
+def _instance(found: object, place: str, name: str) -> BaseAgent:
     """Return the agent that stands there, or one of the class that does."""
     if isinstance(found, BaseAgent):
         return found
@@ -46,3 +50,24 @@ def _made(found: object, place: str, name: str) -> BaseAgent:
     except TypeError as error:
         msg = f"{name} can't be made without arguments; prepare what it needs in lifespan()"
         raise DeclarationError(msg) from error
+
+
+def make_agent_server(
+    service: Service, settings: AgentSettings, agent: BaseAgent, hooks: Sequence[Hook]
+) -> AgentServer:
+    """Make the server of *agent* and add it to the service."""
+    server = AgentServer(
+        service.bus,
+        agent,
+        options=AgentOptions(
+            worker=settings.instance, project=settings.project, concurrency=settings.agent_concurrency
+        ),
+        log=service.log,
+        registry=service.registry,
+        hooks=hooks,
+        telemetry=service.telemetry,
+    )
+    service.health.check("agent", server.ready)
+    service.loop(server.run)
+    service.on_stop(server.stop)
+    return server
