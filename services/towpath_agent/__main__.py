@@ -1,7 +1,7 @@
 """`python -m towpath_agent MODULE:CLASS [--count N]`: serves an agent that stands in a module or a file.
 
-With `--count` this process runs several others: an agent that computes needs a process per core. One that ends by itself
-is started again; when this one is told to stop, all are, and it ends after them.
+With `--count` this process runs several others: an agent that computes needs a process per core. One that ends by
+itself is started again; when this one is told to stop, all are, and it ends after them.
 """
 
 import argparse
