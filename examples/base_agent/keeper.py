@@ -5,7 +5,7 @@ It looks at the water before it opens a gate, explains why it does not, and asks
 
 from towpath import AgentError, AgentRequest, BaseAgent, hook
 from towpath.agents.operations import AnyMove, create_gate, execute_tool, respond
-from towpath.hooks import Moment
+from towpath.hooks import HookEvent
 from towpath_contracts.decisions.assessments import Confidence, Validation
 
 SAFE_DIFFERENCE_CM = 5
@@ -47,6 +47,6 @@ class LockKeeper(BaseAgent):
 
 
 @hook("post_model_call")
-def note(moment: Moment) -> None:
+def note(event: HookEvent) -> None:
     """Say in the process's log that the keeper has answered."""
-    print(f"{moment.agent} answered {moment.kind} of step {moment.step}: {moment.status}", flush=True)  # noqa: T201
+    print(f"{event.agent} answered {event.kind} of step {event.step}: {event.status}", flush=True)  # noqa: T201

@@ -1,7 +1,7 @@
 """Hooks of tool workers and agents: the user's own code around what they do.
 
-A hook watches and never decides. One that fails or hangs is contained, counted and reported; the call goes on.
-What a hook hears is on record anyway: no secret that a worker adds to a call, no text of a failure.
+A hook watches and never decides. One that fails or hangs is contained, counted and reported, and the call goes on. It
+is told only what is recorded anyway: no secret that a worker adds to a call, no text of a failure.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from uuid import UUID
 
 from towpath.errors import DeclarationError
 from towpath.tools.context import ToolContext
-from towpath.user_code import Found, in_thread
+from towpath.user_code import ThreadResult, in_thread
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.request import Usage
 from towpath_contracts.tools.calls import ToolFailure
@@ -22,7 +22,7 @@ from towpath_contracts.tools.calls import ToolFailure
 HOOK_TIMEOUT_S = 5.0
 """A hook that takes longer is cut off; it watches, it does not work."""
 
-MOMENTS = ("start", "finished", "error", "pre_model_call", "post_model_call", "pre_tool_call", "post_tool_call")
+HOOK_EVENTS = ("start", "finished", "error", "pre_model_call", "post_model_call", "pre_tool_call", "post_tool_call")
 """start and finished: of the process; error: a call or an answer failed; pre and post: around every call of a tool or
 model.
 
@@ -31,8 +31,8 @@ every model that it asks itself under `request.model_call`; a tool call is what 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
-    """What a hook is told. Fields that do not belong to the moment are empty."""
+class HookEvent:
+    """What a hook is told about one event. Fields that do not belong to the event are empty."""
 
     name: str
     worker: str = ""
@@ -52,46 +52,46 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """A function and the moment it is called at."""
+    """A function and the name of the event it is called at."""
 
-    moment: str
-    function: Callable[[Moment], Any]
+    event: str
+    function: Callable[[HookEvent], Any]
 
-    def __call__(self, moment: Moment) -> Any:
+    def __call__(self, event: HookEvent) -> Any:
         """Call the function itself."""
-        return self.function(moment)
+        return self.function(event)
 
 
-def hook(moment: str) -> Callable[[Callable[[Moment], Any]], Hook]:
-    """Declare a hook, beside the tools of a module: `@hook("post_tool_call")` over a function of one Moment."""
-    if moment not in MOMENTS:
-        msg = f"there is no moment {moment!r}; use one of {', '.join(MOMENTS)}"
+def hook(event: str) -> Callable[[Callable[[HookEvent], Any]], Hook]:
+    """Declare a hook, beside the tools of a module: `@hook("post_tool_call")` over a function of one HookEvent."""
+    if event not in HOOK_EVENTS:
+        msg = f"there is no hook event {event!r}; use one of {', '.join(HOOK_EVENTS)}"
         raise DeclarationError(msg)
-    return lambda function: Hook(moment, function)
+    return lambda function: Hook(event, function)
 
 
 class Hooks:
-    """The hooks of one process. `failed` is told of every hook that failed."""
+    """The hooks of one process. `failed` is called with every hook that failed."""
 
     def __init__(self, hooks: Iterable[Hook], failed: Callable[[Hook, BaseException], None]) -> None:
-        self._by_moment: dict[str, list[Hook]] = {}
+        self._by_event: dict[str, list[Hook]] = {}
         for one in hooks:
-            self._by_moment.setdefault(one.moment, []).append(one)
+            self._by_event.setdefault(one.event, []).append(one)
         self._failed = failed
         self._cut_off: dict[Hook, threading.Thread] = {}
 
     def has(self, name: str) -> bool:
-        """Say whether anything listens to this moment, so that nothing is built for nobody."""
-        return name in self._by_moment
+        """Return whether a hook listens to the event *name*; where none does, callers need not build the event."""
+        return name in self._by_event
 
-    async def tell(self, moment: Moment) -> None:
-        """Call every hook of the moment, one after another, in the order they were declared."""
-        for one in self._by_moment.get(moment.name, ()):
-            error = await self._call(one, moment)
+    async def notify(self, event: HookEvent) -> None:
+        """Call the hooks of *event* one after another, in the order they were declared."""
+        for one in self._by_event.get(event.name, ()):
+            error = await self._call(one, event)
             if error is not None:
                 self._failed(one, error)
 
-    async def _call(self, one: Hook, moment: Moment) -> BaseException | None:
+    async def _call(self, one: Hook, event: HookEvent) -> BaseException | None:
         """Return what went wrong with the hook; raises CancelledError alone, where the caller itself is cancelled."""
         earlier = self._cut_off.get(one)
         if earlier is not None and earlier.is_alive():  # else every further call would leave a thread behind
@@ -99,10 +99,10 @@ class Hooks:
         try:
             async with asyncio.timeout(HOOK_TIMEOUT_S):
                 if inspect.iscoroutinefunction(one.function):
-                    await one.function(moment)
+                    await one.function(event)
                     return None
-                succeeded, said = await asyncio.wrap_future(self._in_thread(one, moment))
-                return None if succeeded else said
+                succeeded, result = await asyncio.wrap_future(self._in_thread(one, event))
+                return None if succeeded else result
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -111,13 +111,13 @@ class Hooks:
         except (Exception, SystemExit) as error:  # noqa: BLE001 - what a hook raises must not reach the call
             return error
 
-    def _in_thread(self, one: Hook, moment: Moment) -> Found:
+    def _in_thread(self, one: Hook, event: HookEvent) -> ThreadResult:
         """Run a plain function; one that is cut off is remembered for as long as it runs."""
-        thread, found = in_thread(f"hook {one.moment}", one.function, moment)
+        thread, found = in_thread(f"hook {one.event}", one.function, event)
 
-        def note(ended: Found) -> None:
+        def remember_cut_off(ended: ThreadResult) -> None:
             if ended.cancelled():
                 self._cut_off[one] = thread
 
-        found.add_done_callback(note)
+        found.add_done_callback(remember_cut_off)
         return found

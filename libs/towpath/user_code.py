@@ -13,17 +13,17 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-Found = Future[tuple[bool, Any]]
+ThreadResult = Future[tuple[bool, Any]]
 """True and what the function returned, or False and what it raised."""
 
 
-def in_thread(name: str, function: Callable[..., Any], *arguments: Any) -> tuple[threading.Thread, Found]:
+def in_thread(name: str, function: Callable[..., Any], *arguments: Any) -> tuple[threading.Thread, ThreadResult]:
     """Run *function* in a thread named *name*; returns the thread and where its end can be awaited."""
-    found: Found = Future()
+    found: ThreadResult = Future()
     context = contextvars.copy_context()
 
     def run() -> None:
-        result = context.run(_contained, function, *arguments)
+        result = context.run(capture_result, function, *arguments)
         if found.set_running_or_notify_cancel():
             found.set_result(result)
 
@@ -32,22 +32,25 @@ def in_thread(name: str, function: Callable[..., Any], *arguments: Any) -> tuple
     return thread, found
 
 
-def _contained(function: Callable[..., Any], *arguments: Any) -> tuple[bool, Any]:
-    """Return what the function raised, too: StopIteration and SystemExit must not travel through a future."""
+def capture_result(function: Callable[..., Any], /, *arguments: Any, **named: Any) -> tuple[bool, Any]:
+    """Return whether *function* returned, and what it returned or raised.
+
+    StopIteration and SystemExit must not travel through a future.
+    """
     try:
-        return True, function(*arguments)
+        return True, function(*arguments, **named)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever user code raises is a result of its call
         return False, error
 
 
-MOST_ABANDONED = 16
+MAX_ABANDONED = 16
 """As many as answers of one process by default: all of a batch may hang once."""
 
 
-class Threads:
+class UserCodeThreads:
     """Runs plain functions, and remembers the threads of those that were given up."""
 
-    def __init__(self, most: int = MOST_ABANDONED) -> None:
+    def __init__(self, most: int = MAX_ABANDONED) -> None:
         self._most = most
         self._abandoned: set[threading.Thread] = set()
 
@@ -55,7 +58,7 @@ class Threads:
         """Return what *function* returns, in a thread of its own; raises what it raises. May be cancelled."""
         thread, ended = in_thread(name, function, *arguments)
 
-        def note(found: Found) -> None:
+        def note(found: ThreadResult) -> None:
             if found.cancelled():
                 self._abandoned.add(thread)
 
@@ -78,7 +81,7 @@ class Threads:
         return "" if left < self._most else f"{left} calls of plain methods hang: their threads can't be ended"
 
 
-PROCESS = Threads()
+PROCESS_THREADS = UserCodeThreads()
 """Those of this process: threads are its own, whichever agent's they are."""
 
 
@@ -86,5 +89,5 @@ async def call_method(method: Any, *arguments: Any) -> Any:
     """Call *method* of user code: an async one here, a plain one in a thread. Raises whatever it raises."""
     if inspect.iscoroutinefunction(method):
         return await method(*arguments)
-    found = await PROCESS.run(f"agent {getattr(method, '__name__', '')}", method, *arguments)
+    found = await PROCESS_THREADS.run(f"agent {getattr(method, '__name__', '')}", method, *arguments)
     return await found if inspect.isawaitable(found) else found

@@ -31,4 +31,4 @@ class WorkerMetrics:
             "towpath_worker_source_up", "Whether what a toolset's tools come from is connected", ["toolset"],
             registry=registry,
         )  # fmt: skip
-        self.hook_failures = Counter("towpath_worker_hook_failures", "Hooks that failed", ["moment"], registry=registry)
+        self.hook_failures = Counter("towpath_worker_hook_failures", "Hooks that failed", ["event"], registry=registry)

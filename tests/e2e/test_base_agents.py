@@ -223,10 +223,10 @@ def hidden_in(place: Path) -> list[Path]:
     return [path for path in files if HIDDEN in path.read_text()]
 
 
-async def counted(platform: Platform, name: str, metric: str, moment: str) -> None:
+async def counted(platform: Platform, name: str, metric: str, event: str) -> None:
     async with httpx2.AsyncClient(timeout=30) as client:
         shown = (await client.get(f"{platform.health_url(name)}/metrics")).text
-    assert f'{metric}{{moment="{moment}"}}' in shown
+    assert f'{metric}{{event="{event}"}}' in shown
 
 
 async def test_c10_what_an_agent_does_wrong_is_told_to_it_or_ends_its_run(client: httpx2.AsyncClient) -> None:

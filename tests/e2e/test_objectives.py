@@ -16,7 +16,7 @@ from tests.support.platform.objective_runs import CLERK, DONE, SUMMARY, VERDICT,
 
 from towpath import Client, Objective, RefusedError
 from towpath.cli.runs import workspace_commands
-from towpath.cli.shared.options import Common
+from towpath.cli.shared.options import ConnectionOptions
 from towpath.tasks.objectives import AgentRunResult
 from towpath_embedded.networks import NetworkFolder
 from towpath_embedded.platform import Platform
@@ -206,7 +206,7 @@ async def test_d6_files_are_read_and_written_in_the_workspace_alone(
     assert await client.workspaces.read(result.session.run_id, "notes/a.md", version=1) == "one\n"
     said = [e.type for e in await events(client, result, "tool_call_finished", "tool_call_denied")]
     assert said.count("tool_call_denied") >= 1, "the policy opens notes/ alone"
-    common = Common(server=client.server)
+    common = ConnectionOptions(server=client.server)
     await workspace_commands.cat(str(run_id), "notes/review.md", common=common)
     assert capsys.readouterr().out.startswith("# Review\n")
     await workspace_commands.export(str(run_id), tmp_path / "out", common=common)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from towpath.agents.usage_counter import ModelCall, Tally
-from towpath.hooks import Hooks, Moment
+from towpath.agents.usage_counter import AgentModelCall, UsageCounter
+from towpath.hooks import HookEvent, Hooks
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.request import (
     DecisionKind,
@@ -33,7 +33,7 @@ class AgentRequest:
     deadline_s: float = float("inf")
     """When the platform stops waiting for the answer, on the monotonic clock."""
     hooks: Hooks = field(default_factory=lambda: Hooks((), lambda _hook, _error: None))
-    tally: Tally = field(default_factory=Tally)
+    usage_counter: UsageCounter = field(default_factory=UsageCounter)
 
     @property
     def run_id(self) -> UUID:
@@ -105,7 +105,7 @@ class AgentRequest:
         """The text of the newest output; empty where there is none."""
         return self.outputs[-1].text if self.outputs else ""
 
-    def model_call(self, model: str) -> AbstractAsyncContextManager[ModelCall]:
+    def model_call(self, model: str) -> AbstractAsyncContextManager[AgentModelCall]:
         """Around a call of a model that the agent makes itself: hooks hear of it, and its usage is on record.
 
         `async with request.model_call("openai:gpt-5") as call: …; call.used(input_tokens=…, output_tokens=…, usd=…)`.
@@ -113,8 +113,8 @@ class AgentRequest:
         return self._model_call(model)
 
     @asynccontextmanager
-    async def _model_call(self, model: str) -> AsyncIterator[ModelCall]:
-        call, began = self.tally.begin(model), monotonic()
+    async def _model_call(self, model: str) -> AsyncIterator[AgentModelCall]:
+        call, began = self.usage_counter.begin(model), monotonic()
         await self._tell("pre_model_call", model)
         status = "failed"
         try:
@@ -128,7 +128,7 @@ class AgentRequest:
         if not self.hooks.has(name):
             return
         asked = self.asked
-        moment = Moment(
+        event = HookEvent(
             name=name,
             agent=asked.model.partition(":")[2],
             model=model,
@@ -137,7 +137,7 @@ class AgentRequest:
             kind=asked.kind.value,
             **known,
         )
-        await self.hooks.tell(moment)
+        await self.hooks.notify(event)
 
 
 def _parsed(text: str) -> Any:

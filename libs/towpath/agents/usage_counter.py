@@ -10,7 +10,7 @@ from towpath_contracts.decisions.request import Cost, Usage
 
 
 @dataclass(slots=True)
-class ModelCall:
+class AgentModelCall:
     """One call of a model. `used` may be called more than once; it adds up."""
 
     model: str
@@ -33,14 +33,14 @@ class ModelCall:
 
 
 @dataclass(slots=True)
-class Tally:
+class UsageCounter:
     """The calls of one answer. Without one the answer is free; a call whose price nobody said makes it unknown."""
 
-    calls: list[ModelCall] = field(default_factory=list)
+    calls: list[AgentModelCall] = field(default_factory=list)
 
-    def begin(self, model: str) -> ModelCall:
+    def begin(self, model: str) -> AgentModelCall:
         """Count a call."""
-        call = ModelCall(model)
+        call = AgentModelCall(model)
         self.calls.append(call)
         return call
 

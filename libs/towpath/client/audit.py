@@ -14,7 +14,7 @@ from towpath_contracts.tools.access import AuditPage
 from towpath_contracts.tools.audit import AuditErased, AuditPiece, AuditProof, CheckpointView
 
 
-class Audit:
+class AuditResource:
     """The record of what was decided and what happened."""
 
     def __init__(self, transport: Transport) -> None:

@@ -11,7 +11,7 @@ from towpath_contracts.budgets import Budget, BudgetAccounts, BudgetKind, Budget
 from towpath_contracts.problems.registry import ProblemDetail, details_of, problem, summary_of
 
 
-class Budgets:
+class BudgetResource:
     """What may be spent in the credential's project, and what is."""
 
     def __init__(self, transport: Transport) -> None:

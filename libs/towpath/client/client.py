@@ -13,12 +13,19 @@ from uuid import UUID, uuid4
 
 from pydantic import ValidationError
 
-from towpath.client.audit import Audit
-from towpath.client.budgets import Budgets
-from towpath.client.policy import Policy
-from towpath.client.resources import DeadLetters, Gates, Networks, Switches, Tools, Workspaces
+from towpath.client.audit import AuditResource
+from towpath.client.budgets import BudgetResource
+from towpath.client.policy import PolicyResource
+from towpath.client.resources import (
+    DeadLetterResource,
+    GateResource,
+    NetworkResource,
+    SwitchResource,
+    ToolResource,
+    WorkspaceResource,
+)
 from towpath.client.settings import ClientSettings
-from towpath.client.streams import Conversation, known_types, raise_if_failed
+from towpath.client.streams import StreamEventBuilder, known_types, raise_if_failed
 from towpath.client.transport import Transport
 from towpath.errors import RefusedError, RunTimeoutError
 from towpath.tasks.goals import goal_json
@@ -71,15 +78,15 @@ class Client:
             raise RefusedError(problem("server_unreachable", detail))
         transport = getattr(importlib.import_module(home[0]), home[1])
         self._transport: Transport = transport(self.server, api_key=api_key, caller=caller)
-        self.networks = Networks(self._transport)
-        self.gates = Gates(self._transport)
-        self.policy = Policy(self._transport)
-        self.audit = Audit(self._transport)
-        self.tools = Tools(self._transport)
-        self.switches = Switches(self._transport)
-        self.budgets = Budgets(self._transport)
-        self.workspaces = Workspaces(self._transport)
-        self.dead_letters = DeadLetters(self._transport)
+        self.networks = NetworkResource(self._transport)
+        self.gates = GateResource(self._transport)
+        self.policy = PolicyResource(self._transport)
+        self.audit = AuditResource(self._transport)
+        self.tools = ToolResource(self._transport)
+        self.switches = SwitchResource(self._transport)
+        self.budgets = BudgetResource(self._transport)
+        self.workspaces = WorkspaceResource(self._transport)
+        self.dead_letters = DeadLetterResource(self._transport)
 
     async def __aenter__(self) -> Self:
         return self
@@ -246,7 +253,7 @@ class Client:
         Then, for a run that did not complete and was not cancelled, RunFailedError is raised.
         """
         found = _uuid(run_id)
-        told = Conversation(found, detailed=detailed, event_types=known_types(event_types))
+        told = StreamEventBuilder(found, detailed=detailed, event_types=known_types(event_types))
         async for entry in self._transport.follow(found, children=children, deltas=deltas):
             for one in told.of(entry):
                 yield one

@@ -27,7 +27,7 @@ _PIECES: dict[str, TypeAdapter[Any]] = {
 }
 
 
-class Cursor:
+class StreamCursor:
     """Follows a run after seq *after*, with *children* everything below it, with *deltas* what models write."""
 
     def __init__(self, run_id: UUID, after: int = 0, *, children: bool = False, deltas: bool = False) -> None:

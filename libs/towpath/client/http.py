@@ -12,8 +12,8 @@ from uuid import UUID
 import httpx2
 from pydantic import ValidationError
 
-from towpath.client.cursors import Cursor
-from towpath.client.retry_policy import Patience
+from towpath.client.cursors import StreamCursor
+from towpath.client.retry_policy import RetryPolicy
 from towpath.client.trees import merged
 from towpath.errors import TowpathError, UnavailableError, error_from, unreachable
 from towpath_contracts.base import JsonObject
@@ -98,7 +98,7 @@ class HttpTransport:
         query: dict[str, Any] | None = None,
         headers: dict[str, str] | None = None,
     ) -> tuple[int, Any]:
-        patience = Patience(patience_s)
+        patience = RetryPolicy(patience_s)
         asked = {name: value for name, value in (query or {}).items() if value is not None}
         while True:
             try:
@@ -111,14 +111,14 @@ class HttpTransport:
             self._met = True
             if response.is_success:
                 return response.status_code, response.json() if response.content else {}
-            refusal = refusal_of(response.status_code, response.content)
+            refusal = error_of_response(response.status_code, response.content)
             if not isinstance(refusal, UnavailableError):
                 raise refusal
             await patience.wait(refusal, refusal.problem.retry_after_s or 0.0)
 
     async def events(self, run_id: UUID, after: int) -> AsyncIterator[LogEntry]:
         """Yield events by SSE, or by pages where streams do not get through; both resume after a drop."""
-        async for one in self._follow(Cursor(run_id, after)):
+        async for one in self._follow(StreamCursor(run_id, after)):
             if isinstance(one, LogEntry):
                 yield one
 
@@ -126,11 +126,11 @@ class HttpTransport:
         self, run_id: UUID, *, children: bool = False, deltas: bool = False
     ) -> AsyncIterator[LogEntry | Told]:
         """Yield events, and pieces of what models write where they get through; both resume after a drop."""
-        async for one in self._follow(Cursor(run_id, children=children, deltas=deltas)):
+        async for one in self._follow(StreamCursor(run_id, children=children, deltas=deltas)):
             yield one
 
-    async def _follow(self, cursor: Cursor) -> AsyncIterator[LogEntry | Told]:
-        patience = Patience(STREAM_PATIENCE_S)
+    async def _follow(self, cursor: StreamCursor) -> AsyncIterator[LogEntry | Told]:
+        patience = RetryPolicy(STREAM_PATIENCE_S)
         while not cursor.ended:
             try:
                 async for one in self._pages(cursor) if cursor.by_page else self._stream(cursor):
@@ -142,19 +142,19 @@ class HttpTransport:
             except UnavailableError as error:
                 await patience.wait(error, error.problem.retry_after_s or 0.0)
 
-    async def _bear(self, patience: Patience, error: httpx2.TransportError) -> None:
+    async def _bear(self, patience: RetryPolicy, error: httpx2.TransportError) -> None:
         """Wait before the next try; an address where nobody has ever answered is not tried again."""
         lost = unreachable(self.address, f"{type(error).__name__}: {error}".removesuffix(": "))
         if not self._met:
             raise lost from error
         await patience.wait(lost)
 
-    async def _between(self, cursor: Cursor, patience: Patience) -> None:
+    async def _between(self, cursor: StreamCursor, patience: RetryPolicy) -> None:
         """Wait a moment after a stream that was closed, or a page that was read to its end."""
         if not cursor.ended:
             await patience.wait(unreachable(self.address, "the stream keeps being closed"), PAGE_PAUSE_S)
 
-    async def _stream(self, cursor: Cursor) -> AsyncIterator[LogEntry | Told]:
+    async def _stream(self, cursor: StreamCursor) -> AsyncIterator[LogEntry | Told]:
         """Read one SSE connection until it ends, for whatever reason."""
         for lost in cursor.interrupted():
             yield lost
@@ -165,7 +165,7 @@ class HttpTransport:
         ) as source:
             self._met = True
             if source.response.is_error:
-                raise refusal_of(source.response.status_code, await source.response.aread())
+                raise error_of_response(source.response.status_code, await source.response.aread())
             if "text/event-stream" not in source.response.headers.get("content-type", ""):
                 cursor.by_page = True
                 return
@@ -181,7 +181,7 @@ class HttpTransport:
                 if found is not None:
                     yield found
 
-    async def _pages(self, cursor: Cursor) -> AsyncIterator[LogEntry]:
+    async def _pages(self, cursor: StreamCursor) -> AsyncIterator[LogEntry]:
         """Read what is there now; the run has ended when its status says so and nothing is left."""
         if cursor.children:
             async for one in merged(cursor.run_id, lambda run_id: self.events(run_id, 0)):
@@ -202,7 +202,7 @@ class HttpTransport:
                 return
 
 
-def refusal_of(status: int, content: bytes) -> TowpathError:
+def error_of_response(status: int, content: bytes) -> TowpathError:
     """Return what an error answer says, also when something between us and the gateway made it."""
     try:
         return error_from(Problem.model_validate_json(content))

@@ -14,7 +14,7 @@ from nats import errors as nats_errors
 from nats.aio.client import Client as Connection
 from pydantic import BaseModel, ValidationError
 
-from towpath.client.retry_policy import Patience
+from towpath.client.retry_policy import RetryPolicy
 from towpath.client.trees import merged
 from towpath.errors import RefusedError, TowpathError, UnavailableError, error_from, unreachable
 from towpath_contracts import subjects
@@ -149,7 +149,7 @@ class NatsTransport:
     async def _patiently(
         self, subject: str, asked: BaseModel, answer: type[A], wait_s: float = 0.0, patience_s: float = PATIENCE_S
     ) -> A:
-        patience = Patience(patience_s)
+        patience = RetryPolicy(patience_s)
         while True:
             connection = await self._open()  # an address where nobody answers is not tried again
             try:

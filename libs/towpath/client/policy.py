@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from towpath.client.transport import Transport
-from towpath.networks.spec_files import PolicyFile, load_policy
+from towpath.networks.spec_files import PolicySpecFile, load_policy
 from towpath_contracts.base import JsonObject
 from towpath_contracts.tools.access import AccessVerdict, Permissions, PolicyApplied, PolicyView
 from towpath_contracts.tools.policy import (
@@ -23,16 +23,16 @@ from towpath_contracts.tools.policy import (
     merge_diffs,
 )
 
-Written = PolicyFile | str | Path
+Written = PolicySpecFile | str | Path
 """A matrix as a person has it: the path of a YAML file, or a loaded one."""
 
 
-def policy_of(written: Written) -> PolicyFile:
+def policy_of(written: Written) -> PolicySpecFile:
     """Return *written* as text with its source."""
-    return written if isinstance(written, PolicyFile) else load_policy(written)
+    return written if isinstance(written, PolicySpecFile) else load_policy(written)
 
 
-class Policy:
+class PolicyResource:
     """The permission matrix."""
 
     def __init__(self, transport: Transport) -> None:

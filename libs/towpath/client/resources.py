@@ -35,7 +35,7 @@ def spec_json(written: Written) -> JsonObject:
     return spec.model_dump(mode="json", exclude_none=True)
 
 
-class Networks:
+class NetworkResource:
     """Publishing and reading networks."""
 
     def __init__(self, transport: Transport) -> None:
@@ -69,7 +69,7 @@ class Networks:
         return NetworkVersion.model_validate(answer)
 
 
-class Gates:
+class GateResource:
     """What waits for a person."""
 
     def __init__(self, transport: Transport) -> None:
@@ -145,7 +145,7 @@ class Gates:
         return ActionDone.model_validate(answer if isinstance(answer, dict) else {})
 
 
-class Tools:
+class ToolResource:
     """The registered tools."""
 
     def __init__(self, transport: Transport) -> None:
@@ -157,7 +157,7 @@ class Tools:
         return ToolsDescribed.model_validate(await self._transport.request("GET", "/v1/tools", query=query))
 
 
-class DeadLetters:
+class DeadLetterResource:
     """Messages that could not be handled."""
 
     def __init__(self, transport: Transport) -> None:
@@ -184,7 +184,7 @@ class DeadLetters:
         return ActionDone.model_validate(await self._transport.request("POST", path, body={"reason": reason}))
 
 
-class Workspaces:
+class WorkspaceResource:
     """`client.workspaces`: list the files of a run, and read them as any version was."""
 
     def __init__(self, transport: Transport) -> None:
@@ -201,7 +201,7 @@ class Workspaces:
         return str(answer["content"])
 
 
-class Switches:
+class SwitchResource:
     """What is paused."""
 
     def __init__(self, transport: Transport) -> None:

@@ -13,7 +13,7 @@ DEFAULT_SERVER = "http://127.0.0.1:8787"
 """Where `towpath up` listens."""
 
 
-def server_here(folder: Path = Path(".towpath")) -> str | None:
+def running_server_url(folder: Path = Path(".towpath")) -> str | None:
     """Return the address of the platform that says it runs on *folder*; None where none does."""
     try:
         state = json.loads((folder / "state.json").read_text("utf-8"))
@@ -28,5 +28,5 @@ class ClientSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="TOWPATH_", extra="ignore", frozen=True)
 
-    server: str = Field(default_factory=lambda: server_here() or DEFAULT_SERVER)
+    server: str = Field(default_factory=lambda: running_server_url() or DEFAULT_SERVER)
     api_key: SecretStr | None = None

@@ -14,7 +14,7 @@ from towpath_readings.stream.live import BRIEF, EVENT_TYPES, DeltaStreamed, Live
 from towpath_readings.stream.tree import TreeEntry
 
 
-class Conversation:
+class StreamEventBuilder:
     """Makes a conversation of what a transport's `follow` yields for *run_id*, as `Client.stream` says."""
 
     def __init__(self, run_id: UUID, *, detailed: bool, event_types: frozenset[str] | None) -> None:

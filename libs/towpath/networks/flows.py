@@ -15,7 +15,7 @@ from towpath_contracts.networks.flow import write_flow
 _GROUPS = "a parallel stage stands in parentheses, and is a whole stage: (a | b) >> c"
 
 
-class Node(ABC):
+class FlowNode(ABC):
     """What a flow is made of: an agent or a swarm; `>>` and `|` join it to others."""
 
     __slots__ = ()
@@ -25,11 +25,11 @@ class Node(ABC):
     def flow_name(self) -> str:
         """The name that stands in the flow."""
 
-    def __rshift__(self, after: "Node | Group | Flow") -> "Flow":
+    def __rshift__(self, after: "FlowNode | Group | Flow") -> "Flow":
         """Let *after* act once this one has."""
         return Flow((Group((self,)),)) >> after
 
-    def __or__(self, beside: "Node | Group") -> "Group":
+    def __or__(self, beside: "FlowNode | Group") -> "Group":
         """Let *beside* act at the same time."""
         return Group((self,)) | beside
 
@@ -38,13 +38,13 @@ class Node(ABC):
 class Group:
     """Nodes that act at the same time: a stage of a flow."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[FlowNode, ...]
 
-    def __or__(self, beside: "Node | Group") -> "Group":
+    def __or__(self, beside: "FlowNode | Group") -> "Group":
         """Let *beside* act at the same time too."""
         return Group((*self.nodes, *_nodes(beside)))
 
-    def __rshift__(self, after: "Node | Group | Flow") -> "Flow":
+    def __rshift__(self, after: "FlowNode | Group | Flow") -> "Flow":
         """Let *after* act once all of these have."""
         return Flow((self,)) >> after
 
@@ -55,7 +55,7 @@ class Flow:
 
     stages: tuple[Group, ...]
 
-    def __rshift__(self, after: "Node | Group | Flow") -> "Flow":
+    def __rshift__(self, after: "FlowNode | Group | Flow") -> "Flow":
         """Let *after* act at the end."""
         return Flow((*self.stages, *_stages(after)))
 
@@ -68,22 +68,22 @@ class Flow:
         return write_flow(tuple(tuple(node.flow_name for node in stage.nodes) for stage in self.stages))
 
     @property
-    def nodes(self) -> tuple[Node, ...]:
+    def nodes(self) -> tuple[FlowNode, ...]:
         """What stands in the flow, each once, in the order of its first place."""
         return unique(node for stage in self.stages for node in stage.nodes)
 
 
-def unique(nodes: Iterable[Node]) -> tuple[Node, ...]:
+def unique(nodes: Iterable[FlowNode]) -> tuple[FlowNode, ...]:
     """Return *nodes* without those that came before: the same object, or an equal one."""
-    found: list[Node] = []
+    found: list[FlowNode] = []
     for node in nodes:
         if node not in found:
             found.append(node)
     return tuple(found)
 
 
-def _nodes(given: object) -> tuple[Node, ...]:
-    if isinstance(given, Node):
+def _nodes(given: object) -> tuple[FlowNode, ...]:
+    if isinstance(given, FlowNode):
         return (given,)
     if isinstance(given, Group):
         return given.nodes
@@ -95,6 +95,6 @@ def _stages(given: object) -> tuple[Group, ...]:
 
 
 def _refusal(given: object) -> DeclarationError:
-    if isinstance(given, Node | Group | Flow):
+    if isinstance(given, FlowNode | Group | Flow):
         return DeclarationError(_GROUPS)
     return DeclarationError(f"a flow is made of agents and swarms, not of {type(given).__name__}; {_GROUPS}")

@@ -21,14 +21,14 @@ MAX_FILE_BYTES = 2_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyFile:
+class PolicySpecFile:
     """A permission matrix as written: the text that is applied, and where it came from."""
 
     text: str
     source: str
 
 
-class Lines:
+class LineNumbers:
     """Knows the line of every JSON pointer of one YAML document."""
 
     def __init__(self, root: yaml.Node | None) -> None:
@@ -72,7 +72,7 @@ def load_network(path: str | Path) -> NetworkSpec:
     try:
         return spec_from(written)
     except RefusedError as error:
-        raise RefusedError(located("network_invalid", Path(path), lines, error.problem.errors)) from error
+        raise RefusedError(locate_problems("network_invalid", Path(path), lines, error.problem.errors)) from error
 
 
 def found_in(path: str | Path, refused: RefusedError) -> RefusedError:
@@ -81,10 +81,10 @@ def found_in(path: str | Path, refused: RefusedError) -> RefusedError:
     if told.code != "network_invalid" or not told.errors:
         return refused
     _written, lines, _text = read_yaml(Path(path), told.code)
-    return RefusedError(located(told.code, Path(path), lines, told.errors))
+    return RefusedError(locate_problems(told.code, Path(path), lines, told.errors))
 
 
-def load_policy(path: str | Path) -> PolicyFile:
+def load_policy(path: str | Path) -> PolicySpecFile:
     """Read a permission matrix; raises RefusedError `policy_invalid` where it isn't one at all.
 
     Its rules are checked by the tool-access service, which knows them: `client.policy.check`.
@@ -96,11 +96,11 @@ def load_policy(path: str | Path) -> PolicyFile:
     if not isinstance(written.get("rules", []), list):
         wrong.append(ProblemDetail(pointer="/rules", code="rules", detail="rules is a list"))
     if wrong:
-        raise RefusedError(located("policy_invalid", Path(path), lines, wrong))
-    return PolicyFile(text=text, source=str(path))
+        raise RefusedError(locate_problems("policy_invalid", Path(path), lines, wrong))
+    return PolicySpecFile(text=text, source=str(path))
 
 
-def read_yaml(path: Path, code: str) -> tuple[JsonObject, Lines, str]:
+def read_yaml(path: Path, code: str) -> tuple[JsonObject, LineNumbers, str]:
     """Parse *path*; every way in which it can't be read is a RefusedError with *code*."""
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
@@ -109,7 +109,7 @@ def read_yaml(path: Path, code: str) -> tuple[JsonObject, Lines, str]:
     except (OSError, UnicodeDecodeError) as error:
         raise _refused(code, path, 1, f"can't be read: {error}") from error
     try:
-        lines = Lines(yaml.compose(text, Loader=yaml.SafeLoader))
+        lines = LineNumbers(yaml.compose(text, Loader=yaml.SafeLoader))
         written: Any = yaml.safe_load(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -117,7 +117,7 @@ def read_yaml(path: Path, code: str) -> tuple[JsonObject, Lines, str]:
         raise _refused(code, path, mark.line + 1 if mark else 1, f"not YAML: {said}") from error
     if lines.duplicates:
         twice = [ProblemDetail(pointer=at, code="key_twice", detail="given twice") for at in lines.duplicates]
-        raise RefusedError(located(code, path, lines, twice))
+        raise RefusedError(locate_problems(code, path, lines, twice))
     if not isinstance(written, dict):
         raise _refused(code, path, 1, "the document is not a mapping")
     return written, lines, text
@@ -127,7 +127,7 @@ def _refused(code: str, path: Path, line: int, detail: str) -> RefusedError:
     return RefusedError(problem(code, f"{path}:{line}: {detail}"))
 
 
-def located(code: str, path: Path, lines: Lines, details: Iterable[ProblemDetail]) -> Problem:
+def locate_problems(code: str, path: Path, lines: LineNumbers, details: Iterable[ProblemDetail]) -> Problem:
     """Return the problem with `file:line` before every detail."""
     placed = tuple(
         one.model_copy(update={"detail": f"{path}:{lines.of(one.pointer)}: {one.detail}"}) for one in details

@@ -16,7 +16,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from towpath.errors import DeclarationError
 from towpath.tools.context import ToolContext
-from towpath.tools.docstrings import describe
+from towpath.tools.docstrings import parse_docstring
 from towpath.tools.secrets import Secret
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import entry_message
@@ -45,7 +45,7 @@ class _WithoutTitles(GenerateJsonSchema):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arguments:
+class ToolArguments:
     """How one function is called: `schema` is offered, `bind` makes keyword arguments out of JSON."""
 
     model: type[BaseModel]
@@ -72,11 +72,11 @@ class Arguments:
         return bound | {name: secret.read() for name, secret in self.secrets}
 
 
-def read_arguments(function: Callable[..., object]) -> Arguments:
+def read_arguments(function: Callable[..., object]) -> ToolArguments:
     """Read the signature of *function*; raises DeclarationError where it can't be offered."""
     where = f"{function.__module__}.{function.__qualname__}"
     hints = _hints(function, where)
-    described = describe(function).parameters
+    described = parse_docstring(function).parameters
     fields: dict[str, Any] = {}
     system: list[str] = []
     secrets: list[tuple[str, Secret]] = []
@@ -94,7 +94,7 @@ def read_arguments(function: Callable[..., object]) -> Arguments:
             system.append(parameter.name)
         fields[_PREFIX + parameter.name] = _field(parameter, hint, described.get(parameter.name))
     model = _model(function.__name__, fields, where)
-    return Arguments(
+    return ToolArguments(
         model=model,
         schema=_schema(model),
         names=tuple((field, field.removeprefix(_PREFIX)) for field in fields),

@@ -11,7 +11,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from towpath.tools.context import ToolContext
 from towpath.tools.declaration import tool
-from towpath.tools.egress import Egress
+from towpath.tools.egress import EgressClient
 from towpath_fabric.clock import wall
 
 TOOLSET = "builtin"
@@ -30,9 +30,11 @@ class HttpSettings(BaseSettings):
     allow_private: str = ""
     max_bytes: int = Field(default=1024 * 1024, ge=1, le=8 * 1024 * 1024)
 
-    def egress(self) -> Egress:
+    def egress(self) -> EgressClient:
         """Return the rules."""
-        return Egress(allowed=_split(self.allow), allowed_private=_split(self.allow_private), max_bytes=self.max_bytes)
+        return EgressClient(
+            allowed=_split(self.allow), allowed_private=_split(self.allow_private), max_bytes=self.max_bytes
+        )
 
 
 def _split(text: str) -> tuple[str, ...]:
@@ -40,7 +42,7 @@ def _split(text: str) -> tuple[str, ...]:
 
 
 @functools.cache
-def _egress() -> Egress:
+def _egress() -> EgressClient:
     """Read the rules once: they are the operator's and do not change while the worker runs."""
     return HttpSettings().egress()
 

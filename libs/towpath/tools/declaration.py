@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 from towpath.errors import DeclarationError
-from towpath.tools.arguments import Arguments, read_arguments
+from towpath.tools.arguments import ToolArguments, read_arguments
 from towpath.tools.context import ToolContext
-from towpath.tools.docstrings import describe
+from towpath.tools.docstrings import parse_docstring
 from towpath.tools.probes import Probe, read_probe
 from towpath_contracts.base import JsonObject
 from towpath_contracts.tools.calls import EffectClass, IrreversibleHazard, ToolSpec
@@ -31,7 +31,7 @@ class Tool(Generic[P, R]):
     """A function with its ToolSpec. Calling it calls the function; `probe` finds out whether a call happened."""
 
     def __init__(
-        self, function: Callable[P, R], spec: ToolSpec, arguments: Arguments, probe: Probe | None = None
+        self, function: Callable[P, R], spec: ToolSpec, arguments: ToolArguments, probe: Probe | None = None
     ) -> None:
         self.function = function
         self.spec = spec
@@ -145,7 +145,7 @@ def _declare(
         spec = ToolSpec(
             name=name if name is not None else function.__name__,
             toolset=toolset,
-            description=description if description is not None else describe(function).description,
+            description=description if description is not None else parse_docstring(function).description,
             parameters=arguments.schema,
             system_params=arguments.system,
             effect_class=EffectClass(effect_class),

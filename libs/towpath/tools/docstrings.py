@@ -21,14 +21,14 @@ _SPHINX_OTHER = re.compile(r"^:(type|returns?|rtype|raises?)\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Described:
+class Docstring:
     """What a docstring says: the description (sections left out) and one text per parameter."""
 
     description: str = ""
     parameters: dict[str, str] = field(default_factory=dict)
 
 
-def describe(function: Callable[..., object]) -> Described:
+def parse_docstring(function: Callable[..., object]) -> Docstring:
     """Return what the docstring of *function* says; empty where there is none."""
     lines = inspect.cleandoc(function.__doc__ or "").splitlines()
     description: list[str] = []
@@ -38,7 +38,7 @@ def describe(function: Callable[..., object]) -> Described:
             description.extend(_take_sphinx(block, found))
         elif kind in _PARAMETER_SECTIONS:
             _take_entries(block, found)
-    return Described(description="\n".join(description).strip(), parameters=found)
+    return Docstring(description="\n".join(description).strip(), parameters=found)
 
 
 def _sections(lines: list[str]) -> Iterator[tuple[str | None, list[str]]]:

@@ -33,7 +33,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Egress:
+class EgressClient:
     """What may be reached. Patterns are host names, `*.example.com` for all below one, `*` for every public host."""
 
     allowed: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class Egress:
         headers: Mapping[str, str],
         body: bytes | None,
         timeout_s: float,
-    ) -> "Fetched":
+    ) -> "FetchedResponse":
         """Do one request and follow its redirects; raises ToolError with a code of its own for every refusal."""
         try:
             async with asyncio.timeout(timeout_s):
@@ -57,7 +57,7 @@ class Egress:
             said = f"no whole answer within {timeout_s:g} s"
             raise ToolError("http_timeout", said, retryable=True, external=True) from error
 
-    async def _follow(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> "Fetched":
+    async def _follow(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> "FetchedResponse":
         for _ in range(MAX_REDIRECTS + 1):
             target = await self.resolve(url)
             fetched = await self._once(method, target, headers, body)
@@ -71,7 +71,7 @@ class Egress:
             url = str(following)
         raise ToolError("http_too_many_redirects", f"more than {MAX_REDIRECTS} redirects")
 
-    async def resolve(self, url: str) -> "Target":
+    async def resolve(self, url: str) -> "EgressTarget":
         """Return where *url* leads, once host and address were checked."""
         parsed = _parse(url)
         host = parsed.host.lower().rstrip(".")
@@ -81,10 +81,12 @@ class Egress:
         port = parsed.port or _DEFAULT_PORTS[parsed.scheme]
         for address in await _addresses(host, port):
             if is_public(address) or _matches(host, self.allowed_private):
-                return Target(url=parsed, address=str(address), port=port)
+                return EgressTarget(url=parsed, address=str(address), port=port)
         raise ToolError("http_address_not_allowed", f"the host {host} has no public address")
 
-    async def _once(self, method: str, target: "Target", headers: Mapping[str, str], body: bytes | None) -> "Fetched":
+    async def _once(
+        self, method: str, target: "EgressTarget", headers: Mapping[str, str], body: bytes | None
+    ) -> "FetchedResponse":
         sent = {name: value for name, value in headers.items() if name.lower() not in FORBIDDEN_HEADERS}
         sent["Host"] = target.url.netloc.decode("ascii")
         sent.setdefault("User-Agent", "towpath")
@@ -99,14 +101,14 @@ class Egress:
             ):
                 data, cut = await _read(response.aiter_raw(), self.max_bytes)
                 shown = {name: value for name, value in response.headers.items() if name not in HIDDEN_HEADERS}
-                return Fetched(status=response.status_code, headers=shown, data=data, truncated=cut)
+                return FetchedResponse(status=response.status_code, headers=shown, data=data, truncated=cut)
         except httpx2.TransportError as error:
             said = f"{type(error).__name__}: {error}".removesuffix(": ")
             raise ToolError("http_failed", said, retryable=True, external=True) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class EgressTarget:
     """A checked place: the URL as written, and the one address to connect to."""
 
     url: httpx2.URL
@@ -120,7 +122,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fetched:
+class FetchedResponse:
     """An answer; `truncated` when it was longer than the limit."""
 
     status: int

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from towpath import ToolContext
-from towpath.tools.arguments import Arguments
+from towpath.tools.arguments import ToolArguments
 from towpath.tools.declaration import Tool
 from towpath.tools.probes import DidNotHappen, Happened, Probe, Probed
 from towpath_contracts.tools.calls import EffectClass, ToolSpec
@@ -26,7 +26,7 @@ PAUSE_S = 0.03
 """Before and after the mark, so that a kill can fall on either side of it."""
 
 
-class AnyArguments(Arguments):
+class AnyArguments(ToolArguments):
     """Takes whatever the platform has checked against the schema."""
 
     __slots__ = ()

@@ -50,7 +50,7 @@ class DeliverableError(Exception):
     """An agent's `deliverable` raised; the cause is chained."""
 
 
-async def answer_of(agent: BaseAgent, request: AgentRequest) -> JsonObject:
+async def call_agent(agent: BaseAgent, request: AgentRequest) -> JsonObject:
     """Return the answer as JSON. Raises AnswerInvalidError, DeliverableError, or what the agent raises."""
     said = await call_method(getattr(agent, METHODS[request.kind]), request)
     if request.kind is DecisionKind.SUMMARIZE:
@@ -131,7 +131,7 @@ ANSWER_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class AnswerFailure:
     """Why there is no answer. `retryable` says whether another attempt may help."""
 
     code: str
@@ -139,15 +139,15 @@ class Failure:
     retryable: bool = False
 
 
-async def ask(agent: BaseAgent, request: AgentRequest, log: Logger) -> JsonObject | Failure:
+async def request_answer(agent: BaseAgent, request: AgentRequest, log: Logger) -> JsonObject | AnswerFailure:
     """Return what *agent* answers within the time that the request gives; raises CancelledError alone."""
-    failed: Failure | None = None
+    failed: AnswerFailure | None = None
     scope = asyncio.timeout(request.asked.timeout_ms / 1000)
     try:
         async with scope:
             for wait_s in (*WAITS_S, 0.0):
-                result = await _once(agent, request, log)
-                if not isinstance(result, Failure) or not result.retryable:
+                result = await _attempt(agent, request, log)
+                if not isinstance(result, AnswerFailure) or not result.retryable:
                     return result
                 failed = result
                 await asyncio.sleep(wait_s)
@@ -155,35 +155,37 @@ async def ask(agent: BaseAgent, request: AgentRequest, log: Logger) -> JsonObjec
         if not scope.expired():
             raise
         before = f" (before: {failed.message})" if failed is not None else ""
-        return Failure("model_timeout", f"no answer within {request.asked.timeout_ms} ms{before}")
+        return AnswerFailure("model_timeout", f"no answer within {request.asked.timeout_ms} ms{before}")
     assert failed is not None
     return failed
 
 
-async def _once(agent: BaseAgent, request: AgentRequest, log: Logger) -> JsonObject | Failure:
+async def _attempt(agent: BaseAgent, request: AgentRequest, log: Logger) -> JsonObject | AnswerFailure:
     try:
-        value = await answer_of(agent, request)
+        value = await call_agent(agent, request)
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise  # the process stops, or the time is over
-        return Failure("agent_failed", "CancelledError: the agent cancelled itself")
+        return AnswerFailure("agent_failed", "CancelledError: the agent cancelled itself")
     except AnswerInvalidError as error:
-        return Failure("invalid_output", _clean(str(error)))
+        return AnswerFailure("invalid_output", _clean(str(error)))
     except DeliverableError as error:
-        return Failure("deliverable_failed", f"the deliverable could not be made: {_said(error.__cause__ or error)}")
+        return AnswerFailure(
+            "deliverable_failed", f"the deliverable could not be made: {_describe_error(error.__cause__ or error)}"
+        )
     except AgentError as error:
-        return Failure(error.code[:CODE_CHARS], _clean(error.message), error.retryable)
+        return AnswerFailure(error.code[:CODE_CHARS], _clean(error.message), error.retryable)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - every exception of user code is a result
         log.warning("an agent raised", run_id=str(request.run_id), step=request.step, error=type(error).__name__)
-        return Failure("agent_failed", _said(error))
+        return AnswerFailure("agent_failed", _describe_error(error))
     size = len(canonical_json(value).encode("utf-8", "replace"))
     if size > ANSWER_BYTES:
-        return Failure("invalid_output", f"the answer has {size} bytes; the limit is {ANSWER_BYTES}")
+        return AnswerFailure("invalid_output", f"the answer has {size} bytes; the limit is {ANSWER_BYTES}")
     return value
 
 
-def _said(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     return _clean(f"{type(error).__name__}: {error}".removesuffix(": "))
 
 

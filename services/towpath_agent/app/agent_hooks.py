@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from towpath.hooks import Hooks, Moment
+from towpath.hooks import HookEvent, Hooks
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.request import DecisionKind, DecisionRequest, Usage
 
@@ -17,7 +17,7 @@ ACTING = frozenset({DecisionKind.DECIDE, DecisionKind.REPLAN})
 """Requests that come after an action: what it returned is told with the first of them."""
 
 
-class Telling:
+class AgentHookNotifier:
     """Tells the hooks of one agent in one process."""
 
     def __init__(self, hooks: Hooks, *, worker: str, agent: str) -> None:
@@ -27,7 +27,7 @@ class Telling:
 
     async def process(self, name: str) -> None:
         """Tell of the process: `start` or `finished`."""
-        await self.hooks.tell(Moment(name=name, worker=self._worker, agent=self._agent))
+        await self.hooks.notify(HookEvent(name=name, worker=self._worker, agent=self._agent))
 
     async def asked(self, request: DecisionRequest) -> None:
         """Tell that the agent is asked, and what its last calls returned."""
@@ -53,7 +53,7 @@ class Telling:
     async def _tell(self, name: str, request: DecisionRequest, **known: Any) -> None:
         if not self.hooks.has(name):
             return
-        moment = Moment(
+        event = HookEvent(
             name=name,
             worker=self._worker,
             agent=self._agent,
@@ -63,7 +63,7 @@ class Telling:
             kind=request.kind.value,
             **known,
         )
-        await self.hooks.tell(moment)
+        await self.hooks.notify(event)
 
 
 def _proposed(answer: JsonObject) -> Iterator[tuple[str, JsonObject]]:

@@ -14,11 +14,11 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from towpath.agents.base import BaseAgent
 from towpath.agents.request import AgentRequest
-from towpath.agents.usage_counter import Tally
+from towpath.agents.usage_counter import UsageCounter
 from towpath.hooks import Hook, Hooks
-from towpath.user_code import PROCESS
-from towpath_agent.app.agent_answers import Failure, ask
-from towpath_agent.app.agent_hooks import Telling
+from towpath.user_code import PROCESS_THREADS
+from towpath_agent.app.agent_answers import AnswerFailure, request_answer
+from towpath_agent.app.agent_hooks import AgentHookNotifier
 from towpath_contracts import subjects
 from towpath_contracts.agents import AgentServed, ServeAgent
 from towpath_contracts.base import JsonObject
@@ -80,9 +80,9 @@ class AgentServer:
         self._seconds = Histogram(
             "towpath_agent_answer_seconds", "Time to a stored answer", ["kind"], buckets=SECONDS, registry=registry
         )
-        self._hook_failures = Counter("towpath_agent_hook_failures", "Hooks that failed", ["moment"], registry=registry)
+        self._hook_failures = Counter("towpath_agent_hook_failures", "Hooks that failed", ["event"], registry=registry)
         all_hooks = Hooks((*hooks, *(one for one in agent.hooks if one not in hooks)), self._hook_failed)
-        self._telling = Telling(all_hooks, worker=options.worker, agent=agent.name)
+        self._telling = AgentHookNotifier(all_hooks, worker=options.worker, agent=agent.name)
         self._declared = False
         self._loop = RequestLoop(
             bus,
@@ -113,44 +113,46 @@ class AgentServer:
         if not self._declared:
             msg = "the orchestrator has not declared the agent's queue yet"
             raise RuntimeError(msg)
-        if PROCESS.fault:
-            raise RuntimeError(PROCESS.fault)
+        if PROCESS_THREADS.fault:
+            raise RuntimeError(PROCESS_THREADS.fault)
 
     async def answer(self, request: DecisionRequest) -> Answer:
         """Let the agent answer one request; hooks hear of it before and after.
 
         Raises PlatformAwayError where too many methods hang: another process of the pool may answer.
         """
-        if PROCESS.fault:
-            raise PlatformAwayError(PROCESS.fault)
-        start_ns, began, tally = wall_ns(), monotonic(), Tally()
+        if PROCESS_THREADS.fault:
+            raise PlatformAwayError(PROCESS_THREADS.fault)
+        start_ns, began, usage_counter = wall_ns(), monotonic(), UsageCounter()
         await self._telling.asked(request)
-        result = await self._result(request, tally)
+        result = await self._result(request, usage_counter)
         took_ms = int((monotonic() - began) * 1000)
-        fact = _fact(request, result, tally, took_ms)
-        if isinstance(result, Failure):
+        fact = _answer_fact(request, result, usage_counter, took_ms)
+        if isinstance(result, AnswerFailure):
             await self._telling.failed(request, result.code, took_ms, fact.usage)
         else:
             await self._telling.answered(request, result, took_ms, fact.usage)
 
         async def told(job: Job, _stored: bool) -> None:
-            self._answers.labels(request.kind.value, "failed" if isinstance(result, Failure) else "made").inc()
+            self._answers.labels(request.kind.value, "failed" if isinstance(result, AnswerFailure) else "made").inc()
             self._seconds.labels(request.kind.value).observe(monotonic() - job.began)
             self._trace(request, fact, start_ns)
 
         return Answer(fact=fact, then=told)
 
-    async def _result(self, request: DecisionRequest, tally: Tally) -> JsonObject | Failure:
+    async def _result(self, request: DecisionRequest, usage_counter: UsageCounter) -> JsonObject | AnswerFailure:
         if request.model != subjects.agent_model(self._agent.name) or request.project != self._options.project:
-            return Failure("model_unknown", f"here is {self._agent.name} of {self._options.project}, and no other")
+            return AnswerFailure(
+                "model_unknown", f"here is {self._agent.name} of {self._options.project}, and no other"
+            )
         deadline_s = monotonic() + request.timeout_ms / 1000
-        asked = AgentRequest(request, deadline_s=deadline_s, hooks=self._telling.hooks, tally=tally)
-        return await ask(self._agent, asked, self._log)
+        asked = AgentRequest(request, deadline_s=deadline_s, hooks=self._telling.hooks, usage_counter=usage_counter)
+        return await request_answer(self._agent, asked, self._log)
 
     def defect(self, request: DecisionRequest, error: Exception) -> AnswerFact:
         """Return the fact for a failure of what is around the agent; its log line has the rest."""
-        failed = Failure("internal", f"the agent's process failed: {type(error).__name__}")
-        return _fact(request, failed, Tally(), 0)
+        failed = AnswerFailure("internal", f"the agent's process failed: {type(error).__name__}")
+        return _answer_fact(request, failed, UsageCounter(), 0)
 
     def inbox(self, run_id: UUID) -> str:
         """Where the facts for a run are stored: under this pool, since its credential allows no other."""
@@ -198,21 +200,23 @@ class AgentServer:
         self._telemetry.record(fact.run_id, span)
 
     def _hook_failed(self, hook: Hook, error: BaseException) -> None:
-        self._hook_failures.labels(hook.moment).inc()
-        self._log.warning("a hook failed", moment=hook.moment, error=type(error).__name__)
+        self._hook_failures.labels(hook.event).inc()
+        self._log.warning("a hook failed", hook_event=hook.event, error=type(error).__name__)
 
 
-def _fact(request: DecisionRequest, result: JsonObject | Failure, tally: Tally, took_ms: int) -> AnswerFact:
+def _answer_fact(
+    request: DecisionRequest, result: JsonObject | AnswerFailure, usage_counter: UsageCounter, took_ms: int
+) -> AnswerFact:
     common: JsonObject = {
         "run_id": request.run_id,
         "fact_id": f"{request.request_id}:{request.attempt}",
         "request_id": request.request_id,
         "attempt": request.attempt,
         "model": request.model,
-        "usage": tally.usage(),
-        "cost": tally.cost(),
+        "usage": usage_counter.usage(),
+        "cost": usage_counter.cost(),
         "duration_ms": took_ms,
     }
-    if isinstance(result, Failure):
+    if isinstance(result, AnswerFailure):
         return DecisionFailed(code=result.code, message=result.message, **common)
     return DecisionMade(decision=result, raw_digest=digest_text(canonical_json(result)), **common)

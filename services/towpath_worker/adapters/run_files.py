@@ -26,7 +26,7 @@ from towpath_contracts.tools.workspace import (
 )
 from towpath_fabric.nats.bus import Bus
 from towpath_worker.adapters.blobs import put_blob
-from towpath_worker.core.results import Result, ResultRefusedError
+from towpath_worker.core.results import EncodedResult, ResultRefusedError
 
 ANSWER_S = 5.0
 TRIES = 4
@@ -80,7 +80,7 @@ class RunFiles:
         try:
             found = await asyncio.to_thread(self._read)
         except OSError as error:
-            raise ChangesLostError("workspace_unreadable", _inside(error, self.folder)) from error
+            raise ChangesLostError("workspace_unreadable", _path_in_run(error, self.folder)) from error
         changes = [FileChange(path=path) for path in sorted(set(self._digests) - set(found))]
         written = {path: digest_text(data) for path, data in sorted(found.items())}
         written = {path: digest for path, digest in written.items() if self._digests.get(path) != digest}
@@ -88,10 +88,10 @@ class RunFiles:
         if len(changes) > MAX_FILES or sum(len(change.path) for change in changes) > MAX_NAMES_BYTES:
             raise ChangesLostError("workspace_full")
         for path, digest in written.items():
-            await self._store(path, Result(value=None, data=found[path], digest=digest))
+            await self._store(path, EncodedResult(value=None, data=found[path], digest=digest))
         return tuple(changes)
 
-    async def _store(self, path: str, text: Result) -> None:
+    async def _store(self, path: str, text: EncodedResult) -> None:
         try:
             await put_blob(self._bus, self._invocation, text)
         except ResultRefusedError as error:
@@ -143,7 +143,7 @@ class RunFiles:
         raise AssertionError(msg)
 
 
-def _inside(error: OSError, folder: Path) -> str:
+def _path_in_run(error: OSError, folder: Path) -> str:
     """Name the file that *error* is about as the run knows it; nothing of this machine."""
     place = Path(str(error.filename or ""))
     return place.relative_to(folder).as_posix() if place.is_relative_to(folder) else ""

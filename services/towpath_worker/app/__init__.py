@@ -1,1 +1,1 @@
-"""The worker runtime: takes invocations, runs what carries a good ticket, reports what came of it."""
+"""The worker runtime: takes invocations, runs those with a valid ticket, reports the outcome."""

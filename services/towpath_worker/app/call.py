@@ -1,6 +1,7 @@
-"""One call on its way through the worker, and the running of its function.
+"""One call in the worker, the slots that calls occupy, and the running of a tool's function.
 
-A call occupies its slot until its function has really ended, also when nobody waits for it any more.
+A call occupies its slot until its function has really ended, also when nobody waits for it any more. An execution is in
+this process at most once, and nothing is fetched that could not begin at once.
 """
 
 import asyncio
@@ -10,26 +11,28 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import partial
 from typing import Any, Literal
 from uuid import UUID
 
 from nats.aio.msg import Msg
 
 from towpath.tools.declaration import AnyTool
+from towpath.user_code import capture_result
 from towpath_contracts.base import JsonObject
 from towpath_contracts.tools.calls import ToolInvocation
 from towpath_fabric.clock import monotonic
 from towpath_fabric.nats.pull_consumer import PullConsumer
 from towpath_worker.core.results import CutOffError
 
-GRACE_S = 5.0
+HANG_GRACE_S = 5.0
 """How long after its time an interrupted async function may take to end before it counts as hung.
 
 More than a program gets after SIGTERM (`towpath.tools.process.GRACE_S`), less than the lease has over the tool's time.
 """
 
 
-class Stage(Enum):
+class CallStage(Enum):
     """How far a call is."""
 
     CHECKING = auto()
@@ -40,18 +43,18 @@ class Stage(Enum):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Call:
+class WorkerCall:
     """One execution in this process. `deliveries` are the messages to acknowledge, newest last."""
 
     invocation: ToolInvocation
     deliveries: list[Msg]
-    stage: Stage = Stage.CHECKING
+    stage: CallStage = CallStage.CHECKING
     claim_id: UUID | None = None
     began_s: float = 0.0
     until_s: float = 0.0
     lease_until_s: float = float("inf")
     probing: Literal["", "required", "preferred"] = ""
-    beat_s: float = 0.0
+    heartbeat_s: float = 0.0
     stop: threading.Event = field(default_factory=threading.Event)
     cancel_reason: str | None = None
     task: "asyncio.Task[None] | None" = None
@@ -60,7 +63,7 @@ class Call:
     @property
     def key(self) -> str:
         """How outcomes are confirmed: `execution_id:attempt`; `:late` follows for one after the first."""
-        return key_of(self.invocation)
+        return attempt_key(self.invocation)
 
     @property
     def overrun(self) -> bool:
@@ -70,23 +73,25 @@ class Call:
     @property
     def hung(self) -> bool:
         """Whether an async function goes on although it was interrupted."""
-        running = self.stage is Stage.RUNNING or self.stage is Stage.ABANDONED
-        return running and self.task is not None and monotonic() > self.until_s + GRACE_S
+        running = self.stage is CallStage.RUNNING or self.stage is CallStage.ABANDONED
+        return running and self.task is not None and monotonic() > self.until_s + HANG_GRACE_S
 
     def cancel(self, reason: str) -> None:
-        """Ask the call to stop: an async function is interrupted, a plain one is told through its context."""
+        """Ask the call to stop: an async function is interrupted, a plain one sees it in its context."""
         self.cancel_reason = reason or "cancelled"
         self.stop.set()
-        if self.stage is Stage.RUNNING and self.task is not None and self.thread is None:
+        if self.stage is CallStage.RUNNING and self.task is not None and self.thread is None:
             self.task.cancel()
 
 
-def key_of(invocation: ToolInvocation) -> str:
+def attempt_key(invocation: ToolInvocation) -> str:
     """Return `execution_id:attempt`."""
     return f"{invocation.execution_id}:{invocation.attempt}"
 
 
-async def call_function(tool: AnyTool, arguments: JsonObject, timeout_s: float, threads: Executor, call: Call) -> Any:
+async def call_function(
+    tool: AnyTool, arguments: JsonObject, timeout_s: float, threads: Executor, call: WorkerCall
+) -> Any:
     """Run the function for at most *timeout_s*; raises CutOffError, or whatever the function raises."""
     scope = asyncio.timeout(timeout_s)
     try:
@@ -102,29 +107,21 @@ async def call_function(tool: AnyTool, arguments: JsonObject, timeout_s: float, 
         raise CutOffError(msg) from error
 
 
-async def _in_thread(function: Callable[..., Any], arguments: JsonObject, threads: Executor, call: Call) -> Any:
+async def _in_thread(function: Callable[..., Any], arguments: JsonObject, threads: Executor, call: WorkerCall) -> Any:
     context = contextvars.copy_context()
-    call.thread = threads.submit(context.run, contained, function, arguments)
+    call.thread = threads.submit(partial(context.run, capture_result, function, **arguments))
     succeeded, value = await asyncio.wrap_future(call.thread)
     if not succeeded:
         raise value
     return value
 
 
-def contained(function: Callable[..., Any], arguments: JsonObject) -> tuple[bool, Any]:
-    """Return what the function returned or raised: StopIteration and SystemExit must not travel through a future."""
-    try:
-        return True, function(**arguments)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - every exception of a user's function is a result
-        return False, error
-
-
-class Slots:
+class CallSlots:
     """At most *size* calls. `consumers` fetch no more than what has room."""
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._calls: dict[UUID, Call] = {}
+        self._calls: dict[UUID, WorkerCall] = {}
         self._room = asyncio.Event()
         self._room.set()
         self.consumers: list[PullConsumer] = []
@@ -132,7 +129,7 @@ class Slots:
     def __len__(self) -> int:
         return len(self._calls)
 
-    def __iter__(self) -> Iterator[Call]:
+    def __iter__(self) -> Iterator[WorkerCall]:
         return iter(tuple(self._calls.values()))
 
     @property
@@ -140,7 +137,7 @@ class Slots:
         """How many calls may begin."""
         return self._size - len(self._calls)
 
-    def find(self, execution_id: UUID) -> Call | None:
+    def find(self, execution_id: UUID) -> WorkerCall | None:
         """Return the call of this execution, if it is here."""
         return self._calls.get(execution_id)
 
@@ -148,7 +145,7 @@ class Slots:
         """Wait until a call may begin."""
         await self._room.wait()
 
-    def occupy(self, call: Call) -> None:
+    def occupy(self, call: WorkerCall) -> None:
         """Take a slot for *call*."""
         self._calls[call.invocation.execution_id] = call
         if self.free <= 0:
@@ -156,7 +153,7 @@ class Slots:
         for consumer in self.consumers:
             consumer.hold(1)
 
-    def vacate(self, call: Call) -> None:
+    def vacate(self, call: WorkerCall) -> None:
         """Give the slot of *call* back, once its function has really ended."""
         del self._calls[call.invocation.execution_id]
         self._room.set()

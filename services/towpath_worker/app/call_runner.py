@@ -1,7 +1,7 @@
-"""The way of one call through the worker: ticket, claim, function, outcome.
+"""Takes one call through the worker: ticket, claim, function, outcome.
 
-Each step either leads on or ends the call for a stated reason; the envelope is believed only as far as its ticket
-confirms it.
+Each step either leads on or ends the call with a stated reason. The message is believed only as far as its ticket
+confirms it, because anybody who can write to the stream can write a message.
 """
 
 from typing import Literal
@@ -22,23 +22,23 @@ from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.pull_consumer import ack, nak
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.tickets import TicketFault, TicketRefusedError
-from towpath_worker.app.call import Call, Stage
-from towpath_worker.app.call_execution import TOO_LATE, Performer, cancelled, unsure
-from towpath_worker.app.outcome_outbox import LateOutcomes, Outbox
+from towpath_worker.app.call import CallStage, WorkerCall
+from towpath_worker.app.call_execution import NOT_STARTED, CallExecutor, cancelled_failure, mark_uncertain
+from towpath_worker.app.outcome_outbox import LateOutcomeReporter, OutcomeOutbox
 from towpath_worker.app.registration import Registration
-from towpath_worker.app.start_claims import Claim, claim_start
+from towpath_worker.app.start_claims import StartClaim, claim_start
 from towpath_worker.core.results import CutOffError, failure_of
 from towpath_worker.metrics import WorkerMetrics
 
 MALFORMED = "malformed"
-"""Why a delivery that can't be read is refused: the one reason of which its run should hear."""
+"""Why a delivery that can't be read is refused: the only reason that is reported to its run."""
 
 UNKNOWN_TOOL_DELAY_S = 2.0
 """Another worker of the toolset may have the tool, e.g. during a rolling upgrade."""
 
 
-class CallServer:
-    """Serves calls one by one; many at once."""
+class CallRunner:
+    """Runs calls, many at once. `report_hung` and `report_overrun` are for calls that outlast their timeout."""
 
     def __init__(
         self,
@@ -48,8 +48,8 @@ class CallServer:
         worker: str,
         project: str,
         registration: Registration,
-        performer: Performer,
-        outbox: Outbox,
+        executor: CallExecutor,
+        outbox: OutcomeOutbox,
         metrics: WorkerMetrics,
         log: Logger,
     ) -> None:
@@ -58,15 +58,15 @@ class CallServer:
         self._worker = worker
         self._project = project
         self._registration = registration
-        self._performer = performer
+        self._executor = executor
         self._outbox = outbox
-        self._late = LateOutcomes(outbox, log)
+        self._late_outcomes = LateOutcomeReporter(outbox, log)
         self._metrics = metrics
         self._log = log
 
-    async def serve(self, call: Call, toolset: str) -> None:
+    async def run(self, call: WorkerCall, toolset: str) -> None:
         """Take a call from its ticket to its outcome."""
-        claims = await self._permitted(call, toolset)
+        claims = await self._check_ticket(call, toolset)
         if isinstance(claims, ToolOutcome):
             return await self.report(call, claims)
         if claims is None:
@@ -82,93 +82,96 @@ class CallServer:
             claim = await self._claim(call, claims)
             crash_point("worker.claim_answered")
             if claim.expired:
-                return await self.report(call, self._performer.expired(call))
+                return await self.report(call, self._executor.expired(call))
             if not claim.granted:
-                return await self._stand_down(call, claim)
-            late = self._too_late(call, claim)
+                return await self._drop_refused(call, claim)
+            late = self._not_started(call, claim)
             if late is not None:
                 return await self.report(call, late)
             call.lease_until_s = claim.lease_until_s
-            call.probing = claim.probe or _probing(call, claims, tool)
-        return await self.report(call, await self._performer.perform(call, tool, timeout_s))
+            call.probing = claim.probe or _default_probing(call, claims, tool)
+        return await self.report(call, await self._executor.execute(call, tool, timeout_s))
 
-    async def report(self, call: Call, outcome: ToolOutcome) -> None:
-        """Hand the outcome to the outbox; of a call that was reported as hung before it ended, as a late one."""
-        if call.stage is Stage.ABANDONED:
-            self._late.tell(call, outcome)
+    async def report(self, call: WorkerCall, outcome: ToolOutcome) -> None:
+        """Hand the outcome to the outbox; where the call was reported as hung before, as a late outcome."""
+        if call.stage is CallStage.ABANDONED:
+            self._late_outcomes.report(call, outcome)
             return
         crash_point("worker.outcome_made")
-        call.stage = Stage.REPORTING
+        call.stage = CallStage.REPORTING
         await self._outbox.post(call.key, outcome.model_dump_json().encode(), call.deliveries)
 
-    def report_overrun(self, call: Call) -> None:
-        """Report what a plain function came to that ran over its time; call it when its thread has ended."""
+    def report_overrun(self, call: WorkerCall) -> None:
+        """Report the late outcome of a plain function that outlasted its timeout; call it when its thread has ended."""
         if call.thread is not None and not call.thread.cancelled():
             succeeded, value = call.thread.result()
-            self._late.tell(call, self._performer.ended_late(call, value if succeeded else failure_of(value)))
+            self._late_outcomes.report(
+                call, self._executor.late_outcome(call, value if succeeded else failure_of(value))
+            )
 
     def close(self) -> None:
-        """Tell nothing any more."""
-        self._late.close()
+        """Report nothing any more."""
+        self._late_outcomes.close()
 
-    async def report_hung(self, call: Call) -> None:
-        """Report a call whose function ignores that it was cut off; what it may return later is told later."""
+    async def report_hung(self, call: WorkerCall) -> None:
+        """Report a call whose function ignores that it was cut off; what it returns later becomes a late outcome."""
         error = CutOffError("the tool did not end in time and ignores that it was cut off")
-        call.stage = Stage.ABANDONED
+        call.stage = CallStage.ABANDONED
         tool = self._toolbox.find(call.invocation.tool, call.invocation.toolset)
-        failure = failure_of(error) if tool is None else unsure(tool, failure_of(error))
+        failure = failure_of(error) if tool is None else mark_uncertain(tool, failure_of(error))
         self._log.warning("a tool ignores its timeout", tool=call.invocation.tool, execution_id=call.key)
-        outcome = self._performer.failed(call, failure)
+        outcome = self._executor.failed(call, failure)
         await self._outbox.post(call.key, outcome.model_dump_json().encode(), call.deliveries)
 
     async def refuse(self, message: Msg, reason: str, *, detail: str = "") -> None:
         """Take a delivery out of the stream for good, once TAS keeps it as a dead letter: it must never run."""
         self._metrics.refused.labels(reason).inc()
         self._log.warning("delivery refused", reason=reason, subject=message.subject, detail=detail)
-        said = f"{reason}: {detail}" if detail else reason
+        full_reason = f"{reason}: {detail}" if detail else reason
         toolset = message.subject.rpartition(".")[2]  # a delivery comes on tool.exec.<project>.<toolset>
         await report_dead(
-            *(self._bus, DEAD_LETTER_CALLS, "TOOLEXEC", message, said, self._log),
+            *(self._bus, DEAD_LETTER_CALLS, "TOOLEXEC", message, full_reason, self._log),
             tells=reason == MALFORMED,
             asked_on=for_toolset(DEAD_LETTER_CALLS.subject, self._project, toolset),
         )
 
-    async def _permitted(self, call: Call, toolset: str) -> TicketClaims | ToolOutcome | None:
+    async def _check_ticket(self, call: WorkerCall, toolset: str) -> TicketClaims | ToolOutcome | None:
         """Return what the ticket says, the outcome for an expired one, or None for a call that must never run."""
-        said = call.invocation
-        if (said.project, said.toolset) != (self._project, toolset):
-            detail = f"{call.key}: of {said.project}, {said.toolset}"
+        invocation = call.invocation
+        if (invocation.project, invocation.toolset) != (self._project, toolset):
+            detail = f"{call.key}: of {invocation.project}, {invocation.toolset}"
             await self.refuse(call.deliveries[-1], "misdirected", detail=detail)
             return None
         try:
-            claims = self._verified(call)
+            claims = self._verify(call)
         except TicketRefusedError as error:
             if error.reason is TicketFault.FORGED and await self._registration.learn_keys():
-                return await self._permitted(call, toolset)  # TAS may have a new key; asked at most every few seconds
+                # TAS may sign with a new key; it is asked for keys at most every few seconds.
+                return await self._check_ticket(call, toolset)
             if error.reason in {TicketFault.EXPIRED, TicketFault.OUTDATED}:
-                return self._performer.expired(call)
+                return self._executor.expired(call)
             await self.refuse(call.deliveries[-1], f"ticket_{error.reason}", detail=f"{call.key}: {error}")
             return None
-        if claims.project != said.project:
+        if claims.project != invocation.project:
             await self.refuse(call.deliveries[-1], "ticket_mismatch", detail=f"{call.key}: of another project")
             return None
         return claims
 
-    def _verified(self, call: Call) -> TicketClaims:
-        said = call.invocation
+    def _verify(self, call: WorkerCall) -> TicketClaims:
+        invocation = call.invocation
         return self._registration.verifier.verify(
-            said.ticket,
-            execution_id=said.execution_id,
-            attempt=said.attempt,
-            run_id=said.run_id,
-            tool=said.tool,
-            args_digest=digest(said.args),
+            invocation.ticket,
+            execution_id=invocation.execution_id,
+            attempt=invocation.attempt,
+            run_id=invocation.run_id,
+            tool=invocation.tool,
+            args_digest=digest(invocation.args),
             now=self._registration.now_s(),
         )
 
-    async def _claim(self, call: Call, claims: TicketClaims) -> Claim:
+    async def _claim(self, call: WorkerCall, claims: TicketClaims) -> StartClaim:
         call.claim_id = uuid4()
-        question = ClaimStart(
+        request = ClaimStart(
             execution_id=call.invocation.execution_id,
             run_id=call.invocation.run_id,
             claim_id=call.claim_id,
@@ -176,25 +179,25 @@ class CallServer:
             worker=self._worker,
             ticket=call.invocation.ticket,
         )
-        return await claim_start(self._bus, question, claims.expires_at, self._registration.now_s)
+        return await claim_start(self._bus, request, claims.expires_at, self._registration.now_s)
 
-    async def _stand_down(self, call: Call, claim: Claim) -> None:
-        """TAS said no: somebody else has it, or nobody may have it. The call's deadline decides the rest."""
+    async def _drop_refused(self, call: WorkerCall, claim: StartClaim) -> None:
+        """Drop a call whose start TAS refused: another worker has it, or nobody may run it. Its deadline ends it."""
         self._metrics.refused.labels("claim").inc()
         self._log.info("claim refused", execution_id=call.key, tool=call.invocation.tool, reason=claim.reason)
         for delivery in call.deliveries:
             await ack(delivery)
 
-    def _too_late(self, call: Call, claim: Claim) -> ToolOutcome | None:
+    def _not_started(self, call: WorkerCall, claim: StartClaim) -> ToolOutcome | None:
         """Return the outcome of a call that certainly did not begin: cancelled, or frozen past its time to start."""
         if call.cancel_reason is not None:
-            return self._performer.failed(call, cancelled(call))
+            return self._executor.failed(call, cancelled_failure(call))
         if monotonic() >= min(claim.start_by_s, claim.lease_until_s):
-            return self._performer.failed(call, TOO_LATE)
+            return self._executor.failed(call, NOT_STARTED)
         return None
 
 
-def _probing(call: Call, claims: TicketClaims, tool: AnyTool) -> Literal["", "required"]:
-    """Return what to do where TAS does not say: an older one can't, and a later attempt may follow a start."""
+def _default_probing(call: WorkerCall, claims: TicketClaims, tool: AnyTool) -> Literal["", "required"]:
+    """Return whether to probe where TAS does not say: an older TAS can't, and a later attempt may follow a start."""
     reconcilable = claims.effect_class is tool.spec.effect_class is EffectClass.RECONCILABLE
     return "required" if reconcilable and call.invocation.attempt > 1 else ""

@@ -1,7 +1,8 @@
-"""Outcomes that the ledger has not confirmed yet.
+"""Outcomes that the ledger has not confirmed yet, and late outcomes.
 
-An outcome is kept, and its delivery stays unacknowledged, until TAS says that the ledger holds it; until then it
-is sent again every few seconds and after every broker loss.
+An outcome is kept, and its delivery stays unacknowledged, until TAS confirms that the ledger holds it; until then it is
+sent again every few seconds and after every loss of the broker. A late outcome (of a call that was already reported as
+timed out) settles what is `unknown`. It never replaces the first one, which is confirmed before it, and holds no slot.
 """
 
 import asyncio
@@ -19,36 +20,36 @@ from towpath_fabric.crash_points import crash_point, crash_point_sent
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.pull_consumer import ack, in_progress, nak
 from towpath_fabric.telemetry.logs import Logger
-from towpath_worker.app.call import Call
+from towpath_worker.app.call import WorkerCall
 
 RESEND_S = 3.0
 """Longer than TAS needs to commit a batch, short enough that a lost outcome costs seconds."""
 
-BEAT_S = 6.0
+HEARTBEAT_S = 6.0
 """Under a third of the delivery's ack wait of 20 s."""
 
 
 @dataclass(slots=True)
-class _Held:
+class _UnconfirmedOutcome:
     """One unconfirmed outcome."""
 
     body: bytes
     deliveries: list[Msg]
     sent_s: float = 0.0
-    beat_s: float = field(default_factory=monotonic)
+    heartbeat_s: float = field(default_factory=monotonic)
 
 
-class Outbox:
+class OutcomeOutbox:
     """Sends outcomes and holds them until they are confirmed. `open` before the first one.
 
-    *moved* is set whenever something was confirmed; *place* is the subject of this worker alone on which it hears that.
+    *progress* is set whenever something was confirmed. Confirmations come on *confirm_subject*, this worker's own.
     """
 
-    def __init__(self, bus: Bus, moved: asyncio.Event, place: str) -> None:
+    def __init__(self, bus: Bus, progress: asyncio.Event, confirm_subject: str) -> None:
         self._bus = bus
-        self._place = place
-        self._moved = moved
-        self._held: dict[str, _Held] = {}
+        self._confirm_subject = confirm_subject
+        self._progress = progress
+        self._held: dict[str, _UnconfirmedOutcome] = {}
         self._headers: dict[str, str] = {}
 
     def __len__(self) -> int:
@@ -59,12 +60,12 @@ class Outbox:
 
     async def open(self) -> None:
         """Listen for confirmations. Not on an inbox: a service may answer a question, but not write to any inbox."""
-        await self._bus.nc.subscribe(self._place, cb=self._on_confirmed)
-        self._headers = {CONFIRM_HEADER: self._place}
+        await self._bus.nc.subscribe(self._confirm_subject, cb=self._on_confirmed)
+        self._headers = {CONFIRM_HEADER: self._confirm_subject}
 
     async def post(self, key: str, body: bytes, deliveries: list[Msg]) -> None:
         """Send the outcome *key* and hold it with the *deliveries* that it will acknowledge."""
-        held = self._held[key] = _Held(body, deliveries)
+        held = self._held[key] = _UnconfirmedOutcome(body, deliveries)
         crash_point("worker.outcome_kept")
         await self._send(held)
 
@@ -77,14 +78,14 @@ class Outbox:
         await self._send(held)
         return True
 
-    async def tend(self) -> None:
+    async def maintain(self) -> None:
         """Send again what was sent long ago, and keep the deliveries alive. Call it about once a second."""
         now = monotonic()
         for held in list(self._held.values()):
             if now - held.sent_s >= RESEND_S:
                 await self._send(held)
-            if now - held.beat_s >= BEAT_S:
-                held.beat_s = now
+            if now - held.heartbeat_s >= HEARTBEAT_S:
+                held.heartbeat_s = now
                 for newest in held.deliveries[-1:]:
                     await in_progress(newest)
 
@@ -99,7 +100,7 @@ class Outbox:
             for newest in held.deliveries[-1:]:
                 await nak(newest, 0)
 
-    async def _send(self, held: _Held) -> None:
+    async def _send(self, held: _UnconfirmedOutcome) -> None:
         held.sent_s = monotonic()
         await self._bus.post(TOOL_OUTCOME, held.body, self._headers)
         await crash_point_sent("worker.outcome_sent")
@@ -115,47 +116,47 @@ class Outbox:
             for delivery in held.deliveries if held is not None else ():
                 await ack(delivery)
                 await crash_point_sent("worker.acked")
-        self._moved.set()
+        self._progress.set()
 
 
-LOOK_S = 0.5
-"""How often it is looked whether the first outcome has been confirmed."""
+CONFIRMED_POLL_S = 0.5
+"""How often to check whether the first outcome has been confirmed."""
 
 
-class LateOutcomes:
-    """Tells them, each in a task of its own."""
+class LateOutcomeReporter:
+    """Reports late outcomes, each in a task of its own."""
 
-    def __init__(self, outbox: Outbox, log: Logger) -> None:
+    def __init__(self, outbox: OutcomeOutbox, log: Logger) -> None:
         self._outbox = outbox
         self._log = log
-        self._telling: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    def tell(self, call: Call, outcome: ToolOutcome | Awaitable[ToolOutcome]) -> None:
-        """Tell what a call came to; of a pure call nobody asks, and an unclear outcome says nothing new."""
-        task = asyncio.create_task(self._tell(call, outcome))
-        self._telling.add(task)
-        task.add_done_callback(self._told)
+    def report(self, call: WorkerCall, outcome: ToolOutcome | Awaitable[ToolOutcome]) -> None:
+        """Report a late outcome. That of a pure call interests nobody, and an uncertain one says nothing new."""
+        task = asyncio.create_task(self._report(call, outcome))
+        self._tasks.add(task)
+        task.add_done_callback(self._reported)
 
     def close(self) -> None:
-        """Stop telling: the process ends."""
-        for task in self._telling:
+        """Cancel the reports: the process ends."""
+        for task in self._tasks:
             task.cancel()
 
-    async def _tell(self, call: Call, said: ToolOutcome | Awaitable[ToolOutcome]) -> None:
-        outcome = said if isinstance(said, ToolOutcome) else await said
+    async def _report(self, call: WorkerCall, result: ToolOutcome | Awaitable[ToolOutcome]) -> None:
+        outcome = result if isinstance(result, ToolOutcome) else await result
         if call.claim_id is None or (outcome.failure is not None and outcome.failure.uncertain):
             return
         while True:
             if call.key not in self._outbox:
                 break
-            await asyncio.sleep(LOOK_S)
-        # A name of its own: the first outcome may be confirmed twice, and that says nothing of this one.
+            await asyncio.sleep(CONFIRMED_POLL_S)
+        # A key of its own: the first outcome may be confirmed twice, and that does not confirm this one.
         late = outcome.model_copy(update={"late": True})
         self._log.warning("a tool ended after its time", tool=call.invocation.tool, execution_id=call.key)
         await self._outbox.post(late.key, late.model_dump_json().encode(), [])
 
-    def _told(self, task: "asyncio.Task[None]") -> None:
-        self._telling.discard(task)
+    def _reported(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            self._log.error("a late outcome can't be told", exc_info=error)
+            self._log.error("a late outcome could not be reported", exc_info=error)

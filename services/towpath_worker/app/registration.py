@@ -1,7 +1,7 @@
-"""Offering tools to TAS: at the start, when the connection came back, and when the worker's queue is missing.
+"""Registers tools with TAS: at the start, after a reconnect, and when the worker's queue is missing.
 
-Registration is a proposal; what TAS makes of a tool is its business. Its answer carries the keys that
-tickets are checked with, so nothing runs before the first answer.
+A registration is a proposal; TAS decides what becomes of a tool. Its answer carries the keys that tickets are checked
+with, so nothing runs before the first answer.
 """
 
 import asyncio
@@ -48,12 +48,12 @@ class Registration:
         self._bus = bus
         self._log = log
         self._toolbox = toolbox
-        self._who = {"worker": worker, "owner": owner, "project": project}
-        self._asked_s = float("-inf")
-        self._turn = asyncio.Lock()
-        self._known: dict[str, str] = {}
+        self._identity = {"worker": worker, "owner": owner, "project": project}
+        self._registered_s = float("-inf")
+        self._lock = asyncio.Lock()
+        self._known_standings: dict[str, str] = {}
         self.verifier = TicketVerifier({})
-        self._told: tuple[float, float] | None = None
+        self._platform_time: tuple[float, float] | None = None
         self.done = False
         """Whether TAS has answered at least once."""
 
@@ -70,12 +70,12 @@ class Registration:
 
     async def register(self) -> None:
         """Offer every toolset once, and learn the keys; raises ProblemError. One at a time."""
-        async with self._turn:
-            self._asked_s = monotonic()
+        async with self._lock:
+            self._registered_s = monotonic()
             for toolset, tools in self._toolbox.toolsets().items():
                 answer = await self._propose(toolset, tools)
                 self.verifier.learn(answer.ticket_keys)
-                self._take_clock(answer)
+                self._set_platform_time(answer)
                 for one, standing in zip(_offerable(tools), answer.standings, strict=False):
                     one.standing = standing.status
                 self._report(toolset, answer)
@@ -85,12 +85,12 @@ class Registration:
         """Offer one toolset; a discovered tool that TAS can't take is left out, so that it doesn't bar the others."""
         while True:
             offered = _offerable(tools)
-            proposal = RegisterTools(toolset=toolset, tools=tuple(one.spec for one in offered), **self._who)
+            proposal = RegisterTools(toolset=toolset, tools=tuple(one.spec for one in offered), **self._identity)
             try:
                 subject = for_toolset(REGISTER_TOOLS.subject, proposal.project, toolset)
                 answer = await self._bus.ask_subject(subject, proposal, ToolsRegistered)
             except ProblemError as error:
-                bad = _blamed(error, offered)
+                bad = _refused_tools(error, offered)
                 if not bad:
                     raise
                 for one, detail in bad:
@@ -109,7 +109,7 @@ class Registration:
 
     async def learn_keys(self) -> bool:
         """Ask for the keys again, unless that was done just now; say whether it was worth trying again."""
-        if monotonic() - self._asked_s < KEYS_FRESH_S:
+        if monotonic() - self._registered_s < KEYS_FRESH_S:
             return False
         try:
             await self.register()
@@ -118,40 +118,40 @@ class Registration:
         return True
 
     def now_s(self) -> float:
-        """Return the platform's time in seconds since the epoch: as TAS told it, moved on by the monotonic clock.
+        """Return the platform's time in seconds since the epoch: TAS's last answer plus the time since then.
 
-        Two machines' clocks are never compared: this one's is used only where TAS has not told its time.
+        Two machines' clocks are never compared: this one's is used only until TAS has answered.
         """
-        if self._told is None:
+        if self._platform_time is None:
             return wall().timestamp()
-        at_s, heard_s = self._told
-        return at_s + monotonic() - heard_s
+        at_s, received_s = self._platform_time
+        return at_s + monotonic() - received_s
 
-    def _take_clock(self, answer: ToolsRegistered) -> None:
+    def _set_platform_time(self, answer: ToolsRegistered) -> None:
         if answer.now is None:
             return
         off_s = wall().timestamp() - answer.now.timestamp()
-        if abs(off_s) > CLOCK_OFF_S and self._told is None:
+        if abs(off_s) > CLOCK_OFF_S and self._platform_time is None:
             self._log.warning("this machine's clock is off; the platform's is used", off_s=round(off_s))
-        self._told = answer.now.timestamp(), monotonic()
+        self._platform_time = answer.now.timestamp(), monotonic()
 
     def _report(self, toolset: str, answer: ToolsRegistered) -> None:
         """Log what changed since the last answer."""
-        for name, status, reason in _changes(answer, self._known):
-            say = self._log.warning if status == "pending" else self._log.info
-            say("tool registered", toolset=toolset, tool=name, status=status, reason=reason)
+        for name, status, reason in _changes(answer, self._known_standings):
+            log_change = self._log.warning if status == "pending" else self._log.info
+            log_change("tool registered", toolset=toolset, tool=name, status=status, reason=reason)
 
 
 def _offerable(tools: Iterable[AnyTool]) -> tuple[AnyTool, ...]:
     return tuple(one for one in tools if one.standing != REFUSED)
 
 
-def _blamed(error: ProblemError, offered: tuple[AnyTool, ...]) -> list[tuple[AnyTool, str]]:
+def _refused_tools(error: ProblemError, offered: tuple[AnyTool, ...]) -> list[tuple[AnyTool, str]]:
     """Return the discovered tools that a refused proposal names; none where another one is wrong too."""
     if error.problem.code != "request_invalid":
         return []
     places = [(_PLACE.match(one.pointer), one.detail) for one in error.problem.errors]
-    found = [(offered[int(match[1])], said) for match, said in places if match and int(match[1]) < len(offered)]
+    found = [(offered[int(match[1])], detail) for match, detail in places if match and int(match[1]) < len(offered)]
     return found if len(found) == len(places) and all(one.spec.discovered for one, _ in found) else []
 
 

@@ -1,7 +1,7 @@
-"""Asking to start: `svc.tas.claim_start`, before anything that is not pure.
+"""Asks TAS for permission to start a call (`svc.tas.claim_start`), before anything that is not pure.
 
-No answer means "do not run, ask again with the same claim_id"; the time to start in counts from when the question
-was sent, on this process's monotonic clock.
+No answer means: do not run, ask again with the same claim_id. The time to start in counts from when the request was
+sent, on this process's monotonic clock, so that two machines' clocks are never compared.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from towpath_fabric.clock import monotonic, wall
 from towpath_fabric.nats.bus import Bus
 
 ANSWER_S = 2.0
-"""How long one question waits; TAS answers in milliseconds."""
+"""How long one request waits; TAS answers in milliseconds."""
 
 LONGEST_PAUSE_S = 3.0
 
@@ -28,8 +28,8 @@ UNAVAILABLE = "unavailable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
-    """What came of asking. A granted claim must start by `start_by_s` and end by `lease_until_s` (monotonic).
+class StartClaim:
+    """TAS's answer. A granted claim must start by `start_by_s` and end by `lease_until_s` (monotonic).
 
     `probe` says whether the tool's probe is asked first, and what an unclear answer means (`ClaimAnswer`).
     """
@@ -51,34 +51,36 @@ def wall_s() -> float:
     return wall().timestamp()
 
 
-async def claim_start(bus: Bus, question: ClaimStart, expires_at: float, now_s: Callable[[], float] = wall_s) -> Claim:
-    """Ask until there is an answer, or the ticket has expired (*expires_at*, seconds since the epoch, by *now_s*)."""
+async def claim_start(
+    bus: Bus, request: ClaimStart, expires_at: float, now_s: Callable[[], float] = wall_s
+) -> StartClaim:
+    """Ask until TAS answers, or the ticket has expired (*expires_at*, seconds since the epoch, by *now_s*)."""
     pause_s = 0.1
     while True:
-        asked_s = monotonic()
-        answer = await _ask(bus, question)
+        sent_s = monotonic()
+        answer = await _request(bus, request)
         if answer is not None:
-            return Claim(
+            return StartClaim(
                 granted=answer.granted,
                 reason=answer.reason,
-                start_by_s=asked_s + answer.start_by_ms / 1000,
-                lease_until_s=asked_s + answer.lease_ms / 1000,
+                start_by_s=sent_s + answer.start_by_ms / 1000,
+                lease_until_s=sent_s + answer.lease_ms / 1000,
                 probe=answer.probe,
             )
         await asyncio.sleep(pause_s)
         pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
         if now_s() > expires_at:
-            return Claim(granted=False, reason=EXPIRED)
+            return StartClaim(granted=False, reason=EXPIRED)
 
 
-async def _ask(bus: Bus, question: ClaimStart) -> ClaimAnswer | None:
-    """Return TAS's word, or None where there is none yet."""
+async def _request(bus: Bus, request: ClaimStart) -> ClaimAnswer | None:
+    """Return TAS's answer, or None where there is none yet."""
     try:
-        answer: ClaimAnswer = await bus.ask(CLAIM_START, question, timeout_s=ANSWER_S)
+        answer: ClaimAnswer = await bus.ask(CLAIM_START, request, timeout_s=ANSWER_S)
     except ProblemError as error:
         if error.problem.retryable or error.problem.code == "internal":
             return None
         return ClaimAnswer(granted=False, reason=error.problem.code)
-    if answer.claim_id not in (None, question.claim_id):
-        return None  # the answer to another question is no leave to start this call
+    if answer.claim_id not in (None, request.claim_id):
+        return None  # the answer to another claim does not permit this one
     return None if not answer.granted and answer.reason == UNAVAILABLE else answer

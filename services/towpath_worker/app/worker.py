@@ -1,7 +1,7 @@
 """The worker: pulls invocations of its toolsets and runs as many at once as it has slots.
 
-One execution runs at most once at a time in this process; a delivery is acknowledged only after the ledger holds
-its outcome, or TAS refused to let it start.
+One execution runs at most once at a time in this process. A delivery is acknowledged only after the ledger holds its
+outcome, or TAS refused to let it start: a crash before that redelivers it.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from nats.aio.msg import Msg
 from prometheus_client import CollectorRegistry
 from pydantic import ValidationError
 
-from towpath.hooks import Hook, Hooks, Moment
+from towpath.hooks import Hook, HookEvent, Hooks
 from towpath.tools.declaration import AnyTool
 from towpath.tools.toolbox import Toolbox
 from towpath_contracts import subjects
@@ -29,18 +29,18 @@ from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.pull_consumer import PullConsumer, nak
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.telemetry.recorder import Telemetry
-from towpath_worker.app.call import Call, Slots, Stage, key_of
-from towpath_worker.app.call_execution import Performer
-from towpath_worker.app.call_runner import MALFORMED, CallServer
-from towpath_worker.app.maintenance import Tender
-from towpath_worker.app.outcome_outbox import Outbox
+from towpath_worker.app.call import CallSlots, CallStage, WorkerCall, attempt_key
+from towpath_worker.app.call_execution import CallExecutor
+from towpath_worker.app.call_runner import MALFORMED, CallRunner
+from towpath_worker.app.maintenance import Maintenance
+from towpath_worker.app.outcome_outbox import OutcomeOutbox
 from towpath_worker.app.registration import Registration
 from towpath_worker.metrics import WorkerMetrics
 
 DEFAULT_CONCURRENCY = 16
 
 OTHER_ATTEMPT_DELAY_S = 1.0
-"""Until a new attempt is looked at again while an older one of the same call still runs here."""
+"""Until a new attempt is redelivered while an older one of the same call still runs here."""
 
 CANCEL_WAIT_S = 1.0
 """How long calls that were cut off at the end of the process may take to notice."""
@@ -102,18 +102,18 @@ class Worker:
         self._metrics = WorkerMetrics(registry)
         self._hooks = Hooks(hooks, self._hook_failed)
         self._threads = ThreadPoolExecutor(options.concurrency, thread_name_prefix="tool")
-        self._slots = Slots(options.concurrency)
-        self._moved = asyncio.Event()
+        self._slots = CallSlots(options.concurrency)
+        self._progress = asyncio.Event()
         self._toolsets = tuple(dict.fromkeys((*toolbox.toolsets(), *(source.toolset for source in sources))))
-        place = subjects.tool_confirm(options.project, self._toolsets[0], uuid4().hex)
-        self._outbox = Outbox(bus, self._moved, place)
+        confirm_subject = subjects.tool_confirm(options.project, self._toolsets[0], uuid4().hex)
+        self._outbox = OutcomeOutbox(bus, self._progress, confirm_subject)
         self._registration = Registration(
             bus, toolbox, worker=options.name, owner=options.owner, project=options.project, log=log
         )
-        self._server = self._make_server()
+        self._runner = self._make_runner()
 
-    def _make_server(self) -> CallServer:
-        performer = Performer(
+    def _make_runner(self) -> CallRunner:
+        executor = CallExecutor(
             self._bus,
             worker=self._options.name,
             threads=self._threads,
@@ -122,13 +122,13 @@ class Worker:
             log=self._log,
             telemetry=self._telemetry,
         )
-        return CallServer(
+        return CallRunner(
             self._bus,
             self._toolbox,
             worker=self._options.name,
             project=self._options.project,
             registration=self._registration,
-            performer=performer,
+            executor=executor,
             outbox=self._outbox,
             metrics=self._metrics,
             log=self._log,
@@ -140,11 +140,11 @@ class Worker:
         for toolset in self._toolsets:
             cancelled = subjects.tool_cancel_of(self._options.project, toolset)
             await self._bus.nc.subscribe(cancelled, cb=self._on_cancel)
-        tender = Tender(
+        maintenance = Maintenance(
             self._bus,
             slots=self._slots,
             outbox=self._outbox,
-            server=self._server,
+            runner=self._runner,
             registration=self._registration,
             metrics=self._metrics,
         )
@@ -152,20 +152,20 @@ class Worker:
             async with asyncio.TaskGroup() as group:
                 await self._find_tools(group)
                 await self._registration.keep_trying()
-                await self._hooks.tell(Moment(name="start", worker=self._options.name))
+                await self._hooks.notify(HookEvent(name="start", worker=self._options.name))
                 for toolset in self._toolbox.toolsets():
                     group.create_task(self._pull(toolset), name=f"pull {toolset}")
-                group.create_task(tender.run(), name="tend")
+                group.create_task(maintenance.run(), name="maintenance")
         finally:
-            self._server.close()
+            self._runner.close()
             self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _find_tools(self, group: asyncio.TaskGroup) -> None:
-        """Start what finds tools and wait until each has found its own, or failed to: that one goes on trying."""
+        """Start the sources of tools and wait until each has found its own or failed; a failed one goes on trying."""
         for source in self._sources:
             self._toolbox.offer(source.toolset, ())
             self._metrics.source_up.labels(source.toolset).set_function(partial(_is_up, source))
-            self._metrics.held.labels(source.toolset).set_function(partial(_held, source))
+            self._metrics.held.labels(source.toolset).set_function(partial(_held_count, source))
             group.create_task(source.run(self._take_offer), name=f"find {source.toolset}")
         for source in self._sources:
             await source.settled.wait()
@@ -204,7 +204,7 @@ class Worker:
             await consumer.stop()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace_s):
-                await self._quiet()
+                await self._wait_until_idle()
         left = {call: call.task for call in self._slots if call.task is not None}
         for call, task in left.items():
             await nak(call.deliveries[-1], 0)
@@ -212,14 +212,14 @@ class Worker:
         if left:
             await asyncio.wait(left.values(), timeout=CANCEL_WAIT_S)
         await self._outbox.hand_back()
-        await self._hooks.tell(Moment(name="finished", worker=self._options.name))
+        await self._hooks.notify(HookEvent(name="finished", worker=self._options.name))
         self._log.info("drained", handed_back=len(left) + len(self._outbox))
 
-    async def _quiet(self) -> None:
+    async def _wait_until_idle(self) -> None:
         """Wait until nothing runs and every outcome is confirmed."""
-        while self._outbox or any(call.task and call.stage is not Stage.ABANDONED for call in self._slots):
-            self._moved.clear()
-            await self._moved.wait()
+        while self._outbox or any(call.task and call.stage is not CallStage.ABANDONED for call in self._slots):
+            self._progress.clear()
+            await self._progress.wait()
 
     async def _pull(self, toolset: str) -> None:
         consumer = PullConsumer(
@@ -241,29 +241,29 @@ class Worker:
         try:
             invocation = ToolInvocation.model_validate_json(message.data)
         except ValidationError:
-            return await self._server.refuse(message, MALFORMED)
+            return await self._runner.refuse(message, MALFORMED)
         fault = json_fault(invocation.args, allow_nul=True)
         if fault is not None:  # NaN has no digest, so no ticket can be for it
-            return await self._server.refuse(message, MALFORMED, detail=fault)
-        if await self._outbox.attach(key_of(invocation), message):
+            return await self._runner.refuse(message, MALFORMED, detail=fault)
+        if await self._outbox.attach(attempt_key(invocation), message):
             return None
         here = self._slots.find(invocation.execution_id)
         if here is not None and here.invocation.attempt == invocation.attempt:
             here.deliveries.append(message)
             return None
-        if here is not None:  # TAS must hear of the attempt that still runs here before another one begins
+        if here is not None:  # TAS must get the outcome of the attempt that still runs here before another one begins
             return await nak(message, OTHER_ATTEMPT_DELAY_S)
         crash_point("worker.taken")
-        call = Call(invocation=invocation, deliveries=[message])
+        call = WorkerCall(invocation=invocation, deliveries=[message])
         self._slots.occupy(call)
-        call.task = asyncio.create_task(self._server.serve(call, toolset))
-        call.task.add_done_callback(partial(self._served, call))
+        call.task = asyncio.create_task(self._runner.run(call, toolset))
+        call.task.add_done_callback(partial(self._call_ended, call))
         return None
 
-    def _served(self, call: Call, task: "asyncio.Task[None]") -> None:
+    def _call_ended(self, call: WorkerCall, task: "asyncio.Task[None]") -> None:
         """Free the slot once the function has really ended; report what should not happen."""
         call.task = None
-        self._moved.set()
+        self._progress.set()
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._metrics.refused.labels("internal").inc()
@@ -274,37 +274,37 @@ class Worker:
             loop = asyncio.get_running_loop()
             call.thread.add_done_callback(lambda _: self._thread_ended(loop, call))
 
-    def _thread_ended(self, loop: asyncio.AbstractEventLoop, call: Call) -> None:
+    def _thread_ended(self, loop: asyncio.AbstractEventLoop, call: WorkerCall) -> None:
         """Free the slot of an overrun call; called in its thread, perhaps after the loop has closed."""
         if not loop.is_closed():
             loop.call_soon_threadsafe(self._overrun_ended, call)
 
-    def _overrun_ended(self, call: Call) -> None:
+    def _overrun_ended(self, call: WorkerCall) -> None:
         self._slots.vacate(call)
-        self._server.report_overrun(call)
+        self._runner.report_overrun(call)
 
     async def _on_cancel(self, message: Msg) -> None:
         try:
-            asked = CancelTool.model_validate_json(message.data)
+            cancel = CancelTool.model_validate_json(message.data)
         except ValidationError:
             return  # not a cancel: nothing is stopped
-        call = self._slots.find(asked.execution_id)
-        if call is not None and message.subject == _cancelled_on(call):
-            call.cancel(asked.reason)
+        call = self._slots.find(cancel.execution_id)
+        if call is not None and message.subject == _cancel_subject(call):
+            call.cancel(cancel.reason)
 
     def _hook_failed(self, hook: Hook, error: BaseException) -> None:
-        self._metrics.hook_failures.labels(hook.moment).inc()
-        self._log.warning("a hook failed", moment=hook.moment, error=type(error).__name__)
+        self._metrics.hook_failures.labels(hook.event).inc()
+        self._log.warning("a hook failed", hook_event=hook.event, error=type(error).__name__)
 
 
-def _cancelled_on(call: Call) -> str:
-    said = call.invocation
-    return subjects.tool_cancel(said.project, said.toolset, said.execution_id)
+def _cancel_subject(call: WorkerCall) -> str:
+    invocation = call.invocation
+    return subjects.tool_cancel(invocation.project, invocation.toolset, invocation.execution_id)
 
 
 def _is_up(source: ToolSource) -> float:
     return float(source.up)
 
 
-def _held(source: ToolSource) -> float:
+def _held_count(source: ToolSource) -> float:
     return float(source.held)

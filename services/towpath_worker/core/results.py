@@ -1,6 +1,6 @@
-"""What a call gives back: results as JSON with a digest, exceptions as ToolFailure.
+"""Results of calls as JSON with a digest, and exceptions as ToolFailure.
 
-The model and the record never see a traceback; equal results have equal digests.
+The model and the record never see a traceback, and equal results have equal digests.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class CutOffError(Exception):
 
 
 class OutcomeLostError(CutOffError):
-    """The call was given to somebody outside, who did not say what came of it; `code` says how that was lost."""
+    """The call was handed to an outside system that did not report its outcome; `code` says how it was lost."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -41,7 +41,7 @@ class ResultRefusedError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class EncodedResult:
     """A result as it travels: `value` is plain JSON, `data` its canonical text."""
 
     value: Any
@@ -54,7 +54,7 @@ class Result:
         return len(self.data) > INLINE_RESULT_BYTES
 
 
-def encode_result(returned: Any) -> Result:
+def encode_result(returned: Any) -> EncodedResult:
     """Turn what a tool returned into JSON; raises ResultRefusedError `result_invalid` or `result_too_large`."""
     try:
         value = hidden(to_jsonable_python(returned, inf_nan_mode="constants"))
@@ -62,43 +62,43 @@ def encode_result(returned: Any) -> Result:
     except (PydanticSerializationError, ValueError, RecursionError) as error:
         raise ResultRefusedError("result_invalid", f"the tool returned something that is not JSON: {error}") from error
     if len(data) > MAX_RESULT_BYTES:
-        said = f"the result has {len(data)} bytes, at most {MAX_RESULT_BYTES} are taken; return less, or a reference"
-        raise ResultRefusedError("result_too_large", said)
-    # Readers of JSON stop at some depth: an outcome that none of them can read would be said again for ever.
+        message = f"the result has {len(data)} bytes, at most {MAX_RESULT_BYTES} are taken; return less, or a reference"
+        raise ResultRefusedError("result_too_large", message)
+    # Parsers of JSON stop at some depth: an outcome that none of them can read would be sent again for ever.
     fault = check_json(data, max_depth=MAX_VALUE_DEPTH, allow_nul=True)  # the platform replaces U+0000
     if fault is not None:
         raise ResultRefusedError("result_invalid", f"the tool returned what others can't read: {fault}")
-    return Result(value=value, data=data, digest=digest_text(data))
+    return EncodedResult(value=value, data=data, digest=digest_text(data))
 
 
 def failure_of(error: BaseException) -> ToolFailure:
-    """Say why a call has no result."""
+    """Return the failure that stands for *error*."""
     match error:
         case ToolError():
             return ToolFailure(
                 code=error.code,
-                message=_cut(error.message),
+                message=_shorten(error.message),
                 retryable=error.retryable,
-                hint=_cut(error.hint),
+                hint=_shorten(error.hint),
                 external=error.external,
             )
         case ArgumentsInvalidError():
             hint = "Correct the arguments and call again."
-            return ToolFailure(code="invalid_arguments", message=_cut(str(error)), hint=hint)
+            return ToolFailure(code="invalid_arguments", message=_shorten(str(error)), hint=hint)
         case SecretMissingError():
             hint = "Nothing was done. Whoever runs the worker has to provide the secret."
-            return ToolFailure(code="secret_missing", message=_cut(str(error)), hint=hint)
+            return ToolFailure(code="secret_missing", message=_shorten(str(error)), hint=hint)
         case OutcomeLostError():
-            return ToolFailure(code=error.code, message=_cut(str(error)), retryable=True, external=True)
+            return ToolFailure(code=error.code, message=_shorten(str(error)), retryable=True, external=True)
         case CutOffError():
-            return ToolFailure(code="tool_timeout", message=_cut(str(error)), retryable=True, external=True)
+            return ToolFailure(code="tool_timeout", message=_shorten(str(error)), retryable=True, external=True)
         case ResultRefusedError():
-            return ToolFailure(code=error.code, message=_cut(str(error)))
+            return ToolFailure(code=error.code, message=_shorten(str(error)))
         case _:
-            said = f"{type(error).__name__}: {error}".removesuffix(": ")
-            return ToolFailure(code="tool_exception", message=_cut(said), external=isinstance(error, OSError))
+            text = f"{type(error).__name__}: {error}".removesuffix(": ")
+            return ToolFailure(code="tool_exception", message=_shorten(text), external=isinstance(error, OSError))
 
 
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     clean = redacted(text).encode("utf-8", "replace").decode()  # lone surrogates can't travel
     return clean if len(clean) <= MAX_MESSAGE_CHARS else clean[: MAX_MESSAGE_CHARS - 1] + "…"

@@ -14,7 +14,7 @@ from tests.support.gateway.gateway_process import GatewayProcess, gateway_proces
 from tests.support.platform.platform_peer import BEGIN, DIGEST, PlatformPeer
 
 from towpath.cli.access.gate_watch import watch
-from towpath.cli.shared.options import Common
+from towpath.cli.shared.options import ConnectionOptions
 from towpath.client.client import Client
 from towpath_contracts import rpc
 from towpath_contracts.canonical import digest_text
@@ -157,7 +157,7 @@ async def test_gates_of_switches_can_be_left_out_and_watching_does(
     async with Client(gateway.url) as towpath:
         assert len(await towpath.gates.list(paused=False, limit=500)) == 1
         assert len(await towpath.gates.list()) == 1
-    await watch(until_s=0, common=Common(server=gateway.url))
+    await watch(until_s=0, common=ConnectionOptions(server=gateway.url))
     assert "refund over 100" in capsys.readouterr().out
     asked = peer.requests(rpc.LIST_GATES.subject)
     assert [(body["paused"], body["limit"], body["status"]) for body in asked] == [

@@ -11,7 +11,7 @@ from tests.support.worker import worker_tools
 from tests.support.worker.running_worker import serving
 from tests.support.worker.worker_tools import CALLS, RUNNING
 
-from towpath.hooks import Moment, hook
+from towpath.hooks import HookEvent, hook
 from towpath_contracts.canonical import digest, digest_text
 from towpath_contracts.tools.calls import INLINE_RESULT_BYTES, MAX_RESULT_BYTES
 from towpath_embedded.servers.nats import Nats
@@ -253,34 +253,34 @@ async def test_hooks_hear_every_call_and_a_failing_one_is_contained(nats_server:
     heard: list[str] = []
 
     @hook("pre_tool_call")
-    async def before(moment: Moment) -> None:
-        heard.append(f"before {moment.tool}")
+    async def before(event: HookEvent) -> None:
+        heard.append(f"before {event.tool}")
 
     @hook("pre_tool_call")
-    def broken(moment: Moment) -> None:
+    def broken(event: HookEvent) -> None:
         raise RuntimeError("a hook of the user's")
 
     @hook("post_tool_call")
-    def after(moment: Moment) -> None:
-        heard.append(f"after {moment.tool} {moment.status}")
+    def after(event: HookEvent) -> None:
+        heard.append(f"after {event.tool} {event.status}")
 
     @hook("error")
-    async def failed(moment: Moment) -> None:
-        heard.append(f"error {moment.failure.code if moment.failure else ''}")
+    async def failed(event: HookEvent) -> None:
+        heard.append(f"error {event.failure.code if event.failure else ''}")
 
     @hook("start")
-    async def started(moment: Moment) -> None:
-        heard.append(f"start {moment.worker}")
+    async def started(event: HookEvent) -> None:
+        heard.append(f"start {event.worker}")
 
     @hook("finished")
-    async def finished(moment: Moment) -> None:
+    async def finished(event: HookEvent) -> None:
         heard.append("finished")
 
     hooks = (before, broken, after, failed, started, finished)
     async with TasPeer(nats_server.url()) as tas, serving(nats_server.url(), hooks=hooks) as held:
         assert (await tas.call("add", {"a": 1, "b": 2})).status == "succeeded"
         assert (await tas.call("fail", {"kind": "tool_error"})).status == "failed"
-        assert held.count("towpath_worker_hook_failures_total", moment="pre_tool_call") == 2
+        assert held.count("towpath_worker_hook_failures_total", event="pre_tool_call") == 2
     assert heard == [
         "start worker-1",
         "before add",

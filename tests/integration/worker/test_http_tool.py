@@ -9,10 +9,10 @@ from tests.support.worker.running_worker import serving
 
 from towpath import ToolContext, ToolError
 from towpath.tools import builtin
-from towpath.tools.egress import Egress
+from towpath.tools.egress import EgressClient
 from towpath_embedded.servers.nats import Nats
 
-LOCAL = Egress(allowed=("localhost",), allowed_private=("localhost",), max_bytes=100)
+LOCAL = EgressClient(allowed=("localhost",), allowed_private=("localhost",), max_bytes=100)
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ def _rules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     builtin._egress.cache_clear()
 
 
-async def code_of(egress: Egress, url: str, **options: object) -> str:
+async def code_of(egress: EgressClient, url: str, **options: object) -> str:
     with pytest.raises(ToolError) as caught:
         await egress.fetch("GET", url, headers={}, body=None, timeout_s=float(str(options.get("timeout_s", 5))))
     return caught.value.code
@@ -83,7 +83,7 @@ async def test_a_redirect_is_followed_only_where_the_first_request_could_go() ->
     async with web(answer) as site:
         fetched = await LOCAL.fetch("GET", site.url("/same"), headers={}, body=None, timeout_s=5)
         assert fetched.data == b"arrived"
-        wide = Egress(allowed=("*",), allowed_private=("localhost",))
+        wide = EgressClient(allowed=("*",), allowed_private=("localhost",))
         assert await code_of(LOCAL, site.url("/private")) == "http_host_not_allowed"
         assert await code_of(wide, site.url("/private")) == "http_address_not_allowed"
         assert await code_of(wide, site.url("/metadata")) == "http_address_not_allowed"

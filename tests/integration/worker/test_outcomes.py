@@ -140,7 +140,7 @@ async def test_after_a_reconnect_no_more_is_asked_for_than_before(nats_server: N
             await eventually(lambda: tas.nc.is_connected, within_s=60)
             later = await tas.dispatch(tas.invocation("add", ARGS))
             assert (await tas.outcome(later, within_s=60)).status == "succeeded"
-            await asyncio.sleep(2 * maintenance.TEND_S)  # whoever looks after the connection has done so by now
+            await asyncio.sleep(2 * maintenance.INTERVAL_S)  # whoever looks after the connection has done so by now
             assert await open_requests() == 1
 
 

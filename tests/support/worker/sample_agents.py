@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from towpath import AgentError, AgentRequest, BaseAgent, Secret, hook, tool
 from towpath.agents.operations import AnyMove, create_gate, evaluate_confidence, execute_tool, respond
-from towpath.hooks import MOMENTS, Hook, Moment
+from towpath.hooks import HOOK_EVENTS, Hook, HookEvent
 from towpath_contracts.decisions.assessments import Confidence, CriterionFound, Progress, Summary, Validation
 
 SECRET = "SAMPLE_SECRET"
@@ -97,18 +97,18 @@ def look(where: str, password: Annotated[str, Secret(f"env:{SECRET}")]) -> str:
     return f"{where}: {len(password)} locks opened"
 
 
-def heard(moment: Moment) -> None:
+def heard(event: HookEvent) -> None:
     """Write down what was heard: all of it, so that a test can look for what should not be there."""
-    said = {field.name: str(getattr(moment, field.name)) for field in fields(moment)}
-    write_down("agent" if moment.agent else "worker", **said)
+    said = {field.name: str(getattr(event, field.name)) for field in fields(event)}
+    write_down("agent" if event.agent else "worker", **said)
 
 
-def broken(moment: Moment) -> None:
+def broken(event: HookEvent) -> None:
     """Fail with a secret in the words, as hooks do."""
-    write_down("broken", name=moment.name)
-    raise RuntimeError(f"{moment.name}: {os.environ[SECRET]}")
+    write_down("broken", name=event.name)
+    raise RuntimeError(f"{event.name}: {os.environ[SECRET]}")
 
 
 BROKEN = ("pre_model_call", "pre_tool_call")
-on_start, on_finished, on_error, on_model, on_modelled, on_tool, on_tooled = (hook(name)(heard) for name in MOMENTS)
+on_start, on_finished, on_error, on_model, on_modelled, on_tool, on_tooled = (hook(name)(heard) for name in HOOK_EVENTS)
 first_fails, second_fails = (Hook(name, broken) for name in BROKEN)

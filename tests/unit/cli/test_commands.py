@@ -16,8 +16,8 @@ from cyclopts import App
 from towpath.cli import main
 from towpath.cli.access.gates_commands import verdicts
 from towpath.cli.app import make_app
-from towpath.cli.shared.exit_codes import exit_code, lines
-from towpath.cli.shared.options import Common, running_server
+from towpath.cli.shared.exit_codes import exit_code, format_problem
+from towpath.cli.shared.options import ConnectionOptions, running_server
 from towpath.cli.shared.output import Column, Output
 from towpath_contracts.problems.registry import REGISTRY, problem
 from towpath_tas.adapters.keys import load_key
@@ -165,7 +165,7 @@ def test_every_problem_of_the_registry_has_an_exit_code_that_is_a_failure() -> N
 
 def test_every_entry_of_a_problem_is_shown() -> None:
     found = problem("network_invalid", "2 problems", errors=({"pointer": "a.yaml:3", "detail": "x"}, {"detail": "y"}))
-    assert lines(found)[1:3] == ["  - a.yaml:3: x", "  - y"]
+    assert format_problem(found)[1:3] == ["  - a.yaml:3: x", "  - y"]
 
 
 @pytest.mark.parametrize(
@@ -224,15 +224,15 @@ def test_the_server_is_the_option_then_the_environment_then_the_platform_here_th
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert Common().address() == "http://127.0.0.1:8787"
+    assert ConnectionOptions().address() == "http://127.0.0.1:8787"
     (tmp_path / ".towpath").mkdir()
     (tmp_path / ".towpath/state.json").write_text('{"gateway_url": "http://127.0.0.1:5001"}')
     (tmp_path / ".towpath/lock").touch()
     assert running_server(Path(".towpath")) is None, "a state file without a held lock is a leftover"
     with (tmp_path / ".towpath/lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert Common().address() == "http://127.0.0.1:5001"
-        assert Common(server="http://x").address() == "http://x"
+        assert ConnectionOptions().address() == "http://127.0.0.1:5001"
+        assert ConnectionOptions(server="http://x").address() == "http://x"
 
 
 def test_a_reader_that_goes_away_is_no_failure() -> None:

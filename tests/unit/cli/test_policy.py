@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from towpath.cli import main
-from towpath.cli.shared.times import moment
+from towpath.cli.shared.times import parse_time
 from towpath_contracts.problems.registry import ProblemError
 from towpath_fabric.clock import wall
 
@@ -58,12 +58,12 @@ def test_a_bad_file_is_refused_with_its_name(cases: Path, capsys: pytest.Capture
 
 
 def test_moments_are_times_or_how_long_ago() -> None:
-    ago = moment("30d", "--since")
+    ago = parse_time("30d", "--since")
     assert ago is not None
     assert timedelta(days=29) < wall() - ago < timedelta(days=31)
-    assert moment("2026-11-01T08:00", "--since") == datetime(2026, 11, 1, 8, tzinfo=UTC)
-    assert moment("2026-11-01T08:00+02:00", "--since") == datetime(2026, 11, 1, 6, tzinfo=UTC)
-    assert moment(None, "--since") is None
+    assert parse_time("2026-11-01T08:00", "--since") == datetime(2026, 11, 1, 8, tzinfo=UTC)
+    assert parse_time("2026-11-01T08:00+02:00", "--since") == datetime(2026, 11, 1, 6, tzinfo=UTC)
+    assert parse_time(None, "--since") is None
     for wrong in ("soon", "999999w", "2026-13-01"):
         with pytest.raises(ProblemError):
-            moment(wrong, "--since")
+            parse_time(wrong, "--since")

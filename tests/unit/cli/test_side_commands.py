@@ -11,7 +11,7 @@ import pytest
 
 from towpath.cli import main
 from towpath.cli.definitions.objective_options import ObjectiveOptions
-from towpath.cli.runs.run_follower import Follower
+from towpath.cli.runs.run_follower import RunFollower
 from towpath.cli.shared.exit_codes import UNREACHABLE
 from towpath.cli.shared.input_files import read_script
 from towpath.cli.shared.output import Output
@@ -59,7 +59,7 @@ async def test_an_agent_that_nobody_serves_is_named(capsys: pytest.CaptureFixtur
 
     said: list[str] = []
     async with Log("http://127.0.0.1:9") as client:
-        await Follower(client, Output("json"), patience_s=0.01).follow(RUN)
+        await RunFollower(client, Output("json"), patience_s=0.01).follow(RUN)
     assert len(said) == 1 and "waits for an agent named sayer" in said[0]
 
 
@@ -79,9 +79,9 @@ async def test_b12_the_runs_below_are_shown_under_their_names(capsys: pytest.Cap
                 yield TreeEntry(seq=seq, at=AT, event=event, run_id=run, path=path)
 
     async with Log("http://127.0.0.1:9") as client:
-        ended = await Follower(client, Output("table"), children=True).follow(RUN)
+        ended = await RunFollower(client, Output("table"), children=True).follow(RUN)
         shown = capsys.readouterr().out.splitlines()
-        await Follower(client, Output("jsonl"), children=True).follow(RUN)
+        await RunFollower(client, Output("jsonl"), children=True).follow(RUN)
     assert ended == gone and "looks around" in shown[0] and "lead/b" not in shown[0]
     assert "lead/b" in shown[1] and "looks around" in shown[1] and shown[2].strip() == "lead/b · failed: no"
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

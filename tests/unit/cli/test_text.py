@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from towpath.cli.shared.output import Column, Output
-from towpath.cli.shared.text import brief, clean, one_line, plain_json, plain_yaml, value_origin
+from towpath.cli.shared.text import one_line, plain_json, plain_yaml, printable, shorten, value_origin
 
 HOSTILE = "\x1b[31mred\x1b[0m \x1b]0;title\x07\x9b2J \x07bell \u202egpj.exe\u2066 [bold]x[/bold] :skull:"
 ANYTHING = st.recursive(
@@ -25,19 +25,19 @@ def dangerous(text: str) -> set[str]:
 
 @given(st.text())
 def test_cleaned_text_holds_nothing_that_a_terminal_obeys(text: str) -> None:
-    cleaned = clean(text)
+    cleaned = printable(text)
     assert dangerous(cleaned) == set()
-    assert clean(cleaned) == cleaned
+    assert printable(cleaned) == cleaned
     cleaned.encode("utf-8")
 
 
 def test_escape_sequences_go_as_a_whole() -> None:
-    assert clean("\x1b[1;31mred\x1b[0m and \x1b]8;;http://x\x07link") == "red and link"
+    assert printable("\x1b[1;31mred\x1b[0m and \x1b]8;;http://x\x07link") == "red and link"
 
 
 def test_ordinary_text_stays_as_it_is() -> None:
     text = "Grüße, 東京: 129,00 €\n\tzweite Zeile 🚚"
-    assert clean(text) == text
+    assert printable(text) == text
 
 
 def test_one_line_is_one_line_and_no_longer_than_asked() -> None:
@@ -62,7 +62,7 @@ def test_yaml_of_something_hostile_is_safe() -> None:
 
 
 def test_arguments_are_shown_briefly() -> None:
-    assert brief({"order_id": "8812", "amount": 129.0, "tags": ["a"]}) == 'order_id=8812 amount=129.0 tags=["a"]'
+    assert shorten({"order_id": "8812", "amount": 129.0, "tags": ["a"]}) == 'order_id=8812 amount=129.0 tags=["a"]'
 
 
 def test_a_table_shows_markup_and_emoji_codes_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from towpath.cli.runs.event_lines import Trail, answer_text, summary
+from towpath.cli.runs.event_lines import EventFormatter, answer_text, summary
 from towpath.cli.runs.run_follower import doubt_lines
-from towpath.cli.shared.short_ids import chosen
+from towpath.cli.shared.short_ids import unique_match
 from towpath_contracts.decisions.decision import CallTools, Finish, ToolCall, Transfer
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_contracts.events import log as ev
@@ -22,7 +22,7 @@ REFUND = CallTools(calls=(ToolCall(execution_id=CALL, call_index=0, tool="orders
 
 
 def shown(*events: ev.AnyEvent) -> list[str]:
-    trail = Trail()
+    trail = EventFormatter()
     return [" ".join(str(line).split()) for event in events for line in trail.lines(event)]
 
 
@@ -165,8 +165,8 @@ IDS = [UUID(f"0192f3aa-0000-7000-8000-{number:012x}") for number in (0x1A1, 0x2B
 
 
 def test_a_shortened_id_means_the_one_it_fits() -> None:
-    assert chosen("2b2", IDS, "run_not_found") == IDS[1]
-    assert chosen(str(IDS[2])[:20] + "…", IDS[2:], "run_not_found") == IDS[2]
+    assert unique_match("2b2", IDS, "run_not_found") == IDS[1]
+    assert unique_match(str(IDS[2])[:20] + "…", IDS[2:], "run_not_found") == IDS[2]
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_a_shortened_id_means_the_one_it_fits() -> None:
 )
 def test_a_shortened_id_that_fits_several_or_none_is_refused(given_id: str, code: str) -> None:
     with pytest.raises(ProblemError) as refused:
-        chosen(given_id, IDS, "run_not_found")
+        unique_match(given_id, IDS, "run_not_found")
     assert refused.value.problem.code == code
 
 
@@ -183,7 +183,7 @@ def test_a_shortened_id_never_means_another_one(ids: set[UUID], data: st.DataObj
     wanted = data.draw(st.sampled_from(sorted(ids, key=str)))
     length = data.draw(st.integers(1, 36))
     try:
-        found = chosen(str(wanted)[:length], sorted(ids, key=str), "run_not_found")
+        found = unique_match(str(wanted)[:length], sorted(ids, key=str), "run_not_found")
     except ProblemError as refused:
         assert refused.problem.code == "id_ambiguous"
     else:

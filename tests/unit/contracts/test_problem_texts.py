@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from towpath.cli.shared.exit_codes import lines
+from towpath.cli.shared.exit_codes import format_problem
 from towpath_contracts.budgets import Budget
 from towpath_contracts.problems.registry import details_of, problem, summary_of
 from towpath_engine.rules.expressions import fault_of
@@ -24,20 +24,20 @@ def test_a_detail_that_repeats_the_list_is_not_printed_twice() -> None:
     with pytest.raises(ValidationError) as caught:
         Budget(tokens=-5, soft=7)
     both = details_of(caught.value)
-    shown = lines(problem("request_invalid", summary_of(both), errors=both))
+    shown = format_problem(problem("request_invalid", summary_of(both), errors=both))
     assert shown[0].endswith("2 problems") and [line[:4] for line in shown[1:-1]] == ["  - ", "  - "]
-    alone = lines(problem("request_invalid", summary_of(both[:1]), errors=both[:1]))
+    alone = format_problem(problem("request_invalid", summary_of(both[:1]), errors=both[:1]))
     assert "/tokens" in alone[0] and len(alone) == 2
 
 
 def test_a_list_beside_a_detail_of_its_own_stays() -> None:
     found = problem("request_invalid", "1 problem(s)", errors=details_of([{"loc": ("a",), "type": "x", "msg": "no"}]))
-    assert lines(found)[1] == "  - /a: no"
+    assert format_problem(found)[1] == "  - /a: no"
 
 
 def test_a_detail_that_begins_with_the_first_problem_is_cut_before_it() -> None:
     errors = details_of([{"loc": ("goal", 0), "type": "criterion_invalid", "msg": "can't be read"}])
-    shown = lines(problem("criterion_invalid", "1 problem(s): can't be read", errors=errors))
+    shown = format_problem(problem("criterion_invalid", "1 problem(s): can't be read", errors=errors))
     assert shown[0].endswith("evaluated: 1 problem(s)") and shown[1] == "  - /goal/0: can't be read"
 
 

@@ -19,12 +19,12 @@ from tests.support.waiting import eventually
 from towpath import AgentError, AgentRequest, BaseAgent, user_code
 from towpath import hooks as hooks_module
 from towpath.agents import operations
-from towpath.agents.usage_counter import Tally
+from towpath.agents.usage_counter import UsageCounter
 from towpath.errors import DeclarationError
-from towpath.hooks import Hook, Hooks, Moment
-from towpath.user_code import Threads
+from towpath.hooks import Hook, HookEvent, Hooks
+from towpath.user_code import UserCodeThreads
 from towpath_agent.app import agent_answers, agent_server
-from towpath_agent.app.agent_answers import Failure, ask
+from towpath_agent.app.agent_answers import AnswerFailure, request_answer
 from towpath_agent.app.agent_server import AgentOptions, AgentServer
 from towpath_agent.wiring import find_agent
 from towpath_contracts import facts, subjects
@@ -143,7 +143,7 @@ class Odd(BaseAgent):
 
 
 async def answer(*says: Any, **changes: Any) -> Any:
-    return await ask(Odd(*says), AgentRequest(request(model="agent:odd", **changes)), LOG)
+    return await request_answer(Odd(*says), AgentRequest(request(model="agent:odd", **changes)), LOG)
 
 
 async def test_c10_whatever_user_code_does_is_one_answer_or_one_failure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,16 +170,16 @@ async def test_c10_whatever_user_code_does_is_one_answer_or_one_failure(monkeypa
         {"a": {1, object()}},
     ):
         said = await answer(nonsense)
-        assert isinstance(said, Failure) and said.code == "invalid_output", nonsense
+        assert isinstance(said, AnswerFailure) and said.code == "invalid_output", nonsense
     large = {"action": "RESPOND", "action_details": {"payload": {"m": "x" * agent_answers.ANSWER_BYTES}}}
     assert (await answer(large)).code == "invalid_output"
     for error in (RuntimeError("r"), SystemExit(3), StopIteration(), asyncio.CancelledError(), KeyError("k")):
         assert (await answer(error)).code == "agent_failed"
-    assert await answer(AgentError("no_light", "dark")) == Failure("no_light", "dark")
+    assert await answer(AgentError("no_light", "dark")) == AnswerFailure("no_light", "dark")
     again = (AgentError("busy", retryable=True), operations.respond("late"))
     assert (await answer(*again))["action"] == "RESPOND"
     three = await answer(*[AgentError("busy", retryable=True)] * 3)
-    assert three == Failure("busy", "busy", retryable=True)
+    assert three == AnswerFailure("busy", "busy", retryable=True)
     assert (await answer(asyncio.sleep(9), timeout_ms=10)).code == "model_timeout"
 
 
@@ -191,8 +191,8 @@ async def test_a_plain_method_that_never_ends_holds_nobody_up() -> None:
             free.wait(60)
 
     asked = AgentRequest(request(model="agent:odd", timeout_ms=10))
-    stuck = await asyncio.gather(*(ask(Stuck(), asked, LOG) for _ in range(40)))
-    assert {one.code for one in stuck if isinstance(one, Failure)} == {"model_timeout"}
+    stuck = await asyncio.gather(*(request_answer(Stuck(), asked, LOG) for _ in range(40)))
+    assert {one.code for one in stuck if isinstance(one, AnswerFailure)} == {"model_timeout"}
     assert all(one.daemon for one in threading.enumerate() if one.name == "agent plan"), "nor the process's end"
     free.set()
 
@@ -201,9 +201,9 @@ async def test_too_many_plain_methods_that_hang_make_the_process_unready_until_t
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """No thread is left behind for every further request; what comes meanwhile is handed back for another process."""
-    free, threads = threading.Event(), Threads(most=3)
-    monkeypatch.setattr(user_code, "PROCESS", threads)
-    monkeypatch.setattr(agent_server, "PROCESS", threads)
+    free, threads = threading.Event(), UserCodeThreads(most=3)
+    monkeypatch.setattr(user_code, "PROCESS_THREADS", threads)
+    monkeypatch.setattr(agent_server, "PROCESS_THREADS", threads)
 
     class Stuck(Odd):
         def plan(self, request: AgentRequest) -> Any:  # type: ignore[override] - plain on purpose
@@ -234,7 +234,7 @@ async def test_b5_the_answer_of_an_agent_is_held_against_its_schema() -> None:
     typed = context(respond_schema=wanted)
     assert await answer(respond({"score": 7}), context=typed) == respond({"score": 7})
     failure = await answer(respond({"score": "7"}), context=typed)
-    assert isinstance(failure, Failure)
+    assert isinstance(failure, AnswerFailure)
     assert failure.code == "invalid_output"
     assert "$.score: '7' is not of type 'integer'" in failure.message
     swarm = context(run_kind="swarm", routes=(OfferedRoute(agent_key="expert"),), respond_schema=wanted)
@@ -272,9 +272,9 @@ async def test_d2_the_deliverable_factory_runs_once_and_its_failure_is_the_answe
             return {"pages": 3}
 
     asked = request(model="agent:odd", kind=DecisionKind.SUMMARIZE)
-    assert (await ask(Maker(), AgentRequest(asked), LOG))["deliverable"] == {"pages": 3}  # type: ignore[index]
-    failed = await ask(Maker(), AgentRequest(asked.model_copy(update={"step": 2})), LOG)
-    assert failed == Failure("deliverable_failed", "the deliverable could not be made: RuntimeError: no paper")
+    assert (await request_answer(Maker(), AgentRequest(asked), LOG))["deliverable"] == {"pages": 3}  # type: ignore[index]
+    failed = await request_answer(Maker(), AgentRequest(asked.model_copy(update={"step": 2})), LOG)
+    assert failed == AnswerFailure("deliverable_failed", "the deliverable could not be made: RuntimeError: no paper")
     assert len(calls) == 2
 
 
@@ -287,10 +287,10 @@ async def test_d2_a_function_is_a_factory_by_its_name(tmp_path: Path) -> None:
     agent, _ = find_agent(f"{file}:make")
     assert agent.name == "maker"
     asked = request(model="agent:maker", kind=DecisionKind.SUMMARIZE)
-    said = await ask(agent, AgentRequest(asked), LOG)
-    assert not isinstance(said, Failure) and said["deliverable"] == {"steps": 1}
-    refused = await ask(agent, AgentRequest(request(model="agent:maker")), LOG)
-    assert isinstance(refused, Failure) and refused.code == "factory_only"
+    said = await request_answer(agent, AgentRequest(asked), LOG)
+    assert not isinstance(said, AnswerFailure) and said["deliverable"] == {"steps": 1}
+    refused = await request_answer(agent, AgentRequest(request(model="agent:maker")), LOG)
+    assert isinstance(refused, AnswerFailure) and refused.code == "factory_only"
 
 
 async def test_the_agent_of_the_docs_is_one(tmp_path: Path) -> None:
@@ -298,8 +298,8 @@ async def test_the_agent_of_the_docs_is_one(tmp_path: Path) -> None:
     file = tmp_path / "docs_agents.py"
     file.write_text(text.partition("```python\n")[2].partition("```")[0])
     agent, _ = find_agent(f"{file}:Greeter")
-    said = await ask(agent, AgentRequest(request(model="agent:greeter")), LOG)
-    assert not isinstance(said, Failure) and said["action_details"]["tool_name"] == "crm.lookup"
+    said = await request_answer(agent, AgentRequest(request(model="agent:greeter")), LOG)
+    assert not isinstance(said, AnswerFailure) and said["action_details"]["tool_name"] == "crm.lookup"
 
 
 async def test_what_the_platform_can_do_is_a_decision_of_its_own_kind_of_run() -> None:
@@ -323,12 +323,16 @@ async def test_what_the_platform_can_do_is_a_decision_of_its_own_kind_of_run() -
 
 
 async def test_an_unknown_price_is_unknown_and_nothing_is_earned() -> None:
-    tally = Tally()
-    assert (tally.usage(), tally.cost().usd, tally.cost().price_known) == (Usage(), 0, True)
-    tally.begin("local:a").used(input_tokens=3, output_tokens=4, usd=0.5)
-    assert (tally.usage().total_tokens, tally.usage().model_calls, tally.cost().usd) == (7, 1, 0.5)
-    call = tally.begin("local:b")
-    assert tally.cost() == Cost(usd=None, price_known=False, price_source="agent")
+    usage_counter = UsageCounter()
+    assert (usage_counter.usage(), usage_counter.cost().usd, usage_counter.cost().price_known) == (Usage(), 0, True)
+    usage_counter.begin("local:a").used(input_tokens=3, output_tokens=4, usd=0.5)
+    assert (usage_counter.usage().total_tokens, usage_counter.usage().model_calls, usage_counter.cost().usd) == (
+        7,
+        1,
+        0.5,
+    )
+    call = usage_counter.begin("local:b")
+    assert usage_counter.cost() == Cost(usd=None, price_known=False, price_source="agent")
     for wrong in ({"input_tokens": -1}, {"usd": -0.1}, {"usd": float("nan")}, {"usd": float("inf")}):
         with pytest.raises(ValueError, match="never below 0"):
             call.used(**wrong)
@@ -340,8 +344,8 @@ async def test_b6_a_hook_that_fails_in_any_way_is_contained_and_the_others_hear_
     failed: list[str] = []
 
     def hook(number: int, error: BaseException | None) -> Hook:
-        async def hear(moment: Moment) -> None:
-            heard.append(f"{number} {moment.name}")
+        async def hear(event: HookEvent) -> None:
+            heard.append(f"{number} {event.name}")
             if error is not None:
                 raise error
 
@@ -349,7 +353,7 @@ async def test_b6_a_hook_that_fails_in_any_way_is_contained_and_the_others_hear_
 
     errors = (None, ValueError(), SystemExit(), asyncio.CancelledError(), StopAsyncIteration(), TimeoutError(), None)
     hooks = Hooks([hook(*pair) for pair in enumerate(errors)], lambda _, error: failed.append(type(error).__name__))
-    await hooks.tell(Moment(name="pre_model_call"))
+    await hooks.notify(HookEvent(name="pre_model_call"))
     assert heard == [f"{number} pre_model_call" for number in range(len(errors))]
     assert failed == [type(error).__name__ for error in errors if error is not None]
 
@@ -358,22 +362,22 @@ async def test_b6_a_plain_hook_that_hangs_is_cut_off_and_not_called_on_top(monke
     monkeypatch.setattr(hooks_module, "HOOK_TIMEOUT_S", 0.5)
     free, failed, heard = threading.Event(), list[str](), list[str]()
 
-    def hang(moment: Moment) -> None:
+    def hang(event: HookEvent) -> None:
         heard.append("hang")
         free.wait(60)
 
-    def stop(moment: Moment) -> None:
+    def stop(event: HookEvent) -> None:
         heard.append("stop")
         raise StopIteration
 
     hooks = Hooks([Hook("start", hang), Hook("start", stop)], lambda _, error: failed.append(type(error).__name__))
     for _ in range(3):
-        await hooks.tell(Moment(name="start"))
+        await hooks.notify(HookEvent(name="start"))
     assert heard == ["hang", "stop", "stop", "stop"]
     assert failed == ["TimeoutError", "StopIteration"] * 3
     free.set()
     await eventually(lambda: not any(thread.is_alive() for thread in hooks._cut_off.values()))
-    await hooks.tell(Moment(name="start"))
+    await hooks.notify(HookEvent(name="start"))
     assert heard[-2:] == ["hang", "stop"] and failed[-1:] == ["StopIteration"] and len(failed) == 7
 
 

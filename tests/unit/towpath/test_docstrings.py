@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from towpath.tools.docstrings import describe
+from towpath.tools.docstrings import parse_docstring
 
 
 def written(text: str | None) -> Callable[..., Any]:
@@ -73,23 +73,23 @@ NUMPY = """Do it.
 
 @pytest.mark.parametrize("text", [GOOGLE, SPHINX, NUMPY], ids=["google", "sphinx", "numpy"])
 def test_the_three_forms_say_the_same(text: str) -> None:
-    found = describe(written(text))
+    found = parse_docstring(written(text))
     assert found.description == "Do it.\n\nExplain\nmore."
     assert found.parameters == {"a": "The a.", "b": "The b goes on: here.", "rest": "The rest."}
 
 
 @pytest.mark.parametrize("text", [None, "", "   \n  "])
 def test_nothing_written_says_nothing(text: str | None) -> None:
-    found = describe(written(text))
+    found = parse_docstring(written(text))
     assert (found.description, found.parameters) == ("", {})
 
 
 def test_text_after_a_section_is_description_again() -> None:
-    found = describe(written("Do it.\n\n    Args:\n        a: The a.\n\n    And mind the gap.\n"))
+    found = parse_docstring(written("Do it.\n\n    Args:\n        a: The a.\n\n    And mind the gap.\n"))
     assert found.description == "Do it.\n\n\nAnd mind the gap."
     assert found.parameters == {"a": "The a."}
 
 
 def test_a_word_that_looks_like_a_heading_stays_in_the_text() -> None:
-    found = describe(written("Notes are kept.\n\nExamples of it abound"))
+    found = parse_docstring(written("Notes are kept.\n\nExamples of it abound"))
     assert found.description == "Notes are kept.\n\nExamples of it abound"

@@ -6,7 +6,7 @@ import pytest
 
 from towpath import ToolError
 from towpath.tools.builtin import HttpSettings
-from towpath.tools.egress import Egress, is_public
+from towpath.tools.egress import EgressClient, is_public
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_public_address_is_known(address: str) -> None:
     assert is_public(ipaddress.ip_address(address))
 
 
-async def refusal(egress: Egress, url: str) -> str:
+async def refusal(egress: EgressClient, url: str) -> str:
     with pytest.raises(ToolError) as caught:
         await egress.resolve(url)
     return caught.value.code
@@ -78,17 +78,17 @@ async def test_no_host_is_allowed_by_default() -> None:
     ],
 )
 async def test_an_allowed_name_does_not_open_a_private_address(url: str) -> None:
-    assert await refusal(Egress(allowed=("*",)), url) in {"http_address_not_allowed", "http_host_unknown"}
+    assert await refusal(EgressClient(allowed=("*",)), url) in {"http_address_not_allowed", "http_host_unknown"}
 
 
 async def test_a_private_address_is_opened_only_by_name() -> None:
-    egress = Egress(allowed=("localhost", "127.0.0.1"), allowed_private=("localhost",))
+    egress = EgressClient(allowed=("localhost", "127.0.0.1"), allowed_private=("localhost",))
     assert (await egress.resolve("http://localhost:81/x")).port == 81
     assert await refusal(egress, "http://127.0.0.1/") == "http_address_not_allowed"
 
 
 async def test_patterns_are_whole_names() -> None:
-    egress = Egress(allowed=("*.example.test", "api.test"), allowed_private=("*",))
+    egress = EgressClient(allowed=("*.example.test", "api.test"), allowed_private=("*",))
     for url in (
         "http://example.test/",
         "http://notapi.test/",
@@ -111,16 +111,16 @@ async def test_patterns_are_whole_names() -> None:
     ],
 )
 async def test_what_is_no_address_to_fetch_is_refused(url: str) -> None:
-    assert await refusal(Egress(allowed=("*",), allowed_private=("*",)), url) == "http_url_invalid"
+    assert await refusal(EgressClient(allowed=("*",), allowed_private=("*",)), url) == "http_url_invalid"
 
 
 @pytest.mark.parametrize("host", ["a b", "a..b", "x" * 70, "nowhere.invalid"])
 async def test_a_name_that_leads_nowhere_is_a_refusal(host: str) -> None:
-    assert await refusal(Egress(allowed=("*",)), f"http://{host}/") in {"http_host_unknown", "http_url_invalid"}
+    assert await refusal(EgressClient(allowed=("*",)), f"http://{host}/") in {"http_host_unknown", "http_url_invalid"}
 
 
 async def test_the_name_is_resolved_once_and_the_address_is_what_is_connected_to() -> None:
-    egress = Egress(allowed=("*",), allowed_private=("*",))
+    egress = EgressClient(allowed=("*",), allowed_private=("*",))
     six = await egress.resolve("https://[::1]:8443/x?y=z")
     assert str(six.pinned) == "https://[::1]:8443/x?y=z"
     four = await egress.resolve("http://127.1/x")

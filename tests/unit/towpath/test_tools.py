@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 from towpath import DeclarationError, System, Tool, ToolContext, ToolError, tool
 from towpath.tools.arguments import ArgumentsInvalidError
 from towpath.tools.declaration import seconds
-from towpath.tools.docstrings import describe
+from towpath.tools.docstrings import parse_docstring
 from towpath.tools.toolbox import Toolbox, collect, load_module
 from towpath_contracts.tools.calls import EffectClass
 
@@ -300,7 +300,7 @@ def test_a_wrong_option_is_refused_where_it_is_written(options: dict[str, Any]) 
 
 def test_an_option_that_does_not_exist_is_refused() -> None:
     with pytest.raises(TypeError, match="effect"):
-        tool(effect="pure")(describe)  # type: ignore[call-overload]
+        tool(effect="pure")(parse_docstring)  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize(("text", "value"), [("500ms", 0.5), ("30s", 30), ("1.5m", 90), ("1h", 3600), (7, 7.0)])
@@ -350,11 +350,11 @@ def test_tools_and_hooks_are_collected_from_modules_and_files(tmp_path: Path) ->
         "class Out(BaseModel):\n    word: str\n"
         "@tool\ndef say(times: int, ctx: ToolContext) -> Out:\n    return Out(word=WORD * times)\n"
         "again = say\n"
-        "@hook('start')\ndef started(moment):\n    return None\n"
+        "@hook('start')\ndef started(event):\n    return None\n"
     )
     tools, hooks = collect([load_module(str(file)), load_module(str(file))])
     assert [one.name for one in tools] == ["say"]
-    assert [one.moment for one in hooks] == ["start"]
+    assert [one.event for one in hooks] == ["start"]
     assert tools[0](2, ToolContext()).word == "hellohello"
 
 

@@ -11,11 +11,11 @@ from towpath.errors import ToolError
 from towpath.tools.declaration import tool
 from towpath_worker.adapters.mcp import error_codes
 from towpath_worker.adapters.mcp.answers import failure_from, value_of
-from towpath_worker.adapters.mcp.secrets import Secrets
-from towpath_worker.app.call_execution import unsure
+from towpath_worker.adapters.mcp.secrets import ServerSecrets
+from towpath_worker.app.call_execution import mark_uncertain
 from towpath_worker.core.results import CutOffError, OutcomeLostError, failure_of
 
-SECRETS = Secrets(Path())
+SECRETS = ServerSecrets(Path())
 
 
 async def value(schema: dict[str, Any] | None = None, **answer: Any) -> Any:
@@ -78,6 +78,6 @@ def test_an_error_says_what_is_known_of_an_irreversible_call(code: int, failure:
     error = failure_from(MCPError(code, "words of the server\u202e"), "notes", SECRETS)
     assert isinstance(error, ToolError | OutcomeLostError)
     said = failure_of(error)
-    known = unsure(pay, said) if isinstance(error, CutOffError) else said
+    known = mark_uncertain(pay, said) if isinstance(error, CutOffError) else said
     assert (known.code, known.uncertain) == (failure, uncertain)
     assert "\u202e" not in known.message

@@ -6,7 +6,7 @@ import pytest
 
 from towpath.errors import RefusedError
 from towpath_worker.adapters.mcp.config import load_servers
-from towpath_worker.adapters.mcp.secrets import SecretMissingError, Secrets
+from towpath_worker.adapters.mcp.secrets import ServerSecretMissingError, ServerSecrets
 
 GOOD = """
 kind: McpServers
@@ -95,12 +95,12 @@ def test_references_are_resolved_late_and_their_values_hidden_everywhere(
 ) -> None:
     monkeypatch.setenv("NOTES_TOKEN", 'to"ken-123')
     (tmp_path / "key.txt").write_text("first-line\nsecond-line\n")
-    secrets = Secrets(tmp_path)
+    secrets = ServerSecrets(tmp_path)
     assert secrets.resolve({"A": "Bearer ${env:NOTES_TOKEN}"}) == {"A": 'Bearer to"ken-123'}
     assert secrets.resolve({"K": "${file:key.txt}"}) == {"K": "first-line\nsecond-line"}
     shown = secrets.hide_in({'to"ken-123': ['see to"ken-123', 'in JSON: to\\"ken-123', "second-line", 5, None]})
     assert "ken-123" not in str(shown)
     assert "second-line" not in str(shown)
     for missing in ("${env:NOT_THERE}", "${file:not-there}"):
-        with pytest.raises(SecretMissingError, match=r"NOT_THERE|not-there"):
+        with pytest.raises(ServerSecretMissingError, match=r"NOT_THERE|not-there"):
             secrets.resolve({"A": missing})

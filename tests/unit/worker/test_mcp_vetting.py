@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from towpath_worker.adapters.mcp.config import ServerConfig
-from towpath_worker.adapters.mcp.discovery import Discovered, definition_of, discover
+from towpath_worker.adapters.mcp.discovery import ServerListing, definition_of, sort_listing
 from towpath_worker.adapters.mcp.vetting import (
     MAX_SCHEMA_NODES,
-    ToolRefusedError,
+    DiscoveredToolRefusedError,
     check_name,
     check_schema,
     clean_text,
@@ -26,8 +26,8 @@ def listed(name: str = "find", **more: Any) -> mcp_types.Tool:
     return mcp_types.Tool.model_validate({"name": name, "inputSchema": PLAIN, **more})
 
 
-def found(*tools: mcp_types.Tool, **config: Any) -> Discovered:
-    return discover("notes", ServerConfig.model_validate({"command": "x", **config}), tools)
+def found(*tools: mcp_types.Tool, **config: Any) -> ServerListing:
+    return sort_listing("notes", ServerConfig.model_validate({"command": "x", **config}), tools)
 
 
 def test_a_discovered_tool_is_irreversible_and_untrusted_whatever_it_hints() -> None:
@@ -59,7 +59,7 @@ def test_whatever_a_server_changes_changes_the_definition(change: dict[str, Any]
     "name", ["d\u0435lete", "delete\u200b", "a b", "", "../etc", "x" * 65, "tool\n", "ﬁnd", "drop;"]
 )
 def test_a_name_that_is_not_plain_is_refused(name: str) -> None:
-    with pytest.raises(ToolRefusedError, match="not plain"):
+    with pytest.raises(DiscoveredToolRefusedError, match="not plain"):
         check_name(name)
 
 
@@ -84,7 +84,7 @@ def test_hidden_characters_are_removed_from_texts_and_refused_in_names() -> None
     schema = check_schema({"type": "object", "properties": {"a": {"type": "string", "description": hidden}}})
     assert schema["properties"]["a"]["description"] == "Find notes.[31m"
     for bad in ({"te\u200bxt": {}}, {"a": {"enum": ["x", "x\u200b"]}}):
-        with pytest.raises(ToolRefusedError, match="hidden"):
+        with pytest.raises(DiscoveredToolRefusedError, match="hidden"):
             check_schema({"type": "object", "properties": bad})
 
 
@@ -120,7 +120,7 @@ def bomb(levels: int, width: int) -> dict[str, Any]:
     ],
 )
 def test_a_schema_that_could_make_somebody_work_without_end_is_refused(schema: dict[str, Any], why: str) -> None:
-    with pytest.raises(ToolRefusedError, match=why):
+    with pytest.raises(DiscoveredToolRefusedError, match=why):
         check_schema(schema)
 
 
@@ -128,7 +128,7 @@ def test_a_deep_schema_is_refused_before_anybody_walks_it() -> None:
     deep: dict[str, Any] = {}
     for _ in range(500):
         deep = {"properties": {"a": deep}}
-    with pytest.raises(ToolRefusedError, match="deeper"):
+    with pytest.raises(DiscoveredToolRefusedError, match="deeper"):
         check_schema({"type": "object", **deep})
 
 
@@ -136,7 +136,7 @@ def test_properties_named_like_keywords_are_properties() -> None:
     named = {"$ref": {"type": "string"}, "enum": {"type": "string"}, "description": {"type": "object"}, "$id": {}}
     assert check_schema({"type": "object", "properties": named})["properties"] == named
     inner = {"type": "object", "properties": {"enum": {"$ref": "#/$defs/d0"}}, "$defs": bomb(20, 2)["$defs"]}
-    with pytest.raises(ToolRefusedError, match="stands for more"):
+    with pytest.raises(DiscoveredToolRefusedError, match="stands for more"):
         check_schema(inner)
 
 
@@ -181,6 +181,6 @@ def test_any_schema_is_taken_or_refused_and_nothing_else(value: Any) -> None:
     schema = {"type": "object", "properties": {"a": value}}
     try:
         check_schema(schema)
-    except ToolRefusedError as error:
+    except DiscoveredToolRefusedError as error:
         assert str(error)
     assert MAX_SCHEMA_NODES > 0

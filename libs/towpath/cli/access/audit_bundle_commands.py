@@ -11,12 +11,12 @@ from uuid import UUID
 
 from cyclopts import Parameter
 
-from towpath.cli.runs.run_follower import ask, somebody_is_there
+from towpath.cli.runs.run_follower import is_interactive, prompt
 from towpath.cli.shared import short_ids
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
-from towpath.cli.shared.options import COMMON, PRINTED, Common, Printed
+from towpath.cli.shared.options import CONNECTION_OPTIONS, OUTPUT_OPTIONS, ConnectionOptions, OutputOptions
 from towpath.cli.shared.output import Column, Output
-from towpath.cli.shared.times import moment
+from towpath.cli.shared.times import parse_time
 from towpath_contracts.problems.registry import ProblemError, problem
 
 Many = Annotated[tuple[str, ...], Parameter(negative="")]
@@ -46,12 +46,12 @@ async def export(
         server: Address of the platform; else the one running on ./.towpath, else http://127.0.0.1:8787.
         api_key: Key to ask with; it says whose project. The embedded platform needs none.
     """
-    begin, end = moment(since, "--since"), moment(until, "--until")
+    begin, end = parse_time(since, "--since"), parse_time(until, "--until")
     unfinished = file.with_name(f"{file.name}.part")
     lines = 0
     try:
         with unfinished.open("w", encoding="utf-8") as written:
-            async with Common(server=server, api_key=api_key).asking() as client:
+            async with ConnectionOptions(server=server, api_key=api_key).asking() as client:
                 async for line in client.audit.export(since=begin, until=end):
                     written.write(f"{line}\n")
                     lines += 1
@@ -64,7 +64,7 @@ async def export(
 
 
 def verify(
-    bundle: Path, /, *, checkpoint: Files = (), key: Many = (), printed: Printed = PRINTED
+    bundle: Path, /, *, checkpoint: Files = (), key: Many = (), printed: OutputOptions = OUTPUT_OPTIONS
 ) -> int:  # fmt: skip
     """Check a bundle or a proof without the platform. The exit code is 1 where there is a fault; the first is told.
 
@@ -107,7 +107,7 @@ async def prove(
     *,
     checkpoint: Path | None = None,
     file: Path | None = None,
-    common: Common = COMMON,
+    common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> None:
     """Prove that the entries of a run, or of one call of it, stand in the log; `towpath audit verify` checks the proof.
 
@@ -119,7 +119,7 @@ async def prove(
     """
     size = None if checkpoint is None else _size_of_last(checkpoint)
     async with common.asking() as client:
-        proof = await client.audit.prove(await short_ids.run_id(client, run), execution_id=execution, size=size)
+        proof = await client.audit.prove(await short_ids.resolve_run_id(client, run), execution_id=execution, size=size)
     if file is None:
         print(proof.proof, end="")
         return
@@ -146,7 +146,7 @@ def _size_of_last(path: Path) -> int:
 
 
 async def checkpoint(
-    *, file: Path | None = None, key_file: Path | None = None, common: Common = COMMON
+    *, file: Path | None = None, key_file: Path | None = None, common: ConnectionOptions = CONNECTION_OPTIONS
 ) -> None:  # fmt: skip
     """Take a signed checkpoint over everything that is recorded now, to be kept where the platform can't reach it.
 
@@ -174,7 +174,7 @@ async def erase(
     caller: str | None = None,
     before: str | None = None,
     yes: Flag = False,
-    common: Common = COMMON,
+    common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> None:
     """Erase the payloads of entries (details, digests of arguments); the entries and every proof stay.
 
@@ -188,13 +188,13 @@ async def erase(
         before: Of entries from before this time: 30d, 12h, or a time.
         yes: Don't ask.
     """
-    at = moment(before, "--before")
+    at = parse_time(before, "--before")
     if run is None and execution is None and caller is None and at is None:
         raise ProblemError(problem("request_invalid", "say whose payloads: --run, --execution, --caller or --before"))
-    if not yes and not somebody_is_there():
+    if not yes and not is_interactive():
         raise ProblemError(problem("request_invalid", "erased is gone for ever, and nobody is here to ask: say --yes"))
     async with common.asking() as client:
-        run_id = None if run is None else await short_ids.run_id(client, run)
+        run_id = None if run is None else await short_ids.resolve_run_id(client, run)
         if not yes:
             _confirm({"run": run_id, "call": execution, "caller": caller, "before": at})
         erased = await client.audit.erase(reason, run_id=run_id, execution_id=execution, caller=caller, before=at)
@@ -204,7 +204,7 @@ async def erase(
 def _confirm(which: Mapping[str, object]) -> None:
     """Ask the person at the terminal; raises ProblemError where the answer is not yes."""
     said = ", ".join(f"{name} {value}" for name, value in which.items() if value is not None)
-    if ask(f"Erase the payloads of {said} for ever? [y/N] ").strip().lower() not in {"y", "yes"}:
+    if prompt(f"Erase the payloads of {said} for ever? [y/N] ").strip().lower() not in {"y", "yes"}:
         raise ProblemError(problem("request_invalid", "nothing was erased"))
 
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 from cyclopts import App, Group, Parameter
 
 from towpath.cli.shared import short_ids
-from towpath.cli.shared.options import COMMON, Common, examples
+from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column, Row
-from towpath.cli.shared.times import moment
+from towpath.cli.shared.times import parse_time
 from towpath_contracts.tools.policy import Dimension
 
 app = App(name="audit", help="Search what was decided and done.")
@@ -55,8 +55,8 @@ class Filters:
         """Return the fields of AuditQuery; raises ProblemError for what is no moment."""
         return {
             **asdict(self),
-            "since": moment(self.since, "--since"),
-            "until": moment(self.until, "--until"),
+            "since": parse_time(self.since, "--since"),
+            "until": parse_time(self.until, "--until"),
         }
 
 
@@ -65,14 +65,16 @@ _FIGURES = ("allowed", "denied", "gated", "succeeded", "failed", "unknown")
 
 
 @app.command(help_epilogue=examples("towpath audit search --verdict deny", "towpath audit search --run 0192f3 -o json"))
-async def search(*, run: str | None = None, filters: Filters = _ALL, common: Common = COMMON) -> None:
+async def search(
+    *, run: str | None = None, filters: Filters = _ALL, common: ConnectionOptions = CONNECTION_OPTIONS
+) -> None:
     """Search the audit, newest first.
 
     Args:
         run: Only entries of this run.
     """
     async with common.asking() as client:
-        run_id = None if run is None else await short_ids.run_id(client, run)
+        run_id = None if run is None else await short_ids.resolve_run_id(client, run)
         page = await client.audit.search(run_id=run_id, **filters.query())
     out = common.out()
     found = page.model_dump(mode="json")
@@ -90,7 +92,7 @@ async def stats(
     since: str | None = None,
     until: str | None = None,
     by: Annotated[tuple[Dimension, ...], Parameter(negative="")] = ("tool",),
-    common: Common = COMMON,
+    common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> None:
     """Count what was decided and how it ended, with the rates of denial and success.
 
@@ -99,7 +101,7 @@ async def stats(
         until: Up to then.
         by: tool, operation, agent, network, caller or rule; may be given more than once.
     """
-    begin, end = moment(since, "--since"), moment(until, "--until")
+    begin, end = parse_time(since, "--since"), parse_time(until, "--until")
     async with common.asking() as client:
         found = await client.policy.statistics(by=by, since=begin, until=end)
     out = common.out()

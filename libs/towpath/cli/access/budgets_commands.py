@@ -5,7 +5,7 @@ from typing import Any
 from cyclopts import App
 
 from towpath.cli.shared import short_ids
-from towpath.cli.shared.options import COMMON, Common, examples
+from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column
 from towpath.client.budgets import budget_of
 from towpath_contracts.budgets import BudgetAccount, BudgetKind, BudgetSet, OnSoft, format_amount
@@ -34,7 +34,9 @@ _SHOW = (
         "towpath budgets show", "towpath budgets show --caller ann", "towpath budgets show --run 7c1e"
     )
 )
-async def show(*, caller: str | None = None, run: str | None = None, common: Common = COMMON) -> None:
+async def show(
+    *, caller: str | None = None, run: str | None = None, common: ConnectionOptions = CONNECTION_OPTIONS
+) -> None:
     """Show limits and what is spent of them; what is reserved is asked for and not answered yet.
 
     Args:
@@ -42,7 +44,7 @@ async def show(*, caller: str | None = None, run: str | None = None, common: Com
         run: The accounts of one run and of its agents.
     """
     async with common.asking() as client:
-        run_id = None if run is None else await short_ids.run_id(client, run)
+        run_id = None if run is None else await short_ids.resolve_run_id(client, run)
         found = await client.budgets.show(caller=caller, run_id=run_id)
     rows = [row for account in found.accounts for row in _rows(account)]
     common.out().rows("budgets", rows, _SHOW, empty="Nothing is limited.")
@@ -68,7 +70,7 @@ async def set_budget(
     on_soft: OnSoft = "warn",
     per_day: bool = False,
     reason: str = "",
-    common: Common = COMMON,
+    common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> None:
     """Limit a caller or the project; it holds for whatever is asked from now on (needs the role `operator`).
 
@@ -98,7 +100,7 @@ async def lift(
     *,
     per_day: bool = False,
     reason: str = "",
-    common: Common = COMMON,
+    common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> None:
     """Lift a limit; what is spent stays counted.
 
@@ -112,7 +114,7 @@ async def lift(
         _tell(common, await client.budgets.lift(kind, name, per_day=per_day, reason=reason))
 
 
-def _tell(common: Common, done: BudgetSet) -> None:
+def _tell(common: ConnectionOptions, done: BudgetSet) -> None:
     rows = [] if done.account is None else _rows(done.account)
     common.out().rows("budgets", rows, _SHOW, empty="Nothing limits it any more.")
 

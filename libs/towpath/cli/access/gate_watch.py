@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from typing import Any, Literal
 from uuid import UUID
 
-from towpath.cli.shared.options import COMMON, Common
+from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions
 from towpath.cli.shared.output import Column, Output
-from towpath.cli.shared.text import brief, one_line, plain_json
+from towpath.cli.shared.text import one_line, plain_json, shorten
 from towpath.client.client import Client
-from towpath.client.resources import Gates
+from towpath.client.resources import GateResource
 from towpath_contracts.runs.views import GateView
 from towpath_fabric.clock import monotonic
 
@@ -66,7 +66,7 @@ def differences(
 def line(what: What, gate: GateView) -> str:
     """Return one change on one line, for a person."""
     row = gate.model_dump(mode="json")
-    call = f"{gate.detail.get('tool', gate.gate_type)} {brief(gate.detail.get('args', {}), 60)}".strip()
+    call = f"{gate.detail.get('tool', gate.gate_type)} {shorten(gate.detail.get('args', {}), 60)}".strip()
     said = f"{gate.verdict or gate.status} {gate.closed_by}: {one_line(gate.closed_reason, 60)}".strip(" :")
     if what == "opened":
         said = f"waits: {one_line(gate.reason, 60)}"
@@ -75,7 +75,7 @@ def line(what: What, gate: GateView) -> str:
     return f"{_MARKS[what][0]} {str(gate.gate_id)[:8]}  {call}  {said}"
 
 
-async def watch(*, until_s: float | None = None, common: Common = COMMON) -> None:
+async def watch(*, until_s: float | None = None, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """Show gates as they open, are voted on and close; Ctrl-C ends it.
 
     Args:
@@ -98,7 +98,7 @@ async def watch(*, until_s: float | None = None, common: Common = COMMON) -> Non
             await asyncio.sleep(LOOK_S)
 
 
-async def waiting(gates: Gates, at_once: int = AT_ONCE) -> dict[UUID, GateView]:
+async def waiting(gates: GateResource, at_once: int = AT_ONCE) -> dict[UUID, GateView]:
     """Return the gates that wait for people, oldest first, *at_once* of them to a page."""
     found: dict[UUID, GateView] = {}
     after: UUID | None = None
@@ -129,7 +129,7 @@ async def notices(
     *,
     status: Literal["pending", "sent", "dead", "all"] = "dead",
     retry: UUID | None = None,
-    common: Common = COMMON,
+    common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> None:
     """List notices to webhooks, newest first; by default those that no webhook has taken.
 

@@ -9,9 +9,9 @@ from cyclopts import App
 from towpath.cli.access.gate_watch import notices, tally, watch
 from towpath.cli.shared import short_ids
 from towpath.cli.shared.input_files import parse_json, read_json
-from towpath.cli.shared.options import COMMON, Common, examples
+from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column, Output
-from towpath.cli.shared.text import brief, one_line, value_origin
+from towpath.cli.shared.text import one_line, shorten, value_origin
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.views import ActionDone, GateStatus, GateView
@@ -41,7 +41,7 @@ def what(row: Mapping[str, Any]) -> str:
     """Say what waits: the call with its arguments, or of a gate of the run itself its type and its cause."""
     detail = row["detail"]
     if detail.get("tool") and row["execution_id"] is not None:
-        return f"{detail['tool']} {brief(detail.get('args', {}), 60)}".strip()
+        return f"{detail['tool']} {shorten(detail.get('args', {}), 60)}".strip()
     cause = str(detail.get("key", "")).removeprefix(f"{row['gate_type']}:")
     return one_line(f"{row['gate_type']} {cause if cause != row['gate_type'] else ''}".strip(), 60)
 
@@ -64,7 +64,7 @@ _SHOW = (
     Column("run", lambda row: f"{row['run_id']} {row['network']}".strip()),
     Column("agent", lambda row: row["detail"].get("agent")),
     Column("tool", lambda row: row["detail"].get("tool")),
-    Column("arguments", lambda row: brief(row["detail"].get("args", {}), 0)),
+    Column("arguments", lambda row: shorten(row["detail"].get("args", {}), 0)),
     Column("values", lambda row: "; ".join(value_origin(one) for one in row["detail"].get("origins", ()))),
     Column("why", "reason"),
     Column("worker", lambda row: row["detail"].get("worker")),
@@ -93,7 +93,10 @@ _SHOW = (
 
 @app.command(name="list", help_epilogue=examples("towpath gates list", "towpath gates list --status all -o json"))
 async def list_gates(
-    *, status: GateStatus | Literal["all"] = "pending", run: str | None = None, common: Common = COMMON
+    *,
+    status: GateStatus | Literal["all"] = "pending",
+    run: str | None = None,
+    common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> None:
     """List gates, oldest first.
 
@@ -102,26 +105,28 @@ async def list_gates(
         run: Only gates of this run.
     """
     async with common.asking() as client:
-        run_id = None if run is None else await short_ids.run_id(client, run)
+        run_id = None if run is None else await short_ids.resolve_run_id(client, run)
         gates = await client.gates.list(status=status, run_id=run_id)
     rows = [gate.model_dump(mode="json") for gate in gates]
     common.out().rows("gates", rows, _LIST, empty="Nothing waits for a person.")
 
 
 @app.command(help_epilogue=examples("towpath gates show 7c1e", "towpath gates show 7c1e -o json"))
-async def show(gate: str, /, *, common: Common = COMMON) -> None:
+async def show(gate: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """Show what waits, why, and until when.
 
     Args:
         gate: The gate's id, or its beginning or end.
     """
     async with common.asking() as client:
-        view = await client.gates.show(await short_ids.gate_id(client, gate))
+        view = await client.gates.show(await short_ids.resolve_gate_id(client, gate))
     common.out().record(view.model_dump(mode="json"), _SHOW)
 
 
 @app.command(help_epilogue=examples("towpath gates approve 7c1e --reason 'checked with the customer'"))
-async def approve(gate: str, /, *, reason: str = "", digest: str | None = None, common: Common = COMMON) -> None:
+async def approve(
+    gate: str, /, *, reason: str = "", digest: str | None = None, common: ConnectionOptions = CONNECTION_OPTIONS
+) -> None:
     """Let the call happen, exactly as it is shown now; or let a run that waits go on.
 
     Args:
@@ -130,13 +135,15 @@ async def approve(gate: str, /, *, reason: str = "", digest: str | None = None, 
         digest: Only if the call still has this digest; what `gates show` shows.
     """
     async with common.asking() as client:
-        view = await client.gates.show(await short_ids.gate_id(client, gate))
+        view = await client.gates.show(await short_ids.resolve_gate_id(client, gate))
         bound = digest or view.detail.get("digest")
         _said(common.out(), view, await client.gates.approve(view.gate_id, reason=reason, digest=bound), "approved")
 
 
 @app.command(help_epilogue=examples("towpath gates deny 7c1e --reason 'ask the customer first'"))
-async def deny(gate: str, /, *, reason: str = "", digest: str | None = None, common: Common = COMMON) -> None:
+async def deny(
+    gate: str, /, *, reason: str = "", digest: str | None = None, common: ConnectionOptions = CONNECTION_OPTIONS
+) -> None:
     """Refuse the call; or have a run that waits go on in another way (towpath gates resolve ID stop ends it).
 
     Args:
@@ -145,7 +152,7 @@ async def deny(gate: str, /, *, reason: str = "", digest: str | None = None, com
         digest: Only if the call still has this digest.
     """
     async with common.asking() as client:
-        view = await client.gates.show(await short_ids.gate_id(client, gate))
+        view = await client.gates.show(await short_ids.resolve_gate_id(client, gate))
         _said(common.out(), view, await client.gates.deny(view.gate_id, reason, digest=digest), "denied")
 
 
@@ -163,7 +170,7 @@ async def resolve(
     *,
     args: str | None = None,
     reason: str = "",
-    common: Common = COMMON,
+    common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> None:
     """Say what became of a call nobody knows about, change a call or stop a run that waits, or say any other word.
 
@@ -176,7 +183,7 @@ async def resolve(
     """
     edited = _edited(verdict, args)
     async with common.asking() as client:
-        view = await client.gates.show(await short_ids.gate_id(client, gate))
+        view = await client.gates.show(await short_ids.resolve_gate_id(client, gate))
         if edited is None:
             done = await client.gates.resolve(view.gate_id, verdict, reason=reason)
         else:

@@ -14,9 +14,9 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
-from towpath.cli.shared.options import COMMON, Common, examples
+from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Output
-from towpath.cli.shared.text import brief
+from towpath.cli.shared.text import shorten
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 
 Flag = Annotated[bool, Parameter(negative="")]
@@ -36,7 +36,9 @@ def add(app: App) -> None:
     )
 
 
-async def test(file: Path, /, *, policy: Path | None = None, live: Flag = False, common: Common = COMMON) -> int:
+async def test(
+    file: Path, /, *, policy: Path | None = None, live: Flag = False, common: ConnectionOptions = CONNECTION_OPTIONS
+) -> int:
     """Check expected verdicts; the exit code is 1 where one of them is not what the matrix says.
 
     Args:
@@ -53,7 +55,7 @@ async def test(file: Path, /, *, policy: Path | None = None, live: Flag = False,
     return _told(said["cases"], results, "the matrix in force" if path is None else str(path), common.out())
 
 
-async def _live(cases: Sequence[Row], common: Common) -> list[Row]:
+async def _live(cases: Sequence[Row], common: ConnectionOptions) -> list[Row]:
     results = []
     async with common.asking() as client:
         for case in cases:
@@ -103,7 +105,7 @@ def _explain(row: Mapping[str, Any], out: Output) -> None:
 
 
 def _named(case: Mapping[str, Any]) -> Row:
-    return {"line": case["line"], "case": case["name"] or f"{case['tool']} {brief(case['args'], 60)}".strip()}
+    return {"line": case["line"], "case": case["name"] or f"{case['tool']} {shorten(case['args'], 60)}".strip()}
 
 
 def _wanted(said: Mapping[str, Any]) -> str:

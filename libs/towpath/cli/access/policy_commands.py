@@ -10,9 +10,9 @@ from towpath.cli.access import policy_cases, policy_comparison, policy_rule_comm
 from towpath.cli.shared import short_ids
 from towpath.cli.shared.exit_codes import DENIED, OK, WAITING
 from towpath.cli.shared.input_files import parse_json
-from towpath.cli.shared.options import COMMON, Common, examples
+from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column
-from towpath.cli.shared.text import brief, value_origin
+from towpath.cli.shared.text import shorten, value_origin
 from towpath_contracts.problems.registry import ProblemError, problem
 
 app = App(name="policy", help="Apply and ask the permission matrix; see its past, and what a change would have done.")
@@ -24,7 +24,7 @@ _RULES = (
     Column("rule", "name"),
     Column("effect", "effect"),
     Column("tool", lambda row: row.get("tool")),
-    Column("who", lambda row: brief({key: row[key] for key in _WHO if row.get(key, "*") != "*"})),
+    Column("who", lambda row: shorten({key: row[key] for key in _WHO if row.get(key, "*") != "*"})),
     Column("when", lambda row: row.get("when")),
     Column("owner", lambda row: row.get("owner")),
 )
@@ -55,7 +55,7 @@ async def apply(
     strict: Flag = False,
     note: str = "",
     if_version: int | None = None,
-    common: Common = COMMON,
+    common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> None:
     """Put a matrix in force; a bad one changes nothing, and every problem of it is listed with its line.
 
@@ -99,7 +99,7 @@ async def check(
     spent_usd: float | None = None,
     run: str | None = None,
     origin: str | None = None,
-    common: Common = COMMON,
+    common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> int:
     """Say what the matrix would answer to a call, and why; nothing is executed.
 
@@ -136,7 +136,7 @@ async def check(
     given["args"] = _object(args, "--args")
     async with common.asking() as client:
         if run is not None:
-            given["run_id"] = str(await short_ids.run_id(client, run))
+            given["run_id"] = str(await short_ids.resolve_run_id(client, run))
         verdict = await client.policy.check(network=network, agent_key=agent, tool=tool, **given)
     out = common.out()
     said = verdict.model_dump(mode="json")
@@ -155,7 +155,9 @@ async def check(
 
 
 @app.command(help_epilogue=examples("towpath policy permissions support billing"))
-async def permissions(network: str, agent: str, /, *, agent_type: str = "", common: Common = COMMON) -> None:
+async def permissions(
+    network: str, agent: str, /, *, agent_type: str = "", common: ConnectionOptions = CONNECTION_OPTIONS
+) -> None:
     """List every registered tool that some rule opens to an agent, or bars from it.
 
     Args:
@@ -170,7 +172,9 @@ async def permissions(network: str, agent: str, /, *, agent_type: str = "", comm
 
 
 @app.command(help_epilogue=examples("towpath policy show", "towpath policy show --text > policy.yaml"))
-async def show(*, version: int | None = None, text: Flag = False, common: Common = COMMON) -> None:
+async def show(
+    *, version: int | None = None, text: Flag = False, common: ConnectionOptions = CONNECTION_OPTIONS
+) -> None:
     """Show the matrix in force, or an older version of it.
 
     Args:
@@ -190,7 +194,9 @@ async def show(*, version: int | None = None, text: Flag = False, common: Common
 
 
 @app.command(help_epilogue=examples("towpath policy versions", "towpath policy versions --before 12 -o json"))
-async def versions(*, before: int | None = None, limit: int = 50, common: Common = COMMON) -> None:
+async def versions(
+    *, before: int | None = None, limit: int = 50, common: ConnectionOptions = CONNECTION_OPTIONS
+) -> None:
     """List the versions of the matrix, newest first.
 
     Args:
@@ -209,7 +215,7 @@ async def versions(*, before: int | None = None, limit: int = 50, common: Common
 
 
 @app.command(help_epilogue=examples("towpath policy log", "towpath policy log --limit 1 -o json"))
-async def log(*, before: int | None = None, limit: int = 20, common: Common = COMMON) -> None:
+async def log(*, before: int | None = None, limit: int = 20, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """Say who changed which rules, when and why, newest first.
 
     Args:
@@ -242,7 +248,7 @@ async def rollback(
     note: str = "",
     if_version: int | None = None,
     dry_run: Flag = False,
-    common: Common = COMMON,
+    common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> None:
     """Put an older version in force again, as a new version.
 
@@ -259,7 +265,7 @@ async def rollback(
 
 def _altered(rule: Mapping[str, Any]) -> str:
     """What an altered rule said before and says now, member by member."""
-    parts = [f"{name}: {brief(rule['before'][name])} → {brief(rule['after'][name])}" for name in rule["fields"]]
+    parts = [f"{name}: {shorten(rule['before'][name])} → {shorten(rule['after'][name])}" for name in rule["fields"]]
     return f"  {'; '.join(parts)}" if parts else ""
 
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
-from towpath.cli.shared.options import COMMON, Common, examples
+from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column, Output
-from towpath.cli.shared.times import moment
+from towpath.cli.shared.times import parse_time
 from towpath_contracts.problems.registry import ProblemError, problem
 
 Flag = Annotated[bool, Parameter(negative="")]
@@ -54,7 +54,7 @@ async def diff(
     since: str | None = None,
     until: str | None = None,
     check: Flag = False,
-    common: Common = COMMON,
+    common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> int:
     """Say which recorded calls a proposed matrix would have decided otherwise; nothing is changed.
 
@@ -67,7 +67,7 @@ async def diff(
         until: Calls up to then.
         check: End with 1 where the proposed matrix differs.
     """
-    begin, end = moment(since, "--since"), moment(until, "--until")
+    begin, end = parse_time(since, "--since"), parse_time(until, "--until")
     async with common.asking() as client:
         found = await client.policy.diff(file, since=begin, until=end)
     out = common.out()
@@ -83,7 +83,9 @@ async def diff(
     return RUN_FAILED if check and found.groups else OK
 
 
-async def shadow(file: str | None = None, /, *, report: Flag = False, note: str = "", common: Common = COMMON) -> None:
+async def shadow(
+    file: str | None = None, /, *, report: Flag = False, note: str = "", common: ConnectionOptions = CONNECTION_OPTIONS
+) -> None:
     """Weigh live calls by a second matrix beside the one in force; it is never obeyed.
 
     Args:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from towpath.cli.shared.options import COMMON, Common, examples
+from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column, Row
 from towpath.networks.spec_files import read_yaml
 from towpath_contracts.tools.policy import RuleChanged
@@ -24,7 +24,7 @@ def add(app: App) -> None:
 
 
 @rules.command(help_epilogue=examples("towpath policy rule show refunds-small", "towpath policy rule show x -o yaml"))
-async def show(name: str, /, *, common: Common = COMMON) -> None:
+async def show(name: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """Show one rule of the matrix in force.
 
     Args:
@@ -44,7 +44,7 @@ async def put(
     note: str = "",
     if_version: int | None = None,
     dry_run: Flag = False,
-    common: Common = COMMON,
+    common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> None:
     """Replace the rule of that name, or add it at the end; the rest of the matrix stays as it is written.
 
@@ -61,7 +61,9 @@ async def put(
 
 
 @rules.command(help_epilogue=examples("towpath policy rule remove refunds-small --note 'moved to the new network'"))
-async def remove(name: str, /, *, note: str = "", if_version: int | None = None, common: Common = COMMON) -> None:
+async def remove(
+    name: str, /, *, note: str = "", if_version: int | None = None, common: ConnectionOptions = CONNECTION_OPTIONS
+) -> None:
     """Take a rule out; the rest of the matrix stays as it is written.
 
     Args:
@@ -74,7 +76,7 @@ async def remove(name: str, /, *, note: str = "", if_version: int | None = None,
     _told(changed, common)
 
 
-def _told(changed: RuleChanged, common: Common) -> None:
+def _told(changed: RuleChanged, common: ConnectionOptions) -> None:
     out = common.out()
     out.record(changed.model_dump(mode="json"), _APPLIED)
     for warning in changed.warnings:

@@ -6,7 +6,7 @@ from typing import Any
 
 from cyclopts import App
 
-from towpath.cli.shared.options import COMMON, Common, examples
+from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.switches import SwitchKind, SwitchSet
@@ -30,7 +30,7 @@ _SET = (
 
 
 @app.command(name="list", help_epilogue=examples("towpath switches list", "towpath switches list -o json"))
-async def list_switches(*, common: Common = COMMON) -> None:
+async def list_switches(*, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """List what is paused in the project, oldest first."""
     async with common.asking() as client:
         found = await client.switches.list()
@@ -46,7 +46,13 @@ async def list_switches(*, common: Common = COMMON) -> None:
     )
 )
 async def pause(
-    kind: SwitchKind, name: str | None = None, /, *, reason: str, stop_running: bool = False, common: Common = COMMON
+    kind: SwitchKind,
+    name: str | None = None,
+    /,
+    *,
+    reason: str,
+    stop_running: bool = False,
+    common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> None:
     """Hold new tool calls back: they wait, nothing of them is lost, and the time of their runs stands still.
 
@@ -68,7 +74,9 @@ async def pause(
         "towpath switches resume project --reason 'all clear'",
     )
 )
-async def resume(kind: SwitchKind, name: str | None = None, /, *, reason: str, common: Common = COMMON) -> None:
+async def resume(
+    kind: SwitchKind, name: str | None = None, /, *, reason: str, common: ConnectionOptions = CONNECTION_OPTIONS
+) -> None:
     """Let what waits go on: every call is asked of the rules once more, and goes out.
 
     Args:

@@ -7,9 +7,9 @@ read it and is never printed. The agent itself runs in the program that this pro
 from cyclopts import App
 
 from towpath.cli.administration.broker_credentials import Deploy
-from towpath.cli.administration.credential_options import DEPLOY, drop, keep, show
-from towpath.cli.administration.process_commands import Words, become, join_platform
-from towpath.cli.shared.options import PRINTED, Printed, examples
+from towpath.cli.administration.credential_options import DEPLOY, remove_credential, save_credential, show_credentials
+from towpath.cli.administration.process_commands import Arguments, join_platform, replace_process
+from towpath.cli.shared.options import OUTPUT_OPTIONS, OutputOptions, examples
 from towpath.cli.shared.output import Column
 
 app = App(name="agents", help="Serve agents in user code; manage the credentials that they connect with.")
@@ -24,10 +24,10 @@ _COLUMNS = (Column("credential", "name"), Column("project", "project"), Column("
     help_flags=(),
     version_flags=(),
 )
-def serve(*words: Words) -> None:
+def serve(*words: Arguments) -> None:
     """Serve an agent; `towpath agents serve --help` lists the options."""
     join_platform("agent")
-    become("towpath_agent", *words)
+    replace_process("towpath_agent", *words)
 
 
 @credential.command(help_epilogue=examples("towpath agents credential add reviewer --project shop"))
@@ -38,7 +38,7 @@ def add(
     agent: str = "",
     project: str = "default",
     deploy: Deploy = DEPLOY,
-    printed: Printed = PRINTED,
+    printed: OutputOptions = OUTPUT_OPTIONS,
 ) -> None:
     """Make a credential, or change which agent an existing one answers for.
 
@@ -49,27 +49,27 @@ def add(
         deploy: The folder with credentials.yaml, authority.conf and secrets/.
     """
     entry = {"project": project, "agent": agent or name}
-    keep("agents", name, entry, f"Agent {agent or name}", deploy, printed)
-    show("agents", _COLUMNS, deploy, printed)
+    save_credential("agents", name, entry, f"Agent {agent or name}", deploy, printed)
+    show_credentials("agents", _COLUMNS, deploy, printed)
 
 
 @credential.command(name="list", help_epilogue=examples("towpath agents credential list"))
-def list_(*, deploy: Deploy = DEPLOY, printed: Printed = PRINTED) -> None:
+def list_(*, deploy: Deploy = DEPLOY, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
     """List the credentials of agents.
 
     Args:
         deploy: The folder with credentials.yaml.
     """
-    show("agents", _COLUMNS, deploy, printed)
+    show_credentials("agents", _COLUMNS, deploy, printed)
 
 
 @credential.command(help_epilogue=examples("towpath agents credential remove reviewer"))
-def remove(name: str, /, *, deploy: Deploy = DEPLOY, printed: Printed = PRINTED) -> None:
+def remove(name: str, /, *, deploy: Deploy = DEPLOY, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
     """Remove a credential; the broker refuses it once it is started again.
 
     Args:
         name: The user of the broker.
         deploy: The folder with credentials.yaml, authority.conf and secrets/.
     """
-    drop("agents", name, deploy)
-    show("agents", _COLUMNS, deploy, printed)
+    remove_credential("agents", name, deploy)
+    show_credentials("agents", _COLUMNS, deploy, printed)

@@ -16,7 +16,7 @@ from towpath.cli.administration.broker_credentials import (
     store,
     write_password,
 )
-from towpath.cli.shared.options import Printed
+from towpath.cli.shared.options import OutputOptions
 from towpath.cli.shared.output import Column
 from towpath_contracts.problems.registry import ProblemError, problem
 
@@ -25,7 +25,9 @@ Kind = Literal["workers", "agents"]
 DEPLOY = Path("deploy")
 
 
-def keep(kind: Kind, name: str, entry: dict[str, Any], whose: str, deploy: Path, printed: Printed) -> None:
+def save_credential(
+    kind: Kind, name: str, entry: dict[str, Any], whose: str, deploy: Path, printed: OutputOptions
+) -> None:
     """Make or change the entry *name* and its password; *whose* is who connects with it, in words.
 
     Raises ProblemError `request_invalid` for an entry that can't be.
@@ -44,7 +46,7 @@ def keep(kind: Kind, name: str, entry: dict[str, Any], whose: str, deploy: Path,
         print(missing, file=sys.stderr)
 
 
-def drop(kind: Kind, name: str, deploy: Path) -> None:
+def remove_credential(kind: Kind, name: str, deploy: Path) -> None:
     """Remove the entry *name* with its password and nkey; raises ProblemError `not_found`."""
     known = load(deploy / FILE)
     entries = getattr(known, kind)
@@ -55,7 +57,7 @@ def drop(kind: Kind, name: str, deploy: Path) -> None:
     forget_password(deploy / "secrets", name)
 
 
-def show(kind: Kind, columns: tuple[Column, ...], deploy: Path, printed: Printed) -> None:
+def show_credentials(kind: Kind, columns: tuple[Column, ...], deploy: Path, printed: OutputOptions) -> None:
     """Print the entries of *kind*."""
     entries = getattr(load(deploy / FILE), kind)
     rows = [{"name": name, **one.model_dump(mode="json")} for name, one in entries.items()]

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from towpath.cli.shared.options import PRINTED, Printed, examples
+from towpath.cli.shared.options import OUTPUT_OPTIONS, OutputOptions, examples
 from towpath.cli.shared.output import Column
 from towpath_contracts.problems.registry import ProblemError, problem
 
@@ -22,7 +22,7 @@ _COLUMNS = (
 @app.command(
     help_epilogue=examples("towpath db migrate", "towpath db migrate --database-url postgresql://owner@host/db")
 )
-async def migrate(*, database_url: Address = None, printed: Printed = PRINTED) -> None:
+async def migrate(*, database_url: Address = None, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
     """Apply what is missing; two at once are harmless.
 
     Args:
@@ -36,7 +36,7 @@ async def migrate(*, database_url: Address = None, printed: Printed = PRINTED) -
 
 
 @app.command(help_epilogue=examples("towpath db status", "towpath db status -o json"))
-async def status(*, database_url: Address = None, printed: Printed = PRINTED) -> int:
+async def status(*, database_url: Address = None, printed: OutputOptions = OUTPUT_OPTIONS) -> int:
     """Show every migration; the exit code is 1 while one is missing.
 
     Args:

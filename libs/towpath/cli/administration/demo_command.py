@@ -16,9 +16,9 @@ from uuid import UUID
 
 from cyclopts import Parameter
 
-from towpath.cli.administration.embedded_platform import Child, embedded
+from towpath.cli.administration.embedded_platform import EmbeddedPlatform, embedded
 from towpath.cli.administration.model_keys import ModelKeys
-from towpath.cli.runs.run_follower import Follower, GateAsker, ask_at_gate, somebody_is_there
+from towpath.cli.runs.run_follower import GateAsker, RunFollower, ask_at_gate, is_interactive
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.input_files import read_script
 from towpath.cli.shared.output import Column, Output
@@ -42,7 +42,7 @@ HISTORY_POLL_S = 0.1
 
 
 @dataclass(slots=True)
-class Clock:
+class Stopwatch:
     """Seconds since the demo began, at the moments worth telling."""
 
     began: float = field(default_factory=monotonic)
@@ -61,10 +61,10 @@ async def demo(*, yes: Flag = False, json: Flag = False, data: Path | None = Non
         json: End with one line of JSON; everything else goes to stderr.
         data: Keep everything in this folder; without it, it is thrown away.
     """
-    if not yes and not somebody_is_there():
+    if not yes and not is_interactive():
         raise ProblemError(problem("request_invalid", "nobody can be asked here", remedy="Approve by itself: --yes."))
     out = Output("table", aside=json)
-    clock = Clock()
+    clock = Stopwatch()
     with _folder(data) as folder:
         async with _platform(sample(), folder, out, keep=data is not None) as child:
             clock.mark("ready_s")
@@ -106,7 +106,7 @@ def _folder(data: Path | None) -> Iterator[Path]:
 
 
 @contextlib.asynccontextmanager
-async def _platform(files: Path, folder: Path, out: Output, *, keep: bool) -> AsyncIterator[Child]:
+async def _platform(files: Path, folder: Path, out: Output, *, keep: bool) -> AsyncIterator[EmbeddedPlatform]:
     """Start the platform with the sample; SIGTERM stops it like Ctrl-C."""
     interrupted = signal.getsignal(signal.SIGINT)
     # A shell that starts a job in the background has it ignore SIGINT; SIGTERM must end it all the same.
@@ -118,12 +118,12 @@ async def _platform(files: Path, folder: Path, out: Output, *, keep: bool) -> As
         yield child
 
 
-async def _play(child: Child, out: Output, at_gate: GateAsker, clock: Clock) -> dict[str, Any]:
+async def _play(child: EmbeddedPlatform, out: Output, at_gate: GateAsker, clock: Stopwatch) -> dict[str, Any]:
     async with Client(child.url) as client:
         options = _model(out)
         accepted = await client.submit("support", MESSAGE, **options)
         out.say(f"\n  run {accepted.run_id}  {accepted.network}@v{accepted.version}: {MESSAGE}", "bold")
-        follower = Follower(client, out, at_gate)
+        follower = RunFollower(client, out, at_gate)
         finished = await follower.follow(accepted.run_id)
         clock.mark("finished_s")
         if finished is None:

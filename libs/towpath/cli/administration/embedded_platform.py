@@ -22,7 +22,7 @@ LINE_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(slots=True)
-class Child:
+class EmbeddedPlatform:
     """The platform: its process, where it answers, and the last lines it said."""
 
     process: Process
@@ -36,14 +36,14 @@ class Child:
 
 
 @contextlib.asynccontextmanager
-async def embedded(*words: str, folder: Path, out: Output) -> AsyncIterator[Child]:
+async def embedded(*words: str, folder: Path, out: Output) -> AsyncIterator[EmbeddedPlatform]:
     """Run `towpath up words` in *folder* for the length of the block; raises ProblemError when it can't be started."""
     require_package("towpath_embedded")
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "towpath_embedded", "up", "--json", *words,
         cwd=folder, stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, stderr=PIPE, limit=LINE_BYTES,
     )  # fmt: skip
-    child = Child(process)
+    child = EmbeddedPlatform(process)
     listening = asyncio.create_task(_listen(child, out))
     try:
         child.state = await _ready(child)
@@ -54,7 +54,7 @@ async def embedded(*words: str, folder: Path, out: Output) -> AsyncIterator[Chil
         await asyncio.gather(listening, return_exceptions=True)
 
 
-async def _listen(child: Child, out: Output) -> None:
+async def _listen(child: EmbeddedPlatform, out: Output) -> None:
     """Show what the platform says beside its address, and keep the end of it."""
     stream = child.process.stderr
     assert stream is not None
@@ -65,7 +65,7 @@ async def _listen(child: Child, out: Output) -> None:
             out.say(f"  {text}", "dim")
 
 
-async def _ready(child: Child) -> dict[str, Any]:
+async def _ready(child: EmbeddedPlatform) -> dict[str, Any]:
     stream = child.process.stdout
     assert stream is not None
     try:
@@ -84,5 +84,5 @@ async def _ready(child: Child) -> dict[str, Any]:
     return state
 
 
-def _failed(child: Child, why: str) -> Problem:
+def _failed(child: EmbeddedPlatform, why: str) -> Problem:
     return problem("service_failed", "; ".join([f"the platform: {why}", *child.notices]))

@@ -4,12 +4,12 @@ import difflib
 from importlib.metadata import version as installed
 from platform import python_version
 
-from towpath.cli.shared.options import PRINTED, Printed
+from towpath.cli.shared.options import OUTPUT_OPTIONS, OutputOptions
 from towpath.cli.shared.output import Column
 from towpath_contracts.problems.registry import REGISTRY, ProblemError, problem
 
 
-def explain(code: str | None = None, /, *, printed: Printed = PRINTED) -> None:
+def explain(code: str | None = None, /, *, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
     """Say what a problem code means and what to do about it; without a code, list them all.
 
     Args:
@@ -28,7 +28,7 @@ def explain(code: str | None = None, /, *, printed: Printed = PRINTED) -> None:
     printed.out().record(REGISTRY[name]._asdict(), columns)
 
 
-def version(*, printed: Printed = PRINTED) -> None:
+def version(*, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
     """Print the version."""
     row = {"towpath": installed("towpath"), "python": python_version()}
     printed.out().record(row, (Column("towpath", "towpath"), Column("python", "python")))

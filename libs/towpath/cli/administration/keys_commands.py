@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from towpath.cli.shared.options import COMMON, PRINTED, Common, Printed, examples
+from towpath.cli.shared.options import CONNECTION_OPTIONS, OUTPUT_OPTIONS, ConnectionOptions, OutputOptions, examples
 from towpath.cli.shared.output import Column
 from towpath.tools.declaration import seconds
 from towpath_contracts.problems.registry import ProblemError, problem
@@ -42,7 +42,7 @@ async def create(
     role: Many = (),
     expires: str | None = None,
     note: str = "",
-    common: Common = COMMON,
+    common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> None:
     """Make a key; it is shown once.
 
@@ -68,7 +68,7 @@ async def create(
 
 
 @app.command(name="list", help_epilogue=examples("towpath keys list", "towpath keys list -o json"))
-async def list_keys(*, common: Common = COMMON) -> None:
+async def list_keys(*, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """List the keys, without their secrets."""
     async with common.asking() as client:
         found = await client.request("GET", "/v1/keys")
@@ -76,7 +76,7 @@ async def list_keys(*, common: Common = COMMON) -> None:
 
 
 @app.command(help_epilogue=examples("towpath keys revoke twp_4f2a"))
-async def revoke(key: str, /, *, common: Common = COMMON) -> None:
+async def revoke(key: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """End a key at once; it stays in the list.
 
     Args:
@@ -92,7 +92,7 @@ async def revoke(key: str, /, *, common: Common = COMMON) -> None:
 
 
 @app.command(help_epilogue=examples("towpath keys ticket /var/lib/towpath/ticket.key"))
-def ticket(file: Path, /, *, printed: Printed = PRINTED) -> None:
+def ticket(file: Path, /, *, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
     """Make the key that the tool-access service signs tickets with; one that is there already is kept.
 
     Args:
@@ -103,7 +103,7 @@ def ticket(file: Path, /, *, printed: Printed = PRINTED) -> None:
 
 
 @app.command(help_epilogue=examples("towpath keys seal /var/lib/towpath/seal.key"))
-def seal(file: Path, /, *, printed: Printed = PRINTED) -> None:
+def seal(file: Path, /, *, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
     """Make the key that signs the audit's checkpoints; one that is there already is kept.
 
     Its public half is shown by `towpath audit checkpoint`.
@@ -116,7 +116,7 @@ def seal(file: Path, /, *, printed: Printed = PRINTED) -> None:
 
 
 @app.command(help_epilogue=examples("towpath keys nkey deploy/secrets/tas.nkey"))
-def nkey(file: Path, /, *, printed: Printed = PRINTED) -> None:
+def nkey(file: Path, /, *, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
     """Make an nkey to log in to the broker with, and show its public half; one that is there already is kept.
 
     The public half belongs into `nkeys` of deploy/credentials.yaml, beside the user's name.

@@ -4,7 +4,7 @@ from typing import Literal
 
 from cyclopts import App
 
-from towpath.cli.shared.options import COMMON, Common, examples
+from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column
 
 app = App(name="queues", help="Look at what the queues could not handle.")
@@ -44,7 +44,7 @@ async def list_letters(
     status: Literal["dead", "requeued", "discarded"] = "dead",
     stream: str | None = None,
     limit: int = 50,
-    common: Common = COMMON,
+    common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> None:
     """List dead letters, newest first.
 
@@ -60,7 +60,7 @@ async def list_letters(
 
 
 @dead.command(help_epilogue=examples("towpath queues dead show 17", "towpath queues dead show 17 -o json"))
-async def show(letter: int, /, *, common: Common = COMMON) -> None:
+async def show(letter: int, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """Show a dead letter with its body.
 
     Args:
@@ -72,7 +72,7 @@ async def show(letter: int, /, *, common: Common = COMMON) -> None:
 
 
 @dead.command(help_epilogue=examples("towpath queues dead requeue 17 --reason 'the worker is repaired'"))
-async def requeue(letter: int, /, *, reason: str, common: Common = COMMON) -> None:
+async def requeue(letter: int, /, *, reason: str, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """Put the message back where it came from, once.
 
     Args:
@@ -85,7 +85,7 @@ async def requeue(letter: int, /, *, reason: str, common: Common = COMMON) -> No
 
 
 @dead.command(help_epilogue=examples("towpath queues dead discard 17 --reason 'sent by a broken script'"))
-async def discard(letter: int, /, *, reason: str, common: Common = COMMON) -> None:
+async def discard(letter: int, /, *, reason: str, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """Settle the letter without sending it; it stays readable.
 
     Args:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from towpath.cli.shared.options import PRINTED, Printed, examples
+from towpath.cli.shared.options import OUTPUT_OPTIONS, OutputOptions, examples
 from towpath.cli.shared.output import Column
 from towpath_contracts.problems.registry import ProblemError, problem
 
@@ -20,7 +20,7 @@ async def ensure(
     nats_url: Annotated[str, Parameter(env_var="TOWPATH_NATS_URL")] = "nats://127.0.0.1:4222",
     nats_user: Annotated[str | None, Parameter(env_var="TOWPATH_NATS_USER")] = None,
     nats_password: Annotated[str | None, Parameter(env_var="TOWPATH_NATS_PASSWORD", show_default=False)] = None,
-    printed: Printed = PRINTED,
+    printed: OutputOptions = OUTPUT_OPTIONS,
 ) -> None:
     """Create or update every stream and consumer; nothing is deleted.
 

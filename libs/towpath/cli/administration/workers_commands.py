@@ -9,8 +9,8 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from towpath.cli.administration.broker_credentials import Deploy
-from towpath.cli.administration.credential_options import DEPLOY, drop, keep, show
-from towpath.cli.shared.options import PRINTED, Printed, examples
+from towpath.cli.administration.credential_options import DEPLOY, remove_credential, save_credential, show_credentials
+from towpath.cli.shared.options import OUTPUT_OPTIONS, OutputOptions, examples
 from towpath.cli.shared.output import Column
 
 app = App(name="workers", help="Manage the credentials that workers connect with.")
@@ -32,7 +32,7 @@ def add(
     toolset: Annotated[tuple[str, ...], Parameter(negative="")],
     project: str = "default",
     deploy: Deploy = DEPLOY,
-    printed: Printed = PRINTED,
+    printed: OutputOptions = OUTPUT_OPTIONS,
 ) -> None:
     """Make a credential, or change what an existing one serves.
 
@@ -42,27 +42,27 @@ def add(
         project: Whose calls it takes.
         deploy: The folder with credentials.yaml, authority.conf and secrets/.
     """
-    keep("workers", name, {"project": project, "toolsets": toolset}, f"Worker {name}", deploy, printed)
-    show("workers", _COLUMNS, deploy, printed)
+    save_credential("workers", name, {"project": project, "toolsets": toolset}, f"Worker {name}", deploy, printed)
+    show_credentials("workers", _COLUMNS, deploy, printed)
 
 
 @credential.command(name="list", help_epilogue=examples("towpath workers credential list"))
-def list_(*, deploy: Deploy = DEPLOY, printed: Printed = PRINTED) -> None:
+def list_(*, deploy: Deploy = DEPLOY, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
     """List the credentials of workers.
 
     Args:
         deploy: The folder with credentials.yaml.
     """
-    show("workers", _COLUMNS, deploy, printed)
+    show_credentials("workers", _COLUMNS, deploy, printed)
 
 
 @credential.command(help_epilogue=examples("towpath workers credential remove billing"))
-def remove(name: str, /, *, deploy: Deploy = DEPLOY, printed: Printed = PRINTED) -> None:
+def remove(name: str, /, *, deploy: Deploy = DEPLOY, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
     """Remove a credential; the broker refuses it once it is started again.
 
     Args:
         name: The user of the broker.
         deploy: The folder with credentials.yaml, authority.conf and secrets/.
     """
-    drop("workers", name, deploy)
-    show("workers", _COLUMNS, deploy, printed)
+    remove_credential("workers", name, deploy)
+    show_credentials("workers", _COLUMNS, deploy, printed)

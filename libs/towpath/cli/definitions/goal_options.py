@@ -8,7 +8,7 @@ from cyclopts import App, Group, Parameter
 
 from towpath.cli.shared import short_ids
 from towpath.cli.shared.input_files import read_json
-from towpath.cli.shared.options import COMMON, Common, examples
+from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column, Output
 from towpath.cli.shared.text import one_line
 from towpath_contracts.base import JsonObject
@@ -90,14 +90,14 @@ def add_to(app: App) -> None:
     app.command(goal, help_epilogue=examples("towpath runs goal 0192f3", "towpath runs goal 0192f3 -o json"))
 
 
-async def goal(run: str, /, *, common: Common = COMMON) -> None:
+async def goal(run: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """Show how a goal run stands: criteria, progress, confidence, and what came of every step.
 
     Args:
         run: The run's id, or its beginning or end.
     """
     async with common.asking() as client:
-        state = await client.goal(await short_ids.run_id(client, run))
+        state = await client.goal(await short_ids.resolve_run_id(client, run))
     out = common.out()
     out.record(state.model_dump(mode="json"), _SHOW)
     if out.for_people:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cyclopts import App
 
 from towpath.cli.shared.child_process import run_module
-from towpath.cli.shared.options import COMMON, Common, examples
+from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column
 from towpath_contracts.problems.registry import ProblemError
 
@@ -23,7 +23,7 @@ DRIFTED = 1
 
 
 @app.command(help_epilogue=examples("towpath mcp inspect servers.yaml", "towpath mcp inspect servers.yaml -o json"))
-async def inspect(file: Path, /, *, common: Common = COMMON) -> int:
+async def inspect(file: Path, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> int:
     """Start the servers of a file, list their tools, and compare them with what the platform has accepted.
 
     Hints are what a server claims of its tool; they give no rights. Without a platform nothing is compared.
@@ -56,7 +56,7 @@ async def inspect(file: Path, /, *, common: Common = COMMON) -> int:
     return DRIFTED if away or any(row["standing"] == "drifted" for row in rows) else 0
 
 
-async def _accepted(common: Common) -> "ToolsDescribed | None":
+async def _accepted(common: ConnectionOptions) -> "ToolsDescribed | None":
     """Return what the platform has; None where none answers."""
     try:
         async with common.asking() as client:

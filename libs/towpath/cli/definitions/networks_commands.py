@@ -5,7 +5,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from towpath.cli.shared.options import COMMON, Common, examples
+from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column
 from towpath_contracts.networks.flow import write_flow
 from towpath_contracts.networks.spec import NetworkVersion
@@ -23,7 +23,7 @@ _LIST = (
 
 
 @app.command(help_epilogue=examples("towpath networks validate network.yaml"))
-async def validate(file: Path, /, *, common: Common = COMMON) -> None:
+async def validate(file: Path, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """Say whether a network could be published; every problem is listed, and nothing is made.
 
     Args:
@@ -39,7 +39,7 @@ async def validate(file: Path, /, *, common: Common = COMMON) -> None:
 
 
 @app.command(help_epilogue=examples("towpath networks publish network.yaml", "towpath networks publish a.yaml b.yaml"))
-async def publish(*files: Path, common: Common = COMMON) -> None:
+async def publish(*files: Path, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """Publish networks; one equal to its current version makes no new version.
 
     Args:
@@ -52,7 +52,7 @@ async def publish(*files: Path, common: Common = COMMON) -> None:
 
 
 @app.command(name="list", help_epilogue=examples("towpath networks list", "towpath networks list -o json"))
-async def list_networks(*, common: Common = COMMON) -> None:
+async def list_networks(*, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """List the current version of every network."""
     async with common.asking() as client:
         found = await client.networks.list()
@@ -66,7 +66,7 @@ async def show(
     /,
     *,
     number: Annotated[int | None, Parameter(name="--version")] = None,
-    common: Common = COMMON,
+    common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> None:
     """Show a version of a network: its agents, tools and routes.
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from cyclopts import Group, Parameter
 
 from towpath.cli.shared.input_files import read_json
-from towpath.cli.shared.output import aside
+from towpath.cli.shared.output import print_notice
 from towpath.tasks.mounts import LEFT_OUT, HostMount
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemError, problem
@@ -59,7 +59,7 @@ class ObjectiveOptions:
         mount = HostMount(host, path, exclude=exclude, roots=[host])  # who types a folder means it
         written, links = mount.to_json(), mount.links_left_out()
         if links:
-            aside(f"{host}: {len(links)} symbolic link(s) are not mounted, the first is {links[0]}")
+            print_notice(f"{host}: {len(links)} symbolic link(s) are not mounted, the first is {links[0]}")
         return written
 
 

@@ -12,7 +12,7 @@ from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 
 if TYPE_CHECKING:
-    from towpath.networks.spec_files import Lines
+    from towpath.networks.spec_files import LineNumbers
 
 _REQUEST = ("plan", "bindings", "max_parallel", "timeout_ms")
 
@@ -54,14 +54,14 @@ class PlanFile:
     path: Path
     task: JsonObject
     pointer: str
-    lines: "Lines"
+    lines: "LineNumbers"
 
     def refusal(self, faults: Iterable[ProblemDetail]) -> ProblemError:
         """Return the refusal of the plan with the line of every fault."""
-        from towpath.networks.spec_files import located
+        from towpath.networks.spec_files import locate_problems
 
         placed = [one.model_copy(update={"pointer": f"{self.pointer}{one.pointer}"}) for one in faults]
-        return ProblemError(located("plan_invalid", self.path, self.lines, placed))
+        return ProblemError(locate_problems("plan_invalid", self.path, self.lines, placed))
 
 
 def read_plan(file: Path) -> PlanFile:

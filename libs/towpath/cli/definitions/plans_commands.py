@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 from towpath.cli.definitions.plan_options import Many, read_plan, read_values
 from towpath.cli.shared import short_ids
 from towpath.cli.shared.exit_codes import OK
-from towpath.cli.shared.options import COMMON, Common, examples
+from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column, Output
 from towpath.cli.shared.text import one_line
 from towpath_contracts.problems.registry import ProblemError, problem
@@ -51,7 +51,7 @@ async def check(
     *,
     network: str | None = None,
     set: Annotated[Many, Parameter(name="--set")] = (),  # noqa: A002 - the option's name
-    common: Common = COMMON,
+    common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> int:
     """Say everything that is wrong with a plan, each fault with its place; nothing is run.
 
@@ -81,22 +81,22 @@ async def check(
 
 
 @app.command(help_epilogue=examples("towpath plans show 0192f3", "towpath plans show 0192f3 -o json"))
-async def show(run: str, /, *, common: Common = COMMON) -> None:
+async def show(run: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """Show how a plan, or the workflow of a swarm, stands: every step with its agents and their runs.
 
     Args:
         run: The run's id, or its beginning or end.
     """
     async with common.asking() as client:
-        view = await client.plan(await short_ids.run_id(client, run))
+        view = await client.plan(await short_ids.resolve_run_id(client, run))
     out = common.out()
     out.record(view.model_dump(mode="json"), _SHOW)
     if out.for_people:
         out.say("")
-        tell_steps(out, view)
+        show_steps(out, view)
 
 
-async def tell_plan(client: "Client", run: RunView, out: Output) -> None:
+async def show_plan(client: "Client", run: RunView, out: Output) -> None:
     """Show the steps of a run that carries out a plan or a workflow; nothing for any other run.
 
     Of a swarm only its log says whether it is a workflow: agents of a handoff and of a team find their own way.
@@ -110,17 +110,17 @@ async def tell_plan(client: "Client", run: RunView, out: Output) -> None:
             raise
         return
     out.say("")
-    tell_steps(out, view)
+    show_steps(out, view)
 
 
-def tell_steps(out: Output, view: PlanView) -> None:
+def show_steps(out: Output, view: PlanView) -> None:
     """Say of every step what became of it: status, agent, run, time; and what went wrong."""
     for step in view.steps:
         alone = step.agents[0] if step.type == "agent" and step.agents else None
         who = "in parallel" if alone is None else f"{alone.agent_key:<16} {alone.run_id or ''}"
-        _tell(out, "", step, who)
+        _show_check(out, "", step, who)
         for agent in () if alone is not None else step.agents:
-            _tell(out, "  ", agent, f"{agent.agent_key:<16} {agent.run_id or ''}")
+            _show_check(out, "  ", agent, f"{agent.agent_key:<16} {agent.run_id or ''}")
     told = {str((step.error or {}).get("message")) for step in view.steps}
     for error in view.errors:
         inner = error.get("error") or {}
@@ -128,7 +128,7 @@ def tell_steps(out: Output, view: PlanView) -> None:
             out.say(f"  ✕ {one_line(inner.get('code', ''))}: {one_line(inner.get('message', ''), 160)}", "red")
 
 
-def _tell(out: Output, indent: str, row: Any, who: str) -> None:
+def _show_check(out: Output, indent: str, row: Any, who: str) -> None:
     mark, style = _MARKS[row.status]
     took = "" if row.duration_ms is None else f"{row.duration_ms / 1000:.1f} s"
     named = f"{indent}{mark} {one_line(row.id, 24)}"
@@ -139,7 +139,7 @@ def _tell(out: Output, indent: str, row: Any, who: str) -> None:
         out.say(f"      {indent}{one_line(error, 160)}", style)
 
 
-async def _members(network: str, common: Common) -> set[str]:
+async def _members(network: str, common: ConnectionOptions) -> set[str]:
     async with common.asking() as client:
         snapshot = (await client.networks.show(network)).snapshot
     swarm = snapshot.swarm if snapshot is not None else None

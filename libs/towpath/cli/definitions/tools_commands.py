@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from towpath.cli.shared.options import COMMON, Common, examples
+from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.tools.calls import ToolSpec
@@ -25,7 +25,7 @@ def _parameters(row: Any) -> str:
 
 
 @app.command(name="list", help_epilogue=examples("towpath tools list", "towpath tools list -o json"))
-async def list_tools(*, common: Common = COMMON) -> None:
+async def list_tools(*, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """List the registered tools; whether an agent may use one is the matrix's business."""
     async with common.asking() as client:
         described = await client.tools.list()
@@ -43,7 +43,7 @@ async def list_tools(*, common: Common = COMMON) -> None:
 
 
 @app.command(help_epilogue=examples("towpath tools proposals", "towpath tools proposals -o json"))
-async def proposals(*, common: Common = COMMON) -> None:
+async def proposals(*, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """List versions of tools that nobody has accepted; one that holds calls is of a server that defines it anew."""
     async with common.asking() as client:
         described = await client.tools.list(proposals=True)
@@ -60,7 +60,7 @@ async def proposals(*, common: Common = COMMON) -> None:
 
 
 @app.command(help_epilogue=examples("towpath tools diff time.convert_time --version 2"))
-async def diff(name: str, /, *, number: Version, common: Common = COMMON) -> None:
+async def diff(name: str, /, *, number: Version, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """Show what a version that waits changes in the accepted one, line by line.
 
     Args:
@@ -82,7 +82,9 @@ async def diff(name: str, /, *, number: Version, common: Common = COMMON) -> Non
 
 
 @app.command(help_epilogue=examples("towpath tools accept orders.find --version 1 --reason 'reads our own database'"))
-async def accept(name: str, /, *, number: Version, reason: str = "", common: Common = COMMON) -> None:
+async def accept(
+    name: str, /, *, number: Version, reason: str = "", common: ConnectionOptions = CONNECTION_OPTIONS
+) -> None:
     """Take a version of a tool that waits: a weaker effect class, trusted output, or another worker's tool.
 
     Args:
@@ -94,7 +96,7 @@ async def accept(name: str, /, *, number: Version, reason: str = "", common: Com
 
 
 @app.command(help_epilogue=examples("towpath tools refuse orders.find --version 2 --reason 'it writes'"))
-async def refuse(name: str, /, *, number: Version, reason: str, common: Common = COMMON) -> None:
+async def refuse(name: str, /, *, number: Version, reason: str, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """Refuse a version of a tool that waits; the one before stays.
 
     Args:
@@ -118,7 +120,7 @@ def _lines(spec: ToolSpec | None) -> list[str]:
     return json.dumps(spec.model_dump(mode="json"), indent=2, sort_keys=True, ensure_ascii=False).splitlines()
 
 
-async def _decide(name: str, number: int, reason: str, common: Common, *, accepted: bool) -> None:
+async def _decide(name: str, number: int, reason: str, common: ConnectionOptions, *, accepted: bool) -> None:
     body = {"version": number, "accept": accepted, "reason": reason}
     async with common.asking() as client:
         await client.request("POST", f"/v1/tools/{name}/proposal", body=body)

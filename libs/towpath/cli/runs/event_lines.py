@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
 
-from towpath.cli.shared.text import brief, one_line
+from towpath.cli.shared.text import one_line, shorten
 from towpath_contracts.budgets import format_amount
 from towpath_contracts.decisions.decision import AskPerson, CallTools, Finish, GiveUp, Instruction, ToolCall, Transfer
 from towpath_contracts.events import log as ev
@@ -26,7 +26,7 @@ _CLOSED = {
 WIDTH = 96
 
 
-class Line(NamedTuple):
+class EventLine(NamedTuple):
     """One line: a mark that needs no colour to be understood, who, what, and a note beside it."""
 
     mark: str
@@ -45,14 +45,14 @@ class Line(NamedTuple):
 
 
 @dataclass(slots=True)
-class Trail:
+class EventFormatter:
     """Turns a run's events into lines, in order; remembers which call an outcome belongs to."""
 
     agent: str = ""
     calls: dict[UUID, ToolCall] = field(default_factory=dict)
     decided: ev.DecisionReceived | None = None
 
-    def lines(self, event: ev.AnyEvent) -> list[Line]:
+    def lines(self, event: ev.AnyEvent) -> list[EventLine]:
         """Return what to show for *event*; nothing for events that only the machine needs."""
         match event:
             case ev.DecisionRequested():
@@ -65,67 +65,73 @@ class Trail:
                 asked = self.calls.get(event.execution_id)
                 if asked is not None:  # from here on the call is what was executed
                     self.calls[event.execution_id] = asked.model_copy(update={"args": event.args})
-                return [Line(_NOTE, event.by, f"changed the call: {event.tool} {brief(event.args, 60)}")]
+                return [EventLine(_NOTE, event.by, f"changed the call: {event.tool} {shorten(event.args, 60)}")]
             case ev.ToolCallFinished():
                 return [self._finished(event)]
             case ev.ToolCallDenied():
                 rule = f"rule {event.denial.rule}" if event.denial.rule else event.denial.violation_type
-                return [Line(_FAILED, event.agent_key, f"{self._call(event.execution_id)} denied", rule)]
+                return [EventLine(_FAILED, event.agent_key, f"{self._call(event.execution_id)} denied", rule)]
             case ev.GateOpened():
                 return [self._waits(event)]
             case ev.GateClosed():
                 mark = _CLOSED.get(event.verdict, _FAILED)
                 said = f": {one_line(event.reason, 60)}" if event.reason else ""
-                return [Line(mark, event.by or "gate", f"{event.verdict}{said}")]
+                return [EventLine(mark, event.by or "gate", f"{event.verdict}{said}")]
             case _:
                 return self._others(event)
         return []
 
-    def _others(self, event: ev.AnyEvent) -> list[Line]:
+    def _others(self, event: ev.AnyEvent) -> list[EventLine]:
         match event:
             case ev.RunForked():
                 parent = event.parent
-                return [Line(_NOTE, event.by or "towpath", f"forks {parent.run_id} from step {parent.step}")]
+                return [EventLine(_NOTE, event.by or "towpath", f"forks {parent.run_id} from step {parent.step}")]
             case ev.DecisionMissed():
-                return [Line(_FAILED, event.agent_key, f"no decision: {event.code}", one_line(event.message, WIDTH))]
+                return [
+                    EventLine(_FAILED, event.agent_key, f"no decision: {event.code}", one_line(event.message, WIDTH))
+                ]
             case ev.DecisionRefused():
-                return [Line(_NOTE, event.agent_key, f"asked again: {event.code}", one_line(event.feedback, WIDTH))]
+                return [
+                    EventLine(_NOTE, event.agent_key, f"asked again: {event.code}", one_line(event.feedback, WIDTH))
+                ]
             case ev.LoopDetected():
                 return [
-                    Line(_NOTE, self.agent, f"repeats itself ({event.detector}, {event.count} times)", event.action)
+                    EventLine(
+                        _NOTE, self.agent, f"repeats itself ({event.detector}, {event.count} times)", event.action
+                    )
                 ]
             case ev.WatchdogReported() | ev.BudgetRefused():
                 return [_warned(event)]
             case ev.NoteAdded():
-                return [Line(_NOTE, "towpath", one_line(event.text, WIDTH))]
+                return [EventLine(_NOTE, "towpath", one_line(event.text, WIDTH))]
             case (
                 ev.StepValidated() | ev.ProgressMeasured() | ev.ConfidenceMeasured() | ev.HelpSought() | ev.BackedOff()
             ):
                 return [_pursuit(event)]
             case ev.CancelAccepted():
-                return [Line(_FAILED, event.by or "towpath", "cancels", one_line(event.reason, 60))]
+                return [EventLine(_FAILED, event.by or "towpath", "cancels", one_line(event.reason, 60))]
             case ev.RunQuarantined():
-                return [Line(_FAILED, "towpath", f"parked: {event.code}", one_line(event.message, WIDTH))]
+                return [EventLine(_FAILED, "towpath", f"parked: {event.code}", one_line(event.message, WIDTH))]
             case _:
                 return _thought(event)
 
-    def _issued(self, instruction: Instruction) -> list[Line]:
+    def _issued(self, instruction: Instruction) -> list[EventLine]:
         note = self._cost()
         match instruction:
             case CallTools(calls=calls):
                 self.calls |= {call.execution_id: call for call in calls}
                 names = ", ".join(call.tool for call in calls)
-                return [Line(_DONE, self.agent, f"decides to call {names}", note)]
+                return [EventLine(_DONE, self.agent, f"decides to call {names}", note)]
             case Transfer(target=target):
-                line = Line(_DONE, self.agent, f"hands over to {target}", note)
+                line = EventLine(_DONE, self.agent, f"hands over to {target}", note)
                 self.agent = target
                 return [line]
             case Finish():
-                return [Line(_DONE, self.agent, "answers", note)]
+                return [EventLine(_DONE, self.agent, "answers", note)]
             case AskPerson():
-                return [Line(_WAITS, self.agent, "asks a person", one_line(instruction.reason, WIDTH))]
+                return [EventLine(_WAITS, self.agent, "asks a person", one_line(instruction.reason, WIDTH))]
             case GiveUp():
-                return [Line(_FAILED, self.agent, "gives up", one_line(instruction.rationale, WIDTH))]
+                return [EventLine(_FAILED, self.agent, "gives up", one_line(instruction.rationale, WIDTH))]
 
     def _cost(self) -> str:
         if self.decided is None:
@@ -139,88 +145,90 @@ class Trail:
 
     def _call(self, execution_id: UUID | None) -> str:
         call = self.calls.get(execution_id) if execution_id else None
-        return f"{call.tool} {brief(call.args, 48)}".strip() if call else "a call"
+        return f"{call.tool} {shorten(call.args, 48)}".strip() if call else "a call"
 
-    def _finished(self, event: ev.ToolCallFinished) -> Line:
+    def _finished(self, event: ev.ToolCallFinished) -> EventLine:
         took = f"{event.duration_ms / 1000:.1f} s"
         what = self._call(event.execution_id)
         match event.status:
             case "succeeded":
                 took = "found by its probe" if event.probe == "happened" else took
                 took = f"{event.settled_by} says it happened" if event.settled_by else took
-                return Line(_DONE, event.agent_key, what, f"{took} · {brief(event.result, 60)}")
+                return EventLine(_DONE, event.agent_key, what, f"{took} · {shorten(event.result, 60)}")
             case "unknown":
-                return Line(_UNCLEAR, event.agent_key, what, "nobody knows whether it happened")
+                return EventLine(_UNCLEAR, event.agent_key, what, "nobody knows whether it happened")
             case "void":
-                return Line(_NOTE, event.agent_key, what, "not started")
+                return EventLine(_NOTE, event.agent_key, what, "not started")
             case "failed":
                 said = f"{event.failure.code}: {one_line(event.failure.message, 60)}" if event.failure else "failed"
-                return Line(_FAILED, event.agent_key, what, f"{took} · {said}")
+                return EventLine(_FAILED, event.agent_key, what, f"{took} · {said}")
 
-    def _waits(self, event: ev.GateOpened) -> Line:
-        return Line(
+    def _waits(self, event: ev.GateOpened) -> EventLine:
+        return EventLine(
             _WAITS, self.agent, self._call(event.execution_id), f"waits for a person · {one_line(event.reason, 60)}"
         )
 
 
-def _warned(event: ev.WatchdogReported | ev.BudgetRefused) -> Line:
+def _warned(event: ev.WatchdogReported | ev.BudgetRefused) -> EventLine:
     if isinstance(event, ev.BudgetRefused):
-        return Line(_FAILED, "towpath", "has no budget left", one_line(event.refusal.told(), 2 * WIDTH))
-    return Line(_NOTE, "watchdog", f"found {event.finding}", one_line(event.detail, WIDTH))
+        return EventLine(_FAILED, "towpath", "has no budget left", one_line(event.refusal.told(), 2 * WIDTH))
+    return EventLine(_NOTE, "watchdog", f"found {event.finding}", one_line(event.detail, WIDTH))
 
 
 def _pursuit(
     event: "ev.StepValidated | ev.ProgressMeasured | ev.ConfidenceMeasured | ev.HelpSought | ev.BackedOff",
-) -> Line:
+) -> EventLine:
     """Say what is found of a step of a goal run."""
     match event:
         case ev.StepValidated():
             mark, word = (_DONE, "is good") if event.success else (_FAILED, "failed")
-            return Line(mark, event.source, f"step {event.step} {word}", one_line(event.reason, WIDTH))
+            return EventLine(mark, event.source, f"step {event.step} {word}", one_line(event.reason, WIDTH))
         case ev.ProgressMeasured():
-            return Line(_NOTE, event.source, f"progress {event.score:.2f}", one_line(event.reason, WIDTH))
+            return EventLine(_NOTE, event.source, f"progress {event.score:.2f}", one_line(event.reason, WIDTH))
         case ev.ConfidenceMeasured():
-            return Line(_NOTE, event.trigger, f"confidence {event.score:.2f}", one_line(event.reason, WIDTH))
+            return EventLine(_NOTE, event.trigger, f"confidence {event.score:.2f}", one_line(event.reason, WIDTH))
         case ev.HelpSought():
-            return Line(_NOTE, "towpath", f"{event.tool} was denied: {event.rung}", one_line(event.target, WIDTH))
+            return EventLine(_NOTE, "towpath", f"{event.tool} was denied: {event.rung}", one_line(event.target, WIDTH))
         case ev.BackedOff():
-            return Line(_NOTE, "towpath", f"waits before attempt {event.attempt}", one_line(event.reason, WIDTH))
+            return EventLine(_NOTE, "towpath", f"waits before attempt {event.attempt}", one_line(event.reason, WIDTH))
 
 
-def _thought(event: ev.AnyEvent) -> list[Line]:
+def _thought(event: ev.AnyEvent) -> list[EventLine]:
     """Say what a run thought of itself, and what it is told of its budget; nothing for what only the machine needs."""
     match event:
         case ev.Reflected():
             mark, ending = (_NOTE, "") if event.followed else (_FAILED, ", not followed")
             said = one_line(event.refusal or event.rationale or event.note, WIDTH)
-            return [Line(mark, "model", f"reflects: {event.verdict}{ending}", said)]
+            return [EventLine(mark, "model", f"reflects: {event.verdict}{ending}", said)]
         case ev.Summarized():
-            return [Line(_DONE, event.source, "sums up", one_line(event.summary, WIDTH))]
+            return [EventLine(_DONE, event.source, "sums up", one_line(event.summary, WIDTH))]
         case ev.DeliverableRefused():
-            return [Line(_FAILED, "towpath", "deliverable refused", one_line("; ".join(event.problems), WIDTH))]
+            return [EventLine(_FAILED, "towpath", "deliverable refused", one_line("; ".join(event.problems), WIDTH))]
         case ev.PlanAccepted() | ev.PlanStepStarted() | ev.PlanStepEnded():
             return [_planned(event)]
         case ev.BudgetWarned():
             spent = f"{format_amount(event.unit, event.spent)} of {format_amount(event.unit, event.limit)}"
-            return [Line(_NOTE, "towpath", f"warned of the {event.scope} budget", f"{spent} are spent")]
+            return [EventLine(_NOTE, "towpath", f"warned of the {event.scope} budget", f"{spent} are spent")]
         case _:
             return []
 
 
-def _planned(event: "ev.PlanAccepted | ev.PlanStepStarted | ev.PlanStepEnded") -> Line:
+def _planned(event: "ev.PlanAccepted | ev.PlanStepStarted | ev.PlanStepEnded") -> EventLine:
     """Say how a plan, or the flow of a swarm, goes on."""
     match event:
         case ev.PlanAccepted():
             made = {"given": "is given", "planned": "is written by a model", "flow": "is the flow"}[event.origin]
-            return Line(_NOTE, "plan", f"{one_line(event.plan.name, 40)} {made}".strip(), _steps(len(event.plan.steps)))
+            return EventLine(
+                _NOTE, "plan", f"{one_line(event.plan.name, 40)} {made}".strip(), _steps(len(event.plan.steps))
+            )
         case ev.PlanStepStarted():
-            return Line(_WAITS, "plan", f"step {one_line(event.step_id, 40)} begins", _runs(len(event.inputs)))
+            return EventLine(_WAITS, "plan", f"step {one_line(event.step_id, 40)} begins", _runs(len(event.inputs)))
         case ev.PlanStepEnded():
             report = event.report
             mark = {"success": _DONE, "skipped": _NOTE}.get(report.status, _FAILED)
             error = report.error or {}
             why = f"{error.get('code', '')}: {error.get('message', '')}" if error else ""
-            return Line(mark, "plan", f"step {one_line(report.id, 40)}: {report.status}", one_line(why, WIDTH))
+            return EventLine(mark, "plan", f"step {one_line(report.id, 40)}: {report.status}", one_line(why, WIDTH))
 
 
 def _steps(count: int) -> str:
@@ -231,7 +239,7 @@ def _runs(count: int) -> str:
     return "1 agent" if count == 1 else f"{count} agents"
 
 
-def summary(finished: ev.RunFinished, seconds: float | None = None) -> Line:
+def summary(finished: ev.RunFinished, seconds: float | None = None) -> EventLine:
     """Return the last line of a run."""
     took = f" in {seconds:.1f} s" if seconds is not None else ""
     parts = [
@@ -243,7 +251,7 @@ def summary(finished: ev.RunFinished, seconds: float | None = None) -> Line:
         parts.append(f"${finished.cost.usd:.4f}")
     mark = _DONE if finished.status == "completed" else _FAILED
     reason = "" if finished.status == "completed" else f" ({one_line(finished.reason, 60)})"
-    return Line(mark, finished.status, f"{reason.strip()}{took}".strip(), " · ".join(parts))
+    return EventLine(mark, finished.status, f"{reason.strip()}{took}".strip(), " · ".join(parts))
 
 
 def answer_text(final: object) -> str:
@@ -255,5 +263,5 @@ def answer_text(final: object) -> str:
         inner = final.get("payload", final)
         if isinstance(inner, dict) and isinstance(inner.get("message"), str):
             return str(inner["message"])
-        return brief(inner, 0)
-    return brief(final, 0)
+        return shorten(inner, 0)
+    return shorten(final, 0)

@@ -6,7 +6,7 @@ History may lag behind the run, and says how far it has read; the run's own log 
 from typing import Any
 
 from towpath.cli.shared import short_ids
-from towpath.cli.shared.options import COMMON, Common
+from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions
 from towpath.cli.shared.output import Column
 from towpath.cli.shared.text import one_line
 from towpath.client.client import Client
@@ -41,14 +41,14 @@ _STEPS = (
 )
 
 
-async def history(run: str, /, *, common: Common = COMMON) -> None:
+async def history(run: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """Show what was recorded of a run: its state at the end, and every step with its outcome.
 
     Args:
         run: The run's id, or its beginning or end.
     """
     async with common.asking() as client:
-        whole, steps = await _read(client, str(await short_ids.run_id(client, run)))
+        whole, steps = await _read(client, str(await short_ids.resolve_run_id(client, run)))
     out = common.out()
     if not out.for_people:
         out.data({"history": whole, "steps": steps})

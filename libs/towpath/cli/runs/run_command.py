@@ -10,11 +10,11 @@ from cyclopts import Group, Parameter
 from towpath.cli.definitions.goal_options import GoalOptions
 from towpath.cli.definitions.objective_options import ObjectiveOptions
 from towpath.cli.definitions.plan_options import PlanOptions
-from towpath.cli.definitions.plans_commands import tell_plan
-from towpath.cli.runs.run_follower import Follower, ask_at_gate, somebody_is_there, until
+from towpath.cli.definitions.plans_commands import show_plan
+from towpath.cli.runs.run_follower import RunFollower, ask_at_gate, is_interactive, wait_until
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED, WAITING
 from towpath.cli.shared.input_files import read_labels, read_script
-from towpath.cli.shared.options import COMMON, Common
+from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions
 from towpath.client.client import Client
 from towpath.tools.declaration import seconds
 from towpath_contracts.events.log import FINAL_STATUSES
@@ -30,7 +30,7 @@ Flag = Annotated[bool, Parameter(negative="")]
 
 @Parameter(name="*", group=Group("The task", sort_key=20))
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class TaskOptions:
     """What is asked beside network and message."""
 
     script: Path | None = None
@@ -79,7 +79,7 @@ class Task:
 
 @Parameter(name="*", group=Group("Until when", sort_key=10))
 @dataclass(frozen=True, kw_only=True)
-class Until:
+class WaitOptions:
     """How long to stay with the run."""
 
     watch: Flag = False
@@ -103,11 +103,11 @@ class Until:
             raise ProblemError(problem("request_invalid", f"--wait: {error}")) from error
 
 
-_TASK = Task()
+_TASK = TaskOptions()
 _GOAL = GoalOptions()
 _OBJECTIVE = ObjectiveOptions()
 _PLAN = PlanOptions()
-_UNTIL = Until()
+_UNTIL = WaitOptions()
 
 
 async def run(
@@ -115,12 +115,12 @@ async def run(
     message: str = "",
     /,
     *,
-    how: Until = _UNTIL,
-    task: Task = _TASK,
+    how: WaitOptions = _UNTIL,
+    task: TaskOptions = _TASK,
     aim: GoalOptions = _GOAL,
     objective: ObjectiveOptions = _OBJECTIVE,
     steps: PlanOptions = _PLAN,
-    common: Common = COMMON,
+    common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> int:
     """Submit a task and follow it; the exit code says how it ended.
 
@@ -140,17 +140,17 @@ async def run(
                 out.data(accepted.model_dump(mode="json"))
             return OK
         out.say(f"  run {accepted.run_id}  {accepted.network}@v{accepted.version}", "bold")
-        asker = ask_at_gate if out.for_people and somebody_is_there() and how.wait is None else None
-        await until(limit_s, Follower(client, out, asker).follow(accepted.run_id))
-        return await conclude(client, accepted.run_id, common)
+        asker = ask_at_gate if out.for_people and is_interactive() and how.wait is None else None
+        await wait_until(limit_s, RunFollower(client, out, asker).follow(accepted.run_id))
+        return await show_result(client, accepted.run_id, common)
 
 
-async def conclude(client: Client, run_id: UUID, common: Common) -> int:
+async def show_result(client: Client, run_id: UUID, common: ConnectionOptions) -> int:
     """Print the run as it stands and return the exit code that says how it stands."""
     view = await client.get(run_id)
     out = common.out()
     if out.for_people:
-        await tell_plan(client, view, out)
+        await show_plan(client, view, out)
     if not out.for_people:
         out.data(view.model_dump(mode="json"))
     elif view.status not in FINAL_STATUSES:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from towpath.cli.runs.event_lines import Trail, answer_text, summary
-from towpath.cli.shared.output import Output, aside
-from towpath.cli.shared.text import clean, one_line, plain_json
+from towpath.cli.runs.event_lines import EventFormatter, answer_text, summary
+from towpath.cli.shared.output import Output, print_notice
+from towpath.cli.shared.text import one_line, plain_json, printable
 from towpath.client.client import Client
 from towpath_contracts.events.log import AnyEvent, DecisionRequested, GateOpened, LogEntry, RunFinished
 from towpath_contracts.problems.registry import ProblemError
@@ -29,20 +29,20 @@ GateAsker = Callable[[Client, GateOpened, Output], Awaitable[None]]
 
 
 @dataclass(slots=True)
-class Follower:
+class RunFollower:
     """Shows one run. *at_gate* is asked whenever a gate opens that still waits; None only shows it."""
 
     client: Client
     out: Output
     at_gate: GateAsker | None = None
-    trail: Trail = field(default_factory=Trail)
+    trail: EventFormatter = field(default_factory=EventFormatter)
     children: bool = False
     """Whether the runs below are followed too, each line of theirs with the names that lead to it."""
 
     began: LogEntry | None = None
     patience_s: float = UNANSWERED_S
     _unanswered: asyncio.TimerHandle | None = field(default=None, init=False)
-    _below: dict[UUID, Trail] = field(default_factory=dict, init=False)
+    _below: dict[UUID, EventFormatter] = field(default_factory=dict, init=False)
 
     async def follow(self, run_id: UUID, after: int = 0) -> RunFinished | None:
         """Show every event after seq *after* until the run ends; returns its end."""
@@ -63,7 +63,7 @@ class Follower:
         if self.out.format == "jsonl":
             print(plain_json(entry.model_dump(mode="json")), flush=True)
         where = one_line("/".join(entry.path), 40)
-        for line in self._below.setdefault(entry.run_id, Trail()).lines(entry.event):
+        for line in self._below.setdefault(entry.run_id, EventFormatter()).lines(entry.event):
             self.out.say(f"    {where} {line}", line.style)
         if isinstance(entry.event, RunFinished):
             self.out.say(f"    {where} · {entry.event.status}: {one_line(entry.event.reason, 60)}", "dim")
@@ -78,7 +78,7 @@ class Follower:
         if isinstance(event, DecisionRequested) and event.model.startswith("agent:"):
             name = event.model.partition(":")[2]
             said = f"waits for an agent named {name}; serve it with: towpath agents serve MODULE:CLASS"
-            self._unanswered = asyncio.get_running_loop().call_later(self.patience_s, aside, said)
+            self._unanswered = asyncio.get_running_loop().call_later(self.patience_s, print_notice, said)
 
     async def _show(self, entry: LogEntry) -> None:
         self.began = self.began or entry
@@ -107,12 +107,12 @@ async def ask_at_gate(client: Client, gate: GateOpened, out: Output) -> None:
         out.say(f"    changed since it was asked: {one_line(change)}", "yellow")
     digest = gate.detail.get("digest")
     while True:
-        word = ask("    approve? [a]pprove [d]eny [s]kip ").strip().lower()[:1]
+        word = prompt("    approve? [a]pprove [d]eny [s]kip ").strip().lower()[:1]
         if word == "s":
             out.say(f"    still waiting; later: towpath gates approve {gate.gate_id}")
             return
         if word in {"a", "d"}:
-            reason = ask("    reason: ").strip()
+            reason = prompt("    reason: ").strip()
             try:
                 if word == "a":
                     await client.gates.approve(gate.gate_id, reason=reason, digest=digest)
@@ -127,7 +127,7 @@ async def ask_at_gate(client: Client, gate: GateOpened, out: Output) -> None:
 async def _tell_of_gate(client: Client, gate: GateOpened, _out: Output) -> None:
     """Say where nobody can be asked that the run waits, and how it is settled: on stderr, stdout is a program's."""
     if (await client.gates.show(gate.gate_id)).status == "pending":
-        print(clean(how_to_settle(gate)), file=sys.stderr, flush=True)
+        print(printable(how_to_settle(gate)), file=sys.stderr, flush=True)
 
 
 def how_to_settle(gate: GateOpened) -> str:
@@ -161,7 +161,7 @@ def doubt_lines(detail: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def ask(question: str) -> str:
+def prompt(question: str) -> str:
     """Read one line from the terminal. Ctrl-C interrupts the question too, which asyncio's own handler would not."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -172,12 +172,12 @@ def ask(question: str) -> str:
         signal.signal(signal.SIGINT, before)
 
 
-def somebody_is_there() -> bool:
+def is_interactive() -> bool:
     """Whether a person sits at this terminal and can be asked."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-async def until(limit_s: float, following: Awaitable[RunFinished | None]) -> RunFinished | None:
+async def wait_until(limit_s: float, following: Awaitable[RunFinished | None]) -> RunFinished | None:
     """Return what *following* returns, or None when *limit_s* seconds are over first."""
     scope = asyncio.timeout(limit_s)
     try:

@@ -5,14 +5,14 @@ from typing import Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from towpath.cli.definitions import goal_options
-from towpath.cli.definitions.plans_commands import tell_plan
+from towpath.cli.definitions.plans_commands import show_plan
 from towpath.cli.runs import stored_run_commands
-from towpath.cli.runs.event_lines import Trail, answer_text
-from towpath.cli.runs.run_command import conclude
-from towpath.cli.runs.run_follower import Follower, ask_at_gate, somebody_is_there
+from towpath.cli.runs.event_lines import EventFormatter, answer_text
+from towpath.cli.runs.run_command import show_result
+from towpath.cli.runs.run_follower import RunFollower, ask_at_gate, is_interactive
 from towpath.cli.shared import short_ids
 from towpath.cli.shared.exit_codes import OK
-from towpath.cli.shared.options import COMMON, Common, examples
+from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column, Output
 from towpath.cli.shared.text import one_line, plain_json
 from towpath_contracts.runs.children import ChildNode
@@ -88,7 +88,7 @@ async def list_runs(
     parent: str | None = None,
     depth: int | None = None,
     limit: int = 50,
-    common: Common = COMMON,
+    common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> None:
     """List runs, newest first.
 
@@ -102,7 +102,7 @@ async def list_runs(
         limit: How many, at most 200.
     """
     async with common.asking() as client:
-        above = None if parent is None else await short_ids.run_id(client, parent)
+        above = None if parent is None else await short_ids.resolve_run_id(client, parent)
         wanted = {"status": status, "network": network, "label": label, "kind": kind, "depth": depth}
         page = await client.runs(**wanted, parent_run_id=above, limit=limit)
     rows = [run.model_dump(mode="json") for run in page.runs]
@@ -111,38 +111,38 @@ async def list_runs(
 
 
 @app.command(help_epilogue=examples("towpath runs show 0192f3", "towpath runs show 0192f3 -o json"))
-async def show(run: str, /, *, common: Common = COMMON) -> None:
+async def show(run: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """Show a run: how it stands, what it did, its answer.
 
     Args:
         run: The run's id, or its beginning or end.
     """
     async with common.asking() as client:
-        run_id = await short_ids.run_id(client, run)
+        run_id = await short_ids.resolve_run_id(client, run)
         view = await client.get(run_id)
         out = common.out()
         out.record(view.model_dump(mode="json"), _SHOW)
         if out.for_people:
             out.say("")
-            trail = Trail()
+            trail = EventFormatter()
             async for entry in _stored(client, run_id, 0):
                 for line in trail.lines(entry.event):
                     out.say(f"  {line}", line.style)
-            await tell_plan(client, view, out)
+            await show_plan(client, view, out)
             if view.effects:
                 out.say("\n  what became of its calls:")
                 _tell_effects(out, view)
 
 
 @app.command(help_epilogue=examples("towpath runs tree 0192f3", "towpath runs tree 0192f3 -o json"))
-async def tree(run: str, /, *, common: Common = COMMON) -> None:
+async def tree(run: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """Show a run and its child runs.
 
     Args:
         run: The run's id, or its beginning or end.
     """
     async with common.asking() as client:
-        top = await client.tree(await short_ids.run_id(client, run))
+        top = await client.tree(await short_ids.resolve_run_id(client, run))
     out = common.out()
     if not out.for_people:
         out.data(top.model_dump(mode="json"))
@@ -163,7 +163,9 @@ def _grow(out: Output, node: ChildNode, indent: str) -> None:
 
 
 @app.command(help_epilogue=examples("towpath runs watch 0192f3", "towpath runs watch 0192f3 --children -o jsonl"))
-async def watch(run: str, /, *, after: int = 0, children: bool = False, common: Common = COMMON) -> int:
+async def watch(
+    run: str, /, *, after: int = 0, children: bool = False, common: ConnectionOptions = CONNECTION_OPTIONS
+) -> int:
     """Follow a run until it ends; the exit code says how it ended.
 
     Args:
@@ -172,15 +174,15 @@ async def watch(run: str, /, *, after: int = 0, children: bool = False, common: 
         children: Follow its child runs too, each under the names that lead to it.
     """
     async with common.asking() as client:
-        run_id = await short_ids.run_id(client, run)
+        run_id = await short_ids.resolve_run_id(client, run)
         out = common.out()
-        asker = ask_at_gate if out.for_people and somebody_is_there() else None
-        await Follower(client, out, asker, children=children).follow(run_id, after)
-        return await conclude(client, run_id, common)
+        asker = ask_at_gate if out.for_people and is_interactive() else None
+        await RunFollower(client, out, asker, children=children).follow(run_id, after)
+        return await show_result(client, run_id, common)
 
 
 @app.command(help_epilogue=examples("towpath runs events 0192f3 -o jsonl", "towpath runs events 0192f3 --after 12"))
-async def events(run: str, /, *, after: int = 0, common: Common = COMMON) -> None:
+async def events(run: str, /, *, after: int = 0, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """Print the events that a run has by now, in order.
 
     Args:
@@ -194,14 +196,19 @@ async def events(run: str, /, *, after: int = 0, common: Common = COMMON) -> Non
         Column("content", lambda row: plain_json({k: v for k, v in row["event"].items() if k != "type"})[:160]),
     )
     async with common.asking() as client:
-        run_id = await short_ids.run_id(client, run)
+        run_id = await short_ids.resolve_run_id(client, run)
         rows = [entry.model_dump(mode="json") async for entry in _stored(client, run_id, after)]
     common.out().rows("events", rows, columns, empty="The run has no events after that one.")
 
 
 @app.command(help_epilogue=examples("towpath runs cancel 0192f3 --reason 'wrong order'"))
 async def cancel(
-    run: str, /, *, reason: str = "", wait: Annotated[bool, Parameter(negative="")] = False, common: Common = COMMON
+    run: str,
+    /,
+    *,
+    reason: str = "",
+    wait: Annotated[bool, Parameter(negative="")] = False,
+    common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> int:
     """Ask a run to stop; nothing of it starts any more, and what already runs is told to end.
 
@@ -211,7 +218,7 @@ async def cancel(
         wait: Wait until it has stopped.
     """
     async with common.asking() as client:
-        run_id = await short_ids.run_id(client, run)
+        run_id = await short_ids.resolve_run_id(client, run)
         await client.cancel(run_id, reason)
         view = await client.result(run_id) if wait else await client.get(run_id)
     out = common.out()

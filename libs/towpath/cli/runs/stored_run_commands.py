@@ -17,7 +17,7 @@ from towpath.cli.runs.history_command import history
 from towpath.cli.shared import short_ids
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.input_files import read_script
-from towpath.cli.shared.options import COMMON, Common, examples
+from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column, Output
 from towpath.cli.shared.text import plain_json
 from towpath_contracts.base import JsonObject
@@ -55,7 +55,7 @@ async def replay(
     since: str | None = None,
     network: str | None = None,
     file: tuple[Path, ...] = (),
-    common: Common = COMMON,
+    common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> int:
     """Feed the recorded facts to the engine again and compare the events byte for byte.
 
@@ -76,20 +76,20 @@ async def replay(
         raise ProblemError(problem("request_invalid", "name a run, or say --all, or name a --file"))
     async with common.asking() as client:
         if run is not None:
-            run_id = await short_ids.run_id(client, run)
+            run_id = await short_ids.resolve_run_id(client, run)
             answer = await client.request("GET", f"/v1/runs/{run_id}/replay")
             return _told(common.out(), ReplayResult.model_validate(answer))
         return await _replay_all(client, common.out(), {"since": since, "network": network})
 
 
-async def export(run: str, /, *, common: Common = COMMON) -> None:
+async def export(run: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """Print a run's record, snapshot, facts and events, as JSON lines that `runs replay --file` takes.
 
     Args:
         run: The run's id, or its beginning or end.
     """
     async with common.asking() as client:
-        run_id = await short_ids.run_id(client, run)
+        run_id = await short_ids.resolve_run_id(client, run)
         async for text in _pieces(client, f"/v1/runs/{run_id}/record"):
             sys.stdout.write(text)
     sys.stdout.flush()
@@ -102,7 +102,7 @@ async def fork(
     from_step: int,
     note: str = "",
     decisions_file: Annotated[Path | None, Parameter(name="--decisions")] = None,
-    common: Common = COMMON,
+    common: ConnectionOptions = CONNECTION_OPTIONS,
 ) -> None:
     """Start a new run that shares what happened before a step, and goes on from there.
 
@@ -117,7 +117,7 @@ async def fork(
     """
     script = None if decisions_file is None else read_script(decisions_file)
     async with common.asking() as client:
-        run_id = await short_ids.run_id(client, run)
+        run_id = await short_ids.resolve_run_id(client, run)
         accepted = await client.fork(run_id, from_step, note=note, script=script)
     out = common.out()
     out.record(accepted.model_dump(mode="json"), _ACCEPTED)

@@ -8,9 +8,9 @@ from uuid import UUID
 from cyclopts import App
 
 from towpath.cli.shared import short_ids
-from towpath.cli.shared.options import COMMON, Common, examples
+from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column, Output
-from towpath.cli.shared.text import clean, one_line
+from towpath.cli.shared.text import one_line, printable
 from towpath.client.client import Client
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemError, problem
@@ -27,14 +27,14 @@ _COLUMNS = (
 
 
 @app.command(name="ls", help_epilogue=examples("towpath workspace ls 0192f3", "towpath workspace ls 0192f3 -o json"))
-async def ls(run: str, /, *, common: Common = COMMON) -> None:
+async def ls(run: str, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """List the files of a run, and its plan.
 
     Args:
         run: The run's id, or its beginning or end.
     """
     async with common.asking() as client:
-        view = await client.workspaces.list(await short_ids.run_id(client, run))
+        view = await client.workspaces.list(await short_ids.resolve_run_id(client, run))
     out = common.out()
     if not out.for_people:
         out.data(view.model_dump(mode="json"))
@@ -44,7 +44,9 @@ async def ls(run: str, /, *, common: Common = COMMON) -> None:
 
 
 @app.command(name="cat", help_epilogue=examples("towpath workspace cat 0192f3 notes/review.md"))
-async def cat(run: str, path: str, /, *, version: int | None = None, common: Common = COMMON) -> None:
+async def cat(
+    run: str, path: str, /, *, version: int | None = None, common: ConnectionOptions = CONNECTION_OPTIONS
+) -> None:
     """Print a file of a run.
 
     Args:
@@ -53,7 +55,7 @@ async def cat(run: str, path: str, /, *, version: int | None = None, common: Com
         version: As an earlier version was.
     """
     async with common.asking() as client:
-        text = await client.workspaces.read(await short_ids.run_id(client, run), path, version)
+        text = await client.workspaces.read(await short_ids.resolve_run_id(client, run), path, version)
     if _is_plain(common):
         _show(text)
     else:
@@ -61,7 +63,9 @@ async def cat(run: str, path: str, /, *, version: int | None = None, common: Com
 
 
 @app.command(name="diff", help_epilogue=examples("towpath workspace diff 0192f3", "towpath workspace diff 0192f3 a.py"))
-async def diff(run: str, path: str | None = None, /, *, since: int | None = None, common: Common = COMMON) -> None:
+async def diff(
+    run: str, path: str | None = None, /, *, since: int | None = None, common: ConnectionOptions = CONNECTION_OPTIONS
+) -> None:
     """Show what a run wrote: every file against its version before, or against nothing where it is new.
 
     Args:
@@ -71,7 +75,7 @@ async def diff(run: str, path: str | None = None, /, *, since: int | None = None
     """
     lines: list[str] = []
     async with common.asking() as client:
-        run_id = await short_ids.run_id(client, run)
+        run_id = await short_ids.resolve_run_id(client, run)
         view = await client.workspaces.list(run_id)
         for file in _wanted(view, path):
             first = since if since is not None else file.version - 1
@@ -85,7 +89,7 @@ async def diff(run: str, path: str | None = None, /, *, since: int | None = None
 
 
 @app.command(name="export", help_epilogue=examples("towpath workspace export 0192f3 review/"))
-async def export(run: str, folder: Path, /, *, common: Common = COMMON) -> None:
+async def export(run: str, folder: Path, /, *, common: ConnectionOptions = CONNECTION_OPTIONS) -> None:
     """Write the files of a run into a new folder of this machine.
 
     Args:
@@ -94,7 +98,7 @@ async def export(run: str, folder: Path, /, *, common: Common = COMMON) -> None:
     """
     texts: dict[str, str] = {}
     async with common.asking() as client:
-        run_id = await short_ids.run_id(client, run)
+        run_id = await short_ids.resolve_run_id(client, run)
         view = await client.workspaces.list(run_id)
         for file in view.files:
             texts[file.path] = await client.workspaces.read(run_id, file.path)
@@ -116,14 +120,14 @@ def _write(folder: Path, texts: dict[str, str]) -> list[str]:
     return list(texts)
 
 
-def _is_plain(common: Common) -> bool:
+def _is_plain(common: ConnectionOptions) -> bool:
     """A text goes out as it is, also into a pipe, unless somebody asks for another form."""
     return not common.as_json and common.output in (None, "table")
 
 
 def _show(text: str) -> None:
     """Print a text; to a person's terminal without signs that would steer it, since a model wrote it."""
-    shown = "\n".join(map(clean, text.split("\n"))) if sys.stdout.isatty() else text
+    shown = "\n".join(map(printable, text.split("\n"))) if sys.stdout.isatty() else text
     sys.stdout.write(shown)
 
 

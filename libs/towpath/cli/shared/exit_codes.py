@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Sequence
 
-from towpath.cli.shared.text import clean, plain_json
+from towpath.cli.shared.text import plain_json, printable
 from towpath.errors import problem_of
 from towpath_contracts.problems.registry import Problem, summary_of
 
@@ -29,15 +29,15 @@ def exit_code(found: Problem) -> int:
     return _BY_CODE.get(found.code, _BY_STATUS.get(found.status, RUN_FAILED))
 
 
-def lines(found: Problem) -> list[str]:
+def format_problem(found: Problem) -> list[str]:
     """Return the message of *found*, ready to print."""
-    detail, several = _apart(found)
-    return [f"{found.code}  {found.title}: {clean(detail)}", *several, f"  {clean(found.remedy)}"]
+    detail, several = _split_detail(found)
+    return [f"{found.code}  {found.title}: {printable(detail)}", *several, f"  {printable(found.remedy)}"]
 
 
-def _apart(found: Problem) -> tuple[str, list[str]]:
+def _split_detail(found: Problem) -> tuple[str, list[str]]:
     """Return the detail and the list of problems so that nothing is said twice: one stands alone, many in the list."""
-    listed = list(dict.fromkeys(f"  - {clean(summary_of((entry,)))}" for entry in found.errors))
+    listed = list(dict.fromkeys(f"  - {printable(summary_of((entry,)))}" for entry in found.errors))
     said = {text for entry in found.errors for text in (summary_of((entry,)), entry.detail) if text}
     repeated = [place for place in map(found.detail.find, said) if place >= 0]
     if not repeated:
@@ -53,7 +53,7 @@ def report(error: Exception, arguments: Sequence[str] = ()) -> int:
     if _wants_json(arguments):
         print(plain_json(found.model_dump(mode="json")), file=sys.stderr)
     else:
-        print("\n".join(lines(found)), file=sys.stderr)
+        print("\n".join(format_problem(found)), file=sys.stderr)
     return exit_code(found)
 
 

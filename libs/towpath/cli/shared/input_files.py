@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from towpath.cli.shared.output import aside
+from towpath.cli.shared.output import print_notice
 from towpath_contracts.problems.registry import ProblemError, problem
 
 ENTRY_WORDS = frozenset(
@@ -62,7 +62,7 @@ def _warn_of_unknown(path: Path, script: list[Any]) -> None:
     for place, entry in enumerate(script):
         if isinstance(entry, dict) and "action" in entry and (unknown := sorted(set(entry) - ENTRY_WORDS)):
             known = ", ".join(sorted(ENTRY_WORDS))
-            aside(f"{path}: entry {place} has {', '.join(unknown)}, which no decision has; there are {known}")
+            print_notice(f"{path}: entry {place} has {', '.join(unknown)}, which no decision has; there are {known}")
 
 
 def read_labels(pairs: tuple[str, ...]) -> dict[str, str]:

@@ -28,7 +28,7 @@ _GROUP = Group("Common options", sort_key=90)
 
 @Parameter(name="*", group=_GROUP)
 @dataclass(frozen=True, kw_only=True)
-class Printed:
+class OutputOptions:
     """How a command prints what it found."""
 
     output: Annotated[Format | None, Parameter(name=("--output", "-o"))] = None
@@ -44,7 +44,7 @@ class Printed:
 
 @Parameter(name="*", group=_GROUP)
 @dataclass(frozen=True, kw_only=True)
-class Common(Printed):
+class ConnectionOptions(OutputOptions):
     """How a command prints, and which platform it asks."""
 
     server: Annotated[str | None, Parameter(name="--server", env_var="TOWPATH_SERVER")] = None
@@ -87,8 +87,8 @@ async def _reach(address: str) -> None:
         raise ProblemError(problem("server_unreachable", detail)) from error
 
 
-PRINTED = Printed()
-COMMON = Common()
+OUTPUT_OPTIONS = OutputOptions()
+CONNECTION_OPTIONS = ConnectionOptions()
 """What a command has when none of these options is given."""
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from towpath.cli.shared.text import clean, one_line, plain_json, plain_yaml
+from towpath.cli.shared.text import one_line, plain_json, plain_yaml, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,9 +31,9 @@ class Column(NamedTuple):
         return "" if value is None else one_line(value)
 
 
-def aside(line: str) -> None:
+def print_notice(line: str) -> None:
     """Print one line for people to stderr, whatever the format: stdout is a program's."""
-    print(clean(line), file=sys.stderr, flush=True)
+    print(printable(line), file=sys.stderr, flush=True)
 
 
 class Output:
@@ -62,7 +62,7 @@ class Output:
     def say(self, line: str, style: str | None = None) -> None:
         """Print one line for a person; programs don't get it."""
         if self.for_people:
-            self.console.print(clean(line), style=style, soft_wrap=True)
+            self.console.print(printable(line), style=style, soft_wrap=True)
 
     def data(self, value: Any) -> None:
         """Print *value* for a program; in a table's place, as YAML."""

@@ -12,7 +12,7 @@ RECENT_RUNS = 1_000
 _PAGE = 200
 
 
-async def run_id(client: Client, given: str) -> UUID:
+async def resolve_run_id(client: Client, given: str) -> UUID:
     """Return the run that *given* means: a whole id, or the beginning or the end of a recent one's."""
     whole = _whole(given)
     if whole is not None:
@@ -25,19 +25,19 @@ async def run_id(client: Client, given: str) -> UUID:
         before = page.next_before
         if before is None:
             break
-    return chosen(given, found, "run_not_found")
+    return unique_match(given, found, "run_not_found")
 
 
-async def gate_id(client: Client, given: str) -> UUID:
+async def resolve_gate_id(client: Client, given: str) -> UUID:
     """Return the gate that *given* means, among all gates the platform lists."""
     whole = _whole(given)
     if whole is not None:
         return whole
     gates = await client.gates.list(status="all")
-    return chosen(given, [gate.gate_id for gate in gates], "gate_not_found")
+    return unique_match(given, [gate.gate_id for gate in gates], "gate_not_found")
 
 
-def chosen(given: str, ids: Sequence[UUID], code: str) -> UUID:
+def unique_match(given: str, ids: Sequence[UUID], code: str) -> UUID:
     """Return the one id that begins with *given*, or else the one that ends with it; raises ProblemError."""
     short = given.strip().lower().replace("…", "")
     for fits in (str.startswith, str.endswith):

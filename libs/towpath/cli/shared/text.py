@@ -17,14 +17,14 @@ _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?
 """A whole terminal sequence, so that no rubbish such as `[31m` stays behind."""
 
 
-def clean(value: object) -> str:
+def printable(value: object) -> str:
     """Return *value* as text without anything that a terminal would obey."""
     return _UNSAFE.sub("", _ESCAPE.sub("", str(value)))
 
 
 def one_line(value: object, limit: int = 0) -> str:
     """Return *value* cleaned and on one line, shortened with an ellipsis to *limit* characters (0: not shortened)."""
-    text = " ".join(clean(value).split())
+    text = " ".join(printable(value).split())
     return text if not limit or len(text) <= limit else text[: limit - 1] + "…"
 
 
@@ -42,7 +42,7 @@ def plain_yaml(value: Any) -> str:
     return str(yaml.safe_dump(value, allow_unicode=readable, sort_keys=False, width=120))
 
 
-def brief(value: Any, limit: int = 80) -> str:
+def shorten(value: Any, limit: int = 80) -> str:
     """Return a JSON value in a form short enough for one line: `order_id=8812 amount=129.0`."""
     if isinstance(value, dict):
         return one_line(" ".join(f"{name}={_scalar(part)}" for name, part in value.items()), limit)
@@ -55,7 +55,7 @@ def value_origin(value: dict[str, Any]) -> str:
     where = {"task": "the task", "fixed": "the tool's own choices", "unknown": "nowhere known"}.get(found, found)
     if tool:
         where = f"{'record' if found == 'record' else 'untrusted output'} of {tool}, step {value.get('step', '?')}"
-    piece = f" ({brief(value['piece'], 60)})" if value.get("piece") else ""
+    piece = f" ({shorten(value['piece'], 60)})" if value.get("piece") else ""
     return one_line(f"{value.get('path', '')}{' (sink)' if value.get('sink') else ''}: {where}{piece}")
 
 

@@ -13,7 +13,7 @@ _AGO = re.compile(r"(\d{1,6})\s*(m|h|d|w)")
 _UNIT = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-def moment(text: str | None, option: str) -> datetime | None:
+def parse_time(text: str | None, option: str) -> datetime | None:
     """Return the moment that *text* names, such as 30d (ago) or 2026-11-01; raises ProblemError `request_invalid`."""
     if text is None:
         return None

@@ -21,7 +21,7 @@ from referencing.exceptions import Unresolvable
 from towpath.errors import ToolError
 from towpath_contracts.base import JsonObject
 from towpath_worker.adapters.mcp.error_codes import CERTAINLY_NOT, TOO_LARGE, UNCERTAIN
-from towpath_worker.adapters.mcp.secrets import Secrets
+from towpath_worker.adapters.mcp.secrets import ServerSecrets
 from towpath_worker.adapters.mcp.vetting import DEFINED, NAMED, clean_text
 from towpath_worker.core.results import OutcomeLostError
 
@@ -37,7 +37,7 @@ _PATTERNS = frozenset({"pattern", "patternProperties", "format"})
 """Not checked in an answer: schema and text both come from the server, and Python's patterns can take for ever."""
 
 
-def failure_from(error: MCPError, server: str, secrets: Secrets) -> Exception:
+def failure_from(error: MCPError, server: str, secrets: ServerSecrets) -> Exception:
     """Return what a JSON-RPC error means for the call."""
     said = clean_text(secrets.hide(error.message), MAX_ERROR_CHARS).text
     if error.code in CERTAINLY_NOT:
@@ -57,7 +57,7 @@ def input_required(server: str) -> ToolError:
 
 
 async def value_of(
-    answer: mcp_types.CallToolResult, output_schema: Mapping[str, Any] | None, server: str, secrets: Secrets
+    answer: mcp_types.CallToolResult, output_schema: Mapping[str, Any] | None, server: str, secrets: ServerSecrets
 ) -> Any:
     """Return the result that *answer* stands for; raises ToolError for an error, OutcomeLostError for nonsense."""
     if answer.is_error:

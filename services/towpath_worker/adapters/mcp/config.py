@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from towpath.errors import RefusedError
-from towpath.networks.spec_files import located, read_yaml
+from towpath.networks.spec_files import locate_problems, read_yaml
 from towpath.tools.declaration import seconds
 from towpath_contracts.base import Token
 from towpath_contracts.problems.registry import ProblemDetail, details_of
@@ -28,11 +28,11 @@ Seconds = Annotated[float, BeforeValidator(seconds)]
 """A number of seconds, or text such as "30s"."""
 
 
-class _Part(BaseModel):
+class _ConfigModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ToolOverride(_Part):
+class ToolOverride(_ConfigModel):
     """What the operator says of one tool, whatever its server says. `timeout` replaces the server's."""
 
     effect_class: Literal["pure", "idempotent", "irreversible"] = "irreversible"
@@ -49,7 +49,7 @@ class ToolOverride(_Part):
     timeout: Annotated[Seconds, Field(gt=0, le=3_600)] | None = None
 
 
-class ServerConfig(_Part):
+class ServerConfig(_ConfigModel):
     """One MCP server: a `command` (stdio) or a `url` (streamable HTTP), and what is made of its tools.
 
     `env` and `headers` may hold `${env:NAME}` and `${file:PATH}`, which only the worker resolves. `recheck` is how old
@@ -123,7 +123,7 @@ class ServerConfig(_Part):
         return self.tools.get(tool, ToolOverride())
 
 
-class ServersFile(_Part):
+class ServersFile(_ConfigModel):
     """The whole file. `folder` is where it lies: relative paths begin there."""
 
     kind: Literal["McpServers"] = "McpServers"
@@ -149,7 +149,7 @@ def load_servers(path: str | Path) -> ServersFile:
     try:
         read = ServersFile.model_validate(_without_folder(written))
     except ValidationError as error:
-        raise RefusedError(located(CODE, place, lines, details_of(error))) from error
+        raise RefusedError(locate_problems(CODE, place, lines, details_of(error))) from error
     problems = [
         ProblemDetail(pointer=f"/servers/{name}/tools/{tool}", detail=f"allow and deny leave {tool} out")
         for name, server in read.servers.items()
@@ -157,7 +157,7 @@ def load_servers(path: str | Path) -> ServersFile:
         if not server.takes(tool)
     ]
     if problems:
-        raise RefusedError(located(CODE, place, lines, problems))
+        raise RefusedError(locate_problems(CODE, place, lines, problems))
     return read.model_copy(update={"folder": place.absolute().parent})
 
 

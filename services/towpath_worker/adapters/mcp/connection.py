@@ -37,7 +37,7 @@ class ListingRefusedError(Exception):
     """A server's list of tools that is not believed; the text says why."""
 
 
-class Connection:
+class ServerConnection:
     """A connected server. `over` is set when it takes no new calls, `idle` while it has none.
 
     `fault` says why it was retired where that is the server's fault.
@@ -65,7 +65,7 @@ class Connection:
     @asynccontextmanager
     async def open(
         self, transport: AbstractAsyncContextManager[Any], mode: str, version: str
-    ) -> AsyncIterator["Connection"]:
+    ) -> AsyncIterator["ServerConnection"]:
         """Connect for the length of the block, which must be entered and left in one task."""
         client = Client(
             _watched(transport, self),
@@ -152,15 +152,15 @@ class Connection:
 
 
 @asynccontextmanager
-async def _watched(transport: AbstractAsyncContextManager[Any], connection: Connection) -> AsyncIterator[Any]:
+async def _watched(transport: AbstractAsyncContextManager[Any], connection: ServerConnection) -> AsyncIterator[Any]:
     async with transport as (incoming, outgoing):
-        yield _Watched(incoming, connection), outgoing
+        yield _WatchedStream(incoming, connection), outgoing
 
 
-class _Watched:
+class _WatchedStream:
     """The stream of what a server sends, with somebody who looks at it."""
 
-    def __init__(self, inner: Any, connection: Connection) -> None:
+    def __init__(self, inner: Any, connection: ServerConnection) -> None:
         self._inner = inner
         self._connection = connection
 

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import mcp_types
 from pydantic import BaseModel, ValidationError
 
-from towpath.tools.arguments import Arguments
+from towpath.tools.arguments import ToolArguments
 from towpath.tools.context import ToolContext
 from towpath.tools.declaration import Tool
 from towpath_contracts.base import JsonObject
@@ -21,7 +21,7 @@ from towpath_contracts.tools.calls import EffectClass, ToolSpec
 from towpath_worker.adapters.mcp.config import ServerConfig, ToolOverride
 from towpath_worker.adapters.mcp.vetting import (
     MAX_TOOLS,
-    ToolRefusedError,
+    DiscoveredToolRefusedError,
     check_name,
     check_schema,
     clean_text,
@@ -34,7 +34,7 @@ MAX_OFFER_BYTES = 300_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class ListedTool:
     """A tool that can be offered. `tool` is its name with the server; `hints` is what the server claims of it."""
 
     tool: str
@@ -45,20 +45,20 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Discovered:
+class ServerListing:
     """The tools of one listing: offered, refused with the reason, and left out by the operator."""
 
-    found: tuple[Found, ...] = ()
+    found: tuple[ListedTool, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
 
 
-def discover(toolset: str, config: ServerConfig, listed: Sequence[mcp_types.Tool]) -> Discovered:
+def sort_listing(toolset: str, config: ServerConfig, listed: Sequence[mcp_types.Tool]) -> ServerListing:
     """Sort what a server lists. Tools whose names could be taken for each other are refused, all of them."""
     wanted = [tool for tool in listed if config.takes(tool.name)]
     alike = Counter(skeleton(tool.name) for tool in wanted)
-    found: list[Found] = []
+    found: list[ListedTool] = []
     refused: dict[str, str] = {}
     room = MAX_OFFER_BYTES
     for place, tool in enumerate(wanted):
@@ -71,11 +71,11 @@ def discover(toolset: str, config: ServerConfig, listed: Sequence[mcp_types.Tool
             room -= len(tool.model_dump_json(by_alias=True, exclude_none=True))  # before anything costs time
             if room < 0:
                 _refuse(f"the tools of this server are longer than {MAX_OFFER_BYTES} bytes together")
-            found.append(_found(toolset, config, tool))
-        except ToolRefusedError as error:
+            found.append(_listed_tool(toolset, config, tool))
+        except DiscoveredToolRefusedError as error:
             refused[tool.name[:64].encode("ascii", "backslashreplace").decode()] = str(error)
     names = {tool.name for tool in listed}
-    return Discovered(
+    return ServerListing(
         found=tuple(found),
         refused=refused,
         left_out=tuple(sorted(name[:64] for name in names if not config.takes(name))),
@@ -89,7 +89,7 @@ def definition_of(tool: mcp_types.Tool) -> str:
     return digest(said)
 
 
-def _found(toolset: str, config: ServerConfig, tool: mcp_types.Tool) -> Found:
+def _listed_tool(toolset: str, config: ServerConfig, tool: mcp_types.Tool) -> ListedTool:
     said = config.override(tool.name)
     described = clean_text(tool.description or "")
     warnings = [*described.warnings, *suspicions(described.text)]
@@ -97,10 +97,10 @@ def _found(toolset: str, config: ServerConfig, tool: mcp_types.Tool) -> Found:
     try:
         spec = _spec(toolset, config, tool, said, described.text)
     except (ValidationError, ValueError) as error:
-        if isinstance(error, ToolRefusedError):
+        if isinstance(error, DiscoveredToolRefusedError):
             raise
         _refuse(f"it can't be offered: {str(error)[:300]}")
-    return Found(
+    return ListedTool(
         tool=tool.name,
         spec=spec,
         output_schema=_output_schema(tool, warnings),
@@ -137,28 +137,30 @@ def _output_schema(tool: mcp_types.Tool, warnings: list[str]) -> JsonObject | No
     try:
         canonical_json(tool.output_schema)
         return check_schema(tool.output_schema, of_arguments=False)
-    except (ToolRefusedError, ValueError) as error:
+    except (DiscoveredToolRefusedError, ValueError) as error:
         warnings.append(f"its output schema is not used: {error}")
         return None
 
 
 def _refuse(why: str) -> NoReturn:
-    raise ToolRefusedError(why)
+    raise DiscoveredToolRefusedError(why)
 
 
-class _Unread(BaseModel):
+class _UncheckedArguments(BaseModel):
     """Arguments go to the server as they are: the platform has checked them against the schema that it stored."""
 
 
 class DiscoveredTool(Tool[Any, Any]):
     """One tool of an MCP server. *caller* sends a call to the server: `await caller(tool, args, context)`."""
 
-    def __init__(self, found: Found, caller: Any) -> None:
+    def __init__(self, found: ListedTool, caller: Any) -> None:
         async def call(args: JsonObject, context: ToolContext) -> Any:
             return await caller(self, args, context)
 
         call.__name__ = found.tool
-        nothing = Arguments(model=_Unread, schema=found.spec.parameters, names=(), system=(), context=None)
+        nothing = ToolArguments(
+            model=_UncheckedArguments, schema=found.spec.parameters, names=(), system=(), context=None
+        )
         super().__init__(call, found.spec, nothing)
         self.found = found
 

@@ -21,7 +21,7 @@ _BEGINNING = re.compile(r"\$\{")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-class SecretMissingError(Exception):
+class ServerSecretMissingError(Exception):
     """A reference leads nowhere; the text says which, never a value."""
 
 
@@ -42,7 +42,7 @@ def reference_fault(text: str) -> str:
     return ""
 
 
-class Secrets:
+class ServerSecrets:
     """Resolves references, and remembers the values so that `hide` can take them out of text.
 
     *folder* is where relative paths begin.
@@ -83,7 +83,7 @@ class Secrets:
         value = os.environ.get(name)  # noqa: TID251 - which variable is asked for stands in the operator's file
         if value is None:
             msg = f"the worker's environment has no {name}"
-            raise SecretMissingError(msg)
+            raise ServerSecretMissingError(msg)
         return value
 
     def _from_file(self, name: str) -> str:
@@ -93,8 +93,8 @@ class Secrets:
                 data = file.read(MAX_SECRET_BYTES + 1)
             if len(data) > MAX_SECRET_BYTES:
                 msg = f"the file {name} is larger than {MAX_SECRET_BYTES} bytes"
-                raise SecretMissingError(msg)
+                raise ServerSecretMissingError(msg)
             return data.decode().removesuffix("\n").removesuffix("\r")
         except (OSError, UnicodeDecodeError) as error:
             msg = f"the file {name} can't be read: {type(error).__name__}"
-            raise SecretMissingError(msg) from error
+            raise ServerSecretMissingError(msg) from error

@@ -25,12 +25,12 @@ from towpath_fabric.clock import monotonic
 from towpath_fabric.telemetry.logs import Logger
 from towpath_worker.adapters.mcp.answers import failure_from, input_required, value_of
 from towpath_worker.adapters.mcp.config import ServerConfig
-from towpath_worker.adapters.mcp.connection import META_ATTEMPT, META_EXECUTION, Connection, ListingRefusedError
-from towpath_worker.adapters.mcp.discovery import Discovered, DiscoveredTool, Found, discover
+from towpath_worker.adapters.mcp.connection import META_ATTEMPT, META_EXECUTION, ListingRefusedError, ServerConnection
+from towpath_worker.adapters.mcp.discovery import DiscoveredTool, ListedTool, ServerListing, sort_listing
 from towpath_worker.adapters.mcp.error_codes import SESSION_GONE
 from towpath_worker.adapters.mcp.http import http_transport
-from towpath_worker.adapters.mcp.secrets import Secrets
-from towpath_worker.adapters.mcp.stdio import Program, stdio_transport
+from towpath_worker.adapters.mcp.secrets import ServerSecrets
+from towpath_worker.adapters.mcp.stdio import ServerProgram, stdio_transport
 from towpath_worker.adapters.mcp.vetting import clean_text
 from towpath_worker.core.results import OutcomeLostError
 
@@ -70,13 +70,13 @@ class McpServer:
         self.toolset = config.toolset or name
         self.config = config
         self.settled = asyncio.Event()
-        self.discovered = Discovered()
+        self.discovered = ServerListing()
         self.tools: tuple[DiscoveredTool, ...] = ()
         self.state = "not started yet"
         self._folder = folder
-        self._secrets = Secrets(folder)
+        self._secrets = ServerSecrets(folder)
         self._log = log.bind(server=name)
-        self._current: Connection | None = None
+        self._current: ServerConnection | None = None
         self._up = asyncio.Event()
         self._trying = False
         self._listed_s = float("-inf")
@@ -99,7 +99,7 @@ class McpServer:
         pause_s = 0.0
         async with asyncio.TaskGroup() as group:
             while True:
-                connection = Connection(self._log)
+                connection = ServerConnection(self._log)
                 began_s, self._trying = monotonic(), True
                 keeping = group.create_task(self._keep(connection), name=f"mcp {self.name}")
                 await connection.over.wait()
@@ -135,7 +135,7 @@ class McpServer:
             raise input_required(self.name)
         return await value_of(answer, tool.found.output_schema, self.name, self._secrets)
 
-    async def _connected(self, within_s: float) -> Connection | None:
+    async def _connected(self, within_s: float) -> ServerConnection | None:
         """Return the connection that takes calls; where one is being made, wait for it a little."""
         if self._trying and not self.up:
             self._up.clear()
@@ -144,7 +144,7 @@ class McpServer:
                     await self._up.wait()
         return self._current if self.up else None
 
-    async def _ready_for(self, tool: DiscoveredTool, within_s: float) -> Connection:
+    async def _ready_for(self, tool: DiscoveredTool, within_s: float) -> ServerConnection:
         """Return the connection for a call of *tool*; raises ToolError where it must not go out."""
         connection = await self._connected(min(RECONNECT_S, within_s))
         if connection is None:
@@ -160,7 +160,7 @@ class McpServer:
             raise ToolError("tool_drifted", msg, hint="A policy admin has to look at it; go on with other tools.")
         return connection
 
-    async def _keep(self, connection: Connection) -> None:
+    async def _keep(self, connection: ServerConnection) -> None:
         """Hold one connection from its start to its end; nothing that goes wrong leaves this."""
         try:
             async with self._opened(connection):
@@ -174,7 +174,7 @@ class McpServer:
                     watching.cancel()
                 await self._drain(connection)
         except Exception as error:  # noqa: BLE001 - the outermost loop of a stranger's connection: any fault ends it
-            why = _why(error, self._secrets)
+            why = _reason_of(error, self._secrets)
             self._log.warning("the server's connection ended", why=why)
             if self._current is None:
                 self.state = why
@@ -184,7 +184,7 @@ class McpServer:
                 connection.saw_end()
 
     @contextlib.asynccontextmanager
-    async def _opened(self, connection: Connection) -> AsyncIterator[None]:
+    async def _opened(self, connection: ServerConnection) -> AsyncIterator[None]:
         """Connect and list within the time for it."""
         async with asyncio.timeout(self.config.start_timeout) as starting:
             opened = connection.open(self._transport(), self.config.protocol, version("towpath"))
@@ -200,7 +200,7 @@ class McpServer:
             headers = self._secrets.resolve(config.headers)
             return http_transport(config.url, headers, config.max_output_bytes)
         assert config.command is not None
-        program = Program(
+        program = ServerProgram(
             command=(config.command, *config.args),
             environment=self._secrets.resolve(config.env),
             folder=self._folder / (config.cwd or ""),
@@ -208,7 +208,7 @@ class McpServer:
         )
         return stdio_transport(program, self._secrets, self._log)
 
-    async def _look_after(self, connection: Connection) -> None:
+    async def _look_after(self, connection: ServerConnection) -> None:
         """List the tools again when the server says that they changed, and now and then; ask for what is pending."""
         while True:
             every_s = max(1.0, self.config.recheck or BACKGROUND_S)
@@ -227,12 +227,12 @@ class McpServer:
                 return
             await asyncio.sleep(1.0)  # a server that says "changed" all the time is heard once a second
 
-    async def _list(self, connection: Connection) -> None:
+    async def _list(self, connection: ServerConnection) -> None:
         """Read the server's list, and offer its tools where something changed. One at a time."""
         async with self._listing:
             async with asyncio.timeout(LISTING_S):
                 listed = await connection.list_tools()
-            found = await asyncio.to_thread(discover, self.toolset, self.config, listed)
+            found = await asyncio.to_thread(sort_listing, self.toolset, self.config, listed)
             tools = tuple(self._known(one) or DiscoveredTool(one, self.call) for one in found.found)
             changed = tools != self.tools or found.refused != self.discovered.refused
             self.tools, self.discovered, self._listed_s = tools, found, monotonic()
@@ -241,7 +241,7 @@ class McpServer:
             if changed and self._offer is not None:
                 self._offer(self.toolset, self.tools)
 
-    def _known(self, found: Found) -> DiscoveredTool | None:
+    def _known(self, found: ListedTool) -> DiscoveredTool | None:
         """Return the tool that is just so already, and keeps its standing."""
         return next((tool for tool in self.tools if tool.found == found), None)
 
@@ -256,7 +256,7 @@ class McpServer:
         if found.missing:
             self._log.warning("the file speaks of tools that the server does not have", tools=found.missing)
 
-    async def _drain(self, connection: Connection) -> None:
+    async def _drain(self, connection: ServerConnection) -> None:
         """Let the calls of a retired connection end; each ends by its own time."""
         waits = [asyncio.create_task(connection.idle.wait()), asyncio.create_task(connection.ended.wait())]
         try:
@@ -269,7 +269,7 @@ class McpServer:
 class _Progress:
     """Writes what a server says of its progress into the run's tool log, once a second at most."""
 
-    def __init__(self, context: ToolContext, secrets: Secrets) -> None:
+    def __init__(self, context: ToolContext, secrets: ServerSecrets) -> None:
         self._context = context
         self._secrets = secrets
         self._told_s = float("-inf")
@@ -282,7 +282,7 @@ class _Progress:
         self._context.log("progress", progress=progress, total=total, said=said)
 
 
-def _why(error: BaseException, secrets: Secrets) -> str:
+def _reason_of(error: BaseException, secrets: ServerSecrets) -> str:
     """Say in one line what ended a connection."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -24,7 +24,7 @@ from towpath.tools.process import GRACE_S, plain_environment, signal_group
 from towpath_fabric.clock import monotonic
 from towpath_fabric.telemetry.logs import Logger
 from towpath_worker.adapters.mcp.error_codes import TOO_LARGE
-from towpath_worker.adapters.mcp.secrets import Secrets
+from towpath_worker.adapters.mcp.secrets import ServerSecrets
 from towpath_worker.adapters.mcp.vetting import clean_text
 
 CLOSE_S = 1.0
@@ -49,7 +49,7 @@ Streams = tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[Sess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
+class ServerProgram:
     """What to start. `environment` comes on top of PATH, HOME and the locale."""
 
     command: Sequence[str]
@@ -59,7 +59,7 @@ class Program:
 
 
 @asynccontextmanager
-async def stdio_transport(program: Program, secrets: Secrets, log: Logger) -> AsyncIterator[Streams]:
+async def stdio_transport(program: ServerProgram, secrets: ServerSecrets, log: Logger) -> AsyncIterator[Streams]:
     """Start *program* and speak with it; OSError where it can't be started. At the end its whole group is gone."""
     process = await _start(program)
     incoming, to_session = anyio.create_memory_object_stream[Incoming](0)[::-1]
@@ -80,7 +80,7 @@ async def stdio_transport(program: Program, secrets: Secrets, log: Logger) -> As
                 stream.close()
 
 
-async def _start(program: Program) -> asyncio.subprocess.Process:
+async def _start(program: ServerProgram) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         *program.command,
         stdin=asyncio.subprocess.PIPE,
@@ -163,7 +163,7 @@ async def _write(
         to_session.close()  # a server that takes nothing in will not answer either
 
 
-async def _tell_errors(process: asyncio.subprocess.Process, secrets: Secrets, log: Logger) -> None:
+async def _tell_errors(process: asyncio.subprocess.Process, secrets: ServerSecrets, log: Logger) -> None:
     """Log what the server says on its standard error, a little of it."""
     assert process.stderr is not None
     line = bytearray()

@@ -58,19 +58,19 @@ _INJECTIONS = (
 )
 
 
-class ToolRefusedError(ValueError):
+class DiscoveredToolRefusedError(ValueError):
     """A server's tool that is not offered; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cleaned:
+class CleanedText:
     """A text without what nobody can see, and what there is to say about it."""
 
     text: str
     warnings: tuple[str, ...] = ()
 
 
-def clean_text(text: str, limit: int = MAX_DESCRIPTION_CHARS) -> Cleaned:
+def clean_text(text: str, limit: int = MAX_DESCRIPTION_CHARS) -> CleanedText:
     """Return *text* normalised, without control, format, private and unassigned characters, at most *limit* long."""
     normal = unicodedata.normalize("NFC", text)
     kept = "".join(sign for sign in normal if sign in "\n\t" or unicodedata.category(sign)[0] != "C").strip()
@@ -78,7 +78,7 @@ def clean_text(text: str, limit: int = MAX_DESCRIPTION_CHARS) -> Cleaned:
     if len(kept) > limit:
         kept = kept[: limit - 1] + "…"
         warnings.append(f"cut to {limit} characters")
-    return Cleaned(kept, tuple(warnings))
+    return CleanedText(kept, tuple(warnings))
 
 
 def suspicions(text: str) -> tuple[str, ...]:
@@ -91,7 +91,7 @@ def check_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         shown = name.encode("ascii", "backslashreplace").decode()[:80]
         msg = f"the name {shown!r} is not plain: letters, digits and _ . : / - only, at most 64"
-        raise ToolRefusedError(msg)
+        raise DiscoveredToolRefusedError(msg)
     return name
 
 
@@ -107,16 +107,16 @@ def check_schema(schema: Mapping[str, Any], *, of_arguments: bool = True) -> Jso
     cleaned.pop("$id", None)
     if len(json.dumps(cleaned)) > MAX_SCHEMA_CHARS:
         msg = f"its schema is longer than {MAX_SCHEMA_CHARS} characters"
-        raise ToolRefusedError(msg)
+        raise DiscoveredToolRefusedError(msg)
     if of_arguments and cleaned.get("type") != "object":
         msg = "its schema does not ask for an object"
-        raise ToolRefusedError(msg)
+        raise DiscoveredToolRefusedError(msg)
     _Sizes(cleaned).check()
     try:
         Draft202012Validator.check_schema(cleaned)
     except SchemaError as error:
         msg = f"its schema is no JSON Schema 2020-12: {error.message[:200]} at {error.json_path[:200]}"
-        raise ToolRefusedError(msg) from error
+        raise DiscoveredToolRefusedError(msg) from error
     return cleaned
 
 
@@ -124,15 +124,15 @@ def _cleaned(value: Any, depth: int, *, names: bool = False) -> Any:
     """Clean the texts of a schema. *names* says that the members of *value* are names of properties, not keywords."""
     if depth > MAX_SCHEMA_DEPTH:
         msg = f"its schema is nested deeper than {MAX_SCHEMA_DEPTH} levels"
-        raise ToolRefusedError(msg)
+        raise DiscoveredToolRefusedError(msg)
     if isinstance(value, list):
         return [_cleaned(item, depth + 1) for item in value]
     if not isinstance(value, Mapping):
-        _must_be_visible(value)
+        _require_visible_name(value)
         return value
     found: JsonObject = {}
     for key, item in value.items():
-        _must_be_visible(key)
+        _require_visible_name(key)
         if not names and key in _TEXTS and isinstance(item, str):
             found[key] = clean_text(item).text
         else:
@@ -140,15 +140,15 @@ def _cleaned(value: Any, depth: int, *, names: bool = False) -> Any:
             found[key] = _cleaned(item, depth + 1, names=inner)
     if not names and "patternProperties" in found and {"additionalProperties", "unevaluatedProperties"} & found.keys():
         msg = "its schema combines patternProperties with additionalProperties, which is not taken"
-        raise ToolRefusedError(msg)
+        raise DiscoveredToolRefusedError(msg)
     return found
 
 
-def _must_be_visible(value: Any) -> None:
+def _require_visible_name(value: Any) -> None:
     """Names of parameters and values to choose from are compared, not only read: they can't be repaired."""
     if isinstance(value, str) and any(unicodedata.category(sign) in {"Cf", "Cs", "Co"} for sign in value):
         msg = "its schema has hidden characters in a name or a value"
-        raise ToolRefusedError(msg)
+        raise DiscoveredToolRefusedError(msg)
 
 
 @dataclass(slots=True)
@@ -163,7 +163,7 @@ class _Sizes:
         """Raise ToolRefusedError where the schema is too large once its references are followed."""
         if self._of(self.root) > MAX_SCHEMA_NODES:
             msg = f"its schema stands for more than {MAX_SCHEMA_NODES} sub-schemas"
-            raise ToolRefusedError(msg)
+            raise DiscoveredToolRefusedError(msg)
 
     def _of(self, schema: Any) -> int:
         if isinstance(schema, list):
@@ -174,7 +174,7 @@ class _Sizes:
         for key, value in schema.items():
             if key in _NOT_FOLLOWED or (key == "$id" and schema is not self.root):
                 msg = f"its schema uses {key}, which is not followed"
-                raise ToolRefusedError(msg)
+                raise DiscoveredToolRefusedError(msg)
             if key == "$ref":
                 total += self._target(value)
             elif key in NAMED and isinstance(value, Mapping):
@@ -186,10 +186,10 @@ class _Sizes:
     def _target(self, reference: Any) -> int:
         if not isinstance(reference, str) or not reference.startswith("#/"):
             msg = "its schema refers to something outside itself, or to all of itself"
-            raise ToolRefusedError(msg)
+            raise DiscoveredToolRefusedError(msg)
         if reference in self.open:
             msg = f"its schema refers to itself at {reference[:100]}"
-            raise ToolRefusedError(msg)
+            raise DiscoveredToolRefusedError(msg)
         if reference not in self.known:
             self.open.add(reference)
             self.known[reference] = self._of(self._resolved(reference))
@@ -203,7 +203,7 @@ class _Sizes:
                 found = found[part]
             else:
                 msg = f"its schema refers to {reference[:100]}, which is not there"
-                raise ToolRefusedError(msg)
+                raise DiscoveredToolRefusedError(msg)
         return found
 
 
