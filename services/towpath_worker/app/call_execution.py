@@ -306,6 +306,7 @@ def _files_unavailable(error: OSError | ResultRefusedError) -> ToolFailure:
 
 
 def cancelled_failure(call: WorkerCall) -> ToolFailure:
+    """Return the failure of a call that was stopped on request."""
     return ToolFailure(code="cancelled", message=call.cancel_reason or "cancelled")
 
 

@@ -22,7 +22,7 @@ STRANDED_S = 5.0
 
 
 class Maintenance:
-    """Does everything twice a second."""
+    """Keeps calls and outcomes alive, and recovers what the broker lost."""
 
     def __init__(
         self,
@@ -45,6 +45,7 @@ class Maintenance:
         self._full_since: float | None = None
 
     async def run(self) -> None:
+        """Do everything twice a second until cancelled."""
         self._reconnects = self._bus.nc.stats["reconnects"]
         try:
             while True:
